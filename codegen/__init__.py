@@ -1,0 +1,1 @@
+"""`kernel` dialect in, kernel source out."""

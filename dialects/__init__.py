@@ -1,0 +1,1 @@
+"""The IR levels of mgn, top to bottom: `mgn`, `fusion`, `kernel`, `plan`."""

@@ -1,0 +1,207 @@
+"""The kinds of attribute an operation can have, one row each: how its value is checked, stored and read.
+
+In: a Python value as the language or the Python interface gives it. Out: the xDSL attribute that holds it, and back.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    f64,
+    i1,
+    i64,
+)
+from xdsl.ir import Attribute
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+class Required:
+    """The default of an attribute that has none."""
+
+    def __repr__(self) -> str:
+        return "required"
+
+
+REQUIRED: Final = Required()
+
+
+@dataclass(frozen=True)
+class AttributeKind:
+    """How a value of this kind is accepted from Python, stored, decoded, printed and parsed.
+
+    `accept` gives the canonical value, or raises TypeError where the value is of another kind.
+    """
+
+    name: str
+    accept: Callable[[Any], Any]
+    encode: Callable[[Any], Attribute]
+    decode: Callable[[Any], Any]
+    print: Callable[[Printer, Any], None]
+    parse: Callable[[AttrParser], Any]
+
+
+def _accept_int(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError("an integer")
+    return value
+
+
+def _accept_float(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError("a number")
+    return float(value)
+
+
+def _accept_bool(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("true or false")
+    return value
+
+
+def _accept_string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a string")
+    return value
+
+
+def _accept_ints(value: Any) -> tuple[int, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise TypeError("a list of integers")
+    return tuple(_accept_int(item) for item in value)
+
+
+def _accept_axes(value: Any) -> tuple[int, ...]:
+    return (_accept_int(value),) if isinstance(value, int) else _accept_ints(value)
+
+
+def _accept_pairs(value: Any) -> Pairs:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise TypeError("a list of [low, high] pairs")
+    pairs = tuple(_accept_ints(item) for item in value)
+    if any(len(pair) != 2 for pair in pairs):
+        raise TypeError("a list of [low, high] pairs")
+    return tuple((pair[0], pair[1]) for pair in pairs)
+
+
+def _accept_element(value: Any) -> ElementType:
+    if isinstance(value, str) and value in ELEMENT_TYPES:
+        return ELEMENT_TYPES[value]
+    if not isinstance(value, ElementType):
+        raise TypeError("an element type such as f32")
+    return value
+
+
+def _print_float(printer: Printer, value: float) -> None:
+    printer.print_string(repr(value))
+
+
+def _parse_float(parser: AttrParser) -> float:
+    negative = parser.parse_optional_punctuation("-") is not None
+    for spelling in ("inf", "nan"):
+        if parser.parse_optional_keyword(spelling):
+            return -float(spelling) if negative else float(spelling)
+    value = float(parser.parse_number())
+    return -value if negative else value
+
+
+def _parse_ints(parser: AttrParser) -> tuple[int, ...]:
+    return tuple(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer))
+
+
+def _print_ints(printer: Printer, value: Sequence[int]) -> None:
+    printer.print_string(f"[{', '.join(str(item) for item in value)}]")
+
+
+def _print_pairs(printer: Printer, value: Pairs) -> None:
+    printer.print_string(f"[{', '.join(f'[{low}, {high}]' for low, high in value)}]")
+
+
+def _parse_pairs(parser: AttrParser) -> Pairs:
+    pairs = parser.parse_comma_separated_list(
+        parser.Delimiter.SQUARE, lambda: _parse_ints(parser)
+    )
+    return _accept_pairs(pairs)
+
+
+def _encode_ints(value: Sequence[int]) -> Attribute:
+    return DenseArrayBase.from_list(i64, list(value))
+
+
+INT = AttributeKind(
+    "int",
+    _accept_int,
+    lambda value: IntegerAttr(value, i64),
+    lambda attribute: attribute.value.data,
+    lambda printer, value: printer.print_string(str(value)),
+    lambda parser: parser.parse_integer(),
+)
+FLOAT = AttributeKind(
+    "float",
+    _accept_float,
+    lambda value: FloatAttr(value, f64),
+    lambda attribute: attribute.value.data,
+    _print_float,
+    _parse_float,
+)
+BOOL = AttributeKind(
+    "bool",
+    _accept_bool,
+    lambda value: IntegerAttr(int(value), i1),
+    lambda attribute: bool(attribute.value.data),
+    lambda printer, value: printer.print_string("true" if value else "false"),
+    lambda parser: parser.parse_boolean(),
+)
+STRING = AttributeKind(
+    "str",
+    _accept_string,
+    StringAttr,
+    lambda attribute: attribute.data,
+    lambda printer, value: printer.print_string_literal(value),
+    lambda parser: parser.parse_str_literal(),
+)
+INTS = AttributeKind(
+    "ints",
+    _accept_ints,
+    _encode_ints,
+    lambda attribute: tuple(attribute.get_values()),
+    _print_ints,
+    _parse_ints,
+)
+AXES = AttributeKind(
+    "int, ints or none", _accept_axes, INTS.encode, INTS.decode, INTS.print, INTS.parse
+)
+PAIRS = AttributeKind(
+    "pairs",
+    _accept_pairs,
+    lambda value: ArrayAttr([_encode_ints(pair) for pair in value]),
+    lambda attribute: tuple(tuple(pair.get_values()) for pair in attribute.data),
+    _print_pairs,
+    _parse_pairs,
+)
+ELEMENT = AttributeKind(
+    "element type",
+    _accept_element,
+    lambda value: value.attribute,
+    element_of,
+    lambda printer, value: printer.print_attribute(value.attribute),
+    lambda parser: element_of(parser.parse_type()),
+)
+
+
+def same_value(left: Any, right: Any) -> bool:
+    """Equality of attribute values in which nan equals nan."""
+    if isinstance(left, float) and isinstance(right, float):
+        return left == right or (math.isnan(left) and math.isnan(right))
+    return left == right

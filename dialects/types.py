@@ -1,0 +1,121 @@
+"""Element types: one row for each type of the language, with its IR type and its NumPy type.
+
+In: a name of the language (`f32`), an IR type, or a NumPy dtype. Out: the row that describes it.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import ml_dtypes
+import numpy as np
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    Float16Type,
+    Float32Type,
+    Float64Type,
+    IntegerType,
+    Signedness,
+    StringAttr,
+    TensorType,
+)
+from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
+from xdsl.irdl import irdl_attr_definition, param_def
+
+
+class Family(StrEnum):
+    """What arithmetic an element type has."""
+
+    FLOAT = "float"
+    SIGNED = "signed"
+    UNSIGNED = "unsigned"
+    BOOL = "bool"
+    BLOCK = "block"
+
+
+@irdl_attr_definition
+class BlockFormatType(ParametrizedAttribute, TypeAttribute):
+    """A block format of a parameter: 32 elements share a scale along the reduction axis.
+
+    Example: `tensor<64x64x!mgn.block<"q8_0">>`.
+    """
+
+    name = "mgn.block"
+    format: StringAttr = param_def()
+
+
+@dataclass(frozen=True)
+class ElementType:
+    """One element type. `dtype` is None for the block formats, which NumPy does not have."""
+
+    name: str
+    attribute: Attribute
+    dtype: np.dtype | None
+    bits: int
+    family: Family
+
+    @property
+    def bytes(self) -> int:
+        """Size in a buffer, in bytes; a bool takes one."""
+        return max(self.bits // 8, 1)
+
+    @property
+    def is_float(self) -> bool:
+        return self.family is Family.FLOAT
+
+    @property
+    def is_integer(self) -> bool:
+        return self.family in (Family.SIGNED, Family.UNSIGNED)
+
+
+def _unsigned(bits: int) -> IntegerType:
+    return IntegerType(bits, Signedness.UNSIGNED)
+
+
+ELEMENT_TYPES: dict[str, ElementType] = {
+    row.name: row
+    for row in (
+        ElementType("f64", Float64Type(), np.dtype(np.float64), 64, Family.FLOAT),
+        ElementType("f32", Float32Type(), np.dtype(np.float32), 32, Family.FLOAT),
+        ElementType("f16", Float16Type(), np.dtype(np.float16), 16, Family.FLOAT),
+        ElementType("bf16", BFloat16Type(), np.dtype(ml_dtypes.bfloat16), 16, Family.FLOAT),
+        ElementType("i64", IntegerType(64), np.dtype(np.int64), 64, Family.SIGNED),
+        ElementType("i32", IntegerType(32), np.dtype(np.int32), 32, Family.SIGNED),
+        ElementType("i16", IntegerType(16), np.dtype(np.int16), 16, Family.SIGNED),
+        ElementType("i8", IntegerType(8), np.dtype(np.int8), 8, Family.SIGNED),
+        ElementType("u32", _unsigned(32), np.dtype(np.uint32), 32, Family.UNSIGNED),
+        ElementType("u16", _unsigned(16), np.dtype(np.uint16), 16, Family.UNSIGNED),
+        ElementType("u8", _unsigned(8), np.dtype(np.uint8), 8, Family.UNSIGNED),
+        ElementType("bool", IntegerType(1), np.dtype(np.bool_), 1, Family.BOOL),
+        ElementType("q8_0", BlockFormatType(StringAttr("q8_0")), None, 8, Family.BLOCK),
+        ElementType("q4_1", BlockFormatType(StringAttr("q4_1")), None, 4, Family.BLOCK),
+    )
+}
+
+_BY_ATTRIBUTE = {row.attribute: row for row in ELEMENT_TYPES.values()}
+_BY_DTYPE = {row.dtype: row for row in ELEMENT_TYPES.values() if row.dtype is not None}
+
+
+def element_of(type: Attribute) -> ElementType:
+    """The row of an element type, or of a tensor's element type. KeyError where there is none."""
+    if isinstance(type, TensorType):
+        return _BY_ATTRIBUTE[type.element_type]
+    return _BY_ATTRIBUTE[type]
+
+
+def element_of_dtype(dtype: np.dtype) -> ElementType:
+    """The row of a NumPy dtype. KeyError where mgn has no such element type."""
+    return _BY_DTYPE[np.dtype(dtype)]
+
+
+def tensor(element: ElementType | str, shape: tuple[int, ...] | list[int]) -> TensorType:
+    """The tensor type of an element type and a static shape."""
+    row = ELEMENT_TYPES[element] if isinstance(element, str) else element
+    return TensorType(row.attribute, shape)
+
+
+def spelling(type: Attribute) -> str:
+    """A tensor type as the language writes it: `f32[2, 3]`."""
+    row = element_of(type)
+    if not isinstance(type, TensorType):
+        return row.name
+    return f"{row.name}[{', '.join(str(size) for size in type.get_shape())}]"

@@ -1,0 +1,1 @@
+"""Program text in, `mgn` dialect out."""

@@ -1,0 +1,1 @@
+"""`saturate`: the e-graph decides every rewrite and every kernel boundary."""

@@ -1,0 +1,1 @@
+"""Devices, buffers and launches: the only importer of pyopencl."""
