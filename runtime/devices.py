@@ -1,0 +1,130 @@
+"""Find the OpenCL devices of this machine and choose one.
+
+In: a selector (`auto`, `cpu`, `gpu`, `platform:device`, or part of a device's name). Out: a
+`ComputeDevice`, or a `DeviceError` that says what can be done.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from mgn.runtime.errors import DeviceError
+from mgn.runtime.icd import INTEL_PACKAGE, expose_drivers, find_intel_library
+
+_KIND_ORDER = ("gpu", "accelerator", "cpu")
+_INDEX = re.compile(r"\d+:\d+")
+
+
+@dataclass(frozen=True)
+class ComputeDevice:
+    """One OpenCL device and where it was found; `index` is its selector, `handle` pyopencl's object."""
+
+    index: str
+    name: str
+    kind: str
+    platform: str
+    driver: str
+    handle: Any
+
+    @property
+    def identity(self) -> str:
+        """What must be equal for a cached binary or a measured figure to be used again."""
+        return f"{self.platform}/{self.name}/{self.driver}/{self.handle.version}"
+
+    def __str__(self) -> str:
+        return f"{self.index}  {self.kind:<4} {self.name} ({self.platform}, driver {self.driver})"
+
+
+def opencl() -> Any:
+    """The pyopencl module, imported with every installed driver made visible to it."""
+    expose_drivers()
+    import pyopencl
+
+    return pyopencl
+
+
+def list_devices() -> list[ComputeDevice]:
+    """Every usable device, in the order of the platforms; empty where there is none."""
+    cl = opencl()
+    kinds = {
+        cl.device_type.CPU: "cpu",
+        cl.device_type.GPU: "gpu",
+        cl.device_type.ACCELERATOR: "accelerator",
+    }
+    found: list[ComputeDevice] = []
+    for i, platform in enumerate(_platforms(cl)):
+        for j, handle in enumerate(_devices_of(cl, platform)):
+            kind = next((text for bit, text in kinds.items() if handle.type & bit), "other")
+            found.append(
+                ComputeDevice(
+                    index=f"{i}:{j}",
+                    name=handle.name.strip(),
+                    kind=kind,
+                    platform=platform.name.strip(),
+                    driver=handle.driver_version.strip(),
+                    handle=handle,
+                )
+            )
+    return found
+
+
+def choose(selector: str = "auto") -> ComputeDevice:
+    """The device that a selector names; `auto` prefers a GPU. DeviceError where there is none."""
+    devices = list_devices()
+    if not devices:
+        raise DeviceError(_nothing_found())
+    wanted = selector.strip()
+    matching = _matching(devices, wanted)
+    if matching:
+        return min(matching, key=_preference)
+    listing = "\n".join(f"  {device}" for device in devices)
+    raise DeviceError(
+        f"no OpenCL device matches '{wanted}'; a selector is auto, cpu, gpu, an index such as "
+        f"{devices[0].index}, or part of a name. The devices here are:\n{listing}"
+    )
+
+
+def _matching(devices: list[ComputeDevice], wanted: str) -> list[ComputeDevice]:
+    lowered = wanted.lower()
+    if lowered in ("", "auto"):
+        return devices
+    if lowered in ("cpu", "gpu"):
+        return [device for device in devices if device.kind == lowered]
+    if _INDEX.fullmatch(wanted):
+        return [device for device in devices if device.index == wanted]
+    return [
+        device
+        for device in devices
+        if lowered in device.name.lower() or lowered in device.platform.lower()
+    ]
+
+
+def _preference(device: ComputeDevice) -> int:
+    return _KIND_ORDER.index(device.kind) if device.kind in _KIND_ORDER else len(_KIND_ORDER)
+
+
+def _platforms(cl: Any) -> list[Any]:
+    try:
+        return list(cl.get_platforms())
+    except cl.Error:
+        return []
+
+
+def _devices_of(cl: Any, platform: Any) -> list[Any]:
+    try:
+        return [device for device in platform.get_devices() if device.available]
+    except cl.Error:
+        return []
+
+
+def _nothing_found() -> str:
+    if find_intel_library() is None:
+        return (
+            "there is no OpenCL device on this machine; `pip install 'mgn[cpu]'` installs one that "
+            "runs on the processor, without root"
+        )
+    return (
+        f"there is no OpenCL device on this machine although {INTEL_PACKAGE} is installed; it needs "
+        "its sibling with the vector maths libraries: `pip install 'mgn[cpu]'` installs both. Where "
+        "OCL_ICD_VENDORS is set, unset it to let mgn find the drivers by itself"
+    )

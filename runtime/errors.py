@@ -1,0 +1,29 @@
+"""The errors of the runtime: everything a user can cause or repair derives from `RuntimeFault`.
+
+In: a message that says what is wrong and what to do. Out: an exception that a command prints without
+a traceback.
+"""
+
+
+class RuntimeFault(Exception):
+    """Base of all errors that the runtime raises on purpose."""
+
+
+class DeviceError(RuntimeFault):
+    """There is no OpenCL device, or none that the selector names."""
+
+
+class BuildError(RuntimeFault):
+    """The driver refused a kernel's program."""
+
+
+class InputError(RuntimeFault):
+    """The arrays of a call do not fit the graph's inputs."""
+
+
+class WeightsError(RuntimeFault):
+    """A file of arrays cannot be read, or its arrays do not fit the parameters."""
+
+
+class GuardError(RuntimeFault):
+    """A kernel wrote outside the buffers it was given."""

@@ -1,0 +1,102 @@
+"""Make the installed OpenCL drivers visible to the loader, before pyopencl is imported.
+
+In: the environment, the system's vendor files and the pip-installed Intel CPU runtime. Out:
+`OCL_ICD_VENDORS` set to a folder of `.icd` files that name them all.
+
+The Intel wheel ships a vendor file that names a folder which does not exist, and containers often
+hold NVIDIA's driver library without a vendor file: both get one of ours. A variable that the user
+has set stays as it is.
+"""
+
+import atexit
+import ctypes
+import hashlib
+import importlib.metadata
+import os
+import shutil
+import site
+import sys
+import tempfile
+from pathlib import Path
+
+from mgn.runtime.location import cache_folder, write_atomically
+
+VENDORS_VARIABLE = "OCL_ICD_VENDORS"
+SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
+INTEL_PACKAGE = "intel-opencl-rt"
+INTEL_LIBRARY = "libintelocl.so"
+NVIDIA_LIBRARY = "libnvidia-opencl.so.1"
+
+
+def expose_drivers() -> None:
+    """Point the OpenCL loader at every driver found. Does nothing where the user chose, or off Linux."""
+    if os.environ.get(VENDORS_VARIABLE) or not sys.platform.startswith("linux"):
+        return
+    files = vendor_files(SYSTEM_VENDORS)
+    if files:
+        os.environ[VENDORS_VARIABLE] = str(_write_folder(files))
+
+
+def vendor_files(system: Path) -> dict[str, str]:
+    """File name to content: the system's vendor files and those of ours that they lack."""
+    files = _read_vendors(system)
+    intel = find_intel_library()
+    if intel is not None and not any(INTEL_LIBRARY in text for text in files.values()):
+        files["mgn-intel-cpu.icd"] = f"{intel}\n"
+    if not any("nvidia" in text for text in files.values()) and _loads(NVIDIA_LIBRARY):
+        files["mgn-nvidia.icd"] = f"{NVIDIA_LIBRARY}\n"
+    return files
+
+
+def find_intel_library() -> Path | None:
+    """The pip-installed Intel CPU runtime's library, where there is one."""
+    prefixes = (sys.prefix, site.getuserbase(), sys.base_prefix)
+    for prefix in dict.fromkeys(prefixes):
+        library = Path(prefix) / "lib" / INTEL_LIBRARY
+        if library.is_file():
+            return library
+    try:
+        recorded = importlib.metadata.files(INTEL_PACKAGE) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    named = (Path(str(file.locate())).resolve() for file in recorded if file.name == INTEL_LIBRARY)
+    return next((library for library in named if library.is_file()), None)
+
+
+def _read_vendors(folder: Path) -> dict[str, str]:
+    try:
+        return {file.name: file.read_text() for file in sorted(folder.glob("*.icd"))}
+    except (OSError, UnicodeDecodeError):
+        return {}
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+def _write_folder(files: dict[str, str]) -> Path:
+    """A folder named after its content, so that processes of different environments never clash."""
+    digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()[:16]
+    root = cache_folder()
+    if root is not None and _fill(root / "vendors" / digest, files):
+        return root / "vendors" / digest
+    folder = Path(tempfile.mkdtemp(prefix="mgn-vendors-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _fill(folder, files)
+    return folder
+
+
+def _fill(folder: Path, files: dict[str, str]) -> bool:
+    for name, text in files.items():
+        path, data = folder / name, text.encode()
+        try:
+            present = path.read_bytes() == data
+        except OSError:
+            present = False
+        if not present and not write_atomically(path, data):
+            return False
+    return True
