@@ -129,9 +129,7 @@ def _print_pairs(printer: Printer, value: Pairs) -> None:
 
 
 def _parse_pairs(parser: AttrParser) -> Pairs:
-    pairs = parser.parse_comma_separated_list(
-        parser.Delimiter.SQUARE, lambda: _parse_ints(parser)
-    )
+    pairs = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: _parse_ints(parser))
     return _accept_pairs(pairs)
 
 

@@ -38,7 +38,7 @@ from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import Family, element_of
 
 if TYPE_CHECKING:
-    from mgn.dialects.mgn.build import Emitter
+    pass
 
 ANY = frozenset(Family) - {Family.BLOCK}
 NUMERIC = frozenset({Family.FLOAT, Family.SIGNED, Family.UNSIGNED})
@@ -85,6 +85,10 @@ class AttributeSpec:
     name: str
     kind: AttributeKind
     default: Any = REQUIRED
+
+    def __post_init__(self) -> None:
+        if self.default is not REQUIRED and self.default is not None:
+            object.__setattr__(self, "default", self.kind.accept(self.default))
 
 
 @dataclass(frozen=True)
@@ -173,7 +177,12 @@ class OperationSpec:
 class TensorOp(IRDLOperation):
     """Base of every operation made from a spec. Attribute values are read with `values`."""
 
-    spec: ClassVar[OperationSpec]
+    SPEC: ClassVar[OperationSpec]
+
+    @property
+    def spec(self) -> OperationSpec:
+        """The declaration this operation's class was made from."""
+        return self.SPEC
 
     @property
     def values(self) -> dict[str, Any]:
@@ -238,13 +247,11 @@ class TensorOp(IRDLOperation):
             parser.Delimiter.PAREN, parser.parse_unresolved_operand
         )
         values = {
-            item.name: item.default
-            for item in cls.spec.attributes
-            if item.default is not REQUIRED
+            item.name: item.default for item in cls.SPEC.attributes if item.default is not REQUIRED
         }
         while (name := parser.parse_optional_identifier()) is not None:
             try:
-                item = cls.spec.attribute(name)
+                item = cls.SPEC.attribute(name)
             except KeyError:
                 parser.raise_error(f"{cls.name} has no attribute '{name}'")
             parser.parse_punctuation("=")
@@ -261,7 +268,7 @@ class TensorOp(IRDLOperation):
         return cls.create(
             operands=operands,
             result_types=result_types,
-            properties=encode_attributes(cls.spec, values),
+            properties=encode_attributes(cls.SPEC, values),
         )
 
 
@@ -292,26 +299,20 @@ def _make_class(spec: OperationSpec) -> type[TensorOp]:
         "__module__": __name__,
         "__doc__": spec.summary,
         "name": f"mgn.{spec.name}",
-        "spec": spec,
         "traits": traits_def(Pure()),
     }
     for item in spec.operands:
         define_operand = (
-            var_operand_def
-            if item.variadic
-            else opt_operand_def
-            if item.optional
-            else operand_def
+            var_operand_def if item.variadic else opt_operand_def if item.optional else operand_def
         )
         body[f"{item.name}_operand"] = define_operand(TensorType)
     for item in spec.attributes:
         body[f"{item.name}_attribute"] = opt_prop_def(Attribute, prop_name=item.name)
-    body["outputs"] = (
-        var_result_def(TensorType) if spec.several_results else result_def(TensorType)
-    )
+    body["outputs"] = var_result_def(TensorType) if spec.several_results else result_def(TensorType)
     class_name = "".join(part.capitalize() for part in spec.name.split("_")) + "Op"
-    made = irdl_op_definition(type(class_name, (TensorOp,), body))
-    return cast(type[TensorOp], made)
+    made = cast(type[TensorOp], irdl_op_definition(type(class_name, (TensorOp,), body)))
+    made.SPEC = spec
+    return made
 
 
 def create_operation(

@@ -1,0 +1,38 @@
+"""The `mgn` dialect: operations on whole tensors, pure, with NumPy broadcasting.
+
+Importing it fills `OPERATIONS`; `Mgn` is the dialect to register in an xDSL context.
+"""
+
+from xdsl.ir import Dialect
+
+from mgn.dialects.mgn import (
+    contraction as contraction,
+)
+from mgn.dialects.mgn import (
+    elementwise as elementwise,
+)
+from mgn.dialects.mgn import (
+    indexing as indexing,
+)
+from mgn.dialects.mgn import (
+    movement as movement,
+)
+from mgn.dialects.mgn import (
+    reductions as reductions,
+)
+from mgn.dialects.mgn.operation import OPERATIONS
+from mgn.dialects.mgn.structure import (
+    ConstantOp,
+    GraphOp,
+    InitialiserAttr,
+    ParamOp,
+    ReadOp,
+    ReturnOp,
+)
+from mgn.dialects.types import BlockFormatType
+
+Mgn = Dialect(
+    "mgn",
+    [GraphOp, ReturnOp, ParamOp, ReadOp, ConstantOp, *(s.op_class for s in OPERATIONS.values())],
+    [BlockFormatType, InitialiserAttr],
+)

@@ -1,0 +1,217 @@
+"""Calls operations by name: what the language, the Python builder, decompositions and rewrites all go through.
+
+In: an operation's name with positional and keyword arguments, values or plain numbers, as in the language.
+Out: the operation's result values, created through the emitter's insertion function.
+
+    b = Emitter(block.add_op)
+    y = b.softmax(b.mul(x, 0.5), axis=-1)
+"""
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import LocationAttr, TensorType
+from xdsl.ir import Operation, SSAValue
+
+from mgn.dialects.mgn.attributes import REQUIRED
+from mgn.dialects.mgn.operation import (
+    OPERATIONS,
+    AttributeSpec,
+    OperandSpec,
+    OperationSpec,
+    create_operation,
+)
+from mgn.dialects.mgn.structure import ConstantOp
+from mgn.dialects.shapes import ShapeError
+from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of
+
+
+class CallError(ValueError):
+    """A call that does not fit the operation's signature."""
+
+
+def suggestion(name: str, known: Sequence[str]) -> str:
+    """`; did you mean 'x'?` for the nearest known name, or nothing."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+@dataclass(frozen=True)
+class BoundCall:
+    """A call matched to its signature: operands as the spec groups them, and accepted attribute values."""
+
+    spec: OperationSpec
+    operands: list[Any]
+    attributes: dict[str, Any]
+
+
+def find_operation(name: str) -> OperationSpec:
+    """The operation of that name. CallError, with a suggestion, where there is none."""
+    if name not in OPERATIONS:
+        raise CallError(f"unknown operation '{name}'{suggestion(name, list(OPERATIONS))}")
+    return OPERATIONS[name]
+
+
+def bind(spec: OperationSpec, args: Sequence[Any], kwargs: dict[str, Any]) -> BoundCall:
+    """Matches arguments to a signature as Python would. Raises CallError.
+
+    Operand positions keep what was given (values or numbers); attributes are checked and made canonical.
+    """
+    names = [item.name for item in spec.signature]
+    given: dict[str, Any] = {}
+    rest = list(args)
+    for item in spec.signature:
+        if not rest:
+            break
+        if isinstance(item, OperandSpec) and item.starred:
+            given[item.name], rest = rest, []
+        else:
+            given[item.name] = rest.pop(0)
+    if rest:
+        raise CallError(f"{spec.name}() takes at most {len(names)} arguments, got {len(args)}")
+    for name, value in kwargs.items():
+        if name not in names:
+            raise CallError(f"{spec.name}() has no argument '{name}'{suggestion(name, names)}")
+        if name in given:
+            raise CallError(f"{spec.name}() got two values for '{name}'")
+        given[name] = value
+    operands = [_bind_operand(spec, item, given) for item in spec.operands]
+    attributes = {item.name: _bind_attribute(spec, item, given) for item in spec.attributes}
+    return BoundCall(spec, operands, attributes)
+
+
+def _bind_operand(spec: OperationSpec, item: OperandSpec, given: dict[str, Any]) -> Any:
+    value = given.get(item.name, item.default)
+    if value is None and not item.optional:
+        raise CallError(f"{spec.name}() needs '{item.name}'")
+    if not item.variadic:
+        if isinstance(value, list | tuple | str):
+            raise CallError(f"{spec.name}(): '{item.name}' must be a value")
+        return value
+    if not isinstance(value, list | tuple) or not value:
+        raise CallError(f"{spec.name}(): '{item.name}' must be a list of values")
+    return list(value)
+
+
+def _bind_attribute(spec: OperationSpec, item: AttributeSpec, given: dict[str, Any]) -> Any:
+    value = given.get(item.name, item.default)
+    if value is REQUIRED:
+        raise CallError(f"{spec.name}() needs '{item.name}'")
+    if value is None and item.default is None:
+        return None
+    try:
+        return item.kind.accept(value)
+    except TypeError as error:
+        raise CallError(f"{spec.name}(): '{item.name}' must be {error}") from error
+
+
+def literal_array(value: float, element: ElementType) -> np.ndarray:
+    """A number as a scalar of an element type. ShapeError where it cannot be represented."""
+    if element.dtype is None:
+        raise ShapeError(f"a literal cannot have type {element.name}")
+    if element.is_float:
+        return np.asarray(value, element.dtype)
+    if isinstance(value, bool) or element.name == "bool":
+        if value in (0, 1):
+            return np.asarray(value, element.dtype)
+        raise ShapeError(f"{value!r} is not a {element.name}")
+    if value != value or value in (float("inf"), float("-inf")) or int(value) != value:
+        raise ShapeError(
+            f"{value!r} is not an {element.name}; use cast(x, f32) on the other operand"
+        )
+    limits = np.iinfo(element.dtype)
+    if not limits.min <= value <= limits.max:
+        raise ShapeError(f"{value!r} does not fit {element.name}")
+    return np.asarray(int(value), element.dtype)
+
+
+class Emitter:
+    """Creates operations and hands each to `insert`. `b.NAME(…)` is `b.call("NAME", …)`.
+
+    Errors are CallError (the call does not fit the signature) and ShapeError (the types do not fit).
+    """
+
+    def __init__(
+        self, insert: Callable[[Operation], Any], location: LocationAttr | None = None
+    ) -> None:
+        self.insert = insert
+        self.location = location
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in OPERATIONS:
+            raise AttributeError(name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self.call(name, *args, **kwargs)
+
+        return call
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """The result of an operation: one value, or a tuple where it has several."""
+        results = self.emit(bind(find_operation(name), args, kwargs)).results
+        return tuple(results) if OPERATIONS[name].several_results else results[0]
+
+    def emit(self, call: BoundCall) -> Operation:
+        """Creates the operation of a bound call, its numbers turned into constants."""
+        elements = self._literal_elements(call)
+        operands: list[SSAValue] = []
+        for item, value in zip(call.spec.operands, call.operands, strict=True):
+            if value is None:
+                continue
+            for part in value if item.variadic else [value]:
+                operands.append(self._operand(part, elements[item.name]))
+        op = create_operation(call.spec, operands, call.attributes, self.location)
+        self.insert(op)
+        return op
+
+    def constant(self, value: float, element: ElementType | str) -> SSAValue:
+        """A scalar constant of an element type."""
+        row = ELEMENT_TYPES[element] if isinstance(element, str) else element
+        return self.constant_array(literal_array(value, row))
+
+    def constant_array(self, value: np.ndarray) -> SSAValue:
+        """A constant tensor."""
+        op = ConstantOp.from_array(value)
+        if self.location is not None:
+            op.location = self.location
+        self.insert(op)
+        return op.results[0]
+
+    def _operand(self, value: Any, element: ElementType | None) -> SSAValue:
+        if isinstance(value, SSAValue):
+            return value
+        if isinstance(value, bool | int | float | np.number) and element is not None:
+            return self.constant(value if isinstance(value, bool) else _plain(value), element)
+        raise CallError(f"{value!r} is not a value")
+
+    @staticmethod
+    def _literal_elements(call: BoundCall) -> dict[str, ElementType | None]:
+        """The element type that a number takes at each operand."""
+        by_group: dict[str, ElementType] = {}
+        numbers: dict[str, list[Any]] = {}
+        for item, value in zip(call.spec.operands, call.operands, strict=True):
+            for part in value if item.variadic and value is not None else [value]:
+                if isinstance(part, SSAValue) and isinstance(part.type, TensorType):
+                    by_group.setdefault(item.group, element_of(part.type))
+                elif part is not None:
+                    numbers.setdefault(item.group, []).append(part)
+        for group, parts in numbers.items():
+            if group not in by_group:
+                by_group[group] = ELEMENT_TYPES[_default_element(parts)]
+        return {
+            item.name: ELEMENT_TYPES[item.element] if item.element else by_group.get(item.group)
+            for item in call.spec.operands
+        }
+
+
+def _plain(value: Any) -> int | float:
+    return value.item() if isinstance(value, np.number) else value
+
+
+def _default_element(numbers: Sequence[Any]) -> str:
+    if all(isinstance(number, bool) for number in numbers):
+        return "bool"
+    return "i32" if all(isinstance(number, int) for number in numbers) else "f32"

@@ -1,0 +1,66 @@
+"""The core contraction: a batched matrix product with transposed forms."""
+
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+
+from mgn.dialects.mgn.attributes import BOOL
+from mgn.dialects.mgn.elementwise import in_float32
+from mgn.dialects.mgn.operation import (
+    NUMERIC,
+    AttributeSpec,
+    Kind,
+    OperandSpec,
+    OperationSpec,
+    define,
+)
+from mgn.dialects.shapes import ShapeError, broadcast_shapes
+from mgn.dialects.types import element_of, tensor
+
+
+def infer_matmul(a: TensorType, b: TensorType, transpose_a: bool, transpose_b: bool) -> TensorType:
+    """`[…, M, K] @ […, K, N]`; a vector on either side is a row or column that is dropped again."""
+    left, right = list(a.get_shape()), list(b.get_shape())
+    if not left or not right:
+        raise ShapeError("matmul needs operands of rank 1 or more")
+    if (transpose_a and len(left) == 1) or (transpose_b and len(right) == 1):
+        raise ShapeError("matmul cannot transpose a vector")
+    if transpose_a:
+        left[-2:] = left[:-3:-1]
+    if transpose_b:
+        right[-2:] = right[:-3:-1]
+    inner = right[-2] if len(right) > 1 else right[0]
+    if left[-1] != inner:
+        raise ShapeError(f"matmul of {left} and {right}: inner sizes {left[-1]} and {inner} differ")
+    batch = broadcast_shapes(left[:-2], right[:-2])
+    rows = left[-2:-1] if len(left) > 1 else []
+    columns = right[-1:] if len(right) > 1 else []
+    return tensor(element_of(a), [*batch, *rows, *columns])
+
+
+def _matmul(a: np.ndarray, b: np.ndarray, transpose_a: bool, transpose_b: bool) -> np.ndarray:
+    left = np.swapaxes(a, -1, -2) if transpose_a else a
+    right = np.swapaxes(b, -1, -2) if transpose_b else b
+    return np.matmul(left, right)
+
+
+def _signature() -> tuple[Any, ...]:
+    return (
+        OperandSpec("a", NUMERIC),
+        OperandSpec("b", NUMERIC),
+        AttributeSpec("transpose_a", BOOL, False),
+        AttributeSpec("transpose_b", BOOL, False),
+    )
+
+
+MATMUL = define(
+    OperationSpec(
+        "matmul",
+        Kind.CONTRACTION,
+        "`y = a @ b` or `matmul(a, b, transpose_b = true)`: the matrix product, batches broadcast.",
+        _signature(),
+        infer_matmul,
+        evaluate=in_float32(_matmul),
+    )
+)

@@ -1,0 +1,108 @@
+"""Core reductions and scans. Float sums and products accumulate in f32 or wider and round once."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+
+from mgn.dialects.mgn.attributes import AXES, BOOL, INT
+from mgn.dialects.mgn.elementwise import in_float32
+from mgn.dialects.mgn.operation import (
+    NUMERIC,
+    AttributeSpec,
+    Kind,
+    OperandSpec,
+    OperationSpec,
+    define,
+)
+from mgn.dialects.shapes import normalise_axes, normalise_axis, reduce_shape
+from mgn.dialects.types import element_of, tensor
+
+Array = np.ndarray
+
+
+def canonical_axes(x: TensorType, axis: Any, **_: Any) -> Mapping[str, Any]:
+    """Reduction axes, sorted and counted from the front; none stands for all."""
+    return {"axis": normalise_axes(axis, len(x.get_shape()))}
+
+
+def infer_reduction(x: TensorType, axis: tuple[int, ...], keepdims: bool) -> TensorType:
+    """The operand's type without the reduced axes."""
+    return tensor(element_of(x), reduce_shape(x.get_shape(), axis, keepdims))
+
+
+def reduction_signature(x: OperandSpec) -> tuple[OperandSpec | AttributeSpec, ...]:
+    """`(x, axis = none, keepdims = false)`, which all reductions share."""
+    return (x, AttributeSpec("axis", AXES, None), AttributeSpec("keepdims", BOOL, False))
+
+
+def neutral_maximum(dtype: np.dtype) -> Any:
+    """The neutral element of the maximum in a type."""
+    return np.iinfo(dtype).min if np.issubdtype(dtype, np.integer) else -np.inf
+
+
+def neutral_minimum(dtype: np.dtype) -> Any:
+    """The neutral element of the minimum in a type."""
+    return np.iinfo(dtype).max if np.issubdtype(dtype, np.integer) else np.inf
+
+
+def _sum(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    return np.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+
+
+def _prod(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    return np.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+
+
+def _maximum(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    return np.max(x, axis=axis, keepdims=keepdims, initial=neutral_maximum(x.dtype))
+
+
+def _minimum(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    return np.min(x, axis=axis, keepdims=keepdims, initial=neutral_minimum(x.dtype))
+
+
+def _reduction(name: str, summary: str, function: Callable[..., Array]) -> OperationSpec:
+    return define(
+        OperationSpec(
+            name,
+            Kind.REDUCTION,
+            f"`y = {name}(x, axis = -1, keepdims = true)`: {summary}",
+            reduction_signature(OperandSpec("x", NUMERIC)),
+            infer_reduction,
+            evaluate=in_float32(function),
+            canonical=canonical_axes,
+        )
+    )
+
+
+SUM = _reduction("sum", "the sum over axes; 0 when empty.", _sum)
+PROD = _reduction("prod", "the product over axes; 1 when empty.", _prod)
+MAX = _reduction("max_reduce", "the maximum over axes; nan passes on.", _maximum)
+MIN = _reduction("min_reduce", "the minimum over axes; nan passes on.", _minimum)
+
+
+def _canonical_axis(x: TensorType, axis: int, **_: Any) -> Mapping[str, Any]:
+    return {"axis": normalise_axis(axis, len(x.get_shape()))}
+
+
+def _infer_cumsum(x: TensorType, axis: int) -> TensorType:
+    return x
+
+
+def _cumsum(x: Array, axis: int) -> Array:
+    return np.cumsum(x, axis=axis, dtype=x.dtype)
+
+
+CUMSUM = define(
+    OperationSpec(
+        "cumsum",
+        Kind.SCAN,
+        "`y = cumsum(x, axis = -1)`: running sums along an axis.",
+        (OperandSpec("x", NUMERIC), AttributeSpec("axis", INT, -1)),
+        _infer_cumsum,
+        evaluate=in_float32(_cumsum),
+        canonical=_canonical_axis,
+    )
+)

@@ -1,0 +1,413 @@
+"""The operations that hold a program together: graphs, parameters, their reads, constants.
+
+mgn.param @"layers.0.w" : tensor<128x64xf32> = normal(0.0, 0.02)
+mgn.graph @mlp("x" = %x : tensor<32x64xf32>) -> ("y" : tensor<32x128xf32>) {
+  %w = mgn.read @"layers.0.w" : tensor<128x64xf32>
+  %y = mgn.linear(%x, %w) : (tensor<32x64xf32>, tensor<128x64xf32>) -> tensor<32x128xf32>
+  mgn.return %y : tensor<32x128xf32>
+}
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    BytesAttr,
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    ModuleOp,
+    StringAttr,
+    SymbolNameConstraint,
+    SymbolRefAttr,
+    TensorType,
+    f64,
+)
+from xdsl.ir import Attribute, Block, ParametrizedAttribute, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_attr_definition,
+    irdl_op_definition,
+    opt_prop_def,
+    param_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.parser import AttrParser, Parser
+from xdsl.printer import Printer
+from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, Pure, SymbolOpInterface
+from xdsl.utils.exceptions import VerifyException
+
+from mgn.dialects.mgn.attributes import FLOAT
+from mgn.dialects.types import Family, element_of, element_of_dtype, tensor
+
+INITIALISERS: dict[str, tuple[tuple[str, float | None], ...]] = {
+    "zeros": (),
+    "ones": (),
+    "constant": (("v", None),),
+    "uniform": (("low", 0.0), ("high", 1.0)),
+    "normal": (("mean", 0.0), ("std", 1.0)),
+    "glorot_uniform": (),
+    "glorot_normal": (),
+    "he_uniform": (),
+    "he_normal": (),
+}
+"""Initialisers by name: their arguments with defaults (None: required)."""
+
+
+@irdl_attr_definition
+class InitialiserAttr(ParametrizedAttribute):
+    """How a parameter is filled before training: `#mgn.init<normal(0.0, 0.02)>`."""
+
+    name = "mgn.init"
+    function: StringAttr = param_def()
+    arguments: ArrayAttr[FloatAttr] = param_def()
+
+    @staticmethod
+    def of(function: str, *arguments: float) -> "InitialiserAttr":
+        return InitialiserAttr(
+            StringAttr(function), ArrayAttr([FloatAttr(value, f64) for value in arguments])
+        )
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        return tuple(item.value.data for item in self.arguments)
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            return cls.parse_call(parser).parameters
+
+    @classmethod
+    def parse_call(cls, parser: AttrParser) -> "InitialiserAttr":
+        """Reads `normal(0.0, 0.02)`."""
+        function = parser.parse_identifier("an initialiser")
+        values = parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, lambda: FLOAT.parse(parser)
+        )
+        return cls.of(function, *values)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            self.print_call(printer)
+
+    def print_call(self, printer: Printer) -> None:
+        values = ", ".join(repr(value) for value in self.values)
+        printer.print_string(f"{self.function.data}({values})")
+
+    def verify(self) -> None:
+        if self.function.data not in INITIALISERS:
+            raise VerifyException(f"unknown initialiser '{self.function.data}'")
+        wanted = len(INITIALISERS[self.function.data])
+        if len(self.arguments) != wanted:
+            raise VerifyException(
+                f"initialiser {self.function.data} takes {wanted} arguments, "
+                f"not {len(self.arguments)}"
+            )
+
+
+@irdl_op_definition
+class ParamOp(IRDLOperation):
+    """A trainable tensor, known by its external name: `mgn.param @"w" : tensor<4xf32> = ones()`."""
+
+    name = "mgn.param"
+    sym_name = prop_def(SymbolNameConstraint())
+    type = prop_def(TensorType)
+    initialiser = opt_prop_def(InitialiserAttr)
+    traits = traits_def(SymbolOpInterface())
+
+    def __init__(
+        self, name: str, type: TensorType, initialiser: InitialiserAttr | None = None
+    ) -> None:
+        super().__init__(
+            properties={
+                "sym_name": StringAttr(name),
+                "type": type,
+                "initialiser": initialiser,
+            }
+        )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.sym_name.data)
+        printer.print_string(" : ")
+        printer.print_attribute(self.type)
+        if self.initialiser is not None:
+            printer.print_string(" = ")
+            self.initialiser.print_call(printer)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> "ParamOp":
+        name = parser.parse_symbol_name().data
+        parser.parse_punctuation(":")
+        type = _parse_tensor(parser)
+        initialiser = None
+        if parser.parse_optional_punctuation("="):
+            initialiser = InitialiserAttr.parse_call(parser)
+        return cls(name, type, initialiser)
+
+
+@irdl_op_definition
+class ReadOp(IRDLOperation):
+    """The value of a parameter: `%w = mgn.read @"w" : tensor<4xf32>`."""
+
+    name = "mgn.read"
+    symbol = prop_def(SymbolRefAttr)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def __init__(self, name: str, type: TensorType) -> None:
+        super().__init__(properties={"symbol": SymbolRefAttr(name)}, result_types=[type])
+
+    @property
+    def parameter_name(self) -> str:
+        return self.symbol.root_reference.data
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.parameter_name)
+        printer.print_string(" : ")
+        printer.print_attribute(self.result.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> "ReadOp":
+        name = parser.parse_symbol_name().data
+        parser.parse_punctuation(":")
+        return cls(name, _parse_tensor(parser))
+
+
+@irdl_op_definition
+class ConstantOp(IRDLOperation):
+    """A tensor known at compile time: `%c = mgn.constant dense<1.0> : tensor<f32>`."""
+
+    name = "mgn.constant"
+    value = prop_def(DenseIntOrFPElementsAttr)
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    def __init__(self, value: DenseIntOrFPElementsAttr) -> None:
+        super().__init__(properties={"value": value}, result_types=[value.type])
+
+    @classmethod
+    def from_array(cls, array: np.ndarray) -> "ConstantOp":
+        """A constant with an array's shape, element type and values."""
+        return cls(dense_of(array))
+
+    @property
+    def array(self) -> np.ndarray:
+        """The value as an array, read-only."""
+        return array_of(self.value)
+
+    def verify_(self) -> None:
+        if self.value.type != self.result.type:
+            raise VerifyException("mgn.constant: value and result differ in type")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_attribute(self.value)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> "ConstantOp":
+        value = parser.parse_attribute()
+        if not isinstance(value, DenseIntOrFPElementsAttr):
+            parser.raise_error("mgn.constant needs dense<…> : tensor<…>")
+        return cls(value)
+
+
+@irdl_op_definition
+class ReturnOp(IRDLOperation):
+    """Ends a graph with its results: `mgn.return %y : tensor<4xf32>`."""
+
+    name = "mgn.return"
+    values = var_operand_def(TensorType)
+    traits = traits_def(IsTerminator())
+    assembly_format = "attr-dict ($values^ `:` type($values))?"
+
+    def __init__(self, values: Sequence[SSAValue]) -> None:
+        super().__init__(operands=[list(values)])
+
+    def verify_(self) -> None:
+        graph = self.parent_op()
+        if not isinstance(graph, GraphOp):
+            raise VerifyException("mgn.return: must end an mgn.graph")
+        if len(self.values) != len(graph.result_names):
+            raise VerifyException(
+                f"mgn.return: {len(self.values)} values for {len(graph.result_names)} results"
+            )
+
+
+@irdl_op_definition
+class GraphOp(IRDLOperation):
+    """A program on tensors with named inputs and named results; its one block ends in `mgn.return`."""
+
+    name = "mgn.graph"
+    sym_name = prop_def(SymbolNameConstraint())
+    inputs = prop_def(ArrayAttr[StringAttr])
+    outputs = prop_def(ArrayAttr[StringAttr])
+    body = region_def("single_block")
+    traits = traits_def(SymbolOpInterface(), IsolatedFromAbove(), HasParent(ModuleOp))
+
+    def __init__(
+        self, name: str, inputs: Sequence[str], outputs: Sequence[str], body: Region
+    ) -> None:
+        super().__init__(
+            properties={
+                "sym_name": StringAttr(name),
+                "inputs": ArrayAttr([StringAttr(item) for item in inputs]),
+                "outputs": ArrayAttr([StringAttr(item) for item in outputs]),
+            },
+            regions=[body],
+        )
+
+    @property
+    def block(self) -> Block:
+        return self.body.block
+
+    @property
+    def input_names(self) -> list[str]:
+        return [item.data for item in self.inputs]
+
+    @property
+    def result_names(self) -> list[str]:
+        return [item.data for item in self.outputs]
+
+    @property
+    def return_op(self) -> ReturnOp:
+        last = self.block.last_op
+        if not isinstance(last, ReturnOp):
+            raise VerifyException("mgn.graph: must end in mgn.return")
+        return last
+
+    @property
+    def results_returned(self) -> Sequence[SSAValue]:
+        """The values the graph returns, in the order of its result names."""
+        return self.return_op.operands
+
+    def verify_(self) -> None:
+        if len(self.block.args) != len(self.inputs):
+            raise VerifyException("mgn.graph: number of input names and arguments differ")
+        for names in (self.input_names, self.result_names):
+            if len(set(names)) != len(names):
+                raise VerifyException("mgn.graph: a name is used twice")
+        for argument in self.block.args:
+            if not isinstance(argument.type, TensorType):
+                raise VerifyException("mgn.graph: arguments must be tensors")
+            if element_of(argument.type).family is Family.BLOCK:
+                raise VerifyException("mgn.graph: an input cannot have a block format")
+        _ = self.return_op
+        self._verify_reads()
+
+    def _verify_reads(self) -> None:
+        module = self.parent_op()
+        if not isinstance(module, ModuleOp):
+            return
+        parameters = parameters_of(module)
+        for op in self.walk():
+            if not isinstance(op, ReadOp):
+                continue
+            declared = parameters.get(op.parameter_name)
+            if declared is None:
+                raise VerifyException(f'mgn.read: there is no parameter @"{op.parameter_name}"')
+            if declared.type != op.result.type:
+                raise VerifyException(
+                    f'mgn.read: parameter @"{op.parameter_name}" has type {declared.type}'
+                )
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.sym_name.data)
+        printer.print_string("(")
+        printer.print_list(
+            list(zip(self.input_names, self.block.args, strict=True)),
+            lambda item: _print_named_argument(printer, *item),
+        )
+        printer.print_string(") -> (")
+        returned = [value.type for value in self.results_returned]
+        printer.print_list(
+            list(zip(self.result_names, returned, strict=True)),
+            lambda item: _print_named_type(printer, *item),
+        )
+        printer.print_string(") ")
+        if self.attributes:
+            printer.print_string("attributes ")
+            printer.print_attr_dict(self.attributes)
+            printer.print_string(" ")
+        printer.print_region(self.body, print_entry_block_args=False)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> "GraphOp":
+        name = parser.parse_symbol_name().data
+
+        def parse_input() -> tuple[str, Any]:
+            label = parser.parse_str_literal()
+            parser.parse_punctuation("=")
+            return label, parser.parse_argument()
+
+        def parse_output() -> str:
+            label = parser.parse_str_literal()
+            parser.parse_punctuation(":")
+            parser.parse_type()
+            return label
+
+        inputs = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parse_input)
+        parser.parse_punctuation("->")
+        outputs = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parse_output)
+        attributes = parser.parse_optional_attr_dict_with_keyword()
+        body = parser.parse_region([argument for _, argument in inputs])
+        op = cls(name, [label for label, _ in inputs], outputs, body)
+        if attributes is not None:
+            op.attributes.update(attributes.data)
+        return op
+
+
+def dense_of(array: np.ndarray) -> DenseIntOrFPElementsAttr:
+    """The attribute that holds an array; a bool is stored as the bytes 0x00 and 0xFF, as MLIR prints it."""
+    array = np.asarray(array)
+    element = element_of_dtype(array.dtype)
+    stored = array.astype(np.uint8) * 0xFF if element.name == "bool" else array
+    data = np.ascontiguousarray(stored).tobytes()
+    return DenseIntOrFPElementsAttr(tensor(element, array.shape), BytesAttr(data))
+
+
+def array_of(value: DenseIntOrFPElementsAttr) -> np.ndarray:
+    """The array that an attribute holds."""
+    element = element_of(value.get_element_type())
+    shape = value.get_shape()
+    if element.name == "bool":
+        return (np.frombuffer(value.data.data, np.uint8) != 0).reshape(shape)
+    return np.frombuffer(value.data.data, element.dtype).reshape(shape)
+
+
+def graphs_of(module: ModuleOp) -> Iterator[GraphOp]:
+    """The graphs of a module, in order."""
+    for op in module.body.block.ops:
+        if isinstance(op, GraphOp):
+            yield op
+
+
+def parameters_of(module: ModuleOp) -> dict[str, ParamOp]:
+    """The parameters of a module by external name, in order."""
+    return {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, ParamOp)}
+
+
+def _parse_tensor(parser: Parser) -> TensorType:
+    type = parser.parse_type()
+    if not isinstance(type, TensorType):
+        parser.raise_error("expected a tensor type")
+    return type
+
+
+def _print_named_argument(printer: Printer, label: str, argument: Any) -> None:
+    printer.print_string_literal(label)
+    printer.print_string(" = ")
+    printer.print_block_argument(argument)
+
+
+def _print_named_type(printer: Printer, label: str, type: Attribute) -> None:
+    printer.print_string_literal(label)
+    printer.print_string(" : ")
+    printer.print_attribute(type)
