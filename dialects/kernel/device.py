@@ -1,6 +1,7 @@
 """What the compiler knows of a device: the figures that prices and schedules come from.
 
-In: a name of `DEVICES`, a probed description, or the `#kernel.device` attribute of a module. Out: a `Device`.
+In: a name of `DEVICES`, a probed description, or the `#kernel.device` attribute of a module.
+Out: a `Device`.
 """
 
 from dataclasses import dataclass, field, fields, replace
@@ -22,7 +23,7 @@ from xdsl.irdl import irdl_attr_definition, param_def
 
 @irdl_attr_definition
 class DeviceAttr(ParametrizedAttribute):
-    """A device description inside the IR: `#kernel.device<{name = "cpu", bandwidth = 2.0e+10, …}>`."""
+    """A device description inside the IR: `#kernel.device<{name = "cpu", …}>`."""
 
     name = "kernel.device"
     description: DictionaryAttr = param_def()
@@ -30,7 +31,7 @@ class DeviceAttr(ParametrizedAttribute):
 
 @dataclass(frozen=True)
 class Device:
-    """A device's description. Sizes are in bytes, bandwidth in bytes/s, rates in operations/s, times in seconds."""
+    """A device's description: sizes in bytes, bandwidth in bytes/s, rates in operations/s."""
 
     name: str
     kind: str
@@ -52,7 +53,7 @@ class Device:
         return self.kind == "cpu"
 
     def rate(self, element: str) -> float:
-        """Operations per second on an element type; f32's where the type has no figure of its own."""
+        """Operations per second on an element type; f32's where it has no figure of its own."""
         return self.rates.get(element, self.rates["f32"])
 
     def lanes(self, element_bytes: int) -> int:
@@ -69,13 +70,13 @@ class Device:
 
     @staticmethod
     def from_attribute(attribute: DeviceAttr) -> "Device":
-        """The description that an attribute holds. TypeError where a field is missing or unknown."""
+        """The description an attribute holds. TypeError where a field is missing or unknown."""
         entries = attribute.description.data
         return Device(**{name: _decode(value) for name, value in entries.items()})
 
     @staticmethod
     def of(module: ModuleOp) -> "Device":
-        """The device a module is compiled for, its `mgn.device`; the plain CPU where it names none."""
+        """The device a module is compiled for, its `mgn.device`; the plain CPU if none."""
         attribute = module.attributes.get("mgn.device")
         if isinstance(attribute, DeviceAttr):
             return Device.from_attribute(attribute)

@@ -1,0 +1,135 @@
+"""The `kernel` dialect: what one work-item does, next to arith, math, scf, memref and vector.
+
+    kernel.func @f(%x : memref<64xf32>, …) access [read, …] global [64, 1, 1] local [16, 1, 1] { … }
+    kernel.return                         the end of a kernel
+
+    kernel.global_id 0   local_id   group_id   global_size   local_size   num_groups    : index
+    kernel.local_alloc : memref<256xf32, #kernel.space<local>>    memory of the work-group
+    kernel.barrier                        all work-items of the group meet
+    kernel.async_copy %x[%i], %m[%j] count 256 : …, …    global → local, gives a !kernel.event
+    kernel.async_wait %e, …               the copies are complete
+
+    kernel.from_elements %a, %b : vector<2xf32>
+    kernel.gather %x[%indices] : memref<…>, vector<16xi32> -> vector<16xf32>
+
+    kernel.sub_group_size   sub_group_id   sub_group_lane                               : index
+    kernel.sub_group_reduce add|max|min %x : f32
+    kernel.sub_group_shuffle %x, %lane : f32      sub_group_broadcast %x, %lane : f32
+    kernel.mma m16n8k16_bf16 %a, %b, %c : …, …, …
+
+Buffers are flat 1-D memrefs: global arguments, `#kernel.space<local>` from `kernel.local_alloc`,
+`#kernel.space<private>` from `memref.alloca`. Vectors have 2, 4, 8 or 16 lanes. Integers are
+signless: u8 is i8 with unsigned operations. `#kernel.device` describes a device (device.py).
+"""
+
+from xdsl.ir import Dialect
+
+from mgn.dialects.kernel.device import DEVICES, Device, DeviceAttr
+from mgn.dialects.kernel.function import FuncOp, ReturnOp
+from mgn.dialects.kernel.sub_groups import (
+    MMA_SHAPES,
+    MmaOp,
+    SubGroupBroadcastOp,
+    SubGroupIdOp,
+    SubGroupLaneOp,
+    SubGroupReduceOp,
+    SubGroupShuffleOp,
+    SubGroupSizeOp,
+)
+from mgn.dialects.kernel.types import (
+    VECTOR_LANES,
+    Access,
+    AccessAttr,
+    Combine,
+    CombineAttr,
+    EventType,
+    Space,
+    SpaceAttr,
+    element_bytes,
+    local_memory,
+    private_memory,
+    space_of,
+)
+from mgn.dialects.kernel.vectors import FromElementsOp, GatherOp, reduction
+from mgn.dialects.kernel.work_items import (
+    AsyncCopyOp,
+    AsyncWaitOp,
+    BarrierOp,
+    GlobalIdOp,
+    GlobalSizeOp,
+    GroupIdOp,
+    LocalAllocOp,
+    LocalIdOp,
+    LocalSizeOp,
+    NumGroupsOp,
+)
+
+Kernel = Dialect(
+    "kernel",
+    [
+        FuncOp,
+        ReturnOp,
+        GlobalIdOp,
+        LocalIdOp,
+        GroupIdOp,
+        GlobalSizeOp,
+        LocalSizeOp,
+        NumGroupsOp,
+        LocalAllocOp,
+        BarrierOp,
+        AsyncCopyOp,
+        AsyncWaitOp,
+        FromElementsOp,
+        GatherOp,
+        SubGroupSizeOp,
+        SubGroupIdOp,
+        SubGroupLaneOp,
+        SubGroupReduceOp,
+        SubGroupShuffleOp,
+        SubGroupBroadcastOp,
+        MmaOp,
+    ],
+    [SpaceAttr, AccessAttr, CombineAttr, EventType, DeviceAttr],
+)
+
+__all__ = [
+    "DEVICES",
+    "MMA_SHAPES",
+    "VECTOR_LANES",
+    "Access",
+    "AccessAttr",
+    "AsyncCopyOp",
+    "AsyncWaitOp",
+    "BarrierOp",
+    "Combine",
+    "CombineAttr",
+    "Device",
+    "DeviceAttr",
+    "EventType",
+    "FromElementsOp",
+    "FuncOp",
+    "GatherOp",
+    "GlobalIdOp",
+    "GlobalSizeOp",
+    "GroupIdOp",
+    "Kernel",
+    "LocalAllocOp",
+    "LocalIdOp",
+    "LocalSizeOp",
+    "MmaOp",
+    "NumGroupsOp",
+    "ReturnOp",
+    "Space",
+    "SpaceAttr",
+    "SubGroupBroadcastOp",
+    "SubGroupIdOp",
+    "SubGroupLaneOp",
+    "SubGroupReduceOp",
+    "SubGroupShuffleOp",
+    "SubGroupSizeOp",
+    "element_bytes",
+    "local_memory",
+    "private_memory",
+    "reduction",
+    "space_of",
+]

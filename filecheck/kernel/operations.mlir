@@ -1,0 +1,73 @@
+// RUN: mgn-opt %s | mgn-opt -f mlir - | filecheck %s
+
+// CHECK: kernel.func @places(%y: memref<64xi32>) access [write] global [64, 1, 1] local [16, 1, 1] {
+kernel.func @places(%y : memref<64xi32>) access [write] global [64, 1, 1] local [16, 1, 1] {
+  // CHECK-NEXT: %i = kernel.global_id 0
+  %i = kernel.global_id 0
+  // CHECK-NEXT: kernel.local_id 1
+  %l = kernel.local_id 1
+  // CHECK-NEXT: kernel.group_id 2
+  %g = kernel.group_id 2
+  // CHECK-NEXT: kernel.global_size 0
+  %n = kernel.global_size 0
+  // CHECK-NEXT: kernel.local_size 0
+  %m = kernel.local_size 0
+  // CHECK-NEXT: kernel.num_groups 0
+  %k = kernel.num_groups 0
+  // CHECK-NEXT: arith.index_cast %i : index to i32
+  %v = arith.index_cast %i : index to i32
+  // CHECK-NEXT: memref.store %v, %y[%i] : memref<64xi32>
+  memref.store %v, %y[%i] : memref<64xi32>
+  // CHECK-NEXT: kernel.return
+  kernel.return
+}
+
+// CHECK: kernel.func @shared(%x: memref<256xf32>, %y: memref<256xf32>) access [read, read_write] global [64, 1, 1] local [64, 1, 1] noalias attributes {tile = 4 : i64} {
+kernel.func @shared(%x : memref<256xf32>, %y : memref<256xf32>) access [read, read_write]
+    global [64, 1, 1] local [64, 1, 1] noalias attributes {tile = 4 : i64} {
+  // CHECK-NEXT: %m = kernel.local_alloc : memref<256xf32, #kernel.space<local>>
+  %m = kernel.local_alloc : memref<256xf32, #kernel.space<local>>
+  // CHECK-NEXT: %p = memref.alloca() : memref<4xf32, #kernel.space<private>>
+  %p = memref.alloca() : memref<4xf32, #kernel.space<private>>
+  %zero = arith.constant 0 : index
+  // CHECK: %e = kernel.async_copy %x[%zero], %m[%zero] count 256 : memref<256xf32>, memref<256xf32, #kernel.space<local>>
+  %e = kernel.async_copy %x[%zero], %m[%zero] count 256 : memref<256xf32>, memref<256xf32, #kernel.space<local>>
+  // CHECK-NEXT: kernel.async_wait %e
+  kernel.async_wait %e
+  // CHECK-NEXT: kernel.barrier
+  kernel.barrier
+  %i = kernel.local_id 0
+  %a = memref.load %m[%i] : memref<256xf32, #kernel.space<local>>
+  // CHECK: %v = kernel.from_elements %a, %a : vector<2xf32>
+  %v = kernel.from_elements %a, %a : vector<2xf32>
+  %indices = arith.constant dense<[3, 1]> : vector<2xi32>
+  // CHECK: %w = kernel.gather %x[%indices] : memref<256xf32>, vector<2xi32> -> vector<2xf32>
+  %w = kernel.gather %x[%indices] : memref<256xf32>, vector<2xi32> -> vector<2xf32>
+  %s = arith.addf %v, %w : vector<2xf32>
+  vector.store %s, %y[%i] : memref<256xf32>, vector<2xf32>
+  kernel.return
+}
+
+// CHECK: kernel.func @lanes
+kernel.func @lanes(%y : memref<64xf32>) access [read_write] global [64, 1, 1] local [32, 1, 1] {
+  %i = kernel.global_id 0
+  %x = memref.load %y[%i] : memref<64xf32>
+  // CHECK: %size = kernel.sub_group_size
+  %size = kernel.sub_group_size
+  // CHECK-NEXT: %group = kernel.sub_group_id
+  %group = kernel.sub_group_id
+  // CHECK-NEXT: %lane = kernel.sub_group_lane
+  %lane = kernel.sub_group_lane
+  // CHECK-NEXT: %r = kernel.sub_group_reduce add %x : f32
+  %r = kernel.sub_group_reduce add %x : f32
+  // CHECK-NEXT: %s = kernel.sub_group_shuffle %r, %lane : f32
+  %s = kernel.sub_group_shuffle %r, %lane : f32
+  // CHECK-NEXT: %b = kernel.sub_group_broadcast %s, %lane : f32
+  %b = kernel.sub_group_broadcast %s, %lane : f32
+  %p = arith.constant dense<1.0> : vector<8xbf16>
+  %q = arith.constant dense<1.0> : vector<4xbf16>
+  %c = arith.constant dense<0.0> : vector<4xf32>
+  // CHECK: %d = kernel.mma m16n8k16_bf16 %p, %q, %c : vector<8xbf16>, vector<4xbf16>, vector<4xf32>
+  %d = kernel.mma m16n8k16_bf16 %p, %q, %c : vector<8xbf16>, vector<4xbf16>, vector<4xf32>
+  kernel.return
+}
