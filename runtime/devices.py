@@ -17,7 +17,7 @@ _INDEX = re.compile(r"\d+:\d+")
 
 @dataclass(frozen=True)
 class ComputeDevice:
-    """One OpenCL device and where it was found; `index` is its selector, `handle` pyopencl's object."""
+    """One OpenCL device: `index` is its selector, `handle` pyopencl's object."""
 
     index: str
     name: str
@@ -124,7 +124,7 @@ def _nothing_found() -> str:
             "runs on the processor, without root"
         )
     return (
-        f"there is no OpenCL device on this machine although {INTEL_PACKAGE} is installed; it needs "
-        "its sibling with the vector maths libraries: `pip install 'mgn[cpu]'` installs both. Where "
-        "OCL_ICD_VENDORS is set, unset it to let mgn find the drivers by itself"
+        f"there is no OpenCL device on this machine although {INTEL_PACKAGE} is installed; it "
+        "needs its sibling with the vector maths: `pip install 'mgn[cpu]'` installs both. "
+        "Where OCL_ICD_VENDORS is set, unset it to let mgn find the drivers by itself"
     )

@@ -1,7 +1,7 @@
 """The errors of the runtime: everything a user can cause or repair derives from `RuntimeFault`.
 
-In: a message that says what is wrong and what to do. Out: an exception that a command prints without
-a traceback.
+In: a message that says what is wrong and what to do. Out: an exception that a command prints
+without a traceback.
 """
 
 

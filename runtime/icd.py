@@ -29,7 +29,7 @@ NVIDIA_LIBRARY = "libnvidia-opencl.so.1"
 
 
 def expose_drivers() -> None:
-    """Point the OpenCL loader at every driver found. Does nothing where the user chose, or off Linux."""
+    """Point the OpenCL loader at every driver found; nothing where the user chose, or off Linux."""
     if os.environ.get(VENDORS_VARIABLE) or not sys.platform.startswith("linux"):
         return
     files = vendor_files(SYSTEM_VENDORS)
