@@ -5,6 +5,7 @@ arguments that may lie in the same place.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from math import prod
 from typing import cast
 
@@ -45,6 +46,7 @@ def in_place_pairs(function: FuncOp) -> frozenset[tuple[int, int]]:
     return frozenset((int(read), int(written)) for read, written in pairs)
 
 
+@lru_cache(maxsize=4096)
 def buffer_type(tensor: TensorType) -> MemRefType:
     """The flat buffer that holds a tensor: `tensor<2x3xui8>` lies in `memref<6xi8>`."""
     element = tensor.element_type
@@ -53,6 +55,7 @@ def buffer_type(tensor: TensorType) -> MemRefType:
     return MemRefType(element, [prod(tensor.get_shape())])
 
 
+@lru_cache(maxsize=4096)
 def byte_size(buffer: Attribute) -> int:
     """Bytes of a flat buffer."""
     memref = cast(MemRefType, buffer)

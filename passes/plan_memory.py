@@ -1,0 +1,175 @@
+"""plan-memory: a graph of launches becomes a program over one arena.
+
+Before:
+
+    mgn.graph @mlp("x" = %x : tensor<32x64xf32>) -> ("y" : tensor<32x16xf32>) {
+      %w = mgn.read @w : tensor<16x64xf32>
+      %h = fusion.launch @linear(%x, %w) : (tensor<32x64xf32>, …) -> tensor<32x16xf32>
+      %y = fusion.launch @relu(%h) : (tensor<32x16xf32>) -> tensor<32x16xf32>
+      mgn.return %y : tensor<32x16xf32>
+    }
+
+After, where `@relu` may work in place:
+
+    plan.program @mlp arena 2048 attributes {tensor_bytes = 4096 : i64, lower_bound = 2048 : i64} {
+      %x = plan.input "x" tensor<32x64xf32> : memref<2048xf32>
+      %w = plan.param @w tensor<16x64xf32> : memref<1024xf32>
+      %h = plan.view offset 0 : memref<512xf32>
+      plan.launch @linear(%x, %w, %h)
+      %y = plan.view offset 0 : memref<512xf32>
+      plan.launch @relu(%h, %y)
+      plan.output "y" %y tensor<32x16xf32>
+    }
+
+The order of the launches stays. Outputs lie in the arena too, and live to the end: a run hands out
+copies for the host anyway, and one buffer is one allocation. `tensor_bytes` is what all launch
+results would take without sharing, `lower_bound` the most that live at one step.
+"""
+
+from dataclasses import dataclass
+from typing import cast
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, i64
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import PassFailedException
+
+from mgn.dialects import plan
+from mgn.dialects.buffers import ALIGNMENT, buffer_type, in_place_pairs
+from mgn.dialects.fusion import LaunchOp
+from mgn.dialects.kernel.device import Device
+from mgn.dialects.kernel.function import FuncOp
+from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp, graphs_of
+from mgn.passes.arena import Interval, pack
+from mgn.passes.liveness import Pairs, assign_slots, tensor_bytes
+
+GPU_ALIGNMENT = 512
+"""What NVIDIA's driver wants of a sub-buffer's offset."""
+
+
+@dataclass(frozen=True)
+class PlanMemory(ModulePass):
+    """Replace every `mgn.graph` by a `plan.program`; offsets are multiples of `alignment` bytes."""
+
+    name = "plan-memory"
+
+    alignment: int | None = None
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        alignment = self.alignment
+        if alignment is None:
+            alignment = ALIGNMENT if Device.of(op).is_cpu else GPU_ALIGNMENT
+        if alignment < ALIGNMENT or alignment % ALIGNMENT:
+            raise PassFailedException(f"plan-memory: alignment must be a multiple of {ALIGNMENT}")
+        pairs = {
+            function.sym_name.data: in_place_pairs(function)
+            for function in op.body.block.ops
+            if isinstance(function, FuncOp)
+        }
+        for graph in list(graphs_of(op)):
+            program = plan_graph(graph, pairs, alignment)
+            op.body.block.insert_op_before(program, graph)
+            graph.detach()
+            graph.erase()
+
+
+def plan_graph(graph: GraphOp, in_place: Pairs, alignment: int = ALIGNMENT) -> plan.ProgramOp:
+    """The program of one graph, not yet in a module."""
+    launches = [op for op in graph.block.ops if isinstance(op, LaunchOp)]
+    returned = list(graph.results_returned)
+    slots = assign_slots(launches, returned, in_place)
+    unlaunched = [value for value in dict.fromkeys(returned) if value not in slots]
+    intervals = {
+        id(slot): Interval(slot.size, slot.first, slot.last) for slot in slots.values()
+    } | {
+        id(value): Interval(tensor_bytes(value), len(launches), len(launches))
+        for value in unlaunched
+    }
+    layout = pack(list(intervals.values()), alignment)
+    offset_of = dict(zip(intervals, layout.offsets, strict=True))
+    offsets = {value: offset_of[id(slot)] for value, slot in slots.items()}
+    offsets |= {value: offset_of[id(value)] for value in unlaunched}
+
+    program = plan.ProgramOp(graph.sym_name.data, layout.size, alignment=alignment)
+    program.attributes["tensor_bytes"] = IntegerAttr(sum(map(tensor_bytes, offsets)), i64)
+    program.attributes["lower_bound"] = IntegerAttr(layout.lower_bound, i64)
+    _Writer(program, graph, offsets).write()
+    return program
+
+
+class _Writer:
+    """Writes a program's operations from a graph's; `_buffers` maps tensors to their buffers."""
+
+    def __init__(
+        self, program: plan.ProgramOp, graph: GraphOp, offsets: dict[SSAValue, int]
+    ) -> None:
+        self._block = program.body.block
+        self._graph = graph
+        self._offsets = offsets
+        self._buffers: dict[SSAValue, SSAValue] = {}
+        self._held: dict[tuple[str, object], SSAValue] = {}
+
+    def write(self) -> None:
+        graph = self._graph
+        for label, argument in zip(graph.input_names, graph.block.args, strict=True):
+            self._hold(argument, plan.InputOp(label, cast(TensorType, argument.type)))
+        for op in graph.block.ops:
+            self._write_operation(op)
+        for label, value in zip(graph.result_names, graph.results_returned, strict=True):
+            source = self._returned(value)
+            self._block.add_op(plan.OutputOp(label, source, cast(TensorType, value.type)))
+
+    def _write_operation(self, op: Operation) -> None:
+        match op:
+            case ReadOp():
+                self._share(op.result, ("param", op.parameter_name))
+            case ConstantOp():
+                self._share(op.result, ("constant", op.value))
+            case LaunchOp():
+                for result in op.outputs:
+                    self._view(result)
+                operands = [self._buffers[value] for value in (*op.inputs, *op.outputs)]
+                self._block.add_op(plan.LaunchOp(op.kernel_name, operands))
+            case ReturnOp():
+                return
+            case _:
+                raise PassFailedException(
+                    f"plan-memory: {op.name} is no launch; lower the graph's kernels first"
+                )
+
+    def _share(self, value: SSAValue, key: tuple[str, object]) -> None:
+        """A parameter or constant: one buffer for all that read it, none where nobody does."""
+        if not value.uses:
+            return
+        if key in self._held:
+            self._buffers[value] = self._held[key]
+            return
+        owner = cast(ReadOp | ConstantOp, value.owner)
+        if isinstance(owner, ReadOp):
+            op = plan.ParamOp(owner.parameter_name, cast(TensorType, value.type))
+        else:
+            op = plan.ConstantOp(owner.value)
+        self._hold(value, op)
+        self._held[key] = op.result
+
+    def _returned(self, value: SSAValue) -> SSAValue:
+        """A result's view; an input, parameter or constant that is returned as it is, is copied."""
+        source = self._buffers[value]
+        if value in self._offsets and not isinstance(source.owner, plan.ViewOp):
+            self._view(value)
+            self._block.add_op(plan.CopyOp(source, self._buffers[value]))
+        return self._buffers[value]
+
+    def _view(self, value: SSAValue) -> None:
+        type = buffer_type(cast(TensorType, value.type))
+        self._hold(value, plan.ViewOp(self._offsets[value], type))
+
+    def _hold(
+        self,
+        value: SSAValue,
+        op: plan.InputOp | plan.ParamOp | plan.ConstantOp | plan.ViewOp,
+    ) -> None:
+        op.result.name_hint = value.name_hint
+        self._block.add_op(op)
+        self._buffers[value] = op.result
