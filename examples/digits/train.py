@@ -1,7 +1,8 @@
 """Trains the classifier of digits.mgn with PyTorch and writes digits.safetensors.
 
-In: train.npz and held_out.npz beside this file. Out: digits.safetensors, and the accuracy on the held-out part.
-Run it with `pip install torch safetensors numpy && python train.py`; it takes about ten seconds on two cores.
+In: train.npz and held_out.npz beside this file. Out: digits.safetensors, and the accuracy on the
+held-out part. Run it with `pip install torch safetensors numpy && python train.py`; it takes about
+ten seconds on two cores.
 """
 
 from pathlib import Path
