@@ -1,0 +1,581 @@
+"""Rows of `arith` and `math`: operation class → OpenCL C expression.
+
+Floats follow IEEE 754 strictly: nothing is contracted or re-associated. f16 and bf16 results are
+rounded after each operation. Integers wrap; division by zero gives 0 and never traps, and casts
+from float saturate (both are undefined upstream). Scalars and vectors share their rows.
+"""
+
+from typing import Any
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import (
+    DenseIntOrFPElementsAttr,
+    Float16Type,
+    Float64Type,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from mgn.codegen import c_types
+from mgn.codegen.c_types import is_bool, is_float, is_small_float, is_vector, lanes
+from mgn.codegen.expression import (
+    ADD,
+    AND,
+    EQUALITY,
+    MULTIPLY,
+    OR,
+    RELATION,
+    SHIFT,
+    XOR,
+    Expression,
+    call,
+    cast,
+    condition,
+    infix,
+    prefix,
+)
+from mgn.codegen.writer import Row, Writer
+
+FLOAT_INFIX: dict[type[Operation], tuple[str, int]] = {
+    arith.AddfOp: ("+", ADD),
+    arith.SubfOp: ("-", ADD),
+    arith.MulfOp: ("*", MULTIPLY),
+    arith.DivfOp: ("/", MULTIPLY),
+}
+
+INTEGER_INFIX: dict[type[Operation], tuple[str, int]] = {
+    arith.AddiOp: ("+", ADD),
+    arith.SubiOp: ("-", ADD),
+    arith.MuliOp: ("*", MULTIPLY),
+}
+
+BITWISE_INFIX: dict[type[Operation], tuple[str, int]] = {
+    arith.AndIOp: ("&", AND),
+    arith.OrIOp: ("|", OR),
+    arith.XOrIOp: ("^", XOR),
+}
+
+DIVISIONS: dict[type[Operation], tuple[str, bool]] = {
+    arith.DivSIOp: ("div", False),
+    arith.DivUIOp: ("div", True),
+    arith.RemSIOp: ("rem", False),
+    arith.RemUIOp: ("rem", True),
+    arith.FloorDivSIOp: ("floordiv", False),
+    arith.CeilDivSIOp: ("ceildiv", False),
+    arith.CeilDivUIOp: ("ceildiv", True),
+}
+
+FLOAT_CALLS: dict[type[Operation], str] = {
+    math.AcosOp: "acos",
+    math.AcoshOp: "acosh",
+    math.AsinOp: "asin",
+    math.AsinhOp: "asinh",
+    math.AtanOp: "atan",
+    math.Atan2Op: "atan2",
+    math.AtanhOp: "atanh",
+    math.CbrtOp: "cbrt",
+    math.CosOp: "cos",
+    math.CoshOp: "cosh",
+    math.ErfOp: "erf",
+    math.ExpOp: "exp",
+    math.Exp2Op: "exp2",
+    math.ExpM1Op: "expm1",
+    math.FmaOp: "fma",
+    math.FPowIOp: "pown",
+    math.LogOp: "log",
+    math.Log10Op: "log10",
+    math.Log1pOp: "log1p",
+    math.Log2Op: "log2",
+    math.PowFOp: "pow",
+    math.RsqrtOp: "rsqrt",
+    math.SinOp: "sin",
+    math.SinhOp: "sinh",
+    math.SqrtOp: "sqrt",
+    math.TanOp: "tan",
+    math.TanhOp: "tanh",
+}
+"""Built-in functions whose result is rounded to f16 or bf16."""
+
+EXACT_CALLS: dict[type[Operation], str] = {
+    arith.MaxnumfOp: "fmax",
+    arith.MinnumfOp: "fmin",
+    math.AbsFOp: "fabs",
+    math.CeilOp: "ceil",
+    math.CopySignOp: "copysign",
+    math.FloorOp: "floor",
+    math.RoundOp: "round",
+    math.RoundEvenOp: "rint",
+    math.TruncOp: "trunc",
+}
+"""Built-in functions whose result needs no rounding."""
+
+INTEGER_PREDICATES: dict[str, tuple[str, int, bool]] = {
+    "eq": ("==", EQUALITY, False),
+    "ne": ("!=", EQUALITY, False),
+    "slt": ("<", RELATION, False),
+    "sle": ("<=", RELATION, False),
+    "sgt": (">", RELATION, False),
+    "sge": (">=", RELATION, False),
+    "ult": ("<", RELATION, True),
+    "ule": ("<=", RELATION, True),
+    "ugt": (">", RELATION, True),
+    "uge": (">=", RELATION, True),
+}
+"""`arith.cmpi` predicate → operator, precedence, unsigned. Their order is MLIR's numbering."""
+
+FLOAT_PREDICATES: dict[str, tuple[str, bool]] = {
+    "false": ("false", False),
+    "oeq": ("==", False),
+    "ogt": (">", False),
+    "oge": (">=", False),
+    "olt": ("<", False),
+    "ole": ("<=", False),
+    "one": ("islessgreater", False),
+    "ord": ("isordered", False),
+    "ueq": ("islessgreater", True),
+    "ugt": ("<=", True),
+    "uge": ("<", True),
+    "ult": (">=", True),
+    "ule": (">", True),
+    "une": ("!=", False),
+    "uno": ("isunordered", False),
+    "true": ("true", False),
+}
+"""`arith.cmpf` predicate → operator or function, negated. Their order is MLIR's numbering."""
+
+
+def rounded(writer: Writer, type: Attribute, expression: Expression) -> Expression:
+    """The expression rounded to the type, where it was computed in `float` for less."""
+    if not is_small_float(type):
+        return expression
+    if isinstance(c_types.element(type), Float16Type):
+        return call(writer.library.round_f16(lanes(type)), expression)
+    return call(writer.library.round_bf16(lanes(type)), expression)
+
+
+def unsigned(writer: Writer, value: SSAValue) -> Expression:
+    """An integer value's bits as an unsigned number."""
+    type = writer.types.unsigned(value.type)
+    if is_vector(value.type):
+        return call(f"as_{type}", writer.value(value))
+    return cast(type, writer.value(value))
+
+
+def signed(writer: Writer, type: Attribute, expression: Expression) -> Expression:
+    """An unsigned expression as the value of an integer type."""
+    if is_vector(type):
+        return call(f"as_{writer.type(type)}", expression)
+    return cast(writer.type(type), expression)
+
+
+def converted(writer: Writer, type: Attribute, expression: Expression) -> Expression:
+    """A numeric conversion to a type."""
+    if is_vector(type):
+        return call(f"convert_{writer.type(type)}", expression)
+    return cast(writer.type(type), expression)
+
+
+def as_mask(writer: Writer, type: Attribute, comparison: Expression) -> Expression:
+    """A comparison of two values of a type, as an i1 or a vector of i1."""
+    if not is_vector(type) or writer.types.mask(type) == f"int{lanes(type)}":
+        return comparison
+    return call(f"convert_int{lanes(type)}", comparison)
+
+
+def mask_for(writer: Writer, type: Attribute, mask: Expression) -> Expression:
+    """A vector of i1, as `select` wants it between values of a type."""
+    wanted = writer.types.mask(type)
+    return mask if wanted == f"int{lanes(type)}" else call(f"convert_{wanted}", mask)
+
+
+def constant_number(value: SSAValue) -> float | int | None:
+    """The number in every lane of a constant; None for any other value."""
+    operation = value.owner
+    if not isinstance(operation, arith.ConstantOp):
+        return None
+    data = operation.value
+    if isinstance(data, IntegerAttr | FloatAttr):
+        return data.value.data
+    if isinstance(data, DenseIntOrFPElementsAttr) and data.is_splat():
+        return data.get_values()[0]
+    return None
+
+
+def _operands(writer: Writer, operation: Operation) -> list[Expression]:
+    return [writer.value(operand) for operand in operation.operands]
+
+
+def _constant(writer: Writer, operation: arith.ConstantOp) -> Expression | None:
+    type, data = operation.result.type, operation.value
+    if isinstance(data, IntegerAttr | FloatAttr):
+        writer.set(operation.result, writer.types.literal(type, data.value.data))
+        return None
+    if not isinstance(data, DenseIntOrFPElementsAttr):
+        raise writer.error(operation, "is not a number or a dense vector")
+    numbers = list(data.get_values())
+    if is_bool(type):
+        literals = [Expression("-1" if number else "0") for number in numbers]
+    else:
+        literals = [writer.types.literal(type, number) for number in numbers]
+    if not data.is_splat():
+        return writer.types.pack(type, literals)
+    writer.set(operation.result, writer.types.splat(type, literals[0]))
+    return None
+
+
+def _float_infix(writer: Writer, operation: Any) -> Expression:
+    left, right = _operands(writer, operation)
+    operator, precedence = FLOAT_INFIX[type(operation)]
+    return rounded(writer, operation.result.type, infix(left, operator, right, precedence))
+
+
+def _float_call(writer: Writer, operation: Operation) -> Expression:
+    expression = call(FLOAT_CALLS[type(operation)], *_operands(writer, operation))
+    return rounded(writer, operation.results[0].type, expression)
+
+
+def _exact_call(writer: Writer, operation: Operation) -> Expression:
+    return call(EXACT_CALLS[type(operation)], *_operands(writer, operation))
+
+
+def _negate(writer: Writer, operation: arith.NegfOp) -> Expression:
+    return prefix("-", writer.value(operation.operand))
+
+
+def _extremum(name: str) -> Row:
+    """maximumf, minimumf. Against a constant other than zero, one comparison is enough."""
+    compare = ">" if name == "maximum" else "<"
+
+    def row(writer: Writer, operation: Any) -> Expression:
+        type = operation.result.type
+        scalar = writer.types.scalar(type)
+        number = constant_number(operation.rhs)
+        if number is None or number != number or (number == 0 and name == "minimum"):
+            function = writer.library.extremum(name, scalar, lanes(type))
+            return call(function, *_operands(writer, operation))
+        left, right = writer.name_of(operation.lhs), writer.value(operation.rhs)
+        wins = infix(
+            infix(left, compare, right, RELATION), "|", infix(left, "!=", left, EQUALITY), OR
+        )
+        if is_vector(type):
+            return call("select", right, left, wins)
+        return condition(wins, left, right)
+
+    return row
+
+
+def _integer_infix(writer: Writer, operation: Any) -> Expression:
+    result = operation.result.type
+    operator, precedence = INTEGER_INFIX[type(operation)]
+    if is_bool(result):
+        operator, precedence = ("&", AND) if operator == "*" else ("^", XOR)
+    left, right = _operands(writer, operation)
+    if is_bool(result) or isinstance(c_types.element(result), IndexType):
+        return infix(left, operator, right, precedence)
+    if not is_vector(result) and writer.types.bits(result) < 32:
+        return cast(writer.type(result), infix(left, operator, right, precedence))
+    left, right = unsigned(writer, operation.lhs), unsigned(writer, operation.rhs)
+    return signed(writer, result, infix(left, operator, right, precedence))
+
+
+def _bitwise_infix(writer: Writer, operation: Any) -> Expression:
+    result = operation.result.type
+    operator, precedence = BITWISE_INFIX[type(operation)]
+    left, right = _operands(writer, operation)
+    if is_bool(result) and operator == "^" and constant_number(operation.rhs):
+        return prefix("!", left)
+    expression = infix(left, operator, right, precedence)
+    if not is_vector(result) and not is_bool(result) and writer.types.bits(result) < 32:
+        return cast(writer.type(result), expression)
+    return expression
+
+
+def _division(writer: Writer, operation: Any) -> Expression:
+    result = operation.result.type
+    name, is_unsigned = DIVISIONS[type(operation)]
+    number = constant_number(operation.rhs)
+    safe = number is not None and number > 0
+    if is_bool(result):
+        raise writer.error(operation, "does not divide i1")
+    if safe and name in ("div", "rem") and not is_unsigned:
+        left, right = _operands(writer, operation)
+        expression = infix(left, "/" if name == "div" else "%", right, MULTIPLY)
+        narrow = not is_vector(result) and writer.types.bits(result) < 32
+        return cast(writer.type(result), expression) if narrow else expression
+    scalar = writer.types.scalar(result)
+    function = writer.library.divide(name, scalar, lanes(result), is_unsigned)
+    if not is_unsigned:
+        return call(function, *_operands(writer, operation))
+    quotient = call(function, unsigned(writer, operation.lhs), unsigned(writer, operation.rhs))
+    return signed(writer, result, quotient)
+
+
+def _shift(operator: str, logical: bool) -> Row:
+    def row(writer: Writer, operation: Any) -> Expression:
+        result = operation.result.type
+        left, right = _operands(writer, operation)
+        if logical:
+            shifted = infix(unsigned(writer, operation.lhs), operator, right, SHIFT)
+            if is_vector(result):
+                shifted = infix(
+                    unsigned(writer, operation.lhs),
+                    operator,
+                    unsigned(writer, operation.rhs),
+                    SHIFT,
+                )
+            return signed(writer, result, shifted)
+        shifted = infix(left, operator, right, SHIFT)
+        narrow = not is_vector(result) and writer.types.bits(result) < 32
+        return cast(writer.type(result), shifted) if narrow else shifted
+
+    return row
+
+
+def _integer_extremum(name: str, is_unsigned: bool) -> Row:
+    def row(writer: Writer, operation: Any) -> Expression:
+        result = operation.result.type
+        if is_bool(result):
+            larger = (name == "max") == is_unsigned  # a signed true is -1, below false
+            return infix(*_or_and(writer, operation, larger))
+        if not is_unsigned:
+            return call(name, *_operands(writer, operation))
+        best = call(name, unsigned(writer, operation.lhs), unsigned(writer, operation.rhs))
+        return signed(writer, result, best)
+
+    return row
+
+
+def _or_and(
+    writer: Writer, operation: Any, either: bool
+) -> tuple[Expression, str, Expression, int]:
+    left, right = _operands(writer, operation)
+    return (left, "|", right, OR) if either else (left, "&", right, AND)
+
+
+def _compare_integers(writer: Writer, operation: arith.CmpiOp) -> Expression:
+    type = operation.lhs.type
+    names = list(INTEGER_PREDICATES)
+    operator, precedence, is_unsigned = INTEGER_PREDICATES[names[operation.predicate.value.data]]
+    left, right = _operands(writer, operation)
+    if is_bool(type) and not is_vector(type):
+        if not is_unsigned and precedence == RELATION:
+            left, right = right, left  # a signed true is -1, below false
+    elif is_unsigned:
+        left, right = unsigned(writer, operation.lhs), unsigned(writer, operation.rhs)
+    return as_mask(writer, type, infix(left, operator, right, precedence))
+
+
+def _compare_floats(writer: Writer, operation: arith.CmpfOp) -> Expression:
+    type = operation.lhs.type
+    names = list(FLOAT_PREDICATES)
+    operator, negated = FLOAT_PREDICATES[names[operation.predicate.value.data]]
+    left, right = _operands(writer, operation)
+    if operator in ("true", "false"):
+        if is_vector(type):
+            operator = "-1" if operator == "true" else "0"
+        return writer.types.splat(operation.result.type, Expression(operator))
+    if operator.startswith("is"):
+        comparison = call(operator, left, right)
+    else:
+        precedence = EQUALITY if operator in ("==", "!=") else RELATION
+        comparison = infix(left, operator, right, precedence)
+    return as_mask(writer, type, prefix("!", comparison) if negated else comparison)
+
+
+def _select(writer: Writer, operation: arith.SelectOp) -> Expression:
+    test, yes, no = _operands(writer, operation)
+    if not is_vector(operation.cond.type):
+        return condition(test, yes, no)
+    return call("select", no, yes, mask_for(writer, operation.result.type, test))
+
+
+def _bitcast(writer: Writer, operation: arith.BitcastOp) -> Expression:
+    return bitcast(writer, operation.input, operation.result.type)
+
+
+def bitcast(writer: Writer, source: SSAValue, target: Attribute) -> Expression:
+    """The bits of a value as another type with lanes of the same width."""
+    value, width = writer.value(source), lanes(target)
+    short = f"short{width if width > 1 else ''}"
+    if c_types.element(source.type) == c_types.element(target):
+        return value
+    if is_small_float(source.type):
+        if isinstance(c_types.element(source.type), Float16Type):
+            bits = call(writer.library.f16_bits(width), value)
+        else:
+            wide = "int" if width == 1 else f"int{width}"
+            high = infix(call(f"as_{wide}", value), ">>", Expression("16"), SHIFT)
+            bits = call(f"convert_{short}", high)
+        return bits if not is_float(target) else _small_from_bits(writer, bits, target)
+    if is_small_float(target):
+        return _small_from_bits(writer, value, target)
+    return call(f"as_{writer.type(target)}", value)
+
+
+def _small_from_bits(writer: Writer, bits: Expression, target: Attribute) -> Expression:
+    width = lanes(target)
+    if isinstance(c_types.element(target), Float16Type):
+        return call(writer.library.f16_from_bits(width), bits)
+    wide = "int" if width == 1 else f"int{width}"
+    high = infix(call(f"convert_{wide}", bits), "<<", Expression("16"), SHIFT)
+    return call(f"as_{writer.type(target)}", high)
+
+
+def _index_cast(writer: Writer, operation: arith.IndexCastOp) -> Expression:
+    source, target = operation.input.type, operation.result.type
+    value = writer.value(operation.input)
+    if writer.type(source) == writer.type(target):
+        return value
+    return converted(writer, target, value)
+
+
+def _float_to_integer(is_unsigned: bool) -> Row:
+    def row(writer: Writer, operation: Any) -> Expression:
+        target = operation.result.type
+        if is_bool(target):
+            raise writer.error(operation, "does not convert to i1: compare with zero")
+        type = writer.types.unsigned(target) if is_unsigned else writer.type(target)
+        number = call(f"convert_{type}_sat_rtz", writer.value(operation.input))
+        return signed(writer, target, number) if is_unsigned else number
+
+    return row
+
+
+def _integer_to_float(is_unsigned: bool) -> Row:
+    def row(writer: Writer, operation: Any) -> Expression:
+        source, target = operation.input.type, operation.result.type
+        value = writer.value(operation.input)
+        if is_bool(source):
+            if is_vector(source):
+                value = prefix("-", value) if is_unsigned else value
+            elif not is_unsigned:
+                value = prefix("-", value)
+        elif is_unsigned:
+            value = unsigned(writer, operation.input)
+        if not is_small_float(target) or writer.types.bits(source) <= 16:
+            return rounded(writer, target, converted(writer, target, value))
+        double = f"double{lanes(target)}" if is_vector(target) else "double"
+        exact = call(f"convert_{double}", value)
+        return _round_double(writer, target, exact)
+
+    return row
+
+
+def _round_double(writer: Writer, target: Attribute, value: Expression) -> Expression:
+    writer.extensions.add("cl_khr_fp64")
+    if isinstance(c_types.element(target), Float16Type):
+        return call(writer.library.round_f16(lanes(target), "double"), value)
+    return call(writer.library.round_bf16_double(lanes(target)), value)
+
+
+def _extend_float(writer: Writer, operation: arith.ExtFOp) -> Expression:
+    value = writer.value(operation.input)
+    if writer.type(operation.input) == writer.type(operation.result):
+        return value
+    return converted(writer, operation.result.type, value)
+
+
+def _truncate_float(writer: Writer, operation: arith.TruncFOp) -> Expression:
+    source, target = operation.input.type, operation.result.type
+    value = writer.value(operation.input)
+    if not is_small_float(target):
+        return converted(writer, target, value)
+    if isinstance(c_types.element(source), Float64Type):
+        return _round_double(writer, target, value)
+    return rounded(writer, target, value)
+
+
+def _truncate_integer(writer: Writer, operation: arith.TruncIOp) -> Expression:
+    source, target = operation.input.type, operation.result.type
+    value = writer.value(operation.input)
+    if not is_bool(target):
+        return converted(writer, target, value)
+    one = writer.types.splat(source, writer.types.literal(source, 1))
+    zero = writer.types.splat(source, writer.types.literal(source, 0))
+    return as_mask(writer, source, infix(infix(value, "&", one, AND), "!=", zero, EQUALITY))
+
+
+def _extend_integer(is_unsigned: bool) -> Row:
+    def row(writer: Writer, operation: Any) -> Expression:
+        source, target = operation.input.type, operation.result.type
+        value = writer.value(operation.input)
+        if is_bool(source):
+            negative = is_vector(source) == is_unsigned  # lanes hold 0 and -1, scalars 0 and 1
+            if negative:
+                value = prefix("-", value)
+            if is_vector(source) and writer.type(target) == f"int{lanes(target)}":
+                return value
+            return converted(writer, target, value)
+        if is_unsigned:
+            value = unsigned(writer, operation.input)
+        return converted(writer, target, value)
+
+    return row
+
+
+def _absolute_integer(writer: Writer, operation: math.AbsIOp) -> Expression:
+    return signed(writer, operation.result.type, call("abs", writer.value(operation.operand)))
+
+
+def _count_bits(function: str) -> Row:
+    def row(writer: Writer, operation: Any) -> Expression:
+        return call(function, writer.value(operation.operand))
+
+    return row
+
+
+def _trailing_zeros(writer: Writer, operation: math.CountTrailingZerosOp) -> Expression:
+    value = writer.name_of(operation.operand)
+    type = operation.result.type
+    one = writer.types.splat(type, writer.types.literal(type, 1))
+    below = infix(prefix("~", value), "&", infix(value, "-", one, ADD), AND)
+    narrow = not is_vector(type) and writer.types.bits(type) < 32
+    return call("popcount", cast(writer.type(type), below) if narrow else below)
+
+
+def _integer_power(writer: Writer, operation: math.IPowIOp) -> Expression:
+    type = operation.result.type
+    function = writer.library.integer_power(writer.types.scalar(type), lanes(type))
+    return call(function, *_operands(writer, operation))
+
+
+ARITHMETIC_ROWS: dict[type[Operation], Row] = {
+    arith.ConstantOp: _constant,
+    **dict.fromkeys(FLOAT_INFIX, _float_infix),
+    **dict.fromkeys(FLOAT_CALLS, _float_call),
+    **dict.fromkeys(EXACT_CALLS, _exact_call),
+    **dict.fromkeys(INTEGER_INFIX, _integer_infix),
+    **dict.fromkeys(BITWISE_INFIX, _bitwise_infix),
+    **dict.fromkeys(DIVISIONS, _division),
+    arith.NegfOp: _negate,
+    arith.MaximumfOp: _extremum("maximum"),
+    arith.MinimumfOp: _extremum("minimum"),
+    arith.MaxSIOp: _integer_extremum("max", is_unsigned=False),
+    arith.MinSIOp: _integer_extremum("min", is_unsigned=False),
+    arith.MaxUIOp: _integer_extremum("max", is_unsigned=True),
+    arith.MinUIOp: _integer_extremum("min", is_unsigned=True),
+    arith.ShLIOp: _shift("<<", logical=True),
+    arith.ShRUIOp: _shift(">>", logical=True),
+    arith.ShRSIOp: _shift(">>", logical=False),
+    arith.CmpiOp: _compare_integers,
+    arith.CmpfOp: _compare_floats,
+    arith.SelectOp: _select,
+    arith.BitcastOp: _bitcast,
+    arith.IndexCastOp: _index_cast,
+    arith.FPToSIOp: _float_to_integer(is_unsigned=False),
+    arith.FPToUIOp: _float_to_integer(is_unsigned=True),
+    arith.SIToFPOp: _integer_to_float(is_unsigned=False),
+    arith.UIToFPOp: _integer_to_float(is_unsigned=True),
+    arith.ExtFOp: _extend_float,
+    arith.TruncFOp: _truncate_float,
+    arith.TruncIOp: _truncate_integer,
+    arith.ExtSIOp: _extend_integer(is_unsigned=False),
+    arith.ExtUIOp: _extend_integer(is_unsigned=True),
+    math.AbsIOp: _absolute_integer,
+    math.CountLeadingZerosOp: _count_bits("clz"),
+    math.CtPopOp: _count_bits("popcount"),
+    math.CountTrailingZerosOp: _trailing_zeros,
+    math.IPowIOp: _integer_power,
+}

@@ -1,0 +1,236 @@
+"""Rows of `scf` and of the operations of `kernel` that place and synchronise work-items."""
+
+from typing import Any
+
+from xdsl.dialects import scf
+from xdsl.ir import Operation
+
+from mgn.codegen.c_types import lanes
+from mgn.codegen.expression import Expression, call, cast, offset
+from mgn.codegen.opencl_functions import shaped
+from mgn.codegen.writer import Row, Writer
+from mgn.dialects import kernel
+
+PLACES: dict[type[Operation], str] = {
+    kernel.GlobalIdOp: "get_global_id",
+    kernel.LocalIdOp: "get_local_id",
+    kernel.GroupIdOp: "get_group_id",
+    kernel.GlobalSizeOp: "get_global_size",
+    kernel.LocalSizeOp: "get_local_size",
+    kernel.NumGroupsOp: "get_num_groups",
+}
+
+SUB_GROUP_PLACES: dict[type[Operation], tuple[str, str]] = {
+    kernel.SubGroupSizeOp: ("get_sub_group_size()", "32"),
+    kernel.SubGroupIdOp: ("get_sub_group_id()", "{linear} / 32"),
+    kernel.SubGroupLaneOp: ("get_sub_group_local_id()", "lane_id()"),
+}
+"""The text in OpenCL C, and on NVIDIA, whose OpenCL has no sub-groups but runs 32 together."""
+
+
+def _for(writer: Writer, operation: scf.ForOp) -> None:
+    counter, *carried = operation.body.block.args
+    variables = [
+        writer.declare(argument, writer.value(initial))
+        for argument, initial in zip(carried, operation.iter_args, strict=True)
+    ]
+    end, step = writer.value(operation.ub), writer.value(operation.step)
+    if not end.text.isdigit():
+        end = writer.name_of(operation.ub)
+    if not step.text.isdigit():
+        step = writer.name_of(operation.step)
+    name = writer.fresh(counter.name_hint or "i")
+    writer.set(counter, Expression(name))
+    advance = f"++{name}" if step.text == "1" else f"{name} += {step}"
+    start = f"{writer.type(counter)} {name} = {writer.value(operation.lb)}"
+    with writer.braces(f"for ({start}; {name} < {end}; {advance})"):
+        writer.block(operation.body.block)
+        terminator = operation.body.block.last_op
+        assert isinstance(terminator, scf.YieldOp)
+        writer.assign_together(variables, list(terminator.arguments))
+    writer.line("}")
+    for result, variable in zip(operation.results, variables, strict=True):
+        writer.set(result, variable)
+
+
+def _if(writer: Writer, operation: scf.IfOp) -> None:
+    variables = [writer.declare(result) for result in operation.results]
+    with writer.braces(f"if ({writer.value(operation.cond)})"):
+        _branch(writer, operation.true_region.block, variables)
+    if operation.false_region.blocks:
+        with writer.braces("} else"):
+            _branch(writer, operation.false_region.block, variables)
+    writer.line("}")
+
+
+def _branch(writer: Writer, block: Any, variables: list[Expression]) -> None:
+    writer.block(block)
+    if isinstance(block.last_op, scf.YieldOp):
+        writer.assign_together(variables, list(block.last_op.arguments))
+
+
+def _nothing(writer: Writer, operation: Operation) -> None:
+    """A terminator: the operation around it has written what it does."""
+
+
+def _place(writer: Writer, operation: Any) -> None:
+    value = call(PLACES[type(operation)], str(operation.dimension.value.data))
+    writer.declare(operation.result, value)
+
+
+def _sub_group_place(writer: Writer, operation: Any) -> None:
+    portable, nvidia = SUB_GROUP_PLACES[type(operation)]
+    if writer.vendor != "nvidia":
+        writer.extensions.add("cl_khr_subgroups")
+        writer.declare(operation.result, Expression(portable))
+        return
+    if nvidia == "lane_id()":
+        _lane_function(writer)
+    row = "get_local_id(1) + get_local_size(1) * get_local_id(2)"
+    linear = f"(get_local_id(0) + get_local_size(0) * ({row}))"
+    writer.declare(operation.result, Expression(nvidia.format(linear=linear)))
+
+
+def _lane_function(writer: Writer) -> str:
+    """A function that reads the lane's number from its special register."""
+    body = ("uint lane;", 'asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));', "return lane;")
+    return writer.library.add("lane_id", "uint", "void", *body)
+
+
+def _sub_group_reduce(writer: Writer, operation: kernel.SubGroupReduceOp) -> None:
+    kind, type = str(operation.kind.data), writer.type(operation.value)
+    value = writer.value(operation.value)
+    if writer.vendor != "nvidia":
+        writer.extensions.add("cl_khr_subgroups")
+        writer.declare(operation.result, call(f"sub_group_reduce_{kind}", value))
+        return
+    function = f"f{kind}" if type in ("float", "double") else kind
+    combine = "x + y" if kind == "add" else f"{function}(x, y)"
+    lane = f"{_lane_function(writer)}()"
+    lines = (
+        "for (uint distance = 16; distance > 0; distance >>= 1) {",
+        f"    {type} y = {_exchange_function(writer, type)}(x, {lane} ^ distance);",
+        f"    x = {combine};",
+        "}",
+        "return x;",
+    )
+    name = writer.library.add(f"reduce_{kind}_lanes_{type}", type, f"{type} x", *lines)
+    writer.declare(operation.result, call(name, value))
+
+
+def _exchange_function(writer: Writer, type: str) -> str:
+    """A function that reads a 32-bit or 64-bit register of another lane, by `shfl.sync`."""
+    register, bits = ("r", "uint") if type in ("float", "int") else ("l", "ulong")
+    if bits == "uint":
+        body = (
+            "uint y;",
+            'asm volatile("shfl.sync.idx.b32 %0, %1, %2, 0x1f, 0xffffffff;"'
+            f' : "={register}"(y) : "r"(as_uint(x)), "r"(lane));',
+            f"return as_{type}(y);",
+        )
+    else:
+        body = (
+            "uint2 y, bits = as_uint2(x);",
+            'asm volatile("shfl.sync.idx.b32 %0, %2, %4, 0x1f, 0xffffffff;\\n"',
+            '             "shfl.sync.idx.b32 %1, %3, %4, 0x1f, 0xffffffff;"',
+            '             : "=r"(y.x), "=r"(y.y) : "r"(bits.x), "r"(bits.y), "r"(lane));',
+            f"return as_{type}(y);",
+        )
+    return writer.library.add(f"from_lane_{type}", type, f"{type} x, uint lane", *body)
+
+
+def _exchange(function: str) -> Row:
+    def row(writer: Writer, operation: Any) -> None:
+        value, lane = writer.value(operation.value), cast("uint", writer.value(operation.lane))
+        if writer.vendor == "nvidia":
+            function_name = _exchange_function(writer, writer.type(operation.value))
+        else:
+            writer.extensions.update(("cl_khr_subgroups", "cl_khr_subgroup_shuffle"))
+            function_name = function
+        writer.declare(operation.result, call(function_name, value, lane))
+
+    return row
+
+
+def _barrier(writer: Writer, operation: kernel.BarrierOp) -> None:
+    writer.line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);")
+
+
+def _async_copy(writer: Writer, operation: kernel.AsyncCopyOp) -> None:
+    source = offset(writer.pointer(operation.source), writer.value(operation.source_index))
+    target = offset(writer.pointer(operation.target), writer.value(operation.target_index))
+    arguments = [str(target), str(source)]
+    type = operation.source.type.element_type  # type: ignore[union-attr]
+    if writer.types.memory(type) == "half":
+        arguments = [f"(__local ushort*)({target})", f"(const __global ushort*)({source})"]
+    name = writer.fresh(operation.event.name_hint or "copied")
+    writer.set(operation.event, Expression(name))
+    count = operation.count.value.data
+    writer.line(f"event_t {name} = async_work_group_copy({', '.join(arguments)}, {count}, 0);")
+
+
+def _async_wait(writer: Writer, operation: kernel.AsyncWaitOp) -> None:
+    for event in operation.events:
+        writer.line(f"wait_group_events(1, &{writer.value(event)});")
+
+
+def _mma(writer: Writer, operation: kernel.MmaOp) -> None:
+    """NVIDIA's `mma.sync`; each pair of 16-bit lanes becomes a register, a tf32 lane its bits."""
+    if writer.vendor != "nvidia":
+        raise writer.error(operation, "needs an NVIDIA device")
+    shape, element = operation.shape.data.split("_")
+    a, b = lanes(operation.a.type), lanes(operation.b.type)
+    pack = _pack_function(writer, element)
+    registers = [len(part) for part in (_pairs(element, a), _pairs(element, b))]
+    count = sum(registers)
+    inputs = [f'"r"({pack}({text}))' for text in _pairs(element, a, "a")]
+    inputs += [f'"r"({pack}({text}))' for text in _pairs(element, b, "b")]
+    inputs += [f'"f"(c.s{number})' for number in range(4)]
+    groups = (range(4), range(4, 4 + registers[0]), range(4 + registers[0], 4 + count))
+    last = range(4 + count, 8 + count)
+    text = ", ".join(f"{{{', '.join(f'%{n}' for n in group)}}}" for group in (*groups, last))
+    body = (
+        "float4 d;",
+        f'asm volatile("mma.sync.aligned.{shape}.row.col.f32.{element}.{element}.f32 {text};"',
+        '             : "=f"(d.s0), "=f"(d.s1), "=f"(d.s2), "=f"(d.s3)',
+        f"             : {', '.join(inputs)});",
+        "return d;",
+    )
+    parameters = f"{shaped('float', a)} a, {shaped('float', b)} b, float4 c"
+    name = writer.library.add(f"mma_{operation.shape.data}", "float4", parameters, *body)
+    parts = [writer.value(part) for part in (operation.a, operation.b, operation.acc)]
+    writer.declare(operation.result, call(name, *parts))
+
+
+def _pairs(element: str, count: int, name: str = "") -> list[str]:
+    if element == "tf32":
+        return [f"{name}.s{number}" for number in range(count)]
+    return [f"{name}.s{number}{number + 1}" for number in range(0, count, 2)]
+
+
+def _pack_function(writer: Writer, element: str) -> str:
+    """A function from the lanes of one register, held as floats, to the register."""
+    if element == "tf32":
+        return "as_uint"
+    if element == "bf16":
+        body = ("uint2 bits = as_uint2(x);", "return (bits.y & 0xffff0000u) | (bits.x >> 16);")
+    else:
+        body = ("uint bits;", "vstore_half2_rte(x, 0, (half*)&bits);", "return bits;")
+    return writer.library.add(f"pack_{element}", "uint", "float2 x", *body)
+
+
+CONTROL_ROWS: dict[type[Operation], Row] = {
+    scf.ForOp: _for,
+    scf.IfOp: _if,
+    scf.YieldOp: _nothing,
+    kernel.ReturnOp: _nothing,
+    **dict.fromkeys(PLACES, _place),
+    **dict.fromkeys(SUB_GROUP_PLACES, _sub_group_place),
+    kernel.BarrierOp: _barrier,
+    kernel.AsyncCopyOp: _async_copy,
+    kernel.AsyncWaitOp: _async_wait,
+    kernel.SubGroupReduceOp: _sub_group_reduce,
+    kernel.SubGroupShuffleOp: _exchange("sub_group_shuffle"),
+    kernel.SubGroupBroadcastOp: _exchange("sub_group_broadcast"),
+    kernel.MmaOp: _mma,
+}

@@ -1,0 +1,213 @@
+"""Functions that the text of a kernel calls and OpenCL C lacks; a kernel carries those it uses.
+
+In: a function's family and the types it works on. Out: its name and its definition, added once to
+a `Library`, after the definitions that it needs.
+"""
+
+from collections.abc import Callable
+
+_INTEGER_OF = {"float": "int", "double": "long"}
+
+
+def shaped(scalar: str, lanes: int) -> str:
+    """The C type of that many lanes."""
+    return scalar if lanes == 1 else f"{scalar}{lanes}"
+
+
+def suffixed(name: str, lanes: int) -> str:
+    """A function's name for that many lanes."""
+    return name if lanes == 1 else f"{name}x{lanes}"
+
+
+class Library:
+    """The functions a kernel uses, in the order of their definitions."""
+
+    def __init__(self) -> None:
+        self._definitions: dict[str, str] = {}
+
+    @property
+    def text(self) -> str:
+        return "".join(f"{definition}\n\n" for definition in self._definitions.values())
+
+    def add(self, name: str, result: str, parameters: str, *body: str) -> str:
+        """Define a function unless it is there; its name."""
+        if name not in self._definitions:
+            lines = "".join(f"    {line}\n" for line in body)
+            self._definitions[name] = f"{result} {name}({parameters})\n{{\n{lines}}}"
+        return name
+
+    def round_f16(self, lanes: int, scalar: str = "float") -> str:
+        """Rounds to the nearest f16, ties to even; the result is a `float`."""
+        name = suffixed("round_f16" if scalar == "float" else "round_f16_double", lanes)
+        width = "" if lanes == 1 else str(lanes)
+        bits = "ushort bits" if lanes == 1 else f"ushort bits[{lanes}]"
+        pointer = "(half*)&bits" if lanes == 1 else "(half*)bits"
+        return self.add(
+            name,
+            shaped("float", lanes),
+            f"{shaped(scalar, lanes)} x",
+            f"{bits};",
+            f"vstore_half{width}_rte(x, 0, {pointer});",
+            f"return vload_half{width}(0, {pointer});",
+        )
+
+    def round_bf16(self, lanes: int) -> str:
+        """Rounds to the nearest bf16, ties to even; a NaN stays a NaN."""
+        float_type, bits_type = shaped("float", lanes), shaped("uint", lanes)
+        rounded = f"as_{float_type}((bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u)"
+        choice = f"isnan(x) ? x : {rounded}" if lanes == 1 else f"select({rounded}, x, isnan(x))"
+        return self.add(
+            suffixed("round_bf16", lanes),
+            float_type,
+            f"{float_type} x",
+            f"{bits_type} bits = as_{bits_type}(x);",
+            f"return {choice};",
+        )
+
+    def round_bf16_double(self, lanes: int) -> str:
+        """Rounds a `double` once: to odd in `float` first, then to the nearest bf16."""
+        float_type, double_type = shaped("float", lanes), shaped("double", lanes)
+        inexact = f"convert_{double_type}(y) != x"
+        if lanes == 1:
+            odd = f"as_float(as_int(y) | (({inexact}) & !isnan(x)))"
+        else:
+            mask = f"convert_{shaped('int', lanes)}(({inexact}) & !isnan(x))"
+            odd = f"as_{float_type}(as_{shaped('int', lanes)}(y) | ({mask} & 1))"
+        return self.add(
+            suffixed("round_bf16_double", lanes),
+            float_type,
+            f"{double_type} x",
+            f"{float_type} y = convert_{float_type}_rtz(x);",
+            f"return {self._forward(self.round_bf16(lanes), odd)};",
+        )
+
+    def f16_bits(self, lanes: int) -> str:
+        """The bits of an f16 value, as `short`."""
+        width, array = ("", "&bits") if lanes == 1 else (str(lanes), "bits")
+        result = "bits" if lanes == 1 else f"vload{lanes}(0, bits)"
+        return self.add(
+            suffixed("f16_bits", lanes),
+            shaped("short", lanes),
+            f"{shaped('float', lanes)} x",
+            f"short bits{'' if lanes == 1 else f'[{lanes}]'};",
+            f"vstore_half{width}_rte(x, 0, (half*){array});",
+            f"return {result};",
+        )
+
+    def f16_from_bits(self, lanes: int) -> str:
+        """The f16 value of the bits in a `short`."""
+        if lanes == 1:
+            body = ("return vload_half(0, (half*)&x);",)
+        else:
+            body = (
+                f"short bits[{lanes}];",
+                f"vstore{lanes}(x, 0, bits);",
+                f"return vload_half{lanes}(0, (half*)bits);",
+            )
+        return self.add(
+            suffixed("f16_from_bits", lanes),
+            shaped("float", lanes),
+            f"{shaped('short', lanes)} x",
+            *body,
+        )
+
+    def extremum(self, name: str, scalar: str, lanes: int) -> str:
+        """`maximum` or `minimum` of IEEE 754-2019: a NaN wins, and -0 is less than +0."""
+        type = shaped(scalar, lanes)
+        bits = shaped(_INTEGER_OF[scalar], lanes)
+        compare, join = (">", "&") if name == "maximum" else ("<", "|")
+        zeros = f"as_{type}(as_{bits}(a) {join} as_{bits}(b))"
+        wins = f"(a {compare} b) | (a != a)"
+        if lanes == 1:
+            choice = f"a == b ? {zeros} : {wins} ? a : b"
+        else:
+            choice = f"select(select(b, a, {wins}), {zeros}, a == b)"
+        return self.add(
+            suffixed(f"{name}_{scalar}", lanes), type, f"{type} a, {type} b", f"return {choice};"
+        )
+
+    def divide(self, name: str, scalar: str, lanes: int, unsigned: bool) -> str:
+        """Integer division that cannot trap: by zero it gives 0, and the lowest number by -1 wraps.
+
+        `name` is div, rem, floordiv or ceildiv.
+        """
+        prefix = "u" if unsigned else ""
+        type = shaped(prefix + scalar, lanes)
+        trap = "b == 0" if unsigned else "(b == 0) | (b == -1)"
+        one = f"({type})(1)"
+        quotient = f"a / ({trap} ? {one} : b)" if lanes == 1 else f"a / select(b, {one}, {trap})"
+        wrap = f"({type})(({shaped('u' + scalar, lanes)})0 - (u{scalar})a)"
+        if lanes != 1:
+            wrap = f"as_{type}(-as_{shaped('u' + scalar, lanes)}(a))"
+        lines = [f"{type} q = {quotient};"]
+        if not unsigned:
+            lines.append(_choose("q", "b == -1", wrap, "q", lanes))
+        lines.append(_choose("q", "b == 0", f"({type})(0)", "q", lanes))
+        remainder = f"{type} r = ({type})(a - q * b);"
+        if name == "rem":
+            lines += [remainder, _choose("r", "b == 0", f"({type})(0)", "r", lanes), "return r;"]
+        elif name == "div":
+            lines.append("return q;")
+        else:
+            sign = "<" if name == "floordiv" else ">="
+            one_step = "-" if name == "floordiv" else "+"
+            off = "(r != 0) & (b != 0)"
+            if not unsigned:
+                off += f" & ((r ^ b) {sign} 0)"
+            moved = f"({type})(q {one_step} {one})"
+            lines += [remainder, _choose("q", off, moved, "q", lanes), "return q;"]
+        return self.add(
+            suffixed(f"{name}_{prefix}{scalar}", lanes),
+            type,
+            f"{type} a, {type} b",
+            *lines,
+        )
+
+    def integer_power(self, scalar: str, lanes: int) -> str:
+        """A power by repeated squaring; a negative exponent gives 1, -1 or 0 (truncation)."""
+        type, bits = shaped(scalar, lanes), shaped("u" + scalar, lanes)
+        if lanes == 1:
+            steps = (
+                "if (n < 0) return x == 1 ? 1 : x == -1 ? ((n & 1) ? -1 : 1) : 0;",
+                f"{bits} base = ({bits})x, result = 1;",
+                "for (; n != 0; n >>= 1, base *= base)",
+                "    if (n & 1) result *= base;",
+                f"return ({type})result;",
+            )
+        else:
+            scalar_name = self.integer_power(scalar, 1)
+            digits = "0123456789abcdef"[:lanes]
+            parts = ", ".join(f"{scalar_name}(x.s{digit}, n.s{digit})" for digit in digits)
+            steps = (f"return ({type})({parts});",)
+        return self.add(
+            suffixed(f"integer_power_{scalar}", lanes), type, f"{type} x, {type} n", *steps
+        )
+
+    def reduce(
+        self, name: str, scalar: str, lanes: int, combine: Callable[[str, str, int], str]
+    ) -> str:
+        """Halves a vector until one lane is left. `combine` writes one step on so many lanes."""
+        lines: list[str] = []
+        current, width = "x", lanes
+        while width > 2:
+            width //= 2
+            step = combine(f"{current}.lo", f"{current}.hi", width)
+            lines.append(f"{shaped(scalar, width)} x{width} = {step};")
+            current = f"x{width}"
+        lines.append(f"return {combine(f'{current}.lo', f'{current}.hi', 1)};")
+        return self.add(
+            suffixed(f"reduce_{name}_{scalar}", lanes),
+            scalar,
+            f"{shaped(scalar, lanes)} x",
+            *lines,
+        )
+
+    @staticmethod
+    def _forward(function: str, argument: str) -> str:
+        return f"{function}({argument})"
+
+
+def _choose(target: str, test: str, yes: str, no: str, lanes: int) -> str:
+    if lanes == 1:
+        return f"{target} = {test} ? {yes} : {no};"
+    return f"{target} = select({no}, {yes}, {test});"

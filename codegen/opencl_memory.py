@@ -1,0 +1,286 @@
+"""Rows of `memref`, `vector` and the memory operations of `kernel`: OpenCL C loads, stores, lanes.
+
+Vectors in memory need no alignment. f16 goes through `vload_half` and `vstore_half`, bf16 through
+its upper 16 bits, an i1 through a byte.
+"""
+
+from typing import Any
+
+from xdsl.dialects import memref, vector
+from xdsl.dialects.builtin import BFloat16Type, Float16Type, MemRefType, VectorType
+from xdsl.ir import Operation, SSAValue
+
+from mgn.codegen.c_types import is_bool, is_float, is_small_float, is_vector, lanes
+from mgn.codegen.expression import (
+    ADD,
+    AND,
+    EQUALITY,
+    MULTIPLY,
+    OR,
+    PRIMARY,
+    SHIFT,
+    XOR,
+    Expression,
+    call,
+    cast,
+    infix,
+    offset,
+    prefix,
+)
+from mgn.codegen.opencl_arithmetic import bitcast, rounded, signed, unsigned
+from mgn.codegen.writer import Row, Writer
+from mgn.dialects import kernel
+
+LANE_NAMES = "0123456789abcdef"
+
+REDUCTIONS: dict[str, tuple[str, int]] = {
+    "add": ("+", ADD),
+    "mul": ("*", MULTIPLY),
+    "and": ("&", AND),
+    "or": ("|", OR),
+    "xor": ("^", XOR),
+}
+"""`vector.reduction` kinds that are an operator."""
+
+REDUCTION_CALLS: dict[str, str] = {
+    "maxnumf": "fmax",
+    "minnumf": "fmin",
+    "maxsi": "max",
+    "minsi": "min",
+    "maxui": "max",
+    "minui": "min",
+}
+"""`vector.reduction` kinds that are a built-in function; `…ui` works on unsigned lanes."""
+
+
+def lane(vector: Expression, index: int) -> Expression:
+    """One lane of a vector."""
+    return Expression(f"{vector.at(PRIMARY)}.s{LANE_NAMES[index]}")
+
+
+def loaded(writer: Writer, buffer: SSAValue, index: Expression, count: int) -> Expression:
+    """Consecutive elements of a buffer, as the value that is computed with."""
+    assert isinstance(buffer.type, MemRefType)
+    type, pointer = buffer.type.element_type, writer.pointer(buffer)
+    width = "" if count == 1 else str(count)
+    if isinstance(type, Float16Type):
+        return call(f"vload_half{width}", "0", offset(pointer, index))
+    element = Expression(f"{pointer}[{index}]")
+    if count > 1:
+        element = call(f"vload{count}", "0", offset(pointer, index))
+    if isinstance(type, BFloat16Type):
+        bits = call(f"convert_uint{count}", element) if count > 1 else cast("uint", element)
+        high = infix(bits, "<<", Expression("16"), SHIFT)
+        return call(f"as_float{width}", high)
+    if is_bool(type):
+        zero = Expression("0" if count == 1 else f"(uchar{count})(0)")
+        truth = infix(element, "!=", zero, EQUALITY)
+        return truth if count == 1 else call(f"convert_int{count}", truth)
+    return element
+
+
+def stored(writer: Writer, buffer: SSAValue, index: Expression, value: SSAValue) -> None:
+    """Write a scalar or a vector to consecutive elements of a buffer."""
+    assert isinstance(buffer.type, MemRefType)
+    type, pointer = buffer.type.element_type, writer.pointer(buffer)
+    count, content = lanes(value.type), writer.value(value)
+    width = "" if count == 1 else str(count)
+    if isinstance(type, Float16Type):
+        target = offset(pointer, index)
+        writer.line(f"{call(f'vstore_half{width}_rte', content, '0', target)};")
+        return
+    if isinstance(type, BFloat16Type):
+        bits = infix(call(f"as_uint{width}", content), ">>", Expression("16"), SHIFT)
+        content = call(f"convert_ushort{width}", bits)
+    elif is_bool(type) and count > 1:
+        one = infix(content, "&", Expression("1"), AND)
+        content = call(f"convert_uchar{count}", one)
+    if count == 1:
+        writer.line(f"{pointer}[{index}] = {content};")
+    else:
+        writer.line(f"{call(f'vstore{count}', content, '0', offset(pointer, index))};")
+
+
+def _index(writer: Writer, operation: Any) -> Expression:
+    if len(operation.indices) != 1:
+        raise writer.error(operation, "does not index a flat buffer")
+    return writer.value(operation.indices[0])
+
+
+def _load(writer: Writer, operation: memref.LoadOp) -> None:
+    index = _index(writer, operation)
+    writer.declare(operation.res, loaded(writer, operation.memref, index, 1))
+
+
+def _store(writer: Writer, operation: memref.StoreOp) -> None:
+    stored(writer, operation.memref, _index(writer, operation), operation.value)
+
+
+def _vector_load(writer: Writer, operation: vector.LoadOp) -> None:
+    index, count = _index(writer, operation), lanes(operation.result.type)
+    writer.declare(operation.result, loaded(writer, operation.base, index, count))
+
+
+def _vector_store(writer: Writer, operation: vector.StoreOp) -> None:
+    stored(writer, operation.base, _index(writer, operation), operation.vector)
+
+
+def _gather(writer: Writer, operation: kernel.GatherOp) -> None:
+    indices = writer.name_of(operation.indices)
+    count = lanes(operation.result.type)
+    parts = [loaded(writer, operation.base, lane(indices, number), 1) for number in range(count)]
+    if is_bool(operation.result.type):
+        parts = [prefix("-", part) for part in parts]
+    writer.declare(operation.result, writer.types.pack(operation.result.type, parts))
+
+
+def _array(writer: Writer, value: SSAValue, space: str) -> None:
+    assert isinstance(value.type, MemRefType)
+    type, count = value.type.element_type, value.type.get_shape()[0]
+    storage, memory = writer.types.storage(type), writer.types.memory(type)
+    name = writer.fresh(value.name_hint or "buffer")
+    writer.set(value, Expression(name))
+    if storage == memory:
+        writer.line(f"{space}{storage} {name}[{count}];")
+        return
+    array = writer.fresh(f"{name}_bits")
+    writer.line(f"{space}{storage} {array}[{count}];")
+    writer.line(f"{space}{memory}* {name} = ({space}{memory}*){array};")
+
+
+def _alloca(writer: Writer, operation: memref.AllocaOp) -> None:
+    _array(writer, operation.memref, "")
+
+
+def _local_alloc(writer: Writer, operation: kernel.LocalAllocOp) -> None:
+    type = operation.memref.type
+    writer.local_memory += type.get_shape()[0] * kernel.element_bytes(type.element_type)
+    _array(writer, operation.memref, "__local ")
+
+
+def _broadcast(writer: Writer, operation: vector.BroadcastOp) -> Expression:
+    source = writer.value(operation.source)
+    if is_vector(operation.source.type):
+        return source
+    if is_bool(operation.source.type):
+        source = prefix("-", source)
+    return writer.types.splat(operation.vector.type, source)
+
+
+def _fma(writer: Writer, operation: vector.FMAOp) -> Expression:
+    parts = [writer.value(part) for part in (operation.lhs, operation.rhs, operation.acc)]
+    return rounded(writer, operation.res.type, call("fma", *parts))
+
+
+def _from_elements(writer: Writer, operation: kernel.FromElementsOp) -> Expression:
+    parts = [writer.value(part) for part in operation.elements]
+    if is_bool(operation.result.type):
+        parts = [prefix("-", part) for part in parts]
+    return writer.types.pack(operation.result.type, parts)
+
+
+def _position(writer: Writer, operation: Any) -> tuple[int | None, Expression | None]:
+    """A lane's number, or the expression of one that is known at run time only."""
+    if len(operation.static_position) != 1:
+        raise writer.error(operation, "does not take one lane of a flat vector")
+    if operation.dynamic_position:
+        return None, writer.value(operation.dynamic_position[0])
+    return operation.static_position.get_values()[0], None
+
+
+def _extract(writer: Writer, operation: vector.ExtractOp) -> Expression:
+    number, index = _position(writer, operation)
+    source = writer.name_of(operation.vector)
+    value = Expression(f"{source}[{index}]") if number is None else lane(source, number)
+    if is_bool(operation.vector.type):
+        return infix(value, "!=", Expression("0"), EQUALITY)
+    return value
+
+
+def _insert(writer: Writer, operation: vector.InsertOp) -> None:
+    number, index = _position(writer, operation)
+    source = writer.value(operation.source)
+    if is_bool(operation.result.type):
+        source = prefix("-", source)
+    result = writer.declare(operation.result, writer.value(operation.dest))
+    target = Expression(f"{result}[{index}]") if number is None else lane(result, number)
+    writer.line(f"{target} = {source};")
+
+
+def _shuffle(writer: Writer, operation: vector.ShuffleOp) -> Expression:
+    first, second = writer.name_of(operation.v1), writer.name_of(operation.v2)
+    split = lanes(operation.v1.type)
+    picks = [max(number, 0) for number in operation.mask.get_values()]
+    if all(number < split for number in picks):
+        return Expression(f"{first}.s{''.join(LANE_NAMES[number] for number in picks)}")
+    parts = [
+        lane(first, number) if number < split else lane(second, number - split) for number in picks
+    ]
+    return writer.types.pack(operation.result.type, parts)
+
+
+def _vector_bitcast(writer: Writer, operation: vector.BitcastOp) -> Expression:
+    source, target = operation.source.type, operation.result.type
+    if lanes(source) == lanes(target):
+        return bitcast(writer, operation.source, target)
+    if any(is_small_float(type) or is_bool(type) for type in (source, target)):
+        raise writer.error(operation, "changes the lane count of a type not held as its bits")
+    return call(f"as_{writer.type(target)}", writer.value(operation.source))
+
+
+def _reduction(writer: Writer, operation: vector.ReductionOp) -> Expression:
+    kind, type = str(operation.kind.data), operation.vector.type
+    assert isinstance(type, VectorType)
+    scalar = "int" if is_bool(type) else writer.types.scalar(type)
+    is_unsigned = kind.endswith("ui")
+    value = unsigned(writer, operation.vector) if is_unsigned else writer.value(operation.vector)
+    wrapping = kind in ("add", "mul") and not is_float(type)
+    if wrapping and not is_bool(type):
+        value, is_unsigned = unsigned(writer, operation.vector), True
+    scalar = f"u{scalar}" if is_unsigned else scalar
+
+    def combine(left: str, right: str, width: int) -> str:
+        return _combine(writer, kind, scalar, left, right, width)
+
+    if is_bool(type) and kind not in ("and", "or", "xor"):
+        raise writer.error(operation, "does not reduce i1 that way")
+    name = writer.library.reduce(kind, scalar, lanes(type), combine)
+    result = call(name, value)
+    if operation.acc is not None:
+        acc = writer.value(operation.acc)
+        if is_bool(type):
+            acc = prefix("-", acc)
+        result = Expression(combine(acc.at(MULTIPLY + 1), str(result), 1), ADD - ADD)
+    if is_bool(type):
+        return infix(result, "!=", Expression("0"), EQUALITY)
+    if is_unsigned:
+        return signed(writer, operation.dest.type, result)
+    return rounded(writer, operation.dest.type, result) if kind in ("add", "mul") else result
+
+
+def _combine(writer: Writer, kind: str, scalar: str, left: str, right: str, width: int) -> str:
+    if kind in REDUCTIONS:
+        return f"{left} {REDUCTIONS[kind][0]} {right}"
+    if kind in REDUCTION_CALLS:
+        return f"{REDUCTION_CALLS[kind]}({left}, {right})"
+    name = "maximum" if kind == "maximumf" else "minimum"
+    return f"{writer.library.extremum(name, scalar, width)}({left}, {right})"
+
+
+MEMORY_ROWS: dict[type[Operation], Row] = {
+    memref.LoadOp: _load,
+    memref.StoreOp: _store,
+    memref.AllocaOp: _alloca,
+    vector.LoadOp: _vector_load,
+    vector.StoreOp: _vector_store,
+    vector.BroadcastOp: _broadcast,
+    vector.FMAOp: _fma,
+    vector.ExtractOp: _extract,
+    vector.InsertOp: _insert,
+    vector.ShuffleOp: _shuffle,
+    vector.BitcastOp: _vector_bitcast,
+    vector.ReductionOp: _reduction,
+    kernel.LocalAllocOp: _local_alloc,
+    kernel.FromElementsOp: _from_elements,
+    kernel.GatherOp: _gather,
+}

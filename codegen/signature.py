@@ -1,0 +1,58 @@
+"""What the runtime must know of a kernel: its source text, its launch and its arguments.
+
+In: what `mgn.codegen.opencl.signature` found in a `kernel.func`. Out: a value that needs no IR.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+ELEMENT_BYTES = {
+    "f64": 8,
+    "f32": 4,
+    "f16": 2,
+    "bf16": 2,
+    "i64": 8,
+    "i32": 4,
+    "i16": 2,
+    "i8": 1,
+    "bool": 1,
+}
+"""Element names of a kernel's buffers, and their size in memory. Unsigned tensors use `i…`."""
+
+
+@dataclass(frozen=True)
+class KernelArgument:
+    """A buffer argument: its access (`read`, `write`, `read_write`), element name and length."""
+
+    access: str
+    element: str
+    count: int
+
+    @property
+    def bytes(self) -> int:
+        return ELEMENT_BYTES[self.element] * self.count
+
+
+@dataclass(frozen=True)
+class KernelSignature:
+    """A kernel, ready to build and launch. `local_memory` is static: no argument stands for it."""
+
+    name: str
+    source: str
+    global_size: tuple[int, int, int]
+    local_size: tuple[int, int, int]
+    arguments: tuple[KernelArgument, ...]
+    local_memory: int = 0
+
+    @cached_property
+    def digest(self) -> str:
+        """A key for caches: equal signatures have equal digests, in every process."""
+        parts = (
+            self.name,
+            self.source,
+            str(self.global_size),
+            str(self.local_size),
+            *(f"{item.access} {item.element} {item.count}" for item in self.arguments),
+        )
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
