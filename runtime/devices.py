@@ -5,7 +5,9 @@ In: a selector (`auto`, `cpu`, `gpu`, `platform:device`, or part of a device's n
 """
 
 import re
+import warnings
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from mgn.runtime.errors import DeviceError
@@ -35,11 +37,13 @@ class ComputeDevice:
         return f"{self.index}  {self.kind:<4} {self.name} ({self.platform}, driver {self.driver})"
 
 
+@cache
 def opencl() -> Any:
     """The pyopencl module, imported with every installed driver made visible to it."""
     expose_drivers()
     import pyopencl
 
+    warnings.filterwarnings("ignore", category=pyopencl.CompilerWarning)
     return pyopencl
 
 

@@ -1,0 +1,85 @@
+"""A program for the device as plain data: buffers, launches in order, outputs.
+
+In: what `mgn.codegen.plan_to_launches` reads from a `plan.program`, or anyone who writes kernels by
+hand. Out: all that `mgn.runtime` needs besides the kernels' signatures; no IR.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+
+class BufferKind(StrEnum):
+    """Where a buffer's content comes from."""
+
+    INPUT = "input"
+    PARAM = "param"
+    CONSTANT = "constant"
+    VIEW = "view"
+
+
+@dataclass(frozen=True)
+class BufferPlan:
+    """One buffer. `element` is the language's name (`u8` too); a view has an `offset` in the arena.
+
+    `name` is the external name of an input or parameter, and only for messages elsewhere.
+    """
+
+    kind: BufferKind
+    name: str
+    element: str
+    shape: tuple[int, ...]
+    offset: int = 0
+    value: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class LaunchStep:
+    """Runs a kernel; `arguments` are numbers of buffers in the order of the kernel's arguments."""
+
+    kernel: str
+    arguments: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class CopyStep:
+    """Copies one buffer to another of the same size."""
+
+    source: int
+    target: int
+
+
+@dataclass(frozen=True)
+class OutputPlan:
+    """A named result: the buffer that holds it, and its type as the host sees it."""
+
+    name: str
+    buffer: int
+    element: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """Everything a run does. `arena` is the size in bytes of the memory that the views share."""
+
+    name: str
+    arena: int
+    buffers: tuple[BufferPlan, ...]
+    steps: tuple[LaunchStep | CopyStep, ...]
+    outputs: tuple[OutputPlan, ...]
+    tensor_bytes: int = 0
+    lower_bound: int = 0
+
+    def of_kind(self, kind: BufferKind) -> Iterator[tuple[int, BufferPlan]]:
+        """The buffers of one kind with their numbers, in order."""
+        for number, buffer in enumerate(self.buffers):
+            if buffer.kind is kind:
+                yield number, buffer
+
+    @property
+    def launches(self) -> tuple[LaunchStep, ...]:
+        """The kernel launches, in order."""
+        return tuple(step for step in self.steps if isinstance(step, LaunchStep))

@@ -1,0 +1,73 @@
+"""From the `plan` dialect to plain data.
+
+In: a `plan.program`. Out: a `LaunchPlan`, which the runtime takes together with the signatures of
+the kernels that it launches.
+"""
+
+from typing import cast
+
+from xdsl.dialects.builtin import MemRefType, TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from mgn.codegen.launch_plan import (
+    BufferKind,
+    BufferPlan,
+    CopyStep,
+    LaunchPlan,
+    LaunchStep,
+    OutputPlan,
+)
+from mgn.dialects import plan
+from mgn.dialects.mgn.structure import array_of
+from mgn.dialects.types import element_of
+
+
+def launch_plan(program: plan.ProgramOp) -> LaunchPlan:
+    """The launch plan of a verified program."""
+    buffers: list[BufferPlan] = []
+    steps: list[LaunchStep | CopyStep] = []
+    outputs: list[OutputPlan] = []
+    numbers: dict[SSAValue, int] = {}
+    for op in program.body.block.ops:
+        match op:
+            case plan.LaunchOp():
+                steps.append(LaunchStep(op.kernel_name, tuple(numbers[v] for v in op.arguments)))
+            case plan.CopyOp():
+                steps.append(CopyStep(numbers[op.source], numbers[op.target]))
+            case plan.OutputOp():
+                element, shape = _tensor(op.tensor)
+                outputs.append(OutputPlan(op.label.data, numbers[op.source], element, shape))
+            case _:
+                numbers[op.results[0]] = len(buffers)
+                buffers.append(_buffer(op, len(buffers)))
+    return LaunchPlan(
+        name=program.sym_name.data,
+        arena=program.arena_bytes,
+        buffers=tuple(buffers),
+        steps=tuple(steps),
+        outputs=tuple(outputs),
+        tensor_bytes=program.statistic("tensor_bytes") or 0,
+        lower_bound=program.statistic("lower_bound") or 0,
+    )
+
+
+def _buffer(op: Operation, number: int) -> BufferPlan:
+    hint = f"%{op.results[0].name_hint or number}"
+    match op:
+        case plan.InputOp():
+            return BufferPlan(BufferKind.INPUT, op.label.data, *_tensor(op.tensor))
+        case plan.ParamOp():
+            return BufferPlan(BufferKind.PARAM, op.parameter_name, *_tensor(op.tensor))
+        case plan.ConstantOp():
+            value = array_of(op.value)
+            return BufferPlan(BufferKind.CONSTANT, hint, *_tensor(op.value.type), value=value)
+        case plan.ViewOp():
+            type = cast(MemRefType, op.result.type)
+            element = element_of(type.element_type).name
+            return BufferPlan(BufferKind.VIEW, hint, element, type.get_shape(), op.start)
+        case _:
+            raise TypeError(f"{op.name} is no buffer")
+
+
+def _tensor(type: Attribute) -> tuple[str, tuple[int, ...]]:
+    return element_of(type).name, cast(TensorType, type).get_shape()

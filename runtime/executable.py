@@ -1,0 +1,242 @@
+"""A graph ready to run: memory allocated, kernels built, every launch bound to its arguments.
+
+In: a `LaunchPlan`, the signatures of its kernels and a device. Out: `run`, which takes host arrays
+and gives new ones.
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mgn.codegen.launch_plan import BufferKind, CopyStep, LaunchPlan, LaunchStep
+from mgn.codegen.signature import KernelSignature
+from mgn.runtime.cache import KernelCache
+from mgn.runtime.devices import ComputeDevice, choose, opencl
+from mgn.runtime.errors import InputError, RuntimeFault
+from mgn.runtime.host_arrays import DTYPES, check_inputs, mismatch, nearest
+from mgn.runtime.memory import DeviceMemory, GuardedMemory, buffer_bytes
+from mgn.runtime.profile import LaunchTime, launch_times, write_trace
+from mgn.runtime.programs import build_kernels
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """A kernel object of its own, with its arguments set, and the sizes to enqueue it with."""
+
+    kernel: Any
+    global_size: tuple[int, int, int]
+    local_size: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class _Copy:
+    source: Any
+    target: Any
+    size: int
+
+
+class Executable:
+    """Runs one planned graph on one device, any number of times, from any thread.
+
+    `guard` surrounds every buffer with poisoned zones that are checked after each run, and fills
+    the views with NaN before it: slow, and sure to notice a kernel that writes too far.
+    """
+
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        kernels: Mapping[str, KernelSignature],
+        device: ComputeDevice | str = "auto",
+        *,
+        cache: KernelCache | None = None,
+        options: Sequence[str] = (),
+        guard: bool = False,
+    ) -> None:
+        cl = opencl()
+        self.plan = plan
+        self.device = choose(device) if isinstance(device, str) else device
+        self.profile: list[LaunchTime] = []
+        _check_launches(plan, kernels)
+        self._lock = threading.Lock()
+        self._context = cl.Context([self.device.handle])
+        self._queue = cl.CommandQueue(self._context)
+        self._profiling_queue: Any | None = None
+        used = dict.fromkeys(step.kernel for step in plan.launches)
+        cache = KernelCache.default() if cache is None else cache
+        signatures = [kernels[name] for name in used]
+        self.build = build_kernels(signatures, self.device, self._context, cache, options)
+        memory_class = GuardedMemory if guard else DeviceMemory
+        self._memory = memory_class(plan, self.device, self._context, self._queue)
+        self._queue.finish()
+        self._inputs = list(plan.of_kind(BufferKind.INPUT))
+        self._params = {buffer.name: number for number, buffer in plan.of_kind(BufferKind.PARAM)}
+        self._unset = set(self._params)
+        self._steps = [self._bind(step, kernels) for step in plan.steps]
+
+    @property
+    def parameters(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Name to element and shape of every parameter that the graph reads."""
+        planned = self.plan.of_kind(BufferKind.PARAM)
+        return {buffer.name: (buffer.element, buffer.shape) for _, buffer in planned}
+
+    @property
+    def allocated(self) -> int:
+        """Bytes of device memory in use."""
+        return self._memory.allocated
+
+    def set_param(self, name: str, array: np.ndarray) -> None:
+        """Copy a parameter to the device. InputError where its name, dtype or shape is wrong."""
+        if name not in self._params:
+            raise InputError(f"there is no parameter '{name}'{nearest(name, list(self._params))}")
+        number = self._params[name]
+        buffer = self.plan.buffers[number]
+        value = np.asarray(array)
+        fault = mismatch(value, buffer.element, buffer.shape)
+        if fault is not None:
+            raise InputError(f"parameter '{name}' {fault}")
+        with self._lock:
+            self._memory.upload(number, value)
+            self._queue.finish()
+        self._unset.discard(name)
+
+    def get_param(self, name: str) -> np.ndarray:
+        """A copy of a parameter's value. InputError where there is none of that name."""
+        if name not in self._params:
+            raise InputError(f"there is no parameter '{name}'{nearest(name, list(self._params))}")
+        number = self._params[name]
+        buffer = self.plan.buffers[number]
+        value = np.empty(buffer.shape, DTYPES[buffer.element])
+        with self._lock:
+            self._memory.download(number, value)
+            self._queue.finish()
+        return value
+
+    def run(self, inputs: Mapping[str, Any], *, profile: bool = False) -> dict[str, np.ndarray]:
+        """Run the graph. With `profile`, the time of each launch is in `self.profile` afterwards.
+
+        InputError where an input is missing, unexpected or of another type, or a parameter unset.
+        """
+        arrays = check_inputs([buffer for _, buffer in self._inputs], inputs)
+        if self._unset:
+            names = ", ".join(f"'{name}'" for name in sorted(self._unset)[:8])
+            raise InputError(
+                f"{len(self._unset)} parameters have no value: {names}; load or set them first"
+            )
+        try:
+            with self._lock:
+                return self._run(arrays, profile)
+        except opencl().Error as error:
+            raise RuntimeFault(
+                f"'{self.plan.name}' failed on {self.device.name}: {error}"
+            ) from None
+
+    def replay(self) -> None:
+        """Run the launches once more on what the buffers hold, and wait: for timing."""
+        with self._lock:
+            self._replay()
+            self._queue.finish()
+
+    def trace(self, path: str | Path) -> None:
+        """Write the last profiled run for Perfetto or chrome://tracing."""
+        if not self.profile:
+            raise RuntimeFault("there is nothing to trace: run with profile=True first")
+        write_trace(Path(path), self.plan.name, self.device.name, self.profile)
+
+    def _bind(
+        self, step: LaunchStep | CopyStep, kernels: Mapping[str, KernelSignature]
+    ) -> _Launch | _Copy:
+        buffers = self._memory.buffers
+        if isinstance(step, CopyStep):
+            size = buffer_bytes(self.plan.buffers[step.source])
+            return _Copy(buffers[step.source], buffers[step.target], size)
+        signature = kernels[step.kernel]
+        kernel = opencl().Kernel(self.build.programs[step.kernel], signature.name)
+        kernel.set_args(*(buffers[number] for number in step.arguments))
+        return _Launch(kernel, signature.global_size, signature.local_size)
+
+    def _run(self, arrays: Sequence[np.ndarray], profile: bool) -> dict[str, np.ndarray]:
+        uploads = [
+            self._memory.upload(number, array)
+            for (number, _), array in zip(self._inputs, arrays, strict=True)
+        ]
+        self._memory.poison()
+        if profile:
+            self.profile = self._replay_profiled()
+        else:
+            self._replay()
+        outputs = self._collect()
+        del uploads
+        self._memory.check()
+        return outputs
+
+    def _replay(self) -> None:
+        cl = opencl()
+        enqueue, queue = cl.enqueue_nd_range_kernel, self._queue
+        for step in self._steps:
+            if isinstance(step, _Launch):
+                enqueue(queue, step.kernel, step.global_size, step.local_size)
+            elif step.size:
+                cl.enqueue_copy(queue, step.target, step.source, byte_count=step.size)
+        queue.flush()
+
+    def _replay_profiled(self) -> list[LaunchTime]:
+        cl = opencl()
+        if self._profiling_queue is None:
+            flags = cl.command_queue_properties.PROFILING_ENABLE
+            self._profiling_queue = cl.CommandQueue(self._context, properties=flags)
+        queue = self._profiling_queue
+        self._queue.finish()
+        names: list[str] = []
+        events: list[Any] = []
+        for planned, step in zip(self.plan.steps, self._steps, strict=True):
+            if isinstance(step, _Launch):
+                names.append(planned.kernel if isinstance(planned, LaunchStep) else "")
+                events.append(
+                    cl.enqueue_nd_range_kernel(
+                        queue, step.kernel, step.global_size, step.local_size
+                    )
+                )
+            elif step.size:
+                names.append("copy")
+                events.append(
+                    cl.enqueue_copy(queue, step.target, step.source, byte_count=step.size)
+                )
+        queue.finish()
+        return launch_times(names, events)
+
+    def _collect(self) -> dict[str, np.ndarray]:
+        outputs = {
+            output.name: np.empty(output.shape, DTYPES[output.element])
+            for output in self.plan.outputs
+        }
+        downloads = [
+            self._memory.download(output.buffer, outputs[output.name])
+            for output in self.plan.outputs
+        ]
+        self._queue.finish()
+        del downloads
+        return outputs
+
+
+def _check_launches(plan: LaunchPlan, kernels: Mapping[str, KernelSignature]) -> None:
+    """Every launch must name a kernel and give it buffers of the sizes that it wants."""
+    for step in plan.launches:
+        signature = kernels.get(step.kernel)
+        if signature is None:
+            raise RuntimeFault(f"'{plan.name}' launches '{step.kernel}', which was not given")
+        if len(step.arguments) != len(signature.arguments):
+            raise RuntimeFault(
+                f"'{step.kernel}' takes {len(signature.arguments)} buffers, "
+                f"not {len(step.arguments)}"
+            )
+        for number, wanted in zip(step.arguments, signature.arguments, strict=True):
+            given = buffer_bytes(plan.buffers[number])
+            if given != wanted.bytes:
+                raise RuntimeFault(
+                    f"'{step.kernel}' wants {wanted.bytes} bytes where "
+                    f"{plan.buffers[number].name} has {given}"
+                )

@@ -1,0 +1,164 @@
+"""The device memory of one executable: a buffer for each planned buffer.
+
+In: a launch plan. Out: `DeviceMemory`, whose `buffers` are what kernels are bound to. All views are
+slices of one arena. Guarded memory gives each place its own slice with a poisoned zone on either
+side, so that a kernel which leaves its buffer is found out and named.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from mgn.codegen.launch_plan import BufferKind, BufferPlan, LaunchPlan
+from mgn.runtime.devices import ComputeDevice, opencl
+from mgn.runtime.errors import DeviceError, GuardError
+from mgn.runtime.host_arrays import DTYPES, as_bytes
+
+_GUARD_BYTES = 4096
+_POISON = np.uint16(0xFFC5)
+"""Every 16 bits of a guard zone: a NaN in each float type, and no plausible integer."""
+
+
+def buffer_bytes(buffer: BufferPlan) -> int:
+    """The size of a buffer's content."""
+    return prod(buffer.shape) * DTYPES[buffer.element].itemsize
+
+
+class DeviceMemory:
+    """One buffer a planned buffer; constants are filled, views lie in the arena."""
+
+    def __init__(self, plan: LaunchPlan, device: ComputeDevice, context: Any, queue: Any) -> None:
+        cl = opencl()
+        self._plan = plan
+        self._queue = queue
+        self._context = context
+        self._alignment = max(device.handle.mem_base_addr_align // 8, 1)
+        try:
+            self.buffers = self._allocate()
+        except cl.Error as error:
+            raise DeviceError(
+                f"{device.name} has no {_total(plan)} bytes for '{plan.name}': {error}"
+            ) from None
+        for number, buffer in plan.of_kind(BufferKind.CONSTANT):
+            assert buffer.value is not None
+            self.upload(number, buffer.value)
+
+    @property
+    def allocated(self) -> int:
+        """Bytes of device memory in use."""
+        return _total(self._plan)
+
+    def upload(self, number: int, array: np.ndarray) -> Any:
+        """Begin to copy an array to a buffer. The event holds the array; dropping it waits."""
+        data = as_bytes(array)
+        return self._copy(self.buffers[number], data) if data.size else None
+
+    def download(self, number: int, array: np.ndarray) -> Any:
+        """Begin to copy a buffer to a contiguous array. The event holds it; dropping it waits."""
+        data = as_bytes(array)
+        return self._copy(data, self.buffers[number]) if data.size else None
+
+    def poison(self) -> None:
+        """Fill what no value occupies between runs; plain memory leaves it as it is."""
+
+    def check(self) -> None:
+        """Look for writes outside the buffers; plain memory cannot tell."""
+
+    def _copy(self, target: Any, source: Any) -> Any:
+        return opencl().enqueue_copy(self._queue, target, source, is_blocking=False)
+
+    def _allocate(self) -> list[Any]:
+        arena = self._new_buffer(self._plan.arena)
+        slices: dict[tuple[int, int], Any] = {}
+        buffers: list[Any] = []
+        for buffer in self._plan.buffers:
+            size = max(buffer_bytes(buffer), 1)
+            if buffer.kind is not BufferKind.VIEW:
+                buffers.append(self._new_buffer(size))
+                continue
+            self._check_offset(buffer)
+            place = (buffer.offset, size)
+            if place not in slices:
+                slices[place] = arena.get_sub_region(*place)
+            buffers.append(slices[place])
+        return buffers
+
+    def _check_offset(self, buffer: BufferPlan) -> None:
+        if buffer.offset % self._alignment:
+            raise DeviceError(
+                f"'{self._plan.name}' was planned for another device: {buffer.name} lies at "
+                f"{buffer.offset}, and this one needs multiples of {self._alignment}"
+            )
+
+    def _new_buffer(self, size: int) -> Any:
+        cl = opencl()
+        return cl.Buffer(self._context, cl.mem_flags.READ_WRITE, max(size, 1))
+
+
+class GuardedMemory(DeviceMemory):
+    """Memory whose every buffer lies between guard zones; views that coincide share one place."""
+
+    _holders: list[tuple[Any, int, str]]
+
+    def _allocate(self) -> list[Any]:
+        self._holders = []
+        places: dict[tuple[int, int], Any] = {}
+        buffers: list[Any] = []
+        for buffer in self._plan.buffers:
+            size = buffer_bytes(buffer)
+            if buffer.kind is not BufferKind.VIEW:
+                buffers.append(self._guarded(size, f"{buffer.kind} '{buffer.name}'"))
+                continue
+            place = (buffer.offset, size)
+            if place not in places:
+                places[place] = self._guarded(size, f"view {buffer.name}")
+            buffers.append(places[place])
+        return buffers
+
+    def _guarded(self, size: int, label: str) -> Any:
+        guard = max(_GUARD_BYTES, self._alignment)
+        holder = self._new_buffer(guard + max(size, 1) + guard)
+        self._fill(holder)
+        self._holders.append((holder, size, label))
+        return holder.get_sub_region(guard, max(size, 1))
+
+    def _fill(self, buffer: Any) -> None:
+        data = np.full(-(-buffer.size // 2), _POISON).view(np.uint8)[: buffer.size]
+        opencl().enqueue_copy(self._queue, buffer, data, is_blocking=True)
+
+    def poison(self) -> None:
+        """Fill every view with 0xFF bytes: a NaN in each float type."""
+        views = {
+            id(self.buffers[number]): (self.buffers[number], buffer_bytes(buffer))
+            for number, buffer in self._plan.of_kind(BufferKind.VIEW)
+        }
+        for view, size in views.values():
+            if size:
+                opencl().enqueue_copy(self._queue, view, np.full(size, 0xFF, np.uint8))
+
+    def check(self) -> None:
+        """GuardError, naming the buffer and the distance, where a guard zone was written."""
+        for holder, size, label in self._holders:
+            content = np.empty(holder.size, np.uint8)
+            opencl().enqueue_copy(self._queue, content, holder)
+            guard = max(_GUARD_BYTES, self._alignment)
+            pattern = np.full(-(-holder.size // 2), _POISON).view(np.uint8)[: holder.size]
+            touched = np.flatnonzero(content != pattern)
+            before = touched[touched < guard]
+            after = touched[touched >= guard + size]
+            if len(before):
+                raise GuardError(
+                    f"a kernel wrote {guard - int(before[0])} bytes before the start of {label}"
+                )
+            if len(after):
+                raise GuardError(
+                    f"a kernel wrote {int(after[-1]) - guard - size + 1} bytes past the end of "
+                    f"{label}, which has {size}"
+                )
+
+
+def _total(plan: LaunchPlan) -> int:
+    held: Sequence[BufferPlan] = [b for b in plan.buffers if b.kind is not BufferKind.VIEW]
+    return plan.arena + sum(map(buffer_bytes, held))

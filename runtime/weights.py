@@ -1,0 +1,141 @@
+"""Files of arrays: safetensors and npz, read with care and written in one step.
+
+In: a path, and what the parameters should be. Out: arrays by name; or one `WeightsError` that lists
+everything that does not fit. A damaged file is a `WeightsError` too, whatever is wrong with it.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mgn.runtime.errors import WeightsError
+from mgn.runtime.host_arrays import DTYPES, mismatch, nearest, spelling
+from mgn.runtime.location import write_atomically
+
+_SHOWN = 12
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    ValueError,
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    RuntimeError,
+    SyntaxError,
+)
+"""What NumPy raises on an npz that is not whole."""
+_SAFETENSORS = {name.upper(): dtype for name, dtype in DTYPES.items()}
+"""Dtypes by the names in a safetensors header: `BF16`, `F32`, `I64`, `BOOL`, …"""
+
+
+@dataclass(frozen=True)
+class LoadedParams:
+    """The arrays of the expected parameters, and how many others the file holds."""
+
+    arrays: dict[str, np.ndarray]
+    extra: int
+
+
+def load_params(
+    path: str | Path, expected: Mapping[str, tuple[str, tuple[int, ...]]]
+) -> LoadedParams:
+    """The expected parameters (name to element and shape) from a .safetensors or .npz file.
+
+    WeightsError names every parameter that is missing or has another shape or dtype.
+    """
+    arrays = load_arrays(path)
+    faults: list[str] = []
+    for name, (element, shape) in expected.items():
+        if name not in arrays:
+            hint = nearest(name, [other for other in arrays if other not in expected])
+            faults.append(f"'{name}' ({spelling(element, shape)}) is missing{hint}")
+            continue
+        fault = mismatch(arrays[name], element, shape)
+        if fault is not None:
+            faults.append(f"'{name}' {fault}")
+    if faults:
+        shown = "\n".join(f"  {fault}" for fault in faults[:_SHOWN])
+        more = f"\n  and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
+        raise WeightsError(f"{path} does not fit the {len(expected)} parameters:\n{shown}{more}")
+    extra = sum(name not in expected for name in arrays)
+    return LoadedParams({name: arrays[name] for name in expected}, extra)
+
+
+def load_arrays(path: str | Path) -> dict[str, np.ndarray]:
+    """Every array of a .safetensors or .npz file, by name."""
+    path = Path(path)
+    readers = {".safetensors": _read_safetensors, ".npz": _read_npz}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise WeightsError(f"{path}: arrays are read from .safetensors and .npz files")
+    try:
+        if path.stat().st_size == 0:
+            raise WeightsError(f"{path} is empty")
+        return reader(path)
+    except WeightsError:
+        raise
+    except OSError as error:
+        raise WeightsError(f"cannot read {path}: {error.strerror or error}") from None
+    except MemoryError:
+        raise WeightsError(f"{path} is damaged, or larger than the memory") from None
+
+
+def save_params(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays to a .safetensors file, in one step. WeightsError where that fails."""
+    from safetensors.numpy import save
+
+    path = Path(path)
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    shaped = {name: array.reshape(arrays[name].shape) for name, array in contiguous.items()}
+    try:
+        data = save(shaped)
+    except Exception as error:
+        raise WeightsError(f"{path}: {error}") from None
+    if not write_atomically(path, data):
+        raise WeightsError(f"cannot write {path}")
+
+
+def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
+    from safetensors import SafetensorError, deserialize
+
+    try:
+        entries = deserialize(path.read_bytes())
+    except (SafetensorError, ValueError, TypeError) as error:
+        raise WeightsError(f"{path} is no whole safetensors file: {error}") from None
+    arrays: dict[str, np.ndarray] = {}
+    for name, entry in entries:
+        dtype = _SAFETENSORS.get(entry["dtype"])
+        if dtype is None:
+            raise WeightsError(f"{path}: '{name}' has the unknown dtype {entry['dtype']}")
+        arrays[name] = np.frombuffer(entry["data"], dtype).reshape(entry["shape"])
+    return arrays
+
+
+def _read_npz(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return _members(path, archive)
+    except WeightsError:
+        raise
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise WeightsError(f"{path} is no whole npz file: {error}") from None
+    except _DAMAGE as error:
+        raise WeightsError(f"{path} is no whole npz file: {error}") from None
+
+
+def _members(path: Path, archive: Any) -> dict[str, np.ndarray]:
+    if isinstance(archive, np.ndarray):
+        raise WeightsError(f"{path} holds one array without a name; write it with np.savez")
+    arrays = {name: archive[name] for name in archive.files}
+    unnamed = np.dtype("V2")
+    return {
+        name: array.view(DTYPES["bf16"]) if array.dtype == unnamed else array
+        for name, array in arrays.items()
+    }
