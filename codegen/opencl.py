@@ -25,6 +25,7 @@ from mgn.codegen.c_types import CTypes, element
 from mgn.codegen.expression import Expression
 from mgn.codegen.opencl_arithmetic import ARITHMETIC_ROWS
 from mgn.codegen.opencl_control import CONTROL_ROWS
+from mgn.codegen.opencl_conversions import CONVERSION_ROWS
 from mgn.codegen.opencl_memory import MEMORY_ROWS
 from mgn.codegen.signature import KernelArgument, KernelSignature
 from mgn.codegen.writer import CodegenError, Row, Writer
@@ -35,7 +36,12 @@ __all__ = ["BUILD_OPTIONS", "ROWS", "CodegenError", "emit", "signature"]
 BUILD_OPTIONS = "-cl-fp32-correctly-rounded-divide-sqrt"
 """For devices whose single-precision capabilities include CORRECTLY_ROUNDED_DIVIDE_SQRT."""
 
-ROWS: dict[type[Operation], Row] = {**ARITHMETIC_ROWS, **MEMORY_ROWS, **CONTROL_ROWS}
+ROWS: dict[type[Operation], Row] = {
+    **ARITHMETIC_ROWS,
+    **CONVERSION_ROWS,
+    **MEMORY_ROWS,
+    **CONTROL_ROWS,
+}
 
 _INT_LIMIT = 1 << 31
 

@@ -1,8 +1,8 @@
 """Rows of `arith` and `math`: operation class → OpenCL C expression.
 
 Floats follow IEEE 754 strictly: nothing is contracted or re-associated. f16 and bf16 results are
-rounded after each operation. Integers wrap; division by zero gives 0 and never traps, and casts
-from float saturate (both are undefined upstream). Scalars and vectors share their rows.
+rounded after each operation. Integers wrap; division by zero gives 0 and never traps. Scalars and
+vectors share their rows.
 """
 
 from typing import Any
@@ -10,16 +10,14 @@ from typing import Any
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
-    Float16Type,
-    Float64Type,
     FloatAttr,
     IndexType,
     IntegerAttr,
 )
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation
 
 from mgn.codegen import c_types
-from mgn.codegen.c_types import is_bool, is_float, is_small_float, is_vector, lanes
+from mgn.codegen.c_types import is_bool, is_vector, lanes
 from mgn.codegen.expression import (
     ADD,
     AND,
@@ -35,6 +33,14 @@ from mgn.codegen.expression import (
     condition,
     infix,
     prefix,
+)
+from mgn.codegen.opencl_values import (
+    as_mask,
+    constant_number,
+    mask_for,
+    rounded,
+    signed,
+    unsigned,
 )
 from mgn.codegen.writer import Row, Writer
 
@@ -144,63 +150,6 @@ FLOAT_PREDICATES: dict[str, tuple[str, bool]] = {
     "true": ("true", False),
 }
 """`arith.cmpf` predicate → operator or function, negated. Their order is MLIR's numbering."""
-
-
-def rounded(writer: Writer, type: Attribute, expression: Expression) -> Expression:
-    """The expression rounded to the type, where it was computed in `float` for less."""
-    if not is_small_float(type):
-        return expression
-    if isinstance(c_types.element(type), Float16Type):
-        return call(writer.library.round_f16(lanes(type)), expression)
-    return call(writer.library.round_bf16(lanes(type)), expression)
-
-
-def unsigned(writer: Writer, value: SSAValue) -> Expression:
-    """An integer value's bits as an unsigned number."""
-    type = writer.types.unsigned(value.type)
-    if is_vector(value.type):
-        return call(f"as_{type}", writer.value(value))
-    return cast(type, writer.value(value))
-
-
-def signed(writer: Writer, type: Attribute, expression: Expression) -> Expression:
-    """An unsigned expression as the value of an integer type."""
-    if is_vector(type):
-        return call(f"as_{writer.type(type)}", expression)
-    return cast(writer.type(type), expression)
-
-
-def converted(writer: Writer, type: Attribute, expression: Expression) -> Expression:
-    """A numeric conversion to a type."""
-    if is_vector(type):
-        return call(f"convert_{writer.type(type)}", expression)
-    return cast(writer.type(type), expression)
-
-
-def as_mask(writer: Writer, type: Attribute, comparison: Expression) -> Expression:
-    """A comparison of two values of a type, as an i1 or a vector of i1."""
-    if not is_vector(type) or writer.types.mask(type) == f"int{lanes(type)}":
-        return comparison
-    return call(f"convert_int{lanes(type)}", comparison)
-
-
-def mask_for(writer: Writer, type: Attribute, mask: Expression) -> Expression:
-    """A vector of i1, as `select` wants it between values of a type."""
-    wanted = writer.types.mask(type)
-    return mask if wanted == f"int{lanes(type)}" else call(f"convert_{wanted}", mask)
-
-
-def constant_number(value: SSAValue) -> float | int | None:
-    """The number in every lane of a constant; None for any other value."""
-    operation = value.owner
-    if not isinstance(operation, arith.ConstantOp):
-        return None
-    data = operation.value
-    if isinstance(data, IntegerAttr | FloatAttr):
-        return data.value.data
-    if isinstance(data, DenseIntOrFPElementsAttr) and data.is_splat():
-        return data.get_values()[0]
-    return None
 
 
 def _operands(writer: Writer, operation: Operation) -> list[Expression]:
@@ -391,130 +340,6 @@ def _select(writer: Writer, operation: arith.SelectOp) -> Expression:
     return call("select", no, yes, mask_for(writer, operation.result.type, test))
 
 
-def _bitcast(writer: Writer, operation: arith.BitcastOp) -> Expression:
-    return bitcast(writer, operation.input, operation.result.type)
-
-
-def bitcast(writer: Writer, source: SSAValue, target: Attribute) -> Expression:
-    """The bits of a value as another type with lanes of the same width."""
-    value, width = writer.value(source), lanes(target)
-    short = f"short{width if width > 1 else ''}"
-    if c_types.element(source.type) == c_types.element(target):
-        return value
-    if is_small_float(source.type):
-        if isinstance(c_types.element(source.type), Float16Type):
-            bits = call(writer.library.f16_bits(width), value)
-        else:
-            wide = "int" if width == 1 else f"int{width}"
-            high = infix(call(f"as_{wide}", value), ">>", Expression("16"), SHIFT)
-            bits = call(f"convert_{short}", high)
-        return bits if not is_float(target) else _small_from_bits(writer, bits, target)
-    if is_small_float(target):
-        return _small_from_bits(writer, value, target)
-    return call(f"as_{writer.type(target)}", value)
-
-
-def _small_from_bits(writer: Writer, bits: Expression, target: Attribute) -> Expression:
-    width = lanes(target)
-    if isinstance(c_types.element(target), Float16Type):
-        return call(writer.library.f16_from_bits(width), bits)
-    wide = "int" if width == 1 else f"int{width}"
-    high = infix(call(f"convert_{wide}", bits), "<<", Expression("16"), SHIFT)
-    return call(f"as_{writer.type(target)}", high)
-
-
-def _index_cast(writer: Writer, operation: arith.IndexCastOp) -> Expression:
-    source, target = operation.input.type, operation.result.type
-    value = writer.value(operation.input)
-    if writer.type(source) == writer.type(target):
-        return value
-    return converted(writer, target, value)
-
-
-def _float_to_integer(is_unsigned: bool) -> Row:
-    def row(writer: Writer, operation: Any) -> Expression:
-        target = operation.result.type
-        if is_bool(target):
-            raise writer.error(operation, "does not convert to i1: compare with zero")
-        type = writer.types.unsigned(target) if is_unsigned else writer.type(target)
-        number = call(f"convert_{type}_sat_rtz", writer.value(operation.input))
-        return signed(writer, target, number) if is_unsigned else number
-
-    return row
-
-
-def _integer_to_float(is_unsigned: bool) -> Row:
-    def row(writer: Writer, operation: Any) -> Expression:
-        source, target = operation.input.type, operation.result.type
-        value = writer.value(operation.input)
-        if is_bool(source):
-            if is_vector(source):
-                value = prefix("-", value) if is_unsigned else value
-            elif not is_unsigned:
-                value = prefix("-", value)
-        elif is_unsigned:
-            value = unsigned(writer, operation.input)
-        if not is_small_float(target) or writer.types.bits(source) <= 16:
-            return rounded(writer, target, converted(writer, target, value))
-        double = f"double{lanes(target)}" if is_vector(target) else "double"
-        exact = call(f"convert_{double}", value)
-        return _round_double(writer, target, exact)
-
-    return row
-
-
-def _round_double(writer: Writer, target: Attribute, value: Expression) -> Expression:
-    writer.extensions.add("cl_khr_fp64")
-    if isinstance(c_types.element(target), Float16Type):
-        return call(writer.library.round_f16(lanes(target), "double"), value)
-    return call(writer.library.round_bf16_double(lanes(target)), value)
-
-
-def _extend_float(writer: Writer, operation: arith.ExtFOp) -> Expression:
-    value = writer.value(operation.input)
-    if writer.type(operation.input) == writer.type(operation.result):
-        return value
-    return converted(writer, operation.result.type, value)
-
-
-def _truncate_float(writer: Writer, operation: arith.TruncFOp) -> Expression:
-    source, target = operation.input.type, operation.result.type
-    value = writer.value(operation.input)
-    if not is_small_float(target):
-        return converted(writer, target, value)
-    if isinstance(c_types.element(source), Float64Type):
-        return _round_double(writer, target, value)
-    return rounded(writer, target, value)
-
-
-def _truncate_integer(writer: Writer, operation: arith.TruncIOp) -> Expression:
-    source, target = operation.input.type, operation.result.type
-    value = writer.value(operation.input)
-    if not is_bool(target):
-        return converted(writer, target, value)
-    one = writer.types.splat(source, writer.types.literal(source, 1))
-    zero = writer.types.splat(source, writer.types.literal(source, 0))
-    return as_mask(writer, source, infix(infix(value, "&", one, AND), "!=", zero, EQUALITY))
-
-
-def _extend_integer(is_unsigned: bool) -> Row:
-    def row(writer: Writer, operation: Any) -> Expression:
-        source, target = operation.input.type, operation.result.type
-        value = writer.value(operation.input)
-        if is_bool(source):
-            negative = is_vector(source) == is_unsigned  # lanes hold 0 and -1, scalars 0 and 1
-            if negative:
-                value = prefix("-", value)
-            if is_vector(source) and writer.type(target) == f"int{lanes(target)}":
-                return value
-            return converted(writer, target, value)
-        if is_unsigned:
-            value = unsigned(writer, operation.input)
-        return converted(writer, target, value)
-
-    return row
-
-
 def _absolute_integer(writer: Writer, operation: math.AbsIOp) -> Expression:
     return signed(writer, operation.result.type, call("abs", writer.value(operation.operand)))
 
@@ -562,17 +387,6 @@ ARITHMETIC_ROWS: dict[type[Operation], Row] = {
     arith.CmpiOp: _compare_integers,
     arith.CmpfOp: _compare_floats,
     arith.SelectOp: _select,
-    arith.BitcastOp: _bitcast,
-    arith.IndexCastOp: _index_cast,
-    arith.FPToSIOp: _float_to_integer(is_unsigned=False),
-    arith.FPToUIOp: _float_to_integer(is_unsigned=True),
-    arith.SIToFPOp: _integer_to_float(is_unsigned=False),
-    arith.UIToFPOp: _integer_to_float(is_unsigned=True),
-    arith.ExtFOp: _extend_float,
-    arith.TruncFOp: _truncate_float,
-    arith.TruncIOp: _truncate_integer,
-    arith.ExtSIOp: _extend_integer(is_unsigned=False),
-    arith.ExtUIOp: _extend_integer(is_unsigned=True),
     math.AbsIOp: _absolute_integer,
     math.CountLeadingZerosOp: _count_bits("clz"),
     math.CtPopOp: _count_bits("popcount"),

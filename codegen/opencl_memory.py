@@ -27,7 +27,8 @@ from mgn.codegen.expression import (
     offset,
     prefix,
 )
-from mgn.codegen.opencl_arithmetic import bitcast, rounded, signed, unsigned
+from mgn.codegen.opencl_conversions import bitcast
+from mgn.codegen.opencl_values import rounded, signed, unsigned
 from mgn.codegen.writer import Row, Writer
 from mgn.dialects import kernel
 
