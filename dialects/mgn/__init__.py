@@ -5,21 +5,20 @@ Importing it fills `OPERATIONS`; `Mgn` is the dialect to register in an xDSL con
 
 from xdsl.ir import Dialect
 
-from mgn.dialects.mgn import (
-    contraction as contraction,
-)
-from mgn.dialects.mgn import (
-    elementwise as elementwise,
-)
-from mgn.dialects.mgn import (
-    indexing as indexing,
-)
-from mgn.dialects.mgn import (
-    movement as movement,
-)
-from mgn.dialects.mgn import (
-    reductions as reductions,
-)
+from mgn.dialects.mgn import activations as activations
+from mgn.dialects.mgn import attention as attention
+from mgn.dialects.mgn import contraction as contraction
+from mgn.dialects.mgn import einsum as einsum
+from mgn.dialects.mgn import elementwise as elementwise
+from mgn.dialects.mgn import indexing as indexing
+from mgn.dialects.mgn import losses as losses
+from mgn.dialects.mgn import masks as masks
+from mgn.dialects.mgn import movement as movement
+from mgn.dialects.mgn import normalisation as normalisation
+from mgn.dialects.mgn import rearrangement as rearrangement
+from mgn.dialects.mgn import reductions as reductions
+from mgn.dialects.mgn import rope as rope
+from mgn.dialects.mgn import statistics as statistics
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.mgn.structure import (
     ConstantOp,

@@ -79,6 +79,12 @@ def bind(spec: OperationSpec, args: Sequence[Any], kwargs: dict[str, Any]) -> Bo
             raise CallError(f"{spec.name}() got two values for '{name}'")
         given[name] = value
     operands = [_bind_operand(spec, item, given) for item in spec.operands]
+    missing = ""
+    for item, value in zip(spec.operands, operands, strict=True):
+        if value is None:
+            missing = item.name
+        elif missing and item.optional:
+            raise CallError(f"{spec.name}() needs '{missing}' where '{item.name}' is given")
     attributes = {item.name: _bind_attribute(spec, item, given) for item in spec.attributes}
     return BoundCall(spec, operands, attributes)
 

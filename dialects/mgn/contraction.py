@@ -1,11 +1,14 @@
-"""The core contraction: a batched matrix product with transposed forms."""
+"""The core contraction, a batched matrix product with transposed forms, and the linear layer on it."""
 
 from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
+from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.attributes import BOOL
+from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.composite import composite
 from mgn.dialects.mgn.elementwise import in_float32
 from mgn.dialects.mgn.operation import (
     NUMERIC,
@@ -64,3 +67,30 @@ MATMUL = define(
         evaluate=in_float32(_matmul),
     )
 )
+
+
+def _infer_linear(x: TensorType, w: TensorType, b: TensorType | None) -> TensorType:
+    if len(w.get_shape()) != 2:
+        raise ShapeError(f"linear: w must be [out, in], not {list(w.get_shape())}")
+    result = infer_matmul(x, w, transpose_a=False, transpose_b=True)
+    if b is not None and b.get_shape() != w.get_shape()[:1]:
+        raise ShapeError(f"linear: b must be [{w.get_shape()[0]}], not {list(b.get_shape())}")
+    return result
+
+
+@composite(
+    "linear",
+    (
+        OperandSpec("x", NUMERIC),
+        OperandSpec("w", NUMERIC),
+        OperandSpec("b", NUMERIC, optional=True),
+    ),
+    _infer_linear,
+)
+def linear(b: Emitter, x: SSAValue, w: SSAValue, bias: SSAValue | None) -> SSAValue:
+    """`y = linear(x, w, b)`: x times the transpose of w, plus b.
+
+    Shape: x `[…, in]`, w `[out, in]`, b `[out]` (may be left out) give `[…, out]`. Error: sizes that differ.
+    """
+    product = b.matmul(x, w, transpose_b=True)
+    return product if bias is None else b.add(product, bias)

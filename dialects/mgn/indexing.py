@@ -1,15 +1,19 @@
-"""Core indexing: results whose elements are read at indices that are values themselves.
+"""Indexing: results whose elements are read at indices that are values themselves.
 
-An index outside the axis is clamped into it, as StableHLO's gather does, so that no read leaves its buffer.
+`gather` is the core; the others are composites of it. An index outside the axis is clamped into it, as StableHLO's gather does, so that no read leaves its buffer.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
+from xdsl.ir import SSAValue
 
-from mgn.dialects.mgn.attributes import INT
+from mgn.dialects.mgn.attributes import INT, INTS
+from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.composite import composite, element_type_of, shape_of
 from mgn.dialects.mgn.operation import (
     INTEGERS,
     AttributeSpec,
@@ -18,7 +22,7 @@ from mgn.dialects.mgn.operation import (
     OperationSpec,
     define,
 )
-from mgn.dialects.shapes import ShapeError, normalise_axis
+from mgn.dialects.shapes import Shape, ShapeError, normalise_axis, row_major_strides
 from mgn.dialects.types import element_of, tensor
 
 Array = np.ndarray
@@ -54,3 +58,105 @@ GATHER = define(
         canonical=_canonical_axis,
     )
 )
+
+
+def _infer_embedding(ids: TensorType, table: TensorType) -> TensorType:
+    if len(table.get_shape()) != 2:
+        raise ShapeError(f"embedding: table must be [rows, width], not {list(table.get_shape())}")
+    return _infer_gather(table, ids, 0)
+
+
+@composite(
+    "embedding",
+    (OperandSpec("ids", INTEGERS, group="ids"), OperandSpec("table")),
+    _infer_embedding,
+)
+def embedding(b: Emitter, ids: SSAValue, table: SSAValue) -> SSAValue:
+    """`y = embedding(ids, table)`: the row of a table at each id.
+
+    Shape: that of ids, then the width of the table `[rows, width]`. Ids are clamped to the rows.
+    Errors: a table of another rank, or without rows.
+    """
+    return b.gather(table, ids, axis=0)
+
+
+def _infer_take_along_axis(x: TensorType, ids: TensorType, axis: int) -> TensorType:
+    shape, index = x.get_shape(), ids.get_shape()
+    if len(shape) != len(index):
+        raise ShapeError(f"take_along_axis: x has rank {len(shape)}, ids has rank {len(index)}")
+    if shape[axis] == 0:
+        raise ShapeError("take_along_axis from an empty axis")
+    if axis_sizes := [
+        (n, m) for i, (n, m) in enumerate(zip(shape, index, strict=True)) if i != axis and n != m
+    ]:
+        size, other = axis_sizes[0]
+        raise ShapeError(
+            f"take_along_axis: x {list(shape)} and ids {list(index)}: {size} and {other} differ"
+        )
+    return tensor(element_of(x), index)
+
+
+@composite(
+    "take_along_axis",
+    (
+        OperandSpec("x"),
+        OperandSpec("ids", INTEGERS, group="ids"),
+        AttributeSpec("axis", INT, -1),
+    ),
+    _infer_take_along_axis,
+    canonical=_canonical_axis,
+)
+def take_along_axis(b: Emitter, x: SSAValue, ids: SSAValue, axis: int) -> SSAValue:
+    """`y = take_along_axis(x, ids, axis = -1)`: x at ids along an axis, all other indices equal.
+
+    Shape: that of ids, which has x's rank and, but for the axis, x's sizes. Ids are clamped to the axis.
+    Errors: other ranks or sizes, an empty axis.
+    """
+    shape, index = shape_of(x), shape_of(ids)
+    strides = row_major_strides(shape)
+    wide = "i64" if math.prod(shape) > np.iinfo(np.int32).max or _is_wide(ids) else "i32"
+    clamped = b.clamp(b.cast(ids, wide), min=0.0, max=float(shape[axis] - 1))
+    flat = b.mul(clamped, strides[axis])
+    for i in (i for i in range(len(shape)) if i != axis and shape[i] > 1):
+        line = [index[i] if j == i else 1 for j in range(len(shape))]
+        flat = b.add(flat, b.mul(b.iota(line, axis=i, T=wide), strides[i]))
+    return b.gather(b.reshape(x, (math.prod(shape),)), flat, axis=0)
+
+
+def _is_wide(ids: SSAValue) -> bool:
+    return element_type_of(ids).name in ("i64", "u32")
+
+
+def _infer_dynamic_slice(x: TensorType, starts: Sequence[TensorType], sizes: Shape) -> TensorType:
+    shape = x.get_shape()
+    if not len(starts) == len(sizes) == len(shape):
+        raise ShapeError(f"dynamic_slice needs a start and a size for each of {len(shape)} axes")
+    if any(type.get_shape() for type in starts):
+        raise ShapeError("dynamic_slice: starts must be scalars")
+    if any(not 0 <= size <= whole for size, whole in zip(sizes, shape, strict=True)):
+        raise ShapeError(f"dynamic_slice: sizes {list(sizes)} do not fit {list(shape)}")
+    return tensor(element_of(x), sizes)
+
+
+@composite(
+    "dynamic_slice",
+    (
+        OperandSpec("x"),
+        OperandSpec("starts", INTEGERS, group="starts", element="i32", variadic=True),
+        AttributeSpec("sizes", INTS),
+    ),
+    _infer_dynamic_slice,
+)
+def dynamic_slice(b: Emitter, x: SSAValue, starts: Sequence[SSAValue], sizes: Shape) -> SSAValue:
+    """`y = dynamic_slice(x, [0, position], [4, 1])`: the part of x of these sizes that begins at starts.
+
+    Shape: sizes. Starts are i32 scalars, values or numbers, clamped so that the part lies in x, as in StableHLO.
+    Errors: another number of starts or sizes than axes, a size above the axis.
+    """
+    result: Any = b.identity(x) if sizes == shape_of(x) else x
+    for axis, (start, size, whole) in enumerate(zip(starts, sizes, shape_of(x), strict=True)):
+        if size == whole:
+            continue
+        first = b.clamp(start, min=0.0, max=float(whole - size))
+        result = b.gather(result, b.add(b.iota((size,), axis=0, T="i32"), first), axis=axis)
+    return result

@@ -12,7 +12,7 @@ Everything that must know an operation (language, builder, interpreter, e-graph,
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from xdsl.dialects.builtin import FunctionType, LocationAttr, TensorType
@@ -36,9 +36,6 @@ from xdsl.utils.exceptions import VerifyException
 from mgn.dialects.mgn.attributes import REQUIRED, AttributeKind, same_value
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import Family, element_of
-
-if TYPE_CHECKING:
-    pass
 
 ANY = frozenset(Family) - {Family.BLOCK}
 NUMERIC = frozenset({Family.FLOAT, Family.SIGNED, Family.UNSIGNED})
@@ -136,6 +133,9 @@ class OperationSpec:
     def split_operands(self, flat: Sequence[Any]) -> list[Any]:
         """Flat operands as the spec groups them: a list for a variadic one, None for an absent one."""
         extra = len(flat) - sum(1 for item in self.operands if not (item.optional or item.variadic))
+        optional = sum(1 for item in self.operands if item.optional)
+        if extra < 0 or (extra > optional and not any(item.variadic for item in self.operands)):
+            raise ShapeError(f"{len(flat)} operands do not fit the signature")
         grouped: list[Any] = []
         position = 0
         for item in self.operands:
@@ -147,6 +147,7 @@ class OperationSpec:
             else:
                 grouped.append(flat[position])
                 position += 1
+                extra -= item.optional
         return grouped
 
     def infer_types(
@@ -301,11 +302,18 @@ def _make_class(spec: OperationSpec) -> type[TensorOp]:
         "name": f"mgn.{spec.name}",
         "traits": traits_def(Pure()),
     }
-    for item in spec.operands:
-        define_operand = (
-            var_operand_def if item.variadic else opt_operand_def if item.optional else operand_def
-        )
-        body[f"{item.name}_operand"] = define_operand(TensorType)
+    if sum(item.optional or item.variadic for item in spec.operands) > 1:
+        body["operand_values"] = var_operand_def(TensorType)  # grouped by `split_operands`
+    else:
+        for item in spec.operands:
+            define_operand = (
+                var_operand_def
+                if item.variadic
+                else opt_operand_def
+                if item.optional
+                else operand_def
+            )
+            body[f"{item.name}_operand"] = define_operand(TensorType)
     for item in spec.attributes:
         body[f"{item.name}_attribute"] = opt_prop_def(Attribute, prop_name=item.name)
     body["outputs"] = var_result_def(TensorType) if spec.several_results else result_def(TensorType)

@@ -1,0 +1,185 @@
+"""Scaled dot-product attention with head sharing, masks, bias and soft capping."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import SSAValue
+
+from mgn.dialects.mgn.attributes import BOOL, FLOAT, INT
+from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.composite import composite, in_single_precision, shape_of
+from mgn.dialects.mgn.operation import FLOATS, AttributeSpec, OperandSpec
+from mgn.dialects.shapes import Shape, ShapeError, broadcast_shapes
+from mgn.dialects.types import element_of, tensor
+
+SIGNATURE = (
+    OperandSpec("q", FLOATS),
+    OperandSpec("k", FLOATS),
+    OperandSpec("v", FLOATS),
+    OperandSpec("bias", FLOATS, optional=True),
+    AttributeSpec("heads", INT),
+    AttributeSpec("kv_heads", INT, None),
+    AttributeSpec("causal", BOOL, False),
+    AttributeSpec("window", INT, 0),
+    AttributeSpec("scale", FLOAT, None),
+    AttributeSpec("softcap", FLOAT, 0.0),
+)
+
+
+def _canonical_attention(
+    q: TensorType,
+    k: TensorType,
+    v: TensorType,
+    bias: TensorType | None,
+    heads: int,
+    kv_heads: int | None,
+    scale: float | None,
+    **_: Any,
+) -> Mapping[str, Any]:
+    if len(q.get_shape()) < 2 or heads < 1 or q.get_shape()[-1] % heads:
+        raise ShapeError(f"q {list(q.get_shape())} is not […, S, {heads} * head_dim]")
+    head_dim = q.get_shape()[-1] // heads
+    return {
+        "kv_heads": heads if kv_heads is None else kv_heads,
+        "scale": 1.0 / math.sqrt(max(head_dim, 1)) if scale is None else scale,
+    }
+
+
+def _infer_attention(
+    q: TensorType,
+    k: TensorType,
+    v: TensorType,
+    bias: TensorType | None,
+    heads: int,
+    kv_heads: int,
+    window: int,
+    softcap: float,
+    **_: Any,
+) -> TensorType:
+    shapes = q.get_shape(), k.get_shape(), v.get_shape()
+    if min(len(shape) for shape in shapes) < 2:
+        raise ShapeError("q, k and v must be […, positions, heads * head_dim]")
+    if kv_heads < 1 or heads % kv_heads:
+        raise ShapeError(f"heads {heads} is not a multiple of kv_heads {kv_heads}")
+    (*_, rows, width), (*_, keys, key_width), (*_, values, value_width) = shapes
+    if key_width * heads != width * kv_heads:
+        raise ShapeError(f"q has heads of size {width // heads}, k {list(shapes[1])} does not")
+    if keys != values or value_width % kv_heads:
+        raise ShapeError(f"v {list(shapes[2])} does not fit k {list(shapes[1])}")
+    if window < 0 or softcap < 0:
+        raise ShapeError("window and softcap must not be negative")
+    batch = broadcast_shapes(*(shape[:-2] for shape in shapes))
+    scores = (*batch, heads, rows, keys)
+    if bias is not None and broadcast_shapes(bias.get_shape(), scores) != scores:
+        raise ShapeError(f"bias {list(bias.get_shape())} does not broadcast to {list(scores)}")
+    return tensor(element_of(q), (*batch, rows, value_width // kv_heads * heads))
+
+
+@dataclass(frozen=True)
+class _Heads:
+    """How heads are laid out: `[…, heads, S, d]`, or `[…, kv_heads, group, S, d]` where they share keys."""
+
+    heads: int
+    kv_heads: int
+
+    @property
+    def group(self) -> int:
+        return self.heads // self.kv_heads
+
+    @property
+    def axes(self) -> Shape:
+        return (self.heads,) if self.group == 1 else (self.kv_heads, self.group)
+
+    def split(self, b: Emitter, x: SSAValue, sizes: Shape) -> SSAValue:
+        """`[…, S, heads * d]` as `[…, *sizes, S, d]`."""
+        shape = shape_of(x)
+        rank = len(shape) - 2
+        width = shape[-1] // math.prod(sizes)
+        parts = b.reshape(x, (*shape[:-1], *sizes, width))
+        heads = range(rank + 1, rank + 1 + len(sizes))
+        return b.transpose(parts, (*range(rank), *heads, rank, rank + 1 + len(sizes)))
+
+    def shared(self, b: Emitter, x: SSAValue) -> SSAValue:
+        """Keys or values as `[…, *axes, T, d]`, with 1 for the axis along which heads share them."""
+        return self.split(b, x, (self.heads,) if self.group == 1 else (self.kv_heads, 1))
+
+    def merge(self, b: Emitter, x: SSAValue) -> SSAValue:
+        """`[…, *axes, S, d]` as `[…, S, heads * d]`."""
+        shape = shape_of(x)
+        rank = len(shape) - 2 - len(self.axes)
+        heads = range(rank, rank + len(self.axes))
+        rows = b.transpose(x, (*range(rank), len(shape) - 2, *heads, len(shape) - 1))
+        return b.reshape(rows, (*shape[:rank], shape[-2], self.heads * shape[-1]))
+
+    def bias(self, b: Emitter, bias: SSAValue) -> SSAValue:
+        """A bias that broadcasts to `[…, heads, S, T]` as one that broadcasts to `[…, *axes, S, T]`."""
+        shape = shape_of(bias)
+        if self.group == 1 or len(shape) < 3:
+            return bias
+        axes = self.axes if shape[-3] == self.heads else (1, 1)
+        return b.reshape(bias, (*shape[:-3], *axes, *shape[-2:]))
+
+
+def _mask(b: Emitter, scores: SSAValue, causal: bool, window: int) -> SSAValue:
+    """Scores with -inf at the keys a query does not see."""
+    *_, rows, keys = shape_of(scores)
+    key = b.iota((1, keys), axis=1, T="i32")
+    query = b.add(b.iota((rows, 1), axis=0, T="i32"), keys - rows)
+    visible = b.le(key, query) if causal else None
+    if window > 0:
+        near = b.gt(key, b.sub(query, window))
+        visible = near if visible is None else b.logical_and(visible, near)
+    return b.where(visible, scores, -math.inf)
+
+
+def _weights(b: Emitter, scores: SSAValue) -> SSAValue:
+    """Softmax along the last axis in which a row of -inf gives zeros."""
+    largest = b.max_reduce(scores, axis=-1, keepdims=True)
+    shift = b.where(b.eq(largest, -math.inf), 0.0, largest)
+    weights = b.exp(b.sub(scores, shift))
+    total = b.sum(weights, axis=-1, keepdims=True)
+    return b.div(weights, b.where(b.eq(total, 0.0), 1.0, total))
+
+
+@composite("attention", SIGNATURE, _infer_attention, canonical=_canonical_attention)
+@in_single_precision
+def attention(
+    b: Emitter,
+    q: SSAValue,
+    k: SSAValue,
+    v: SSAValue,
+    bias: SSAValue | None,
+    heads: int,
+    kv_heads: int,
+    causal: bool,
+    window: int,
+    scale: float,
+    softcap: float,
+) -> SSAValue:
+    """`y = attention(q, k, v, heads = 9, kv_heads = 3, causal = true)`: softmax(q·kᵀ·scale + bias)·v.
+
+    Shape: q `[…, S, heads * d]`, k `[…, T, kv_heads * d]`, v `[…, T, kv_heads * e]` give
+    `[…, S, heads * e]`; leading axes broadcast, and each key head serves heads / kv_heads query heads.
+    In order: scale (default 1 / sqrt(d)), `softcap * tanh(scores / softcap)`, bias, masks. With causal, query i
+    sees keys `j <= i + (T - S)`; a window w > 0 keeps `j > i + (T - S) - w`.
+    A query that sees no key, by the masks or by -inf in the bias, gives 0, as in PyTorch since 2.5.
+    Half precision is computed in f32 and rounded once.
+    Errors: sizes that do not divide into heads, heads not a multiple of kv_heads, a bias that does not broadcast.
+    Vaswani et al. 2017 (arXiv:1706.03762), Ainslie et al. 2023 (arXiv:2305.13245).
+    """
+    layout = _Heads(heads, kv_heads)
+    query = layout.split(b, q, layout.axes)
+    scores = b.mul(b.matmul(query, layout.shared(b, k), transpose_b=True), scale)
+    if softcap > 0:
+        scores = b.mul(b.tanh(b.div(scores, softcap)), softcap)
+    if bias is not None:
+        scores = b.add(scores, layout.bias(b, bias))
+    if causal or window > 0:
+        scores = _mask(b, scores, causal, window)
+    *_, rows, keys = shape_of(scores)
+    may_be_blind = bias is not None or (causal and rows > keys)
+    weights = _weights(b, scores) if may_be_blind else b.softmax(scores, axis=-1)
+    return layout.merge(b, b.matmul(weights, layout.shared(b, v)))

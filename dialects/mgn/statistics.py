@@ -1,0 +1,118 @@
+"""Composite reductions: mean, variance, log-sum-exp and the index of the extreme element.
+
+Floats narrower than f32 are reduced in f32 and rounded once.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import SSAValue
+
+from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.composite import (
+    composite,
+    element_type_of,
+    in_single_precision,
+    shape_of,
+)
+from mgn.dialects.mgn.operation import FLOATS, NUMERIC, OperandSpec
+from mgn.dialects.mgn.reductions import canonical_axes, infer_reduction, reduction_signature
+from mgn.dialects.shapes import ShapeError, reduce_shape, row_major_strides
+from mgn.dialects.types import tensor
+
+Axes = tuple[int, ...]
+
+FLOAT_REDUCTION = reduction_signature(OperandSpec("x", FLOATS))
+ANY_REDUCTION = reduction_signature(OperandSpec("x", NUMERIC))
+
+
+@composite("mean", FLOAT_REDUCTION, infer_reduction, canonical=canonical_axes)
+@in_single_precision
+def mean(b: Emitter, x: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+    """`y = mean(x, axis = -1, keepdims = true)`: the sum over axes divided by their size.
+
+    Shape: x without the axes, or with 1 in their place. nan over an empty axis. Floats only.
+    """
+    count = math.prod(shape_of(x)[i] for i in axis)
+    return b.div(b.sum(x, axis=axis, keepdims=keepdims), float(count))
+
+
+@composite("var", FLOAT_REDUCTION, infer_reduction, canonical=canonical_axes)
+@in_single_precision
+def var(b: Emitter, x: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+    """`y = var(x, axis = -1)`: the mean squared distance from the mean; divides by N.
+
+    Shape: x without the axes, or with 1 in their place. nan over an empty axis. Floats only.
+    Two passes: the squares are of centred values, so nothing cancels.
+    """
+    centred = b.sub(x, b.mean(x, axis=axis, keepdims=True))
+    return b.mean(b.mul(centred, centred), axis=axis, keepdims=keepdims)
+
+
+@composite("logsumexp", FLOAT_REDUCTION, infer_reduction, canonical=canonical_axes)
+@in_single_precision
+def logsumexp(b: Emitter, x: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+    """`y = logsumexp(x, axis = -1)`: log of the sum of exp(x), without overflow.
+
+    Shape: x without the axes, or with 1 in their place. Rows of -inf and empty rows give -inf, a row
+    with inf gives inf: the maximum is subtracted only where it is finite. Floats only.
+    """
+    largest = b.max_reduce(x, axis=axis, keepdims=True)
+    shift = b.where(b.eq(b.abs(largest), math.inf), 0.0, largest)
+    total = b.log(b.sum(b.exp(b.sub(x, shift)), axis=axis, keepdims=True))
+    result = b.add(total, shift)
+    return result if keepdims else b.reshape(result, reduce_shape(shape_of(x), axis, False))
+
+
+def _infer_index(x: TensorType, axis: Axes, keepdims: bool) -> TensorType:
+    shape = x.get_shape()
+    if any(shape[i] == 0 for i in axis):
+        raise ShapeError("the extreme element of an empty axis has no index")
+    return tensor("i32", reduce_shape(shape, axis, keepdims))
+
+
+def _position(b: Emitter, shape: Sequence[int], axis: Axes) -> Any:
+    """The row-major index within the reduced axes, with 1 in place of the others."""
+    sizes = [size if i in axis else 1 for i, size in enumerate(shape)]
+    strides = row_major_strides(sizes)
+    index: Any = None
+    for i in (i for i in axis if sizes[i] > 1):
+        line = b.iota(sizes, axis=i, T="i32")
+        term = line if strides[i] == 1 else b.mul(line, strides[i])
+        index = term if index is None else b.add(index, term)
+    return b.full(sizes, 0.0, T="i32") if index is None else index
+
+
+def _extreme_index(b: Emitter, x: SSAValue, extreme: SSAValue, axis: Axes, keepdims: bool) -> Any:
+    """The first position where x equals its extreme element, or is nan."""
+    hit = b.eq(x, extreme)
+    if element_type_of(x).is_float:
+        hit = b.logical_or(hit, b.isnan(x))
+    last = int(np.iinfo(np.int32).max)
+    candidate = b.where(hit, _position(b, shape_of(x), axis), last)
+    return b.min_reduce(candidate, axis=axis, keepdims=keepdims)
+
+
+@composite("argmax", ANY_REDUCTION, _infer_index, canonical=canonical_axes)
+def argmax(b: Emitter, x: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+    """`y = argmax(x, axis = -1)`: the i32 index of the first largest element; a nan counts as largest.
+
+    Shape: x without the axes, or with 1 in their place; over several axes, the row-major index in them.
+    Error: an empty axis.
+    """
+    extreme = b.max_reduce(x, axis=axis, keepdims=True)
+    return _extreme_index(b, x, extreme, axis, keepdims)
+
+
+@composite("argmin", ANY_REDUCTION, _infer_index, canonical=canonical_axes)
+def argmin(b: Emitter, x: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+    """`y = argmin(x, axis = -1)`: the i32 index of the first smallest element; a nan counts as smallest.
+
+    Shape: x without the axes, or with 1 in their place; over several axes, the row-major index in them.
+    Error: an empty axis.
+    """
+    extreme = b.min_reduce(x, axis=axis, keepdims=True)
+    return _extreme_index(b, x, extreme, axis, keepdims)
