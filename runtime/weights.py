@@ -30,7 +30,7 @@ _DAMAGE = (
 )
 """What NumPy raises on an npz that is not whole."""
 _SAFETENSORS = {name.upper(): dtype for name, dtype in DTYPES.items()}
-"""Dtypes by the names in a safetensors header: `BF16`, `F32`, `I64`, `BOOL`, …"""
+"""Dtypes by the names in a safetensors header; an array of any other is kept as plain bytes."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,8 @@ def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
     for name, entry in entries:
         dtype = _SAFETENSORS.get(entry["dtype"])
         if dtype is None:
-            raise WeightsError(f"{path}: '{name}' has the unknown dtype {entry['dtype']}")
+            arrays[name] = np.frombuffer(entry["data"], np.uint8)
+            continue
         arrays[name] = np.frombuffer(entry["data"], dtype).reshape(entry["shape"])
     return arrays
 

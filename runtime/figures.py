@@ -1,0 +1,249 @@
+"""What a device can do: the figures that the compiler's prices and schedules come from.
+
+In: a `ComputeDevice`. Out: a dictionary with the fields of `mgn.dialects.kernel.Device`. What the
+driver tells is asked; bandwidth, rates and the cost of a launch are measured once for each device
+and driver, and kept on disk. `MGN_DEVICE_FIGURES` names a JSON file whose entries win over both.
+"""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from mgn.runtime.devices import ComputeDevice, opencl
+from mgn.runtime.errors import DeviceError
+from mgn.runtime.location import cache_folder, write_atomically
+
+FIGURES_VARIABLE = "MGN_DEVICE_FIGURES"
+_VERSION = 1
+_VENDORS = ("intel", "nvidia", "amd", "pocl", "apple", "arm", "qualcomm")
+_REPEATS = 3
+_LAUNCHES = 200
+_CHAINS = 8
+
+_SOURCE = """
+__kernel void empty(__global float *y) {}
+__kernel void copy(__global const VECTOR *x, __global VECTOR *y, int chunk) {
+  size_t first = get_global_id(0) * chunk;
+  for (int i = 0; i < chunk; i++) y[first + i] = x[first + i];
+}
+"""
+_RATE_SOURCE = """
+#ifdef DOUBLE
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+__kernel void rate(__global VECTOR *y, SCALAR a, SCALAR b, int steps) {
+  VECTOR s[CHAINS];
+  for (int j = 0; j < CHAINS; j++) s[j] = (VECTOR)(a * (SCALAR)(j + get_global_id(0) % 7));
+  for (int i = 0; i < steps; i++) {
+    #pragma unroll
+    for (int j = 0; j < CHAINS; j++) s[j] = fma(s[j], (VECTOR)(a), (VECTOR)(b));
+  }
+  VECTOR total = s[0];
+  for (int j = 1; j < CHAINS; j++) total += s[j];
+  y[get_global_id(0)] = total;
+}
+"""
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """How much work a measurement takes on a kind of device."""
+
+    bytes: int
+    vector: str
+    vector_bytes: int
+    chunk: int
+    items: int
+    group: int
+    steps: int
+
+
+_SCALES = {
+    "cpu": _Scale(64 << 20, "float16", 64, 1 << 14, 64, 1, 2048),
+    "gpu": _Scale(1 << 30, "float4", 16, 1, 2048, 256, 512),
+}
+_WIDTHS = {"cpu": {"float": 16, "double": 8}, "gpu": {"float": 1, "double": 1}}
+
+
+def describe(device: ComputeDevice, *, measure: bool = True) -> dict[str, Any]:
+    """The figures of a device. Without `measure` it gives only what is known without a kernel."""
+    figures = probe(device)
+    if measure:
+        figures |= _measured(device, figures)
+    return figures | _overrides()
+
+
+def probe(device: ComputeDevice) -> dict[str, Any]:
+    """What the driver says of a device; all fields but bandwidth, rates and launch cost."""
+    handle = device.handle
+    extensions = set(handle.extensions.split())
+    vendor = handle.vendor.lower()
+    is_cpu = device.kind == "cpu"
+    return {
+        "name": device.name,
+        "kind": "cpu" if is_cpu else "gpu",
+        "vendor": next((name for name in _VENDORS if name in vendor), "other"),
+        "compute_units": handle.max_compute_units,
+        "vector_bits": 32 * max(handle.native_vector_width_float, 1) if is_cpu else 128,
+        "local_memory": handle.local_mem_size,
+        "max_work_group_size": handle.max_work_group_size,
+        "sub_group_size": 1 if is_cpu else _sub_group_size(handle, extensions),
+        "global_memory": handle.global_mem_size,
+        "has_fp16": "cl_khr_fp16" in extensions,
+        "has_fp64": bool(handle.double_fp_config),
+    }
+
+
+def _sub_group_size(handle: Any, extensions: set[str]) -> int:
+    cl = opencl()
+    if "cl_nv_device_attribute_query" in extensions:
+        return int(handle.warp_size_nv)
+    try:
+        context = cl.Context([handle])
+        program = cl.Program(context, _SOURCE).build(["-DVECTOR=float4"], cache_dir=False)
+        kernel = cl.Kernel(program, "empty")
+        info = cl.kernel_work_group_info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE
+        return int(kernel.get_work_group_info(info, handle))
+    except cl.Error:
+        return 32
+
+
+def _measured(device: ComputeDevice, figures: dict[str, Any]) -> dict[str, Any]:
+    root = cache_folder()
+    name = hashlib.sha256(f"{_VERSION} {device.identity}".encode()).hexdigest()[:32]
+    path = None if root is None else root / "devices" / f"{name}.json"
+    if path is not None:
+        try:
+            known = _valid(json.loads(path.read_text()))
+        except (OSError, ValueError):
+            known = None
+        if known is not None:
+            return known
+    cl = opencl()
+    try:
+        measured = _Bench(device, figures).measure()
+    except cl.Error as error:
+        raise DeviceError(f"{device.name} cannot run a kernel: {error}") from None
+    if path is not None:
+        write_atomically(path, json.dumps(measured, indent=2).encode())
+    return measured
+
+
+def _valid(data: Any) -> dict[str, Any] | None:
+    """The measured figures of a file that is whole; None for any other content."""
+    if not isinstance(data, dict) or not isinstance(data.get("rates"), dict):
+        return None
+    numbers = [data.get("bandwidth"), data.get("launch_cost"), *data["rates"].values()]
+    if "f32" not in data["rates"] or not all(_positive(number) for number in numbers):
+        return None
+    return {name: data[name] for name in ("bandwidth", "launch_cost", "rates")}
+
+
+def _positive(number: Any) -> bool:
+    return isinstance(number, float) and 0.0 < number < float("inf")
+
+
+def _overrides() -> dict[str, Any]:
+    chosen = os.environ.get(FIGURES_VARIABLE)
+    if not chosen:
+        return {}
+    try:
+        figures = json.loads(Path(chosen).read_text())
+    except (OSError, ValueError) as error:
+        raise DeviceError(
+            f"{FIGURES_VARIABLE} names {chosen}, which is unusable: {error}"
+        ) from None
+    if not isinstance(figures, dict):
+        raise DeviceError(f"{FIGURES_VARIABLE} names {chosen}, which holds no JSON object")
+    return figures
+
+
+class _Bench:
+    """Small kernels whose times give a device's figures."""
+
+    def __init__(self, device: ComputeDevice, figures: dict[str, Any]) -> None:
+        cl = opencl()
+        self._kind: str = figures["kind"]
+        self._units: int = figures["compute_units"]
+        self._has_fp64: bool = figures["has_fp64"]
+        self._scale = _SCALES[self._kind]
+        self._context = cl.Context([device.handle])
+        self._queue = cl.CommandQueue(self._context)
+
+    def measure(self) -> dict[str, Any]:
+        program = self._build(_SOURCE, [f"-DVECTOR={self._scale.vector}"])
+        f32 = self._rate("float", np.float32)
+        half = f32 / 4.0 if self._kind == "cpu" else f32
+        f64 = self._rate("double", np.float64) if self._has_fp64 else f32 / 64.0
+        return {
+            "bandwidth": self._bandwidth(program),
+            "launch_cost": self._launch_cost(program),
+            "rates": {"f32": f32, "f64": f64, "f16": half, "bf16": half},
+        }
+
+    def _build(self, source: str, options: list[str]) -> Any:
+        return opencl().Program(self._context, source).build(options, cache_dir=False)
+
+    def _buffer(self, size: int) -> Any:
+        """A buffer that is in memory, and not zero."""
+        cl = opencl()
+        buffer = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, size)
+        cl.enqueue_fill_buffer(self._queue, buffer, np.float32(0.731), 0, size)
+        return buffer
+
+    def _time(self, enqueue: Callable[[], Any]) -> float:
+        """The median seconds of a warmed-up kernel, from enqueue to the end of the queue."""
+        seconds: list[float] = []
+        for _ in range(_REPEATS + 1):
+            start = time.perf_counter()
+            enqueue()
+            self._queue.finish()
+            seconds.append(time.perf_counter() - start)
+        return median(seconds[1:])
+
+    def _launch(self, kernel: Any, items: int, group: int) -> Any:
+        return opencl().enqueue_nd_range_kernel(self._queue, kernel, (items,), (group,))
+
+    def _bandwidth(self, program: Any) -> float:
+        """Bytes read and written per second by a copy."""
+        scale = self._scale
+        kernel = opencl().Kernel(program, "copy")
+        source, target = self._buffer(scale.bytes), self._buffer(scale.bytes)
+        kernel.set_args(source, target, np.int32(scale.chunk))
+        items = scale.bytes // (scale.vector_bytes * scale.chunk)
+        return 2.0 * scale.bytes / self._time(lambda: self._launch(kernel, items, scale.group))
+
+    def _launch_cost(self, program: Any) -> float:
+        """Seconds from one launch of an empty kernel to the next."""
+        kernel = opencl().Kernel(program, "empty")
+        target = self._buffer(4096)
+        kernel.set_args(target)
+
+        def enqueue() -> None:
+            for _ in range(_LAUNCHES):
+                self._launch(kernel, 1, 1)
+
+        return self._time(enqueue) / _LAUNCHES
+
+    def _rate(self, scalar: str, number: type[np.floating[Any]]) -> float:
+        """Operations per second of independent chains of fused multiply-adds."""
+        scale = self._scale
+        lanes = _WIDTHS[self._kind][scalar]
+        vector = scalar if lanes == 1 else f"{scalar}{lanes}"
+        options = [f"-DSCALAR={scalar}", f"-DVECTOR={vector}", f"-DCHAINS={_CHAINS}"]
+        if scalar == "double":
+            options.append("-DDOUBLE")
+        kernel = opencl().Kernel(self._build(_RATE_SOURCE, options), "rate")
+        items = scale.items * self._units
+        target = self._buffer(items * lanes * np.dtype(number).itemsize)
+        kernel.set_args(target, number(0.997), number(0.003), np.int32(scale.steps))
+        seconds = self._time(lambda: self._launch(kernel, items, scale.group))
+        return 2.0 * items * scale.steps * _CHAINS * lanes / seconds
