@@ -22,7 +22,7 @@ from mgn.runtime.errors import DeviceError
 from mgn.runtime.location import cache_folder, write_atomically
 
 FIGURES_VARIABLE = "MGN_DEVICE_FIGURES"
-_VERSION = 1
+_VERSION = 2
 _VENDORS = ("intel", "nvidia", "amd", "pocl", "apple", "arm", "qualcomm")
 _REPEATS = 3
 _LAUNCHES = 200
@@ -30,16 +30,13 @@ _CHAINS = 8
 
 _SOURCE = """
 __kernel void empty(__global float *y) {}
-__kernel void copy(__global const VECTOR *x, __global VECTOR *y, int chunk) {
+__kernel void copy(__global const COPIED *x, __global COPIED *y, int chunk) {
   size_t first = get_global_id(0) * chunk;
   for (int i = 0; i < chunk; i++) y[first + i] = x[first + i];
 }
 """
 _RATE_SOURCE = """
-#ifdef DOUBLE
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-#endif
-__kernel void rate(__global VECTOR *y, SCALAR a, SCALAR b, int steps) {
+__kernel void rate_SCALAR(__global VECTOR *y, SCALAR a, SCALAR b, int steps) {
   VECTOR s[CHAINS];
   for (int j = 0; j < CHAINS; j++) s[j] = (VECTOR)(a * (SCALAR)(j + get_global_id(0) % 7));
   for (int i = 0; i < steps; i++) {
@@ -67,10 +64,24 @@ class _Scale:
 
 
 _SCALES = {
-    "cpu": _Scale(64 << 20, "float16", 64, 1 << 14, 64, 1, 2048),
+    "cpu": _Scale(32 << 20, "float16", 64, 1 << 14, 64, 1, 2048),
     "gpu": _Scale(1 << 30, "float4", 16, 1, 2048, 256, 512),
 }
-_WIDTHS = {"cpu": {"float": 16, "double": 8}, "gpu": {"float": 1, "double": 1}}
+_LANES = {"cpu": {"float": 16, "double": 8}, "gpu": {"float": 1, "double": 1}}
+
+
+def _source(kind: str, has_fp64: bool) -> str:
+    """All the measuring kernels as one program, since each build takes a while."""
+    text = _SOURCE.replace("COPIED", _SCALES[kind].vector)
+    if has_fp64:
+        text += "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
+    for scalar, lanes in _LANES[kind].items():
+        if scalar == "double" and not has_fp64:
+            continue
+        vector = scalar if lanes == 1 else f"{scalar}{lanes}"
+        rate = _RATE_SOURCE.replace("SCALAR", scalar).replace("VECTOR", vector)
+        text += rate.replace("CHAINS", str(_CHAINS))
+    return text
 
 
 def describe(device: ComputeDevice, *, measure: bool = True) -> dict[str, Any]:
@@ -108,7 +119,7 @@ def _sub_group_size(handle: Any, extensions: set[str]) -> int:
         return int(handle.warp_size_nv)
     try:
         context = cl.Context([handle])
-        program = cl.Program(context, _SOURCE).build(["-DVECTOR=float4"], cache_dir=False)
+        program = cl.Program(context, _source("gpu", False)).build(cache_dir=False)
         kernel = cl.Kernel(program, "empty")
         info = cl.kernel_work_group_info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE
         return int(kernel.get_work_group_info(info, handle))
@@ -179,18 +190,16 @@ class _Bench:
         self._queue = cl.CommandQueue(self._context)
 
     def measure(self) -> dict[str, Any]:
-        program = self._build(_SOURCE, [f"-DVECTOR={self._scale.vector}"])
-        f32 = self._rate("float", np.float32)
+        source = _source(self._kind, self._has_fp64)
+        program = opencl().Program(self._context, source).build(cache_dir=False)
+        f32 = self._rate(program, "float", np.float32)
         half = f32 / 4.0 if self._kind == "cpu" else f32
-        f64 = self._rate("double", np.float64) if self._has_fp64 else f32 / 64.0
+        f64 = self._rate(program, "double", np.float64) if self._has_fp64 else f32 / 64.0
         return {
             "bandwidth": self._bandwidth(program),
             "launch_cost": self._launch_cost(program),
             "rates": {"f32": f32, "f64": f64, "f16": half, "bf16": half},
         }
-
-    def _build(self, source: str, options: list[str]) -> Any:
-        return opencl().Program(self._context, source).build(options, cache_dir=False)
 
     def _buffer(self, size: int) -> Any:
         """A buffer that is in memory, and not zero."""
@@ -227,21 +236,19 @@ class _Bench:
         target = self._buffer(4096)
         kernel.set_args(target)
 
+        items = 4 * self._units * self._scale.group
+
         def enqueue() -> None:
             for _ in range(_LAUNCHES):
-                self._launch(kernel, 1, 1)
+                self._launch(kernel, items, self._scale.group)
 
         return self._time(enqueue) / _LAUNCHES
 
-    def _rate(self, scalar: str, number: type[np.floating[Any]]) -> float:
+    def _rate(self, program: Any, scalar: str, number: type[np.floating[Any]]) -> float:
         """Operations per second of independent chains of fused multiply-adds."""
         scale = self._scale
-        lanes = _WIDTHS[self._kind][scalar]
-        vector = scalar if lanes == 1 else f"{scalar}{lanes}"
-        options = [f"-DSCALAR={scalar}", f"-DVECTOR={vector}", f"-DCHAINS={_CHAINS}"]
-        if scalar == "double":
-            options.append("-DDOUBLE")
-        kernel = opencl().Kernel(self._build(_RATE_SOURCE, options), "rate")
+        lanes = _LANES[self._kind][scalar]
+        kernel = opencl().Kernel(program, f"rate_{scalar}")
         items = scale.items * self._units
         target = self._buffer(items * lanes * np.dtype(number).itemsize)
         kernel.set_args(target, number(0.997), number(0.003), np.int32(scale.steps))
