@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import (
     FloatAttr,
     IndexType,
     IntegerAttr,
+    StringAttr,
 )
 from xdsl.ir import Operation
 
@@ -43,6 +44,7 @@ from mgn.codegen.opencl_values import (
     unsigned,
 )
 from mgn.codegen.writer import Row, Writer
+from mgn.dialects import kernel
 
 FLOAT_INFIX: dict[type[Operation], tuple[str, int]] = {
     arith.AddfOp: ("+", ADD),
@@ -129,7 +131,7 @@ INTEGER_PREDICATES: dict[str, tuple[str, int, bool]] = {
     "ugt": (">", RELATION, True),
     "uge": (">=", RELATION, True),
 }
-"""`arith.cmpi` predicate → operator, precedence, unsigned. Their order is MLIR's numbering."""
+"""`cmpi` predicate → operator, precedence, unsigned. Their order is MLIR's numbering."""
 
 FLOAT_PREDICATES: dict[str, tuple[str, bool]] = {
     "false": ("false", False),
@@ -149,7 +151,7 @@ FLOAT_PREDICATES: dict[str, tuple[str, bool]] = {
     "uno": ("isunordered", False),
     "true": ("true", False),
 }
-"""`arith.cmpf` predicate → operator or function, negated. Their order is MLIR's numbering."""
+"""`cmpf` predicate → operator or function, negated. Their order is MLIR's numbering."""
 
 
 def _operands(writer: Writer, operation: Operation) -> list[Expression]:
@@ -303,10 +305,19 @@ def _or_and(
     return (left, "|", right, OR) if either else (left, "&", right, AND)
 
 
-def _compare_integers(writer: Writer, operation: arith.CmpiOp) -> Expression:
+def _predicate(operation: Any) -> str:
+    """The name of a comparison's predicate; `arith` numbers its predicates."""
+    if isinstance(operation.predicate, StringAttr):
+        return operation.predicate.data
+    names = INTEGER_PREDICATES if isinstance(operation, arith.CmpiOp) else FLOAT_PREDICATES
+    return list(names)[operation.predicate.value.data]
+
+
+def _compare_integers(
+    writer: Writer, operation: arith.CmpiOp | kernel.CompareIntegersOp
+) -> Expression:
     type = operation.lhs.type
-    names = list(INTEGER_PREDICATES)
-    operator, precedence, is_unsigned = INTEGER_PREDICATES[names[operation.predicate.value.data]]
+    operator, precedence, is_unsigned = INTEGER_PREDICATES[_predicate(operation)]
     left, right = _operands(writer, operation)
     if is_bool(type) and not is_vector(type):
         if not is_unsigned and precedence == RELATION:
@@ -316,10 +327,9 @@ def _compare_integers(writer: Writer, operation: arith.CmpiOp) -> Expression:
     return as_mask(writer, type, infix(left, operator, right, precedence))
 
 
-def _compare_floats(writer: Writer, operation: arith.CmpfOp) -> Expression:
+def _compare_floats(writer: Writer, operation: arith.CmpfOp | kernel.CompareFloatsOp) -> Expression:
     type = operation.lhs.type
-    names = list(FLOAT_PREDICATES)
-    operator, negated = FLOAT_PREDICATES[names[operation.predicate.value.data]]
+    operator, negated = FLOAT_PREDICATES[_predicate(operation)]
     left, right = _operands(writer, operation)
     if operator in ("true", "false"):
         if is_vector(type):
@@ -333,7 +343,7 @@ def _compare_floats(writer: Writer, operation: arith.CmpfOp) -> Expression:
     return as_mask(writer, type, prefix("!", comparison) if negated else comparison)
 
 
-def _select(writer: Writer, operation: arith.SelectOp) -> Expression:
+def _select(writer: Writer, operation: arith.SelectOp | kernel.SelectOp) -> Expression:
     test, yes, no = _operands(writer, operation)
     if not is_vector(operation.cond.type):
         return condition(test, yes, no)
@@ -386,6 +396,9 @@ ARITHMETIC_ROWS: dict[type[Operation], Row] = {
     arith.ShRSIOp: _shift(">>", logical=False),
     arith.CmpiOp: _compare_integers,
     arith.CmpfOp: _compare_floats,
+    kernel.CompareIntegersOp: _compare_integers,
+    kernel.CompareFloatsOp: _compare_floats,
+    kernel.SelectOp: _select,
     arith.SelectOp: _select,
     math.AbsIOp: _absolute_integer,
     math.CountLeadingZerosOp: _count_bits("clz"),

@@ -1,7 +1,7 @@
 """Rows of the casts of `arith`: operation class → OpenCL C expression.
 
-Casts from float to integer truncate and saturate, with 0 for a NaN; casts to a float type round once,
-to the nearest, ties to even.
+Casts from float to integer truncate and saturate, with 0 for a NaN; casts to a float type round
+once, to the nearest, ties to even.
 """
 
 from typing import Any

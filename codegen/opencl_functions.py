@@ -132,35 +132,29 @@ class Library:
         `name` is div, rem, floordiv or ceildiv.
         """
         prefix = "u" if unsigned else ""
-        type = shaped(prefix + scalar, lanes)
-        trap = "b == 0" if unsigned else "(b == 0) | (b == -1)"
-        one = f"({type})(1)"
-        quotient = f"a / ({trap} ? {one} : b)" if lanes == 1 else f"a / select(b, {one}, {trap})"
-        wrap = f"({type})(({shaped('u' + scalar, lanes)})0 - (u{scalar})a)"
-        if lanes != 1:
-            wrap = f"as_{type}(-as_{shaped('u' + scalar, lanes)}(a))"
-        lines = [f"{type} q = {quotient};"]
+        type, bits = shaped(prefix + scalar, lanes), shaped("u" + scalar, lanes)
+        zero, one, minus_one = (f"({type})({number})" for number in (0, 1, -1))
+        trap = f"b == {zero}" if unsigned else f"(b == {zero}) | (b == {minus_one})"
+        divisor = f"({trap} ? {one} : b)" if lanes == 1 else f"select(b, {one}, {trap})"
+        wrapped = f"({type})(0 - ({bits})a)" if lanes == 1 else f"as_{type}(-as_{bits}(a))"
+        lines = [f"{type} q = a / {divisor};"]
         if not unsigned:
-            lines.append(_choose("q", "b == -1", wrap, "q", lanes))
-        lines.append(_choose("q", "b == 0", f"({type})(0)", "q", lanes))
+            lines.append(_choose("q", f"b == {minus_one}", wrapped, "q", lanes))
+        lines.append(_choose("q", f"b == {zero}", zero, "q", lanes))
         remainder = f"{type} r = ({type})(a - q * b);"
         if name == "rem":
-            lines += [remainder, _choose("r", "b == 0", f"({type})(0)", "r", lanes), "return r;"]
+            lines += [remainder, _choose("r", f"b == {zero}", zero, "r", lanes), "return r;"]
         elif name == "div":
             lines.append("return q;")
         else:
-            sign = "<" if name == "floordiv" else ">="
-            one_step = "-" if name == "floordiv" else "+"
-            off = "(r != 0) & (b != 0)"
+            step, sign = ("-", "<") if name == "floordiv" else ("+", ">=")
+            off = f"(r != {zero}) & (b != {zero})"
             if not unsigned:
-                off += f" & ((r ^ b) {sign} 0)"
-            moved = f"({type})(q {one_step} {one})"
+                off += f" & ((r ^ b) {sign} {zero})"
+            moved = f"({type})(q {step} {one})"
             lines += [remainder, _choose("q", off, moved, "q", lanes), "return q;"]
         return self.add(
-            suffixed(f"{name}_{prefix}{scalar}", lanes),
-            type,
-            f"{type} a, {type} b",
-            *lines,
+            suffixed(f"{name}_{prefix}{scalar}", lanes), type, f"{type} a, {type} b", *lines
         )
 
     def integer_power(self, scalar: str, lanes: int) -> str:

@@ -10,6 +10,8 @@
     kernel.async_wait %e, …               the copies are complete
 
     kernel.from_elements %a, %b : vector<2xf32>
+    kernel.cmpf oge, %a, %b : vector<16xf32>    cmpi slt, %a, %b : …      : vector<16xi1>
+    kernel.select %mask, %a, %b : vector<16xf32>
     kernel.gather %x[%indices] : memref<…>, vector<16xi32> -> vector<16xf32>
 
     kernel.sub_group_size   sub_group_id   sub_group_lane                               : index
@@ -26,6 +28,14 @@ from xdsl.ir import Dialect
 
 from mgn.dialects.kernel.device import DEVICES, Device, DeviceAttr
 from mgn.dialects.kernel.function import FuncOp, ReturnOp
+from mgn.dialects.kernel.masks import (
+    CompareFloatsOp,
+    CompareIntegersOp,
+    SelectOp,
+    compare_floats,
+    compare_integers,
+    select,
+)
 from mgn.dialects.kernel.sub_groups import (
     MMA_SHAPES,
     MmaOp,
@@ -81,6 +91,9 @@ Kernel = Dialect(
         AsyncWaitOp,
         FromElementsOp,
         GatherOp,
+        CompareIntegersOp,
+        CompareFloatsOp,
+        SelectOp,
         SubGroupSizeOp,
         SubGroupIdOp,
         SubGroupLaneOp,
@@ -103,6 +116,8 @@ __all__ = [
     "BarrierOp",
     "Combine",
     "CombineAttr",
+    "CompareFloatsOp",
+    "CompareIntegersOp",
     "Device",
     "DeviceAttr",
     "EventType",
@@ -119,6 +134,7 @@ __all__ = [
     "MmaOp",
     "NumGroupsOp",
     "ReturnOp",
+    "SelectOp",
     "Space",
     "SpaceAttr",
     "SubGroupBroadcastOp",
@@ -127,9 +143,12 @@ __all__ = [
     "SubGroupReduceOp",
     "SubGroupShuffleOp",
     "SubGroupSizeOp",
+    "compare_floats",
+    "compare_integers",
     "element_bytes",
     "local_memory",
     "private_memory",
     "reduction",
+    "select",
     "space_of",
 ]
