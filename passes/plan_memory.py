@@ -116,8 +116,10 @@ class _Writer:
             self._hold(argument, plan.InputOp(label, cast(TensorType, argument.type)))
         for op in graph.block.ops:
             self._write_operation(op)
-        for label, value in zip(graph.result_names, graph.results_returned, strict=True):
-            source = self._returned(value)
+        sources = [self._returned(value) for value in graph.results_returned]
+        for label, value, source in zip(
+            graph.result_names, graph.results_returned, sources, strict=True
+        ):
             self._block.add_op(plan.OutputOp(label, source, cast(TensorType, value.type)))
 
     def _write_operation(self, op: Operation) -> None:

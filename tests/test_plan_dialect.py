@@ -1,0 +1,139 @@
+"""The plan dialect refuses programs whose launches would read or write the wrong bytes."""
+
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import Builtin, ModuleOp
+from xdsl.parser import Parser
+from xdsl.utils.exceptions import VerifyException
+
+from mgn.codegen.launch_plan import BufferKind, CopyStep, LaunchStep
+from mgn.codegen.plan_to_launches import launch_plan
+from mgn.dialects.kernel import Kernel
+from mgn.dialects.plan import Plan, ProgramOp
+
+KERNELS = """
+kernel.func @copy(%x : memref<64xf32>, %y : memref<64xf32>)
+    access [read, write] global [64, 1, 1] local [1, 1, 1] { kernel.return }
+kernel.func @relu(%x : memref<64xf32>, %y : memref<64xf32>)
+    access [read, write] global [64, 1, 1] local [1, 1, 1]
+    attributes {in_place = [array<i64: 0, 1>]} { kernel.return }
+kernel.func @strict(%x : memref<64xf32>, %y : memref<64xf32>)
+    access [read, write] global [64, 1, 1] local [1, 1, 1] noalias
+    attributes {in_place = [array<i64: 0, 1>]} { kernel.return }
+kernel.func @split(%x : memref<64xf32>, %y : memref<64xf32>, %z : memref<64xf32>)
+    access [read, write, write] global [64, 1, 1] local [1, 1, 1] { kernel.return }
+kernel.func @accumulate(%x : memref<64xf32>, %y : memref<64xf32>)
+    access [read, read_write] global [64, 1, 1] local [1, 1, 1] { kernel.return }
+"""
+
+VIEWS = """
+  %x = plan.input "x" tensor<64xf32> : memref<64xf32>
+  %a = plan.view offset 0 : memref<64xf32>
+  %b = plan.view offset 256 : memref<64xf32>
+  %alias = plan.view offset 0 : memref<64xf32>
+  %wide = plan.view offset 0 : memref<128xf32>
+"""
+
+
+def parse(body: str, header: str = "plan.program @p arena 512") -> ModuleOp:
+    context = Context()
+    for dialect in (Builtin, Kernel, Plan):
+        context.load_dialect(dialect)
+    module = Parser(context, f"{KERNELS}\n{header} {{\n{VIEWS}\n{body}\n}}").parse_module()
+    assert isinstance(module, ModuleOp)
+    return module
+
+
+def program_of(module: ModuleOp) -> ProgramOp:
+    return next(op for op in module.body.block.ops if isinstance(op, ProgramOp))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("plan.launch @nobody(%x, %a)", "there is no such kernel"),
+        ("plan.launch @copy(%x)", "1 arguments for 2"),
+        ("plan.launch @copy(%x, %wide)", "argument 1 is a memref<128xf32>"),
+        ("plan.launch @copy(%a, %x)", "argument 1 is written and must be a view"),
+        ("plan.launch @copy(%a, %b)", r"reads %a \(bytes 0 to 256\), which nothing has written"),
+        ('plan.output "y" %a tensor<64xf32>', 'output "y" reads %a .*, which nothing has written'),
+        ("plan.launch @accumulate(%x, %a)", "reads %a .*, which nothing has written"),
+        (
+            "plan.launch @copy(%x, %a)\nplan.launch @copy(%a, %b)\n"
+            "plan.launch @copy(%b, %alias)\nplan.launch @copy(%a, %b)",
+            "launch of @copy reads %a .*, which launch of @copy has written over",
+        ),
+        (
+            'plan.launch @copy(%x, %a)\nplan.copy %x to %alias\nplan.output "y" %a tensor<64xf32>',
+            'output "y" reads %a .*, which plan.copy has written over',
+        ),
+        ("plan.launch @copy(%x, %a)\nplan.launch @copy(%a, %a)", "does not allow that in place"),
+        ("plan.launch @copy(%x, %a)\nplan.launch @strict(%a, %a)", "does not allow that in place"),
+        ("plan.launch @split(%x, %a, %a)", "writes %a .* and %a .*, which overlap"),
+        (
+            "%c = plan.view offset 128 : memref<64xf32>\nplan.launch @copy(%x, %c)",
+            "offset 128 is not a multiple of 256",
+        ),
+        (
+            "%c = plan.view offset 512 : memref<64xf32>\nplan.launch @copy(%x, %c)",
+            "bytes 512 to 768 lie outside the arena of 512",
+        ),
+        ('%z = plan.input "x" tensor<64xf32> : memref<64xf32>', "'x' is there twice"),
+        ('%z = plan.input "z" tensor<64xf32> : memref<32xf32>', "lies in memref<64xf32>"),
+        (
+            'plan.launch @copy(%x, %a)\nplan.output "y" %a tensor<32xf32>',
+            "lies in memref<32xf32>",
+        ),
+        ("plan.copy %x to %wide", "source and target differ in type"),
+    ],
+)
+def test_a_program_that_would_go_wrong_is_refused(body: str, message: str) -> None:
+    with pytest.raises(VerifyException, match=message):
+        parse(body).verify()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "plan.launch @copy(%x, %a)\nplan.launch @relu(%a, %a)\nplan.launch @copy(%a, %b)",
+        "plan.launch @copy(%x, %a)\nplan.launch @relu(%a, %alias)\nplan.launch @copy(%alias, %b)",
+        "plan.launch @copy(%x, %a)\nplan.launch @accumulate(%x, %a)",
+        "plan.launch @copy(%x, %a)\nplan.launch @copy(%a, %b)\nplan.launch @copy(%b, %a)",
+        "plan.launch @split(%x, %a, %b)",
+    ],
+)
+def test_safe_sharing_is_accepted(body: str) -> None:
+    parse(body).verify()
+
+
+def test_offsets_follow_the_alignment_that_a_program_asks_for() -> None:
+    with pytest.raises(VerifyException, match="offset 256 is not a multiple of 512"):
+        parse("", header="plan.program @p arena 512 align 512").verify()
+    with pytest.raises(VerifyException, match="alignment must be a multiple of 256"):
+        parse("", header="plan.program @p arena 512 align 128").verify()
+
+
+def test_a_program_becomes_plain_data() -> None:
+    body = """
+  %w = plan.param @"layers.0.w" tensor<8x8xf32> : memref<64xf32>
+  %c = plan.constant dense<[true, false]> : tensor<2xi1> to memref<2xi1>
+  %u = plan.input "u" tensor<2x2xui8> : memref<4xi8>
+  plan.launch @copy(%w, %a)
+  plan.copy %a to %b
+  plan.output "y" %b tensor<8x8xf32>
+"""
+    module = parse(body, header="plan.program @p arena 512 attributes {lower_bound = 256 : i64}")
+    module.verify()
+    plan = launch_plan(program_of(module))
+    assert (plan.name, plan.arena, plan.lower_bound) == ("p", 512, 256)
+    named = {buffer.name: buffer for buffer in plan.buffers}
+    assert named["u"].element == "u8" and named["u"].shape == (2, 2)
+    assert named["layers.0.w"].kind is BufferKind.PARAM
+    assert named["%c"].value is not None and named["%c"].value.tolist() == [True, False]
+    assert named["%b"].offset == 256 and named["%b"].shape == (64,)
+    numbers = {buffer.name: number for number, buffer in enumerate(plan.buffers)}
+    assert plan.steps == (
+        LaunchStep("copy", (numbers["layers.0.w"], numbers["%a"])),
+        CopyStep(numbers["%a"], numbers["%b"]),
+    )
+    assert plan.outputs[0].shape == (8, 8) and plan.outputs[0].buffer == numbers["%b"]

@@ -1,0 +1,149 @@
+"""plan-memory shares memory between values that never live together, and only between those."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from xdsl.context import Context
+from xdsl.dialects.builtin import MemRefType, ModuleOp, TensorType, f32
+from xdsl.ir import Block, Region, SSAValue
+from xdsl.utils.exceptions import PassFailedException
+
+from mgn.dialects import plan
+from mgn.dialects.buffers import allow_in_place
+from mgn.dialects.fusion import LaunchOp
+from mgn.dialects.kernel import DEVICES, FuncOp
+from mgn.dialects.kernel import ReturnOp as KernelReturnOp
+from mgn.dialects.mgn.structure import GraphOp, ReturnOp
+from mgn.passes.arena import Interval, pack
+from mgn.passes.plan_memory import PlanMemory
+
+
+def kernel(name: str, sizes: list[int], writes: int, in_place: bool = False) -> FuncOp:
+    """A kernel whose last `writes` arguments are written; in place it may overwrite its first."""
+    accesses = ["read"] * (len(sizes) - writes) + ["write"] * writes
+    arguments = [(MemRefType(f32, [n]), a) for n, a in zip(sizes, accesses, strict=True)]
+    function = FuncOp(name, arguments, [1])
+    function.body.block.add_op(KernelReturnOp())
+    if in_place:
+        allow_in_place(function, [(0, len(sizes) - writes)])
+    return function
+
+
+def planned(module: ModuleOp, **options: int) -> plan.ProgramOp:
+    module.verify()
+    PlanMemory(**options).apply(Context(), module)
+    module.verify()
+    return next(op for op in module.body.block.ops if isinstance(op, plan.ProgramOp))
+
+
+@st.composite
+def intervals(draw: st.DrawFn) -> list[Interval]:
+    count = draw(st.integers(1, 40))
+    return [
+        Interval(draw(st.integers(0, 3000)), first, first + draw(st.integers(0, 12)))
+        for first in (draw(st.integers(0, 30)) for _ in range(count))
+    ]
+
+
+@settings(max_examples=150, deadline=None)
+@given(intervals(), st.sampled_from([256, 512]))
+def test_no_two_values_that_live_together_overlap(items: list[Interval], alignment: int) -> None:
+    layout = pack(items, alignment)
+    assert len(layout.offsets) == len(items)
+    for i, (a, at) in enumerate(zip(items, layout.offsets, strict=True)):
+        assert at % alignment == 0 and at + a.size <= layout.size
+        for b, bt in list(zip(items, layout.offsets, strict=True))[:i]:
+            together = a.first <= b.last and b.first <= a.last
+            assert (
+                not together or at + a.size <= bt or bt + b.size <= at or not a.size or not b.size
+            )
+    live = [
+        sum(item.size for item in items if item.first <= step <= item.last) for step in range(50)
+    ]
+    assert max(live) <= layout.lower_bound <= layout.size
+    assert layout.size <= sum(-(-max(item.size, 1) // alignment) * alignment for item in items)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_random_graphs_plan_into_programs_that_the_verifier_accepts(data: st.DataObject) -> None:
+    sizes = [16, 64, 100, 1000]
+    block = Block(arg_types=[TensorType(f32, [64])])
+    values: list[SSAValue] = [block.args[0]]
+    functions: dict[str, FuncOp] = {}
+    for _ in range(data.draw(st.integers(1, 25))):
+        inputs = data.draw(st.lists(st.sampled_from(values), min_size=1, max_size=3))
+        outputs = data.draw(st.lists(st.sampled_from(sizes), min_size=1, max_size=2))
+        in_place = data.draw(st.booleans())
+        shape = [value.type.get_shape()[0] for value in inputs] + outputs
+        name = f"k{'_'.join(map(str, shape))}_{len(outputs)}_{in_place}"
+        functions.setdefault(name, kernel(name, shape, len(outputs), in_place))
+        launch = LaunchOp(name, inputs, [TensorType(f32, [size]) for size in outputs])
+        block.add_op(launch)
+        values += launch.outputs
+    returned = data.draw(st.lists(st.sampled_from(values), min_size=1, max_size=3))
+    block.add_op(ReturnOp(returned))
+    names = [f"y{i}" for i in range(len(returned))]
+    graph = GraphOp("g", ["x"], names, Region(block))
+    program = planned(ModuleOp([*functions.values(), graph]))
+    bound, total = program.statistic("lower_bound"), program.statistic("tensor_bytes")
+    assert bound is not None and total is not None
+    assert bound <= program.arena_bytes
+    assert [
+        op.label.data for op in program.body.block.ops if isinstance(op, plan.OutputOp)
+    ] == names
+
+
+def test_an_input_that_is_read_twice_by_a_launch_is_not_written_in_place() -> None:
+    block = Block(arg_types=[TensorType(f32, [64])])
+    first = LaunchOp("copy", [block.args[0]], [TensorType(f32, [64])])
+    second = LaunchOp("mix", [first.outputs[0], first.outputs[0]], [TensorType(f32, [64])])
+    block.add_ops([first, second, ReturnOp(list(second.outputs))])
+    functions = [kernel("copy", [64, 64], 1), kernel("mix", [64, 64, 64], 1, in_place=True)]
+    program = planned(ModuleOp([*functions, GraphOp("g", ["x"], ["y"], Region(block))]))
+    views = [op for op in program.body.block.ops if isinstance(op, plan.ViewOp)]
+    assert [view.start for view in views] == [0, 256]
+
+
+def test_a_gpu_gets_offsets_that_its_driver_takes() -> None:
+    block = Block(arg_types=[TensorType(f32, [4])])
+    first = LaunchOp("copy", [block.args[0]], [TensorType(f32, [4])])
+    second = LaunchOp("copy", [first.outputs[0]], [TensorType(f32, [4])])
+    block.add_ops([first, second, ReturnOp(list(second.outputs))])
+    module = ModuleOp([kernel("copy", [4, 4], 1), GraphOp("g", ["x"], ["y"], Region(block))])
+    module.attributes["mgn.device"] = DEVICES["nvidia-h200"].to_attribute()
+    program = planned(module)
+    assert (program.alignment_bytes, program.arena_bytes) == (512, 1024)
+
+
+def test_ten_thousand_launches_are_planned_within_seconds() -> None:
+    tensor = TensorType(f32, [64])
+    block = Block(arg_types=[tensor])
+    previous = current = block.args[0]
+    for _ in range(10_000):
+        launch = LaunchOp("add", [current, previous], [tensor])
+        block.add_op(launch)
+        previous, current = current, launch.outputs[0]
+    block.add_op(ReturnOp([current]))
+    graph = GraphOp("g", ["x"], ["y"], Region(block))
+    module = ModuleOp([kernel("add", [64, 64, 64], 1), graph])
+    start = time.perf_counter()
+    PlanMemory().apply(Context(), module)
+    assert time.perf_counter() - start < 5.0
+    program = list(module.ops)[1]
+    assert isinstance(program, plan.ProgramOp)
+    assert program.arena_bytes == 3 * 256
+    assert program.statistic("tensor_bytes") == 10_000 * 256
+
+
+def test_a_graph_that_is_not_lowered_is_refused_by_name() -> None:
+    block = Block(arg_types=[TensorType(f32, [4])])
+    block.add_op(kernel("inner", [4, 4], 1))
+    block.add_op(ReturnOp([block.args[0]]))
+    module = ModuleOp([GraphOp("g", ["x"], ["y"], Region(block))])
+    with pytest.raises(PassFailedException, match=r"kernel\.func is no launch"):
+        PlanMemory().apply(Context(), module)
+    with pytest.raises(PassFailedException, match="multiple of 256"):
+        PlanMemory(alignment=64).apply(Context(), ModuleOp([]))
