@@ -1,0 +1,170 @@
+"""Everything that can go wrong in a command, as messages: the one place that handles errors.
+
+In: an exception. Out: `Diagnostic`s, or an exit status with the message on stderr. A user sees a
+traceback only by asking for it with MGN_TRACEBACK=1, which is meant for work on mgn itself.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError, render
+
+FAILURE = 1
+
+
+class Failed(Exception):
+    """A command has already said what is wrong."""
+
+
+class UsageError(MgnError):
+    """The command line asks for something that is not there."""
+
+
+class TidyArgumentParser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line and exit status 1."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; '{self.prog} --help' says what there is")
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """Runs a command. Its status, or 1 with a message on stderr, whatever it raises."""
+    try:
+        status = command()
+        sys.stdout.flush()
+    except SystemExit as request:
+        return request.code if isinstance(request.code, int) else 0
+    except Failed:
+        return FAILURE
+    except BrokenPipeError:
+        _drop_stdout()
+        return FAILURE
+    except BaseException as error:
+        if os.environ.get("MGN_TRACEBACK"):
+            raise
+        say(message_of(error))
+        return FAILURE
+    return status
+
+
+def say(text: str) -> None:
+    """Writes a line to stderr, which may be closed or know fewer characters than the text has."""
+    stream = sys.stderr
+    try:
+        encoding = getattr(stream, "encoding", None) or "utf-8"
+        stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+        stream.flush()
+    except (OSError, ValueError):
+        return
+
+
+def message_of(error: BaseException) -> str:
+    """What a user reads about an exception."""
+    diagnostics = diagnose(error, {})
+    if diagnostics is not None:
+        return render(diagnostics)
+    if isinstance(error, MgnError):
+        return f"error: {error}"
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, RecursionError):
+        return "error: the program is nested too deeply"
+    if isinstance(error, MemoryError):
+        return "error: out of memory"
+    if isinstance(error, OSError):
+        return f"error: {os_message(error)}"
+    if _is_runtime_fault(error):
+        return f"error: {error}"
+    return (
+        f"error: internal error, which is a fault in mgn: {type(error).__name__}: "
+        f"{_first_lines(str(error))}\nnote: MGN_TRACEBACK=1 shows where it happened"
+    )
+
+
+def os_message(error: OSError) -> str:
+    """`cannot open 'x.mgn': no such file or directory`."""
+    reason = (error.strerror or str(error) or type(error).__name__).lower()
+    return f"cannot open '{error.filename}': {reason}" if error.filename else reason
+
+
+def diagnose(error: BaseException, sources: Mapping[str, str]) -> list[Diagnostic] | None:
+    """The diagnostics of an error in a program; None for an error of another kind.
+
+    `sources` are the texts that places refer to, by file name.
+    """
+    if isinstance(error, DiagnosticsError):
+        return list(error.diagnostics)
+    if "xdsl" not in sys.modules:
+        return None
+    from xdsl.utils.exceptions import DiagnosticException, ParseError
+
+    from mgn.mlir_text import InvalidModule
+
+    if isinstance(error, ParseError):
+        return [_from_parse_error(error)]
+    if isinstance(error, InvalidModule):
+        return [
+            _at_operation(violation.operation, violation.message, sources)
+            for violation in error.violations
+        ]
+    if isinstance(error, DiagnosticException):
+        return [Diagnostic(_first_lines(str(error)), file=next(iter(sources), "<input>"))]
+    return None
+
+
+def _from_parse_error(error: object) -> Diagnostic:
+    from xdsl.utils.exceptions import ParseError
+
+    assert isinstance(error, ParseError)
+    span = error.span
+    text = span.input.content
+    assert isinstance(text, str)
+    place = span.get_location()
+    start = span.input.get_start_of_line(span.start)
+    return Diagnostic(
+        " ".join(error.msg.split()),
+        file=place.file,
+        line=place.line,
+        column=place.col,
+        source_line=text[start : span.input.get_end_of_line(span.start)],
+    )
+
+
+def _at_operation(op: object, message: str, sources: Mapping[str, str]) -> Diagnostic:
+    from xdsl.dialects.builtin import FileLineColLoc
+    from xdsl.ir import Operation
+
+    assert isinstance(op, Operation)
+    location = op.location
+    if not isinstance(location, FileLineColLoc):
+        return Diagnostic(message, file=next(iter(sources), "<input>"))
+    file, line = location.filename.data, location.line.data
+    lines = sources.get(file, "").split("\n")
+    return Diagnostic(
+        message,
+        file=file,
+        line=line,
+        column=location.column.data,
+        source_line=lines[line - 1] if 0 < line <= len(lines) else None,
+    )
+
+
+def _is_runtime_fault(error: BaseException) -> bool:
+    module = sys.modules.get("mgn.runtime.errors")
+    return module is not None and isinstance(error, module.RuntimeFault)
+
+
+def _first_lines(text: str, most: int = 8) -> str:
+    lines = text.strip().splitlines() or ["no message"]
+    return "\n".join(lines[:most]) + ("\n…" if len(lines) > most else "")
+
+
+def _drop_stdout() -> None:
+    """Keeps the interpreter from complaining about the closed pipe when it exits."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        return

@@ -1,0 +1,187 @@
+"""`mgn-opt`: reads a program, verifies it, runs passes over it and prints it.
+
+In: a `.mgn` or `.mlir` file, or stdin. Out: the result on stdout or in `-o`'s file, and only if all
+went well; everything else on stderr. The exit status is 0 or 1.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from mgn.commands.errors import Failed, TidyArgumentParser, UsageError, guarded
+
+EXAMPLES = """\
+examples:
+  mgn-opt mlp.mgn                                  the program as MLIR text
+  mgn-opt mlp.mgn -p simplify,saturate             cut into kernels by the e-graph
+  mgn-opt mlp.mgn -p default -t opencl             the OpenCL C of all kernels
+  mgn-opt mlp.mgn -p default -t plan               the memory plan and the launches
+  mgn-opt mlp.mgn --graph mlp --dim B=32 -o b32.mlir
+  mgn-opt mlp.mgn -p default --print-ir-after-change --timing > /dev/null
+  mgn-opt mlp.mlir -p 'plan-memory{alignment=512}'
+  cat mlp.mgn | mgn-opt -f mgn - -t mgn            the same program, pretty-printed
+  mgn-opt --list-passes
+
+--verify-diagnostics compares messages with comments in the text instead of printing a result:
+  // expected-error {{part of the message}}, also @+1, @-1, @below, @above, @unknown after 'error'
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command, on the process's own arguments where none are given. Returns the exit status."""
+    return guarded(lambda: _run(make_parser().parse_args(argv)))
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = TidyArgumentParser(
+        prog="mgn-opt",
+        description="Run compiler passes over a tensor program and print the result.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("file", nargs="?", default="-", help="a .mgn or .mlir file; - or nothing is stdin")
+    add("-o", "--output", metavar="FILE", help="write the result here instead of to stdout")
+    add(
+        "-f",
+        "--frontend",
+        choices=["mgn", "mlir"],
+        help="the language of the input (default: by the file's extension; stdin: mlir)",
+    )
+    add(
+        "-p",
+        "--passes",
+        metavar="PASSES",
+        default="",
+        help="passes to run, as 'pass,pass{option=value}', or a pipeline: default, inference",
+    )
+    add(
+        "-t",
+        "--target",
+        default="mlir",
+        metavar="TARGET",
+        help="what to print (default: mlir); --list-targets names all",
+    )
+    program = parser.add_argument_group("the program")
+    add = program.add_argument
+    add("--graph", metavar="NAME", help="keep this graph only")
+    add(
+        "--dim",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="bind a dimension parameter; may be repeated",
+    )
+    add("--device", metavar="NAME", help="compile for a device of the table: cpu, nvidia-h200")
+    checks = parser.add_argument_group("checks")
+    add = checks.add_argument
+    add(
+        "--split-input-file",
+        "--mlir-split-input-file",
+        action="store_true",
+        help="treat each part of the text between '// -----' lines on its own",
+    )
+    add(
+        "--verify-diagnostics",
+        "--mlir-verify-diagnostics",
+        action="store_true",
+        help="check the messages against expected-error {{...}} comments; print no result",
+    )
+    add(
+        "--verify-each",
+        "--mlir-verify-each",
+        action="store_true",
+        help="verify the program after every pass, not only after the last",
+    )
+    views = parser.add_argument_group("looking on (to stderr)")
+    for name, what in (
+        ("before-all", "before each pass"),
+        ("after-all", "after each pass"),
+        ("after-change", "after each pass that changed it"),
+    ):
+        views.add_argument(
+            f"--print-ir-{name}",
+            f"--mlir-print-ir-{name}",
+            action="store_true",
+            help=f"print the program {what}",
+        )
+    views.add_argument(
+        "--timing", "--mlir-timing", action="store_true", help="print the time of each step"
+    )
+    lists = parser.add_argument_group("lists")
+    for name in ("passes", "dialects", "targets"):
+        lists.add_argument(f"--list-{name}", action="store_true", help=f"print all {name}")
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from mgn.commands import listing
+
+    for name, text_of in listing.LISTS.items():
+        if getattr(arguments, f"list_{name}"):
+            sys.stdout.write(text_of())
+            return 0
+    from mgn.commands.processing import process
+
+    if arguments.file == "-" and arguments.frontend is None:
+        arguments.frontend = "mlir"
+    text = process(arguments)
+    if text is None:
+        raise Failed
+    if arguments.output is None or arguments.output == "-":
+        sys.stdout.write(text)
+    else:
+        write_whole(arguments.output, text)
+    return 0
+
+
+def parse_dimensions(items: Sequence[str]) -> dict[str, int]:
+    """`["B=32", "S=128"]` as a mapping. UsageError where one is no `NAME=N`."""
+    dimensions: dict[str, int] = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        try:
+            dimensions[name.strip()] = int(value, 0)
+        except ValueError:
+            equals = ""
+        if not equals or not name.strip().isidentifier():
+            raise UsageError(f"--dim takes NAME=N, such as B=32, not '{item}'")
+    return dimensions
+
+
+def write_whole(path: str, content: str | bytes) -> None:
+    """Writes a file so that it is there whole or, after a failure, as it was before."""
+    import os
+    import tempfile
+
+    target = Path(path)
+    data = content.encode() if isinstance(content, str) else content
+    if target.exists() and not target.is_file():
+        if target.is_dir():
+            raise UsageError(f"cannot write '{path}': it is a directory")
+        target.write_bytes(data)
+        return
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise UsageError(f"cannot write '{path}': {(error.strerror or '').lower()}") from None
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    import os
+
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

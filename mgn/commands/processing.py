@@ -1,0 +1,125 @@
+"""One run of `mgn-opt` after its arguments are read: parse, verify, run passes, translate.
+
+In: the arguments. Out: the text to print, or None after the errors went to stderr.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from xdsl.dialects.builtin import ModuleOp
+
+from mgn.commands.errors import UsageError, diagnose, say
+from mgn.commands.expectations import compare, expectations_in
+from mgn.commands.opt import parse_dimensions
+from mgn.commands.sources import SEPARATOR, Source, read_source
+from mgn.commands.targets import Target, find_target
+from mgn.commands.watchers import EachVerifier, IRPrinter, Stopwatch
+from mgn.diagnostics import Diagnostic, render
+from mgn.dialect_table import make_context
+from mgn.loading import load_program
+from mgn.mlir_text import check_module
+from mgn.pipelines import Watcher, parse_passes, run_passes
+
+_Result = TypeVar("_Result")
+
+
+def process(arguments: argparse.Namespace) -> str | None:
+    """The result of a run; None where something is wrong, which stderr then says."""
+    run = _Run(arguments)
+    source = read_source(arguments.file, arguments.frontend)
+    texts: list[str] = []
+    failures: list[Diagnostic] = []
+    for piece in source.pieces(arguments.split_input_file):
+        diagnostics: list[Diagnostic] = []
+        text = run.process_piece(source, piece, diagnostics)
+        if arguments.verify_diagnostics:
+            failures += _compare(source, piece, diagnostics)
+            continue
+        failures += diagnostics
+        texts.append(text)
+    if arguments.timing:
+        say(run.stopwatch.report())
+    if failures:
+        say(render(failures))
+        return None
+    return "" if arguments.verify_diagnostics else f"{SEPARATOR}\n".join(texts)
+
+
+class _Run:
+    """The steps of one run, and their times."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.target: Target = find_target(arguments.target)
+        self.passes = parse_passes(arguments.passes)
+        self.dimensions = parse_dimensions(arguments.dim)
+        self.graph: str | None = arguments.graph
+        self.device: str | None = arguments.device
+        self.stopwatch = Stopwatch()
+        self.watchers: list[Watcher] = [self.stopwatch]
+        self.watchers.append(
+            IRPrinter(
+                arguments.print_ir_before_all,
+                arguments.print_ir_after_all,
+                arguments.print_ir_after_change,
+            )
+        )
+        if arguments.verify_each:
+            self.watchers.append(EachVerifier())
+
+    def process_piece(self, source: Source, piece: str, diagnostics: list[Diagnostic]) -> str:
+        """The text of one piece's result; what is wrong with it goes to `diagnostics`."""
+        try:
+            return self._translate(source, piece)
+        except Exception as error:
+            found = diagnose(error, {source.name: piece})
+            if found is None:
+                raise
+            diagnostics += found
+            return ""
+
+    def _translate(self, source: Source, piece: str) -> str:
+        context = make_context()
+        module = self._timed(
+            "parse",
+            lambda: load_program(
+                source.language,
+                piece,
+                name=source.name,
+                folder=source.folder,
+                graph=self.graph,
+                dimensions=self.dimensions,
+                context=context,
+            ),
+        )
+        self._set_device(module)
+        self._timed("verify", lambda: check_module(module))
+        run_passes(self.passes, module, context, self.watchers)
+        if self.passes:
+            self._timed("verify", lambda: check_module(module))
+        return self._timed("translate", lambda: self.target.translate(module))
+
+    def _set_device(self, module: ModuleOp) -> None:
+        if self.device is None:
+            return
+        from mgn.dialects.kernel.device import DEVICES
+
+        if self.device not in DEVICES:
+            known = ", ".join(DEVICES)
+            raise UsageError(f"--device: unknown device '{self.device}'; there are {known}")
+        module.attributes["mgn.device"] = DEVICES[self.device].to_attribute()
+
+    def _timed(self, name: str, step: Callable[[], _Result]) -> _Result:
+        start = time.perf_counter()
+        result = step()
+        self.stopwatch.add(name, time.perf_counter() - start)
+        return result
+
+
+def _compare(source: Source, piece: str, diagnostics: list[Diagnostic]) -> list[Diagnostic]:
+    try:
+        expected = expectations_in(piece)
+    except ValueError as error:
+        return [Diagnostic(str(error), source.name)]
+    return compare(source.name, expected, diagnostics)

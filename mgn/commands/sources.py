@@ -1,0 +1,84 @@
+"""Reads a command's program: from a file or stdin, as `.mgn` or MLIR text, whole or in pieces.
+
+In: a path or `-`. Out: a `Source`, and its pieces, each with as many empty lines above it as the
+file has lines before it, so that places in a piece are places in the file.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from mgn.commands.errors import UsageError, os_message
+from mgn.diagnostics import Diagnostic, DiagnosticsError
+
+SEPARATOR = "// -----"
+LANGUAGES = {".mgn": "mgn", ".mlir": "mlir"}
+LATER = {".onnx": "reading ONNX files is not available in this version of mgn"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A program's text, its name in messages, its language (`mgn` or `mlir`), and its folder."""
+
+    name: str
+    language: str
+    text: str
+    folder: Path | None
+
+    def pieces(self, split: bool) -> list[str]:
+        """The whole text, or its parts between the lines that are `// -----`."""
+        if not split:
+            return [self.text]
+        pieces: list[str] = []
+        held: list[str] = []
+        for number, line in enumerate(self.text.split("\n"), 1):
+            if line.strip() == SEPARATOR:
+                pieces.append("\n".join(held))
+                held = [""] * number
+            else:
+                held.append(line)
+        return [*pieces, "\n".join(held)]
+
+
+def read_source(path: str, language: str | None) -> Source:
+    """The program at a path, or on stdin for `-`. DiagnosticsError where it is no UTF-8 text."""
+    if path == "-":
+        if language is None:
+            raise UsageError("the language of stdin is not known; -f mgn or -f mlir says it")
+        return Source("<stdin>", language, _decode(_read_stdin(), "<stdin>"), None)
+    suffix = Path(path).suffix.lower()
+    if language is None and suffix in LATER:
+        raise UsageError(LATER[suffix])
+    if language is None and suffix not in LANGUAGES:
+        known = " and ".join(LANGUAGES)
+        raise UsageError(f"'{path}' is neither {known}; -f mgn or -f mlir says what it is")
+    data = read_bytes(path)
+    return Source(path, language or LANGUAGES[suffix], _decode(data, path), Path(path).parent)
+
+
+def read_bytes(path: str) -> bytes:
+    """A file's content. UsageError where it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(os_message(error)) from None
+    except ValueError:
+        raise UsageError(f"cannot open {path!r}: not a path") from None
+
+
+def _read_stdin() -> bytes:
+    stream = getattr(sys.stdin, "buffer", None)
+    return stream.read() if stream is not None else sys.stdin.read().encode()
+
+
+def _decode(data: bytes, name: str) -> str:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        line = before.count(b"\n") + 1
+        column = len(before) - (before.rfind(b"\n") + 1) + 1
+        raise DiagnosticsError(
+            [Diagnostic(f"not UTF-8 text: byte 0x{data[error.start]:02x}", name, line, column)]
+        ) from None
+    return text.replace("\r\n", "\n")

@@ -1,0 +1,80 @@
+"""What `mgn-opt -t` can print, one row each.
+
+In: a verified module. Out: text. A target that needs a certain form of the program says which
+passes bring it there.
+"""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from mgn.commands.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Target:
+    """A text form of programs."""
+
+    summary: str
+    translate: Callable[[ModuleOp], str]
+
+
+def _mlir(module: ModuleOp) -> str:
+    from mgn.mlir_text import print_mlir
+
+    return print_mlir(module)
+
+
+def _plan(module: ModuleOp) -> str:
+    from mgn.dialects.plan import ProgramOp
+    from mgn.mlir_text import print_mlir
+
+    programs = [op for op in module.body.block.ops if isinstance(op, ProgramOp)]
+    if not programs:
+        raise UsageError("the program has no plan yet; -p default brings it there")
+    return "".join(print_mlir(program) for program in programs)
+
+
+def _opencl(module: ModuleOp) -> str:
+    from mgn.codegen.opencl import emit
+    from mgn.dialects.kernel import FuncOp
+
+    kernels = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+    if not kernels:
+        raise UsageError("the program has no kernels yet; -p default brings it there")
+    return "\n".join(emit(kernel) for kernel in kernels)
+
+
+def _dot(module: ModuleOp) -> str:
+    from mgn.commands.dot import dot
+
+    return dot(module)
+
+
+def _later(name: str) -> Callable[[ModuleOp], str]:
+    def refuse(module: ModuleOp) -> str:
+        raise UsageError(f"the target '{name}' is not available in this version of mgn")
+
+    return refuse
+
+
+TARGETS: dict[str, Target] = {
+    "mlir": Target("MLIR text", _mlir),
+    "dot": Target("the operations as a Graphviz graph, kernels as boxes", _dot),
+    "plan": Target("the memory plan and the launches, of a planned program", _plan),
+    "opencl": Target("the OpenCL C programs of all kernels, of a lowered program", _opencl),
+    "spirv": Target("SPIR-V words; not available in this version", _later("spirv")),
+    "spirv-asm": Target("SPIR-V assembly; not available in this version", _later("spirv-asm")),
+}
+"""Targets by name."""
+
+
+def find_target(name: str) -> Target:
+    """The target of a name. UsageError, with the nearest name, where there is none."""
+    if name in TARGETS:
+        return TARGETS[name]
+    nearest = difflib.get_close_matches(name, TARGETS, 1)
+    hint = f"did you mean '{nearest[0]}'?" if nearest else f"there are {', '.join(TARGETS)}"
+    raise UsageError(f"unknown target '{name}'; {hint}")

@@ -1,0 +1,116 @@
+"""MLIR text in and out: parsing that keeps source positions, and a check of whole modules.
+
+In: text in which every operation may stand in its own syntax. Out: a module whose operations know
+the line and column they came from, so that a later error can be shown in the text.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import StringIO
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import UNKNOWN_LOC, FileLineColLoc, IntAttr, ModuleOp, StringAttr
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+MOST_ERRORS = 20
+"""A module's check stops after so many errors."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """An operation that breaks a rule of its dialect."""
+
+    operation: Operation
+    message: str
+
+
+class InvalidModule(Exception):
+    """A module does not verify."""
+
+    def __init__(self, violations: list[Violation]) -> None:
+        super().__init__(violations[0].message)
+        self.violations = violations
+
+
+class LocatingParser(Parser):
+    """xDSL's parser; an operation without a location gets the place of its first token."""
+
+    def __init__(self, context: Context, text: str, name: str) -> None:
+        super().__init__(context, text, name)
+        self._file = StringAttr(name)
+        self._line = 1
+        self._line_start = 0
+
+    def parse_operation(self) -> Operation:
+        start = self._current_token.span.start
+        line, column = self._place(start)
+        op = super().parse_operation()
+        if op.location == UNKNOWN_LOC:
+            op.location = FileLineColLoc(self._file, IntAttr(line), IntAttr(column))
+        return op
+
+    def _place(self, position: int) -> tuple[int, int]:
+        """Line and column of a position. Positions come in rising order: lines are counted once."""
+        text = self.lexer.input.content
+        if position < self._line_start:
+            return self._line, 1
+        self._line += text.count("\n", self._line_start, position)
+        newline = text.rfind("\n", self._line_start, position)
+        if newline >= 0:
+            self._line_start = newline + 1
+        return self._line, position - self._line_start + 1
+
+
+def parse_mlir(text: str, context: Context, name: str = "<text>") -> ModuleOp:
+    """A module from MLIR text. Raises xDSL's ParseError; the module is not verified yet."""
+    return LocatingParser(context, text, name).parse_module()
+
+
+def print_mlir(module: Operation) -> str:
+    """An operation as MLIR text, with a newline at its end."""
+    stream = StringIO()
+    Printer(stream).print_op(module)
+    stream.write("\n")
+    return stream.getvalue()
+
+
+def check_module(module: ModuleOp) -> None:
+    """Verifies a module, and that values are defined before their use. Raises InvalidModule."""
+    try:
+        module.verify()
+    except Exception as error:
+        raise InvalidModule(_violations(module) or [Violation(module, str(error))]) from None
+    misplaced = list(_uses_before_definition(module))
+    if misplaced:
+        raise InvalidModule(misplaced[:MOST_ERRORS])
+
+
+def _violations(module: ModuleOp) -> list[Violation]:
+    found: list[Violation] = []
+    for op in module.walk():
+        try:
+            op.verify(verify_nested_ops=False)
+        except VerifyException as error:
+            found.append(Violation(op, str(error)))
+        if len(found) == MOST_ERRORS:
+            break
+    return found
+
+
+def _uses_before_definition(module: ModuleOp) -> Iterator[Violation]:
+    """Uses of a value above its definition, in regions of one block."""
+    defined: set[SSAValue] = set()
+    pending: list[Iterator[Operation]] = [iter(module.body.block.ops)]
+    while pending:
+        op = next(pending[-1], None)
+        if op is None:
+            pending.pop()
+            continue
+        for index, operand in enumerate(op.operands):
+            if operand not in defined and not isinstance(operand.owner, Block):
+                yield Violation(op, f"operand {index} of {op.name} is used before it is defined")
+        defined.update(op.results)
+        pending.extend(iter(region.block.ops) for region in op.regions if len(region.blocks) == 1)

@@ -1,0 +1,150 @@
+"""The passes by name, the pipelines made of them, and how a pipeline runs.
+
+In: a pipeline's text (`simplify,plan-memory{alignment=512}`, or the name of a pipeline) and a
+module. Out: the module, changed in place. A `Watcher` sees the module before and after every pass.
+"""
+
+import difflib
+import importlib
+import inspect
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass, get_pass_option_infos
+from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
+from xdsl.utils.exceptions import ArgSpecParseError
+
+from mgn.diagnostics import MgnError
+
+PASSES: dict[str, str] = {
+    "simplify": "mgn.passes.simplify",
+    "saturate": "mgn.passes.saturate",
+    "choose-schedules": "mgn.passes.choose_schedules",
+    "lower-kernels": "mgn.passes.lower_kernels",
+    "plan-memory": "mgn.passes.plan_memory",
+    "canonicalize": "xdsl.transforms.canonicalize",
+    "cse": "xdsl.transforms.common_subexpression_elimination",
+    "dce": "xdsl.transforms.dead_code_elimination",
+}
+"""Passes by name, and the modules that hold them: each is imported only when it is asked for."""
+
+_INFERENCE = ("simplify", "saturate", "choose-schedules", "lower-kernels", "plan-memory")
+
+PIPELINES: dict[str, tuple[str, ...]] = {"default": _INFERENCE, "inference": _INFERENCE}
+"""Named pipelines; `default` is what a run without a pipeline of its own uses."""
+
+UNAVAILABLE: dict[str, str] = {
+    "training": "the training pipeline is not available in this version of mgn",
+}
+"""Names that are understood, and why they cannot be used."""
+
+
+class PipelineError(MgnError):
+    """A pipeline's text is wrong: an unknown pass, an unknown option, a value of another type."""
+
+
+class Watcher(Protocol):
+    """Sees a module around every pass."""
+
+    def before(self, name: str, module: ModuleOp) -> None:
+        """Called before the pass of that name."""
+        ...
+
+    def after(self, name: str, module: ModuleOp, seconds: float) -> None:
+        """Called after it, with the time it took."""
+        ...
+
+
+@dataclass
+class PassTimes:
+    """A watcher that keeps each pass's time, in order."""
+
+    seconds: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
+
+    def before(self, name: str, module: ModuleOp) -> None:
+        """Nothing to note."""
+
+    def after(self, name: str, module: ModuleOp, seconds: float) -> None:
+        self.seconds.append((name, seconds))
+
+
+def find_pass(name: str) -> type[ModulePass]:
+    """The class of a pass. PipelineError, with the nearest name, where there is none."""
+    if name not in PASSES:
+        raise PipelineError(_unknown(name))
+    module = importlib.import_module(PASSES[name])
+    for _, found in inspect.getmembers(module, inspect.isclass):
+        if issubclass(found, ModulePass) and getattr(found, "name", None) == name:
+            return found
+    raise PipelineError(f"{PASSES[name]} holds no pass of the name '{name}'")
+
+
+def parse_passes(text: str) -> list[ModulePass]:
+    """The passes that a text names: `pass,pass{option=value}`, with named pipelines among them."""
+    if not text.strip():
+        return []
+    try:
+        specs = list(parse_pipeline(text))
+    except ArgSpecParseError as error:
+        reason = str(error).strip().splitlines()[-1].strip(" ^")
+        raise PipelineError(f"cannot read the pipeline '{text}': {reason}") from None
+    return [item for spec in specs for item in _passes_of(spec)]
+
+
+def run_passes(
+    passes: Sequence[ModulePass],
+    module: ModuleOp,
+    context: Context,
+    watchers: Sequence[Watcher] = (),
+) -> None:
+    """Applies passes in order."""
+    for item in passes:
+        for watcher in watchers:
+            watcher.before(item.name, module)
+        start = time.perf_counter()
+        item.apply(context, module)
+        seconds = time.perf_counter() - start
+        for watcher in watchers:
+            watcher.after(item.name, module, seconds)
+
+
+def describe_passes() -> Iterator[tuple[str, str, list[str]]]:
+    """Every pass: its name, its description, its options as `name: type = default`."""
+    for name in PASSES:
+        found = find_pass(name)
+        options = [
+            f"{info.name.replace('_', '-')}: {info.expected_type}"
+            + (f" = {info.default_value}" if info.default_value is not None else "")
+            for info in get_pass_option_infos(found)
+        ]
+        text = inspect.cleandoc(found.__doc__ or "").split("\n\n")[0]
+        yield name, " ".join(text.split()), options
+
+
+def _passes_of(spec: ArgSpec) -> Iterator[ModulePass]:
+    if spec.name in UNAVAILABLE:
+        raise PipelineError(UNAVAILABLE[spec.name])
+    if spec.name in PIPELINES:
+        if spec.parameters:
+            raise PipelineError(f"the pipeline '{spec.name}' takes no options; its passes do")
+        for name in PIPELINES[spec.name]:
+            yield find_pass(name)()
+        return
+    found = find_pass(spec.name)
+    try:
+        yield found.from_spec(spec)
+    except ValueError as error:
+        known = [info.name.replace("_", "-") for info in get_pass_option_infos(found)]
+        hint = f"its options are {', '.join(known)}" if known else "it has no options"
+        raise PipelineError(f"pass '{spec.name}': {error}; {hint}") from None
+
+
+def _unknown(name: str) -> str:
+    known = [*PASSES, *PIPELINES]
+    nearest = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean '{nearest[0]}'?" if nearest else f"there are {', '.join(known)}"
+    return f"unknown pass or pipeline '{name}'; {hint}"
