@@ -11,6 +11,7 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.mgn.attributes import ELEMENT
+from mgn.dialects.mgn.error_function import erf
 from mgn.dialects.mgn.operation import (
     ANY,
     BOOLS,
@@ -22,7 +23,7 @@ from mgn.dialects.mgn.operation import (
     OperationSpec,
     define,
 )
-from mgn.dialects.shapes import broadcast_shapes
+from mgn.dialects.shapes import ShapeError, broadcast_shapes
 from mgn.dialects.types import ElementType, Family, element_of, element_of_dtype, tensor
 
 Array = np.ndarray
@@ -85,17 +86,14 @@ def _binary(
             f"`y = {name}(a, b)`: {summary}",
             (OperandSpec("a", accepts), OperandSpec("b", accepts)),
             infer,
-            evaluate=in_float32(function),
+            evaluate=function if infer is infer_comparison else in_float32(function),
             commutative=commutative,
         )
     )
 
 
 def _erf(x: Array) -> Array:
-    """The error function in f64, by W. J. Cody's rational forms as CPython's `math.erf` computes it."""
-    from math import erf
-
-    return np.vectorize(erf, otypes=[np.float64])(x.astype(np.float64)).astype(x.dtype)
+    return erf(x.astype(np.float64)).astype(x.dtype)
 
 
 def _divide(a: Array, b: Array) -> Array:
@@ -150,6 +148,8 @@ def _cast(x: Array, T: ElementType) -> Array:
 
 
 def _infer_cast(x: TensorType, T: ElementType) -> TensorType:
+    if T.dtype is None:
+        raise ShapeError(f"cannot cast to {T.name}, a format of parameters")
     return tensor(T, x.get_shape())
 
 

@@ -17,42 +17,64 @@ from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp
 from mgn.dialects.mgn.decompose import decomposition_of
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp
-from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of
+from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of, spelling
 
 Array = np.ndarray
 Environment = dict[SSAValue, Array]
 
 
 class Interpreter:
-    """Evaluates operations; `wide` computes every float in f64, as the oracle of tolerance tests."""
+    """Evaluates operations; `wide` computes every float in f64, as the oracle of tolerance tests.
+
+    Errors are InterpretationError: a missing, unknown or misshaped array, or an unknown operation.
+    """
 
     def __init__(self, parameters: Mapping[str, Array] | None = None, wide: bool = False) -> None:
         self.parameters = dict(parameters or {})
         self.wide = wide
 
     def run(self, graph: GraphOp, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Results of a graph by name. KeyError where an input or parameter is missing."""
+        """Results of a graph by name. A value is dropped after its last use."""
+        unknown = sorted(set(inputs) - set(graph.input_names))
+        if unknown:
+            raise InterpretationError(f"graph '{graph.sym_name.data}' has no input '{unknown[0]}'")
         environment: Environment = {}
         for name, argument in zip(graph.input_names, graph.block.args, strict=True):
-            environment[argument] = self._as_declared(inputs[name], argument.type)
-        returned = self.run_block(graph.block, environment)
+            if name not in inputs:
+                raise InterpretationError(f"input '{name}' is missing")
+            environment[argument] = self._given(f"input '{name}'", inputs[name], argument.type)
+        returned = self.run_block(graph.block, environment, last_uses(graph.block))
         return dict(zip(graph.result_names, returned, strict=True))
 
-    def run_block(self, block: Block, environment: Environment) -> list[Array]:
-        """Evaluates a block in an environment; the arrays its terminator names, if it has one."""
-        for op in block.ops:
-            if isinstance(op, ReturnOp | FusionReturnOp):
-                return [environment[value] for value in op.operands]
-            results = self.run_op(op, [environment[value] for value in op.operands])
-            environment.update(zip(op.results, results, strict=True))
+    def run_block(
+        self,
+        block: Block,
+        environment: Environment,
+        released: Mapping[Operation, Sequence[SSAValue]] | None = None,
+    ) -> list[Array]:
+        """Evaluates a block in an environment; the arrays its terminator names, if it has one.
+
+        `released` names the values that the environment forgets after an operation.
+        """
+        with np.errstate(all="ignore"):
+            for op in block.ops:
+                if isinstance(op, ReturnOp | FusionReturnOp):
+                    return [environment[value] for value in op.operands]
+                results = self._results(op, [environment[value] for value in op.operands])
+                environment.update(zip(op.results, results, strict=True))
+                for value in released.get(op, ()) if released is not None else ():
+                    del environment[value]
         return []
 
     def run_op(self, op: Operation, operands: Sequence[Array]) -> list[Array]:
         """The results of one operation on arrays, whose types are the operation's own."""
         with np.errstate(all="ignore"):
-            results = self._compute(op, operands)
+            return self._results(op, operands)
+
+    def _results(self, op: Operation, operands: Sequence[Array]) -> list[Array]:
+        results = self._compute(op, operands)
         return [
-            self._as_declared(array, result.type)
+            self._as_declared(op.name, array, result.type)
             for array, result in zip(results, op.results, strict=True)
         ]
 
@@ -60,7 +82,7 @@ class Interpreter:
         if isinstance(op, ConstantOp):
             return [op.array]
         if isinstance(op, ReadOp):
-            return [self.parameters[op.parameter_name]]
+            return [self._parameter(op)]
         if isinstance(op, FusedKernelOp):
             return self.run_block(op.block, dict(zip(op.block.args, operands, strict=True)))
         if not isinstance(op, TensorOp):
@@ -74,16 +96,47 @@ class Interpreter:
         results = op.spec.evaluate(*op.spec.split_operands(operands), **attributes)
         return [results] if isinstance(results, np.ndarray | np.generic) else list(results)
 
+    def _parameter(self, op: ReadOp) -> Array:
+        name = op.parameter_name
+        if name not in self.parameters:
+            raise InterpretationError(f"parameter '{name}' is missing")
+        return self._given(f"parameter '{name}'", self.parameters[name], op.result.type)
+
+    def _given(self, what: str, array: Array, type: Attribute) -> Array:
+        """An array from outside. A float does not become an integer, nor any other number a bool."""
+        element = element_of(type)
+        given = np.asarray(array)
+        if element.dtype is None:
+            raise InterpretationError(f"{what} has the block format {element.name}")
+        whole = given.dtype == np.bool_ or np.issubdtype(given.dtype, np.integer)
+        if not element.is_float and (not whole or element.dtype == np.bool_ != given.dtype):
+            raise InterpretationError(f"{what} is {given.dtype}, expected {spelling(type)}")
+        return self._as_declared(what, given, type)
+
     def _widened(self, value: Any) -> Any:
         if self.wide and isinstance(value, ElementType) and value.is_float:
             return ELEMENT_TYPES["f64"]
         return value
 
-    def _as_declared(self, array: Array, type: Attribute) -> Array:
+    def _as_declared(self, what: str, array: Array, type: Attribute) -> Array:
         assert isinstance(type, TensorType)
         element = element_of(type)
         dtype = np.dtype(np.float64) if self.wide and element.is_float else element.dtype
         array = np.asarray(array, dtype)
         if array.shape != type.get_shape():
-            raise InterpretationError(f"expected shape {type.get_shape()}, got {array.shape}")
+            raise InterpretationError(
+                f"{what} has shape {list(array.shape)}, expected {spelling(type)}"
+            )
         return array
+
+
+def last_uses(block: Block) -> dict[Operation, list[SSAValue]]:
+    """The values of a block that no later operation reads, by the operation that ends them."""
+    seen: set[SSAValue] = set()
+    result: dict[Operation, list[SSAValue]] = {}
+    for op in reversed(tuple(block.ops)):
+        ended = [value for value in dict.fromkeys((*op.operands, *op.results)) if value not in seen]
+        seen.update(ended)
+        if ended:
+            result[op] = ended
+    return result

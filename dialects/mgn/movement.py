@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 
-from mgn.dialects.mgn.attributes import ELEMENT, FLOAT, INT, INTS, PAIRS, Pairs
+from mgn.dialects.mgn.attributes import AXES, ELEMENT, FLOAT, INT, INTS, PAIRS, Pairs
+from mgn.dialects.mgn.build import literal_array
 from mgn.dialects.mgn.operation import (
     AttributeSpec,
     Kind,
@@ -15,8 +16,8 @@ from mgn.dialects.mgn.operation import (
     OperationSpec,
     define,
 )
-from mgn.dialects.shapes import ShapeError, broadcast_shapes, normalise_axis
-from mgn.dialects.types import ElementType, element_of, tensor
+from mgn.dialects.shapes import ShapeError, broadcast_shapes, normalise_axes, normalise_axis
+from mgn.dialects.types import ElementType, element_of, element_of_dtype, tensor
 
 Array = np.ndarray
 Ints = tuple[int, ...]
@@ -200,12 +201,16 @@ def _infer_pad(x: TensorType, padding: Pairs, value: float) -> TensorType:
         raise ShapeError(f"pad needs a [low, high] pair for each of {len(shape)} axes")
     if any(side < 0 for pair in padding for side in pair):
         raise ShapeError("padding must not be negative; use slice to crop")
+    literal_array(value, element_of(x))
     sizes = [size + low + high for size, (low, high) in zip(shape, padding, strict=True)]
     return tensor(element_of(x), sizes)
 
 
 def _pad(x: Array, padding: Pairs, value: float) -> Array:
-    return np.pad(x, padding, constant_values=np.asarray(value).astype(x.dtype))
+    if not padding:
+        return x
+    filler = literal_array(value, element_of_dtype(x.dtype))
+    return np.pad(x, padding, constant_values=filler)
 
 
 PAD = define(
@@ -221,8 +226,6 @@ PAD = define(
 
 
 def _canonical_flip(x: TensorType, axis: Any) -> Mapping[str, Any]:
-    from mgn.dialects.shapes import normalise_axes
-
     return {"axis": normalise_axes(axis, _rank(x))}
 
 
@@ -239,7 +242,7 @@ FLIP = define(
         "flip",
         Kind.MOVEMENT,
         "`y = flip(x, axis = 0)`: x in reverse order along axes.",
-        (OperandSpec("x"), AttributeSpec("axis", INTS, None)),
+        (OperandSpec("x"), AttributeSpec("axis", AXES, None)),
         _infer_flip,
         evaluate=_flip,
         canonical=_canonical_flip,
@@ -247,10 +250,21 @@ FLIP = define(
 )
 
 
-def _infer_shape_of(shape: Ints, T: ElementType, **_: Any) -> TensorType:
+def _infer_iota(shape: Ints, axis: int, T: ElementType) -> TensorType:
+    if not (T.is_float or T.is_integer):
+        raise ShapeError(f"iota cannot have type {T.name}")
+    return _infer_shape_of(shape, T)
+
+
+def _infer_shape_of(shape: Ints, T: ElementType) -> TensorType:
     if any(size < 0 for size in shape):
         raise ShapeError(f"a shape cannot be negative: {list(shape)}")
     return tensor(T, shape)
+
+
+def _infer_full(shape: Ints, value: float, T: ElementType) -> TensorType:
+    literal_array(value, T)
+    return _infer_shape_of(shape, T)
 
 
 def _canonical_iota(shape: Ints, axis: int, T: ElementType) -> Mapping[str, Any]:
@@ -272,7 +286,7 @@ IOTA = define(
             AttributeSpec("axis", INT, -1),
             AttributeSpec("T", ELEMENT, "i32"),
         ),
-        _infer_shape_of,
+        _infer_iota,
         evaluate=_iota,
         canonical=_canonical_iota,
     )
@@ -280,7 +294,7 @@ IOTA = define(
 
 
 def _full(shape: Ints, value: float, T: ElementType) -> Array:
-    return np.full(shape, np.asarray(value).astype(T.dtype))
+    return np.full(shape, literal_array(value, T))
 
 
 FULL = define(
@@ -293,7 +307,7 @@ FULL = define(
             AttributeSpec("value", FLOAT),
             AttributeSpec("T", ELEMENT, "f32"),
         ),
-        _infer_shape_of,
+        _infer_full,
         evaluate=_full,
     )
 )

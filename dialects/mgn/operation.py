@@ -35,7 +35,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.mgn.attributes import REQUIRED, AttributeKind, same_value
 from mgn.dialects.shapes import ShapeError
-from mgn.dialects.types import Family, element_of
+from mgn.dialects.types import ElementType, Family, element_of
 
 ANY = frozenset(Family) - {Family.BLOCK}
 NUMERIC = frozenset({Family.FLOAT, Family.SIGNED, Family.UNSIGNED})
@@ -136,6 +136,8 @@ class OperationSpec:
         optional = sum(1 for item in self.operands if item.optional)
         if extra < 0 or (extra > optional and not any(item.variadic for item in self.operands)):
             raise ShapeError(f"{len(flat)} operands do not fit the signature")
+        if extra == 0 and any(item.variadic for item in self.operands):
+            raise ShapeError("a list of operands must not be empty")
         grouped: list[Any] = []
         position = 0
         for item in self.operands:
@@ -155,15 +157,16 @@ class OperationSpec:
     ) -> tuple[TensorType, ...]:
         """Result types of flat operand types, after checking their element types. Raises ShapeError."""
         grouped = self.split_operands(operand_types)
-        self._check_elements(grouped)
+        self.check_elements(grouped)
         result = self.infer(*grouped, **attributes)
         return (result,) if isinstance(result, TensorType) else tuple(result)
 
-    def _check_elements(self, grouped: Sequence[Any]) -> None:
+    def check_elements(self, grouped: Sequence[Any]) -> None:
+        """Checks the element types of grouped operand types. Raises ShapeError."""
         seen: dict[str, TensorType] = {}
         for item, types in zip(self.operands, grouped, strict=True):
             for type in types if item.variadic else [types] if types is not None else []:
-                row = element_of(type)
+                row = _element_row(type)
                 if row.family not in item.accepts or (item.element and row.name != item.element):
                     wanted = item.element or " or ".join(sorted(item.accepts))
                     raise ShapeError(f"operand '{item.name}' must be {wanted}, not {row.name}")
@@ -173,6 +176,16 @@ class OperationSpec:
                         f"operands have different element types {element_of(first).name} and "
                         f"{row.name}; use cast(x, {element_of(first).name})"
                     )
+
+
+def _element_row(type: TensorType) -> ElementType:
+    """The element type of an operand's type, which must be static. Raises ShapeError."""
+    if -1 in type.get_shape():
+        raise ShapeError(f"{type} has no static shape")
+    try:
+        return element_of(type)
+    except KeyError:
+        raise ShapeError(f"{type.element_type} is not an element type of mgn") from None
 
 
 class TensorOp(IRDLOperation):
@@ -202,20 +215,35 @@ class TensorOp(IRDLOperation):
 
     def verify_(self) -> None:
         try:
-            values = self.values
+            values = self._checked_values()
             operand_types = [operand.type for operand in self.operands]
+            grouped = self.spec.split_operands(operand_types)
+            self.spec.check_elements(grouped)
             if self.spec.canonical is not None:
-                grouped = self.spec.split_operands(operand_types)
                 for name, value in self.spec.canonical(*grouped, **values).items():
                     if not same_value(value, values[name]):
                         raise ShapeError(f"{name} must be in canonical form, {value}")
             inferred = self.spec.infer_types(operand_types, values)
-        except (ShapeError, KeyError, TypeError) as error:
+        except ShapeError as error:
             raise VerifyException(f"{self.name}: {error}") from error
         declared = tuple(result.type for result in self.results)
         if inferred != declared:
             wanted = ", ".join(str(type) for type in inferred)
             raise VerifyException(f"{self.name}: result type must be {wanted}")
+
+    def _checked_values(self) -> dict[str, Any]:
+        """The attribute values. ShapeError where one is missing or of another kind."""
+        values: dict[str, Any] = {}
+        for item in self.spec.attributes:
+            stored = self.properties.get(item.name)
+            if stored is None and item.default is not None:
+                raise ShapeError(f"attribute '{item.name}' is missing")
+            try:
+                values[item.name] = None if stored is None else item.kind.decode(stored)
+            except (AttributeError, KeyError, TypeError) as error:
+                message = f"attribute '{item.name}' must be of kind {item.kind.name}"
+                raise ShapeError(message) from error
+        return values
 
     def print(self, printer: Printer) -> None:
         printer.print_string("(")
