@@ -1,0 +1,398 @@
+"""Statements and graphs: from the syntax tree to a module of the `mgn` dialect.
+
+In: a unit, values for the dimensions, the graphs that are wanted. Out: a module, or the diagnostics of every error. An
+erroneous statement binds its names to POISON, so that each mistake is told once.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from mgn.dialects.mgn.build import suggestion
+from mgn.dialects.mgn.structure import GraphOp, ReadOp, ReturnOp
+from mgn.dialects.types import ELEMENT_TYPES, Family, tensor
+from mgn.frontend import ast
+from mgn.frontend.ast import Place
+from mgn.frontend.context import MOST_OPERATIONS, Abandoned, Frame
+from mgn.frontend.lower_calls import Calls
+from mgn.frontend.parameters import ParameterTable
+from mgn.frontend.units import Definition, Unit
+from mgn.frontend.values import POISON, describe, holds_poison, is_number
+
+LONGEST_LOOP = 1_000_000
+LARGEST_SIZE = 2**62
+
+Result = tuple[str, Any, Place]
+
+
+class Lowering(Calls):
+    """Lowers graphs of one unit into one module."""
+
+    def __init__(self, unit: Unit) -> None:
+        super().__init__()
+        self.unit = unit
+        self.parameters = ParameterTable(self)
+        self.graphs: list[GraphOp] = []
+
+    def module(self) -> ModuleOp:
+        """The module of all graphs lowered so far, parameters first."""
+        return ModuleOp([*self.parameters.ops, *self.graphs])
+
+    # ---- graphs and top level
+
+    def lower_top_level(self) -> None:
+        """Evaluates every const and declares every param of the file."""
+        for definition in self.unit.names.values():
+            self.frame = Frame(definition.unit, "")
+            if isinstance(definition.node, ast.Constant):
+                self.top_level_value(definition, definition.node.place)
+            elif isinstance(definition.node, ast.Param):
+                self.parameters.declare(definition.node)
+
+    def lower_graph(self, definition: Definition, dims: Mapping[str, int]) -> None:
+        """Lowers one graph with values for its dimensions."""
+        graph = definition.node
+        assert isinstance(graph, ast.Graph)
+        self.frame = Frame(definition.unit, graph.name)
+        self.block = Block()
+        self.top_level_reads.clear()
+        self.prefixes.clear()
+        self.emitter.location = None
+        try:
+            self._bind_dimensions(graph, dims)
+            types = self._bind_inputs(graph)
+            self.execute(graph.body)
+            results = self._results(graph)
+        except OverflowError:
+            self.error(graph.place, f"more than {MOST_OPERATIONS:,} operations after unrolling")
+            return
+        except Abandoned:
+            return
+        except RecursionError:
+            self.error(graph.place, "the program is nested too deep")
+            return
+        if POISON in types or any(value is POISON for _, value, _ in results):
+            return
+        self.block.add_op(ReturnOp([value for _, value, _ in results]))
+        inputs = [item.name for item in graph.inputs]
+        op = GraphOp(graph.name, inputs, [name for name, _, _ in results], Region(self.block))
+        op.location = self.location(graph.place)
+        self.graphs.append(op)
+
+    def _bind_dimensions(self, graph: ast.Graph, dims: Mapping[str, int]) -> None:
+        scope = self.frame.scopes[0]
+        for dim in graph.dimensions:
+            if dim.name in scope:
+                self.error(dim.place, f"dimension '{dim.name}' is declared twice")
+            elif dim.name in dims:
+                scope[dim.name] = dims[dim.name]
+            elif dim.default is not None:
+                what = f"dimension '{dim.name}'"
+                scope[dim.name] = self.evaluate_int(dim.default, what)
+            else:
+                scope[dim.name] = self.error(
+                    dim.place,
+                    f"dimension '{dim.name}' of graph '{graph.name}' has no value; "
+                    f'bind it with --dim {dim.name}=N or dims={{"{dim.name}": N}}',
+                )
+
+    def _bind_inputs(self, graph: ast.Graph) -> list[Any]:
+        scope = self.frame.scopes[0]
+        types: list[Any] = []
+        for item in graph.inputs:
+            type = self.type_of(item.type)
+            if type is not POISON and _is_block_format(type):
+                type = self.error(item.type.place, "only a parameter can have a block format")
+            if item.name in scope:
+                self.error(item.place, f"'{item.name}' is declared twice")
+            scope[item.name] = POISON
+            types.append(type)
+            if type is not POISON:
+                argument = self.block.insert_arg(type, len(self.block.args))
+                argument.name_hint = item.name
+                scope[item.name] = argument
+        return types
+
+    def _results(self, graph: ast.Graph) -> list[Result]:
+        if not self.frame.has_returned:
+            self.error(graph.place, f"graph '{graph.name}' has no return")
+            return [("", POISON, graph.place)]
+        results: list[Result] = []
+        for name, value, place in self.frame.returned:
+            if any(name == other for other, _, _ in results):
+                self.error(place, f"two results are named '{name}'")
+            results.append((name, self._as_tensor(value, place), place))
+        return results
+
+    def _as_tensor(self, value: Any, place: Place) -> Any:
+        if value is POISON or isinstance(value, SSAValue):
+            return value
+        if is_number(value):
+            element = (
+                "bool" if isinstance(value, bool) else "i32" if isinstance(value, int) else "f32"
+            )
+            self.locate(place)
+            return self.emitter.constant(value, element)
+        return self.error(place, f"a graph returns tensors, not {describe(value)}")
+
+    def top_level_value(self, definition: Definition, place: Place) -> Any:
+        node = definition.node
+        if isinstance(node, ast.Constant):
+            return self._constant_value(definition, node)
+        if isinstance(node, ast.Param):
+            key = (definition.unit, node.name)
+            if key not in self.top_level_reads:
+                self.top_level_reads[key] = self._in_unit(
+                    definition.unit, lambda: self._read(node, top_level=True)
+                )
+            return self.top_level_reads[key]
+        return self.error(place, f"'{node.name}' is a {definition.kind}, not a value")
+
+    def _constant_value(self, definition: Definition, node: ast.Constant) -> Any:
+        key = (definition.unit, node.name)
+        if key not in self.constants:
+            self.constants[key] = None
+            value = self._in_unit(definition.unit, lambda: self.evaluate(node.value))
+            if isinstance(value, SSAValue):
+                value = self._in_unit(
+                    definition.unit,
+                    lambda: self.error(node.value.place, "a const is known when compiling"),
+                )
+            self.constants[key] = (value,)
+        if self.constants[key] is None:
+            self.constants[key] = (POISON,)
+            self._in_unit(
+                definition.unit,
+                lambda: self.error(node.place, f"const '{node.name}' depends on itself"),
+            )
+        return self.constants[key][0]
+
+    def _in_unit(self, unit: Unit, function: Callable[[], Any]) -> Any:
+        frame, self.frame = self.frame, Frame(unit, "")
+        try:
+            return function()
+        finally:
+            self.frame = frame
+
+    # ---- types and parameters
+
+    def type_of(self, node: ast.TypeExpression) -> Any:
+        if node.name not in ELEMENT_TYPES:
+            hint = suggestion(node.name, list(ELEMENT_TYPES))
+            return self.error(node.place, f"unknown element type '{node.name}'{hint}")
+        sizes: list[Any] = []
+        for size in node.sizes or ():
+            value = self.evaluate_int(size, "a dimension")
+            if value is not POISON and not 0 <= value < LARGEST_SIZE:
+                value = self.error(size.place, f"a dimension cannot be {value}")
+            sizes.append(value)
+        return POISON if POISON in sizes else tensor(node.name, sizes)
+
+    def _read(self, node: ast.Param, top_level: bool = False) -> Any:
+        declared = self.parameters.declare(node, () if top_level else self.prefixes)
+        if declared is None:
+            return POISON
+        op = ReadOp(*declared)
+        op.location = self.location(node.place)
+        op.result.name_hint = node.name
+        self.insert(op)
+        return op.result
+
+    # ---- statements
+
+    def execute(self, block: ast.Block) -> None:
+        for statement in block.statements:
+            if self.frame.has_returned:
+                self.error(statement.place, "this follows a return and is never reached")
+                return
+            self.step(statement.place)
+            self._EXECUTE[type(statement)](self, statement)
+
+    def _execute_inside(self, block: ast.Block, names: Mapping[str, Any] | None = None) -> None:
+        """A block with a scope of its own."""
+        frame = self.frame
+        frame.scopes.append(dict(names or {}))
+        self.execute(block)
+        for name in frame.scopes.pop():
+            frame.ended[name] = block.statements[0].place if block.statements else (1, 1)
+
+    def _assign(self, node: ast.Assign) -> None:
+        values: Sequence[Any] = [self.evaluate(item) for item in node.values]
+        if len(node.names) == 1 and len(values) == 1:
+            self._bind(node.names[0], values[0])
+            return
+        if len(values) == 1 and isinstance(values[0], list | tuple):
+            values = values[0]
+        elif len(values) == 1 and values[0] is POISON:
+            values = [POISON] * len(node.names)
+        if len(values) != len(node.names):
+            got = describe(values[0]) if len(values) == 1 else f"{len(values)} values"
+            values = [self.error(node.place, f"{got} for {len(node.names)} names")]
+            values *= len(node.names)
+        for target, value in zip(node.names, values, strict=True):
+            self._bind(target, value)
+
+    def _bind(self, target: tuple[str, Place], value: Any) -> None:
+        name, place = target
+        if value is None and self.frame.find(name) is None:
+            value = None
+        if isinstance(value, SSAValue) and value.name_hint is None:
+            value.name_hint = name
+        self.frame.bind(name, value)
+
+    def _param(self, node: ast.Param) -> None:
+        self.frame.scopes[-1][node.name] = self._read(node)
+
+    def _state(self, node: ast.State) -> None:
+        self.error(node.place, "'state' is not supported by this version")
+        self.frame.scopes[-1][node.name] = POISON
+
+    def _write(self, node: ast.Write) -> None:
+        self.evaluate(node.value)
+        if self.frame.find(node.name) is None and node.name in self.frame.unit.broken:
+            return
+        self.error(node.place, "writing a state with '<-' is not supported by this version")
+
+    def _expression(self, node: ast.ExpressionStatement) -> None:
+        value = node.value
+        if isinstance(value, ast.Call):
+            self.evaluate(value)
+        elif self.evaluate(value) is not POISON:
+            self.error(value.place, "the value is not used; bind it with NAME = …")
+
+    def _scope(self, node: ast.Scope) -> None:
+        prefix = self.evaluate(node.prefix)
+        if prefix is not POISON and not isinstance(prefix, str):
+            prefix = self.error(node.prefix.place, f"a scope needs a text, not {describe(prefix)}")
+        self.prefixes.append("" if prefix is POISON else prefix)
+        try:
+            self.execute(node.body)
+        finally:
+            self.prefixes.pop()
+
+    def _for(self, node: ast.For) -> None:
+        items = self._loop_items(node)
+        if items is None:
+            self._poison_bound(node.body)
+            return
+        for item in items:
+            self.step(node.place)
+            self._execute_inside(node.body, {node.name: item})
+            if self.frame.has_returned:
+                return
+
+    def _loop_items(self, node: ast.For) -> Sequence[Any] | None:
+        if node.stop is None:
+            items = self.evaluate(node.start)
+            if items is POISON or isinstance(items, list | tuple):
+                return None if items is POISON else items
+            self.error(node.start.place, f"for needs a..b or a list, not {describe(items)}")
+            return None
+        start = self.evaluate_int(node.start, "a loop bound")
+        stop = self.evaluate_int(node.stop, "a loop bound")
+        if start is POISON or stop is POISON:
+            return None
+        if stop - start > LONGEST_LOOP:
+            self.error(node.place, f"a loop may run {LONGEST_LOOP:,} times, not {stop - start:,}")
+            return None
+        return range(start, stop)
+
+    def _if(self, node: ast.If) -> None:
+        chosen = self.evaluate(node.condition)
+        if chosen is not POISON and not isinstance(chosen, bool):
+            message = f"if needs a compile-time true or false, not {describe(chosen)}"
+            if isinstance(chosen, SSAValue):
+                message += "; use where(c, a, b)"
+            chosen = self.error(node.condition.place, message)
+        if chosen is POISON:
+            self._poison_bound(node.then)
+            self._poison_bound(node.otherwise)
+        elif chosen:
+            self._execute_inside(node.then)
+        elif node.otherwise is not None:
+            self._execute_inside(node.otherwise)
+
+    def _poison_bound(self, block: ast.Block | None) -> None:
+        """Poisons what a block that was not lowered would have bound."""
+        for statement in block.statements if block is not None else ():
+            if isinstance(statement, ast.Return):
+                self.frame.returned = POISON
+                self.frame.has_returned = True
+            for name in _bound_by(statement):
+                if self.frame.find(name) is not None:
+                    self.frame.bind(name, POISON)
+            for inner in _blocks_of(statement):
+                self._poison_bound(inner)
+
+    def _return(self, node: ast.Return) -> None:
+        frame = self.frame
+        values = [self.evaluate(item.value) for item in node.values]
+        if frame.called_from is not None:
+            frame.returned = values[0] if len(values) == 1 else tuple(values)
+        else:
+            frame.returned = self._named(node, values)
+        frame.has_returned = True
+
+    def _named(self, node: ast.Return, values: Sequence[Any]) -> list[Result]:
+        if not node.values:
+            self.error(node.place, "a graph returns one value or more")
+            return [("", POISON, node.place)]
+        results: list[Result] = []
+        for item, value in zip(node.values, values, strict=True):
+            name = item.name
+            if name is None:
+                if not holds_poison(value):
+                    self.error(item.place, "a result needs a name: return NAME = …")
+                name, value = f"result {len(results)}", POISON
+            results.append((name, value, item.place))
+        return results
+
+    def _broken(self, node: ast.Broken) -> None:
+        for name in node.names:
+            self.frame.bind(name, POISON)
+
+    def _top_level_only(self, node: ast.Statement) -> None:
+        kind = {ast.Function: "fn", ast.Graph: "graph", ast.Constants: "const"}.get(
+            type(node), "import"
+        )
+        self.error(node.place, f"'{kind}' stands at the top level only")
+        if isinstance(node, ast.Constants):
+            for item in node.constants:
+                self.frame.bind(item.name, POISON)
+
+    _EXECUTE: ClassVar[dict[type[ast.Statement], Callable[..., None]]] = {
+        ast.Assign: _assign,
+        ast.Param: _param,
+        ast.State: _state,
+        ast.Write: _write,
+        ast.ExpressionStatement: _expression,
+        ast.Scope: _scope,
+        ast.For: _for,
+        ast.If: _if,
+        ast.Return: _return,
+        ast.Broken: _broken,
+        ast.Function: _top_level_only,
+        ast.Graph: _top_level_only,
+        ast.Constants: _top_level_only,
+        ast.Import: _top_level_only,
+    }
+
+
+def _is_block_format(type: Attribute) -> bool:
+    assert isinstance(type, TensorType)
+    block = (row.attribute for row in ELEMENT_TYPES.values() if row.family is Family.BLOCK)
+    return type.element_type in block
+
+
+def _bound_by(statement: ast.Statement) -> Sequence[str]:
+    if isinstance(statement, ast.Assign):
+        return [name for name, _ in statement.names]
+    return [statement.name] if isinstance(statement, ast.Param | ast.State) else []
+
+
+def _blocks_of(statement: ast.Statement) -> Sequence[ast.Block | None]:
+    if isinstance(statement, ast.If):
+        return [statement.then, statement.otherwise]
+    return [statement.body] if isinstance(statement, ast.For | ast.Scope) else []

@@ -1,0 +1,118 @@
+"""Parameters of a program: external names, types and initialisers, each tensor declared once.
+
+In: `param` statements. Out: `mgn.param` operations; two statements with one external name and type are one tensor.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import TensorType
+
+from mgn.diagnostics import Diagnostic
+from mgn.dialects.mgn.build import suggestion
+from mgn.dialects.mgn.structure import INITIALISERS, InitialiserAttr, ParamOp
+from mgn.dialects.types import spelling
+from mgn.frontend import ast
+from mgn.frontend.values import POISON, describe
+
+if TYPE_CHECKING:
+    from mgn.frontend.lower import Lowering
+
+
+class ParameterTable:
+    """The parameters declared so far, by external name."""
+
+    def __init__(self, lowering: "Lowering") -> None:
+        self.lowering = lowering
+        self.declared: dict[str, tuple[ParamOp, Diagnostic]] = {}
+
+    @property
+    def ops(self) -> list[ParamOp]:
+        """The declarations in order."""
+        return [op for op, _ in self.declared.values()]
+
+    def declare(
+        self, node: ast.Param, prefixes: Sequence[str] = ()
+    ) -> tuple[str, TensorType] | None:
+        """Declares a parameter, or finds it declared; its external name and type, None after an error."""
+        context = self.lowering
+        type = context.type_of(node.type)
+        name = self._external_name(node, prefixes)
+        initialiser = self._initialiser(node.initialiser)
+        if type is POISON or name is POISON or initialiser is POISON:
+            return None
+        known = self.declared.get(name)
+        if known is None:
+            op = ParamOp(name, type, initialiser)
+            op.location = context.location(node.place)
+            here = context.frame.unit.source.note(node.place, "first declared here")
+            self.declared[name] = (op, here)
+            return name, type
+        op, first = known
+        if op.type != type:
+            message = f"parameter '{name}' is {spelling(op.type)} already, not {spelling(type)}"
+            context.error(node.type.place, message, [first])
+            return None
+        if op.initialiser is None:
+            op.initialiser = initialiser
+        return name, type
+
+    def _external_name(self, node: ast.Param, prefixes: Sequence[str]) -> Any:
+        context = self.lowering
+        name: Any = node.name
+        if node.external is not None:
+            name = context.evaluate(node.external)
+            if name is not POISON and not isinstance(name, str):
+                message = f"an external name is a text, not {describe(name)}"
+                return context.error(node.external.place, message)
+        if name is POISON:
+            return POISON
+        if not name:
+            place = node.external.place if node.external is not None else node.place
+            return context.error(place, "an external name is empty")
+        return ".".join([*(prefix for prefix in prefixes if prefix), name])
+
+    def _initialiser(self, node: ast.Expression | None) -> Any:
+        if node is None:
+            return None
+        context = self.lowering
+        if not isinstance(node, ast.Call):
+            message = "an initialiser is a call such as zeros() or normal(std = 0.02)"
+            return context.error(node.place, message)
+        if node.name not in INITIALISERS:
+            hint = suggestion(node.name, list(INITIALISERS))
+            return context.error(node.place, f"unknown initialiser '{node.name}'{hint}")
+        signature = INITIALISERS[node.name]
+        names = [name for name, _ in signature]
+        if len(node.positional) > len(names):
+            message = f"{node.name}() takes {len(names)} arguments, got {len(node.positional)}"
+            return context.error(node.place, message)
+        given: dict[str, ast.Expression] = dict(zip(names, node.positional, strict=False))
+        for keyword in node.keywords:
+            if keyword.name not in names:
+                hint = suggestion(keyword.name, names)
+                message = f"{node.name}() has no argument '{keyword.name}'{hint}"
+                return context.error(keyword.place, message)
+            if keyword.name in given:
+                message = f"{node.name}() got two values for '{keyword.name}'"
+                return context.error(keyword.place, message)
+            given[keyword.name] = keyword.value
+        return self._arguments(node, given)
+
+    def _arguments(self, node: ast.Call, given: dict[str, ast.Expression]) -> Any:
+        context = self.lowering
+        values: list[float] = []
+        for name, default in INITIALISERS[node.name]:
+            if name not in given:
+                if default is None:
+                    return context.error(node.place, f"{node.name}() needs '{name}'")
+                values.append(default)
+                continue
+            value = context.evaluate(given[name])
+            if value is POISON:
+                return POISON
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                message = f"'{name}' must be a number, not {describe(value)}"
+                return context.error(given[name].place, message)
+            values.append(float(value))
+        return InitialiserAttr.of(node.name, *values)

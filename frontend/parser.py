@@ -1,0 +1,242 @@
+"""Text to syntax tree, with every syntax error of the text in one go.
+
+In: the text of a file. Out: a block of top-level statements and the diagnostics found. After an error the parser goes
+on behind the statement; the names it would have bound are kept in a `Broken` statement.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from lark import Lark, Token
+from lark.exceptions import UnexpectedInput
+
+from mgn.diagnostics import Diagnostic
+from mgn.frontend import ast
+from mgn.frontend.ast import Expression, Place
+from mgn.frontend.ast_builder import AstBuilder, SyntaxFault
+from mgn.frontend.source import Source
+from mgn.frontend.strings import TextFault
+from mgn.frontend.tokens import TooDeep, end_statements
+
+LONGEST_LINE = 1_000_000
+"""Characters that a line may have."""
+
+MOST_ERRORS = 100
+"""After so many syntax errors the rest of a file is not looked at."""
+
+_EXPRESSION_STARTS = frozenset({"NAME", "INT", "FLOAT", "STRING", "TRUE", "LPAR"})
+_SPELLING = {
+    "RPAR": "')'",
+    "RSQB": "']'",
+    "LPAR": "'('",
+    "LSQB": "'['",
+    "LBRACE": "'{'",
+    "EQUAL": "'='",
+    "COLON": "':'",
+    "COMMA": "','",
+    "NAME": "a name",
+    "STRING": "a text in quotes",
+    "IN": "'in'",
+    "RANGE": "'..'",
+    "_NL": "the end of the statement",
+    "IF": "'if'",
+}
+_DECLARES = frozenset({"PARAM", "STATE", "CONST", "FN", "GRAPH"})
+
+
+class _TooMany(Exception):
+    """Enough errors were reported."""
+
+
+class _KeepOddText:
+    """Tells Lark to keep the terminals that only the token filter knows."""
+
+    always_accept = ("SEMICOLON", "OPEN_STRING", "OPEN_COMMENT", "RUBBISH")
+
+    def process(self, stream: Any) -> Any:
+        """The tokens, unchanged: `end_statements` filters them."""
+        return stream
+
+
+@lru_cache(maxsize=1)
+def _lark() -> Lark:
+    grammar = files("mgn.frontend").joinpath("grammar.lark").read_text(encoding="utf-8")
+    return Lark(
+        grammar,
+        parser="lalr",
+        lexer="basic",
+        start=["program", "interpolation"],
+        maybe_placeholders=False,
+        propagate_positions=False,
+        postlex=_KeepOddText(),
+        transformer=AstBuilder(_parse_interpolation),
+    )
+
+
+def parse_text(source: Source) -> tuple[ast.Block, list[Diagnostic]]:
+    """The statements of a file and its syntax errors, in order."""
+    run = _Run(source)
+    try:
+        block = run.program()
+    except TooDeep as fault:
+        run.diagnostics.append(
+            source.error(fault.place, f"nested more than {ast.NESTING_LIMIT} levels deep")
+        )
+        block = ast.Block([])
+    except _TooMany:
+        block = ast.Block([])
+    run.diagnostics.sort(key=lambda item: (item.line, item.column))
+    return block, run.diagnostics
+
+
+class _Run:
+    """One run of the parser over one text."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.diagnostics: list[Diagnostic] = []
+
+    def report(self, place: Place, message: str) -> None:
+        self.diagnostics.append(self.source.error(place, message))
+        if len(self.diagnostics) >= MOST_ERRORS:
+            raise _TooMany
+
+    def program(self) -> ast.Block:
+        long = self.source.line_longer_than(LONGEST_LINE)
+        if long is not None:
+            self.report((long, 1), f"the line is longer than {LONGEST_LINE:,} characters")
+            return ast.Block([])
+        tokens = list(end_statements(_lark().lex(self.source.text), self.report))
+        if not tokens:
+            return ast.Block([])
+        interactive: Any = _lark().parse_interactive(start="program")
+        self._feed_all(interactive.parser_state, tokens)
+        return interactive.parser_state.feed_token(
+            Token.new_borrow_pos("$END", "", tokens[-1]), is_end=True
+        )
+
+    def _feed_all(self, state: Any, tokens: Sequence[Token]) -> None:
+        begin = 0
+        states, values = list(state.state_stack), list(state.value_stack)
+        position = 0
+        feed = state.feed_token
+        while position < len(tokens):
+            token = tokens[position]
+            try:
+                if token.type == "BROKEN":
+                    raise _Reported
+                feed(token)
+            except (_Reported, UnexpectedInput, SyntaxFault, TextFault) as fault:
+                self._explain(fault, token, tokens, position)
+                state.state_stack[:], state.value_stack[:] = states, values
+                end = _statement_end(tokens, begin, position)
+                broken = ast.Broken(_place(tokens[begin]), _names_bound(tokens[begin:end]))
+                feed(Token.new_borrow_pos("BROKEN", broken, tokens[begin]))
+                position = end
+                continue
+            position += 1
+            if token.type == "_NL" or token.type == "LBRACE":
+                begin = position
+                states, values = list(state.state_stack), list(state.value_stack)
+
+    def _explain(
+        self, fault: Exception, token: Token, tokens: Sequence[Token], position: int
+    ) -> None:
+        if isinstance(fault, SyntaxFault | TextFault):
+            self.report(fault.place, fault.message)
+        elif isinstance(fault, UnexpectedInput):
+            expected: set[str] = set(
+                getattr(fault, "accepts", None) or getattr(fault, "expected", ())
+            )
+            before = tokens[position - 1] if position else None
+            self.report(_place(token), _unexpected(token, expected, before))
+
+
+class _Reported(Exception):
+    """The token filter has already said what is wrong."""
+
+
+def _parse_interpolation(code: str, place: Place) -> Expression:
+    """The expression between braces of a string. Raises TextFault."""
+    interactive: Any = _lark().parse_interactive(start="interpolation")
+    state = interactive.parser_state
+    last = Token("_NL", "", line=place[0], column=place[1])
+    faults: list[tuple[Place, str]] = []
+    line, column = place
+
+    def report(where: Place, message: str) -> None:
+        faults.append(((line, where[1]), message))
+
+    try:
+        for token in end_statements(_shifted(code, place), report):
+            if token.type == "_NL":
+                continue
+            last = token
+            if token.type == "BROKEN":
+                break
+            state.feed_token(token)
+        if faults:
+            raise TextFault(*faults[0])
+        return state.feed_token(Token.new_borrow_pos("$END", "", last), is_end=True)
+    except UnexpectedInput as fault:
+        raise TextFault(_place(last), "an expression is needed between { and }") from fault
+
+
+def _shifted(code: str, place: Place) -> Sequence[Token]:
+    tokens = list(_lark().lex(code))
+    for token in tokens:
+        token.line, token.column = place[0], place[1] + (token.column or 1) - 1
+    return tokens
+
+
+def _place(token: Token) -> Place:
+    return token.line or 1, token.column or 1
+
+
+def _statement_end(tokens: Sequence[Token], begin: int, position: int) -> int:
+    """Index of the `_NL` that ends the statement which starts at `begin`, at or after `position`."""
+    depth = 0
+    for index in range(begin, len(tokens)):
+        kind = tokens[index].type
+        if kind == "LBRACE":
+            depth += 1
+        elif kind == "RBRACE":
+            depth -= 1
+        elif kind == "_NL" and depth == 0 and index >= position:
+            return index
+    return len(tokens) - 1
+
+
+def _names_bound(tokens: Sequence[Token]) -> frozenset[str]:
+    """Names that a statement would have bound, as far as its tokens show."""
+    names: set[str] = set()
+    leading = True
+    for index, token in enumerate(tokens):
+        following = tokens[index + 1].type if index + 1 < len(tokens) else "_NL"
+        leading = leading and token.type in ("NAME", "COMMA")
+        declared = index > 0 and tokens[index - 1].type in _DECLARES
+        if token.type == "NAME" and (following == "EQUAL" or leading or declared):
+            names.add(str(token))
+    return frozenset(names)
+
+
+def _unexpected(token: Token, expected: set[str], before: Token | None) -> str:
+    found = "the statement ends here" if token.type == "_NL" else f"unexpected '{token}'"
+    if token.type == "RBRACE":
+        found = "unexpected '}'"
+    if token.type == "$END":
+        found = "the file ends here"
+    if expected >= {"CONST", "FN", "GRAPH"} and before is None:
+        return f"{found}: expected const, fn, graph, param, state or import"
+    if expected >= _EXPRESSION_STARTS:
+        return f"{found}: expected an expression"
+    known = [_SPELLING[name] for name in sorted(expected) if name in _SPELLING]
+    if len(known) == len(expected) and 0 < len(known) <= 4:
+        listing = known[0] if len(known) == 1 else f"{', '.join(known[:-1])} or {known[-1]}"
+        return f"{found}: expected {listing}"
+    closing = [_SPELLING[name] for name in ("RPAR", "RSQB") if name in expected]
+    if closing and token.type not in ("EQUAL",):
+        return f"{found}: expected ',' or {closing[0]}"
+    return found

@@ -1,0 +1,131 @@
+"""A checked `.mgn` program: text or file in, modules of the `mgn` dialect out.
+
+In: `parse(text)` or `parse_file(path)`. Out: a `Program`; `lower(dims, graph)` gives a module. All errors of the program
+come in one DiagnosticsError.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+
+from mgn.diagnostics import Diagnostic, DiagnosticsError
+from mgn.dialects.mgn.build import suggestion
+from mgn.frontend import ast
+from mgn.frontend.lower import Lowering
+from mgn.frontend.source import Source, read_source
+from mgn.frontend.units import Definition, Loader, Unit
+
+
+@dataclass(frozen=True)
+class GraphSignature:
+    """A graph's name and its dimension parameters; `required` ones have no default."""
+
+    name: str
+    dimensions: tuple[str, ...]
+    required: tuple[str, ...]
+
+
+@dataclass
+class Program:
+    """A program without errors, as far as it can be checked before its dimensions are bound."""
+
+    unit: Unit
+    _checked: ModuleOp | None = field(default=None, repr=False)
+
+    @property
+    def graphs(self) -> tuple[GraphSignature, ...]:
+        """The graphs of the file; of its imports, where it has none of its own."""
+        return tuple(_signature(item) for item in _default_graphs(self.unit))
+
+    def lower(self, dims: Mapping[str, int] | None = None, graph: str | None = None) -> ModuleOp:
+        """A module with all graphs, or with the one named, dimensions bound. Raises DiagnosticsError."""
+        if not dims and graph is None and self._checked is not None:
+            module, self._checked = self._checked, None
+            return module
+        chosen = self._choose(graph)
+        known = [name for item in chosen for name in _signature(item).dimensions]
+        for name, size in (dims or {}).items():
+            if name not in known:
+                listing = ", ".join(item.node.name for item in chosen)
+                hint = suggestion(name, known)
+                message = f"there is no dimension '{name}' in graph {listing}{hint}"
+                raise DiagnosticsError([Diagnostic(message, self.unit.source.name)])
+            if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+                message = f"dimension '{name}' cannot be {size!r}"
+                raise DiagnosticsError([Diagnostic(message, self.unit.source.name)])
+        lowering = Lowering(self.unit)
+        _lower(lowering, chosen, dims or {})
+        if lowering.diagnostics:
+            raise DiagnosticsError(_in_order(lowering.diagnostics))
+        return lowering.module()
+
+    def _choose(self, graph: str | None) -> Sequence[Definition]:
+        graphs = _default_graphs(self.unit)
+        if graph is None:
+            return graphs
+        every = [*self.unit.graphs, *self.unit.imported_graphs]
+        chosen = [item for item in every if item.node.name == graph]
+        if not chosen:
+            hint = suggestion(graph, [item.node.name for item in every])
+            message = f"there is no graph '{graph}'{hint}"
+            raise DiagnosticsError([Diagnostic(message, self.unit.source.name)])
+        return chosen
+
+
+def parse(text: str, filename: str = "<input>", path: Path | None = None) -> Program:
+    """A program from its text. Raises DiagnosticsError with every error found."""
+    return check(Source(text, filename, path))
+
+
+def parse_file(path: str | Path) -> Program:
+    """A program from a file. Raises DiagnosticsError."""
+    return check(read_source(Path(path), str(path)))
+
+
+def check(source: Source) -> Program:
+    """A program from a source: parsed, its names resolved, and lowered where its dimensions are known."""
+    loader = Loader()
+    try:
+        unit = loader.load(source)
+    except RecursionError as error:
+        message = "the imports are nested too deep"
+        raise DiagnosticsError([Diagnostic(message, source.name)]) from error
+    lowering = Lowering(unit)
+    graphs = _default_graphs(unit)
+    known = [item for item in graphs if not _signature(item).required]
+    _lower(lowering, known, {})
+    diagnostics = [*loader.diagnostics, *lowering.diagnostics]
+    if not diagnostics and not graphs and not unit.names:
+        diagnostics.append(Diagnostic("the file defines nothing", source.name))
+    if diagnostics:
+        raise DiagnosticsError(_in_order(diagnostics))
+    return Program(unit, lowering.module() if len(known) == len(graphs) else None)
+
+
+def _lower(lowering: Lowering, graphs: Sequence[Definition], dims: Mapping[str, int]) -> None:
+    try:
+        lowering.lower_top_level()
+    except RecursionError:
+        source = lowering.unit.source
+        message = "the program is nested too deep"
+        lowering.diagnostics.append(Diagnostic(message, source.name))
+        return
+    for definition in graphs:
+        lowering.lower_graph(definition, dims)
+
+
+def _default_graphs(unit: Unit) -> Sequence[Definition]:
+    return unit.graphs or unit.imported_graphs
+
+
+def _signature(definition: Definition) -> GraphSignature:
+    graph = definition.node
+    assert isinstance(graph, ast.Graph)
+    required = tuple(dim.name for dim in graph.dimensions if dim.default is None)
+    return GraphSignature(graph.name, tuple(dim.name for dim in graph.dimensions), required)
+
+
+def _in_order(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
+    return sorted(diagnostics, key=lambda item: (item.file, item.line, item.column))

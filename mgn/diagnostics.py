@@ -1,0 +1,83 @@
+"""Messages about a program: what every error of the compiler looks like.
+
+In: a message with its place in a source text. Out: `Diagnostic`s, and `DiagnosticsError`, which carries several.
+
+    mlp.mgn:3:7: error: unknown name 'wieght'; did you mean 'weight'?
+      x = wieght * 2
+          ^
+    mlp.mgn:9:3: note: called from here
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+WIDTH = 120
+"""Most characters of a source line that a message shows."""
+
+SHOWN = 20
+"""Most diagnostics that one error's text shows; the rest is counted."""
+
+
+class MgnError(Exception):
+    """Base of the errors that mgn raises on purpose; their text is for the user, without a traceback."""
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """A message at a place. `line` and `column` count from 1; line 0 means the whole file."""
+
+    message: str
+    file: str = "<input>"
+    line: int = 0
+    column: int = 0
+    source_line: str | None = None
+    severity: str = "error"
+    notes: tuple["Diagnostic", ...] = ()
+
+    @property
+    def place(self) -> str:
+        """`file:line:column`, or `file` alone where there is no line."""
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+    def __str__(self) -> str:
+        lines = [f"{self.place}: {self.severity}: {_one_line(self.message)}"]
+        if self.line and self.source_line is not None:
+            lines += _excerpt(self.source_line, self.column)
+        lines += [str(note) for note in self.notes]
+        return "\n".join(lines)
+
+
+class DiagnosticsError(MgnError):
+    """One or more diagnostics; its text shows them in the order of the source."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
+        self.diagnostics = tuple(diagnostics)
+        super().__init__(render(self.diagnostics))
+
+
+def render(diagnostics: Sequence[Diagnostic]) -> str:
+    """The text of several diagnostics, at most `SHOWN` of them."""
+    lines = [str(item) for item in diagnostics[:SHOWN]]
+    left = len(diagnostics) - SHOWN
+    if left > 0:
+        lines.append(f"and {left} more error{'s' if left > 1 else ''}")
+    return "\n".join(lines)
+
+
+def _excerpt(source_line: str, column: int) -> list[str]:
+    """The source line, clipped around the caret, and the caret under its column."""
+    start = 0 if len(source_line) <= WIDTH else max(0, column - 1 - WIDTH // 2)
+    shown = source_line[start : start + WIDTH]
+    before, after = "…" if start else "", "…" if start + WIDTH < len(source_line) else ""
+    caret = max(column - 1 - start, 0)
+    blank = "".join("\t" if item == "\t" else " " for item in shown[:caret])
+    return [f"  {before}{_printable(shown)}{after}", f"  {' ' * len(before)}{blank}^"]
+
+
+def _printable(text: str) -> str:
+    return "".join(item if item == "\t" or item.isprintable() else "\ufffd" for item in text)
+
+
+def _one_line(message: str) -> str:
+    clipped = message if len(message) <= 1000 else f"{message[:1000]}…"
+    return "".join(item if item == "\n" or item.isprintable() else "\ufffd" for item in clipped)
