@@ -15,6 +15,7 @@ from mgn.codegen.c_types import is_bool, is_float, is_small_float, is_vector, la
 from mgn.codegen.expression import AND, EQUALITY, SHIFT, Expression, call, infix, prefix
 from mgn.codegen.opencl_values import as_mask, converted, rounded, signed, unsigned
 from mgn.codegen.writer import Row, Writer
+from mgn.dialects import kernel
 
 
 def _bitcast(writer: Writer, operation: arith.BitcastOp) -> Expression:
@@ -141,6 +142,11 @@ def _extend_integer(is_unsigned: bool) -> Row:
     return row
 
 
+def _vector_cast(writer: Writer, operation: kernel.CastOp) -> Expression | None:
+    """The row of the scalar cast: rows read the types of `input` and `result` only."""
+    return CONVERSION_ROWS[kernel.SCALAR_CASTS[operation.kind.data]](writer, operation)
+
+
 CONVERSION_ROWS: dict[type[Operation], Row] = {
     arith.BitcastOp: _bitcast,
     arith.IndexCastOp: _index_cast,
@@ -153,4 +159,5 @@ CONVERSION_ROWS: dict[type[Operation], Row] = {
     arith.TruncIOp: _truncate_integer,
     arith.ExtSIOp: _extend_integer(is_unsigned=False),
     arith.ExtUIOp: _extend_integer(is_unsigned=True),
+    kernel.CastOp: _vector_cast,
 }

@@ -12,6 +12,7 @@
     kernel.from_elements %a, %b : vector<2xf32>
     kernel.cmpf oge, %a, %b : vector<16xf32>    cmpi slt, %a, %b : …      : vector<16xi1>
     kernel.select %mask, %a, %b : vector<16xf32>
+    kernel.cast sitofp %x : vector<4xi32> -> vector<4xf32>    the casts of arith, on vectors
     kernel.gather %x[%indices] : memref<…>, vector<16xi32> -> vector<16xf32>
 
     kernel.sub_group_size   sub_group_id   sub_group_lane                               : index
@@ -26,6 +27,7 @@ signless: u8 is i8 with unsigned operations. `#kernel.device` describes a device
 
 from xdsl.ir import Dialect
 
+from mgn.dialects.kernel.casts import SCALAR_CASTS, CastOp, convert
 from mgn.dialects.kernel.device import DEVICES, Device, DeviceAttr
 from mgn.dialects.kernel.function import FuncOp, ReturnOp
 from mgn.dialects.kernel.masks import (
@@ -91,6 +93,7 @@ Kernel = Dialect(
         AsyncWaitOp,
         FromElementsOp,
         GatherOp,
+        CastOp,
         CompareIntegersOp,
         CompareFloatsOp,
         SelectOp,
@@ -108,12 +111,14 @@ Kernel = Dialect(
 __all__ = [
     "DEVICES",
     "MMA_SHAPES",
+    "SCALAR_CASTS",
     "VECTOR_LANES",
     "Access",
     "AccessAttr",
     "AsyncCopyOp",
     "AsyncWaitOp",
     "BarrierOp",
+    "CastOp",
     "Combine",
     "CombineAttr",
     "CompareFloatsOp",
@@ -145,6 +150,7 @@ __all__ = [
     "SubGroupSizeOp",
     "compare_floats",
     "compare_integers",
+    "convert",
     "element_bytes",
     "local_memory",
     "private_memory",
