@@ -55,6 +55,15 @@ from mgn.dialects.kernel.function import FuncOp
 from mgn.dialects.kernel.types import Access
 
 
+def _parse_defined(parser: Parser) -> SSAValue:
+    """A buffer by its name alone; it must stand above, so its type need not be written again."""
+    operand = parser.parse_unresolved_operand()
+    values = parser.ssa_values.get(operand.operand_name)
+    if values is None or operand.index >= len(values):
+        parser.raise_error("a buffer must be defined above its use", operand.span)
+    return values[operand.index]
+
+
 class HeldOp(IRDLOperation, ABC):
     """Base of the operations whose result is a buffer that holds a tensor of the graph."""
 
@@ -217,7 +226,9 @@ class LaunchOp(IRDLOperation):
     @classmethod
     def parse(cls, parser: Parser) -> "LaunchOp":
         kernel = parser.parse_symbol_name().data
-        arguments = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_operand)
+        arguments = parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, lambda: _parse_defined(parser)
+        )
         op = cls(kernel, arguments)
         op.attributes.update(parser.parse_optional_attr_dict())
         return op
@@ -244,9 +255,9 @@ class CopyOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> "CopyOp":
-        source = parser.parse_operand()
+        source = _parse_defined(parser)
         parser.parse_keyword("to")
-        op = cls(source, parser.parse_operand())
+        op = cls(source, _parse_defined(parser))
         op.attributes.update(parser.parse_optional_attr_dict())
         return op
 
@@ -282,7 +293,7 @@ class OutputOp(IRDLOperation):
     @classmethod
     def parse(cls, parser: Parser) -> "OutputOp":
         label = parser.parse_str_literal()
-        source = parser.parse_operand()
+        source = _parse_defined(parser)
         tensor = parser.parse_type()
         if not isinstance(tensor, TensorType):
             parser.raise_error("an output's type must be a tensor")
