@@ -64,7 +64,11 @@ def _float_to_integer(is_unsigned: bool) -> Row:
         if is_bool(target):
             raise writer.error(operation, "does not convert to i1: compare with zero")
         type = writer.types.unsigned(target) if is_unsigned else writer.type(target)
-        number = call(f"convert_{type}_sat_rtz", writer.value(operation.input))
+        value = writer.value(operation.input)
+        if is_unsigned:  # a NaN becomes 0 here: not all devices' vector conversions do that
+            scalar = writer.types.literal(operation.input.type, 0.0)
+            value = call("fmax", value, writer.types.splat(operation.input.type, scalar))
+        number = call(f"convert_{type}_sat_rtz", value)
         return signed(writer, target, number) if is_unsigned else number
 
     return row

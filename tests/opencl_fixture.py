@@ -7,13 +7,31 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
+from xdsl.context import Context
+from xdsl.dialects import arith, builtin, math, memref, scf, vector
+from xdsl.parser import Parser
 
 from mgn.codegen.opencl import BUILD_OPTIONS
 from mgn.codegen.signature import KernelSignature
+from mgn.dialects.kernel import FuncOp, Kernel
 
 POISON = 0xA5
+DTYPES: dict[str, Any] = {
+    "f64": np.float64,
+    "f32": np.float32,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "i64": np.int64,
+    "i32": np.int32,
+    "i16": np.int16,
+    "i8": np.int8,
+    "i1": np.bool_,
+}
+FLOATS = ("f64", "f32", "f16", "bf16")
+INTEGERS = ("i64", "i32", "i16", "i8")
 
 _CONTEXTS: list[Any] = []
 """Holds the context: a queue alone does not keep it alive."""
@@ -67,3 +85,42 @@ def run_kernel(queue: Any, kernel: KernelSignature, arrays: list[np.ndarray]) ->
         if argument.access != "read":
             pyopencl.enqueue_copy(queue, array.view(np.uint8), buffer)
     queue.finish()
+
+
+def kernel(text: str) -> FuncOp:
+    """The first function of a module's text, verified."""
+    context = Context()
+    for dialect in (
+        builtin.Builtin,
+        arith.Arith,
+        math.Math,
+        scf.Scf,
+        memref.MemRef,
+        vector.Vector,
+        Kernel,
+    ):
+        context.load_dialect(dialect)
+    module = Parser(context, text).parse_module()
+    module.verify()
+    func = module.body.block.first_op
+    assert isinstance(func, FuncOp)
+    return func
+
+
+def assert_close(actual: np.ndarray, expected: np.ndarray, ulps: float) -> None:
+    """Equal bits but for NaN payloads, or within so many units in the last place."""
+    if actual.dtype.kind in "ib":
+        np.testing.assert_array_equal(actual, expected)
+        return
+    wide, wanted = actual.astype(np.float64), expected.astype(np.float64)
+    np.testing.assert_array_equal(np.isnan(wide), np.isnan(wanted))
+    if ulps == 0:
+        np.testing.assert_array_equal(wide, wanted)
+        settled = ~np.isnan(wide)
+        np.testing.assert_array_equal(np.signbit(wide[settled]), np.signbit(wanted[settled]))
+        return
+    finite = np.isfinite(wanted)
+    np.testing.assert_array_equal(wide[~finite], wanted[~finite])
+    limits = ml_dtypes.finfo(actual.dtype)
+    unit = np.maximum(np.abs(wanted[finite]), float(limits.smallest_normal)) * float(limits.eps)
+    assert np.max(np.abs(wide[finite] - wanted[finite]) / unit, initial=0.0) <= ulps
