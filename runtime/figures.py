@@ -19,6 +19,7 @@ import numpy as np
 
 from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import DeviceError
+from mgn.runtime.host_arrays import nearest
 from mgn.runtime.location import cache_folder, write_atomically
 
 FIGURES_VARIABLE = "MGN_DEVICE_FIGURES"
@@ -89,7 +90,12 @@ def describe(device: ComputeDevice, *, measure: bool = True) -> dict[str, Any]:
     figures = probe(device)
     if measure:
         figures |= _measured(device, figures)
-    return figures | _overrides()
+    overrides = _overrides()
+    known = [*figures, "bandwidth", "launch_cost", "rates"]
+    for name in overrides:
+        if name not in known:
+            raise DeviceError(f"{FIGURES_VARIABLE}: no figure '{name}'{nearest(name, known)}")
+    return figures | overrides
 
 
 def probe(device: ComputeDevice) -> dict[str, Any]:

@@ -119,8 +119,11 @@ def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return _members(path, archive)
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise WeightsError(f"{path} holds one array without a name; write it with np.savez")
+        with archive:
+            return _members(archive)
     except WeightsError:
         raise
     except OSError as error:
@@ -131,9 +134,7 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
         raise WeightsError(f"{path} is no whole npz file: {error}") from None
 
 
-def _members(path: Path, archive: Any) -> dict[str, np.ndarray]:
-    if isinstance(archive, np.ndarray):
-        raise WeightsError(f"{path} holds one array without a name; write it with np.savez")
+def _members(archive: Any) -> dict[str, np.ndarray]:
     arrays = {name: archive[name] for name in archive.files}
     unnamed = np.dtype("V2")
     return {

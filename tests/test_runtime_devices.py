@@ -1,0 +1,129 @@
+"""Devices are found without help from the system, and named when they are not."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mgn.dialects.kernel import Device
+from mgn.runtime import icd
+from mgn.runtime.devices import choose, list_devices
+from mgn.runtime.errors import DeviceError
+from mgn.runtime.figures import describe, probe
+from mgn.runtime.location import cache_folder
+
+
+def python(code: str, **environment: str) -> str:
+    """The output of a fresh interpreter."""
+    clean = {name: value for name, value in os.environ.items() if name != "OCL_ICD_VENDORS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=clean | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_pip_installed_runtime_is_found_by_itself() -> None:
+    out = python("from mgn.runtime.devices import list_devices\nprint(*list_devices(), sep='\\n')")
+    assert "0:0" in out and "cpu" in out
+
+
+def test_without_a_writable_cache_the_devices_are_found_all_the_same() -> None:
+    code = "from mgn.runtime.devices import choose\nprint(choose().kind)"
+    assert python(code, MGN_CACHE_DIR="off").strip() in ("cpu", "gpu")
+    assert python(code, MGN_CACHE_DIR="/proc/nowhere").strip() in ("cpu", "gpu")
+
+
+def test_a_vendor_folder_that_the_user_chose_is_kept(tmp_path: Path) -> None:
+    code = """
+import os
+from mgn.runtime.devices import choose
+from mgn.runtime.errors import DeviceError
+try:
+    choose()
+except DeviceError as error:
+    print(os.environ["OCL_ICD_VENDORS"], error)
+"""
+    out = python(code, OCL_ICD_VENDORS=str(tmp_path))
+    assert out.startswith(str(tmp_path)) and "pip install 'mgn[cpu]'" in out
+
+
+def test_the_runtime_package_itself_does_not_import_pyopencl() -> None:
+    code = "import mgn.runtime.executable, sys\nprint('pyopencl' in sys.modules)"
+    assert python(code).strip() == "False"
+
+
+def test_selectors_choose_by_kind_index_and_name() -> None:
+    devices = list_devices()
+    assert choose().index in {device.index for device in devices}
+    gpus = [device for device in devices if device.kind == "gpu"]
+    assert choose("auto").kind == ("gpu" if gpus else "cpu")
+    for device in devices:
+        assert choose(device.index) == device
+        assert choose(device.name.lower()).name == device.name
+    with pytest.raises(DeviceError, match=r"(?s)no OpenCL device matches 'toaster'.*0:0"):
+        choose("toaster")
+    with pytest.raises(DeviceError, match="matches '7:3'"):
+        choose("7:3")
+
+
+def test_vendor_files_of_the_system_are_kept_and_not_doubled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "lib" / icd.INTEL_LIBRARY
+    monkeypatch.setattr(icd, "find_intel_library", lambda: library)
+    monkeypatch.setattr(icd, "_loads", lambda name: name == icd.NVIDIA_LIBRARY)
+    assert icd.vendor_files(tmp_path / "missing") == {
+        "mgn-intel-cpu.icd": f"{library}\n",
+        "mgn-nvidia.icd": "libnvidia-opencl.so.1\n",
+    }
+    (tmp_path / "nvidia.icd").write_text("libnvidia-opencl.so.1\n")
+    (tmp_path / "pocl.icd").write_text("/usr/lib/libpocl.so\n")
+    assert set(icd.vendor_files(tmp_path)) == {"nvidia.icd", "pocl.icd", "mgn-intel-cpu.icd"}
+
+
+def test_a_description_has_every_field_of_a_device_and_is_measured_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MGN_CACHE_DIR", str(tmp_path))
+    device = choose()
+    figures = describe(device)
+    described = Device(**figures)
+    assert described.kind == device.kind and described.compute_units >= 1
+    assert described.bandwidth > 1e8 and described.rates["f32"] > 1e8
+    assert 1e-7 < described.launch_cost < 1e-2
+    assert describe(device) == figures
+    (stored,) = (tmp_path / "devices").glob("*.json")
+    stored.write_text(stored.read_text()[:40])
+    again = describe(device)
+    assert again.keys() == figures.keys()
+    assert json.loads(stored.read_text())["bandwidth"] == again["bandwidth"]
+
+
+def test_a_file_of_figures_wins_over_what_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = choose()
+    path = tmp_path / "figures.json"
+    path.write_text('{"bandwidth": 123.0}')
+    monkeypatch.setenv("MGN_DEVICE_FIGURES", str(path))
+    assert describe(device, measure=False) == {**probe(device), "bandwidth": 123.0}
+    path.write_text("{")
+    with pytest.raises(DeviceError, match=r"MGN_DEVICE_FIGURES names .* which is unusable"):
+        describe(device, measure=False)
+    path.write_text('{"bandwith": 1.0}')
+    with pytest.raises(DeviceError, match="'bandwith'; did you mean 'bandwidth'"):
+        describe(device, measure=False)
+
+
+def test_the_cache_lies_in_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MGN_CACHE_DIR", raising=False)
+    folder = cache_folder()
+    assert folder is not None and folder.name == "mgn"

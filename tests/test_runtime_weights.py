@@ -1,0 +1,125 @@
+"""Weight files are read with care: every fault is named, and damage is never a traceback."""
+
+import random
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from mgn.runtime.errors import WeightsError
+from mgn.runtime.weights import load_arrays, load_params, save_params
+
+ARRAYS = {
+    "layers.0.w": np.arange(12, dtype=np.float32).reshape(3, 4),
+    "layers.0.b": np.array([1.5, -2.25], ml_dtypes.bfloat16),
+    "scalar": np.array(3, np.int32),
+    "mask": np.array([True, False, True]),
+    "none": np.zeros((0, 3), np.float16),
+}
+EXPECTED: dict[str, tuple[str, tuple[int, ...]]] = {
+    "layers.0.w": ("f32", (3, 4)),
+    "layers.0.b": ("bf16", (2,)),
+    "scalar": ("i32", ()),
+}
+
+
+def write(path: Path) -> Path:
+    if path.suffix == ".npz":
+        np.savez(path, allow_pickle=False, **ARRAYS)
+    else:
+        save_params(path, ARRAYS)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".npz"])
+def test_arrays_come_back_as_they_were_written(tmp_path: Path, suffix: str) -> None:
+    loaded = load_arrays(write(tmp_path / f"w{suffix}"))
+    for name, array in ARRAYS.items():
+        assert loaded[name].dtype == array.dtype and loaded[name].shape == array.shape
+        assert loaded[name].tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".npz"])
+def test_extra_arrays_are_only_counted(tmp_path: Path, suffix: str) -> None:
+    loaded = load_params(write(tmp_path / f"w{suffix}"), EXPECTED)
+    assert set(loaded.arrays) == set(EXPECTED)
+    assert loaded.extra >= 2
+
+
+def test_every_parameter_that_does_not_fit_is_named_in_one_error(tmp_path: Path) -> None:
+    expected = {
+        "layers.0.w": ("f32", (4, 3)),
+        "layers.0.b": ("f32", (2,)),
+        "layers.0.bias": ("f32", (2,)),
+        "layer.0.w2": ("f32", (7,)),
+    }
+    with pytest.raises(WeightsError) as caught:
+        load_params(write(tmp_path / "w.safetensors"), expected)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 5
+    assert "has shape [3, 4], not [4, 3]" in lines[1]
+    assert "has dtype bfloat16, not float32" in lines[2] and "np.float32" in lines[2]
+    assert "'layers.0.bias' (f32[2]) is missing" in lines[3]
+    assert "'layer.0.w2' (f32[7]) is missing" in lines[4]
+
+
+def test_a_long_list_of_faults_stays_on_one_screen(tmp_path: Path) -> None:
+    expected = {f"w{i}": ("f32", (1,)) for i in range(100)}
+    with pytest.raises(WeightsError, match="and 88 more") as caught:
+        load_params(write(tmp_path / "w.npz"), expected)
+    assert len(str(caught.value).splitlines()) == 14
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".npz"])
+def test_damaged_files_give_our_error_and_no_other(tmp_path: Path, suffix: str) -> None:
+    whole = write(tmp_path / f"w{suffix}").read_bytes()
+    dice = random.Random(5)
+    damaged = tmp_path / f"damaged{suffix}"
+    refused = 0
+    for length in range(0, len(whole), max(len(whole) // 60, 1)):
+        damaged.write_bytes(whole[:length])
+        with pytest.raises(WeightsError, match="damaged"):
+            load_arrays(damaged)
+    for _ in range(150):
+        data = bytearray(whole)
+        for _ in range(4):
+            data[dice.randrange(len(data))] = dice.randrange(256)
+        damaged.write_bytes(data)
+        try:
+            load_arrays(damaged)
+        except WeightsError:
+            refused += 1
+    assert refused > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("missing.npz", "No such file"),
+        ("weights.pt", r"read from \.safetensors and \.npz files"),
+        ("folder.npz", "Is a directory"),
+    ],
+)
+def test_paths_that_hold_no_arrays_are_explained(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / "folder.npz").mkdir()
+    with pytest.raises(WeightsError, match=message):
+        load_arrays(tmp_path / name)
+
+
+def test_a_single_array_or_pickled_objects_are_refused(tmp_path: Path) -> None:
+    with (tmp_path / "one.npz").open("wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(WeightsError, match="one array without a name"):
+        load_arrays(tmp_path / "one.npz")
+    np.savez(tmp_path / "objects.npz", a=np.array([{}], dtype=object))
+    with pytest.raises(WeightsError, match="no whole npz"):
+        load_arrays(tmp_path / "objects.npz")
+
+
+def test_a_file_that_cannot_be_written_is_our_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WeightsError, match="cannot write"):
+        save_params(tmp_path / "file" / "w.safetensors", ARRAYS)
+    with pytest.raises(WeightsError):
+        save_params(tmp_path / "w.safetensors", {"o": np.array([{}], dtype=object)})
