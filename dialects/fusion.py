@@ -1,13 +1,16 @@
-"""The `fusion` dialect: one operation is one device kernel, and holds the tensor operations it computes.
+"""The `fusion` dialect: one operation is one device kernel, and holds the tensor operations it
+computes.
 
-    %y = fusion.kernel contraction (%a = %x : tensor<4x8xf32>, %b = %w : tensor<8x8xf32>) -> tensor<4x8xf32> {
+    %y = fusion.kernel contraction (%a = %x : tensor<4x8xf32>, %b = %w : tensor<8x8xf32>)
+        -> (tensor<4x8xf32>) {
       %0 = mgn.matmul(%a, %b) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
       %1 = mgn.relu(%0) : tensor<4x8xf32>
       fusion.return %1 : tensor<4x8xf32>
     }
 
-Inlining every kernel's body gives back a plain `mgn` program. After lowering, `fusion.launch @kernel_0(%x, %w)`
-stands for the kernel: its arguments are the kernel function's leading ones, its results the trailing ones.
+Inlining every kernel's body gives back a plain `mgn` program. After lowering, `fusion.launch
+@kernel_0(%x, %w)` stands for the kernel: its arguments are the kernel function's leading ones, its
+results the trailing ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,7 +63,7 @@ class KernelKind(StrEnum):
 
 @irdl_attr_definition
 class ScheduleAttr(ParametrizedAttribute):
-    """The parameters of a kernel's template: `#fusion.schedule<{tile_m = 8 : i64, form = "cpu"}>`."""
+    """The parameters of a template: `#fusion.schedule<{tile_m = 8 : i64, form = "cpu"}>`."""
 
     name = "fusion.schedule"
     entries: DictionaryAttr = param_def()
@@ -105,7 +108,9 @@ class FusionReturnOp(IRDLOperation):
 
 @irdl_op_definition
 class FusedKernelOp(IRDLOperation):
-    """One device kernel: reads its inputs from memory, computes its body, writes its results to memory."""
+    """One device kernel: reads its inputs from memory, computes its body, writes its results to
+    memory.
+    """
 
     name = "fusion.kernel"
     inputs = var_operand_def(TensorType)
@@ -201,7 +206,9 @@ class FusedKernelOp(IRDLOperation):
 
 @irdl_op_definition
 class LaunchOp(IRDLOperation):
-    """A lowered kernel applied to tensors: `%y = fusion.launch @kernel_0(%x) : (tensor<4xf32>) -> tensor<4xf32>`."""
+    """A lowered kernel applied to tensors: `%y = fusion.launch @kernel_0(%x) : (tensor<4xf32>) ->
+    tensor<4xf32>`.
+    """
 
     name = "fusion.launch"
     kernel = prop_def(SymbolRefAttr)

@@ -93,7 +93,8 @@ def _infer_gelu(*types: TensorType, approx: str) -> TensorType:
 @composite("gelu", (X, APPROX), _infer_gelu, Kind.ELEMENTWISE)
 @in_single_precision
 def gelu(b: Emitter, x: SSAValue, approx: str) -> SSAValue:
-    """`y = gelu(x, approx = "tanh")`: x·Φ(x), Φ the normal distribution function, by erf or by tanh.
+    """`y = gelu(x, approx = "tanh")`: x·Φ(x), Φ the normal distribution function, by erf or by
+    tanh.
 
     Shape: that of x. Error: any other `approx`. Hendrycks, Gimpel 2016 (arXiv:1606.08415).
     """

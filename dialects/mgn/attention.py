@@ -80,7 +80,9 @@ def _infer_attention(
 
 @dataclass(frozen=True)
 class _Heads:
-    """How heads are laid out: `[…, heads, S, d]`, or `[…, kv_heads, group, S, d]` where they share keys."""
+    """How heads are laid out: `[…, heads, S, d]`, or `[…, kv_heads, group, S, d]` where they share
+    keys.
+    """
 
     heads: int
     kv_heads: int
@@ -103,7 +105,7 @@ class _Heads:
         return b.transpose(parts, (*range(rank), *heads, rank, rank + 1 + len(sizes)))
 
     def shared(self, b: Emitter, x: SSAValue) -> SSAValue:
-        """Keys or values as `[…, *axes, T, d]`, with 1 for the axis along which heads share them."""
+        """Keys or values as `[…, *axes, T, d]`, with 1 for the axis along which they are shared."""
         return self.split(b, x, (self.heads,) if self.group == 1 else (self.kv_heads, 1))
 
     def merge(self, b: Emitter, x: SSAValue) -> SSAValue:
@@ -115,7 +117,9 @@ class _Heads:
         return b.reshape(rows, (*shape[:rank], shape[-2], self.heads * shape[-1]))
 
     def bias(self, b: Emitter, bias: SSAValue) -> SSAValue:
-        """A bias that broadcasts to `[…, heads, S, T]` as one that broadcasts to `[…, *axes, S, T]`."""
+        """A bias that broadcasts to `[…, heads, S, T]` as one that broadcasts to `[…, *axes, S,
+        T]`.
+        """
         shape = shape_of(bias)
         if self.group == 1 or len(shape) < 3:
             return bias
@@ -159,16 +163,17 @@ def attention(
     scale: float,
     softcap: float,
 ) -> SSAValue:
-    """`y = attention(q, k, v, heads = 9, kv_heads = 3, causal = true)`: softmax(q·kᵀ·scale + bias)·v.
+    """`y = attention(q, k, v, heads = 9, kv_heads = 3, causal = true)`: softmax(q·kᵀ·scale +
+    bias)·v.
 
-    Shape: q `[…, S, heads * d]`, k `[…, T, kv_heads * d]`, v `[…, T, kv_heads * e]` give
-    `[…, S, heads * e]`; leading axes broadcast, and each key head serves heads / kv_heads query heads.
-    In order: scale (default 1 / sqrt(d)), `softcap * tanh(scores / softcap)`, bias, masks. With causal, query i
-    sees keys `j <= i + (T - S)`; a window w > 0 keeps `j > i + (T - S) - w`.
-    A query that sees no key, by the masks or by -inf in the bias, gives 0, as in PyTorch since 2.5.
-    Half precision is computed in f32 and rounded once.
-    Errors: sizes that do not divide into heads, heads not a multiple of kv_heads, a bias that does not broadcast.
-    Vaswani et al. 2017 (arXiv:1706.03762), Ainslie et al. 2023 (arXiv:2305.13245).
+    Shape: q `[…, S, heads * d]`, k `[…, T, kv_heads * d]`, v `[…, T, kv_heads * e]` give `[…, S,
+    heads * e]`; leading axes broadcast, and each key head serves heads / kv_heads query heads. In
+    order: scale (default 1 / sqrt(d)), `softcap * tanh(scores / softcap)`, bias, masks. With
+    causal, query i sees keys `j <= i + (T - S)`; a window w > 0 keeps `j > i + (T - S) - w`. A
+    query that sees no key, by the masks or by -inf in the bias, gives 0, as in PyTorch since 2.5.
+    Half precision is computed in f32 and rounded once. Errors: sizes that do not divide into heads,
+    heads not a multiple of kv_heads, a bias that does not broadcast. Vaswani et al. 2017
+    (arXiv:1706.03762), Ainslie et al. 2023 (arXiv:2305.13245).
     """
     layout = _Heads(heads, kv_heads)
     query = layout.split(b, q, layout.axes)

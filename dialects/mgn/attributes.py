@@ -1,6 +1,8 @@
-"""The kinds of attribute an operation can have, one row each: how its value is checked, stored and read.
+"""The kinds of attribute an operation can have, one row each: how its value is checked, stored and
+read.
 
-In: a Python value as the language or the Python interface gives it. Out: the xDSL attribute that holds it, and back.
+In: a Python value as the language or the Python interface gives it. Out: the xDSL attribute that
+holds it, and back.
 """
 
 import math

@@ -1,7 +1,8 @@
-"""Calls operations by name: what the language, the Python builder, decompositions and rewrites all go through.
+"""Calls operations by name: what the language, the Python builder, decompositions and rewrites all
+go through.
 
-In: an operation's name with positional and keyword arguments, values or plain numbers, as in the language.
-Out: the operation's result values, created through the emitter's insertion function.
+In: an operation's name with positional and keyword arguments, values or plain numbers, as in the
+language. Out: the operation's result values, created through the emitter's insertion function.
 
     b = Emitter(block.add_op)
     y = b.softmax(b.mul(x, 0.5), axis=-1)
@@ -41,7 +42,9 @@ def suggestion(name: str, known: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class BoundCall:
-    """A call matched to its signature: operands as the spec groups them, and accepted attribute values."""
+    """A call matched to its signature: operands as the spec groups them, and accepted attribute
+    values.
+    """
 
     spec: OperationSpec
     operands: list[Any]
@@ -58,7 +61,8 @@ def find_operation(name: str) -> OperationSpec:
 def bind(spec: OperationSpec, args: Sequence[Any], kwargs: dict[str, Any]) -> BoundCall:
     """Matches arguments to a signature as Python would. Raises CallError.
 
-    Operand positions keep what was given (values or numbers); attributes are checked and made canonical.
+    Operand positions keep what was given (values or numbers); attributes are checked and made
+    canonical.
     """
     names = [item.name for item in spec.signature]
     given: dict[str, Any] = {}
@@ -137,7 +141,8 @@ def literal_array(value: float, element: ElementType) -> np.ndarray:
 class Emitter:
     """Creates operations and hands each to `insert`. `b.NAME(…)` is `b.call("NAME", …)`.
 
-    Errors are CallError (the call does not fit the signature) and ShapeError (the types do not fit).
+    Errors are CallError (the call does not fit the signature) and ShapeError (the types do not
+    fit).
     """
 
     def __init__(

@@ -1,4 +1,5 @@
-"""Declares composite operations: the decorated function builds the decomposition and carries the docstring.
+"""Declares composite operations: the decorated function builds the decomposition and carries the
+docstring.
 
 In: a function `(emitter, *operands, **attributes) -> result values`. Out: its row in `OPERATIONS`.
 
@@ -65,7 +66,8 @@ def composite(
 def in_single_precision(decompose: Callable[..., SSAValue]) -> Callable[..., SSAValue]:
     """Computes half-precision operands in f32 and rounds the result once, to their type.
 
-    This is PyTorch's rule for norms, losses and activations (its "opmath" type). Other operands pass unchanged.
+    This is PyTorch's rule for norms, losses and activations (its "opmath" type). Other operands
+    pass unchanged.
     """
 
     @wraps(decompose)

@@ -1,4 +1,4 @@
-"""The core contraction, a batched matrix product with transposed forms, and the linear layer on it."""
+"""The core contraction, a batched matrix product with transposed forms, and the linear layer."""
 
 from typing import Any
 
@@ -90,7 +90,8 @@ def _infer_linear(x: TensorType, w: TensorType, b: TensorType | None) -> TensorT
 def linear(b: Emitter, x: SSAValue, w: SSAValue, bias: SSAValue | None) -> SSAValue:
     """`y = linear(x, w, b)`: x times the transpose of w, plus b.
 
-    Shape: x `[…, in]`, w `[out, in]`, b `[out]` (may be left out) give `[…, out]`. Error: sizes that differ.
+    Shape: x `[…, in]`, w `[out, in]`, b `[out]` (may be left out) give `[…, out]`. Error: sizes
+    that differ.
     """
     product = b.matmul(x, w, transpose_b=True)
     return product if bias is None else b.add(product, bias)

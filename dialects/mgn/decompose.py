@@ -1,6 +1,7 @@
 """Decompositions: a composite operation as a block of simpler operations, which is its meaning.
 
-In: an operation, or its spec with operand types and attributes. Out: a block whose arguments are the operands.
+In: an operation, or its spec with operand types and attributes. Out: a block whose arguments are
+the operands.
 """
 
 from collections.abc import Mapping, Sequence

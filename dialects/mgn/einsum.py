@@ -20,7 +20,8 @@ Labels = tuple[str, ...]
 
 @dataclass(frozen=True)
 class _Equation:
-    """An equation matched to shapes: labels of each operand and of the result, and the size of each.
+    """An equation matched to shapes: labels of each operand and of the result, and the size of
+    each.
 
     The axes of `...` are labelled `.1` (the last), `.2`, and so on.
     """
@@ -38,7 +39,9 @@ def _letters(term: str) -> tuple[str, str]:
 
 
 def _labels(term: str, rank: int | None, ellipsis: int) -> Labels:
-    """The labels of a term; its `...` stands for the axes that its letters leave, or for `ellipsis`."""
+    """The labels of a term; its `...` stands for the axes that its letters leave, or for
+    `ellipsis`.
+    """
     before, after = _letters(term)
     if after == "-":
         if rank is not None and rank != len(before):
@@ -193,12 +196,14 @@ def _infer_einsum(operands: Sequence[TensorType], equation: str) -> TensorType:
     _infer_einsum,
 )
 def einsum(b: Emitter, operands: Sequence[SSAValue], equation: str) -> SSAValue:
-    """`y = einsum("bhqd,bhkd->bhqk", a, b)`: the sum of products over labels missing from the result.
+    """`y = einsum("bhqd,bhkd->bhqk", a, b)`: the sum of products over labels missing from the
+    result.
 
-    Shape: the sizes of the result's labels; without `->`, the labels that occur once, sorted, after those of
-    `...`. A label twice in a term takes its diagonal; sizes of 1 broadcast, also in `...`. Products are formed
-    from left to right, each as one matmul. Half precision is computed in f32 and rounded once.
-    Errors: terms that do not fit the operands, unequal sizes, an unknown or repeated label in the result.
+    Shape: the sizes of the result's labels; without `->`, the labels that occur once, sorted, after
+    those of `...`. A label twice in a term takes its diagonal; sizes of 1 broadcast, also in `...`.
+    Products are formed from left to right, each as one matmul. Half precision is computed in f32
+    and rounded once. Errors: terms that do not fit the operands, unequal sizes, an unknown or
+    repeated label in the result.
     """
     row = element_type_of(operands[0])
     wide = row.is_float and row.bits == 16 and len(operands) > 1

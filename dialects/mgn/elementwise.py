@@ -1,6 +1,7 @@
 """Elementwise core operations: one row each, `result[i] = f(operands[i])` with NumPy broadcasting.
 
-`evaluate` is the NumPy function. Integers wrap around as NumPy's do, except where a row says otherwise.
+`evaluate` is the NumPy function. Integers wrap around as NumPy's do, except where a row says
+otherwise.
 """
 
 from collections.abc import Callable, Sequence
@@ -130,7 +131,9 @@ def _where(condition: Array, a: Array, b: Array) -> Array:
 
 
 def saturating_cast(x: Array, dtype: np.dtype) -> Array:
-    """Converts element types: float to integer truncates and saturates, nan to 0; integers wrap around."""
+    """Converts element types: float to integer truncates and saturates, nan to 0; integers wrap
+    around.
+    """
     if not element_of_dtype(x.dtype).is_float or np.dtype(dtype) == np.bool_:
         return (x != 0) if np.dtype(dtype) == np.bool_ else x.astype(dtype)
     if not np.issubdtype(dtype, np.integer):

@@ -1,7 +1,8 @@
 """The error function on arrays, in f64 to about one unit in the last place.
 
-In: an f64 array. Out: erf of it. The rational approximations on five intervals are those of FreeBSD's
-`s_erf.c` (Sun Microsystems 1993, msun/src/s_erf.c), whose error is below one unit in the last place.
+In: an f64 array. Out: erf of it. The rational approximations on five intervals are those of
+FreeBSD's `s_erf.c` (Sun Microsystems 1993, msun/src/s_erf.c), whose error is below one unit in the
+last place.
 """
 
 from collections.abc import Sequence
@@ -104,7 +105,9 @@ def _rational(coefficients: Rational, x: Array) -> Array:
 
 
 def _tail(coefficients: Rational, x: Array) -> Array:
-    """1 - erfc(x), with erfc(x) = exp(-x² - 0.5625 + R(1/x²)) / x and x² split to keep its error out."""
+    """1 - erfc(x), with erfc(x) = exp(-x² - 0.5625 + R(1/x²)) / x and x² split to keep its error
+    out.
+    """
     rounded = (x.view(np.int64) & ~0xFFFFFFFF).view(np.float64)
     exponent = (rounded - x) * (rounded + x) + _rational(coefficients, 1 / (x * x))
     return 1 - np.exp(-rounded * rounded - 0.5625) * np.exp(exponent) / x

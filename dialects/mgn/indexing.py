@@ -1,6 +1,7 @@
 """Indexing: results whose elements are read at indices that are values themselves.
 
-`gather` is the core; the others are composites of it. An index outside the axis is clamped into it, as StableHLO's gather does, so that no read leaves its buffer.
+`gather` is the core; the others are composites of it. An index outside the axis is clamped into it,
+as StableHLO's gather does, so that no read leaves its buffer.
 """
 
 import math
@@ -109,8 +110,8 @@ def _infer_take_along_axis(x: TensorType, ids: TensorType, axis: int) -> TensorT
 def take_along_axis(b: Emitter, x: SSAValue, ids: SSAValue, axis: int) -> SSAValue:
     """`y = take_along_axis(x, ids, axis = -1)`: x at ids along an axis, all other indices equal.
 
-    Shape: that of ids, which has x's rank and, but for the axis, x's sizes. Ids are clamped to the axis.
-    Errors: other ranks or sizes, an empty axis.
+    Shape: that of ids, which has x's rank and, but for the axis, x's sizes. Ids are clamped to the
+    axis. Errors: other ranks or sizes, an empty axis.
     """
     shape, index = shape_of(x), shape_of(ids)
     strides = row_major_strides(shape)
@@ -148,10 +149,11 @@ def _infer_dynamic_slice(x: TensorType, starts: Sequence[TensorType], sizes: Sha
     _infer_dynamic_slice,
 )
 def dynamic_slice(b: Emitter, x: SSAValue, starts: Sequence[SSAValue], sizes: Shape) -> SSAValue:
-    """`y = dynamic_slice(x, [0, position], [4, 1])`: the part of x of these sizes that begins at starts.
+    """`y = dynamic_slice(x, [0, position], [4, 1])`: the part of x of these sizes that begins at
+    starts.
 
-    Shape: sizes. Starts are i32 scalars, values or numbers, clamped so that the part lies in x, as in StableHLO.
-    Errors: another number of starts or sizes than axes, a size above the axis.
+    Shape: sizes. Starts are i32 scalars, values or numbers, clamped so that the part lies in x, as
+    in StableHLO. Errors: another number of starts or sizes than axes, a size above the axis.
     """
     result: Any = b.identity(x) if sizes == shape_of(x) else x
     for axis, (start, size, whole) in enumerate(zip(starts, sizes, shape_of(x), strict=True)):

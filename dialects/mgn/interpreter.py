@@ -1,8 +1,8 @@
 """The reference interpreter: runs `mgn` programs on NumPy, and so says what every program means.
 
-In: a graph with arrays for its inputs and parameters. Out: arrays by result name.
-Each operation is computed in its declared element types, or all floats in f64 on request (`wide=True`).
-A composite is computed by its decomposition. A fused program is interpreted through its kernels' bodies.
+In: a graph with arrays for its inputs and parameters. Out: arrays by result name. Each operation is
+computed in its declared element types, or all floats in f64 on request (`wide=True`). A composite
+is computed by its decomposition. A fused program is interpreted through its kernels' bodies.
 """
 
 from collections.abc import Mapping, Sequence
@@ -103,13 +103,12 @@ class Interpreter:
         return self._given(f"parameter '{name}'", self.parameters[name], op.result.type)
 
     def _given(self, what: str, array: Array, type: Attribute) -> Array:
-        """An array from outside. A float does not become an integer, nor any other number a bool."""
+        """An array from outside. A float does not become an integer, nor a number a bool."""
         element = element_of(type)
         given = np.asarray(array)
         if element.dtype is None:
             raise InterpretationError(f"{what} has the block format {element.name}")
-        whole = given.dtype == np.bool_ or np.issubdtype(given.dtype, np.integer)
-        if not element.is_float and (not whole or element.dtype == np.bool_ != given.dtype):
+        if not np.can_cast(given.dtype, element.dtype, "same_kind") and not element.is_float:
             raise InterpretationError(f"{what} is {given.dtype}, expected {spelling(type)}")
         return self._as_declared(what, given, type)
 

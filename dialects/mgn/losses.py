@@ -51,7 +51,7 @@ def _infer_classes(x: TensorType, labels: TensorType, reduction: str) -> TensorT
 
 
 def _at_label(b: Emitter, x: SSAValue, labels: SSAValue) -> SSAValue:
-    """The element of each row at its class id; an id outside the classes is clamped, as in gather."""
+    """The element of each row at its class id; an id outside them is clamped, as in gather."""
     classes = shape_of(x)[-1]
     wide = "i64" if element_type_of(labels).name in ("i64", "u32") else "i32"
     ids = b.clamp(b.cast(labels, wide), min=0.0, max=float(classes - 1))
@@ -73,8 +73,8 @@ def _at_label(b: Emitter, x: SSAValue, labels: SSAValue) -> SSAValue:
 def cross_entropy(b: Emitter, logits: SSAValue, labels: SSAValue, reduction: str) -> SSAValue:
     """`loss = cross_entropy(logits, labels)`: minus the log-probability of each row's label.
 
-    Shape: logits `[…, C]`; labels are class ids `[…]` or probabilities `[…, C]`. A scalar, or `[…]` with
-    reduction "none". An id outside the classes is clamped. Error: labels of another shape.
+    Shape: logits `[…, C]`; labels are class ids `[…]` or probabilities `[…, C]`. A scalar, or `[…]`
+    with reduction "none". An id outside the classes is clamped. Error: labels of another shape.
     """
     total = b.logsumexp(logits, axis=-1, keepdims=True)
     if element_type_of(labels).is_float:
@@ -93,8 +93,8 @@ def cross_entropy(b: Emitter, logits: SSAValue, labels: SSAValue, reduction: str
 def nll(b: Emitter, x: SSAValue, labels: SSAValue, reduction: str) -> SSAValue:
     """`loss = nll(x, labels)`: minus the element of each row of log-probabilities at its label.
 
-    Shape: x `[…, C]`, labels class ids `[…]`. A scalar, or `[…]` with reduction "none". An id outside the
-    classes is clamped. Error: labels of another shape.
+    Shape: x `[…, C]`, labels class ids `[…]`. A scalar, or `[…]` with reduction "none". An id
+    outside the classes is clamped. Error: labels of another shape.
     """
     return _reduce(b, b.neg(_at_label(b, x, labels)), reduction)
 
@@ -104,7 +104,8 @@ def nll(b: Emitter, x: SSAValue, labels: SSAValue, reduction: str) -> SSAValue:
 def bce(b: Emitter, x: SSAValue, target: SSAValue, reduction: str) -> SSAValue:
     """`loss = bce(x, target)`: binary cross-entropy of probabilities x.
 
-    Shape: both broadcast; a scalar unless reduction is "none". Logarithms are at least -100, as in PyTorch.
+    Shape: both broadcast; a scalar unless reduction is "none". Logarithms are at least -100, as in
+    PyTorch.
     """
     positive = b.mul(target, b.max(b.log(x), -100.0))
     negative = b.mul(b.sub(1.0, target), b.max(b.log1p(b.neg(x)), -100.0))
@@ -151,7 +152,7 @@ def _infer_huber(x: TensorType, target: TensorType, delta: float, reduction: str
 @composite("huber", (*PAIR, AttributeSpec("delta", FLOAT, 1.0), REDUCTION), _infer_huber)
 @in_single_precision
 def huber(b: Emitter, x: SSAValue, target: SSAValue, delta: float, reduction: str) -> SSAValue:
-    """`loss = huber(x, target, delta = 1.0)`: half the square of a small difference, linear beyond delta.
+    """`loss = huber(x, target, delta = 1.0)`: half the squared difference, linear beyond delta.
 
     Shape: both broadcast; a scalar unless reduction is "none". Error: a delta that is not positive.
     Huber 1964 (doi:10.1214/aoms/1177703732).

@@ -66,7 +66,8 @@ def _infer_one_hot(ids: TensorType, classes: int, T: ElementType) -> TensorType:
 def one_hot(b: Emitter, ids: SSAValue, classes: int, T: ElementType) -> SSAValue:
     """`y = one_hot(ids, 10, T = f32)`: rows that are 1 at their id and 0 elsewhere.
 
-    Shape: that of ids with a last axis of `classes`. An id outside the classes gives a row of zeros.
+    Shape: that of ids with a last axis of `classes`. An id outside the classes gives a row of
+    zeros.
     """
     wide = "i64" if element_type_of(ids).name in ("i64", "u32") else "i32"
     row = b.expand_dims(b.cast(ids, wide), axis=-1)

@@ -1,4 +1,6 @@
-"""Core movement: results whose elements are copied from an operand, at indices known when compiling."""
+"""Core movement: results whose elements are copied from an operand, at indices known when
+compiling.
+"""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -134,7 +134,8 @@ def _infer_group_norm(
 def group_norm(
     b: Emitter, x: SSAValue, w: SSAValue | None, bias: SSAValue | None, groups: int, eps: float
 ) -> SSAValue:
-    """`y = group_norm(x, w, b, groups = 8, eps = 1e-5)`: each group of channels of each sample normalised.
+    """`y = group_norm(x, w, b, groups = 8, eps = 1e-5)`: each group of channels of each sample
+    normalised.
 
     Shape: that of x, `[N, C, …]`; w and b are `[C]`. Error: groups that do not divide C.
     Wu, He 2018 (arXiv:1803.08494).
@@ -171,7 +172,8 @@ def batch_norm(
     var: SSAValue,
     eps: float,
 ) -> SSAValue:
-    """`y = batch_norm(x, w, b, mean, var, eps = 1e-5)`: (x - mean) / sqrt(var + eps)·w + b per channel.
+    """`y = batch_norm(x, w, b, mean, var, eps = 1e-5)`: (x - mean) / sqrt(var + eps)·w + b per
+    channel.
 
     Shape: that of x, `[N, C, …]`; the others are `[C]`. Ioffe, Szegedy 2015 (arXiv:1502.03167).
     """

@@ -1,4 +1,4 @@
-"""What declares an operation of the `mgn` dialect: its `OperationSpec`, and the IR class made from it.
+"""What declares an operation of the `mgn` dialect: a spec, and the IR class made from it.
 
 In: one spec, a row of the tables in this folder (`elementwise.py`, `movement.py`, …).
 Out: its entry in `OPERATIONS` and an xDSL operation class, `spec.op_class`, with a readable format:
@@ -6,7 +6,8 @@ Out: its entry in `OPERATIONS` and an xDSL operation class, `spec.op_class`, wit
     %y = mgn.sum(%x) axis = [1], keepdims = true : (tensor<4x8xf32>) -> tensor<4x1xf32>
     %z = mgn.add(%x, %x) : tensor<4x8xf32>
 
-Everything that must know an operation (language, builder, interpreter, e-graph, kernels) reads the spec.
+Everything that must know an operation (language, builder, interpreter, e-graph, kernels) reads the
+spec.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,8 +62,8 @@ class Kind(StrEnum):
 class OperandSpec:
     """One operand. Operands of one `group` share an element type, which literals take.
 
-    `element` fixes the element type instead; `default` is the number used when the operand is left out.
-    A `variadic` operand is one list argument, or all remaining arguments where `starred`.
+    `element` fixes the element type instead; `default` is the number used when the operand is left
+    out. A `variadic` operand is one list argument, or all remaining arguments where `starred`.
     """
 
     name: str
@@ -92,12 +93,13 @@ class AttributeSpec:
 class OperationSpec:
     """One operation: signature, types, and either how NumPy computes it or what it decomposes to.
 
-    `infer(*operand_types, **attributes)` gives the result type or types and raises ShapeError. A variadic operand
-    is passed as a list, an absent optional one as None. `canonical`, with the same arguments, gives the attributes
-    that differ in canonical form (non-negative axes, resolved defaults). `evaluate(*arrays, **attributes)` computes a
-    core operation on NumPy arrays; `decompose(emitter, *values, **attributes)` builds a composite from simpler
-    operations; exactly one of the two is given. A decomposition of an elementwise operation is elementwise.
-    `summary` begins with an example in the language.
+    `infer(*operand_types, **attributes)` gives the result type or types and raises ShapeError. A
+    variadic operand is passed as a list, an absent optional one as None. `canonical`, with the same
+    arguments, gives the attributes that differ in canonical form (non-negative axes, resolved
+    defaults). `evaluate(*arrays, **attributes)` computes a core operation on NumPy arrays;
+    `decompose(emitter, *values, **attributes)` builds a composite from simpler operations; exactly
+    one of the two is given. A decomposition of an elementwise operation is elementwise. `summary`
+    begins with an example in the language.
     """
 
     name: str
@@ -132,7 +134,7 @@ class OperationSpec:
 
     def split_operands(self, flat: Sequence[Any]) -> list[Any]:
         """Flat operands as the spec groups them: a list for a variadic one, None for an absent one."""
-        extra = len(flat) - sum(1 for item in self.operands if not (item.optional or item.variadic))
+        extra = len(flat) - sum(not (item.optional or item.variadic) for item in self.operands)
         optional = sum(1 for item in self.operands if item.optional)
         if extra < 0 or (extra > optional and not any(item.variadic for item in self.operands)):
             raise ShapeError(f"{len(flat)} operands do not fit the signature")
@@ -155,7 +157,7 @@ class OperationSpec:
     def infer_types(
         self, operand_types: Sequence[Attribute], attributes: Mapping[str, Any]
     ) -> tuple[TensorType, ...]:
-        """Result types of flat operand types, after checking their element types. Raises ShapeError."""
+        """Result types of flat operand types, with their element types checked. Or ShapeError."""
         grouped = self.split_operands(operand_types)
         self.check_elements(grouped)
         result = self.infer(*grouped, **attributes)

@@ -176,7 +176,8 @@ def _aligned(sizes: Sequence[int], rank: int) -> Shape:
 def tile(b: Emitter, x: SSAValue, repeats: Shape) -> SSAValue:
     """`y = tile(x, [2, 1])`: x laid side by side as often as told, as numpy.tile.
 
-    Shape: sizes times repeats, the shorter of the two filled up with leading 1s. Error: a negative count.
+    Shape: sizes times repeats, the shorter of the two filled up with leading 1s. Error: a negative
+    count.
     """
     rank = max(len(repeats), len(shape_of(x)))
     sizes, counts = _aligned(shape_of(x), rank), _aligned(repeats, rank)

@@ -42,13 +42,14 @@ def rope(
     theta: float,
     interleaved: bool,
 ) -> SSAValue:
-    """`y = rope(x, head_dim = 64, theta = 10000.0, offset = 0)`: pairs of each head rotated by position.
+    """`y = rope(x, head_dim = 64, theta = 10000.0, offset = 0)`: pairs of each head rotated by
+    position.
 
     Shape: that of x, `[…, S, heads * head_dim]`. Row s is at position offset + s; pair i turns by
     position·theta^(-2i / head_dim). Pair i is elements i and i + head_dim/2, as in Hugging Face's
-    Llama, or 2i and 2i + 1 with `interleaved`, as in the paper. Angles are computed in f32 or wider.
-    Errors: an odd head_dim, one that does not divide the last axis, an offset that is not a scalar.
-    Su et al. 2021 (arXiv:2104.09864).
+    Llama, or 2i and 2i + 1 with `interleaved`, as in the paper. Angles are computed in f32 or
+    wider. Errors: an odd head_dim, one that does not divide the last axis, an offset that is not a
+    scalar. Su et al. 2021 (arXiv:2104.09864).
     """
     *_, rows, width = shape_of(x)
     element = element_type_of(x)

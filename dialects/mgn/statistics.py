@@ -57,8 +57,8 @@ def var(b: Emitter, x: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
 def logsumexp(b: Emitter, x: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
     """`y = logsumexp(x, axis = -1)`: log of the sum of exp(x), without overflow.
 
-    Shape: x without the axes, or with 1 in their place. Rows of -inf and empty rows give -inf, a row
-    with inf gives inf: the maximum is subtracted only where it is finite. Floats only.
+    Shape: x without the axes, or with 1 in their place. Rows of -inf and empty rows give -inf, a
+    row with inf gives inf: the maximum is subtracted only where it is finite. Floats only.
     """
     largest = b.max_reduce(x, axis=axis, keepdims=True)
     shift = b.where(b.eq(b.abs(largest), math.inf), 0.0, largest)
@@ -98,10 +98,11 @@ def _extreme_index(b: Emitter, x: SSAValue, extreme: SSAValue, axis: Axes, keepd
 
 @composite("argmax", ANY_REDUCTION, _infer_index, canonical=canonical_axes)
 def argmax(b: Emitter, x: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
-    """`y = argmax(x, axis = -1)`: the i32 index of the first largest element; a nan counts as largest.
+    """`y = argmax(x, axis = -1)`: the i32 index of the first largest element; a nan counts as
+    largest.
 
-    Shape: x without the axes, or with 1 in their place; over several axes, the row-major index in them.
-    Error: an empty axis.
+    Shape: x without the axes, or with 1 in their place; over several axes, the row-major index in
+    them. Error: an empty axis.
     """
     extreme = b.max_reduce(x, axis=axis, keepdims=True)
     return _extreme_index(b, x, extreme, axis, keepdims)
@@ -109,10 +110,11 @@ def argmax(b: Emitter, x: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
 
 @composite("argmin", ANY_REDUCTION, _infer_index, canonical=canonical_axes)
 def argmin(b: Emitter, x: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
-    """`y = argmin(x, axis = -1)`: the i32 index of the first smallest element; a nan counts as smallest.
+    """`y = argmin(x, axis = -1)`: the i32 index of the first smallest element; a nan counts as
+    smallest.
 
-    Shape: x without the axes, or with 1 in their place; over several axes, the row-major index in them.
-    Error: an empty axis.
+    Shape: x without the axes, or with 1 in their place; over several axes, the row-major index in
+    them. Error: an empty axis.
     """
     extreme = b.min_reduce(x, axis=axis, keepdims=True)
     return _extreme_index(b, x, extreme, axis, keepdims)

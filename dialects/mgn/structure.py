@@ -242,7 +242,7 @@ class ReturnOp(IRDLOperation):
 
 @irdl_op_definition
 class GraphOp(IRDLOperation):
-    """A program on tensors with named inputs and named results; its one block ends in `mgn.return`."""
+    """A program with named inputs and named results; its one block ends in `mgn.return`."""
 
     name = "mgn.graph"
     sym_name = prop_def(SymbolNameConstraint())
@@ -365,7 +365,9 @@ class GraphOp(IRDLOperation):
 
 
 def dense_of(array: np.ndarray) -> DenseIntOrFPElementsAttr:
-    """The attribute that holds an array; a bool is stored as the bytes 0x00 and 0xFF, as MLIR prints it."""
+    """The attribute that holds an array; a bool is stored as the bytes 0x00 and 0xFF, as MLIR
+    prints it.
+    """
     array = np.asarray(array)
     element = element_of_dtype(array.dtype)
     stored = array.astype(np.uint8) * 0xFF if element.name == "bool" else array
