@@ -1,7 +1,73 @@
-"""mgn: a tensor compiler for any OpenCL device, in which an e-graph decides."""
+"""mgn: a tensor compiler for any OpenCL device, in which an e-graph decides.
 
+In: a program in the `.mgn` language, or built in Python. Out: kernels, and arrays.
+
+Names are imported when they are first used, so that `import mgn` is quick and needs no OpenCL.
+"""
+
+import importlib
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mgn.api import (
+        AdamW,
+        Module,
+        Optimized,
+        Trainer,
+        compile,
+        optimize,
+        parse,
+        parse_file,
+    )
+    from mgn.builder import graph
+    from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError
+    from mgn.executable import Executable
+    from mgn.report import OptimizeReport
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
 if (_CHECKOUT / "pyproject.toml").is_file() and (_CHECKOUT / "dialects").is_dir():
     __path__.append(str(_CHECKOUT))
+
+__all__ = [
+    "AdamW",
+    "Diagnostic",
+    "DiagnosticsError",
+    "Executable",
+    "MgnError",
+    "Module",
+    "OptimizeReport",
+    "Optimized",
+    "Trainer",
+    "compile",
+    "graph",
+    "optimize",
+    "parse",
+    "parse_file",
+]
+
+_HOMES = {
+    **dict.fromkeys(
+        ("AdamW", "Module", "Optimized", "Trainer", "compile", "optimize", "parse", "parse_file"),
+        "mgn.api",
+    ),
+    **dict.fromkeys(("Diagnostic", "DiagnosticsError", "MgnError"), "mgn.diagnostics"),
+    "Executable": "mgn.executable",
+    "OptimizeReport": "mgn.report",
+    "graph": "mgn.builder",
+}
+_SUBPACKAGES = frozenset(
+    {"codegen", "dialects", "frontend", "nn", "ops", "passes", "runtime"},
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _SUBPACKAGES:
+        return importlib.import_module(f"mgn.{name}")
+    raise AttributeError(f"module 'mgn' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_SUBPACKAGES})

@@ -26,6 +26,8 @@ PASSES: dict[str, str] = {
     "choose-schedules": "mgn.passes.choose_schedules",
     "lower-kernels": "mgn.passes.lower_kernels",
     "plan-memory": "mgn.passes.plan_memory",
+    "inline-kernels": "mgn.passes.inline_kernels",
+    "decompose": "mgn.passes.decompose_composites",
     "canonicalize": "xdsl.transforms.canonicalize",
     "cse": "xdsl.transforms.common_subexpression_elimination",
     "dce": "xdsl.transforms.dead_code_elimination",

@@ -6,6 +6,7 @@ In: the arguments. Out: the text to print, or None after the errors went to stde
 import argparse
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
@@ -18,8 +19,8 @@ from mgn.commands.targets import Target, find_target
 from mgn.commands.watchers import EachVerifier, IRPrinter, Stopwatch
 from mgn.diagnostics import Diagnostic, render
 from mgn.dialect_table import make_context
-from mgn.loading import load_program
 from mgn.mlir_text import check_module
+from mgn.module import load_program
 from mgn.pipelines import Watcher, parse_passes, run_passes
 
 _Result = TypeVar("_Result")
@@ -81,18 +82,11 @@ class _Run:
 
     def _translate(self, source: Source, piece: str) -> str:
         context = make_context()
-        module = self._timed(
-            "parse",
-            lambda: load_program(
-                source.language,
-                piece,
-                name=source.name,
-                folder=source.folder,
-                graph=self.graph,
-                dimensions=self.dimensions,
-                context=context,
-            ),
+        path = None if source.name.startswith("<") else Path(source.name)
+        program = self._timed(
+            "parse", lambda: load_program(source.language, piece, source.name, path)
         )
+        module = self._timed("lower", lambda: program.lower(self.graph, self.dimensions))
         self._set_device(module)
         self._timed("verify", lambda: check_module(module))
         run_passes(self.passes, module, context, self.watchers)

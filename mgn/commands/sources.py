@@ -18,12 +18,11 @@ LATER = {".onnx": "reading ONNX files is not available in this version of mgn"}
 
 @dataclass(frozen=True)
 class Source:
-    """A program's text, its name in messages, its language (`mgn` or `mlir`), and its folder."""
+    """A program's text, its name in messages (its path), and its language, `mgn` or `mlir`."""
 
     name: str
     language: str
     text: str
-    folder: Path | None
 
     def pieces(self, split: bool) -> list[str]:
         """The whole text, or its parts between the lines that are `// -----`."""
@@ -45,7 +44,7 @@ def read_source(path: str, language: str | None) -> Source:
     if path == "-":
         if language is None:
             raise UsageError("the language of stdin is not known; -f mgn or -f mlir says it")
-        return Source("<stdin>", language, _decode(_read_stdin(), "<stdin>"), None)
+        return Source("<stdin>", language, _decode(_read_stdin(), "<stdin>"))
     suffix = Path(path).suffix.lower()
     if language is None and suffix in LATER:
         raise UsageError(LATER[suffix])
@@ -53,7 +52,7 @@ def read_source(path: str, language: str | None) -> Source:
         known = " and ".join(LANGUAGES)
         raise UsageError(f"'{path}' is neither {known}; -f mgn or -f mlir says what it is")
     data = read_bytes(path)
-    return Source(path, language or LANGUAGES[suffix], _decode(data, path), Path(path).parent)
+    return Source(path, language or LANGUAGES[suffix], _decode(data, path))
 
 
 def read_bytes(path: str) -> bytes:

@@ -1,0 +1,147 @@
+"""The calls of `import mgn`: parse a program, optimise it, compile it for a device.
+
+In: text, a file, a built graph or an xDSL module. Out: `Module`, `Optimized` or `Executable`.
+
+    module = mgn.parse("graph g(x: f32[4]) { y = relu(x)\\n return y }")
+    exe = mgn.compile(module)
+    y = exe(x=np.array([-1.0, 0.0, 1.0, 2.0], np.float32))["y"]
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from xdsl.dialects.builtin import ModuleOp
+
+from mgn.compilation import compile_graph, optimize_graph
+from mgn.diagnostics import MgnError
+from mgn.dialects.kernel.device import DEVICES, Device
+from mgn.executable import Executable
+from mgn.module import Module, load_program
+from mgn.report import OptimizeReport
+
+MODES = {
+    "inference": None,
+    "training": "training is not available in this version of mgn",
+}
+
+
+class BuiltGraph(Protocol):
+    """What the builder's `mgn.graph` gives: something with a module."""
+
+    @property
+    def module(self) -> ModuleOp:
+        """The graph as an xDSL module."""
+        ...
+
+
+AnyModule = Module | ModuleOp | BuiltGraph
+
+
+@dataclass(frozen=True)
+class Optimized:
+    """A graph cut into kernels, and how it came about."""
+
+    module: ModuleOp
+    report: OptimizeReport
+
+
+def parse(text: str, name: str = "<text>") -> Module:
+    """A program from `.mgn` text. DiagnosticsError with every error found."""
+    return load_program("mgn", text, name)
+
+
+def parse_file(path: str | Path) -> Module:
+    """A program from a `.mgn` or `.mlir` file. DiagnosticsError with every error found."""
+    path = Path(path)
+    if path.suffix == ".mlir":
+        return load_program("mlir", path.read_text(encoding="utf-8"), str(path))
+    from mgn.frontend.program import parse_file as parse_mgn_file
+
+    return Module(parse_mgn_file(path))
+
+
+def optimize(
+    module: AnyModule,
+    graph: str | None = None,
+    dims: Mapping[str, int] | None = None,
+    device: Device | str = "cpu",
+) -> Optimized:
+    """Rewrites a graph and cuts it into kernels; needs no OpenCL.
+
+    `device` is a description, or the name of one in `mgn.dialects.kernel.DEVICES`.
+    """
+    if isinstance(device, str):
+        if device not in DEVICES:
+            raise MgnError(f"unknown device '{device}'; there are {', '.join(DEVICES)}")
+        device = DEVICES[device]
+    ir, seconds = _lower(module, graph, dims)
+    report = optimize_graph(ir, device)
+    report.times.insert(0, ("lower", seconds))
+    return Optimized(ir, report)
+
+
+def compile(
+    module: AnyModule,
+    graph: str | None = None,
+    dims: Mapping[str, int] | None = None,
+    device: str = "auto",
+    mode: str = "inference",
+    seed: int = 0,
+) -> Executable:
+    """An executable for a graph of a program. The graph may be left out where there is one only.
+
+    `dims` binds dimension parameters, `device` selects an OpenCL device (`auto`, `cpu`, `gpu`, an
+    index, part of a name), `seed` fixes what the initialisers draw.
+    """
+    if mode not in MODES:
+        raise MgnError(f"unknown mode '{mode}'; there are {', '.join(MODES)}")
+    refusal = MODES[mode]
+    if refusal is not None:
+        raise MgnError(refusal)
+    from mgn.runtime.devices import choose
+
+    chosen = choose(device)
+    ir, seconds = _lower(module, graph, dims)
+    compiled = compile_graph(ir, describe_device(chosen))
+    compiled.report.times.insert(0, ("lower", seconds))
+    return Executable(compiled, chosen, seed)
+
+
+def describe_device(device: Any) -> Device:
+    """The compiler's description of one of `mgn.runtime.devices.list_devices()`."""
+    from mgn.runtime.figures import describe
+
+    return Device(**describe(device))
+
+
+def as_module(module: AnyModule) -> Module:
+    """The friendly wrapper around any form of a program."""
+    if isinstance(module, Module):
+        return module
+    return Module(module if isinstance(module, ModuleOp) else module.module)
+
+
+def _lower(
+    module: AnyModule, graph: str | None, dims: Mapping[str, int] | None
+) -> tuple[ModuleOp, float]:
+    start = time.perf_counter()
+    wrapped = as_module(module)
+    ir = wrapped.lower(wrapped.choose_graph(graph), dims)
+    return ir, time.perf_counter() - start
+
+
+class Trainer:
+    """Trains a graph's parameters; not available in this version."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        raise MgnError("training is not available in this version of mgn")
+
+
+class AdamW:
+    """The AdamW optimiser; not available in this version."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        raise MgnError("training is not available in this version of mgn")

@@ -1,0 +1,116 @@
+"""The way from a program to kernels and a plan, in the steps that a report names.
+
+In: an xDSL module of one graph and a device's description. Out: after `optimize_graph` the module
+cut into kernels, after `compile_graph` also the kernels' signatures and the launch plan: all that a
+runtime needs, and no OpenCL was touched.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from mgn.codegen.launch_plan import LaunchPlan
+from mgn.codegen.signature import KernelSignature
+from mgn.dialects.fusion import FusedKernelOp
+from mgn.dialects.kernel.device import Device
+from mgn.dialects.mgn.operation import TensorOp
+from mgn.dialects.mgn.structure import GraphOp, ParamOp, graphs_of, parameters_of
+from mgn.kernel_work import kernel_work
+from mgn.mlir_text import check_module
+from mgn.pipelines import PIPELINES, find_pass
+from mgn.report import KernelLine, MemoryReport, OptimizeReport
+
+OPTIMIZING = ("simplify", "saturate")
+"""The passes of `mgn.optimize`; the rest of the inference pipeline follows in `mgn.compile`."""
+
+Observer = Callable[[str, ModuleOp], None]
+"""Called with a pass's name and the module after it."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A graph as a plan and kernels, with the parameters it reads and how it came about."""
+
+    plan: LaunchPlan
+    kernels: dict[str, KernelSignature]
+    parameters: dict[str, ParamOp]
+    module: ModuleOp
+    report: OptimizeReport
+
+
+def optimize_graph(
+    module: ModuleOp, device: Device, observe: Observer | None = None
+) -> OptimizeReport:
+    """Simplifies and saturates a module of one graph, in place."""
+    module.attributes["mgn.device"] = device.to_attribute()
+    check_module(module)
+    graph = next(graphs_of(module))
+    operations = sum(isinstance(op, TensorOp) for op in graph.walk())
+    report = OptimizeReport(graph.sym_name.data, device, operations)
+    for name in OPTIMIZING:
+        item = find_pass(name)()
+        _run_pass(item, module, report, observe)
+        report.saturation = getattr(item, "report", report.saturation)
+    report.kernels = [_kernel_line(op) for op in _kernels(next(graphs_of(module)))]
+    return report
+
+
+def compile_graph(module: ModuleOp, device: Device, observe: Observer | None = None) -> Compiled:
+    """Takes a module of one graph all the way to kernels and a plan, in place."""
+    from mgn.codegen.opencl import signature
+    from mgn.codegen.plan_to_launches import launch_plan
+    from mgn.dialects.kernel import FuncOp
+    from mgn.dialects.plan import ProgramOp
+
+    report = optimize_graph(module, device, observe)
+    parameters = parameters_of(module)
+    for name in PIPELINES["inference"][len(OPTIMIZING) :]:
+        _run_pass(find_pass(name)(), module, report, observe)
+    check_module(module)
+    with _timed(report, "emit"):
+        kernels = {
+            op.sym_name.data: signature(op, device)
+            for op in module.body.block.ops
+            if isinstance(op, FuncOp)
+        }
+        program = next(op for op in module.body.block.ops if isinstance(op, ProgramOp))
+        plan = launch_plan(program)
+    report.memory = MemoryReport(plan.arena, plan.tensor_bytes, plan.lower_bound)
+    report.distinct_kernels = len(kernels)
+    report.kernels = [
+        KernelLine(step.kernel, line.kind, line.operations, line.work)
+        for step, line in zip(plan.launches, report.kernels, strict=True)
+    ]
+    return Compiled(plan, kernels, parameters, module, report)
+
+
+def _run_pass(
+    item: ModulePass, module: ModuleOp, report: OptimizeReport, observe: Observer | None
+) -> None:
+    with _timed(report, item.name):
+        item.apply(Context(), module)
+    if observe is not None:
+        observe(item.name, module)
+
+
+@contextmanager
+def _timed(report: OptimizeReport, name: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    report.times.append((name, time.perf_counter() - start))
+
+
+def _kernels(graph: GraphOp) -> Iterator[FusedKernelOp]:
+    for op in graph.block.ops:
+        if isinstance(op, FusedKernelOp):
+            yield op
+
+
+def _kernel_line(op: FusedKernelOp) -> KernelLine:
+    operations = tuple(item.spec.name for item in op.block.ops if isinstance(item, TensorOp))
+    return KernelLine("", op.kind.data, operations, kernel_work(op))

@@ -1,0 +1,129 @@
+"""A compiled graph as Python sees it: call it with arrays, get arrays.
+
+In: a `Compiled` graph and a device. Out: `Executable`, with its parameters as a mapping.
+"""
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mgn.compilation import Compiled
+from mgn.initialisers import initial_value
+from mgn.report import OptimizeReport
+from mgn.runtime.devices import ComputeDevice
+from mgn.runtime.executable import Executable as DeviceExecutable
+from mgn.runtime.profile import LaunchTime
+from mgn.runtime.weights import load_params, save_params
+
+
+class Parameters(MutableMapping[str, np.ndarray]):
+    """The parameters of an executable by external name, on the device.
+
+    Reading gives a copy. Setting checks name, shape and dtype. Parameters cannot be deleted.
+    """
+
+    def __init__(self, executable: DeviceExecutable, compiled: Compiled, seed: int) -> None:
+        self._executable = executable
+        self._declared = compiled.parameters
+        self._seed = seed
+        self._unset = set(executable.parameters)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name in self._unset and self._declared[name].initialiser is not None:
+            self.initialise(name)
+        if name not in self._executable.parameters:
+            raise KeyError(name)
+        return self._executable.get_param(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._executable.set_param(name, np.asarray(value))
+        self._unset.discard(name)
+
+    def __delitem__(self, name: str) -> None:
+        raise TypeError("parameters cannot be deleted")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._executable.parameters)
+
+    def __len__(self) -> int:
+        return len(self._executable.parameters)
+
+    def initialise(self, name: str) -> None:
+        """Draws a parameter's first value; normal(0, 0.02) where it has no initialiser."""
+        self[name] = initial_value(self._declared[name], self._seed)
+
+    def initialise_declared(self) -> None:
+        """Draws every unset parameter that has an initialiser."""
+        for name in [name for name in self if name in self._unset]:
+            if self._declared[name].initialiser is not None:
+                self.initialise(name)
+
+    @property
+    def without_value(self) -> list[str]:
+        """Parameters that have neither a value nor an initialiser."""
+        return [
+            name for name in self if name in self._unset and not self._declared[name].initialiser
+        ]
+
+
+class Executable:
+    """A graph on a device: `out = exe(x=array)`.
+
+    `params` holds the parameters, `report` says how the kernels came about.
+    """
+
+    def __init__(self, compiled: Compiled, device: ComputeDevice, seed: int = 0) -> None:
+        self.report: OptimizeReport = compiled.report
+        self.kernels = compiled.kernels
+        self.plan = compiled.plan
+        self._executable = DeviceExecutable(compiled.plan, compiled.kernels, device)
+        built = self._executable.build
+        self.report.from_cache = built.from_cache
+        self.report.times.append(("build", built.seconds))
+        self.params = Parameters(self._executable, compiled, seed)
+
+    @property
+    def device(self) -> ComputeDevice:
+        """The device it runs on."""
+        return self._executable.device
+
+    @property
+    def profile(self) -> list[LaunchTime]:
+        """The launches of the last run with `profile=True`."""
+        return self._executable.profile
+
+    def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
+        """Runs the graph on arrays by input name and gives its results by name."""
+        return self.run(inputs)
+
+    def run(self, inputs: Mapping[str, Any], *, profile: bool = False) -> dict[str, np.ndarray]:
+        """The same with a mapping; with `profile`, each launch is timed."""
+        self.params.initialise_declared()
+        outputs = self._executable.run(inputs, profile=profile)
+        if profile:
+            self.report.measured_seconds = sum(item.seconds for item in self.profile)
+        return outputs
+
+    def replay(self) -> None:
+        """Runs the launches again on what is on the device, and waits: for timing."""
+        self._executable.replay()
+
+    def trace(self, path: str | Path) -> None:
+        """Writes the last profiled run as a trace for Perfetto."""
+        self._executable.trace(path)
+
+    def load_params(self, path: str | Path) -> int:
+        """Loads all parameters from a .safetensors or .npz file; the number of arrays left over.
+
+        WeightsError where one is missing or of another type.
+        """
+        loaded = load_params(path, self._executable.parameters)
+        for name, array in loaded.arrays.items():
+            self.params[name] = array
+        return loaded.extra
+
+    def save_params(self, path: str | Path) -> None:
+        """Writes all parameters to a .safetensors file."""
+        save_params(path, dict(self.params))

@@ -1,0 +1,116 @@
+"""Draws the first values of parameters.
+
+In: a parameter's name, type and initialiser, and a seed. Out: an array. Each parameter has a random
+stream of its own, made from the seed and its name, so the order in which they are drawn is of no
+matter.
+
+Weights are laid out `[out, in, …]`; a trailing window counts into both fans (Glorot and Bengio
+2010; He et al. 2015).
+"""
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+
+from mgn.diagnostics import MgnError
+from mgn.dialects.mgn.structure import InitialiserAttr, ParamOp
+from mgn.dialects.types import element_of, spelling
+
+Array = np.ndarray
+Draw = Callable[[np.random.Generator, Sequence[int], np.dtype, tuple[float, ...]], Array]
+
+FALLBACK = InitialiserAttr.of("normal", 0.0, 0.02)
+"""What `mgn-run` uses for a parameter that has neither a value nor an initialiser."""
+
+
+def initial_value(parameter: ParamOp, seed: int) -> Array:
+    """The first value of a parameter by its initialiser, or by `FALLBACK` where it has none."""
+    initialiser = parameter.initialiser or FALLBACK
+    type = parameter.type
+    assert isinstance(type, TensorType)
+    dtype = element_of(type).dtype
+    name = parameter.sym_name.data
+    if dtype is None:
+        raise MgnError(f"parameter '{name}' is {spelling(type)}, which no initialiser can draw")
+    wide = np.dtype(np.float64) if dtype == np.float64 else np.dtype(np.float32)
+    draw = INITIALISERS[initialiser.function.data]
+    value = draw(stream(name, seed), type.get_shape(), wide, initialiser.values)
+    return value.astype(dtype, copy=False)
+
+
+def stream(name: str, seed: int) -> np.random.Generator:
+    """The random stream of a name."""
+    digest = hashlib.sha256(name.encode()).digest()
+    words = np.frombuffer(digest, "<u4").tolist()
+    return np.random.default_rng([seed, *words])
+
+
+def _fans(shape: Sequence[int]) -> tuple[int, int]:
+    """Inputs and outputs that one weight connects; at least one of each."""
+    if len(shape) < 2:
+        size = max(math.prod(shape), 1)
+        return size, size
+    window = math.prod(shape[2:])
+    return max(shape[1] * window, 1), max(shape[0] * window, 1)
+
+
+def _constant(
+    random: np.random.Generator, shape: Sequence[int], dtype: np.dtype, values: tuple[float, ...]
+) -> Array:
+    return np.full(shape, values[0], dtype)
+
+
+def _uniform(
+    random: np.random.Generator, shape: Sequence[int], dtype: np.dtype, values: tuple[float, ...]
+) -> Array:
+    low, high = values
+    drawn = random.random(tuple(shape), dtype.type)
+    drawn *= dtype.type(high - low)
+    drawn += dtype.type(low)
+    return drawn
+
+
+def _normal(
+    random: np.random.Generator, shape: Sequence[int], dtype: np.dtype, values: tuple[float, ...]
+) -> Array:
+    mean, std = values
+    drawn = random.standard_normal(tuple(shape), dtype.type)
+    drawn *= dtype.type(std)
+    if mean:
+        drawn += dtype.type(mean)
+    return drawn
+
+
+def _scaled(draw: Draw, limits: Callable[[int, int], tuple[float, float]]) -> Draw:
+    """A draw whose two figures come from the fans of the shape."""
+
+    def scaled(
+        random: np.random.Generator,
+        shape: Sequence[int],
+        dtype: np.dtype,
+        values: tuple[float, ...],
+    ) -> Array:
+        return draw(random, shape, dtype, limits(*_fans(shape)))
+
+    return scaled
+
+
+def _symmetric(limit: float) -> tuple[float, float]:
+    return -limit, limit
+
+
+INITIALISERS: dict[str, Draw] = {
+    "zeros": lambda random, shape, dtype, values: np.zeros(shape, dtype),
+    "ones": lambda random, shape, dtype, values: np.ones(shape, dtype),
+    "constant": _constant,
+    "uniform": _uniform,
+    "normal": _normal,
+    "glorot_uniform": _scaled(_uniform, lambda i, o: _symmetric(math.sqrt(6.0 / (i + o)))),
+    "glorot_normal": _scaled(_normal, lambda i, o: (0.0, math.sqrt(2.0 / (i + o)))),
+    "he_uniform": _scaled(_uniform, lambda i, o: _symmetric(math.sqrt(6.0 / i))),
+    "he_normal": _scaled(_normal, lambda i, o: (0.0, math.sqrt(2.0 / i))),
+}
+"""Initialisers by name; a test holds it against the dialect's table."""

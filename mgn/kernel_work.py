@@ -1,0 +1,94 @@
+"""What a kernel has to do at least: bytes to and from memory, and arithmetic operations.
+
+In: a `fusion.kernel`. Out: its `Work`, the measure of how well a run of it used the device. Every
+input counts once, an operand that is read at indices only as far as it is asked for; a
+multiplication and an addition are two operations, an elementary function is one.
+"""
+
+import math
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from mgn.dialects.fusion import FusedKernelOp
+from mgn.dialects.kernel.device import Device
+from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.dialects.types import element_of
+
+
+@dataclass(frozen=True)
+class Work:
+    """The least that a kernel moves and computes, and in which element type it computes."""
+
+    bytes: int
+    operations: int
+    element: str
+
+    def roofline_seconds(self, device: Device) -> float:
+        """The least time that a device's bandwidth and arithmetic allow."""
+        computing = self.operations / device.rate(self.element)
+        return max(self.bytes / device.bandwidth, computing)
+
+
+def kernel_work(kernel: FusedKernelOp) -> Work:
+    """The work of a kernel."""
+    moved = sum(_input_bytes(argument) for argument in kernel.block.args)
+    moved += sum(_size(value.type) * _element_bytes(value.type) for value in kernel.outputs)
+    operations = sum(_operations(op) for op in kernel.block.ops)
+    written = element_of(kernel.outputs[0].type)
+    computed = [
+        element_of(op.results[0].type)
+        for op in kernel.block.ops
+        if isinstance(op, TensorOp) and element_of(op.results[0].type).is_float
+    ]
+    return Work(moved, operations, computed[-1].name if computed else written.name)
+
+
+def _input_bytes(argument: SSAValue) -> int:
+    """The bytes of an input, or of what is gathered from it where that is all its use."""
+    whole = _size(argument.type)
+    uses = list(argument.uses)
+    if uses and all(_is_gathered(use.operation, use.index) for use in uses):
+        asked = sum(_size(use.operation.results[0].type) for use in uses)
+        whole = min(whole, asked)
+    return whole * _element_bytes(argument.type)
+
+
+def _is_gathered(op: Operation, index: int) -> bool:
+    return isinstance(op, TensorOp) and op.spec.kind is Kind.INDEXING and _data_index(op) == index
+
+
+def _data_index(op: TensorOp) -> int:
+    return 1 if op.spec.name == "embedding" else 0
+
+
+def _operations(op: Operation) -> int:
+    if not isinstance(op, TensorOp):
+        return 0
+    match op.spec.kind:
+        case Kind.ELEMENTWISE:
+            return _size(op.results[0].type)
+        case Kind.REDUCTION | Kind.SCAN:
+            return _size(op.operands[0].type)
+        case Kind.CONTRACTION:
+            return 2 * _size(op.results[0].type) * _inner(op)
+        case _:
+            return 0
+
+
+def _inner(op: TensorOp) -> int:
+    """The size of the axis that a matrix product sums over."""
+    type = op.operands[0].type
+    assert isinstance(type, TensorType)
+    shape = type.get_shape()
+    return shape[-2] if op.values["transpose_a"] and len(shape) > 1 else shape[-1]
+
+
+def _size(type: Attribute) -> int:
+    assert isinstance(type, TensorType)
+    return math.prod(type.get_shape())
+
+
+def _element_bytes(type: Attribute) -> int:
+    return element_of(type).bytes

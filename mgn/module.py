@@ -1,0 +1,88 @@
+"""A program in hand: from `.mgn` text, from MLIR text, from the builder, or an xDSL module.
+
+In: any of these. Out: `Module`, which lists its graphs and gives the IR of one, dimensions bound.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import ModuleOp
+
+from mgn.diagnostics import MgnError
+from mgn.dialects.mgn.structure import ReadOp, graphs_of, parameters_of
+from mgn.mlir_text import check_module, print_mlir
+
+if TYPE_CHECKING:
+    from mgn.frontend.program import Program
+
+
+@dataclass(frozen=True)
+class Module:
+    """A program: `module.graphs`, `module.lower("mlp", dims={"B": 32})`, `str(module)`."""
+
+    source: "Program | ModuleOp"
+
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        """The names of the graphs."""
+        if isinstance(self.source, ModuleOp):
+            return tuple(graph.sym_name.data for graph in graphs_of(self.source))
+        return tuple(graph.name for graph in self.source.graphs)
+
+    def lower(self, graph: str | None = None, dims: Mapping[str, int] | None = None) -> ModuleOp:
+        """A fresh xDSL module of all graphs or of one, its dimension parameters bound.
+
+        DiagnosticsError or MgnError where the graph or a dimension is not there.
+        """
+        if not isinstance(self.source, ModuleOp):
+            return self.source.lower(dims, graph)
+        if dims:
+            raise MgnError("this program's sizes are fixed; there are no dimensions to bind")
+        module = self.source.clone()
+        if graph is not None:
+            keep_graph(module, graph)
+        return module
+
+    def choose_graph(self, graph: str | None) -> str:
+        """The graph asked for, or the only one. MgnError where that does not say which."""
+        if graph is not None:
+            return graph
+        if len(self.graphs) != 1:
+            names = ", ".join(self.graphs) or "none"
+            raise MgnError(f"which graph? The program's graphs are: {names}")
+        return self.graphs[0]
+
+    def __str__(self) -> str:
+        return print_mlir(self.lower())
+
+
+def load_program(language: str, text: str, name: str, path: Path | None = None) -> Module:
+    """The program of a text in `mgn` or `mlir`. `path` is where it was read, for its imports."""
+    if language == "mgn":
+        from mgn.frontend.program import parse
+
+        return Module(parse(text, name, path))
+    from mgn.dialect_table import make_context
+    from mgn.mlir_text import parse_mlir
+
+    module = parse_mlir(text, make_context(), name)
+    check_module(module)
+    return Module(module)
+
+
+def keep_graph(module: ModuleOp, name: str) -> None:
+    """Removes all graphs but one and what only they read. MgnError where that one is missing."""
+    graphs = {graph.sym_name.data: graph for graph in graphs_of(module)}
+    if name not in graphs:
+        raise MgnError(f"there is no graph '{name}'; the graphs are {', '.join(graphs) or 'none'}")
+    for other, graph in graphs.items():
+        if other != name:
+            graph.detach()
+            graph.erase()
+    read = {op.parameter_name for op in graphs[name].walk() if isinstance(op, ReadOp)}
+    for external, parameter in parameters_of(module).items():
+        if external not in read:
+            parameter.detach()
+            parameter.erase()

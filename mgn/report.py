@@ -1,0 +1,144 @@
+"""What the compiler did to a program, as numbers and as text.
+
+In: what the passes and the runtime noted. Out: `OptimizeReport`, whose `str()` is for people.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mgn.dialects.kernel.device import Device
+from mgn.kernel_work import Work
+
+
+@dataclass(frozen=True)
+class KernelLine:
+    """One launch: the kernel's name, its kind, the operations it computes and the least work."""
+
+    name: str
+    kind: str
+    operations: tuple[str, ...]
+    work: Work
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """Bytes: the arena, what all tensors would take without sharing, the most that live at once."""
+
+    arena: int
+    tensors: int
+    lower_bound: int
+
+
+@dataclass
+class OptimizeReport:
+    """From a graph to kernels: operations before, kernels after, cost, memory and times.
+
+    `saturation` is the e-graph's own report: e-classes, e-nodes, rules fired, extraction.
+    """
+
+    graph: str
+    device: Device
+    operations_before: int
+    kernels: list[KernelLine] = field(default_factory=list[KernelLine])
+    saturation: object | None = None
+    memory: MemoryReport | None = None
+    times: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
+    distinct_kernels: int = 0
+    from_cache: int = 0
+    measured_seconds: float | None = None
+
+    @property
+    def compile_seconds(self) -> float:
+        """The sum of all steps."""
+        return sum(seconds for _, seconds in self.times)
+
+    @property
+    def roofline_seconds(self) -> float:
+        """The least time of all launches by the device's bandwidth and arithmetic."""
+        return sum(line.work.roofline_seconds(self.device) for line in self.kernels)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> list[str]:
+        lines = [f"graph {self.graph} for {self.device.name}"]
+        if self.saturation is not None:
+            lines += [f"  {line}" for line in str(self.saturation).splitlines()]
+        kinds = Counter(line.kind for line in self.kernels)
+        listing = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+        lines.append(
+            f"  {self.operations_before} operations became {len(self.kernels)} kernels"
+            + (f": {listing}" if listing else "")
+        )
+        if self.memory is not None:
+            lines.append(f"  {memory_line(self.memory)}")
+        cost = f"  roofline of all kernels {seconds_text(self.roofline_seconds)}"
+        if self.measured_seconds is not None:
+            cost += f", measured {seconds_text(self.measured_seconds)}"
+        lines.append(cost)
+        if self.distinct_kernels:
+            lines.append(
+                f"  {self.distinct_kernels} distinct kernels, {self.from_cache} from the cache"
+            )
+        steps = ", ".join(f"{name} {seconds_text(seconds)}" for name, seconds in self.times)
+        lines.append(f"  compiled in {seconds_text(self.compile_seconds)}: {steps}")
+        return lines
+
+
+def memory_line(memory: MemoryReport) -> str:
+    """The memory plan in one line."""
+    share = 100.0 * memory.arena / memory.tensors if memory.tensors else 100.0
+    return (
+        f"arena {bytes_text(memory.arena)}, {share:.0f}% of the {bytes_text(memory.tensors)} of all "
+        f"tensors; at least {bytes_text(memory.lower_bound)} live at once"
+    )
+
+
+def seconds_text(seconds: float) -> str:
+    """A time with three digits and a fitting unit."""
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def bytes_text(size: float) -> str:
+    """A size with a fitting unit."""
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.4g} {unit}"
+        size /= 1024
+    return f"{size:.4g} GiB"
+
+
+def kernel_table(
+    kernels: Sequence[KernelLine], seconds: Sequence[float], device: Device, most: int = 40
+) -> str:
+    """Time, bytes, throughput and share of the roofline of each launch, the slowest first."""
+    rows = sorted(zip(kernels, seconds, strict=True), key=lambda row: -row[1])
+    total = sum(seconds) or 1.0
+    lines = [
+        "        time  share      bytes      GB/s   GFLOP/s  roofline  kernel",
+    ]
+    for line, taken in rows[:most]:
+        work, least = line.work, line.work.roofline_seconds(device)
+        taken = max(taken, 1e-9)
+        lines.append(
+            f"  {seconds_text(taken):>10} {100 * taken / total:5.1f}%  {bytes_text(work.bytes):>10}"
+            f" {work.bytes / taken / 1e9:9.1f} {work.operations / taken / 1e9:9.1f}"
+            f"  {100 * least / taken:7.1f}%  {line.name}: {_shown(line.operations)}"
+        )
+    if len(rows) > most:
+        rest = sum(taken for _, taken in rows[most:])
+        lines.append(
+            f"  {seconds_text(rest):>10} {100 * rest / total:5.1f}%  {len(rows) - most} more"
+        )
+    lines.append(f"  {seconds_text(sum(seconds)):>10} all {len(rows)} launches")
+    return "\n".join(lines)
+
+
+def _shown(operations: Sequence[str], most: int = 8) -> str:
+    counted = Counter(operations)
+    names = [f"{name}×{count}" if count > 1 else name for name, count in counted.items()]
+    return " ".join(names[:most]) + (" …" if len(names) > most else "")
