@@ -16,7 +16,7 @@ NESTING_LIMIT = 200
 
 @dataclass(slots=True)
 class Expression:
-    """Base of expressions. `depth` is how far tree walks recurse into it (left operands are a loop)."""
+    """Base of expressions. `depth` is how far walks recurse (left operands are a loop)."""
 
     place: Place
 
@@ -153,9 +153,10 @@ class Statement:
 
 @dataclass(slots=True)
 class Broken(Statement):
-    """Where a statement could not be parsed; its names are bound to no value, without more errors."""
+    """Where a statement could not be parsed; what uses its names is no error of its own."""
 
     names: frozenset[str]
+    returns: bool = False
 
 
 @dataclass(slots=True)

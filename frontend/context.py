@@ -1,7 +1,8 @@
-"""What lowering keeps while it walks a program: names in scope, the calls it is in, diagnostics, the open block.
+"""What lowering keeps while it walks a program: names in scope, the calls it is in, diagnostics,
+the open block.
 
-In: nothing but the units. Out: name lookup, error reports with `note: called from`, and an emitter whose operations
-carry the place of the source they come from.
+In: nothing but the units. Out: name lookup, error reports with `note: called from`, and an
+emitter whose operations carry the place of the source they come from.
 """
 
 from collections.abc import Iterable, Sequence
@@ -162,7 +163,7 @@ class Context:
         """Names that an expression may use here."""
         local = [name for scope in self.frame.scopes for name in scope]
         shared = [n for n, d in self.frame.unit.names.items() if d.kind in ("const", "param")]
-        return [*local, *shared, *ELEMENT_TYPES]
+        return [*local, *shared, *ELEMENT_TYPES, "true", "false", "none"]
 
     def tensor_result(self, results: Sequence[SSAValue], several: bool) -> Any:
         """An operation's results as an expression's value."""

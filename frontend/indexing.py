@@ -1,6 +1,7 @@
 """`x[i, a:b, :]` with NumPy's rules, as slices, flips and reshapes.
 
-In: a value and Python's own index items (int, slice, None, Ellipsis). Out: the indexed value, or ShapeError.
+In: a value and Python's own index items (int, slice, None, Ellipsis). Out: the indexed value, or
+ShapeError.
 """
 
 from collections.abc import Sequence

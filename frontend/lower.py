@@ -1,7 +1,8 @@
 """Statements and graphs: from the syntax tree to a module of the `mgn` dialect.
 
-In: a unit, values for the dimensions, the graphs that are wanted. Out: a module, or the diagnostics of every error. An
-erroneous statement binds its names to POISON, so that each mistake is told once.
+In: a unit, values for the dimensions, the graphs that are wanted. Out: a module, or the
+diagnostics of every error. An erroneous statement binds its names to POISON, so that each mistake
+is told once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -117,7 +118,8 @@ class Lowering(Calls):
 
     def _results(self, graph: ast.Graph) -> list[Result]:
         if not self.frame.has_returned:
-            self.error(graph.place, f"graph '{graph.name}' has no return")
+            if not self.frame.unit.has_syntax_errors:
+                self.error(graph.place, f"graph '{graph.name}' has no return")
             return [("", POISON, graph.place)]
         results: list[Result] = []
         for name, value, place in self.frame.returned:
@@ -205,7 +207,8 @@ class Lowering(Calls):
     def execute(self, block: ast.Block) -> None:
         for statement in block.statements:
             if self.frame.has_returned:
-                self.error(statement.place, "this follows a return and is never reached")
+                if self.frame.returned is not POISON:
+                    self.error(statement.place, "this follows a return and is never reached")
                 return
             self.step(statement.place)
             self._EXECUTE[type(statement)](self, statement)
@@ -235,9 +238,7 @@ class Lowering(Calls):
             self._bind(target, value)
 
     def _bind(self, target: tuple[str, Place], value: Any) -> None:
-        name, place = target
-        if value is None and self.frame.find(name) is None:
-            value = None
+        name, _ = target
         if isinstance(value, SSAValue) and value.name_hint is None:
             value.name_hint = name
         self.frame.bind(name, value)
@@ -318,8 +319,7 @@ class Lowering(Calls):
         """Poisons what a block that was not lowered would have bound."""
         for statement in block.statements if block is not None else ():
             if isinstance(statement, ast.Return):
-                self.frame.returned = POISON
-                self.frame.has_returned = True
+                self._give_up_result()
             for name in _bound_by(statement):
                 if self.frame.find(name) is not None:
                     self.frame.bind(name, POISON)
@@ -352,6 +352,13 @@ class Lowering(Calls):
     def _broken(self, node: ast.Broken) -> None:
         for name in node.names:
             self.frame.bind(name, POISON)
+        if node.returns:
+            self._give_up_result()
+
+    def _give_up_result(self) -> None:
+        self.frame.has_returned = True
+        poisoned = [("", POISON, (1, 1))]
+        self.frame.returned = POISON if self.frame.called_from is not None else poisoned
 
     def _top_level_only(self, node: ast.Statement) -> None:
         kind = {ast.Function: "fn", ast.Graph: "graph", ast.Constants: "const"}.get(

@@ -1,6 +1,7 @@
 """Calls: operations by name, and `fn`s, which are inlined.
 
-In: a call of the syntax tree. Out: its value. A `fn` of the program shadows an operation of the same name.
+In: a call of the syntax tree. Out: its value. A `fn` of the program shadows an operation of the
+same name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +23,11 @@ from mgn.frontend.units import Definition
 from mgn.frontend.values import POISON, describe, fold_call, holds_poison, is_number
 
 NOT_YET = frozenset(
-    """conv2d conv1d conv_transpose2d max_pool2d avg_pool2d global_avg_pool upsample group_norm batch_norm dropout
-    scatter_add dynamic_slice dynamic_update_slice take_along_axis one_hot""".split()
+    [
+        *("conv2d", "conv1d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "global_avg_pool"),
+        *("upsample", "group_norm", "batch_norm", "dropout", "scatter_add", "dynamic_slice"),
+        *("dynamic_update_slice", "take_along_axis", "one_hot"),
+    ]
 )
 """Operations of the language that a version of the compiler may lack."""
 

@@ -1,7 +1,8 @@
 """Expressions: evaluated when compiling where they can be, else turned into operations.
 
-In: an expression of the syntax tree. Out: a compile-time value (int, float, bool, str, list, element type, none), a
-tensor value, several of them as a tuple, or POISON where an error was reported.
+In: an expression of the syntax tree. Out: a compile-time value (int, float, bool, str, list,
+element type, none), a tensor value, several of them as a tuple, or POISON where an error was
+reported.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,7 @@
 """Parameters of a program: external names, types and initialisers, each tensor declared once.
 
-In: `param` statements. Out: `mgn.param` operations; two statements with one external name and type are one tensor.
+In: `param` statements. Out: `mgn.param` operations; two statements with one external name and
+type are one tensor.
 """
 
 from collections.abc import Sequence
@@ -34,7 +35,7 @@ class ParameterTable:
     def declare(
         self, node: ast.Param, prefixes: Sequence[str] = ()
     ) -> tuple[str, TensorType] | None:
-        """Declares a parameter, or finds it declared; its external name and type, None after an error."""
+        """A parameter's external name and type, declared now if not yet; None after an error."""
         context = self.lowering
         type = context.type_of(node.type)
         name = self._external_name(node, prefixes)

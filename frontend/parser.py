@@ -1,9 +1,11 @@
 """Text to syntax tree, with every syntax error of the text in one go.
 
-In: the text of a file. Out: a block of top-level statements and the diagnostics found. After an error the parser goes
-on behind the statement; the names it would have bound are kept in a `Broken` statement.
+In: the text of a file. Out: a block of top-level statements and the diagnostics found. After an
+error the parser goes on behind the statement; the names it would have bound are kept in a
+`Broken` statement.
 """
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.resources import files
@@ -26,6 +28,7 @@ LONGEST_LINE = 1_000_000
 MOST_ERRORS = 100
 """After so many syntax errors the rest of a file is not looked at."""
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _EXPRESSION_STARTS = frozenset({"NAME", "INT", "FLOAT", "STRING", "TRUE", "LPAR"})
 _SPELLING = {
     "RPAR": "')'",
@@ -108,6 +111,13 @@ class _Run:
         if long is not None:
             self.report((long, 1), f"the line is longer than {LONGEST_LINE:,} characters")
             return ast.Block([])
+        odd = _CONTROL.search(self.source.text)
+        if odd is not None:
+            self.report(
+                self.source.place_of(odd.start()),
+                f"the file is not text: it holds the character U+{ord(odd.group()):04X}",
+            )
+            return ast.Block([])
         tokens = list(end_statements(_lark().lex(self.source.text), self.report))
         if not tokens:
             return ast.Block([])
@@ -132,7 +142,7 @@ class _Run:
                 self._explain(fault, token, tokens, position)
                 state.state_stack[:], state.value_stack[:] = states, values
                 end = _statement_end(tokens, begin, position)
-                broken = ast.Broken(_place(tokens[begin]), _names_bound(tokens[begin:end]))
+                broken = _broken(tokens[begin:end])
                 feed(Token.new_borrow_pos("BROKEN", broken, tokens[begin]))
                 position = end
                 continue
@@ -164,7 +174,7 @@ def _parse_interpolation(code: str, place: Place) -> Expression:
     state = interactive.parser_state
     last = Token("_NL", "", line=place[0], column=place[1])
     faults: list[tuple[Place, str]] = []
-    line, column = place
+    line = place[0]
 
     def report(where: Place, message: str) -> None:
         faults.append(((line, where[1]), message))
@@ -196,7 +206,7 @@ def _place(token: Token) -> Place:
 
 
 def _statement_end(tokens: Sequence[Token], begin: int, position: int) -> int:
-    """Index of the `_NL` that ends the statement which starts at `begin`, at or after `position`."""
+    """Index of the `_NL`, at or after `position`, that ends the statement from `begin`."""
     depth = 0
     for index in range(begin, len(tokens)):
         kind = tokens[index].type
@@ -207,6 +217,11 @@ def _statement_end(tokens: Sequence[Token], begin: int, position: int) -> int:
         elif kind == "_NL" and depth == 0 and index >= position:
             return index
     return len(tokens) - 1
+
+
+def _broken(tokens: Sequence[Token]) -> ast.Broken:
+    returns = any(token.type == "RETURN" for token in tokens)
+    return ast.Broken(_place(tokens[0]), _names_bound(tokens), returns)
 
 
 def _names_bound(tokens: Sequence[Token]) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """A checked `.mgn` program: text or file in, modules of the `mgn` dialect out.
 
-In: `parse(text)` or `parse_file(path)`. Out: a `Program`; `lower(dims, graph)` gives a module. All errors of the program
-come in one DiagnosticsError.
+In: `parse(text)` or `parse_file(path)`. Out: a `Program`; `lower(dims, graph)` gives a module.
+All errors of the program come in one DiagnosticsError.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class Program:
         return tuple(_signature(item) for item in _default_graphs(self.unit))
 
     def lower(self, dims: Mapping[str, int] | None = None, graph: str | None = None) -> ModuleOp:
-        """A module with all graphs, or with the one named, dimensions bound. Raises DiagnosticsError."""
+        """A module with all graphs, or the one named, dimensions bound. Raises DiagnosticsError."""
         if not dims and graph is None and self._checked is not None:
             module, self._checked = self._checked, None
             return module
@@ -85,7 +85,7 @@ def parse_file(path: str | Path) -> Program:
 
 
 def check(source: Source) -> Program:
-    """A program from a source: parsed, its names resolved, and lowered where its dimensions are known."""
+    """A program from a source: parsed, and lowered where its dimensions are known."""
     loader = Loader()
     try:
         unit = loader.load(source)
@@ -98,7 +98,7 @@ def check(source: Source) -> Program:
     _lower(lowering, known, {})
     diagnostics = [*loader.diagnostics, *lowering.diagnostics]
     if not diagnostics and not graphs and not unit.names:
-        diagnostics.append(Diagnostic("the file defines nothing", source.name))
+        diagnostics.append(source.error((1, 1), "the file defines nothing"))
     if diagnostics:
         raise DiagnosticsError(_in_order(diagnostics))
     return Program(unit, lowering.module() if len(known) == len(graphs) else None)

@@ -13,7 +13,7 @@ from mgn.frontend.ast import Place
 
 @dataclass(frozen=True)
 class Source:
-    """A text and the name that messages call it by. `path` is where it was read, for its imports."""
+    """A text and the name that messages call it by. Its imports are relative to `path`."""
 
     text: str
     name: str = "<input>"
@@ -33,6 +33,11 @@ class Source:
         if len(self.text) <= limit:
             return None
         return next((i for i, line in enumerate(self.lines, 1) if len(line) > limit), None)
+
+    def place_of(self, offset: int) -> Place:
+        """Line and column of an offset into the text."""
+        start = self.text.rfind("\n", 0, offset) + 1
+        return self.text.count("\n", 0, offset) + 1, offset - start + 1
 
     def error(self, place: Place, message: str, notes: tuple[Diagnostic, ...] = ()) -> Diagnostic:
         """An error at a place of this text."""

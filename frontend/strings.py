@@ -1,6 +1,7 @@
 """The inside of a string literal: escapes, and expressions between braces.
 
-In: the literal with its quotes. Out: pieces of text and parsed expressions. `{{` and `}}` are braces themselves.
+In: the literal with its quotes. Out: pieces of text and parsed expressions. `{{` and `}}` are
+braces themselves.
 """
 
 import re

@@ -1,7 +1,8 @@
 """Between lexer and parser: where statements end, and brackets that always balance.
 
-In: the lexer's tokens, line ends and unreadable text among them. Out: tokens in which every statement is followed by
-one `_NL`, every bracket is closed, and text that was reported here is a `BROKEN` token.
+In: the lexer's tokens, line ends and unreadable text among them. Out: tokens in which every
+statement is followed by one `_NL`, every bracket is closed, and text that was reported here is a
+`BROKEN` token.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +14,10 @@ from mgn.frontend.ast import NESTING_LIMIT, Place
 Report = Callable[[Place, str], None]
 
 CONTINUES = frozenset(
-    "COMMA PLUS MINUS STAR SLASH PERCENT AT POWER COMPARE AND OR NOT EQUAL WRITE RANGE COLON DOT".split()
+    [
+        *("COMMA", "PLUS", "MINUS", "STAR", "SLASH", "PERCENT", "AT", "POWER", "COMPARE"),
+        *("AND", "OR", "NOT", "EQUAL", "WRITE", "RANGE", "COLON", "DOT"),
+    ]
 )
 """After these a line end is not the end of a statement."""
 

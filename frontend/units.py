@@ -1,6 +1,7 @@
 """Files and what they define: reads a file with its imports and collects the top-level names.
 
-In: a source. Out: a `Unit`, whose `names` holds its own definitions and those of its imports, and the diagnostics.
+In: a source. Out: a `Unit`, whose `names` holds its own definitions and those of its imports, and
+the diagnostics.
 """
 
 from collections.abc import Iterator
@@ -38,13 +39,14 @@ class Definition:
 
 @dataclass(eq=False)
 class Unit:
-    """One file. `broken` names were defined with an error; after a failed import every name may be one of them."""
+    """One file. `broken` names were defined with an error; after a failed import any may be."""
 
     source: Source
     names: dict[str, Definition] = field(default_factory=dict[str, Definition])
     graphs: list[Definition] = field(default_factory=list[Definition])
     broken: set[str] = field(default_factory=set[str])
     incomplete: bool = False
+    has_syntax_errors: bool = False
 
     @property
     def own(self) -> Iterator[Definition]:
@@ -74,7 +76,7 @@ class Loader:
             self.loading.append(key)
         block, diagnostics = parse_text(source)
         self.diagnostics += diagnostics
-        unit = Unit(source)
+        unit = Unit(source, has_syntax_errors=bool(diagnostics))
         for statement in block.statements:
             self._define(unit, statement)
         if key is not None:

@@ -1,7 +1,8 @@
 """Compile-time values: what they are called in messages, and arithmetic on them.
 
-In: Python numbers, bools, strings and lists, as expressions of the language give them. Out: the same, or a
-`ValueFault` that says what does not fit. Integers keep to 64 bits; `/` of two integers truncates, as for tensors.
+In: Python numbers, bools, strings and lists, as expressions of the language give them. Out: the
+same, or a `ValueFault` that says what does not fit. Integers keep to 64 bits; `/` of two integers
+truncates, as for tensors.
 """
 
 import operator
@@ -167,7 +168,7 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def fold_call(call: BoundCall) -> int | float | bool | None:
-    """The value of an elementwise core operation on numbers alone; None where it is left to run time."""
+    """The value of an elementwise core operation on numbers alone, or None: left to run time."""
     spec = call.spec
     operands: Sequence[Any] = call.operands
     if spec.kind is not Kind.ELEMENTWISE or spec.evaluate is None or call.attributes:

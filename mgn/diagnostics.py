@@ -1,6 +1,7 @@
 """Messages about a program: what every error of the compiler looks like.
 
-In: a message with its place in a source text. Out: `Diagnostic`s, and `DiagnosticsError`, which carries several.
+In: a message with its place in a source text. Out: `Diagnostic`s, and `DiagnosticsError`, which
+carries several.
 
     mlp.mgn:3:7: error: unknown name 'wieght'; did you mean 'weight'?
       x = wieght * 2
@@ -19,7 +20,7 @@ SHOWN = 20
 
 
 class MgnError(Exception):
-    """Base of the errors that mgn raises on purpose; their text is for the user, without a traceback."""
+    """Base of the errors that mgn raises on purpose; the text is for the user."""
 
 
 @dataclass(frozen=True)
