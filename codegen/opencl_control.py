@@ -3,6 +3,7 @@
 from typing import Any
 
 from xdsl.dialects import scf
+from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Operation
 
 from mgn.codegen.c_types import lanes
@@ -160,8 +161,8 @@ def _async_copy(writer: Writer, operation: kernel.AsyncCopyOp) -> None:
     source = offset(writer.pointer(operation.source), writer.value(operation.source_index))
     target = offset(writer.pointer(operation.target), writer.value(operation.target_index))
     arguments = [str(target), str(source)]
-    type = operation.source.type.element_type  # type: ignore[union-attr]
-    if writer.types.memory(type) == "half":
+    assert isinstance(operation.source.type, MemRefType)
+    if writer.types.memory(operation.source.type.element_type) == "half":
         arguments = [f"(__local ushort*)({target})", f"(const __global ushort*)({source})"]
     name = writer.fresh(operation.event.name_hint or "copied")
     writer.set(operation.event, Expression(name))

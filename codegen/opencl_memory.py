@@ -14,6 +14,7 @@ from mgn.codegen.c_types import is_bool, is_float, is_small_float, is_vector, la
 from mgn.codegen.expression import (
     ADD,
     AND,
+    CONDITION,
     EQUALITY,
     MULTIPLY,
     OR,
@@ -249,9 +250,11 @@ def _reduction(writer: Writer, operation: vector.ReductionOp) -> Expression:
     result = call(name, value)
     if operation.acc is not None:
         acc = writer.value(operation.acc)
+        if is_unsigned:
+            acc = unsigned(writer, operation.acc)
         if is_bool(type):
             acc = prefix("-", acc)
-        result = Expression(combine(acc.at(MULTIPLY + 1), str(result), 1), ADD - ADD)
+        result = Expression(combine(acc.at(MULTIPLY + 1), str(result), 1), CONDITION)
     if is_bool(type):
         return infix(result, "!=", Expression("0"), EQUALITY)
     if is_unsigned:

@@ -71,5 +71,6 @@ def constant_number(value: SSAValue) -> float | int | None:
     if isinstance(data, IntegerAttr | FloatAttr):
         return data.value.data
     if isinstance(data, DenseIntOrFPElementsAttr) and data.is_splat():
-        return data.get_values()[0]
+        number = data.get_values()[0]
+        return None if isinstance(number, tuple) else number
     return None

@@ -257,6 +257,44 @@ def test_sub_group_operations_have_portable_text_and_text_for_nvidia() -> None:
     assert "shfl.sync.idx.b32" in nvidia and "sub_group_reduce_add(" not in nvidia
 
 
+def test_sub_group_operations_exchange_values_between_work_items(cl_queue: Any) -> None:  # noqa: F811
+    x, y = numbers(64), np.empty(64, np.float32)
+    run_text(cl_queue, SUB_GROUPS, x, y)
+    errors = []
+    for size in (4, 8, 16, 32):
+        groups = x.reshape(-1, size)
+        expected = groups.sum(axis=1) + groups.max(axis=1) + groups[:, -1]
+        errors.append(np.abs(y - np.repeat(expected, size)).max())
+    assert min(errors) < 1e-5
+
+
+def test_a_reduction_starts_from_its_accumulator(cl_queue: Any) -> None:  # noqa: F811
+    x = np.array([-5, 3, 2**31 - 1, 7], np.int32)
+    y = np.empty(3, np.int32)
+    run_text(
+        cl_queue,
+        """
+kernel.func @reduce(%x : memref<4xi32>, %y : memref<3xi32>) access [read, write]
+    global [1, 1, 1] local [1, 1, 1] {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %two = arith.constant 2 : index
+  %v = vector.load %x[%zero] : memref<4xi32>, vector<4xi32>
+  %acc = arith.constant -2 : i32
+  %a = vector.reduction <add>, %v, %acc : vector<4xi32> into i32
+  %b = vector.reduction <maxui>, %v, %acc : vector<4xi32> into i32
+  %c = vector.reduction <minsi>, %v, %acc : vector<4xi32> into i32
+  memref.store %a, %y[%zero] : memref<3xi32>
+  memref.store %b, %y[%one] : memref<3xi32>
+  memref.store %c, %y[%two] : memref<3xi32>
+  kernel.return
+}""",
+        x,
+        y,
+    )
+    np.testing.assert_array_equal(y, [-(2**31) + 2, -2, -5])
+
+
 def test_matrix_instructions_become_ptx_on_nvidia_and_an_error_elsewhere() -> None:
     text = emit(kernel(MMA), DEVICES["nvidia-h200"])
     assert "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}" in text

@@ -21,7 +21,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.kernel.types import verify_vector
 
-SCALAR_CASTS: dict[str, type[Operation]] = {
+SCALAR_CASTS: dict[str, type[IRDLOperation]] = {
     "fptosi": arith.FPToSIOp,
     "fptoui": arith.FPToUIOp,
     "sitofp": arith.SIToFPOp,

@@ -6,12 +6,13 @@ from xdsl.dialects import memref, scf, vector
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseArrayBase,
+    IntegerType,
     MemRefType,
     StringAttr,
     UnitAttr,
     i64,
 )
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region
+from xdsl.ir import Block, BlockArgument, Operation, Region
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -202,7 +203,7 @@ def _three(sizes: Sequence[int]) -> list[int]:
     return [*sizes, *[1] * (3 - len(sizes))]
 
 
-def _triple(sizes: DenseArrayBase) -> tuple[int, int, int]:
+def _triple(sizes: DenseArrayBase[IntegerType]) -> tuple[int, int, int]:
     first, second, third = sizes.get_values()
     return int(first), int(second), int(third)
 
@@ -249,7 +250,7 @@ def enclosing_branch(operation: Operation) -> Operation | None:
 
 def verify_converged(operation: Operation) -> None:
     """What a whole work-group must reach together cannot lie in a branch."""
-    branch: Attribute | Operation | None = enclosing_branch(operation)
+    branch = enclosing_branch(operation)
     if branch is not None:
         raise VerifyException(
             f"{operation.name} inside {branch.name}: every work-item of the group must reach it"
