@@ -6,7 +6,7 @@ the kernels that it launches.
 
 from typing import cast
 
-from xdsl.dialects.builtin import MemRefType, TensorType
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from mgn.codegen.launch_plan import (
@@ -62,7 +62,7 @@ def _buffer(op: Operation, number: int) -> BufferPlan:
             value = array_of(op.value)
             return BufferPlan(BufferKind.CONSTANT, hint, *_tensor(op.value.type), value=value)
         case plan.ViewOp():
-            type = cast(MemRefType, op.result.type)
+            type = op.result.type
             element = element_of(type.element_type).name
             return BufferPlan(BufferKind.VIEW, hint, element, type.get_shape(), op.start)
         case _:
@@ -70,4 +70,4 @@ def _buffer(op: Operation, number: int) -> BufferPlan:
 
 
 def _tensor(type: Attribute) -> tuple[str, tuple[int, ...]]:
-    return element_of(type).name, cast(TensorType, type).get_shape()
+    return element_of(type).name, cast(TensorType[Attribute], type).get_shape()

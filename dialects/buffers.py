@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute
+from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.kernel.function import FuncOp
 from mgn.dialects.types import element_of
@@ -38,25 +39,42 @@ def allow_in_place(function: FuncOp, pairs: Iterable[tuple[int, int]]) -> None:
 
 
 def in_place_pairs(function: FuncOp) -> frozenset[tuple[int, int]]:
-    """The pairs of argument positions (read, written) that may share memory."""
+    """The pairs of argument positions (read, written) that may share memory.
+
+    VerifyException where the attribute is not a list of such pairs.
+    """
     listed = function.attributes.get(IN_PLACE)
-    if not isinstance(listed, ArrayAttr):
+    if listed is None:
         return frozenset()
-    pairs = (cast(DenseArrayBase, pair).get_values() for pair in listed)
-    return frozenset((int(read), int(written)) for read, written in pairs)
+    if not isinstance(listed, ArrayAttr):
+        return frozenset((_pair(listed, function),))
+    entries = cast(ArrayAttr[Attribute], listed)
+    return frozenset(_pair(entry, function) for entry in entries)
+
+
+def _pair(entry: Attribute, function: FuncOp) -> tuple[int, int]:
+    positions = entry.get_values() if isinstance(entry, DenseArrayBase) else ()
+    accesses = dict(enumerate(function.accesses))
+    if len(positions) == 2:
+        read, written = (int(position) for position in positions)
+        known = read in accesses and written in accesses
+        if known and accesses[read].reads and accesses[written].writes:
+            return read, written
+    raise VerifyException(
+        f"kernel.func: {IN_PLACE} lists pairs of argument positions, one read and one written"
+    )
 
 
 @lru_cache(maxsize=4096)
-def buffer_type(tensor: TensorType) -> MemRefType:
+def buffer_type(tensor: TensorType[Attribute]) -> MemRefType[Attribute]:
     """The flat buffer that holds a tensor: `tensor<2x3xui8>` lies in `memref<6xi8>`."""
-    element = tensor.element_type
-    if isinstance(element, IntegerType):
-        element = IntegerType(element.width.data)
+    row = element_of(tensor)
+    element = IntegerType(row.bits) if row.is_integer else row.attribute
     return MemRefType(element, [prod(tensor.get_shape())])
 
 
 @lru_cache(maxsize=4096)
 def byte_size(buffer: Attribute) -> int:
     """Bytes of a flat buffer."""
-    memref = cast(MemRefType, buffer)
+    memref = cast(MemRefType[Attribute], buffer)
     return prod(memref.get_shape()) * element_of(memref.element_type).bytes

@@ -69,7 +69,7 @@ class HeldOp(IRDLOperation, ABC):
 
     def check_held(self, tensor: Attribute) -> None:
         """The result must be the buffer of `tensor`."""
-        expected = buffer_type(cast(TensorType, tensor))
+        expected = buffer_type(cast(TensorType[Attribute], tensor))
         if self.results[0].type != expected:
             raise VerifyException(f"{self.name}: {tensor} lies in {expected}")
 
@@ -85,7 +85,7 @@ class InputOp(HeldOp):
     traits = lazy_traits_def(lambda: (HasParent(ProgramOp),))
     assembly_format = "$label $tensor `:` type($result) attr-dict"
 
-    def __init__(self, label: str, tensor: TensorType) -> None:
+    def __init__(self, label: str, tensor: TensorType[Attribute]) -> None:
         super().__init__(
             properties={"label": StringAttr(label), "tensor": tensor},
             result_types=[buffer_type(tensor)],
@@ -106,7 +106,7 @@ class ParamOp(HeldOp):
     traits = lazy_traits_def(lambda: (HasParent(ProgramOp),))
     assembly_format = "$symbol $tensor `:` type($result) attr-dict"
 
-    def __init__(self, symbol: str, tensor: TensorType) -> None:
+    def __init__(self, symbol: str, tensor: TensorType[Attribute]) -> None:
         super().__init__(
             properties={"symbol": SymbolRefAttr(symbol), "tensor": tensor},
             result_types=[buffer_type(tensor)],
@@ -134,7 +134,7 @@ class ConstantOp(HeldOp):
     def __init__(self, value: DenseIntOrFPElementsAttr) -> None:
         super().__init__(
             properties={"value": value},
-            result_types=[buffer_type(cast(TensorType, value.type))],
+            result_types=[buffer_type(cast(TensorType[Attribute], value.type))],
         )
 
     def verify_(self) -> None:
@@ -150,7 +150,7 @@ class ViewOp(IRDLOperation):
     result = result_def(MemRefType)
     traits = lazy_traits_def(lambda: (HasParent(ProgramOp),))
 
-    def __init__(self, offset: int, type: MemRefType) -> None:
+    def __init__(self, offset: int, type: MemRefType[Attribute]) -> None:
         super().__init__(
             properties={"offset": IntegerAttr(offset, i64)},
             result_types=[type],
@@ -179,7 +179,7 @@ class ViewOp(IRDLOperation):
         type = parser.parse_type()
         if not isinstance(type, MemRefType):
             parser.raise_error("a view's type must be a memref")
-        op = cls(offset, type)
+        op = cls(offset, cast(MemRefType[Attribute], type))
         op.attributes.update(parser.parse_optional_attr_dict())
         return op
 
@@ -276,7 +276,7 @@ class OutputOp(IRDLOperation):
     source = operand_def(MemRefType)
     traits = lazy_traits_def(lambda: (HasParent(ProgramOp),))
 
-    def __init__(self, label: str, source: SSAValue, tensor: TensorType) -> None:
+    def __init__(self, label: str, source: SSAValue, tensor: TensorType[Attribute]) -> None:
         super().__init__(
             operands=[source], properties={"label": StringAttr(label), "tensor": tensor}
         )
@@ -297,7 +297,7 @@ class OutputOp(IRDLOperation):
         tensor = parser.parse_type()
         if not isinstance(tensor, TensorType):
             parser.raise_error("an output's type must be a tensor")
-        op = cls(label, source, tensor)
+        op = cls(label, source, cast(TensorType[Attribute], tensor))
         op.attributes.update(parser.parse_optional_attr_dict())
         return op
 
@@ -439,7 +439,9 @@ def _kernels_around(program: ProgramOp) -> dict[str, _Interface] | None:
 
 
 def _interface(function: FuncOp) -> _Interface:
-    pairs = frozenset() if function.noalias is not None else in_place_pairs(function)
+    pairs = in_place_pairs(function)
+    if function.noalias is not None:
+        pairs = frozenset[tuple[int, int]]()
     types = tuple(argument.type for argument in function.arguments)
     return _Interface(types, function.accesses, pairs)
 

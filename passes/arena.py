@@ -105,10 +105,10 @@ def _best_fit(sizes: Array, first: Array, last: Array) -> Array:
     offsets = np.zeros(len(sizes), np.int64)
     placed = _Placed(len(sizes))
     for index in np.lexsort((first, -sizes)).tolist():
-        size = int(sizes[index])
-        starts, ends = placed.living(first[index], last[index])
+        size, birth, death = int(sizes[index]), int(first[index]), int(last[index])
+        starts, ends = placed.living(birth, death)
         offset = _smallest_gap(starts, ends, size)
-        placed.insert(offset, offset + size, first[index], last[index])
+        placed.insert(offset, offset + size, birth, death)
         offsets[index] = offset
     return offsets
 

@@ -6,9 +6,10 @@ needed; values that a kernel may compute in place share one.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from mgn.dialects.buffers import buffer_type, byte_size
 from mgn.dialects.fusion import LaunchOp
@@ -28,8 +29,7 @@ class Slot:
 
 def tensor_bytes(value: SSAValue) -> int:
     """Bytes that a tensor takes in a buffer."""
-    assert isinstance(value.type, TensorType)
-    return byte_size(buffer_type(value.type))
+    return byte_size(buffer_type(cast(TensorType[Attribute], value.type)))
 
 
 def assign_slots(
@@ -70,6 +70,8 @@ def _reusable(
     inputs = list(launch.inputs)
     for read, written in sorted(pairs or ()):
         position = written - len(inputs)
+        if read >= len(inputs) or not 0 <= position < len(launch.outputs):
+            continue
         value = inputs[read]
         slot = slots.get(value)
         if slot is None or position in taken or id(slot) in used:

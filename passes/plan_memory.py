@@ -31,7 +31,7 @@ from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, i64
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
@@ -113,14 +113,16 @@ class _Writer:
     def write(self) -> None:
         graph = self._graph
         for label, argument in zip(graph.input_names, graph.block.args, strict=True):
-            self._hold(argument, plan.InputOp(label, cast(TensorType, argument.type)))
+            self._hold(argument, plan.InputOp(label, cast(TensorType[Attribute], argument.type)))
         for op in graph.block.ops:
             self._write_operation(op)
         sources = [self._returned(value) for value in graph.results_returned]
         for label, value, source in zip(
             graph.result_names, graph.results_returned, sources, strict=True
         ):
-            self._block.add_op(plan.OutputOp(label, source, cast(TensorType, value.type)))
+            self._block.add_op(
+                plan.OutputOp(label, source, cast(TensorType[Attribute], value.type))
+            )
 
     def _write_operation(self, op: Operation) -> None:
         match op:
@@ -149,7 +151,7 @@ class _Writer:
             return
         owner = cast(ReadOp | ConstantOp, value.owner)
         if isinstance(owner, ReadOp):
-            op = plan.ParamOp(owner.parameter_name, cast(TensorType, value.type))
+            op = plan.ParamOp(owner.parameter_name, cast(TensorType[Attribute], value.type))
         else:
             op = plan.ConstantOp(owner.value)
         self._hold(value, op)
@@ -164,7 +166,7 @@ class _Writer:
         return self._buffers[value]
 
     def _view(self, value: SSAValue) -> None:
-        type = buffer_type(cast(TensorType, value.type))
+        type = buffer_type(cast(TensorType[Attribute], value.type))
         self._hold(value, plan.ViewOp(self._offsets[value], type))
 
     def _hold(

@@ -64,7 +64,6 @@ class Executable:
         self._lock = threading.Lock()
         self._context = cl.Context([self.device.handle])
         self._queue = cl.CommandQueue(self._context)
-        self._profiling_queue: Any | None = None
         used = dict.fromkeys(step.kernel for step in plan.launches)
         cache = KernelCache.default() if cache is None else cache
         signatures = [kernels[name] for name in used]
@@ -185,10 +184,8 @@ class Executable:
 
     def _replay_profiled(self) -> list[LaunchTime]:
         cl = opencl()
-        if self._profiling_queue is None:
-            flags = cl.command_queue_properties.PROFILING_ENABLE
-            self._profiling_queue = cl.CommandQueue(self._context, properties=flags)
-        queue = self._profiling_queue
+        flags = cl.command_queue_properties.PROFILING_ENABLE
+        queue = cl.CommandQueue(self._context, properties=flags)
         self._queue.finish()
         names: list[str] = []
         events: list[Any] = []

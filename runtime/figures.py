@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -156,12 +156,14 @@ def _measured(device: ComputeDevice, figures: dict[str, Any]) -> dict[str, Any]:
 
 def _valid(data: Any) -> dict[str, Any] | None:
     """The measured figures of a file that is whole; None for any other content."""
-    if not isinstance(data, dict) or not isinstance(data.get("rates"), dict):
+    try:
+        rates: dict[str, Any] = dict(data["rates"])
+        numbers = [data["bandwidth"], data["launch_cost"], rates["f32"], *rates.values()]
+    except (KeyError, TypeError, ValueError):
         return None
-    numbers = [data.get("bandwidth"), data.get("launch_cost"), *data["rates"].values()]
-    if "f32" not in data["rates"] or not all(_positive(number) for number in numbers):
+    if not all(_positive(number) for number in numbers):
         return None
-    return {name: data[name] for name in ("bandwidth", "launch_cost", "rates")}
+    return {"bandwidth": numbers[0], "launch_cost": numbers[1], "rates": rates}
 
 
 def _positive(number: Any) -> bool:
@@ -173,14 +175,14 @@ def _overrides() -> dict[str, Any]:
     if not chosen:
         return {}
     try:
-        figures = json.loads(Path(chosen).read_text())
+        figures: Any = json.loads(Path(chosen).read_text())
     except (OSError, ValueError) as error:
         raise DeviceError(
             f"{FIGURES_VARIABLE} names {chosen}, which is unusable: {error}"
         ) from None
     if not isinstance(figures, dict):
         raise DeviceError(f"{FIGURES_VARIABLE} names {chosen}, which holds no JSON object")
-    return figures
+    return cast(dict[str, Any], figures)
 
 
 class _Bench:

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -101,8 +101,10 @@ def save_params(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    from safetensors import SafetensorError, deserialize
+    import safetensors
+    from safetensors import SafetensorError
 
+    deserialize = cast(Any, safetensors).deserialize
     try:
         entries = deserialize(path.read_bytes())
     except (SafetensorError, ValueError, TypeError) as error:

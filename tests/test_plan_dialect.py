@@ -137,3 +137,16 @@ def test_a_program_becomes_plain_data() -> None:
         CopyStep(numbers["%a"], numbers["%b"]),
     )
     assert plan.outputs[0].shape == (8, 8) and plan.outputs[0].buffer == numbers["%b"]
+
+
+@pytest.mark.parametrize("pairs", ["[0, 1]", "[array<i64: 1, 0>]", "[array<i64: 0, 7>]", "unit"])
+def test_in_place_pairs_name_a_read_and_a_written_argument(pairs: str) -> None:
+    module = parse("plan.launch @copy(%x, %a)")
+    bad = KERNELS.replace("[array<i64: 0, 1>]", pairs)
+    context = Context()
+    for dialect in (Builtin, Kernel, Plan):
+        context.load_dialect(dialect)
+    text = str(program_of(module))
+    broken = Parser(context, f"{bad}\n{text}").parse_module()
+    with pytest.raises(VerifyException, match="in_place lists pairs of argument positions"):
+        broken.verify()
