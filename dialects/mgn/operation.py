@@ -133,7 +133,7 @@ class OperationSpec:
         return {item.name: item for item in self.attributes}[name]
 
     def split_operands(self, flat: Sequence[Any]) -> list[Any]:
-        """Flat operands as the spec groups them: a list for a variadic one, None for an absent one."""
+        """Flat operands as the spec groups them: a list if variadic, None where absent."""
         extra = len(flat) - sum(not (item.optional or item.variadic) for item in self.operands)
         optional = sum(1 for item in self.operands if item.optional)
         if extra < 0 or (extra > optional and not any(item.variadic for item in self.operands)):

@@ -1,0 +1,121 @@
+"""The longer references of `operation_cases.py`: loops and definitions, as a textbook has them."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray
+
+
+def layer_norm_reference(
+    x: Array, w: Array | None = None, b: Array | None = None, eps: float = 1e-5
+) -> Array:
+    axes = tuple(range(-1 if w is None else -w.ndim, 0))
+    normal = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
+    return normal * (1 if w is None else w) + (0 if b is None else b)
+
+
+def group_norm_reference(x: Array, w: Array, b: Array, groups: int, eps: float = 1e-5) -> Array:
+    result = np.empty_like(x)
+    size = x.shape[1] // groups
+    for sample in range(x.shape[0]):
+        for group in range(groups):
+            part = x[sample, group * size : (group + 1) * size]
+            normal = (part - part.mean()) / np.sqrt(part.var() + eps)
+            result[sample, group * size : (group + 1) * size] = normal
+    ones = (1,) * (x.ndim - 2)
+    return result * w.reshape(-1, *ones) + b.reshape(-1, *ones)
+
+
+def attention_reference(
+    q: Array,
+    k: Array,
+    v: Array,
+    bias: Array | None = None,
+    *,
+    heads: int,
+    kv_heads: int | None = None,
+    causal: bool = False,
+    window: int = 0,
+    scale: float | None = None,
+    softcap: float = 0.0,
+) -> Array:
+    """One query at a time, over the keys that it sees; 0 where it sees none."""
+    batch, (rows, keys) = q.shape[:-2], (q.shape[-2], k.shape[-2])
+    kv_heads = kv_heads or heads
+    size = q.shape[-1] // heads
+    scale = 1 / math.sqrt(size) if scale is None else scale
+    result = np.zeros((*batch, rows, heads, size))
+    shape = (*batch, heads, rows, keys)
+    added = np.zeros(shape) if bias is None else np.broadcast_to(bias, shape)
+    for where in np.ndindex(*batch, heads, rows):
+        *outer, head, i = where
+        own = slice(head * size, (head + 1) * size)
+        shared = head // (heads // kv_heads)
+        theirs = slice(shared * size, (shared + 1) * size)
+        scores = k[(*outer, slice(None), theirs)] @ q[(*outer, i, own)] * scale
+        if softcap:
+            scores = softcap * np.tanh(scores / softcap)
+        scores = scores + added[where]
+        seen = [
+            j
+            for j in range(keys)
+            if (not causal or j <= i + (keys - rows))
+            and (not window or j > i + (keys - rows) - window)
+            and scores[j] > -np.inf
+        ]
+        if seen:
+            weights = np.exp(scores[seen])
+            values = v[(*outer, slice(None), theirs)][seen]
+            result[(*outer, i, head)] = weights @ values / weights.sum()
+    return result.reshape(*batch, rows, heads * size)
+
+
+def bias_mask(source: Any, shape: tuple[int, ...]) -> Array:
+    """A bias in which some keys are masked by -inf, and the first row wholly."""
+    bias = np.where(source.b(*shape), source.f(*shape), np.asarray(-np.inf, source.dtype))
+    bias[..., 0, :] = -np.inf
+    return bias.astype(source.dtype)
+
+
+def rope_reference(
+    x: Array,
+    head_dim: int,
+    theta: float = 10000.0,
+    offset: int = 0,
+    interleaved: bool = False,
+) -> Array:
+    """Each pair of a head as a complex number, turned by its angle."""
+    result = np.array(x)
+    for row in range(x.shape[-2]):
+        for head in range(x.shape[-1] // head_dim):
+            for pair in range(head_dim // 2):
+                first, second = (
+                    (2 * pair, 2 * pair + 1) if interleaved else (pair, pair + head_dim // 2)
+                )
+                i, j = head * head_dim + first, head * head_dim + second
+                turn = np.exp(1j * (offset + row) * theta ** (-2 * pair / head_dim))
+                turned = (x[..., row, i] + 1j * x[..., row, j]) * turn
+                result[..., row, i], result[..., row, j] = turned.real, turned.imag
+    return result
+
+
+def cross_entropy_reference(logits: Array, labels: Array) -> Array:
+    probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    classes = logits.shape[-1]
+    wanted = labels if labels.ndim == logits.ndim else np.eye(classes)[labels.astype(int)]
+    return -(wanted * np.log(probabilities)).sum(-1)
+
+
+def take_rows(ids: Array, table: Array) -> Array:
+    rows = [table[min(max(int(i), 0), len(table) - 1)] for i in ids.ravel()]
+    return np.array(rows).reshape(*ids.shape, -1)
+
+
+def trimmed(x: Array, padding: Any, value: float) -> Array:
+    (above, below), (left, right) = padding
+    rows, columns = x.shape
+    result = np.full((rows + above + below, columns + left + right), value)
+    result[above : above + rows, left : left + columns] = x
+    return result
