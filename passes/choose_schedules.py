@@ -1,0 +1,77 @@
+"""`choose-schedules`: how each kernel's template is to be filled in for the module's device.
+
+Before:
+    %y = fusion.kernel pointwise (%a = %x : tensor<64xf32>) -> (tensor<64xf32>) { … }
+After:
+    %y = fusion.kernel pointwise (%a = %x : tensor<64xf32>) -> (tensor<64xf32>)
+        schedule {form = "cpu", lanes = 16 : i64, chunk = 4096 : i64} { … }
+"""
+
+from math import prod
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.passes import ModulePass
+
+from mgn.dialects.fusion import FusedKernelOp, KernelKind, ScheduleAttr
+from mgn.dialects.kernel import Device
+from mgn.dialects.types import element_of
+
+SMALL_CHUNK, LARGE_CHUNK = 512, 8192
+
+
+class ChooseSchedules(ModulePass):
+    """Gives every fusion.kernel without a schedule the device's."""
+
+    name = "choose-schedules"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        device = Device.of(op)
+        for fused in op.walk():
+            if isinstance(fused, FusedKernelOp) and fused.schedule is None:
+                fused.schedule = schedule_for(fused, device)
+
+
+def schedule_for(fused: FusedKernelOp, device: Device) -> ScheduleAttr:
+    """The schedule of one kernel on a device."""
+    entries = _gpu_schedule(fused, device) if not device.is_cpu else _cpu_schedule(fused, device)
+    return ScheduleAttr.of(**entries)
+
+
+def widest_bytes(fused: FusedKernelOp) -> int:
+    """The bytes of the widest value computed; half precision is computed in f32."""
+    types = [value.type for op in fused.block.ops for value in op.results]
+    types += [value.type for value in fused.block.args]
+    return max(4, *(element_of(type).bytes for type in types))
+
+
+def _elements(fused: FusedKernelOp) -> int:
+    types = [*fused.block.args, *fused.outputs]
+    return max(
+        prod(value.type.get_shape()) for value in types if isinstance(value.type, TensorType)
+    )
+
+
+def _cpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
+    lanes = min(16, device.lanes(widest_bytes(fused)))
+    share = _elements(fused) // (4 * device.compute_units)
+    chunk = max(SMALL_CHUNK, min(LARGE_CHUNK, share))
+    entries: dict[str, int | str] = {
+        "form": "cpu",
+        "lanes": lanes,
+        "chunk": chunk,
+        "units": device.compute_units,
+    }
+    if fused.kernel_kind is KernelKind.CONTRACTION:
+        entries |= {"tile_rows": 8, "tile_vectors": 2}
+    return entries
+
+
+def _gpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
+    lanes = max(1, min(16, device.lanes(widest_bytes(fused))))
+    return {
+        "form": "gpu",
+        "lanes": lanes,
+        "local": min(256, device.max_work_group_size),
+        "units": device.compute_units,
+    }

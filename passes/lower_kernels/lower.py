@@ -1,0 +1,163 @@
+"""`lower-kernels`: fusion.kernel → kernel.func, equal kernels sharing one.
+
+Before:
+    %y = fusion.kernel pointwise (%a = %x : tensor<64xf32>) -> (tensor<64xf32>) schedule {…} {
+      %0 = mgn.relu(%a) : tensor<64xf32>
+      fusion.return %0 : tensor<64xf32>
+    }
+After:
+    kernel.func @pointwise_relu_0(%a : memref<64xf32>, %out : memref<64xf32>) access [read, write]
+        global [1, 1, 1] local [1, 1, 1] { … kernel.return }
+    %y = fusion.launch @pointwise_relu_0(%x) : (tensor<64xf32>) -> tensor<64xf32>
+"""
+
+import re
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Block, Region, SSAValue
+from xdsl.passes import ModulePass
+
+from mgn.dialects import kernel
+from mgn.dialects.buffers import allow_in_place, buffer_type
+from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind, LaunchOp
+from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.passes.choose_schedules import schedule_for
+from mgn.passes.lower_kernels.body import read_body
+from mgn.passes.lower_kernels.contraction import lower_contraction
+from mgn.passes.lower_kernels.emission import Code
+from mgn.passes.lower_kernels.pointwise import lower_pointwise
+from mgn.passes.lower_kernels.reduction import lower_reduction
+from mgn.passes.lower_kernels.scan import lower_scan
+from mgn.passes.lower_kernels.template import Job, Launch
+
+TEMPLATES: Mapping[KernelKind, Callable[[Job], Launch]] = {
+    KernelKind.POINTWISE: lower_pointwise,
+    KernelKind.GATHER: lower_pointwise,
+    KernelKind.REDUCTION: lower_reduction,
+    KernelKind.SCAN: lower_scan,
+    KernelKind.CONTRACTION: lower_contraction,
+}
+"""Which template writes a kernel's loops."""
+
+_SILENT = (Kind.MOVEMENT, Kind.CONSTANT)
+_NAMED = 4
+
+
+class LowerKernels(ModulePass):
+    """Replaces every fusion.kernel by a launch of a kernel.func."""
+
+    name = "lower-kernels"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        device = kernel.Device.of(op)
+        lowered: dict[Hashable, str] = {}
+        numbers: dict[str, int] = {}
+        functions: list[kernel.FuncOp] = []
+        for fused in [item for item in op.walk() if isinstance(item, FusedKernelOp)]:
+            key = structure(fused)
+            if key not in lowered:
+                schedule = fused.schedule or schedule_for(fused, device)
+                base = readable_name(fused)
+                number = numbers.get(base, 0)
+                numbers[base] = number + 1
+                lowered[key] = f"{base}_{number}"
+                functions.append(lower_kernel(fused, lowered[key], schedule.values))
+            _replace(fused, lowered[key])
+        block = op.body.block
+        if functions:
+            first = block.first_op
+            if first is None:
+                block.add_ops(functions)
+            else:
+                block.insert_ops_before(functions, first)
+
+
+def _replace(fused: FusedKernelOp, name: str) -> None:
+    launch = LaunchOp(name, fused.inputs, [value.type for value in fused.outputs])
+    launch.location = fused.location
+    assert fused.parent is not None
+    fused.parent.insert_op_before(launch, fused)
+    for old, new in zip(fused.outputs, launch.outputs, strict=True):
+        new.name_hint = old.name_hint
+        old.replace_all_uses_with(new)
+    fused.detach()
+    fused.erase()
+
+
+def structure(fused: FusedKernelOp) -> Hashable:
+    """A key that two kernels share if one function serves both."""
+    numbers: dict[SSAValue, int] = {}
+    parts: list[Any] = [fused.kind.data, fused.schedule]
+    for argument in fused.block.args:
+        numbers[argument] = len(numbers)
+        parts.append(argument.type)
+    for op in fused.block.ops:
+        parts.append(op.name)
+        parts.extend(numbers[operand] for operand in op.operands)
+        parts.extend(op.properties.items())
+        for result in op.results:
+            numbers[result] = len(numbers)
+            parts.append(result.type)
+    return tuple(parts)
+
+
+def readable_name(fused: FusedKernelOp) -> str:
+    """A name that says what the kernel computes: its kind and its first operations."""
+    names = [
+        op.spec.name
+        for op in fused.block.ops
+        if isinstance(op, TensorOp) and op.spec.kind not in _SILENT
+    ]
+    if not names:
+        names = [op.spec.name for op in fused.block.ops if isinstance(op, TensorOp)]
+    kept = [name for n, name in enumerate(names) if n == 0 or names[n - 1] != name]
+    if len(kept) > _NAMED:
+        kept = [*kept[: _NAMED - 1], kept[-1]]
+    return re.sub(r"\W", "_", "_".join([fused.kind.data, *kept]))
+
+
+def lower_kernel(fused: FusedKernelOp, name: str, schedule: Mapping[str, Any]) -> kernel.FuncOp:
+    """The kernel function of one fused kernel."""
+    body = read_body(fused)
+    inputs = [_buffer(value) for value in fused.block.args]
+    outputs = [_buffer(value) for value in fused.outputs]
+    block = Block(arg_types=[*inputs, *outputs])
+    code = Code(block)
+    arguments = list(block.args)
+    job = Job(body, code, arguments[: len(inputs)], arguments[len(inputs) :], schedule)
+    launch = Launch((1,))
+    if any(node.count for node in body.written):
+        launch = TEMPLATES[fused.kernel_kind](job)
+    code.finish()
+    accesses = [(type, kernel.Access.READ) for type in inputs]
+    accesses += [(type, kernel.Access.WRITE) for type in outputs]
+    function = kernel.FuncOp(
+        name,
+        accesses,
+        launch.global_size,
+        launch.local_size,
+        noalias=not launch.in_place,
+        names=_argument_names(fused),
+        body=Region(block),
+    )
+    function.location = fused.location
+    if launch.in_place:
+        allow_in_place(function, launch.in_place)
+    return function
+
+
+def _buffer(value: SSAValue) -> Any:
+    assert isinstance(value.type, TensorType)
+    return buffer_type(value.type)
+
+
+def _argument_names(fused: FusedKernelOp) -> list[str]:
+    last = fused.block.last_op
+    assert isinstance(last, FusionReturnOp)
+    names = [argument.name_hint or f"in{n}" for n, argument in enumerate(fused.block.args)]
+    count = len(last.operands)
+    names += ["out"] if count == 1 else [f"out{n}" for n in range(count)]
+    return names

@@ -1,0 +1,169 @@
+"""The spaces of a reduction: rows, the elements of a row, and which values live where.
+
+In: a body with reductions over the same axes. Out: the kept and the reduced axes, the index of
+an element of a row, the stage in which each value can be computed, and what is worth storing.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from mgn.dialects.mgn.operation import Kind
+from mgn.passes.lower_kernels.body import Body, Indices, Node
+from mgn.passes.lower_kernels.index import Index, delinearised
+from mgn.passes.lower_kernels.movement import reshaped_index
+
+_WEIGHTS = {"exp": 8, "expm1": 8, "log": 8, "log1p": 8, "tanh": 8, "erf": 8, "pow": 8, "sin": 8}
+_WEIGHTS |= {"cos": 8, "tan": 8, "div": 3, "sqrt": 3, "rsqrt": 3, "recip": 3, "mod": 3}
+_WEIGHTS |= {"gather": 4, "pad": 4, "concat": 4, "input": 0, "splat": 0, "reshape": 0}
+
+STORE_FROM = 4
+"""The cost, in additions, from which a value is stored for the next stage."""
+
+
+@dataclass
+class RowSpace:
+    """The full space `shape`, cut into rows (`kept` axes) of elements (`reduced` axes)."""
+
+    shape: tuple[int, ...]
+    reduced: tuple[int, ...]
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        return tuple(axis for axis in range(len(self.shape)) if axis not in self.reduced)
+
+    @property
+    def kept_shape(self) -> tuple[int, ...]:
+        return tuple(self.shape[axis] for axis in self.kept)
+
+    @property
+    def reduced_shape(self) -> tuple[int, ...]:
+        return tuple(self.shape[axis] for axis in self.reduced)
+
+    @property
+    def rows(self) -> int:
+        return prod(self.kept_shape)
+
+    @property
+    def length(self) -> int:
+        return prod(self.reduced_shape)
+
+    @property
+    def innermost_is_kept(self) -> bool:
+        """Whether neighbours in memory belong to different rows."""
+        for axis in reversed(range(len(self.shape))):
+            if self.shape[axis] != 1:
+                return axis not in self.reduced
+        return False
+
+    def full_index(self, row: Index, element: Index) -> Indices:
+        """The index of an element of a row in the full space."""
+        index: list[Index | None] = [None] * len(self.shape)
+        for axis, part in zip(self.kept, delinearised(row, self.kept_shape), strict=True):
+            index[axis] = part
+        parts = delinearised(element, self.reduced_shape)
+        for axis, part in zip(self.reduced, parts, strict=True):
+            index[axis] = part
+        return tuple(part for part in index if part is not None)
+
+    def is_full(self, node: Node) -> bool:
+        """Whether a node has a value for each element, and not only for each row."""
+        return node.count == prod(self.shape) and (self.length != 1 or node.shape == self.shape)
+
+    def index_in(self, node: Node, row: Index, element: Index) -> Indices:
+        """The index of a node's value that belongs to an element of a row."""
+        if self.is_full(node):
+            return reshaped_index(self.full_index(row, element), self.shape, node.shape)
+        kept = delinearised(row, self.kept_shape)
+        return reshaped_index(kept, self.kept_shape, node.shape)
+
+
+@dataclass
+class Stages:
+    """Reductions by the stage that computes them, and the values stored from one for a later one."""
+
+    reductions: list[list[Node]]
+    stored: list[list[Node]]
+
+
+def row_space(body: Body, kind: Kind = Kind.REDUCTION) -> RowSpace:
+    """The spaces of a body's reductions."""
+    first = body.of_kind(kind)[0]
+    axis = first.values["axis"]
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    return RowSpace(first.operands[0].shape, axes)
+
+
+def stages_of(body: Body, space: RowSpace) -> Stages:
+    """The order in which rows must be walked."""
+    level: dict[Node, int] = {}
+    for node in body.nodes:
+        below = max((level[operand] for operand in node.operands), default=0)
+        level[node] = below + (node.kind is Kind.REDUCTION)
+    count = max(level[node] for node in body.of_kind(Kind.REDUCTION))
+    reductions: list[list[Node]] = [[] for _ in range(count)]
+    for node in body.of_kind(Kind.REDUCTION):
+        reductions[level[node] - 1].append(node)
+    roots = [[node.operands[0] for node in stage] for stage in reductions]
+    roots.append([node for node in body.written if space.is_full(node)])
+    return Stages(reductions, _stored(roots, space))
+
+
+def _stored(roots: list[list[Node]], space: RowSpace) -> list[list[Node]]:
+    """For each stage, what it computes that is dear and that a later one needs."""
+    stored: list[list[Node]] = []
+    available: set[Node] = set()
+    for stage, walked in enumerate(roots[:-1]):
+        here = _cone(walked, available, space)
+        wanted: list[Node] = []
+        for later in roots[stage + 1 :]:
+            for node in _frontier(later, here | available, space):
+                dear = node in here and _cost(node, available) >= STORE_FROM
+                if dear and node not in wanted:
+                    wanted.append(node)
+        stored.append(wanted)
+        available.update(wanted)
+    return stored
+
+
+def _cone(roots: list[Node], stop: set[Node], space: RowSpace) -> set[Node]:
+    """Values in the full space computed on the way to the roots."""
+    found: set[Node] = set()
+    pending = list(roots)
+    while pending:
+        node = pending.pop()
+        if node in found or node in stop or node.kind is Kind.REDUCTION:
+            continue
+        if space.is_full(node):
+            found.add(node)
+            pending.extend(node.operands)
+    return found
+
+
+def _frontier(roots: list[Node], known: set[Node], space: RowSpace) -> list[Node]:
+    """The first known values met from the roots."""
+    found: list[Node] = []
+    seen: set[Node] = set()
+    pending = list(roots)
+    while pending:
+        node = pending.pop()
+        if node in seen or node.kind is Kind.REDUCTION or not space.is_full(node):
+            continue
+        seen.add(node)
+        if node in known:
+            found.append(node)
+        else:
+            pending.extend(node.operands)
+    return found
+
+
+def _cost(node: Node, available: set[Node]) -> int:
+    seen: set[Node] = set()
+    pending, total = [node], 0
+    while pending:
+        current = pending.pop()
+        if current in seen or current in available or current.kind is Kind.REDUCTION:
+            continue
+        seen.add(current)
+        total += _WEIGHTS.get(current.name, 1)
+        pending.extend(current.operands)
+    return total

@@ -1,0 +1,351 @@
+"""Core elementwise operations as `arith` and `math`, on scalars and vectors alike: one row each.
+
+In: a node of the body and its operands' values, all with the same number of lanes. Out: the value
+of the result. The interpreter's `elementwise.py` says what each row must compute.
+"""
+
+import math as numbers
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import Float32Type, IntegerType, f32, f64, i1
+from xdsl.ir import Operation, SSAValue
+
+from mgn.dialects.types import ElementType, Family
+from mgn.passes.lower_kernels.body import Node
+from mgn.passes.lower_kernels.emission import Code, lane_count, memory_type, shaped
+
+Values = Sequence[SSAValue]
+Row = Callable[[Code, Node, Values], SSAValue]
+
+
+def is_unsigned(element: ElementType) -> bool:
+    """Whether integers of the type count from zero; a bool does."""
+    return element.family in (Family.UNSIGNED, Family.BOOL)
+
+
+def like(code: Code, number: float | int, value: SSAValue, element: ElementType) -> SSAValue:
+    """A number in every lane of a value's type."""
+    return code.constant(number, memory_type(element), lane_count(value))
+
+
+def unary(code: Code, cls: type[Operation], value: SSAValue) -> SSAValue:
+    """A `math` function of one float."""
+    return code.pure(cls, [value], value.type, fastmath=arith.FastMathFlagsAttr("none"))
+
+
+def _math(cls: type[Operation]) -> Row:
+    def row(code: Code, node: Node, operands: Values) -> SSAValue:
+        return unary(code, cls, operands[0])
+
+    return row
+
+
+def _by_family(floats: type[Operation], signed: type[Operation], unsigned: type[Operation]) -> Row:
+    def row(code: Code, node: Node, operands: Values) -> SSAValue:
+        cls = floats if node.element.is_float else signed
+        if is_unsigned(node.element):
+            cls = unsigned
+        return code.binary(cls, *operands)
+
+    return row
+
+
+def _logic(cls: type[Operation]) -> Row:
+    def row(code: Code, node: Node, operands: Values) -> SSAValue:
+        return code.binary(cls, *operands)
+
+    return row
+
+
+def _compare(floats: str, signed: str, unsigned: str) -> Row:
+    def row(code: Code, node: Node, operands: Values) -> SSAValue:
+        element = node.operands[0].element
+        if element.is_float:
+            return code.compare_floats(floats, *operands)
+        return code.compare_integers(unsigned if is_unsigned(element) else signed, *operands)
+
+    return row
+
+
+def _negate(code: Code, node: Node, operands: Values) -> SSAValue:
+    (x,) = operands
+    if node.element.is_float:
+        return unary(code, arith.NegfOp, x)
+    return code.binary(arith.SubiOp, like(code, 0, x, node.element), x)
+
+
+def _absolute(code: Code, node: Node, operands: Values) -> SSAValue:
+    (x,) = operands
+    if node.element.is_float:
+        return unary(code, math.AbsFOp, x)
+    if is_unsigned(node.element):
+        return x
+    return code.pure(math.AbsIOp, [x], x.type)
+
+
+def _sign(code: Code, node: Node, operands: Values) -> SSAValue:
+    (x,) = operands
+    zero, one = like(code, 0, x, node.element), like(code, 1, x, node.element)
+    minus = like(code, -1, x, node.element)
+    if node.element.is_float:
+        below = code.select(code.compare_floats("olt", x, zero), minus, x)
+        return code.select(code.compare_floats("ogt", x, zero), one, below)
+    if is_unsigned(node.element):
+        return code.select(code.compare_integers("ne", x, zero), one, zero)
+    below = code.select(code.compare_integers("slt", x, zero), minus, zero)
+    return code.select(code.compare_integers("sgt", x, zero), one, below)
+
+
+def _reciprocal(code: Code, node: Node, operands: Values) -> SSAValue:
+    return code.binary(arith.DivfOp, like(code, 1.0, operands[0], node.element), operands[0])
+
+
+def _reciprocal_root(code: Code, node: Node, operands: Values) -> SSAValue:
+    root = unary(code, math.SqrtOp, operands[0])
+    return code.binary(arith.DivfOp, like(code, 1.0, operands[0], node.element), root)
+
+
+def _logical_not(code: Code, node: Node, operands: Values) -> SSAValue:
+    return code.binary(arith.XOrIOp, operands[0], like(code, 1, operands[0], node.element))
+
+
+def _identity(code: Code, node: Node, operands: Values) -> SSAValue:
+    return operands[0]
+
+
+def _is_nan(code: Code, node: Node, operands: Values) -> SSAValue:
+    return code.compare_floats("uno", operands[0], operands[0])
+
+
+def _power(code: Code, node: Node, operands: Values) -> SSAValue:
+    base, exponent = operands
+    if node.element.is_float:
+        return code.pure(
+            math.PowFOp, [base, exponent], base.type, fastmath=arith.FastMathFlagsAttr("none")
+        )
+    if not is_unsigned(node.element):
+        return code.pure(math.IPowIOp, [base, exponent], base.type)
+    wide = shaped(IntegerType(64), lane_count(base))
+    base, exponent = (code.pure(arith.ExtUIOp, [value], wide) for value in (base, exponent))
+    power = code.pure(math.IPowIOp, [base, exponent], wide)
+    return code.pure(arith.TruncIOp, [power], operands[0].type)
+
+
+def _modulo(code: Code, node: Node, operands: Values) -> SSAValue:
+    a, b = operands
+    zero = like(code, 0, a, node.element)
+    if is_unsigned(node.element):
+        return code.binary(arith.RemUIOp, a, b)
+    if not node.element.is_float:
+        rest = code.binary(arith.RemSIOp, a, b)
+        differs = code.compare_integers("slt", code.binary(arith.XOrIOp, rest, b), zero)
+        moved = code.binary(arith.AddiOp, rest, b)
+        fixed = code.select(differs, moved, rest)
+        return code.select(code.compare_integers("ne", rest, zero), fixed, rest)
+    rest = code.pure(arith.RemFOp, [a, b], a.type, fastmath=arith.FastMathFlagsAttr("none"))
+    rest_below = code.compare_floats("olt", rest, zero)
+    divisor_below = code.compare_floats("olt", b, zero)
+    differs = code.binary(arith.XOrIOp, rest_below, divisor_below)
+    fixed = code.select(differs, code.binary(arith.AddfOp, rest, b), rest)
+    return code.select(code.compare_floats("one", rest, zero), fixed, rest)
+
+
+def _where(code: Code, node: Node, operands: Values) -> SSAValue:
+    return code.select(*operands)
+
+
+def cast(code: Code, x: SSAValue, source: ElementType, target: ElementType) -> SSAValue:
+    """A value in another element type; float to integer truncates and saturates."""
+    if source is target:
+        return x
+    type = shaped(memory_type(target), lane_count(x))
+    if target.family is Family.BOOL:
+        zero = like(code, 0, x, source)
+        compare = code.compare_floats if source.is_float else code.compare_integers
+        return compare("une" if source.is_float else "ne", x, zero)
+    if source.is_float and target.is_float:
+        return _cast_float(code, x, source, target)
+    if source.is_float:
+        cls = arith.FPToUIOp if is_unsigned(target) else arith.FPToSIOp
+        number = code.pure(cls, [x], type)
+        is_nan = code.compare_floats("uno", x, x)
+        return code.select(is_nan, like(code, 0, number, target), number)
+    if target.is_float:
+        return code.pure(arith.UIToFPOp if is_unsigned(source) else arith.SIToFPOp, [x], type)
+    if target.bits < source.bits:
+        return code.pure(arith.TruncIOp, [x], type)
+    if target.bits == source.bits:
+        return x
+    return code.pure(arith.ExtUIOp if is_unsigned(source) else arith.ExtSIOp, [x], type)
+
+
+def _cast_float(code: Code, x: SSAValue, source: ElementType, target: ElementType) -> SSAValue:
+    type = shaped(memory_type(target), lane_count(x))
+    if source.bits == target.bits:
+        x = code.pure(arith.ExtFOp, [x], shaped(f32, lane_count(x)))
+        return code.pure(arith.TruncFOp, [x], type)
+    cls = arith.ExtFOp if target.bits > source.bits else arith.TruncFOp
+    return code.pure(cls, [x], type)
+
+
+def _cast(code: Code, node: Node, operands: Values) -> SSAValue:
+    return cast(code, operands[0], node.operands[0].element, node.element)
+
+
+SCALAR_ROWS: dict[str, Row] = {
+    "neg": _negate,
+    "abs": _absolute,
+    "sign": _sign,
+    "exp": _math(math.ExpOp),
+    "expm1": _math(math.ExpM1Op),
+    "log": _math(math.LogOp),
+    "log1p": _math(math.Log1pOp),
+    "sqrt": _math(math.SqrtOp),
+    "rsqrt": _reciprocal_root,
+    "recip": _reciprocal,
+    "sin": _math(math.SinOp),
+    "cos": _math(math.CosOp),
+    "tan": _math(math.TanOp),
+    "tanh": _math(math.TanhOp),
+    "erf": _math(math.ErfOp),
+    "floor": _math(math.FloorOp),
+    "ceil": _math(math.CeilOp),
+    "round": _math(math.RoundEvenOp),
+    "logical_not": _logical_not,
+    "identity": _identity,
+    "stop_gradient": _identity,
+    "isnan": _is_nan,
+    "add": _by_family(arith.AddfOp, arith.AddiOp, arith.AddiOp),
+    "sub": _by_family(arith.SubfOp, arith.SubiOp, arith.SubiOp),
+    "mul": _by_family(arith.MulfOp, arith.MuliOp, arith.MuliOp),
+    "div": _by_family(arith.DivfOp, arith.DivSIOp, arith.DivUIOp),
+    "pow": _power,
+    "mod": _modulo,
+    "max": _by_family(arith.MaximumfOp, arith.MaxSIOp, arith.MaxUIOp),
+    "min": _by_family(arith.MinimumfOp, arith.MinSIOp, arith.MinUIOp),
+    "logical_and": _logic(arith.AndIOp),
+    "logical_or": _logic(arith.OrIOp),
+    "eq": _compare("oeq", "eq", "eq"),
+    "ne": _compare("une", "ne", "ne"),
+    "lt": _compare("olt", "slt", "ult"),
+    "le": _compare("ole", "sle", "ule"),
+    "gt": _compare("ogt", "sgt", "ugt"),
+    "ge": _compare("oge", "sge", "uge"),
+    "where": _where,
+    "cast": _cast,
+}
+"""Every core elementwise operation."""
+
+
+def elementwise(code: Code, node: Node, operands: Values) -> SSAValue:
+    """The value of an elementwise node on operands of any lane counts."""
+    if node.name == "where" and lane_count(operands[0]) == 1:
+        return code.select(*operands)
+    return SCALAR_ROWS[node.name](code, node, code.together(*operands))
+
+
+# Reductions
+
+_NEUTRAL_INTEGERS = {"sum": 0, "cumsum": 0, "prod": 1}
+
+
+def accumulator(element: ElementType) -> ElementType:
+    """The type that sums of an element type are kept in: f32 for the half precisions."""
+    from mgn.dialects.types import ELEMENT_TYPES
+
+    return ELEMENT_TYPES["f32"] if element.is_float and element.bits < 32 else element
+
+
+def neutral(name: str, element: ElementType) -> float | int:
+    """What a reduction of nothing gives."""
+    if name in _NEUTRAL_INTEGERS:
+        return _NEUTRAL_INTEGERS[name]
+    sign = -1 if name == "max_reduce" else 1
+    if element.is_float:
+        return sign * numbers.inf
+    assert element.dtype is not None
+    limits: Any = np.iinfo(element.dtype)
+    return int(limits.min if sign < 0 else limits.max)
+
+
+_COMBINE: dict[str, tuple[type[Operation], type[Operation], type[Operation]]] = {
+    "sum": (arith.AddfOp, arith.AddiOp, arith.AddiOp),
+    "cumsum": (arith.AddfOp, arith.AddiOp, arith.AddiOp),
+    "prod": (arith.MulfOp, arith.MuliOp, arith.MuliOp),
+    "max_reduce": (arith.MaximumfOp, arith.MaxSIOp, arith.MaxUIOp),
+    "min_reduce": (arith.MinimumfOp, arith.MinSIOp, arith.MinUIOp),
+}
+"""Core reductions and scans: the operation that combines two values, by family."""
+
+_KINDS = {
+    arith.AddfOp: "add",
+    arith.AddiOp: "add",
+    arith.MulfOp: "mul",
+    arith.MuliOp: "mul",
+    arith.MaximumfOp: "maximumf",
+    arith.MinimumfOp: "minimumf",
+    arith.MaxSIOp: "maxsi",
+    arith.MinSIOp: "minsi",
+    arith.MaxUIOp: "maxui",
+    arith.MinUIOp: "minui",
+}
+
+REDUCTION_ROWS = frozenset(_COMBINE)
+"""Every core reduction and scan."""
+
+
+def combiner(name: str, element: ElementType) -> type[Operation]:
+    """The operation that combines two values of a reduction."""
+    floats, signed, unsigned = _COMBINE[name]
+    if element.is_float:
+        return floats
+    return unsigned if is_unsigned(element) else signed
+
+
+def combine(
+    code: Code, name: str, element: ElementType, left: SSAValue, right: SSAValue
+) -> SSAValue:
+    """Two values of a reduction as one."""
+    return code.binary(combiner(name, element), left, right)
+
+
+def across_lanes(code: Code, name: str, element: ElementType, value: SSAValue) -> SSAValue:
+    """All lanes of a value as one scalar."""
+    if lane_count(value) == 1:
+        return value
+    from mgn.dialects import kernel
+
+    op = kernel.reduction(_KINDS[combiner(name, element)], value)
+    op.properties["fastmath"] = arith.FastMathFlagsAttr("none")
+    code.block.add_op(op)
+    return op.dest
+
+
+def widened(code: Code, value: SSAValue, element: ElementType) -> SSAValue:
+    """A value in the type that sums are kept in."""
+    return cast(code, value, element, accumulator(element))
+
+
+def narrowed(code: Code, value: SSAValue, element: ElementType) -> SSAValue:
+    """A sum in the element type of the result, rounded once."""
+    return cast(code, value, accumulator(element), element)
+
+
+__all__ = [
+    "REDUCTION_ROWS",
+    "SCALAR_ROWS",
+    "Float32Type",
+    "accumulator",
+    "across_lanes",
+    "cast",
+    "combine",
+    "elementwise",
+    "f64",
+    "i1",
+    "narrowed",
+    "neutral",
+    "widened",
+]

@@ -1,0 +1,62 @@
+"""The scan template: running sums along an axis, one after the other.
+
+A work-item takes a row, or, where neighbours in memory belong to different rows, a vector of rows.
+"""
+
+from xdsl.ir import SSAValue
+
+from mgn.dialects import kernel
+from mgn.dialects.mgn.operation import Kind
+from mgn.passes.lower_kernels.emission import memory_type
+from mgn.passes.lower_kernels.index import Counter, Index, lanes, of
+from mgn.passes.lower_kernels.rows import row_space
+from mgn.passes.lower_kernels.scalar import accumulator, combine, narrowed, neutral, widened
+from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
+
+
+def lower_scan(job: Job) -> Launch:
+    """Writes a scan kernel."""
+    code = job.code
+    space = row_space(job.body, Kind.SCAN)
+    (scan,) = job.body.of_kind(Kind.SCAN)
+    width, inner = 1, 1
+    if space.innermost_is_kept:
+        inner = next(size for size in reversed(space.kept_shape) if size != 1)
+        width = job.number("lanes", 16)
+        while width > inner:
+            width //= 2
+    vectors = ceil_div(inner, width)
+    outer = space.rows // inner
+    local = min(job.number("local", 64), vectors * outer) if job.is_gpu else 1
+    items = ceil_div(vectors * outer, local) * local
+    item = code.counter(kernel.GlobalIdOp, 0, items)
+
+    def one_row() -> None:
+        place = of(Counter(code.index(item), 0, vectors * outer - 1))
+        first = (place % vectors * width).clamp(0, inner - width)
+        start = of(Counter(code.index(first), 0, inner - width))
+        row = place // vectors * inner + start + lanes(width)
+        evaluator = job.evaluator(width)
+        operand = scan.operands[0]
+
+        def step(element: Index, held: list[SSAValue]) -> list[SSAValue]:
+            index = space.index_in(operand, row, element)
+            part = widened(code, evaluator.lanes_at(operand, index), scan.element)
+            total = combine(code, scan.name, scan.element, held[0], part)
+            evaluator.given[scan] = lambda _: narrowed(code, total, scan.element)
+            job.write(
+                evaluator,
+                [
+                    (n, node, space.index_in(node, row, element))
+                    for n, node in enumerate(job.body.written)
+                ],
+            )
+            return [total]
+
+        start_value = code.constant(
+            neutral(scan.name, scan.element), memory_type(accumulator(scan.element)), width
+        )
+        code.loop(0, space.length, step, [start_value])
+
+    code.when(code.is_below(item, vectors * outer, 1), one_row)
+    return Launch((items,), (local,))

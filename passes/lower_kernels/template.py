@@ -1,0 +1,69 @@
+"""What every template shares: its input, what it leaves behind, and the sizes of its launch.
+
+In: a `Body` with its schedule. Out: operations in a `Code`, and a `Launch`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from mgn.passes.lower_kernels.body import Body, Indices, Node
+from mgn.passes.lower_kernels.emission import Code
+from mgn.passes.lower_kernels.evaluate import Evaluator
+from mgn.passes.lower_kernels.index import linear
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How many work-items run, in groups of how many; and which arguments may share memory."""
+
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...] = (1,)
+    in_place: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass
+class Job:
+    """One kernel to write: its body, its buffers, and the numbers its schedule fixes."""
+
+    body: Body
+    code: Code
+    inputs: Sequence[SSAValue]
+    outputs: Sequence[SSAValue]
+    schedule: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def evaluator(self, lanes: int = 1) -> Evaluator:
+        """An evaluator over the kernel's inputs."""
+        return Evaluator(self.code, self.inputs, lanes)
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.schedule.get("form") == "gpu"
+
+    def number(self, name: str, default: int) -> int:
+        """An entry of the schedule."""
+        return int(self.schedule.get(name, default))
+
+    def write(self, evaluator: Evaluator, written: Sequence[tuple[int, Node, Indices]]) -> None:
+        """Evaluates results at an index each, then stores all: no store comes before a load."""
+        values = [evaluator.lanes_at(node, index) for _, node, index in written]
+        for value, (number, node, index) in zip(values, written, strict=True):
+            place = linear(index, node.shape)
+            if evaluator.lanes > 1:
+                place = place.at_lane(0)
+            self.code.store(value, self.outputs[number], self.code.index(place))
+
+
+def ceil_div(count: int, size: int) -> int:
+    """How many blocks of a size hold a count."""
+    return -(-count // size)
+
+
+def dividing_lanes(count: int, most: int) -> int:
+    """The longest vector, up to a limit, that divides a count."""
+    lanes = most
+    while lanes > 1 and count % lanes:
+        lanes //= 2
+    return max(lanes, 1)

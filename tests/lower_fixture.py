@@ -1,0 +1,94 @@
+"""One fused kernel, built from calls, lowered, run on the CPU device and compared with NumPy.
+
+In: input types, a function that emits the body, and arrays. Out: what the device computed, beside
+the wide interpreter's values (all floats in f64).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from opencl_fixture import run_kernel
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.test import TestOp
+from xdsl.ir import Block, Region, SSAValue
+
+from mgn.codegen.opencl import signature
+from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp
+from mgn.dialects.kernel import DEVICES, Device, FuncOp
+from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.interpreter import Interpreter
+from mgn.dialects.types import element_of, tensor
+from mgn.passes.choose_schedules import schedule_for
+from mgn.passes.lower_kernels import lower_kernel
+
+Build = Callable[..., SSAValue | Sequence[SSAValue]]
+
+CPU = DEVICES["cpu"]
+GPU_ON_CPU = CPU.with_figures(
+    name="test-gpu", kind="gpu", vector_bits=128, sub_group_size=32, max_work_group_size=256,
+    local_memory=48 * 1024, compute_units=4,
+)  # fmt: skip
+"""A device that takes the GPU forms of the templates, and runs on the CPU."""
+
+FORMS = {"cpu": CPU, "gpu": GPU_ON_CPU}
+
+
+def fused_kernel(
+    kind: str, types: Sequence[tuple[str, tuple[int, ...]]], build: Build
+) -> FusedKernelOp:
+    """A fusion.kernel with inputs of the given element types and shapes."""
+    tensors = [tensor(name, list(shape)) for name, shape in types]
+    outside = TestOp(result_types=tensors)
+    block = Block(arg_types=tensors)
+    emitter = Emitter(block.add_op)
+    built = build(emitter, *block.args)
+    results = [built] if isinstance(built, SSAValue) else list(built)
+    block.add_op(FusionReturnOp(results))
+    kernel = FusedKernelOp(
+        kind, list(outside.results), [value.type for value in results], Region(block)
+    )
+    kernel.verify()
+    ModuleOp([outside, kernel])
+    return kernel
+
+
+def lowered(kernel: FusedKernelOp, device: Device, **schedule: Any) -> FuncOp:
+    """The kernel's function on a device, with entries of the schedule changed."""
+    entries = {**schedule_for(kernel, device).values, **schedule}
+    function = lower_kernel(kernel, "kernel_under_test", entries)
+    function.verify()
+    return function
+
+
+def run(
+    queue: Any, kernel: FusedKernelOp, arrays: Sequence[np.ndarray], device: Device, **schedule: Any
+) -> list[np.ndarray]:
+    """What the device computes, into poisoned outputs."""
+    function = lowered(kernel, device, **schedule)
+    outputs = [
+        np.empty(value.type.get_shape(), element_of(value.type).dtype)  # type: ignore
+        for value in kernel.outputs
+    ]
+    held = [np.array(array, order="C") for array in arrays]
+    if any(array.size == 0 for array in held) and all(array.size == 0 for array in outputs):
+        return outputs
+    flat = [_padded(array) for array in (*held, *outputs)]
+    run_kernel(queue, signature(function, device), flat)
+    for output, raw in zip(outputs, flat[len(held) :], strict=True):
+        output[...] = raw.reshape(output.shape) if output.size else output
+    return outputs
+
+
+def _padded(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array).reshape(-1)
+
+
+def expected(kernel: FusedKernelOp, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What the body means, in f64."""
+    interpreter = Interpreter(wide=True)
+    wide = [
+        np.asarray(array, np.float64 if element_of(value.type).is_float else None)
+        for array, value in zip(arrays, kernel.inputs, strict=True)
+    ]
+    return interpreter.run_op(kernel, wide)
