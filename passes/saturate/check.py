@@ -1,0 +1,54 @@
+"""The independent checker of an extraction, run on every compile.
+
+In: a view, the kernels chosen, the cost claimed. Out: nothing, or an `ExtractionError` that says what is wrong.
+
+It shares no code with the search: it follows the kernels in their order and looks at what is in memory.
+"""
+
+import math
+
+from mgn.dialects.kernel.device import Device
+from mgn.passes.saturate.candidates import CandidateSet
+from mgn.passes.saturate.forms import classify
+from mgn.passes.saturate.prices import price_kernel
+from mgn.passes.saturate.selection import Selection
+from mgn.passes.saturate.view import View
+
+
+class ExtractionError(RuntimeError):
+    """An extraction that does not compute the program, or not at its price."""
+
+
+def check_selection(view: View, found: CandidateSet, selection: Selection, device: Device) -> None:
+    """Raises ExtractionError unless the kernels compute all outputs, in order, at the cost claimed."""
+    memory = {key for key, value in view.classes.items() if value.leaf is not None}
+    if len(set(selection.kernels)) != len(selection.kernels):
+        raise ExtractionError("a kernel is chosen twice")
+    total = 0.0
+    for number in selection.kernels:
+        candidate = found.candidates[number]
+        available = set(memory)
+        for name, signature, operands in candidate.body:
+            members = view.classes[name].members
+            if not any((m.signature, m.operands) == (signature, operands) for m in members):
+                raise ExtractionError(f"kernel {number}: no such e-node in class {name}")
+            missing = [item for item in operands if item not in available]
+            if missing:
+                raise ExtractionError(f"kernel {number}: needs {missing[0]}, not computed yet")
+            available.add(name)
+        unwritten = [key for key in candidate.results if key not in available]
+        if unwritten:
+            raise ExtractionError(f"kernel {number}: does not compute {unwritten[0]}")
+        form = classify(candidate.body, view.signatures)
+        if form is None or form.kind is not candidate.kind:
+            raise ExtractionError(f"kernel {number}: the body is not a {candidate.kind} kernel")
+        types = {key: view.classes[key].type for key in candidate.reads}
+        total += price_kernel(
+            candidate.body, form, candidate.results, types, view.signatures, device
+        )
+        memory |= set(candidate.results)
+    for key in view.outputs:
+        if key not in memory:
+            raise ExtractionError(f"the output of class {key} is not computed")
+    if not math.isclose(total, selection.cost, rel_tol=1e-9, abs_tol=1e-15):
+        raise ExtractionError(f"the cost is {total}, not {selection.cost}")

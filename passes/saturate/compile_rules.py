@@ -1,0 +1,161 @@
+"""The rows of the rule table as egglog rules: egglog finds the matches, Python builds the right sides.
+
+In: rules, the vocabulary of facts, the constructors that can occur. Out: egglog text, and a `CompiledRule` each.
+
+Each rule becomes a query and a relation that collects its matches: handles of the root and the variables, numbers of
+constants and attributes. `instantiate.py` then checks the condition, infers types and enters the right side.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mgn.dialects.mgn.operation import OPERATIONS
+from mgn.passes.saturate.facts import Facts
+from mgn.passes.saturate.patterns import Call, Number, Pattern, Variable, calls_of
+from mgn.passes.saturate.rules import Rule
+
+Constructor = tuple[str, int]
+"""An operation's name with a number of operands."""
+
+SPLAT_PRESERVING = ("broadcast_to", "reshape", "transpose", "flip", "slice")
+"""Movement that leaves a constant with one value everywhere such a constant."""
+
+
+@dataclass(frozen=True)
+class CompiledRule:
+    """A rule with its relation: columns are the root, the variables, then constants, then attribute numbers.
+
+    `attribute_calls` are the calls of the left side whose attributes the last columns number.
+    """
+
+    rule: Rule
+    relation: str
+    columns: int
+    attribute_calls: tuple[Call, ...]
+
+
+def constructor_name(constructor: Constructor) -> str:
+    """How egglog knows an operation with a number of operands."""
+    return f"{constructor[0]}_{constructor[1]}"
+
+
+def constructors_of(pattern: Pattern) -> set[Constructor]:
+    """The constructors that a pattern names."""
+    return {(call.name, len(call.operands)) for call in calls_of(pattern)}
+
+
+def active_rules(
+    rules: Iterable[Rule], present: set[Constructor]
+) -> tuple[list[Rule], set[Constructor]]:
+    """The rules that can ever match, and all constructors that can then occur."""
+    waiting, active = list(rules), list[Rule]()
+    known = set(present)
+    while True:
+        ready = [rule for rule in waiting if constructors_of(rule.left_pattern) <= known]
+        if not ready:
+            return active, known
+        for rule in ready:
+            known |= constructors_of(rule.right_pattern)
+        active.extend(ready)
+        waiting = [rule for rule in waiting if rule not in ready]
+
+
+def prelude(constructors: set[Constructor]) -> str:
+    """Sorts, functions and loading rules: everything but the rules of the table."""
+    lines = [
+        "(sort T)",
+        "(constructor N (i64) T :unextractable)",
+        "(constructor leaf (i64 i64) T)",
+        "(function ty (T) i64 :no-merge)",
+        "(function handle (T) i64 :merge (min old new))",
+        "(function splat (T) i64 :no-merge)",
+        "(relation in_leaf (i64 i64 i64))",
+        "(relation in_splat (i64 i64))",
+        "(relation in_union (i64 i64))",
+        "(ruleset load)",
+        "(ruleset rewrite)",
+        "(rule ((in_leaf h t k)) ((let e (leaf t k)) (union e (N h)) (set (ty e) t)"
+        ' (set (handle e) h)) :ruleset load :name "load leaf")',
+        '(rule ((in_splat h s)) ((set (splat (N h)) s)) :ruleset load :name "load splat")',
+        '(rule ((in_union a b)) ((union (N a) (N b))) :ruleset load :name "load union")',
+    ]
+    for constructor in sorted(constructors):
+        lines += _declare(constructor)
+    return "\n".join(lines)
+
+
+def _declare(constructor: Constructor) -> list[str]:
+    operation, arity = constructor
+    name = constructor_name(constructor)
+    operands = [f"x{index}" for index in range(arity)]
+    integers, sorts = " i64" * arity, " T" * arity
+    handles = " ".join(f"(N {operand})" for operand in operands)
+    plain = " ".join(operands)
+    lines = [
+        f"(constructor {name} (i64 i64{sorts}) T)",
+        f"(relation in_{name} (i64 i64 i64{integers}))",
+        f"(rule ((in_{name} h a t {plain})) ((let e ({name} a t {handles})) (union e (N h))"
+        f' (set (ty e) t) (set (handle e) h)) :ruleset load :name "load {name}")',
+    ]
+    if OPERATIONS[operation].commutative and arity == 2:
+        lines.append(
+            f"(rule ((= e ({name} a t x y))) ((union e ({name} a t y x)))"
+            f' :ruleset rewrite :name "commutes {operation}")'
+        )
+    if operation in SPLAT_PRESERVING and arity == 1:
+        lines.append(
+            f"(rule ((= e ({name} a t x)) (= s (splat x))) ((set (splat e) s))"
+            f' :ruleset rewrite :name "splat {operation}")'
+        )
+    return lines
+
+
+def compile_rule(rule: Rule, number: int, facts: Facts) -> tuple[CompiledRule, str]:
+    """A rule's relation and the egglog text that fills it."""
+    atoms: list[str] = []
+    attribute_calls: list[Call] = []
+    fresh = 0
+
+    def visit(pattern: Pattern, root: str) -> None:
+        nonlocal fresh
+        assert isinstance(pattern, Call)
+        operands: list[str] = []
+        deferred: list[tuple[Pattern, str]] = []
+        for operand in pattern.operands:
+            if isinstance(operand, Variable):
+                operands.append(f"v_{operand.name}")
+                continue
+            fresh += 1
+            operands.append(f"n{fresh}")
+            deferred.append((operand, f"n{fresh}"))
+        if OPERATIONS[pattern.name].attributes:
+            attribute = f"a{len(attribute_calls)}"
+            attribute_calls.append(pattern)
+        else:
+            attribute = f"u_{root}"
+        name = constructor_name((pattern.name, len(pattern.operands)))
+        atoms.append(f"(= {root} ({name} {attribute} t_{root} {' '.join(operands)}))")
+        for operand, variable in deferred:
+            if isinstance(operand, Number):
+                atoms.append(f"(= {facts.splat_of_literal(operand.value)} (splat {variable}))")
+            else:
+                visit(operand, variable)
+
+    visit(rule.left_pattern, "root")
+    values = ["root", *(f"v_{name}" for name in rule.variables)]
+    columns = [f"h_{value}" for value in values]
+    atoms += [f"(= h_{value} (handle {value}))" for value in values]
+    for name in rule.constants:
+        atoms.append(f"(= s_{name} (splat v_{name}))")
+        columns.append(f"s_{name}")
+    columns += [f"a{index}" for index in range(len(attribute_calls))]
+    relation = f"match_{number}"
+    text = "\n".join(
+        [
+            f"; {rule.name}: {rule.left} => {rule.right}",
+            f"(relation {relation} ({' '.join(['i64'] * len(columns))}))",
+            f"(rule ({' '.join(atoms)}) (({relation} {' '.join(columns)}))"
+            f' :ruleset rewrite :name "{rule.name}")',
+        ]
+    )
+    return CompiledRule(rule, relation, len(columns), tuple(attribute_calls)), text

@@ -1,0 +1,296 @@
+"""Priority cuts: for each class a few best ways to compute it from others, merged from its operands' cuts.
+
+In: a `View`, a device. Out: for each class a `CutSet` of `Cone`s, over the values near it.
+
+A *cone* is a body (e-nodes in dependency order, the class itself last) and its leaves, values read from memory. The
+cones of a class are those of its e-nodes, whose operands are each either a leaf or computed by one of their own cones
+(A. Mishchenko, S. Cho, S. Chatterjee, R. Brayton, "Combinational and sequential mapping with priority cuts", ICCAD
+2007). Cones are kept by price, a few for each kernel kind; illegal ones are dropped as they appear.
+
+A cut set is written over *local* names 0, 1, 2 … of the classes it mentions, and kept by the shape of what it was made
+from. So the thirty equal layers of a network are worked out once.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, product
+
+from xdsl.dialects.builtin import TensorType
+
+from mgn.dialects.fusion import KernelKind
+from mgn.dialects.kernel.device import Device
+from mgn.dialects.mgn.operation import Kind
+from mgn.passes.saturate.forms import BodyNode, Form, classify
+from mgn.passes.saturate.prices import price_kernel, tensor_bytes
+from mgn.passes.saturate.view import ValueClass, View
+
+
+@dataclass(frozen=True)
+class CutLimits:
+    """Bounds of the search: cones kept for each kernel kind, merges tried, sizes of a body."""
+
+    cones: int = 4
+    merges: int = 24
+    operations: int = 64
+    leaves: int = 16
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What matters of a class to cones that mention it."""
+
+    type: TensorType
+    in_memory: bool
+    inline: bool
+    users: int
+    is_output: bool
+
+    @property
+    def shared(self) -> bool:
+        return self.users > 1 or self.is_output
+
+
+@dataclass
+class Cone:
+    """A legal body for a class, over local names; `price` is that of the kernel that writes the class alone."""
+
+    body: tuple[BodyNode, ...]
+    leaves: tuple[int, ...]
+    form: Form
+    price: float
+    rank: float = 0.0
+
+    @property
+    def root(self) -> int:
+        return self.body[-1][0]
+
+
+@dataclass
+class CutSet:
+    """The cones of a class, over local names: 0 is the class, `traits[i]` describes name i."""
+
+    number: int
+    traits: list[Traits]
+    cones: list[Cone] = field(default_factory=list[Cone])
+
+
+@dataclass
+class PlacedCuts:
+    """A cut set where it stands: `classes[i]` is the class of local name i."""
+
+    cuts: CutSet
+    classes: tuple[int, ...]
+
+
+class CutBuilder:
+    """Computes cut sets bottom-up, each distinct one once."""
+
+    def __init__(self, view: View, device: Device, limits: CutLimits) -> None:
+        self.view = view
+        self.device = device
+        self.limits = limits
+        self.placed: dict[int, PlacedCuts] = {}
+        self.memo: dict[object, tuple[CutSet, tuple[int, ...]]] = {}
+        self.numbered: list[CutSet] = []
+        self.considered = 0
+
+    def build(self) -> dict[int, PlacedCuts]:
+        """The cut sets of all classes, in dependency order."""
+        for value in self.view.classes.values():
+            self.placed[value.key] = self._class(value)
+        return self.placed
+
+    def _class(self, value: ValueClass) -> PlacedCuts:
+        traits = traits_of(value)
+        names: dict[int, int] = {value.key: 0}
+        nodes: list[tuple[int, tuple[tuple[int, tuple[int, ...]], ...]]] = []
+        for member in value.members:
+            operands: list[tuple[int, tuple[int, ...]]] = []
+            for operand in member.operands:
+                placed = self.placed[operand]
+                mapped = tuple(names.setdefault(item, len(names)) for item in placed.classes)
+                operands.append((placed.cuts.number, mapped))
+            nodes.append((member.signature, tuple(operands)))
+        key = (traits, tuple(nodes))
+        known = self.memo.get(key)
+        if known is None:
+            known = self.memo[key] = self._compute(value, traits, nodes, list(names))
+        cuts, selected = known
+        classes = list(names)
+        return PlacedCuts(cuts, tuple(classes[index] for index in selected))
+
+    def _compute(
+        self,
+        value: ValueClass,
+        traits: Traits,
+        nodes: Sequence[tuple[int, tuple[tuple[int, tuple[int, ...]], ...]]],
+        classes: Sequence[int],
+    ) -> tuple[CutSet, tuple[int, ...]]:
+        """A new cut set, and which of the names it was made over it mentions."""
+        cones: list[Cone] = []
+        all_traits = [traits_of(self.view.classes[key]) for key in classes]
+        if not value.in_memory and value.leaf is None:
+            for signature, operands in nodes:
+                cones.extend(self._node_cones(signature, operands, all_traits))
+            cones = self._keep(cones, all_traits)
+        used = {0: 0}
+        for cone in cones:
+            for name, _, operands in cone.body:
+                for item in (*operands, name):
+                    used.setdefault(item, len(used))
+        renamed = [_rename(cone, used) for cone in cones]
+        cuts = CutSet(len(self.numbered), [all_traits[name] for name in used], renamed)
+        self.numbered.append(cuts)
+        return cuts, tuple(used)
+
+    def _node_cones(
+        self,
+        signature: int,
+        operands: Sequence[tuple[int, tuple[int, ...]]],
+        traits: Sequence[Traits],
+    ) -> Iterator[Cone]:
+        """Legal cones of one e-node, over the names of the class being computed."""
+        choices = [self._choices(signature, number, mapped, traits) for number, mapped in operands]
+        produced = False
+        for combination in islice(product(*choices), self.limits.merges):
+            cone = self._merge(signature, operands, combination, traits)
+            if cone is not None:
+                produced = True
+                yield cone
+        if not produced:
+            alone = self._merge(signature, operands, [None] * len(operands), traits)
+            if alone is not None:
+                yield alone
+
+    def _choices(
+        self, signature: int, number: int, mapped: Sequence[int], traits: Sequence[Traits]
+    ) -> list[Cone | None]:
+        """How an operand may come: None is from memory (or, for a constant, inside the body)."""
+        cones: list[Cone | None] = [_mapped(cone, mapped) for cone in self.numbered[number].cones]
+        operand = traits[mapped[0]]
+        if operand.in_memory or operand.inline or not cones:
+            return [None]
+        node = self.view.signatures[signature]
+        plain = all(cone.form.kind is KernelKind.POINTWISE for cone in cones if cone)
+        simple = node.kind not in (Kind.CONTRACTION, Kind.INDEXING)
+        if simple and plain and not operand.shared:
+            return cones
+        return [*cones[:3], None]
+
+    def _merge(
+        self,
+        signature: int,
+        operands: Sequence[tuple[int, tuple[int, ...]]],
+        combination: Sequence[Cone | None],
+        traits: Sequence[Traits],
+    ) -> Cone | None:
+        names = tuple(mapped[0] for _, mapped in operands)
+        nodes: dict[int, BodyNode] = {}
+        for cone in combination:
+            if cone is not None:
+                for node in cone.body:
+                    nodes.setdefault(node[0], node)
+        if 0 in nodes:
+            return None
+        nodes[0] = (0, signature, names)
+        ordered = body_order(nodes)
+        if ordered is None or len(ordered) > self.limits.operations:
+            return None
+        leaves = leaves_of(ordered)
+        real = tuple(name for name in leaves if not traits[name].inline)
+        if len(real) > self.limits.leaves:
+            return None
+        self.considered += 1
+        form = classify(ordered, self.view.signatures)
+        if form is None:
+            return None
+        types = {name: traits[name].type for name in real}
+        price = price_kernel(ordered, form, [0], types, self.view.signatures, self.device)
+        return Cone(tuple(ordered), real, form, price)
+
+    def _keep(self, cones: Sequence[Cone], traits: Sequence[Traits]) -> list[Cone]:
+        """The best few of each kind, no two with the same leaves and body classes."""
+        for cone in cones:
+            cone.rank = cone.price + sum(self._leaf_cost(traits[name]) for name in cone.leaves)
+        kept: list[Cone] = []
+        counts: dict[KernelKind, int] = {}
+        seen: set[tuple[frozenset[int], KernelKind]] = set()
+        for cone in sorted(cones, key=lambda item: (item.rank, len(item.body), item.leaves)):
+            key = (frozenset(cone.leaves), cone.form.kind)
+            count = counts.get(cone.form.kind, 0)
+            if key in seen or count >= self.limits.cones:
+                continue
+            seen.add(key)
+            counts[cone.form.kind] = count + 1
+            kept.append(cone)
+        smallest = min(cones, key=lambda item: (len(item.body), item.rank), default=None)
+        if smallest is not None and all(len(cone.body) > len(smallest.body) for cone in kept):
+            kept.append(smallest)
+        return kept
+
+    def _leaf_cost(self, traits: Traits) -> float:
+        """A local guess of what having a leaf in memory costs each of its users."""
+        if traits.in_memory:
+            return 0.0
+        cost = self.device.launch_cost + tensor_bytes(traits.type) / self.device.bandwidth
+        return cost / (traits.users + traits.is_output)
+
+
+def traits_of(value: ValueClass) -> Traits:
+    """What matters of a class to cones that mention it."""
+    users = min(value.users, 3)
+    return Traits(value.type, value.in_memory, value.inline, users, value.is_output)
+
+
+def body_order(nodes: Mapping[int, BodyNode]) -> list[BodyNode] | None:
+    """The e-nodes that name 0 needs, operands first; None where they depend on themselves."""
+    ordered: list[BodyNode] = []
+    state: dict[int, bool] = {}
+    pending = [0]
+    while pending:
+        name = pending[-1]
+        if name in state:
+            pending.pop()
+            if not state[name]:
+                state[name] = True
+                ordered.append(nodes[name])
+            continue
+        state[name] = False
+        for operand in reversed(nodes[name][2]):
+            if operand in nodes:
+                if operand not in state:
+                    pending.append(operand)
+                elif not state[operand]:
+                    return None
+    return ordered
+
+
+def leaves_of(body: Sequence[BodyNode]) -> list[int]:
+    """The operands that a body does not compute, in order of first use."""
+    inside = {name for name, _, _ in body}
+    return list(
+        dict.fromkeys(
+            operand for _, _, operands in body for operand in operands if operand not in inside
+        )
+    )
+
+
+def _rename(cone: Cone, names: Mapping[int, int]) -> Cone:
+    body = tuple(
+        (names[name], signature, tuple(names[item] for item in operands))
+        for name, signature, operands in cone.body
+    )
+    places = {names[name]: place for name, place in cone.form.places.items()}
+    heavy = None if cone.form.heavy is None else names[cone.form.heavy]
+    form = Form(cone.form.kind, cone.form.shape, cone.form.axes, places, heavy)
+    leaves = tuple(names[name] for name in cone.leaves)
+    return Cone(body, leaves, form, cone.price, cone.rank)
+
+
+def _mapped(cone: Cone, mapped: Sequence[int]) -> Cone:
+    """A cone of an operand, over the names of the class being computed."""
+    body = tuple(
+        (mapped[name], signature, tuple(mapped[item] for item in operands))
+        for name, signature, operands in cone.body
+    )
+    return Cone(body, tuple(mapped[name] for name in cone.leaves), cone.form, cone.price)

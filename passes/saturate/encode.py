@@ -1,0 +1,125 @@
+"""From a graph to e-graph facts: one e-node an operation, composites together with their decomposition.
+
+In: an `mgn.graph`. Out: `Facts`, and the handles of the values the graph returns.
+
+    %y = mgn.softmax(%x) axis = -1   ⟶   y = softmax(x), y = div(e, s), e = exp(…), s = sum(e), …
+
+A composite is expanded down to core operations and elementwise composites: those a kernel computes as they stand.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import LocationAttr, TensorType, UnknownLoc
+from xdsl.ir import Block, Operation, SSAValue
+
+from mgn.dialects.mgn.decompose import decomposition_of
+from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp
+from mgn.passes.saturate.facts import Facts, Leaf, Properties
+
+
+@dataclass
+class EncodedGraph:
+    """A graph as facts: the handle of each SSA value, those returned, and how many operations there were."""
+
+    facts: Facts
+    handles: dict[SSAValue, int]
+    outputs: list[int]
+    operations: int
+
+
+def encode_graph(graph: GraphOp, literals: Sequence[float] = ()) -> EncodedGraph:
+    """The facts that say what a graph computes."""
+    facts = Facts(literals)
+    handles: dict[SSAValue, int] = {}
+    for index, argument in enumerate(graph.block.args):
+        handles[argument] = facts.leaf(Leaf("input", index, tensor_type(argument)))
+    needed = _needed(graph)
+    encoder = Encoder(facts)
+    operations = 0
+    for op in graph.block.ops:
+        if op not in needed:
+            continue
+        operations += isinstance(op, TensorOp)
+        encoder.encode(op, handles)
+    outputs = [handles[value] for value in graph.results_returned]
+    return EncodedGraph(facts, handles, outputs, operations)
+
+
+def tensor_type(value: SSAValue) -> TensorType:
+    """The type of a value of the language. TypeError where it is no tensor."""
+    if not isinstance(value.type, TensorType):
+        raise TypeError(f"expected a tensor, got {value.type}")
+    return value.type
+
+
+def expands(op: TensorOp) -> bool:
+    """Whether kernels cannot compute an operation as it stands."""
+    return not op.spec.is_core and (op.spec.kind is not Kind.ELEMENTWISE or op.spec.several_results)
+
+
+class Encoder:
+    """Enters operations into facts; a block's values are known by their handles."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+
+    def encode(self, op: Operation, handles: dict[SSAValue, int]) -> None:
+        """Enters one operation, whose operands have handles, and gives its results theirs."""
+        location = _location(op)
+        if isinstance(op, ReturnOp):
+            return
+        if isinstance(op, ReadOp):
+            leaf = Leaf("parameter", op.parameter_name, tensor_type(op.result))
+            handles[op.result] = self.facts.leaf(leaf, location)
+        elif isinstance(op, ConstantOp):
+            leaf = Leaf("constant", op.value, tensor_type(op.result))
+            handles[op.result] = self.facts.leaf(leaf, location)
+        elif isinstance(op, TensorOp):
+            operands = [handles[operand] for operand in op.operands]
+            results = self._tensor_op(op, operands, location)
+            handles.update(zip(op.results, results, strict=True))
+        else:
+            raise TypeError(f"saturate does not know {op.name}")
+
+    def _tensor_op(
+        self, op: TensorOp, operands: Sequence[int], location: LocationAttr | None
+    ) -> list[int]:
+        if expands(op) and op.spec.several_results:
+            return self._expand(op, operands, location)
+        properties: Properties = tuple(sorted(op.properties.items()))
+        handle = self.facts.node(
+            op.spec, operands, properties, tensor_type(op.results[0]), location
+        )
+        if expands(op):
+            self.facts.union(handle, self._expand(op, operands, location)[0])
+        return [handle]
+
+    def _expand(
+        self, op: TensorOp, operands: Sequence[int], location: LocationAttr | None
+    ) -> list[int]:
+        expansion = decomposition_of(op)
+        inner = dict(zip(expansion.block.args, operands, strict=True))
+        for step in expansion.block.ops:
+            self.encode(step, inner)
+            if location is not None and step.results:
+                self.facts.locations.setdefault(inner[step.results[0]], location)
+        return [inner[value] for value in expansion.results]
+
+
+def _location(op: Operation) -> LocationAttr | None:
+    return None if isinstance(op.location, UnknownLoc) else op.location
+
+
+def _needed(graph: GraphOp) -> set[Operation]:
+    """The operations that the returned values depend on."""
+    needed: set[Operation] = {graph.return_op}
+    pending = list(graph.results_returned)
+    while pending:
+        owner = pending.pop().owner
+        if isinstance(owner, Block) or owner in needed:
+            continue
+        needed.add(owner)
+        pending.extend(owner.operands)
+    return needed

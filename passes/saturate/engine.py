@@ -1,0 +1,253 @@
+"""Saturation: egglog run step by step to the fixpoint, within limits, and its classes read back.
+
+In: an encoded graph and rules. Out: a `SaturatedGraph`: classes with their e-nodes, and what happened.
+
+Only `egglog.bindings` is used. One step runs all rules once (commutativity and recognition together), builds the
+right sides of the new matches in Python, loads them, and restores congruence; the run stops when nothing changes, or
+when time or size is exceeded, and says which.
+"""
+
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mgn.passes.saturate.compile_rules import (
+    CompiledRule,
+    Constructor,
+    active_rules,
+    compile_rule,
+    constructor_name,
+    prelude,
+)
+from mgn.passes.saturate.facts import Facts, NodeFact
+from mgn.passes.saturate.instantiate import instantiate
+from mgn.passes.saturate.rules import Rule
+
+GROWTH_LIMIT = 40
+"""How many times the original e-nodes an e-graph may hold before the run stops; small ones get a fixed allowance."""
+ALLOWANCE = 100_000
+
+
+@dataclass(frozen=True)
+class ClassNode:
+    """An e-node as read back: operation, attribute number, type number, operand classes."""
+
+    name: str
+    attributes: int
+    type: int
+    operands: tuple[int, ...]
+
+
+@dataclass
+class SaturatedGraph:
+    """The classes of an e-graph, each named by its smallest handle, with their e-nodes and leaves."""
+
+    facts: Facts
+    nodes: dict[int, list[ClassNode]]
+    leaves: dict[int, list[int]]
+    class_of: dict[int, int]
+    splats: dict[int, int]
+    saturated: bool
+    iterations: int
+    fired: Counter[str]
+    program: str = ""
+    locations: dict[int, Any] = field(default_factory=dict[int, Any])
+
+    @property
+    def node_count(self) -> int:
+        return sum(map(len, self.nodes.values())) + sum(map(len, self.leaves.values()))
+
+    @property
+    def class_count(self) -> int:
+        return len(self.nodes.keys() | self.leaves.keys())
+
+
+class UnsoundRule(RuntimeError):
+    """egglog refused a union: a rule equated values of different types."""
+
+
+def saturate_facts(
+    facts: Facts, rules: Sequence[Rule], time_budget: float = 5.0, keep_program: bool = False
+) -> SaturatedGraph:
+    """Runs rules over loaded facts to the fixpoint."""
+    from egglog import bindings
+
+    present = {(fact.name, len(fact.operands)) for _, fact in facts.new_nodes}
+    active, constructors = active_rules(rules, present)
+    compiled: list[CompiledRule] = []
+    text = [prelude(constructors)]
+    for number, rule in enumerate(active):
+        made, lines = compile_rule(rule, number, facts)
+        compiled.append(made)
+        text.append(lines)
+    program = "\n".join(text)
+    with tempfile.TemporaryDirectory(prefix="mgn-egraph-") as folder:
+        engine = _Engine(bindings, Path(folder), facts, compiled, keep_program)
+        try:
+            engine.execute(program)
+            return engine.run(time_budget)
+        except bindings.EggSmolError as error:
+            raise UnsoundRule(str(error.context)) from error
+
+
+class _Engine:
+    """One egglog e-graph and the facts it was given."""
+
+    def __init__(
+        self,
+        bindings: Any,
+        folder: Path,
+        facts: Facts,
+        compiled: Sequence[CompiledRule],
+        keep_program: bool,
+    ) -> None:
+        self.folder = folder
+        self.facts = facts
+        self.compiled = {item.rule.name: item for item in compiled}
+        self.egraph = bindings.EGraph(fact_directory=folder)
+        self.log: list[str] | None = [] if keep_program else None
+        self.seen: dict[str, set[tuple[int, ...]]] = defaultdict(set)
+        self.fired: Counter[str] = Counter()
+        self.loads = 0
+
+    def execute(self, text: str) -> list[Any]:
+        if self.log is not None:
+            self.log.append(text)
+        return self.egraph.run_program(*self.egraph.parse_program(text))
+
+    def run(self, time_budget: float) -> SaturatedGraph:
+        started = time.perf_counter()
+        original = len(self.facts.handle_types)
+        self._load()
+        iterations, saturated = 0, False
+        while True:
+            reports = self.execute("(run rewrite 1)")
+            iterations += 1
+            report = reports[0].report
+            matched = report.num_matches_per_rule
+            self._count_commuted(matched)
+            if any(matched.get(name) for name in self.compiled):
+                self._act([name for name in self.compiled if matched.get(name)])
+            loaded = self._load()
+            if not loaded and not report.updated:
+                saturated = True
+                break
+            too_large = len(self.facts.handle_types) > original * GROWTH_LIMIT + ALLOWANCE
+            if too_large or time.perf_counter() - started > time_budget:
+                break
+        return self._read(saturated, iterations)
+
+    def _count_commuted(self, matched: dict[str, int]) -> None:
+        for name, count in matched.items():
+            if name.startswith("commutes ") and count:
+                self.fired[name] += count
+
+    def _act(self, names: Iterable[str]) -> None:
+        functions = self.egraph.freeze().functions
+        number = self.egraph.value_to_i64
+        for name in names:
+            compiled = self.compiled[name]
+            seen = self.seen[name]
+            rows = {
+                tuple(number(value) for value in row.inputs)
+                for row in functions[compiled.relation].rows
+            }
+            for row in sorted(rows - seen):
+                if instantiate(compiled, row, self.facts):
+                    self.fired[name] += 1
+            seen |= rows
+
+    def _load(self) -> bool:
+        """Loads what is new. False where nothing was."""
+        facts = self.facts
+        tables: dict[str, list[str]] = defaultdict(list)
+        for handle, type, key in facts.new_leaves:
+            tables["in_leaf"].append(f"{handle}\t{type}\t{key}\n")
+        for handle, fact in facts.new_nodes:
+            constructor: Constructor = (fact.name, len(fact.operands))
+            numbers = (handle, fact.attributes, fact.type, *fact.operands)
+            tables[f"in_{constructor_name(constructor)}"].append(
+                "\t".join(map(str, numbers)) + "\n"
+            )
+        for relation, pairs in (("in_splat", facts.new_splats), ("in_union", facts.new_unions)):
+            for left, right in pairs:
+                tables[relation].append(f"{left}\t{right}\n")
+        for pending in (facts.new_leaves, facts.new_nodes, facts.new_splats, facts.new_unions):
+            pending.clear()
+        if not tables:
+            return False
+        commands: list[str] = []
+        self.loads += 1
+        for relation, lines in tables.items():
+            name = f"{relation}.{self.loads}.tsv"
+            (self.folder / name).write_text("".join(lines))
+            commands.append(f'(input {relation} "{name}")')
+        self.egraph.run_program(*self.egraph.parse_program("\n".join([*commands, "(run load 1)"])))
+        if self.log is not None:
+            self.log.extend(
+                f"({relation} {line.strip()})".replace("\t", " ")
+                for relation, lines in tables.items()
+                for line in lines
+            )
+            self.log.append("(run load 1)")
+        return True
+
+    def _read(self, saturated: bool, iterations: int) -> SaturatedGraph:
+        functions = self.egraph.freeze().functions
+        number = self.egraph.value_to_i64
+        names = {row.inputs[0]: number(row.output) for row in functions["handle"].rows}
+        nodes: dict[int, list[ClassNode]] = defaultdict(list)
+        leaves: dict[int, list[int]] = defaultdict(list)
+        class_of = {number(row.inputs[0]): names[row.output] for row in functions["N"].rows}
+        for row in functions["leaf"].rows:
+            leaves[names[row.output]].append(number(row.inputs[1]))
+        for name, function in functions.items():
+            operation, _, arity = name.rpartition("_")
+            if function.output_sort != "T" or not arity.isdecimal():
+                continue
+            for row in function.rows:
+                attributes, type, *operands = row.inputs
+                node = ClassNode(
+                    operation,
+                    number(attributes),
+                    number(type),
+                    tuple(names[operand] for operand in operands),
+                )
+                nodes[names[row.output]].append(node)
+        given = {
+            ClassNode(
+                fact.name,
+                fact.attributes,
+                fact.type,
+                tuple(class_of[item] for item in fact.operands),
+            )
+            for fact in self.facts.handles
+            if isinstance(fact, NodeFact)
+        }
+        splats = {names[row.inputs[0]]: number(row.output) for row in functions["splat"].rows}
+        locations: dict[int, Any] = {}
+        for handle in sorted(self.facts.locations):
+            locations.setdefault(class_of[handle], self.facts.locations[handle])
+        return SaturatedGraph(
+            self.facts,
+            {
+                key: sorted(nodes[key], key=lambda node: (node not in given, _order(node)))
+                for key in sorted(nodes)
+            },
+            {key: sorted(leaves[key]) for key in sorted(leaves)},
+            class_of,
+            splats,
+            saturated,
+            iterations,
+            self.fired,
+            "\n".join(self.log or ()),
+            locations,
+        )
+
+
+def _order(node: ClassNode) -> tuple[str, int, int, tuple[int, ...]]:
+    return node.name, node.attributes, node.type, node.operands

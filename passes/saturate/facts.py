@@ -1,0 +1,176 @@
+"""The e-graph's vocabulary: numbers for types, attributes and constants, and the e-nodes known to Python.
+
+In: operations with their attributes and types. Out: one integer *handle* a value, and facts to load into egglog.
+
+An e-node is an operation's name with all that fixes its value: attributes, type, operands. Equal e-nodes get one
+handle here already; that different handles mean the same value is for egglog to find out.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr, TensorType
+from xdsl.ir import Attribute
+
+from mgn.dialects.mgn.operation import OPERATIONS, OperationSpec, encode_attributes
+from mgn.dialects.mgn.structure import array_of
+from mgn.dialects.types import ElementType, element_of
+
+Properties = tuple[tuple[str, Attribute], ...]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A value that no operation computes: `kind` is input, parameter or constant."""
+
+    kind: str
+    key: Any
+    type: TensorType
+
+
+class Interner:
+    """Numbers things in order of first appearance."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Any, int] = {}
+        self.things: list[Any] = []
+
+    def __call__(self, thing: Any) -> int:
+        number = self.numbers.get(thing)
+        if number is None:
+            number = self.numbers[thing] = len(self.things)
+            self.things.append(thing)
+        return number
+
+
+@dataclass(frozen=True)
+class NodeFact:
+    """One e-node: constructor, attributes, type, operands' handles."""
+
+    name: str
+    attributes: int
+    type: int
+    operands: tuple[int, ...]
+
+
+@dataclass
+class Facts:
+    """All handles, and what has not been loaded yet.
+
+    `literals` are the numbers that rules name: a constant that equals one of them, rounded to the constant's
+    element type, is that number.
+    """
+
+    literals: Sequence[float] = ()
+    types: Interner = field(default_factory=Interner)
+    properties: Interner = field(default_factory=Interner)
+    leaves: Interner = field(default_factory=Interner)
+    splats: Interner = field(default_factory=Interner)
+    handles: dict[Any, int] = field(default_factory=dict[Any, int])
+    handle_types: list[TensorType] = field(default_factory=list[TensorType])
+    locations: dict[int, LocationAttr] = field(default_factory=dict[int, LocationAttr])
+    new_nodes: list[tuple[int, NodeFact]] = field(default_factory=list[tuple[int, NodeFact]])
+    new_leaves: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
+    new_splats: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    new_unions: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+
+    def node(
+        self,
+        spec: OperationSpec,
+        operands: Sequence[int],
+        properties: Properties,
+        type: TensorType,
+        location: LocationAttr | None = None,
+    ) -> int:
+        """The handle of an e-node."""
+        fact = NodeFact(spec.name, self.properties(properties), self.types(type), tuple(operands))
+        handle = self.handles.get(fact)
+        if handle is None:
+            handle = self._new_handle(fact, type, location)
+            self.new_nodes.append((handle, fact))
+            if spec.name == "full":
+                value = dict(properties)["value"]
+                self._note_splat(handle, value.value.data, element_of(type))  # pyright: ignore
+        return handle
+
+    def leaf(self, leaf: Leaf, location: LocationAttr | None = None) -> int:
+        """The handle of a leaf; equal constants share one."""
+        handle = self.handles.get(leaf)
+        if handle is None:
+            handle = self._new_handle(leaf, leaf.type, location)
+            self.new_leaves.append((handle, self.types(leaf.type), self.leaves(leaf)))
+            if leaf.kind == "constant":
+                self._note_constant(handle, leaf.key)
+        return handle
+
+    def union(self, left: int, right: int) -> None:
+        """Notes that two handles are one value. ValueError where their types differ."""
+        if self.handle_types[left] != self.handle_types[right]:
+            raise ValueError("values of different types cannot be equal")
+        if left != right:
+            self.new_unions.append((left, right))
+
+    def splat(self, value: float, element: ElementType) -> int:
+        """The number of a constant's value."""
+        return self.splats(number_key(self._literal(value, element)))
+
+    def splat_of_literal(self, value: float) -> int:
+        return self.splats(number_key(value))
+
+    def splat_value(self, number: int) -> float:
+        """The value that `splat` numbered."""
+        return self.splats.things[number][0]
+
+    def _new_handle(self, key: Any, type: TensorType, location: LocationAttr | None) -> int:
+        handle = self.handles[key] = len(self.handle_types)
+        self.handle_types.append(type)
+        if location is not None:
+            self.locations[handle] = location
+        return handle
+
+    def _note_constant(self, handle: int, value: DenseIntOrFPElementsAttr) -> None:
+        first = splat_number(value)
+        if first is not None:
+            self._note_splat(handle, first, element_of(value.get_element_type()))
+
+    def _note_splat(self, handle: int, value: float, element: ElementType) -> None:
+        if not math.isnan(value):
+            self.new_splats.append((handle, self.splat(value, element)))
+
+    def _literal(self, value: float, element: ElementType) -> float:
+        if not element.is_float or element.dtype is None:
+            return value
+        for literal in self.literals:
+            if float(element.dtype.type(literal)) == value and not float(literal).is_integer():
+                return literal
+        return value
+
+
+def number_key(value: float) -> tuple[float, bool]:
+    """A key under which numbers are equal when they are the same constant: 0 and -0 are not."""
+    return value, math.copysign(1.0, value) < 0
+
+
+def splat_number(value: DenseIntOrFPElementsAttr) -> float | None:
+    """The one value of a constant's elements; None where they differ or there are none."""
+    array = array_of(value)
+    if array.size == 0:
+        return None
+    flat = array.reshape(-1)
+    first = flat[0]
+    if array.size > 1 and flat.tobytes() != first.tobytes() * flat.size:
+        return None
+    number = first.item()
+    return float(number) if isinstance(number, float) else int(number)
+
+
+def properties_of(spec: OperationSpec, values: Mapping[str, Any]) -> Properties:
+    """Attribute values as an e-node keeps them: encoded, in order, absent ones left out."""
+    return tuple(sorted(encode_attributes(spec, values).items()))
+
+
+def spec_named(name: str) -> OperationSpec:
+    """The specification of an operation of the language."""
+    return OPERATIONS[name]

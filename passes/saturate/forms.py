@@ -1,0 +1,157 @@
+"""Which bodies are one kernel: the legality of a body, worked out from its e-nodes.
+
+In: a body, e-nodes in dependency order. Out: its `Form`: the kernel kind, the iteration space, and for each value how
+it lies in that space; or None where no template can compute it.
+
+    pointwise    every value at an index of the result
+    reduction    values in *full* space S, or in *row* space: S without the reduced axes, or with 1s in their place
+    contraction  one matmul, and what keeps its elements in order
+    scan         one scan, and what keeps its shape
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from mgn.dialects.fusion import KernelKind
+from mgn.dialects.mgn.operation import Kind
+from mgn.passes.saturate.view import Signature
+
+Shape = tuple[int, ...]
+BodyNode = tuple[int, int, tuple[int, ...]]
+"""A value of a body: its name, the number of its signature, its operands' names."""
+
+
+class Place(Enum):
+    """How a value lies in its kernel's iteration space."""
+
+    BEFORE = auto()  # computed at any index, from leaves only
+    FULL = auto()  # depends on a reduction; one value an element of S
+    KEPT = auto()  # row space, reduced axes are 1
+    DROPPED = auto()  # row space, reduced axes are gone
+    AFTER = auto()  # depends on the matmul or the scan, elements in its order
+
+
+@dataclass
+class Form:
+    """The kind of a legal body, its space and the place of each of its values."""
+
+    kind: KernelKind
+    shape: Shape = ()
+    axes: tuple[int, ...] = ()
+    places: dict[int, Place] = field(default_factory=dict[int, Place])
+    heavy: int | None = None
+
+    @property
+    def kept_shape(self) -> Shape:
+        return tuple(1 if axis in self.axes else size for axis, size in enumerate(self.shape))
+
+    @property
+    def dropped_shape(self) -> Shape:
+        return tuple(size for axis, size in enumerate(self.shape) if axis not in self.axes)
+
+    @property
+    def rows(self) -> int:
+        return math.prod(self.dropped_shape)
+
+    @property
+    def leading(self) -> bool:
+        """Whether the reduced axes come first, so that dropped rows broadcast into S as they should."""
+        return self.axes == tuple(range(len(self.axes)))
+
+    def writable(self, name: int, signature: Signature, root: Signature) -> bool:
+        """Whether the kernel can also write this value of its body."""
+        place = self.places[name]
+        if self.kind is KernelKind.POINTWISE:
+            return signature.shape == root.shape
+        if self.kind is KernelKind.REDUCTION:
+            return place is not Place.BEFORE or signature.shape == self.shape
+        return place is Place.AFTER
+
+
+def classify(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> Form | None:
+    """The form of a body; None where it is not legal."""
+    form = Form(KernelKind.POINTWISE)
+    places = form.places
+    for name, number, operands in body:
+        signature = signatures[number]
+        found = [places.get(operand, Place.BEFORE) for operand in operands]
+        if signature.kind is Kind.REDUCTION:
+            place = _reduce(form, signature, found[0])
+        elif signature.kind in (Kind.CONTRACTION, Kind.SCAN):
+            place = _heavy(form, name, signature, found)
+        elif all(item is Place.BEFORE for item in found):
+            place = Place.BEFORE
+        elif signature.kind is Kind.ELEMENTWISE:
+            place = _elementwise(form, signature, found)
+        elif signature.kind is Kind.MOVEMENT:
+            place = _movement(form, signature, found)
+        else:
+            return None
+        if place is None:
+            return None
+        places[name] = place
+    return form
+
+
+def _reduce(form: Form, signature: Signature, operand: Place) -> Place | None:
+    shape, axes = signature.operand_shapes[0], tuple(signature.values["axis"])
+    if form.kind is KernelKind.POINTWISE:
+        form.kind, form.shape, form.axes = KernelKind.REDUCTION, shape, axes
+    if form.kind is not KernelKind.REDUCTION or (form.shape, form.axes) != (shape, axes):
+        return None
+    if operand not in (Place.BEFORE, Place.FULL):
+        return None
+    return Place.KEPT if signature.values["keepdims"] else Place.DROPPED
+
+
+def _heavy(form: Form, name: int, signature: Signature, operands: Sequence[Place]) -> Place | None:
+    if form.kind is not KernelKind.POINTWISE or any(item is not Place.BEFORE for item in operands):
+        return None
+    is_scan = signature.kind is Kind.SCAN
+    form.kind = KernelKind.SCAN if is_scan else KernelKind.CONTRACTION
+    form.shape, form.heavy = signature.shape, name
+    return Place.AFTER
+
+
+def _elementwise(form: Form, signature: Signature, operands: Sequence[Place]) -> Place | None:
+    if form.kind is KernelKind.REDUCTION:
+        return _elementwise_in_rows(form, signature, operands)
+    for place, shape in zip(operands, signature.operand_shapes, strict=True):
+        if place is Place.BEFORE:
+            continue
+        if math.prod(shape) != signature.size or signature.shape[-len(shape) :] != shape:
+            return None
+    return Place.AFTER
+
+
+def _elementwise_in_rows(
+    form: Form, signature: Signature, operands: Sequence[Place]
+) -> Place | None:
+    dependent = {item for item in operands if item is not Place.BEFORE}
+    if Place.DROPPED in dependent:
+        if dependent == {Place.DROPPED} and signature.shape == form.dropped_shape:
+            return Place.DROPPED
+        if not form.leading:
+            return None
+    elif signature.shape == form.kept_shape and Place.FULL not in dependent:
+        return Place.KEPT
+    return Place.FULL if signature.shape == form.shape else None
+
+
+def _movement(form: Form, signature: Signature, operands: Sequence[Place]) -> Place | None:
+    if len(operands) != 1:
+        return None
+    if form.kind is not KernelKind.REDUCTION:
+        keeps = signature.name == "reshape" and form.kind is KernelKind.CONTRACTION
+        return Place.AFTER if keeps else None
+    (place,) = operands
+    shape = signature.shape
+    if signature.name == "reshape" and place in (Place.KEPT, Place.DROPPED):
+        if shape == form.kept_shape:
+            return Place.KEPT
+        return Place.DROPPED if shape == form.dropped_shape else None
+    if signature.name == "broadcast_to" and shape == form.shape:
+        return Place.FULL if place is Place.KEPT or form.leading else None
+    return None

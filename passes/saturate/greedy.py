@@ -1,0 +1,80 @@
+"""Greedy extraction and local search, as technology mappers recover area.
+
+In: candidates. Out: a `Selection` that is good, soon: the fallback where the exact solver runs out of time.
+
+First each class prefers the candidate of least *flow*: its price and the flows of its inputs, shared among their readers.
+Then single choices are changed while the total, with shared kernels paid once, becomes less.
+"""
+
+import time
+from collections.abc import Sequence
+
+from mgn.passes.saturate.candidates import CandidateSet
+from mgn.passes.saturate.selection import CyclicSelection, Selection, select
+
+
+def flow_preferences(found: CandidateSet, order: Sequence[int]) -> dict[int, int]:
+    """The candidate of least flow for each class; `order` has operands before users."""
+    readers: dict[int, int] = {}
+    for candidate in found.candidates:
+        for item in candidate.inputs:
+            readers[item] = readers.get(item, 0) + 1
+    flow: dict[int, float] = {}
+    preferred: dict[int, int] = {}
+    for key in order:
+        best = float("inf")
+        for number in found.writers.get(key, ()):
+            candidate = found.candidates[number]
+            if any(item not in flow for item in candidate.inputs):
+                continue
+            cost = candidate.price + sum(flow[item] for item in candidate.inputs)
+            cost /= len(candidate.results)
+            if cost < best:
+                best, preferred[key] = cost, number
+        if key in preferred:
+            flow[key] = best / max(1.0, readers.get(key, 1) ** 0.5)
+    return preferred
+
+
+def greedy_selection(
+    found: CandidateSet, order: Sequence[int], time_budget: float = 0.2
+) -> Selection:
+    """Least flow, then improvements by single changes until none helps or time is up."""
+    preferred = flow_preferences(found, order)
+    best = _first_acyclic(found, preferred, order)
+    started = time.perf_counter()
+    improved = True
+    while improved:
+        improved = False
+        for key in list(best.writer):
+            for number in found.writers.get(key, ()):
+                if time.perf_counter() - started > time_budget:
+                    return best
+                if number == best.writer.get(key):
+                    continue
+                trial = {**preferred, **best.writer}
+                for result in found.candidates[number].results:
+                    trial[result] = number
+                try:
+                    selection = select(found, trial)
+                except CyclicSelection:
+                    continue
+                if selection.cost < best.cost * (1 - 1e-12):
+                    best, improved = selection, True
+    return best
+
+
+def _first_acyclic(
+    found: CandidateSet, preferred: dict[int, int], order: Sequence[int]
+) -> Selection:
+    """The preferred selection, or, where that is cyclic, the one with single results only."""
+    try:
+        return select(found, preferred)
+    except CyclicSelection:
+        for key in order:
+            single = [
+                n for n in found.writers.get(key, ()) if len(found.candidates[n].results) == 1
+            ]
+            if single and len(found.candidates[preferred[key]].results) > 1:
+                preferred[key] = min(single, key=lambda n: found.candidates[n].price)
+        return select(found, preferred)

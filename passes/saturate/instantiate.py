@@ -1,0 +1,177 @@
+"""One match of a rule: its condition checked, its right side entered with inferred types.
+
+In: a row of the match relation. Out: new e-nodes and a union in `Facts`, or nothing where the condition fails or the
+two sides differ in type.
+"""
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+
+from mgn.dialects.mgn.attributes import REQUIRED, same_value
+from mgn.dialects.mgn.operation import OPERATIONS
+from mgn.dialects.mgn.structure import dense_of
+from mgn.dialects.shapes import ShapeError
+from mgn.dialects.types import ElementType, element_of
+from mgn.passes.saturate.compile_rules import CompiledRule
+from mgn.passes.saturate.conditions import ATTRIBUTE_FUNCTIONS, PREDICATES, Operand
+from mgn.passes.saturate.facts import Facts, Leaf, properties_of
+from mgn.passes.saturate.patterns import (
+    ROOT_ELEMENT,
+    ROOT_SHAPE,
+    Call,
+    Folded,
+    Number,
+    Pattern,
+    Variable,
+    evaluate,
+    parse_conditions,
+)
+
+
+class Mismatch(Exception):
+    """This match does not act."""
+
+
+def instantiate(compiled: CompiledRule, row: Sequence[int], facts: Facts) -> bool:
+    """Enters the right side of a match and its equality with the root. False where it does not act."""
+    rule = compiled.rule
+    handles = dict(zip(rule.variables, row[1:], strict=False))
+    start = 1 + len(rule.variables)
+    constants = {
+        name: facts.splat_value(number)
+        for name, number in zip(rule.constants, row[start:], strict=False)
+    }
+    root = row[0]
+    try:
+        attributes = _bind_attributes(compiled, row[start + len(constants) :], facts)
+        if not _holds(compiled, handles, constants, attributes, facts):
+            return False
+        builder = _Builder(facts, root, handles, constants, attributes)
+        result = builder.build(rule.right_pattern, None)
+    except (Mismatch, ShapeError):
+        return False
+    if facts.handle_types[result] != facts.handle_types[root]:
+        return False
+    facts.union(root, result)
+    return True
+
+
+def _bind_attributes(
+    compiled: CompiledRule, numbers: Sequence[int], facts: Facts
+) -> dict[str, Any]:
+    """Values of the attribute variables. Mismatch where a named or defaulted attribute differs."""
+    bound: dict[str, Any] = {}
+    for call, number in zip(compiled.attribute_calls, numbers, strict=True):
+        stored = dict(facts.properties.things[number])
+        for item in OPERATIONS[call.name].attributes:
+            attribute = stored.get(item.name)
+            value = None if attribute is None else item.kind.decode(attribute)
+            wanted = call.attributes.get(item.name)
+            if isinstance(wanted, ast.Name):
+                if not same_value(bound.setdefault(wanted.id, value), value):
+                    raise Mismatch
+                continue
+            expected = (
+                item.default if wanted is None else item.kind.accept(evaluate(wanted, {}, {}))
+            )
+            if expected is REQUIRED or not same_value(expected, value):
+                raise Mismatch
+    return bound
+
+
+def _holds(
+    compiled: CompiledRule,
+    handles: Mapping[str, int],
+    constants: Mapping[str, float],
+    attributes: Mapping[str, Any],
+    facts: Facts,
+) -> bool:
+    for condition in parse_conditions(compiled.rule.when):
+        arguments: list[Any] = []
+        for argument in condition.args:
+            assert isinstance(argument, ast.Name)
+            name = argument.id
+            if name in handles:
+                operand = Operand(facts.handle_types[handles[name]], constants.get(name))
+                arguments.append(operand)
+            else:
+                arguments.append(attributes[name])
+        assert isinstance(condition.func, ast.Name)
+        if not PREDICATES[condition.func.id](*arguments):
+            return False
+    return True
+
+
+class _Builder:
+    """Enters a right side from the leaves up."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        root: int,
+        handles: Mapping[str, int],
+        constants: Mapping[str, float],
+        attributes: Mapping[str, Any],
+    ) -> None:
+        self.facts = facts
+        self.root_type = facts.handle_types[root]
+        self.location = facts.locations.get(root)
+        self.handles = handles
+        self.constants = constants
+        self.names = {
+            **attributes,
+            ROOT_SHAPE: tuple(self.root_type.get_shape()),
+            ROOT_ELEMENT: element_of(self.root_type),
+        }
+
+    def build(self, pattern: Pattern, element: ElementType | None) -> int:
+        if isinstance(pattern, Variable):
+            return self.handles[pattern.name]
+        if isinstance(pattern, Number):
+            return self._constant(pattern.value, element)
+        if isinstance(pattern, Folded):
+            try:
+                value = evaluate(pattern.expression, self.constants, {})
+            except (ZeroDivisionError, OverflowError) as error:
+                raise Mismatch from error
+            return self._constant(value, element)
+        return self._call(pattern)
+
+    def _call(self, call: Call) -> int:
+        spec = OPERATIONS[call.name]
+        known = [
+            self.facts.handle_types[self.handles[operand.name]]
+            for operand in call.operands
+            if isinstance(operand, Variable)
+        ]
+        element = element_of(known[0] if known else self.root_type)
+        operands = [self.build(operand, element) for operand in call.operands]
+        types = [self.facts.handle_types[operand] for operand in operands]
+        values: dict[str, Any] = {
+            item.name: item.default for item in spec.attributes if item.default is not REQUIRED
+        }
+        for name, expression in call.attributes.items():
+            value = evaluate(expression, self.names, ATTRIBUTE_FUNCTIONS)
+            values[name] = None if value is None else spec.attribute(name).kind.accept(value)
+        if spec.canonical is not None:
+            values.update(spec.canonical(*spec.split_operands(types), **values))
+        (type,) = spec.infer_types(types, values)
+        return self.facts.node(spec, operands, properties_of(spec, values), type, self.location)
+
+    def _constant(self, value: float, element: ElementType | None) -> int:
+        element = element or element_of(self.root_type)
+        if element.dtype is None:
+            raise Mismatch
+        if not element.is_float and not float(value).is_integer():
+            raise Mismatch
+        with np.errstate(all="ignore"):
+            array = np.asarray(value).astype(element.dtype)
+        if element.is_float and not np.isfinite(array.astype(np.float64)):
+            raise Mismatch
+        dense = dense_of(array)
+        assert isinstance(dense.type, TensorType)
+        return self.facts.leaf(Leaf("constant", dense, dense.type), self.location)

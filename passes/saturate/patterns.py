@@ -1,0 +1,174 @@
+"""The patterns of rewrite rules, written as calls: `mul(x, sigmoid(x))`, `transpose(a, perm=P)`.
+
+In: the text of a pattern, condition or attribute expression. Out: trees of `Variable`, `Number`, `Call`, `Folded`.
+
+Small names stand for values, numbers for constants that have that value everywhere, keywords for attributes. An
+attribute that a left side does not name must have its default; a capital name binds it. On a right side
+arithmetic on variables, `c * d`, is folded when the rule acts: those variables must be constants.
+"""
+
+import ast
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+ROOT_SHAPE = "SHAPE"
+ROOT_ELEMENT = "ELEMENT"
+
+
+class PatternError(ValueError):
+    """A pattern that is not written as this module reads it."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Any value; the same one wherever the name stands."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Number:
+    """A constant with one value everywhere."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Arithmetic on constants, computed when the rule acts."""
+
+    expression: ast.expr
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operation on patterns. Attributes are expressions over attribute variables."""
+
+    name: str
+    operands: "tuple[Pattern, ...]"
+    attributes: Mapping[str, ast.expr]
+
+
+Pattern = Variable | Number | Folded | Call
+
+
+def parse_pattern(text: str) -> Pattern:
+    """The tree of a pattern. PatternError where the text is not one."""
+    return _pattern(_expression(text))
+
+
+def parse_conditions(text: str) -> list[ast.Call]:
+    """The predicates, joined by `and`, of a condition; none for an empty text."""
+    if not text:
+        return []
+    node = _expression(text)
+    parts = node.values if isinstance(node, ast.BoolOp) else [node]
+    calls = [part for part in parts if isinstance(part, ast.Call)]
+    if len(calls) != len(parts):
+        raise PatternError(f"a condition is predicates joined by 'and', not {text!r}")
+    return calls
+
+
+def _expression(text: str) -> ast.expr:
+    try:
+        return ast.parse(text, mode="eval").body
+    except SyntaxError as error:
+        raise PatternError(f"not a pattern: {text!r}: {error.msg}") from error
+
+
+def _pattern(node: ast.expr) -> Pattern:
+    number = literal_number(node)
+    if number is not None:
+        return Number(number)
+    if isinstance(node, ast.Name):
+        return Variable(node.id)
+    if isinstance(node, ast.BinOp):
+        return Folded(node)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        raise PatternError(f"not a pattern: {ast.unparse(node)}")
+    operands: list[Pattern] = []
+    for argument in node.args:
+        parts = argument.elts if isinstance(argument, ast.List) else [argument]
+        operands.extend(_pattern(part) for part in parts)
+    keywords = {item.arg: item.value for item in node.keywords if item.arg is not None}
+    return Call(node.func.id, tuple(operands), keywords)
+
+
+def literal_number(node: ast.expr) -> float | None:
+    """The number an expression spells, with its sign; None where it is something else."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = literal_number(node.operand)
+        return None if inner is None else -float(inner)
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return None if isinstance(node.value, bool) else node.value
+    return None
+
+
+def calls_of(pattern: Pattern) -> Iterator[Call]:
+    """All calls of a pattern, outermost first."""
+    if isinstance(pattern, Call):
+        yield pattern
+        for operand in pattern.operands:
+            yield from calls_of(operand)
+
+
+def variables_of(pattern: Pattern) -> list[str]:
+    """Names of the value variables of a pattern, in order, each once."""
+    found: dict[str, None] = {}
+
+    def visit(part: Pattern) -> None:
+        if isinstance(part, Variable):
+            found.setdefault(part.name)
+        elif isinstance(part, Call):
+            for operand in part.operands:
+                visit(operand)
+        elif isinstance(part, Folded):
+            for node in ast.walk(part.expression):
+                if isinstance(node, ast.Name):
+                    found.setdefault(node.id)
+
+    visit(pattern)
+    return list(found)
+
+
+def folded_variables(pattern: Pattern) -> set[str]:
+    """Names of the variables that a right side does arithmetic on."""
+    names: set[str] = set()
+    if isinstance(pattern, Folded):
+        names |= {node.id for node in ast.walk(pattern.expression) if isinstance(node, ast.Name)}
+    elif isinstance(pattern, Call):
+        for operand in pattern.operands:
+            names |= folded_variables(operand)
+    return names
+
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
+
+def evaluate(
+    node: ast.expr, bindings: Mapping[str, Any], functions: Mapping[str, Callable[..., Any]]
+) -> Any:
+    """The value of an attribute expression or of folded arithmetic, on plain Python values."""
+    if isinstance(node, ast.Name):
+        return bindings[node.id]
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.UnaryOp):
+        value = evaluate(node.operand, bindings, functions)
+        return (not value) if isinstance(node.op, ast.Not) else -value
+    if isinstance(node, ast.BinOp):
+        left = evaluate(node.left, bindings, functions)
+        return _BINARY[type(node.op)](left, evaluate(node.right, bindings, functions))
+    if isinstance(node, ast.List | ast.Tuple):
+        return tuple(evaluate(item, bindings, functions) for item in node.elts)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        arguments = [evaluate(item, bindings, functions) for item in node.args]
+        return functions[node.func.id](*arguments)
+    raise PatternError(f"cannot compute {ast.unparse(node)}")

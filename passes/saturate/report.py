@@ -1,0 +1,52 @@
+"""What saturation and extraction did, in figures: `str(report)` is for people, the fields for tests and tools."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass
+class SaturateReport:
+    """Figures of one graph. Costs are modelled seconds; `bound` is a lower bound on the cost of any choice."""
+
+    graph: str = ""
+    operations: int = 0
+    classes: int = 0
+    nodes: int = 0
+    iterations: int = 0
+    saturated: bool = True
+    fired: Counter[str] = field(default_factory=Counter[str])
+    candidates: int = 0
+    considered: int = 0
+    kernels: Counter[str] = field(default_factory=Counter[str])
+    cost_before: float = 0.0
+    cost_after: float = 0.0
+    bound: float = 0.0
+    gap: float = 0.0
+    method: str = ""
+    components: int = 0
+    distinct_components: int = 0
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def kernel_count(self) -> int:
+        return sum(self.kernels.values())
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kernels.items()))
+        fired = ", ".join(f"{name} {count}" for name, count in self.fired.most_common())
+        times = ", ".join(f"{stage} {value * 1e3:.1f}" for stage, value in self.seconds.items())
+        lines = [
+            f"saturate @{self.graph}",
+            f"  operations before    {self.operations}",
+            f"  e-graph              {self.classes} classes, {self.nodes} nodes, "
+            f"{self.iterations} iterations, saturated: {'yes' if self.saturated else 'no'}",
+            f"  rules fired          {fired or 'none'}",
+            f"  candidates           {self.candidates} of {self.considered} cones, "
+            f"{self.components} components ({self.distinct_components} solved)",
+            f"  kernels after        {self.kernel_count}" + (f": {kinds}" if kinds else ""),
+            f"  modelled cost        {self.cost_before * 1e6:.1f} µs with a kernel an operation, "
+            f"{self.cost_after * 1e6:.1f} µs now",
+            f"  lower bound          {self.bound * 1e6:.1f} µs, gap {self.gap:.2%} ({self.method})",
+            f"  time in ms           {times}",
+        ]
+        return "\n".join(lines)

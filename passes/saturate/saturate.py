@@ -1,0 +1,140 @@
+"""The pass `saturate`: e-graph, kernel candidates, extraction, and kernels in place of operations.
+
+%0 = mgn.matmul(%x, %w) : …          %y = fusion.kernel contraction (%a = %x : …, %b = %w : …) -> (…) {
+%1 = mgn.sigmoid(%0) : …       ⟶       %0 = mgn.matmul(%a, %b) : …
+%y = mgn.mul(%0, %1) : …               %1 = mgn.silu(%0) : …
+mgn.return %y : …                      fusion.return %1 : … }
+                                     mgn.return %y : …
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from mgn.dialects.kernel.device import Device
+from mgn.dialects.mgn.structure import GraphOp, graphs_of
+from mgn.passes.saturate.candidates import CandidateSet, find_candidates
+from mgn.passes.saturate.check import check_selection
+from mgn.passes.saturate.cuts import CutLimits
+from mgn.passes.saturate.encode import encode_graph
+from mgn.passes.saturate.engine import SaturatedGraph, saturate_facts
+from mgn.passes.saturate.extract import Extraction, extract
+from mgn.passes.saturate.patterns import Number, Pattern, calls_of
+from mgn.passes.saturate.rebuild import rebuild_graph
+from mgn.passes.saturate.report import SaturateReport
+from mgn.passes.saturate.rules import DEFAULT_CLASSES, Rule, RuleClass, rules_of
+from mgn.passes.saturate.view import View, make_view
+
+
+@dataclass(frozen=True)
+class SaturateOptions:
+    """What may be done: classes of rules, seconds for saturation and for extraction, whether to fuse at all."""
+
+    classes: frozenset[RuleClass] = DEFAULT_CLASSES
+    time_budget: float = 5.0
+    extract_budget: float = 2.0
+    fuse: bool = True
+    limits: CutLimits = field(default_factory=CutLimits)
+
+
+def saturate_graph(
+    graph: GraphOp, device: Device, options: SaturateOptions | None = None
+) -> SaturateReport:
+    """Rewrites a graph in place into kernels, and reports what was done."""
+    options = options or SaturateOptions()
+    report = SaturateReport(graph=graph.sym_name.data)
+    rules = rules_of(options.classes) if options.fuse else []
+    with _timed(report, "encode"):
+        encoded = encode_graph(graph, literals_of(rules))
+        report.operations = encoded.operations
+    with _timed(report, "saturate"):
+        saturated = saturate_facts(encoded.facts, rules, options.time_budget)
+        _describe_egraph(report, saturated)
+    with _timed(report, "view"):
+        view = make_view(saturated, encoded.outputs)
+    limits = options.limits if options.fuse else replace(options.limits, operations=1)
+    with _timed(report, "candidates"):
+        found = find_candidates(view, device, limits)
+        report.candidates, report.considered = len(found.candidates), found.considered
+    with _timed(report, "extract"):
+        extraction = extract(found, list(view.classes), options.extract_budget)
+        _describe_extraction(report, found, extraction)
+    with _timed(report, "check"):
+        check_selection(view, found, extraction.selection, device)
+    with _timed(report, "rebuild"):
+        rebuild_graph(graph, view, found, extraction.selection)
+    return report
+
+
+def saturated_view(graph: GraphOp, options: SaturateOptions | None = None) -> View:
+    """The saturated classes of a graph, for tools that look at them; the graph stays as it is."""
+    options = options or SaturateOptions()
+    rules = rules_of(options.classes)
+    encoded = encode_graph(graph, literals_of(rules))
+    return make_view(saturate_facts(encoded.facts, rules, options.time_budget), encoded.outputs)
+
+
+def literals_of(rules: list[Rule]) -> list[float]:
+    """The numbers that left sides name."""
+    found: dict[float, None] = {}
+
+    def visit(pattern: Pattern) -> None:
+        for call in calls_of(pattern):
+            for operand in call.operands:
+                if isinstance(operand, Number):
+                    found.setdefault(operand.value)
+
+    for rule in rules:
+        visit(rule.left_pattern)
+    return list(found)
+
+
+def _describe_egraph(report: SaturateReport, graph: SaturatedGraph) -> None:
+    report.classes, report.nodes = graph.class_count, graph.node_count
+    report.iterations, report.saturated = graph.iterations, graph.saturated
+    report.fired = graph.fired
+
+
+def _describe_extraction(
+    report: SaturateReport, found: CandidateSet, extraction: Extraction
+) -> None:
+    chosen = [found.candidates[number] for number in extraction.selection.kernels]
+    report.kernels = Counter(str(candidate.kind) for candidate in chosen)
+    report.cost_after, report.bound = extraction.selection.cost, extraction.bound
+    report.gap, report.method = extraction.gap, extraction.method
+    report.components, report.distinct_components = extraction.components, extraction.distinct
+
+
+@contextmanager
+def _timed(report: SaturateReport, stage: str) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    report.seconds[stage] = time.perf_counter() - started
+
+
+@dataclass(frozen=True)
+class Saturate(ModulePass):
+    """Rewrites every graph of a module into kernels for the module's device.
+
+    Options: `rules`, the classes that may act, joined by `+`; `time`, seconds for saturation; `fuse=false` gives
+    each operation a kernel of its own.
+    """
+
+    name = "saturate"
+
+    rules: str = "exact+reassociates"
+    time: float = 5.0
+    fuse: bool = True
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        classes = frozenset(RuleClass(part.strip()) for part in self.rules.split("+"))
+        options = SaturateOptions(classes=classes, time_budget=self.time, fuse=self.fuse)
+        device = Device.of(op)
+        for graph in graphs_of(op):
+            saturate_graph(graph, device, options)

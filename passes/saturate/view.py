@@ -1,0 +1,256 @@
+"""The saturated e-graph as the choice of kernels sees it: acyclic, without forms that nobody could want.
+
+In: a `SaturatedGraph` and the classes the graph returns. Out: a `View`: classes in topological order, each with its
+type, its e-nodes (as numbers of `Signature`s with operand classes), and whether it already lies in memory.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from xdsl.dialects.builtin import TensorType
+
+from mgn.dialects.mgn.operation import OPERATIONS, Kind, OperationSpec
+from mgn.dialects.shapes import element_count
+from mgn.dialects.types import element_of
+from mgn.passes.saturate.engine import ClassNode, SaturatedGraph
+from mgn.passes.saturate.facts import Interner, Leaf, Properties
+
+
+@dataclass(frozen=True)
+class Signature:
+    """An e-node without its operands' identity: all that decides legality and price."""
+
+    name: str
+    properties: Properties
+    type: TensorType
+    operand_types: tuple[TensorType, ...]
+
+    @cached_property
+    def spec(self) -> OperationSpec:
+        return OPERATIONS[self.name]
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        stored = dict(self.properties)
+        return {
+            item.name: item.kind.decode(stored[item.name]) if item.name in stored else None
+            for item in self.spec.attributes
+        }
+
+    @cached_property
+    def kind(self) -> Kind:
+        return self.spec.kind
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.type.get_shape())
+
+    @cached_property
+    def size(self) -> int:
+        return element_count(self.shape)
+
+    @cached_property
+    def operand_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(tuple(type.get_shape()) for type in self.operand_types)
+
+    @cached_property
+    def operand_sizes(self) -> tuple[int, ...]:
+        return tuple(map(element_count, self.operand_shapes))
+
+    @cached_property
+    def element(self) -> str:
+        return element_of(self.type).name
+
+    @property
+    def result_bytes(self) -> int:
+        return self.size * element_of(self.type).bytes
+
+
+@dataclass
+class Member:
+    """An e-node of a class: the number of its signature, and operand classes."""
+
+    signature: int
+    operands: tuple[int, ...]
+
+
+@dataclass
+class ValueClass:
+    """An e-class. `leaf` is set where it lies in memory or, when `inline`, is a constant bodies hold themselves."""
+
+    key: int
+    type: TensorType
+    members: list[Member]
+    leaf: Leaf | None = None
+    inline: bool = False
+    users: int = 0
+    is_output: bool = False
+
+    @property
+    def in_memory(self) -> bool:
+        return self.leaf is not None and not self.inline
+
+
+@dataclass
+class View:
+    """All classes that the outputs can need, operands before users."""
+
+    classes: dict[int, ValueClass]
+    outputs: list[int]
+    signatures: list[Signature]
+    locations: dict[int, Any] = field(default_factory=dict[int, Any])
+
+
+def make_view(graph: SaturatedGraph, outputs: Iterable[int]) -> View:
+    """Reads the classes that matter out of a saturated e-graph."""
+    roots = [graph.class_of[output] for output in outputs]
+    members = {key: _useful(graph, key, nodes) for key, nodes in graph.nodes.items()}
+    order = _acyclic_order(members, roots)
+    signatures = Interner()
+    facts = graph.facts
+    classes: dict[int, ValueClass] = {}
+    for key in order:
+        type = facts.handle_types[key]
+        value = ValueClass(key, type, [])
+        if key in graph.leaves:
+            value.leaf = facts.leaves.things[graph.leaves[key][0]]
+            value.inline = value.leaf.kind == "constant" and key in graph.splats
+        for node in members.get(key, ()):
+            operand_types = tuple(facts.handle_types[operand] for operand in node.operands)
+            signature = Signature(
+                node.name, facts.properties.things[node.attributes], type, operand_types
+            )
+            value.members.append(Member(signatures(signature), node.operands))
+        classes[key] = value
+    for value in classes.values():
+        for operand in {item for member in value.members for item in member.operands}:
+            classes[operand].users += 1
+    returned = [_written_class(classes, root, signatures, graph) for root in roots]
+    for key in returned:
+        classes[key].is_output = True
+    return View(classes, returned, signatures.things, graph.locations)
+
+
+def _written_class(
+    classes: dict[int, ValueClass], root: int, signatures: Interner, graph: SaturatedGraph
+) -> int:
+    """The class that a kernel writes for an output: for a leaf, a copy of it."""
+    value = classes[root]
+    if value.leaf is None:
+        return root
+    key = len(graph.facts.handle_types) + root
+    if key not in classes:
+        signature = signatures(Signature("identity", (), value.type, (value.type,)))
+        classes[key] = ValueClass(key, value.type, [Member(signature, (root,))])
+        value.users += 1
+        if root in graph.locations:
+            graph.locations[key] = graph.locations[root]
+    return key
+
+
+def _useful(graph: SaturatedGraph, key: int, nodes: Sequence[ClassNode]) -> list[ClassNode]:
+    """The e-nodes worth choosing: none for what is a leaf, one of each commuted pair, none that kernels cannot hold."""
+    if key in graph.leaves:
+        return []
+    kept: dict[Any, ClassNode] = {}
+    for node in nodes:
+        spec = OPERATIONS[node.name]
+        if key in node.operands or (not spec.is_core and spec.kind is not Kind.ELEMENTWISE):
+            continue
+        operands = tuple(sorted(node.operands)) if spec.commutative else node.operands
+        kept.setdefault((node.name, node.attributes, operands), node)
+    return list(kept.values())
+
+
+def _acyclic_order(members: dict[int, list[ClassNode]], roots: Sequence[int]) -> list[int]:
+    """Classes reachable from the roots, operands first, after removing e-nodes that lead back to their own class.
+
+    Inside a strongly connected component an e-node stays only if its operands there have a smaller depth, where the
+    depth of a class is that of its shallowest e-node: each class keeps at least that one.
+    """
+    depth: dict[int, int] | None = None
+    component = _components(members, roots)
+    sizes: dict[int, int] = {}
+    for number in component.values():
+        sizes[number] = sizes.get(number, 0) + 1
+    if any(size > 1 for size in sizes.values()):
+        depth = _depths(members, component)
+        for key, nodes in members.items():
+            if key in component and sizes[component[key]] > 1:
+                members[key] = [
+                    node
+                    for node in nodes
+                    if all(
+                        component[operand] != component[key] or depth[operand] < depth[key]
+                        for operand in node.operands
+                    )
+                ]
+    order: dict[int, None] = {}
+    pending = [(root, False) for root in reversed(roots)]
+    while pending:
+        key, done = pending.pop()
+        if done:
+            order[key] = None
+        elif key not in order:
+            pending.append((key, True))
+            operands = {item: None for node in members.get(key, ()) for item in node.operands}
+            pending.extend((item, False) for item in reversed(operands) if item not in order)
+    return list(order)
+
+
+def _depths(members: dict[int, list[ClassNode]], component: dict[int, int]) -> dict[int, int]:
+    depth = {key: 0 for key in component if not members.get(key)}
+    changed = True
+    while changed:
+        changed = False
+        for key in component:
+            options = [
+                1 + max((depth[item] for item in node.operands), default=0)
+                for node in members.get(key, ())
+                if all(item in depth for item in node.operands)
+            ]
+            if options and min(options) < depth.get(key, 1 << 60):
+                depth[key] = min(options)
+                changed = True
+    return depth
+
+
+def _components(members: dict[int, list[ClassNode]], roots: Sequence[int]) -> dict[int, int]:
+    """Tarjan's strongly connected components, without recursion: class to component number."""
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    component: dict[int, int] = {}
+    stack: list[int] = []
+    for root in roots:
+        if root in index:
+            continue
+        work: list[tuple[int, list[int]]] = [(root, _operands(members, root))]
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        while work:
+            key, rest = work[-1]
+            if rest:
+                item = rest.pop()
+                if item not in index:
+                    index[item] = low[item] = len(index)
+                    stack.append(item)
+                    work.append((item, _operands(members, item)))
+                elif item not in component:
+                    low[key] = min(low[key], index[item])
+                continue
+            work.pop()
+            if work:
+                low[work[-1][0]] = min(low[work[-1][0]], low[key])
+            if low[key] == index[key]:
+                while True:
+                    item = stack.pop()
+                    component[item] = key
+                    if item == key:
+                        break
+    return component
+
+
+def _operands(members: dict[int, list[ClassNode]], key: int) -> list[int]:
+    return [item for node in members.get(key, ()) for item in node.operands]
