@@ -37,9 +37,14 @@ class Lowering(Calls):
         self.parameters = ParameterTable(self)
         self.graphs: list[GraphOp] = []
 
-    def module(self) -> ModuleOp:
-        """The module of all graphs lowered so far, parameters first."""
-        return ModuleOp([*self.parameters.ops, *self.graphs])
+    def module(self, only_read: bool = False) -> ModuleOp:
+        """The module of all graphs lowered so far, parameters first; `only_read` drops the unread."""
+        parameters = self.parameters.ops
+        if only_read:
+            ops = (op for graph in self.graphs for op in graph.block.ops)
+            read = {op.parameter_name for op in ops if isinstance(op, ReadOp)}
+            parameters = [op for op in parameters if op.sym_name.data in read]
+        return ModuleOp([*parameters, *self.graphs])
 
     # ---- graphs and top level
 

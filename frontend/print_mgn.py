@@ -206,7 +206,7 @@ def _is_written(item: AttributeSpec, value: Any) -> bool:
 
 
 def literal_operands(op: Operation) -> Iterator[SSAValue]:
-    """Operands that a literal in the call would make again: scalar constants right before the operation.
+    """Operands that a literal would make again: scalar constants right before the operation.
 
     Each must have no other use, and a type that the call fixes or another operand shows.
     """

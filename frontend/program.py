@@ -14,6 +14,7 @@ from mgn.diagnostics import Diagnostic, DiagnosticsError
 from mgn.dialects.mgn.build import suggestion
 from mgn.frontend import ast
 from mgn.frontend.lower import Lowering
+from mgn.frontend.names import check_names
 from mgn.frontend.source import Source, read_source
 from mgn.frontend.units import Definition, Loader, Unit
 
@@ -41,25 +42,32 @@ class Program:
 
     def lower(self, dims: Mapping[str, int] | None = None, graph: str | None = None) -> ModuleOp:
         """A module with all graphs, or the one named, dimensions bound. Raises DiagnosticsError."""
-        if not dims and graph is None and self._checked is not None:
+        chosen = self._choose(graph)
+        everything = graph is None or (
+            len(chosen) == len(_default_graphs(self.unit)) and not self.unit.has_top_level_params
+        )
+        if not dims and everything and self._checked is not None:
             module, self._checked = self._checked, None
             return module
-        chosen = self._choose(graph)
-        known = [name for item in chosen for name in _signature(item).dimensions]
-        for name, size in (dims or {}).items():
-            if name not in known:
-                listing = ", ".join(item.node.name for item in chosen)
-                hint = suggestion(name, known)
-                message = f"there is no dimension '{name}' in graph {listing}{hint}"
-                raise DiagnosticsError([Diagnostic(message, self.unit.source.name)])
-            if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-                message = f"dimension '{name}' cannot be {size!r}"
-                raise DiagnosticsError([Diagnostic(message, self.unit.source.name)])
+        self._check_dimensions(chosen, dims or {})
         lowering = Lowering(self.unit)
         _lower(lowering, chosen, dims or {})
         if lowering.diagnostics:
             raise DiagnosticsError(_in_order(lowering.diagnostics))
-        return lowering.module()
+        return lowering.module(only_read=graph is not None)
+
+    def _check_dimensions(self, chosen: Sequence[Definition], dims: Mapping[str, int]) -> None:
+        known = [name for item in chosen for name in _signature(item).dimensions]
+        for name, size in dims.items():
+            message = None
+            if name not in known:
+                listing = ", ".join(item.node.name for item in chosen)
+                hint = suggestion(name, known)
+                message = f"there is no dimension '{name}' in graph {listing}{hint}"
+            elif isinstance(size, bool) or not isinstance(size, int) or size < 0:
+                message = f"dimension '{name}' cannot be {size!r}"
+            if message is not None:
+                raise DiagnosticsError([Diagnostic(message, self.unit.source.name)])
 
     def _choose(self, graph: str | None) -> Sequence[Definition]:
         graphs = _default_graphs(self.unit)
@@ -96,6 +104,7 @@ def check(source: Source) -> Program:
     graphs = _default_graphs(unit)
     known = [item for item in graphs if not _signature(item).required]
     _lower(lowering, known, {})
+    check_names(lowering, unit)
     diagnostics = [*loader.diagnostics, *lowering.diagnostics]
     if not diagnostics and not graphs and not unit.names:
         diagnostics.append(source.error((1, 1), "the file defines nothing"))

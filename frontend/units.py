@@ -4,7 +4,6 @@ In: a source. Out: a `Unit`, whose `names` holds its own definitions and those o
 the diagnostics.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,9 +48,9 @@ class Unit:
     has_syntax_errors: bool = False
 
     @property
-    def own(self) -> Iterator[Definition]:
-        """Definitions of this file itself, in order."""
-        return (item for item in self.names.values() if item.unit is self)
+    def has_top_level_params(self) -> bool:
+        """Whether parameters are declared outside graphs, here or in an import."""
+        return any(item.kind == "param" for item in self.names.values())
 
     @property
     def imported_graphs(self) -> list[Definition]:

@@ -1,0 +1,80 @@
+"""Names in code that lowering does not reach: functions nobody calls, graphs without sizes,
+branches not taken.
+
+In: a lowering that has run. Out: errors for names and operations that are defined nowhere, where
+lowering has not already said something. A name that some statement of the body binds counts as
+known, wherever it stands.
+"""
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from typing import Any
+
+from mgn.dialects.mgn.build import suggestion
+from mgn.dialects.mgn.operation import OPERATIONS
+from mgn.dialects.mgn.structure import INITIALISERS
+from mgn.dialects.types import ELEMENT_TYPES
+from mgn.frontend import ast
+from mgn.frontend.context import Frame
+from mgn.frontend.lower import Lowering
+from mgn.frontend.lower_calls import NOT_YET
+from mgn.frontend.units import Definition, Unit
+
+
+def check_names(lowering: Lowering, unit: Unit) -> None:
+    """Reports unknown names in the functions and graphs of a file."""
+    if unit.incomplete:
+        return
+    told = {(item.file, item.line, item.column) for item in lowering.diagnostics}
+    for definition in unit.names.values():
+        if definition.unit is unit and isinstance(definition.node, ast.Function | ast.Graph):
+            _check(lowering, definition, told)
+
+
+def _check(lowering: Lowering, definition: Definition, told: set[tuple[str, int, int]]) -> None:
+    unit, node = definition.unit, definition.node
+    lowering.frame = Frame(unit, node.name)
+    nodes = list(walk(node))
+    bound = {name for item in nodes for name in _bound_by(item)} | unit.broken
+    known = bound | set(unit.names) | set(ELEMENT_TYPES)
+    functions = [name for name, item in unit.names.items() if item.kind == "fn"]
+    callable_names = {*functions, *OPERATIONS, *INITIALISERS, *NOT_YET, "constant", *unit.broken}
+    for item in nodes:
+        if isinstance(item, ast.Expression) and (unit.source.name, *item.place) in told:
+            continue
+        if isinstance(item, ast.Name) and item.name not in known:
+            hint = suggestion(item.name, sorted(known))
+            lowering.error(item.place, f"unknown name '{item.name}'{hint}")
+        elif isinstance(item, ast.Call) and item.name not in callable_names | bound:
+            hint = suggestion(item.name, sorted(callable_names))
+            lowering.error(item.place, f"unknown operation '{item.name}'{hint}")
+
+
+def walk(node: Any) -> Iterator[Any]:
+    """A node and all nodes inside it, without recursion."""
+    stack = [node]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, list | tuple):
+            stack.extend(item)
+        elif is_dataclass(item):
+            yield item
+            stack.extend(getattr(item, name) for name in _field_names(type(item)))
+
+
+@lru_cache(maxsize=64)
+def _field_names(kind: Any) -> tuple[str, ...]:
+    return tuple(item.name for item in fields(kind) if item.name not in ("place", "depth"))
+
+
+def _bound_by(node: Any) -> Iterator[str]:
+    if isinstance(node, ast.Assign):
+        yield from (name for name, _ in node.names)
+    elif isinstance(node, ast.Broken):
+        yield from node.names
+    elif isinstance(
+        node,
+        ast.Param | ast.State | ast.For | ast.Formal | ast.Dimension | ast.Input | ast.Constant,
+    ):
+        yield node.name

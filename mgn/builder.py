@@ -1,0 +1,387 @@
+"""Builds graphs in Python: the same modules as the language gives, without text.
+
+In: calls inside `with mgn.graph("name") as g`. Out: `g.module`, which `mgn.compile` takes.
+
+    with mgn.graph("mlp") as g:
+        x = g.input("x", "f32[32, 784]")
+        g.output(y=ops.relu(x @ g.param("w", "f32[784, 10]").T * 0.5))
+
+Errors are DiagnosticsErrors that point at the line of the caller.
+"""
+
+import linecache
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from itertools import islice
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, NoReturn, cast
+
+import numpy as np
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, TensorType
+from xdsl.ir import Block, Region, SSAValue
+
+from mgn.diagnostics import Diagnostic, DiagnosticsError
+from mgn.dialects.mgn.build import CallError, Emitter, suggestion
+from mgn.dialects.mgn.structure import GraphOp, InitialiserAttr, ParamOp, ReadOp, ReturnOp
+from mgn.dialects.shapes import ShapeError
+from mgn.dialects.types import (
+    ELEMENT_TYPES,
+    ElementType,
+    element_of,
+    element_of_dtype,
+    spelling,
+    tensor,
+)
+from mgn.frontend.indexing import index_value, transpose_last
+
+_TYPE = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\[([\d\s,]*)\])?\s*\Z")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_PARTS = ("frontend", "dialects")
+_HERE = Path(__file__).resolve().parent
+_OWN_FOLDERS = tuple(
+    f"{folder}{os.sep}"
+    for folder in (_HERE, *(base / part for base in (_HERE, _HERE.parent) for part in _PARTS))
+)
+_current: ContextVar["GraphBuilder | None"] = ContextVar("mgn_current_graph", default=None)
+
+
+class Value:
+    """A tensor of a graph that is being built: takes operators, `.T` and NumPy's indexing."""
+
+    __hash__ = object.__hash__
+    __array_priority__ = 1000
+
+    def __init__(self, graph: "GraphBuilder", value: SSAValue) -> None:
+        self.graph = graph
+        self.value = value
+
+    @property
+    def type(self) -> TensorType:
+        """The tensor type."""
+        return cast(TensorType, self.value.type)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the axes."""
+        return tuple(self.type.get_shape())
+
+    @property
+    def element(self) -> str:
+        """The name of the element type, such as `f32`."""
+        return element_of(self.type).name
+
+    @property
+    def T(self) -> "Value":
+        """The last two axes swapped."""
+        return self.graph.emit(lambda emitter: transpose_last(emitter, self.value))
+
+    def __getitem__(self, items: Any) -> "Value":
+        listing = items if isinstance(items, tuple) else (items,)
+        return self.graph.emit(lambda emitter: index_value(emitter, self.value, _index(listing)))
+
+    def __repr__(self) -> str:
+        return f"Value({spelling(self.type)})"
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a tensor has no truth value while its graph is built; use ops.where")
+
+    def __iter__(self) -> Iterator["Value"]:
+        if not self.shape:
+            raise TypeError("a scalar cannot be iterated")
+        return (self[index] for index in range(self.shape[0]))
+
+    def __neg__(self) -> "Value":
+        return self.graph.call("neg", self)
+
+    def __pos__(self) -> "Value":
+        return self
+
+    def __abs__(self) -> "Value":
+        return self.graph.call("abs", self)
+
+
+def _binary(name: str, swapped: bool = False) -> Callable[[Value, Any], Any]:
+    def operator(self: Value, other: Any) -> Any:
+        if not isinstance(other, Value | bool | int | float | np.number | np.ndarray):
+            return NotImplemented
+        operands = (other, self) if swapped else (self, other)
+        return self.graph.call(name, *operands)
+
+    return operator
+
+
+for _symbol, _operation in {
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "truediv": "div",
+    "mod": "mod",
+    "matmul": "matmul",
+    "pow": "pow",
+}.items():
+    setattr(Value, f"__{_symbol}__", _binary(_operation))
+    setattr(Value, f"__r{_symbol}__", _binary(_operation, swapped=True))
+for _symbol in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(Value, f"__{_symbol}__", _binary(_symbol))
+
+
+class GraphBuilder:
+    """One graph being built. Inside `with`, it is the graph that `ops` without operands add to."""
+
+    def __init__(self, name: str) -> None:
+        if not _NAME.match(name):
+            fail(f"'{name}' is no name for a graph")
+        self.name = name
+        self._block = Block()
+        self._emitter = Emitter(self._block.add_op)
+        self._inputs: list[str] = []
+        self._outputs: dict[str, SSAValue] = {}
+        self._parameters: dict[str, tuple[ParamOp, object]] = {}
+        self._prefixes: list[str] = []
+        self._module: ModuleOp | None = None
+        self._token: Token[GraphBuilder | None] | None = None
+
+    def __enter__(self) -> "GraphBuilder":
+        self._token = _current.set(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._token is not None
+        _current.reset(self._token)
+        if kind is None:
+            self._finish()
+
+    @property
+    def module(self) -> ModuleOp:
+        """The finished module: the parameters and this graph."""
+        if self._module is None:
+            fail(f"graph '{self.name}' is not finished: its module is there after the with block")
+        return self._module
+
+    def input(self, name: str, type: str | TensorType) -> Value:
+        """An input of the graph: `g.input("x", "f32[32, 784]")`."""
+        if not _NAME.match(name):
+            fail(f"'{name}' is no name for an input")
+        if name in self._inputs:
+            fail(f"there are two inputs '{name}'")
+        wanted = tensor_type(type)
+        if element_of(wanted).dtype is None:
+            fail("only a parameter can have a block format")
+        argument = self._block.insert_arg(wanted, len(self._block.args))
+        argument.name_hint = name
+        self._inputs.append(name)
+        return Value(self, argument)
+
+    def param(
+        self,
+        name: str,
+        type: str | TensorType,
+        initialiser: InitialiserAttr | None = None,
+        owner: object = None,
+    ) -> Value:
+        """A trainable tensor: `g.param("w", "f32[10, 784]", nn.normal(std=0.02))`.
+
+        The scopes that are open stand before its name. The same name and type is the same tensor,
+        unless two different `owner`s (layers) claim it, which is an error.
+        """
+        external = ".".join([*self._prefixes, name])
+        wanted = tensor_type(type)
+        known = self._parameters.get(external)
+        if known is None:
+            op = ParamOp(external, wanted, initialiser)
+            op.location = location()
+            self._parameters[external] = (op, owner)
+        else:
+            op, first = known
+            if op.type != wanted:
+                fail(
+                    f"parameter '{external}' is {spelling(op.type)} already, not {spelling(wanted)}"
+                )
+            if first is not owner:
+                fail(f"two layers have a parameter '{external}'; give one of them a name")
+            op.initialiser = op.initialiser or initialiser
+        read = ReadOp(external, wanted)
+        read.location = location()
+        read.result.name_hint = name if _NAME.match(name) else None
+        self._block.add_op(read)
+        return Value(self, read.result)
+
+    @contextmanager
+    def scope(self, prefix: str) -> Iterator[None]:
+        """Puts a text and a dot before the names of the parameters made inside."""
+        self._prefixes.append(prefix)
+        try:
+            yield
+        finally:
+            self._prefixes.pop()
+
+    def output(self, **values: Any) -> None:
+        """Results of the graph by name: `g.output(logits=y)`."""
+        for name, value in values.items():
+            if name in self._outputs:
+                fail(f"there are two outputs '{name}'")
+            if isinstance(value, bool | int | float):
+                element = (
+                    "bool"
+                    if isinstance(value, bool)
+                    else "i32"
+                    if isinstance(value, int)
+                    else "f32"
+                )
+                value = self.emit(lambda emitter, v=value, e=element: emitter.constant(v, e))
+            if not isinstance(value, Value) or value.graph is not self:
+                fail(f"output '{name}' is not a value of this graph")
+            self._outputs[name] = value.value
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """The result of an operation, by its name."""
+        plain = [self._plain(value) for value in args]
+        named = {key: self._plain(value) for key, value in kwargs.items()}
+        return self.emit(lambda emitter: emitter.call(name, *plain, **named))
+
+    def constant(self, value: Any, element: Any = None) -> Value:
+        """A tensor known now, from numbers, nested lists or an array."""
+        wanted = element_type(element)
+        array = np.asarray(value)
+        if wanted is None and array.dtype == np.float64 and not isinstance(value, np.ndarray):
+            wanted = ELEMENT_TYPES["f32"]
+        if wanted is None and array.dtype == np.int64 and not isinstance(value, np.ndarray):
+            wanted = ELEMENT_TYPES["i32"]
+        if wanted is not None:
+            array = array.astype(wanted.dtype)
+        try:
+            element_of_dtype(array.dtype)
+        except KeyError:
+            fail(f"there is no element type for {array.dtype}")
+        return self.emit(lambda emitter: emitter.constant_array(array))
+
+    def emit(self, function: Callable[[Emitter], Any]) -> Any:
+        """Wraps what a function makes with this graph's emitter; errors point at the caller."""
+        self._emitter.location = location()
+        try:
+            result = function(self._emitter)
+        except (CallError, ShapeError) as error:
+            fail(str(error))
+        if isinstance(result, tuple):
+            return tuple(Value(self, item) for item in cast(tuple[SSAValue, ...], result))
+        return Value(self, result)
+
+    def _plain(self, value: Any) -> Any:
+        if isinstance(value, Value):
+            if value.graph is not self:
+                fail("a value of another graph cannot be used here")
+            return value.value
+        if isinstance(value, list | tuple):
+            return [self._plain(item) for item in cast(Sequence[Any], value)]
+        if isinstance(value, np.ndarray):
+            return self.constant(value).value
+        if isinstance(value, np.generic):
+            return value.item()
+        if isinstance(value, np.dtype | type):
+            return element_type(value)
+        return value
+
+    def _finish(self) -> None:
+        if not self._outputs:
+            fail(f"graph '{self.name}' has no output")
+        self._block.add_op(ReturnOp(list(self._outputs.values())))
+        op = GraphOp(self.name, self._inputs, list(self._outputs), Region(self._block))
+        op.location = location()
+        self._module = ModuleOp([*(param for param, _ in self._parameters.values()), op])
+
+
+def graph(name: str) -> GraphBuilder:
+    """A new graph to build: `with mgn.graph("mlp") as g`."""
+    return GraphBuilder(name)
+
+
+def current_graph() -> GraphBuilder:
+    """The graph whose `with` block is open."""
+    found = _current.get()
+    if found is None:
+        fail("no graph is being built: call this inside `with mgn.graph(…)`")
+    return found
+
+
+def graph_of(values: Sequence[Any]) -> GraphBuilder:
+    """The graph of the first tensor among arguments, or the open one."""
+    for value in values:
+        if isinstance(value, Value):
+            return value.graph
+        if isinstance(value, list | tuple) and value and isinstance(value[0], Value):
+            return value[0].graph
+    return current_graph()
+
+
+def tensor_type(type: str | TensorType) -> TensorType:
+    """A type as the language writes it: `f32[2, 3]`."""
+    if isinstance(type, TensorType):
+        return type
+    match = _TYPE.match(type)
+    if match is None:
+        fail(f"'{type}' is no tensor type; write it as f32[2, 3]")
+    name, sizes = match.groups()
+    if name not in ELEMENT_TYPES:
+        fail(f"unknown element type '{name}'{suggestion(name, list(ELEMENT_TYPES))}")
+    return tensor(name, [int(size) for size in (sizes or "").split(",") if size.strip()])
+
+
+def element_type(value: Any) -> ElementType | None:
+    """An element type by name or NumPy dtype."""
+    if value is None or isinstance(value, ElementType):
+        return value
+    if isinstance(value, str) and value in ELEMENT_TYPES:
+        return ELEMENT_TYPES[value]
+    try:
+        return element_of_dtype(np.dtype(value))
+    except (KeyError, TypeError):
+        fail(f"there is no element type {value!r}")
+
+
+def _index(items: Sequence[Any]) -> list[Any]:
+    for item in items:
+        if isinstance(item, Value | np.ndarray | list):
+            fail("a tensor is no index; use ops.gather(x, ids, axis)")
+        if item is None or item is Ellipsis or isinstance(item, slice):
+            continue
+        if isinstance(item, bool) or not isinstance(item, int | np.integer):
+            fail(f"an index must be an integer, not {item!r}")
+    return [int(item) if isinstance(item, np.integer) else item for item in items]
+
+
+# ---- the caller's place
+
+
+def _caller() -> tuple[str, int, int]:
+    """File, line and column of the nearest frame outside mgn."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN_FOLDERS):
+        frame = frame.f_back
+    if frame is None:
+        return "<python>", 0, 0
+    positions = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
+    column = positions[2] if positions is not None else None
+    return frame.f_code.co_filename, frame.f_lineno, (column or 0) + 1
+
+
+def location() -> FileLineColLoc:
+    """The caller's place as operations carry it."""
+    file, line, column = _caller()
+    return FileLineColLoc(StringAttr(file), IntAttr(line), IntAttr(column))
+
+
+def fail(message: str) -> NoReturn:
+    """Raises a DiagnosticsError at the caller's line."""
+    file, line, column = _caller()
+    source = linecache.getline(file, line).rstrip("\n") or None
+    raise DiagnosticsError([Diagnostic(message, file, line, column, source)]) from None

@@ -1,0 +1,31 @@
+"""Every operation of the language as a Python function, for graphs that are being built.
+
+In: values of a graph (`g.input`, results of other operations), numbers, arrays. Out: values.
+
+    y = ops.softmax(ops.matmul(x, w, transpose_b=True), axis=-1)
+
+The functions are made from the table of operations; `help(ops.softmax)` shows one.
+"""
+
+from typing import Any, NoReturn
+
+from mgn.builder import Value, current_graph
+from mgn.dialects.mgn import OPERATIONS
+from mgn.frontend.lower_calls import NOT_YET
+from mgn.op_functions import operation_function
+
+__all__ = ["constant", *OPERATIONS]
+
+
+def constant(value: Any, T: Any = None) -> Value:
+    """`y = ops.constant([[1.0, 2.0]], T="f32")`: a tensor from numbers, lists or an array."""
+    return current_graph().constant(value, T)
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name in NOT_YET:
+        raise AttributeError(f"operation '{name}' is not supported by this version")
+    raise AttributeError(f"there is no operation '{name}'")
+
+
+globals().update({name: operation_function(spec) for name, spec in OPERATIONS.items()})
