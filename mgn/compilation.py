@@ -19,7 +19,7 @@ from mgn.codegen.signature import KernelSignature
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import TensorOp
-from mgn.dialects.mgn.structure import GraphOp, ParamOp, graphs_of, parameters_of
+from mgn.dialects.mgn.structure import ParamOp, graphs_of, parameters_of
 from mgn.kernel_work import kernel_work
 from mgn.mlir_text import check_module
 from mgn.pipelines import PIPELINES, find_pass
@@ -34,11 +34,15 @@ Observer = Callable[[str, ModuleOp], None]
 
 @dataclass(frozen=True)
 class Compiled:
-    """A graph as a plan and kernels, with the parameters it reads and how it came about."""
+    """A graph as a plan and kernels, with the parameters it reads and how it came about.
+
+    `source` is the module before all passes, `module` after them.
+    """
 
     plan: LaunchPlan
     kernels: dict[str, KernelSignature]
     parameters: dict[str, ParamOp]
+    source: ModuleOp
     module: ModuleOp
     report: OptimizeReport
 
@@ -48,15 +52,18 @@ def optimize_graph(
 ) -> OptimizeReport:
     """Simplifies and saturates a module of one graph, in place."""
     module.attributes["mgn.device"] = device.to_attribute()
+    from mgn.passes.saturate import saturate_graph
+
     check_module(module)
     graph = next(graphs_of(module))
     operations = sum(isinstance(op, TensorOp) for op in graph.walk())
     report = OptimizeReport(graph.sym_name.data, device, operations)
-    for name in OPTIMIZING:
-        item = find_pass(name)()
-        _run_pass(item, module, report, observe)
-        report.saturation = getattr(item, "report", report.saturation)
-    report.kernels = [_kernel_line(op) for op in _kernels(next(graphs_of(module)))]
+    _run_pass(find_pass("simplify")(), module, report, observe)
+    with _timed(report, "saturate"):
+        report.saturation = saturate_graph(graph, device)
+    if observe is not None:
+        observe("saturate", module)
+    report.kernels = [_kernel_line(op) for op in graph.block.ops if isinstance(op, FusedKernelOp)]
     return report
 
 
@@ -67,6 +74,7 @@ def compile_graph(module: ModuleOp, device: Device, observe: Observer | None = N
     from mgn.dialects.kernel import FuncOp
     from mgn.dialects.plan import ProgramOp
 
+    source = module.clone()
     report = optimize_graph(module, device, observe)
     parameters = parameters_of(module)
     for name in PIPELINES["inference"][len(OPTIMIZING) :]:
@@ -86,7 +94,7 @@ def compile_graph(module: ModuleOp, device: Device, observe: Observer | None = N
         KernelLine(step.kernel, line.kind, line.operations, line.work)
         for step, line in zip(plan.launches, report.kernels, strict=True)
     ]
-    return Compiled(plan, kernels, parameters, module, report)
+    return Compiled(plan, kernels, parameters, source, module, report)
 
 
 def _run_pass(
@@ -103,12 +111,6 @@ def _timed(report: OptimizeReport, name: str) -> Iterator[None]:
     start = time.perf_counter()
     yield
     report.times.append((name, time.perf_counter() - start))
-
-
-def _kernels(graph: GraphOp) -> Iterator[FusedKernelOp]:
-    for op in graph.block.ops:
-        if isinstance(op, FusedKernelOp):
-            yield op
 
 
 def _kernel_line(op: FusedKernelOp) -> KernelLine:

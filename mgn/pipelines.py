@@ -20,19 +20,28 @@ from xdsl.utils.exceptions import ArgSpecParseError
 
 from mgn.diagnostics import MgnError
 
-PASSES: dict[str, str] = {
-    "simplify": "mgn.passes.simplify",
-    "saturate": "mgn.passes.saturate",
-    "choose-schedules": "mgn.passes.choose_schedules",
-    "lower-kernels": "mgn.passes.lower_kernels",
-    "plan-memory": "mgn.passes.plan_memory",
-    "inline-kernels": "mgn.passes.inline_kernels",
-    "decompose": "mgn.passes.decompose_composites",
-    "canonicalize": "xdsl.transforms.canonicalize",
-    "cse": "xdsl.transforms.common_subexpression_elimination",
-    "dce": "xdsl.transforms.dead_code_elimination",
+
+@dataclass(frozen=True)
+class PassRow:
+    """Where a pass is, and what it does in a line. The module is imported when the pass is used."""
+
+    module: str
+    summary: str
+
+
+PASSES: dict[str, PassRow] = {
+    "simplify": PassRow("mgn.passes.simplify", "canonical forms, constant folding, CSE and DCE"),
+    "saturate": PassRow("mgn.passes.saturate", "rewrites and cuts graphs into kernels by e-graph"),
+    "choose-schedules": PassRow("mgn.passes.choose_schedules", "gives every kernel its tile sizes"),
+    "lower-kernels": PassRow("mgn.passes.lower_kernels", "kernels become loops over memory"),
+    "plan-memory": PassRow("mgn.passes.plan_memory", "graphs become launches over one arena"),
+    "inline-kernels": PassRow("mgn.passes.inline_kernels", "un-fuses: kernels become plain graphs"),
+    "decompose": PassRow("mgn.passes.decompose_composites", "composites become core operations"),
+    "canonicalize": PassRow("xdsl.transforms.canonicalize", "xDSL's canonicalization patterns"),
+    "cse": PassRow("xdsl.transforms.common_subexpression_elimination", "xDSL's CSE"),
+    "dce": PassRow("xdsl.transforms.dead_code_elimination", "xDSL's DCE"),
 }
-"""Passes by name, and the modules that hold them: each is imported only when it is asked for."""
+"""Passes by name."""
 
 _INFERENCE = ("simplify", "saturate", "choose-schedules", "lower-kernels", "plan-memory")
 
@@ -78,11 +87,11 @@ def find_pass(name: str) -> type[ModulePass]:
     """The class of a pass. PipelineError, with the nearest name, where there is none."""
     if name not in PASSES:
         raise PipelineError(_unknown(name))
-    module = importlib.import_module(PASSES[name])
+    module = importlib.import_module(PASSES[name].module)
     for _, found in inspect.getmembers(module, inspect.isclass):
         if issubclass(found, ModulePass) and getattr(found, "name", None) == name:
             return found
-    raise PipelineError(f"{PASSES[name]} holds no pass of the name '{name}'")
+    raise PipelineError(f"{PASSES[name].module} holds no pass of the name '{name}'")
 
 
 def parse_passes(text: str) -> list[ModulePass]:
@@ -115,16 +124,15 @@ def run_passes(
 
 
 def describe_passes() -> Iterator[tuple[str, str, list[str]]]:
-    """Every pass: its name, its description, its options as `name: type = default`."""
-    for name in PASSES:
+    """Every pass: its name, its summary, its options as `name: type = default`."""
+    for name, row in PASSES.items():
         found = find_pass(name)
         options = [
             f"{info.name.replace('_', '-')}: {info.expected_type}"
             + (f" = {info.default_value}" if info.default_value is not None else "")
             for info in get_pass_option_infos(found)
         ]
-        text = inspect.cleandoc(found.__doc__ or "").split("\n\n")[0]
-        yield name, " ".join(text.split()), options
+        yield name, row.summary, options
 
 
 def _passes_of(spec: ArgSpec) -> Iterator[ModulePass]:

@@ -7,9 +7,8 @@ went well; everything else on stderr. The exit status is 0 or 1.
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from mgn.commands.errors import Failed, TidyArgumentParser, UsageError, guarded
+from mgn.commands.errors import Failed, TidyArgumentParser, guarded
 
 EXAMPLES = """\
 examples:
@@ -134,54 +133,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.output is None or arguments.output == "-":
         sys.stdout.write(text)
     else:
-        write_whole(arguments.output, text)
+        from mgn.commands.arguments import write_whole
+
+        write_whole(arguments.output, text.encode())
     return 0
-
-
-def parse_dimensions(items: Sequence[str]) -> dict[str, int]:
-    """`["B=32", "S=128"]` as a mapping. UsageError where one is no `NAME=N`."""
-    dimensions: dict[str, int] = {}
-    for item in items:
-        name, equals, value = item.partition("=")
-        try:
-            dimensions[name.strip()] = int(value, 0)
-        except ValueError:
-            equals = ""
-        if not equals or not name.strip().isidentifier():
-            raise UsageError(f"--dim takes NAME=N, such as B=32, not '{item}'")
-    return dimensions
-
-
-def write_whole(path: str, content: str | bytes) -> None:
-    """Writes a file so that it is there whole or, after a failure, as it was before."""
-    import os
-    import tempfile
-
-    target = Path(path)
-    data = content.encode() if isinstance(content, str) else content
-    if target.exists() and not target.is_file():
-        if target.is_dir():
-            raise UsageError(f"cannot write '{path}': it is a directory")
-        target.write_bytes(data)
-        return
-    try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as error:
-        raise UsageError(f"cannot write '{path}': {(error.strerror or '').lower()}") from None
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    import os
-
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

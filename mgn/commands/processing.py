@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 
+from mgn.commands.arguments import parse_dimensions
 from mgn.commands.errors import UsageError, diagnose, say
 from mgn.commands.expectations import compare, expectations_in
-from mgn.commands.opt import parse_dimensions
 from mgn.commands.sources import SEPARATOR, Source, read_source
 from mgn.commands.targets import Target, find_target
 from mgn.commands.watchers import EachVerifier, IRPrinter, Stopwatch

@@ -27,6 +27,24 @@ def _mlir(module: ModuleOp) -> str:
     return print_mlir(module)
 
 
+def _mgn(module: ModuleOp) -> str:
+    from mgn.frontend.print_mgn import print_mgn
+
+    return print_mgn(module)
+
+
+def _egglog(module: ModuleOp) -> str:
+    from mgn.commands.egraph_text import egglog_program
+
+    return egglog_program(module)
+
+
+def _egraph_json(module: ModuleOp) -> str:
+    from mgn.commands.egraph_text import egraph_json
+
+    return egraph_json(module)
+
+
 def _plan(module: ModuleOp) -> str:
     from mgn.dialects.plan import ProgramOp
     from mgn.mlir_text import print_mlir
@@ -62,6 +80,9 @@ def _later(name: str) -> Callable[[ModuleOp], str]:
 
 TARGETS: dict[str, Target] = {
     "mlir": Target("MLIR text", _mlir),
+    "mgn": Target("the language, pretty-printed", _mgn),
+    "egglog": Target("what saturate tells the e-graph engine, as an egglog program", _egglog),
+    "egraph-json": Target("the saturated e-graph as JSON, for e-graph viewers", _egraph_json),
     "dot": Target("the operations as a Graphviz graph, kernels as boxes", _dot),
     "plan": Target("the memory plan and the launches, of a planned program", _plan),
     "opencl": Target("the OpenCL C programs of all kernels, of a lowered program", _opencl),

@@ -1,0 +1,117 @@
+"""The main work of `mgn-run`: arrays in, the compiled graph, results out.
+
+In: the arguments. Out: lines on stdout, remarks on stderr, files. Everything that may fail on bad
+input (files, names, types) is looked at before the graph runs.
+"""
+
+import argparse
+import io
+import sys
+import time
+from statistics import median
+
+import numpy as np
+
+from mgn import api
+from mgn.commands.arguments import parse_dimensions, write_whole
+from mgn.commands.errors import UsageError, say
+from mgn.commands.stages import program_of
+from mgn.dialects.mgn.structure import graphs_of
+from mgn.dialects.types import element_of_dtype
+from mgn.executable import Executable
+from mgn.report import kernel_table, seconds_text
+from mgn.sampling import sample_inputs
+
+
+def execute(arguments: argparse.Namespace) -> None:
+    """Compiles and runs the graph that the arguments describe, and prints its results."""
+    from mgn.runtime.weights import load_arrays
+
+    if arguments.outputs and not arguments.outputs.endswith(".npz"):
+        raise UsageError(
+            f"--outputs takes a file name that ends in .npz, not '{arguments.outputs}'"
+        )
+    program = program_of(arguments)
+    name = program.choose_graph(arguments.graph)
+    dimensions = parse_dimensions(arguments.dim)
+    given = load_arrays(arguments.inputs) if arguments.inputs else None
+    exe = api.compile(
+        program,
+        name,
+        dimensions,
+        device=arguments.device,
+        mode=arguments.mode,
+        seed=arguments.seed,
+    )
+    if given is None:
+        samples = sample_inputs(next(graphs_of(exe.source)), arguments.seed)
+        for item in samples.values():
+            say(f"random input {item.description}")
+        inputs = {label: item.array for label, item in samples.items()}
+    else:
+        inputs = given
+    _set_parameters(exe, arguments.params)
+    profile = arguments.report or arguments.trace is not None
+    outputs = exe.run(inputs, profile=False)
+    lines = [_output_line(label, array) for label, array in outputs.items()]
+    sys.stdout.write("\n".join(lines) + "\n")
+    if arguments.repeat > 1:
+        sys.stdout.write(_timing_line(exe, inputs, arguments.repeat) + "\n")
+    if profile:
+        exe.run(inputs, profile=True)
+    if arguments.report:
+        sys.stdout.write(_report(exe))
+    if arguments.trace is not None:
+        exe.trace(arguments.trace)
+    if arguments.outputs is not None:
+        stream = io.BytesIO()
+        np.savez(stream, **outputs)  # pyright: ignore[reportArgumentType]
+        write_whole(arguments.outputs, stream.getvalue())
+
+
+def _set_parameters(exe: Executable, path: str | None) -> None:
+    if path is not None:
+        extra = exe.load_params(path)
+        if extra:
+            say(f"{path}: {extra} arrays are not used by this graph")
+        return
+    missing = exe.params.without_value
+    for name in missing:
+        exe.params.initialise(name)
+    if missing:
+        names = ", ".join(missing[:4]) + (" …" if len(missing) > 4 else "")
+        say(f"{len(missing)} parameters without an initialiser are normal(0, 0.02): {names}")
+    if len(exe.params) > len(missing):
+        say(f"{len(exe.params) - len(missing)} parameters are drawn by their initialisers")
+
+
+def _output_line(name: str, array: np.ndarray) -> str:
+    element = element_of_dtype(array.dtype).name
+    type = f"{element}[{', '.join(map(str, array.shape))}]"
+    if array.size == 0:
+        return f"{name}: {type} (empty)"
+    wide = array.astype(np.float64)
+    return f"{name}: {type} mean {wide.mean():.6g} min {wide.min():.6g} max {wide.max():.6g}"
+
+
+def _timing_line(exe: Executable, inputs: dict[str, np.ndarray], repeat: int) -> str:
+    """The median of whole runs, and of the launches alone."""
+    whole: list[float] = []
+    launches: list[float] = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        exe.run(inputs)
+        middle = time.perf_counter()
+        exe.replay()
+        whole.append(middle - start)
+        launches.append(time.perf_counter() - middle)
+    return (
+        f"median of {repeat} runs: {seconds_text(median(launches))} on the device, "
+        f"{seconds_text(median(whole))} with copies"
+    )
+
+
+def _report(exe: Executable) -> str:
+    times = [item.seconds for item in exe.profile if item.kernel != "copy"]
+    table = kernel_table(exe.report.kernels, times, exe.report.device)
+    return f"\n{exe.report}\n\n{table}\n"

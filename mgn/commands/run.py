@@ -1,0 +1,118 @@
+"""`mgn-run`: compiles one graph of a program for a device and runs it.
+
+In: a `.mgn` or `.mlir` file, and files of arrays. Out: one line for each result on stdout, and,
+where asked for, files, the report, a trace, or what a stage of the compiler made of the program.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from mgn.commands.errors import TidyArgumentParser, UsageError, guarded
+
+EXAMPLES = """\
+examples:
+  mgn-run mlp.mgn                                       on random inputs and initial parameters
+  mgn-run mlp.mgn --graph mlp --dim B=32 --seed 7
+  mgn-run mlp.mgn --params w.safetensors --inputs in.npz --outputs out.npz
+  mgn-run mlp.mgn --report --repeat 20                  what the compiler did, and kernel times
+  mgn-run mlp.mgn --trace trace.json                    open it in https://ui.perfetto.dev
+  mgn-run mlp.mgn --emit=fusion                         the kernels that the e-graph chose
+  mgn-run --list-devices -v
+"""
+
+LATER = {
+    "mode": {"training": "training is not available in this version of mgn"},
+    "target": {"spirv": "the target spirv is not available in this version of mgn"},
+    "precision": {
+        name: f"the precision {name} is not available in this version of mgn"
+        for name in ("tf32", "bf16", "f16")
+    },
+}
+"""Values of options that are understood, and why they cannot be used."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command, on the process's own arguments where none are given. Returns the exit status."""
+    return guarded(lambda: _run(make_parser().parse_args(argv)))
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = TidyArgumentParser(
+        prog="mgn-run",
+        description="Compile a tensor program for an OpenCL device and run it.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("file", nargs="?", help="a .mgn or .mlir file; - is stdin")
+    add("-f", "--frontend", choices=["mgn", "mlir"], help="the language of the file")
+    program = parser.add_argument_group("the program")
+    add = program.add_argument
+    add("--graph", metavar="NAME", help="the graph to run, where there are several")
+    add(
+        "--dim",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="bind a dimension parameter; may be repeated",
+    )
+    add("--mode", choices=["inference", "training"], default="inference")
+    add("--precision", choices=["f32", "tf32", "bf16", "f16"], default="f32")
+    data = parser.add_argument_group("arrays")
+    add = data.add_argument
+    add("--inputs", metavar="FILE", help=".npz or .safetensors by input name (default: random)")
+    add(
+        "--params",
+        metavar="FILE",
+        help=".safetensors or .npz by external name (default: the initialisers)",
+    )
+    add("--outputs", metavar="FILE.npz", help="write the results here")
+    add("--seed", type=int, default=0, metavar="N", help="what random arrays are drawn from")
+    device = parser.add_argument_group("the device")
+    add = device.add_argument
+    add("--device", default="auto", metavar="SELECTOR", help="auto, cpu, gpu, 0:1, part of a name")
+    add("--target", choices=["opencl", "spirv"], default="opencl")
+    add("--list-devices", action="store_true", help="print what can be used; -v: with figures")
+    add("-v", "--verbose", action="store_true", help="say more")
+    views = parser.add_argument_group("looking on")
+    add = views.add_argument
+    add("--repeat", type=int, default=1, metavar="N", help="run N times and print the median time")
+    add("--report", action="store_true", help="print the optimisation report and a kernel table")
+    add("--trace", metavar="FILE.json", help="write the launches' times for Perfetto")
+    add(
+        "--emit",
+        metavar="STAGE",
+        help="print the program at a stage and stop: mgn, mlir, simplified, fusion, scheduled, "
+        "kernel, plan, opencl",
+    )
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    for option, refusals in LATER.items():
+        refusal = refusals.get(getattr(arguments, option))
+        if refusal is not None:
+            raise UsageError(refusal)
+    if arguments.repeat < 1:
+        raise UsageError("--repeat takes a number of at least 1")
+    if arguments.seed < 0:
+        raise UsageError("--seed takes a number of at least 0")
+    if arguments.list_devices:
+        from mgn.commands.devices import device_listing
+
+        sys.stdout.write(device_listing(arguments.verbose))
+        return 0
+    if arguments.file is None:
+        raise UsageError("which program? 'mgn-run --help' shows examples")
+    if arguments.emit is not None:
+        from mgn.commands.stages import emit_stage
+
+        sys.stdout.write(emit_stage(arguments))
+        return 0
+    from mgn.commands.execution import execute
+
+    execute(arguments)
+    return 0

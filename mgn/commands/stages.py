@@ -1,0 +1,79 @@
+"""`mgn-run --emit=STAGE`: the program as a stage of the compiler leaves it, without running it.
+
+In: the arguments of `mgn-run`. Out: text. The device's own figures are used where there is a
+device, and those of a plain CPU where there is none.
+"""
+
+import argparse
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+
+from mgn.api import describe_device
+from mgn.commands.arguments import parse_dimensions
+from mgn.commands.errors import UsageError
+from mgn.commands.sources import read_source
+from mgn.commands.targets import TARGETS
+from mgn.compilation import compile_graph
+from mgn.dialects.kernel.device import DEVICES, Device
+from mgn.mlir_text import print_mlir
+from mgn.module import Module, load_program
+
+STAGES: dict[str, tuple[str | None, Callable[[ModuleOp], str]]] = {
+    "mgn": (None, lambda module: TARGETS["mgn"].translate(module)),
+    "mlir": (None, print_mlir),
+    "simplified": ("simplify", print_mlir),
+    "fusion": ("saturate", print_mlir),
+    "scheduled": ("choose-schedules", print_mlir),
+    "kernel": ("lower-kernels", print_mlir),
+    "plan": ("plan-memory", lambda module: TARGETS["plan"].translate(module)),
+    "opencl": ("plan-memory", lambda module: TARGETS["opencl"].translate(module)),
+}
+"""Stages: the pass after which the program is printed (None: before all), and how."""
+
+
+def emit_stage(arguments: argparse.Namespace) -> str:
+    """The text of the stage that `--emit` names."""
+    name = arguments.emit
+    if name not in STAGES:
+        nearest = difflib.get_close_matches(name, STAGES, 1)
+        hint = f"did you mean '{nearest[0]}'?" if nearest else f"there are {', '.join(STAGES)}"
+        raise UsageError(f"--emit: unknown stage '{name}'; {hint}")
+    last_pass, print_stage = STAGES[name]
+    program = program_of(arguments)
+    module = program.lower(program.choose_graph(arguments.graph), parse_dimensions(arguments.dim))
+    if last_pass is None:
+        return print_stage(module)
+    texts: dict[str, str] = {}
+
+    def keep(pass_name: str, after: ModuleOp) -> None:
+        if pass_name == last_pass:
+            texts[pass_name] = print_stage(after)
+
+    compile_graph(module, _device(arguments.device), keep)
+    return texts[last_pass]
+
+
+def program_of(arguments: argparse.Namespace) -> Module:
+    """The program that the arguments name."""
+    if arguments.file == "-" and arguments.frontend is None:
+        arguments.frontend = "mgn"
+    source = read_source(arguments.file, arguments.frontend)
+    path = None if arguments.file == "-" else Path(arguments.file)
+    return load_program(source.language, source.text, source.name, path)
+
+
+def _device(selector: str) -> Device:
+    from mgn.runtime.devices import choose
+    from mgn.runtime.errors import DeviceError
+
+    if selector in DEVICES and selector != "cpu":
+        return DEVICES[selector]
+    try:
+        return describe_device(choose(selector))
+    except DeviceError:
+        if selector not in ("auto", "cpu"):
+            raise
+        return DEVICES["cpu"]
