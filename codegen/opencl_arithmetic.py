@@ -108,6 +108,7 @@ FLOAT_CALLS: dict[type[Operation], str] = {
 
 EXACT_CALLS: dict[type[Operation], str] = {
     arith.MaxnumfOp: "fmax",
+    kernel.RemainderOp: "fmod",
     arith.MinnumfOp: "fmin",
     math.AbsFOp: "fabs",
     math.CeilOp: "ceil",

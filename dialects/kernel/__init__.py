@@ -13,6 +13,7 @@
     kernel.cmpf oge, %a, %b : vector<16xf32>    cmpi slt, %a, %b : …      : vector<16xi1>
     kernel.select %mask, %a, %b : vector<16xf32>
     kernel.cast sitofp %x : vector<4xi32> -> vector<4xf32>    the casts of arith, on vectors
+    kernel.remf %a, %b : vector<4xf32>    the remainder with the dividend's sign
     kernel.gather %x[%indices] : memref<…>, vector<16xi32> -> vector<16xf32>
 
     kernel.sub_group_size   sub_group_id   sub_group_lane                               : index
@@ -38,6 +39,7 @@ from mgn.dialects.kernel.masks import (
     compare_integers,
     select,
 )
+from mgn.dialects.kernel.remainder import RemainderOp
 from mgn.dialects.kernel.sub_groups import (
     MMA_SHAPES,
     MmaOp,
@@ -93,6 +95,7 @@ Kernel = Dialect(
         AsyncWaitOp,
         FromElementsOp,
         GatherOp,
+        RemainderOp,
         CastOp,
         CompareIntegersOp,
         CompareFloatsOp,
@@ -138,6 +141,7 @@ __all__ = [
     "LocalSizeOp",
     "MmaOp",
     "NumGroupsOp",
+    "RemainderOp",
     "ReturnOp",
     "SelectOp",
     "Space",

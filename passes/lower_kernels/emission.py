@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     IntegerType,
     MemRefType,
+    StringAttr,
     VectorType,
     i1,
     i32,
@@ -26,6 +27,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from mgn.dialects import kernel
+from mgn.dialects.kernel.masks import FLOAT_PREDICATES, INTEGER_PREDICATES
 from mgn.dialects.types import ElementType
 from mgn.passes.lower_kernels.index import (
     Clamped,
@@ -39,17 +41,6 @@ from mgn.passes.lower_kernels.index import (
 )
 
 INDEX = IndexType()
-INTEGER_ORDER = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
-FLOAT_ORDER = ("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord") + (
-    "ueq",
-    "ugt",
-    "uge",
-    "ult",
-    "ule",
-    "une",
-    "uno",
-    "true",
-)
 INDEX_LIMIT = 1 << 31
 
 
@@ -187,23 +178,42 @@ class Code:
         return self.pure(cls, [left, right], left.type)
 
     def compare_integers(self, predicate: str, left: SSAValue, right: SSAValue) -> SSAValue:
+        """An integer comparison: an i1, or one for each lane."""
         left, right = self.together(left, right)
-        number = IntegerAttr(INTEGER_ORDER.index(predicate), i64)
-        type = shaped(i1, lane_count(left))
-        return self.pure(arith.CmpiOp, [left, right], type, predicate=number)
+        if isinstance(left.type, VectorType):
+            type = shaped(i1, lane_count(left))
+            name = StringAttr(predicate)
+            return self.pure(kernel.CompareIntegersOp, [left, right], type, predicate=name)
+        number = IntegerAttr(INTEGER_PREDICATES.index(predicate), i64)
+        return self.pure(arith.CmpiOp, [left, right], i1, predicate=number)
 
     def compare_floats(self, predicate: str, left: SSAValue, right: SSAValue) -> SSAValue:
+        """A float comparison: an i1, or one for each lane."""
         left, right = self.together(left, right)
-        number = IntegerAttr(FLOAT_ORDER.index(predicate), i64)
-        type = shaped(i1, lane_count(left))
-        return self.pure(arith.CmpfOp, [left, right], type, predicate=number, fastmath=NO_FASTMATH)
+        if isinstance(left.type, VectorType):
+            type = shaped(i1, lane_count(left))
+            name = StringAttr(predicate)
+            return self.pure(kernel.CompareFloatsOp, [left, right], type, predicate=name)
+        number = IntegerAttr(FLOAT_PREDICATES.index(predicate), i64)
+        return self.pure(arith.CmpfOp, [left, right], i1, predicate=number, fastmath=NO_FASTMATH)
 
     def select(self, test: SSAValue, yes: SSAValue, no: SSAValue) -> SSAValue:
         """`yes` where the test holds. A scalar test chooses between whole vectors."""
         yes, no = self.together(yes, no)
-        if lane_count(test) > 1:
-            yes, no = self.spread(yes, lane_count(test)), self.spread(no, lane_count(test))
-        return self.pure(arith.SelectOp, [test, yes, no], yes.type)
+        if lane_count(test) == 1:
+            return self.pure(arith.SelectOp, [test, yes, no], yes.type)
+        yes, no = self.spread(yes, lane_count(test)), self.spread(no, lane_count(test))
+        return self.pure(kernel.SelectOp, [test, yes, no], yes.type)
+
+    def convert(self, kind: str, value: SSAValue, type: Attribute) -> SSAValue:
+        """A cast to a scalar type, of each lane: `sitofp`, `extf`, `trunci`, …"""
+        if kind in ("extf", "truncf"):
+            cls = arith.ExtFOp if kind == "extf" else arith.TruncFOp
+            return self.pure(cls, [value], shaped(type, lane_count(value)))
+        if not isinstance(value.type, VectorType):
+            return self.pure(kernel.SCALAR_CASTS[kind], [value], type)
+        target = shaped(type, lane_count(value))
+        return self.pure(kernel.CastOp, [value], target, kind=StringAttr(kind))
 
     # Memory
 
@@ -359,7 +369,7 @@ class Code:
         vector_type = shaped(type, count)
         uniform = {atom: c for atom, c in index.terms if not atom.varies}
         base = Index(tuple(uniform.items()), index.constant, 0, 0)
-        scalar = self.pure(arith.IndexCastOp, [self.index(base)], type)
+        scalar = self.convert("index_cast", self.index(base), type)
         total = None if base.is_constant and not base.constant else self.spread(scalar, count)
         for atom, coefficient in index.terms:
             if not atom.varies:
@@ -372,14 +382,12 @@ class Code:
         return self.spread(scalar, count) if total is None else total
 
     def _lanes_atom(self, atom: Any, count: int, type: Attribute) -> SSAValue:
-        vector_type = shaped(type, count)
         if isinstance(atom, Lane):
             return self.lane_numbers(count, type)
         if isinstance(atom, Counter):
             value = atom.value
             if scalar_type(value) != type:
-                cls = arith.ExtSIOp if type == i64 else arith.TruncIOp
-                value = self.pure(cls, [value], vector_type)
+                value = self.convert("extsi" if type == i64 else "trunci", value, type)
             return value
         value = self.lanes_index(atom.inner, count, type)
         if isinstance(atom, Quotient | Remainder):

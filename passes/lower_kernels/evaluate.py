@@ -6,8 +6,7 @@ element, else a vector. A leaf is a load: one element, consecutive ones, or each
 
 from collections.abc import Callable, Sequence
 
-from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType
+from xdsl.dialects.builtin import i32, i64
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
@@ -106,28 +105,16 @@ class Evaluator:
 
     def _iota(self, node: Node, index: Index) -> SSAValue:
         code, element = self.code, node.element
-        integer = memory_type(element)
-        if element.is_float:
-            from xdsl.dialects.builtin import i64
-
-            integer = i64 if index.high >= 1 << 31 else kernel_i32
-        if not index.varies:
-            number = code.index(index)
-            value = code.pure(arith.IndexCastOp, [number], integer)
-        else:
-            wide = integer if element.bits >= 32 or element.is_float else kernel_i32
+        type = memory_type(element)
+        wide = type if element.bits == 64 and not element.is_float else i32
+        if index.high >= 1 << 31:
+            wide = i64
+        if index.varies:
             value = code.lanes_index(index, self.lanes, wide)
-            if wide != integer:
-                from mgn.passes.lower_kernels.emission import shaped
-
-                value = code.pure(arith.TruncIOp, [value], shaped(integer, self.lanes))
-        if not element.is_float:
-            return value
-        from mgn.passes.lower_kernels.emission import lane_count, shaped
-
-        return code.pure(arith.SIToFPOp, [value], shaped(memory_type(element), lane_count(value)))
-
-
-from xdsl.dialects.builtin import i32 as kernel_i32  # noqa: E402
-
-__all__ = ["Evaluator", "IndexType"]
+        else:
+            value = code.convert("index_cast", code.index(index), wide)
+        if element.is_float:
+            return code.convert("sitofp", value, type)
+        if element.bits < wide.width.data:
+            return code.convert("trunci", value, type)
+        return value

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType
+from xdsl.dialects.builtin import i32, i64
 from xdsl.ir import SSAValue
 
 from mgn.passes.lower_kernels.body import Indices, Node
-from mgn.passes.lower_kernels.emission import lane_count, memory_type, scalar_type, shaped
+from mgn.passes.lower_kernels.emission import INDEX, lane_count, memory_type, scalar_type
 from mgn.passes.lower_kernels.index import ZERO, Counter, Index, delinearised, linear, of
+from mgn.passes.lower_kernels.scalar import is_unsigned
 
 if TYPE_CHECKING:
     from mgn.passes.lower_kernels.evaluate import Evaluator
@@ -179,7 +180,6 @@ def _choose_part(
 def _gather(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
     table, ids = node.operands
     axis, rank = node.values["axis"], len(ids.shape)
-    code = evaluator.code
     number = evaluator.at(ids, index[axis : axis + rank])
     limit = table.shape[axis] - 1
     picked = of(Counter(_clamped_id(evaluator, ids, number, limit), 0, limit, lane_count(number)))
@@ -188,21 +188,13 @@ def _gather(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
 
 def _clamped_id(evaluator: "Evaluator", ids: Node, number: SSAValue, limit: int) -> SSAValue:
     """An id inside the axis: an index for a scalar, i32 or i64 lanes for a vector."""
-    from xdsl.dialects.builtin import i32, i64
-
-    from mgn.passes.lower_kernels.scalar import is_unsigned
-
     code, count = evaluator.code, lane_count(number)
     wide = i64 if ids.element.bits == 64 or ids.element.name == "u32" or limit >= 1 << 31 else i32
-    if ids.element.attribute != wide:
-        cls = arith.ExtUIOp if is_unsigned(ids.element) else arith.ExtSIOp
-        if ids.element.bits < wide.width.data:
-            number = code.pure(cls, [number], shaped(wide, count))
+    if ids.element.bits < wide.width.data:
+        number = code.convert("extui" if is_unsigned(ids.element) else "extsi", number, wide)
     low = code.binary(arith.MaxSIOp, number, code.constant(0, wide, count))
     number = code.binary(arith.MinSIOp, low, code.constant(limit, wide, count))
-    if count == 1:
-        return code.pure(arith.IndexCastOp, [number], IndexType())
-    return number
+    return number if count > 1 else code.convert("index_cast", number, INDEX)
 
 
 MOVEMENT_ROWS: dict[str, Row] = {

@@ -1,8 +1,9 @@
 """The reduction template: rows, each walked once for every stage of dependent reductions.
 
-CPU: a work-item takes rows. Where the elements of a row are neighbours in memory, vectors run along
-the row with four independent accumulators, and dear intermediate values (the exponentials of a
-softmax) wait in a private array. Where neighbours belong to different rows, vectors run across rows.
+CPU: a work-item takes rows. Where the elements of a row are neighbours in memory, vectors run
+along the row with four independent accumulators, and dear intermediate values (the exponentials
+of a softmax) wait in a private array. Where neighbours belong to different rows, vectors run
+across rows.
 """
 
 from collections.abc import Sequence

@@ -79,7 +79,7 @@ class RowSpace:
 
 @dataclass
 class Stages:
-    """Reductions by the stage that computes them, and the values stored from one for a later one."""
+    """Reductions by the stage that computes them, and what each stage stores for later ones."""
 
     reductions: list[list[Node]]
     stored: list[list[Node]]

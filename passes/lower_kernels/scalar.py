@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import Float32Type, IntegerType, f32, f64, i1
+from xdsl.dialects.builtin import f32, i64
 from xdsl.ir import Operation, SSAValue
 
-from mgn.dialects.types import ElementType, Family
+from mgn.dialects import kernel
+from mgn.dialects.types import ELEMENT_TYPES, ElementType, Family
 from mgn.passes.lower_kernels.body import Node
-from mgn.passes.lower_kernels.emission import Code, lane_count, memory_type, shaped
+from mgn.passes.lower_kernels.emission import Code, lane_count, memory_type
 
 Values = Sequence[SSAValue]
 Row = Callable[[Code, Node, Values], SSAValue]
@@ -128,10 +129,9 @@ def _power(code: Code, node: Node, operands: Values) -> SSAValue:
         )
     if not is_unsigned(node.element):
         return code.pure(math.IPowIOp, [base, exponent], base.type)
-    wide = shaped(IntegerType(64), lane_count(base))
-    base, exponent = (code.pure(arith.ExtUIOp, [value], wide) for value in (base, exponent))
-    power = code.pure(math.IPowIOp, [base, exponent], wide)
-    return code.pure(arith.TruncIOp, [power], operands[0].type)
+    base, exponent = (code.convert("extui", value, i64) for value in operands)
+    power = code.pure(math.IPowIOp, [base, exponent], base.type)
+    return code.convert("trunci", power, memory_type(node.element))
 
 
 def _modulo(code: Code, node: Node, operands: Values) -> SSAValue:
@@ -145,7 +145,7 @@ def _modulo(code: Code, node: Node, operands: Values) -> SSAValue:
         moved = code.binary(arith.AddiOp, rest, b)
         fixed = code.select(differs, moved, rest)
         return code.select(code.compare_integers("ne", rest, zero), fixed, rest)
-    rest = code.pure(arith.RemFOp, [a, b], a.type, fastmath=arith.FastMathFlagsAttr("none"))
+    rest = code.pure(kernel.RemainderOp, [a, b], a.type)
     rest_below = code.compare_floats("olt", rest, zero)
     divisor_below = code.compare_floats("olt", b, zero)
     differs = code.binary(arith.XOrIOp, rest_below, divisor_below)
@@ -161,34 +161,25 @@ def cast(code: Code, x: SSAValue, source: ElementType, target: ElementType) -> S
     """A value in another element type; float to integer truncates and saturates."""
     if source is target:
         return x
-    type = shaped(memory_type(target), lane_count(x))
+    type = memory_type(target)
     if target.family is Family.BOOL:
         zero = like(code, 0, x, source)
-        compare = code.compare_floats if source.is_float else code.compare_integers
-        return compare("une" if source.is_float else "ne", x, zero)
+        if source.is_float:
+            return code.compare_floats("une", x, zero)
+        return code.compare_integers("ne", x, zero)
     if source.is_float and target.is_float:
-        return _cast_float(code, x, source, target)
+        if source.bits == target.bits:
+            x, source = code.convert("extf", x, f32), ELEMENT_TYPES["f32"]
+        return code.convert("extf" if target.bits > source.bits else "truncf", x, type)
     if source.is_float:
-        cls = arith.FPToUIOp if is_unsigned(target) else arith.FPToSIOp
-        number = code.pure(cls, [x], type)
-        is_nan = code.compare_floats("uno", x, x)
-        return code.select(is_nan, like(code, 0, number, target), number)
+        return code.convert("fptoui" if is_unsigned(target) else "fptosi", x, type)
     if target.is_float:
-        return code.pure(arith.UIToFPOp if is_unsigned(source) else arith.SIToFPOp, [x], type)
+        return code.convert("uitofp" if is_unsigned(source) else "sitofp", x, type)
     if target.bits < source.bits:
-        return code.pure(arith.TruncIOp, [x], type)
+        return code.convert("trunci", x, type)
     if target.bits == source.bits:
         return x
-    return code.pure(arith.ExtUIOp if is_unsigned(source) else arith.ExtSIOp, [x], type)
-
-
-def _cast_float(code: Code, x: SSAValue, source: ElementType, target: ElementType) -> SSAValue:
-    type = shaped(memory_type(target), lane_count(x))
-    if source.bits == target.bits:
-        x = code.pure(arith.ExtFOp, [x], shaped(f32, lane_count(x)))
-        return code.pure(arith.TruncFOp, [x], type)
-    cls = arith.ExtFOp if target.bits > source.bits else arith.TruncFOp
-    return code.pure(cls, [x], type)
+    return code.convert("extui" if is_unsigned(source) else "extsi", x, type)
 
 
 def _cast(code: Code, node: Node, operands: Values) -> SSAValue:
@@ -254,8 +245,6 @@ _NEUTRAL_INTEGERS = {"sum": 0, "cumsum": 0, "prod": 1}
 
 def accumulator(element: ElementType) -> ElementType:
     """The type that sums of an element type are kept in: f32 for the half precisions."""
-    from mgn.dialects.types import ELEMENT_TYPES
-
     return ELEMENT_TYPES["f32"] if element.is_float and element.bits < 32 else element
 
 
@@ -316,8 +305,6 @@ def across_lanes(code: Code, name: str, element: ElementType, value: SSAValue) -
     """All lanes of a value as one scalar."""
     if lane_count(value) == 1:
         return value
-    from mgn.dialects import kernel
-
     op = kernel.reduction(_KINDS[combiner(name, element)], value)
     op.properties["fastmath"] = arith.FastMathFlagsAttr("none")
     code.block.add_op(op)
@@ -332,20 +319,3 @@ def widened(code: Code, value: SSAValue, element: ElementType) -> SSAValue:
 def narrowed(code: Code, value: SSAValue, element: ElementType) -> SSAValue:
     """A sum in the element type of the result, rounded once."""
     return cast(code, value, accumulator(element), element)
-
-
-__all__ = [
-    "REDUCTION_ROWS",
-    "SCALAR_ROWS",
-    "Float32Type",
-    "accumulator",
-    "across_lanes",
-    "cast",
-    "combine",
-    "elementwise",
-    "f64",
-    "i1",
-    "narrowed",
-    "neutral",
-    "widened",
-]
