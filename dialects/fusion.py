@@ -44,6 +44,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from mgn.dialects.kernel_forms import verify_form
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
 
@@ -163,6 +164,7 @@ class FusedKernelOp(IRDLOperation):
         for op in self.block.ops:
             if not isinstance(op, TensorOp | ConstantOp | FusionReturnOp):
                 raise VerifyException(f"fusion.kernel: {op.name} cannot be part of a kernel")
+        verify_form(self)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.kind.data} (")

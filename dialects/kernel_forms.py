@@ -1,0 +1,144 @@
+"""Which bodies each kind of `fusion.kernel` may have: the contract of the fuser and the templates.
+
+In: a kernel. Out: nothing, or a `VerifyException` that names the operation that does not fit.
+
+    pointwise, gather   elementwise, movement, indexing, constants; results of one shape
+    reduction           reductions over the same axes of operands of one shape; before them anything
+                        pointwise, after one only elementwise operations and the reduced axes added,
+                        removed or broadcast; results for each element or for each row
+    scan                one scan; pointwise before it, elementwise after
+    contraction         one matmul; pointwise before it, elementwise and reshape after
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.dialects.shapes import reduce_shape
+
+if TYPE_CHECKING:
+    from mgn.dialects.fusion import FusedKernelOp
+
+POINTWISE = frozenset({Kind.ELEMENTWISE, Kind.MOVEMENT, Kind.INDEXING, Kind.CONSTANT})
+
+Shape = tuple[int, ...]
+Operations = Sequence[TensorOp]
+
+
+def verify_form(kernel: "FusedKernelOp") -> None:
+    """Raises VerifyException where a kernel's body is not of its kind's form."""
+    operations = [op for op in kernel.block.ops if isinstance(op, TensorOp)]
+    check = FORMS.get(kernel.kind.data)
+    if check is None:
+        raise VerifyException(f"fusion.kernel: no template writes a {kernel.kind.data} kernel")
+    check(kernel, operations)
+
+
+def _fail(kernel: "FusedKernelOp", reason: str) -> None:
+    raise VerifyException(f"fusion.kernel {kernel.kind.data}: {reason}")
+
+
+def _shape(value: SSAValue) -> Shape:
+    return value.type.get_shape()  # type: ignore
+
+
+def _only(kernel: "FusedKernelOp", operations: Operations, *heavy: Kind) -> None:
+    """All operations are pointwise or of the given kinds; composite ones are elementwise."""
+    for op in operations:
+        if op.spec.kind not in POINTWISE and op.spec.kind not in heavy:
+            _fail(kernel, f"{op.name} cannot be part of it")
+        if not op.spec.is_core and op.spec.kind is not Kind.ELEMENTWISE:
+            _fail(kernel, f"{op.name} is neither core nor elementwise: decompose it")
+
+
+def _of_kind(operations: Operations, kind: Kind) -> list[TensorOp]:
+    return [op for op in operations if op.spec.kind is kind]
+
+
+def _the_only(kernel: "FusedKernelOp", operations: Operations, kind: Kind) -> TensorOp:
+    found = _of_kind(operations, kind)
+    if len(found) != 1:
+        _fail(kernel, f"needs exactly one {kind} operation, not {len(found)}")
+    return found[0]
+
+
+def _after(operations: Operations, roots: Operations) -> list[TensorOp]:
+    """Operations that depend on one of the roots, in order."""
+    reached: set[Operation] = set(roots)
+    found: list[TensorOp] = []
+    for op in operations:
+        if op not in reached and any(operand.owner in reached for operand in op.operands):
+            reached.add(op)
+            found.append(op)
+    return found
+
+
+def _verify_pointwise(kernel: "FusedKernelOp", operations: Operations) -> None:
+    _only(kernel, operations)
+    shapes = {_shape(value) for value in kernel.written}
+    if len(shapes) > 1:
+        listing = " and ".join(str(list(shape)) for shape in sorted(shapes))
+        _fail(kernel, f"results must have one shape, not {listing}")
+
+
+def _verify_reduction(kernel: "FusedKernelOp", operations: Operations) -> None:
+    _only(kernel, operations, Kind.REDUCTION)
+    reductions = _of_kind(operations, Kind.REDUCTION)
+    if not reductions:
+        _fail(kernel, "needs a reduction")
+    full = _shape(reductions[0].operands[0])
+    axes = tuple(reductions[0].values["axis"])
+    for op in reductions:
+        if _shape(op.operands[0]) != full or tuple(op.values["axis"]) != axes:
+            _fail(kernel, f"{op.name} must reduce axes {list(axes)} of shape {list(full)}")
+    spaces = (full, reduce_shape(full, axes, True), reduce_shape(full, axes, False))
+    for op in _after(operations, reductions):
+        if op.spec.kind is Kind.REDUCTION:
+            continue
+        if op.spec.kind is not Kind.ELEMENTWISE and op.spec.name not in ("reshape", "broadcast_to"):
+            _fail(kernel, f"{op.name} cannot follow a reduction")
+        if _shape(op.results[0]) not in spaces:
+            _fail(kernel, f"{op.name} leaves the rows and elements of shape {list(full)}")
+    for value in kernel.written:
+        if _shape(value) not in spaces:
+            _fail(kernel, f"a result of shape {list(_shape(value))} has no place in {list(full)}")
+
+
+def _verify_scan(kernel: "FusedKernelOp", operations: Operations) -> None:
+    _only(kernel, operations, Kind.SCAN)
+    scan = _the_only(kernel, operations, Kind.SCAN)
+    for op in _after(operations, [scan]):
+        if op.spec.kind is not Kind.ELEMENTWISE:
+            _fail(kernel, f"{op.name} cannot follow a scan")
+    for value in kernel.written:
+        if _shape(value) != _shape(scan.results[0]):
+            _fail(kernel, "results must have the scan's shape")
+
+
+def _verify_contraction(kernel: "FusedKernelOp", operations: Operations) -> None:
+    _only(kernel, operations, Kind.CONTRACTION)
+    matmul = _the_only(kernel, operations, Kind.CONTRACTION)
+    count = prod(_shape(matmul.results[0]))
+    after = _after(operations, [matmul])
+    for op in after:
+        if op.spec.kind is not Kind.ELEMENTWISE and op.spec.name != "reshape":
+            _fail(kernel, f"{op.name} cannot follow a matmul")
+        if prod(_shape(op.results[0])) != count:
+            _fail(kernel, f"{op.name} changes the matmul's number of elements")
+    for value in kernel.written:
+        if value.owner is not matmul and value.owner not in after:
+            _fail(kernel, "every result must depend on the matmul")
+
+
+FORMS: dict[str, Callable[["FusedKernelOp", Operations], None]] = {
+    "pointwise": _verify_pointwise,
+    "gather": _verify_pointwise,
+    "reduction": _verify_reduction,
+    "scan": _verify_scan,
+    "contraction": _verify_contraction,
+}
+"""The form of each kind that has a template."""
