@@ -40,7 +40,8 @@ def call(block: Block, name: str, *args: Any, **kwargs: Any) -> tuple[SSAValue, 
             return [value(item) for item in argument]
         return argument
 
-    results = b.call(name, *map(value, args), **kwargs)
+    keywords = {key: value(argument) for key, argument in kwargs.items()}
+    results = b.call(name, *map(value, args), **keywords)
     return results if isinstance(results, tuple) else (results,)
 
 

@@ -182,7 +182,7 @@ class OperationSpec:
 
 def _element_row(type: TensorType) -> ElementType:
     """The element type of an operand's type, which must be static. Raises ShapeError."""
-    if -1 in type.get_shape():
+    if any(size < 0 for size in type.get_shape()):
         raise ShapeError(f"{type} has no static shape")
     try:
         return element_of(type)

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import (
     ArrayAttr,
-    BytesAttr,
     DenseIntOrFPElementsAttr,
     FloatAttr,
     ModuleOp,
@@ -42,8 +41,11 @@ from xdsl.printer import Printer
 from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from mgn.dialects.dense import array_of as array_of
+from mgn.dialects.dense import dense_of as dense_of
+from mgn.dialects.dense import parse_dense, print_dense
 from mgn.dialects.mgn.attributes import FLOAT
-from mgn.dialects.types import Family, element_of, element_of_dtype, tensor
+from mgn.dialects.types import Family, element_of
 
 INITIALISERS: dict[str, tuple[tuple[str, float | None], ...]] = {
     "zeros": (),
@@ -208,14 +210,11 @@ class ConstantOp(IRDLOperation):
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
-        printer.print_attribute(self.value)
+        print_dense(printer, self.value)
 
     @classmethod
     def parse(cls, parser: Parser) -> "ConstantOp":
-        value = parser.parse_attribute()
-        if not isinstance(value, DenseIntOrFPElementsAttr):
-            parser.raise_error("mgn.constant needs dense<…> : tensor<…>")
-        return cls(value)
+        return cls(parse_dense(parser))
 
 
 @irdl_op_definition
@@ -362,26 +361,6 @@ class GraphOp(IRDLOperation):
         if attributes is not None:
             op.attributes.update(attributes.data)
         return op
-
-
-def dense_of(array: np.ndarray) -> DenseIntOrFPElementsAttr:
-    """The attribute that holds an array; a bool is stored as the bytes 0x00 and 0xFF, as MLIR
-    prints it.
-    """
-    array = np.asarray(array)
-    element = element_of_dtype(array.dtype)
-    stored = array.astype(np.uint8) * 0xFF if element.name == "bool" else array
-    data = np.ascontiguousarray(stored).tobytes()
-    return DenseIntOrFPElementsAttr(tensor(element, array.shape), BytesAttr(data))
-
-
-def array_of(value: DenseIntOrFPElementsAttr) -> np.ndarray:
-    """The array that an attribute holds."""
-    element = element_of(value.get_element_type())
-    shape = value.get_shape()
-    if element.name == "bool":
-        return (np.frombuffer(value.data.data, np.uint8) != 0).reshape(shape)
-    return np.frombuffer(value.data.data, element.dtype).reshape(shape)
 
 
 def graphs_of(module: ModuleOp) -> Iterator[GraphOp]:

@@ -1,0 +1,82 @@
+"""Tensor values inside the IR: arrays as attributes, and attributes as text that reads back bit for
+bit.
+
+In: NumPy arrays, or text. Out: `DenseIntOrFPElementsAttr`, arrays, or text such as
+
+    dense<[1.0, 2.0]> : tensor<2xf32>
+    -inf : tensor<f32>
+
+xDSL prints infinities and nan as hexadecimal integers and reads those back as large numbers. So a
+tensor that is one of them everywhere is written as a word, and any other tensor that holds one as a
+string of bytes.
+"""
+
+import numpy as np
+from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+from mgn.dialects.types import element_of, element_of_dtype, tensor
+
+WORDS = {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}
+
+
+def dense_of(array: np.ndarray) -> DenseIntOrFPElementsAttr:
+    """The attribute that holds an array; a bool is stored as 0x00 or 0xFF, as MLIR prints it."""
+    array = np.asarray(array)
+    element = element_of_dtype(array.dtype)
+    stored = array.astype(np.uint8) * 0xFF if element.name == "bool" else array
+    data = np.ascontiguousarray(stored).tobytes()
+    return DenseIntOrFPElementsAttr(tensor(element, array.shape), BytesAttr(data))
+
+
+def array_of(value: DenseIntOrFPElementsAttr) -> np.ndarray:
+    """The array that an attribute holds, read-only."""
+    element = element_of(value.get_element_type())
+    shape = value.get_shape()
+    if element.name == "bool":
+        return (np.frombuffer(value.data.data, np.uint8) != 0).reshape(shape)
+    return np.frombuffer(value.data.data, element.dtype).reshape(shape)
+
+
+def print_dense(printer: Printer, value: DenseIntOrFPElementsAttr) -> None:
+    """Writes a tensor's value and its type."""
+    array = array_of(value)
+    if not element_of(value.get_element_type()).is_float or np.isfinite(array).all():
+        printer.print_attribute(value)
+        return
+    printer.print_string(_word_of(array) or f'dense<"0x{value.data.data.hex().upper()}">')
+    printer.print_string(" : ")
+    printer.print_attribute(value.type)
+
+
+def _word_of(array: np.ndarray) -> str | None:
+    """The word for an array that holds one non-finite number everywhere."""
+    for word, number in WORDS.items():
+        if np.full_like(array, number).tobytes() == array.tobytes():
+            return word
+    return None
+
+
+def parse_dense(parser: AttrParser) -> DenseIntOrFPElementsAttr:
+    """Reads what `print_dense` writes, and any `dense<…>` without bare hexadecimal floats."""
+    sign = "-" if parser.parse_optional_punctuation("-") else ""
+    for word in ("inf", "nan"):
+        if parser.parse_optional_keyword(word):
+            return _everywhere(parser, float(sign + word))
+    start = parser.pos
+    value = parser.parse_attribute()
+    if sign or not isinstance(value, DenseIntOrFPElementsAttr):
+        parser.raise_error("expected dense<…> : tensor<…>, or inf, -inf or nan : tensor<…>")
+    text = parser.lexer.input.content[start : parser.pos].partition(">")[0]
+    if "0x" in text and '"' not in text and element_of(value.get_element_type()).is_float:
+        parser.raise_error('a hexadecimal float must be written as bytes, dense<"0x…">')
+    return value
+
+
+def _everywhere(parser: AttrParser, number: float) -> DenseIntOrFPElementsAttr:
+    parser.parse_punctuation(":")
+    type = parser.parse_type()
+    if not isinstance(type, TensorType) or not element_of(type).is_float:
+        parser.raise_error("infinities and nan need a tensor type of floats")
+    return dense_of(np.full(type.get_shape(), number, element_of(type).dtype))
