@@ -38,7 +38,7 @@ class Lowering(Calls):
         self.graphs: list[GraphOp] = []
 
     def module(self, only_read: bool = False) -> ModuleOp:
-        """The module of all graphs lowered so far, parameters first; `only_read` drops the unread."""
+        """The module of all graphs lowered so far; `only_read` drops parameters nobody reads."""
         parameters = self.parameters.ops
         if only_read:
             ops = (op for graph in self.graphs for op in graph.block.ops)
@@ -210,13 +210,15 @@ class Lowering(Calls):
     # ---- statements
 
     def execute(self, block: ast.Block) -> None:
+        previous: ast.Statement | None = None
         for statement in block.statements:
             if self.frame.has_returned:
-                if self.frame.returned is not POISON:
+                if isinstance(previous, ast.Return):
                     self.error(statement.place, "this follows a return and is never reached")
                 return
             self.step(statement.place)
             self._EXECUTE[type(statement)](self, statement)
+            previous = statement
 
     def _execute_inside(self, block: ast.Block, names: Mapping[str, Any] | None = None) -> None:
         """A block with a scope of its own."""

@@ -1,0 +1,65 @@
+"""One call of every operation, in the language, over the inputs that `HEADER` declares.
+
+In: nothing. Out: `EXAMPLES`, expressions by operation name.
+"""
+
+HEADER = (
+    "x: f32[2, 4], y: f32[2, 4], c: bool[2, 4], d: bool[2, 4], ids: i32[2], wide: f32[2, 3, 8], "
+    "w: f32[4], v: f32[4], near: i32[2, 4], labels: i32[2], n: i32[2, 4]"
+)
+
+_UNARY = (
+    "neg abs sign exp expm1 log log1p sqrt rsqrt recip sin cos tan tanh sigmoid erf floor "
+    "ceil round relu leaky_relu elu softplus silu gelu hard_sigmoid hard_swish isnan "
+    "stop_gradient identity flatten argmax argmin var logsumexp cumsum softmax log_softmax "
+    "sum mean prod max_reduce min_reduce flip tril triu "
+)
+_BINARY = (
+    "add sub mul div pow mod max min eq ne lt le gt ge swiglu geglu mse l1 huber bce "
+    "bce_with_logits "
+)
+
+EXAMPLES: dict[str, str] = {
+    **{name: f"{name}(x)" for name in _UNARY.split()},
+    **{name: f"{name}(x, y)" for name in _BINARY.split()},
+    "leaky_relu": "leaky_relu(x, slope = 0.2)",
+    "gelu": 'gelu(x, approx = "tanh")',
+    "sum": "sum(x, axis = [0, 1], keepdims = true)",
+    "clamp": "clamp(x, min = -1.0, max = 1)",
+    "cast": "cast(x, f16)",
+    "logical_not": "logical_not(c)",
+    "logical_and": "logical_and(c, d)",
+    "logical_or": "logical_or(c, true)",
+    "where": "where(c, x, 0.0)",
+    "matmul": "matmul(x, y, transpose_b = true)",
+    "linear": "linear(x, y)",
+    "einsum": 'einsum("ij,kj->ik", x, y)',
+    "layer_norm": "layer_norm(x, w, v, eps = 1e-6)",
+    "rms_norm": "rms_norm(x, w)",
+    "group_norm": "group_norm(wide, groups = 1)",
+    "batch_norm": "batch_norm(x, w, v, w, v)",
+    "attention": "attention(wide, wide, wide, heads = 2, causal = true)",
+    "rope": "rope(wide, 4, theta = 100.0)",
+    "reshape": "reshape(x, [4, -1])",
+    "transpose": "transpose(x, [1, 0])",
+    "broadcast_to": "broadcast_to(w, [3, 4])",
+    "expand_dims": "expand_dims(x, 1)",
+    "squeeze": "squeeze(x[0:1])",
+    "slice": "slice(x, [0, 1], [2, 4], steps = [1, 2])",
+    "concat": "concat([x, y], axis = 1)",
+    "stack": "stack([x, y], axis = -1)",
+    "split": "split(x, [1, 3], axis = 1)[1]",
+    "pad": "pad(x, [[0, 1], [2, 0]], 1.5)",
+    "tile": "tile(x, [2, 1])",
+    "repeat": "repeat(x, 2, axis = 0)",
+    "iota": "iota([2, 4], axis = 0, T = f32)",
+    "full": "full([2, 4], inf, T = f16)",
+    "one_hot": "one_hot(ids, 5, T = f16)",
+    "embedding": "embedding(ids, x)",
+    "gather": "gather(x, ids, axis = 1)",
+    "take_along_axis": "take_along_axis(x, near, axis = 1)",
+    "dynamic_slice": "dynamic_slice(x, [1, ids[0]], [1, 2])",
+    "cross_entropy": "cross_entropy(x, labels)",
+    "nll": 'nll(log_softmax(x), labels, reduction = "sum")',
+    "huber": "huber(x, y, delta = 0.5)",
+}
