@@ -1,6 +1,7 @@
 """`saturate`: the e-graph decides every rewrite and every kernel boundary.
 
-`saturate_graph` is the function, `Saturate` the pass, `register_rule` the way to add a rule of one's own.
+`saturate_graph` is the function, `Saturate` the pass, `register_rule` the way to add a rule of
+one's own.
 """
 
 from mgn.passes.saturate.report import SaturateReport as SaturateReport

@@ -1,13 +1,15 @@
 """Kernel candidates: what one kernel could compute, what it reads and writes, and its price.
 
-In: a view and its cut sets. Out: `Candidate`s for all classes that some kernel may read or the graph returns.
+In: a view and its cut sets. Out: `Candidate`s for all classes that some kernel may read or the
+graph returns.
 
-A candidate writes its root and, where their values are wanted elsewhere, also interior values of its body that lie in the
-same iteration space: the residual sum next to its norm, both arms of a diamond.
+A candidate writes its root and, where their values are wanted elsewhere, also interior values of
+its body that lie in the same iteration space: the residual sum next to its norm, both arms of a
+diamond.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from mgn.dialects.fusion import KernelKind
@@ -24,7 +26,9 @@ EXTRA_RESULTS = 4
 
 @dataclass(frozen=True)
 class Candidate:
-    """One possible kernel. `results[0]` is its root; `inputs` are classes that must be in memory or written."""
+    """One possible kernel. `results[0]` is its root; `inputs` are classes that must be in memory or
+    written.
+    """
 
     number: int
     kind: KernelKind
@@ -33,6 +37,18 @@ class Candidate:
     reads: tuple[int, ...]
     inputs: tuple[int, ...]
     price: float
+
+
+def undominated(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Those that no other one replaces: same results or more, same inputs or fewer, no dearer."""
+    kept: list[tuple[frozenset[int], frozenset[int]]] = []
+    chosen: list[Candidate] = []
+    for item in sorted(candidates, key=lambda c: (c.price, len(c.inputs), c.number)):
+        results, inputs = frozenset(item.results), frozenset(item.inputs)
+        if not any(results <= others and inputs >= needed for others, needed in kept):
+            kept.append((results, inputs))
+            chosen.append(item)
+    return sorted(chosen, key=lambda c: c.number)
 
 
 @dataclass
@@ -61,20 +77,23 @@ def find_candidates(view: View, device: Device, limits: CutLimits = DEFAULT_LIMI
     queued = set(wanted)
     while wanted:
         key = wanted.pop()
-        before = len(found.candidates)
+        offered: list[Candidate] = []
         for kind, body, results, reads, price in offers.of(placed[key]):
             inputs = tuple(item for item in reads if view.classes[item].leaf is None)
             if any(reach.depends(item, extra) for extra in results[1:] for item in inputs):
                 continue
+            number = len(offered)
+            offered.append(Candidate(number, kind, body, results, reads, inputs, price))
+        for candidate in undominated(offered):
             number = len(found.candidates)
-            found.candidates.append(Candidate(number, kind, body, results, reads, inputs, price))
-            for result in results:
+            found.candidates.append(replace(candidate, number=number))
+            for result in candidate.results:
                 found.writers.setdefault(result, []).append(number)
-            for item in (*inputs, *results):
+            for item in (*candidate.inputs, *candidate.results):
                 if item not in queued:
                     queued.add(item)
                     wanted.append(item)
-        if len(found.candidates) == before and key not in found.writers:
+        if not offered:
             value = view.classes[key]
             names = sorted({view.signatures[item.signature].name for item in value.members})
             raise NoKernel(f"no kernel form can compute {' or '.join(names)} : {value.type}")

@@ -1,8 +1,10 @@
 """The independent checker of an extraction, run on every compile.
 
-In: a view, the kernels chosen, the cost claimed. Out: nothing, or an `ExtractionError` that says what is wrong.
+In: a view, the kernels chosen, the cost claimed. Out: nothing, or an `ExtractionError` that says
+what is wrong.
 
-It shares no code with the search: it follows the kernels in their order and looks at what is in memory.
+It shares no code with the search: it follows the kernels in their order and looks at what is in
+memory.
 """
 
 import math

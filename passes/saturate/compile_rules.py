@@ -1,9 +1,12 @@
-"""The rows of the rule table as egglog rules: egglog finds the matches, Python builds the right sides.
+"""The rows of the rule table as egglog rules: egglog finds the matches, Python builds the right
+sides.
 
-In: rules, the vocabulary of facts, the constructors that can occur. Out: egglog text, and a `CompiledRule` each.
+In: rules, the vocabulary of facts, the constructors that can occur. Out: egglog text, and a
+`CompiledRule` each.
 
-Each rule becomes a query and a relation that collects its matches: handles of the root and the variables, numbers of
-constants and attributes. `instantiate.py` then checks the condition, infers types and enters the right side.
+Each rule becomes a query and a relation that collects its matches: handles of the root and the
+variables, numbers of constants and attributes. `instantiate.py` then checks the condition, infers
+types and enters the right side.
 """
 
 from collections.abc import Iterable
@@ -23,7 +26,8 @@ SPLAT_PRESERVING = ("broadcast_to", "reshape", "transpose", "flip", "slice")
 
 @dataclass(frozen=True)
 class CompiledRule:
-    """A rule with its relation: columns are the root, the variables, then constants, then attribute numbers.
+    """A rule with its relation: columns are the root, the variables, then constants, then attribute
+    numbers.
 
     `attribute_calls` are the calls of the left side whose attributes the last columns number.
     """

@@ -1,11 +1,14 @@
 """The choice of kernels cut into independent parts.
 
-In: candidates. Out: `Component`s: which classes each must write, which candidates may, and what they need inside.
+In: candidates. Out: `Component`s: which classes each must write, which candidates may, and what
+they need inside.
 
-A class is *forced* where every choice of kernels writes it: the outputs, and what all writers of a forced class read. A
-forced class is paid for once whatever its readers do, so it separates its readers' choice from its writers'.
+A class is *forced* where every choice of kernels writes it: the outputs, and what all writers of a
+forced class read. A forced class is paid for once whatever its readers do, so it separates its
+readers' choice from its writers'.
 """
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 from mgn.passes.saturate.candidates import CandidateSet
@@ -23,7 +26,8 @@ class Component:
 class LocalProblem:
     """A component with names of its own: equal ones have one solution.
 
-    `results` and `inputs` of each candidate are local classes; inputs that are forced elsewhere are left out.
+    `results` and `inputs` of each candidate are local classes; inputs that are forced elsewhere are
+    left out.
     """
 
     demands: tuple[int, ...]
@@ -32,12 +36,20 @@ class LocalProblem:
     prices: tuple[float, ...]
 
 
-def forced_classes(found: CandidateSet) -> set[int]:
-    """The classes that every solution writes."""
-    forced = set(found.outputs)
+HUB_READERS = 8
+"""Readers from which on a class that need not be written counts as a hub."""
+
+
+def forced_classes(
+    found: CandidateSet, banned: Set[int], assumed: Set[int] = frozenset()
+) -> set[int]:
+    """The classes that every solution without the banned candidates writes, and those assumed."""
+    forced = {*found.outputs, *assumed}
     pending = list(forced)
     while pending:
-        writers = found.writers[pending.pop()]
+        writers = [n for n in found.writers[pending.pop()] if n not in banned]
+        if not writers:
+            continue
         common = set(found.candidates[writers[0]].inputs)
         for number in writers[1:]:
             common &= set(found.candidates[number].inputs)
@@ -46,9 +58,27 @@ def forced_classes(found: CandidateSet) -> set[int]:
     return forced
 
 
-def components_of(found: CandidateSet, banned: set[int]) -> list[Component]:
-    """The independent parts of the choice, without the banned candidates."""
-    forced = forced_classes(found)
+def hubs_of(found: CandidateSet) -> list[int]:
+    """Classes that tie far parts of the choice together: not forced, and read by many kernels.
+
+    A table of sines that all layers read is one: it may be written once, or computed by each.
+    """
+    forced = forced_classes(found, frozenset())
+    readers: dict[int, set[int]] = {}
+    for candidate in found.candidates:
+        for item in candidate.inputs:
+            if item not in forced:
+                readers.setdefault(item, set()).add(candidate.results[0])
+    return [key for key in sorted(readers) if len(readers[key]) > HUB_READERS]
+
+
+def components_of(
+    found: CandidateSet, banned: Set[int], given: Set[int], forced: Set[int]
+) -> list[Component]:
+    """The independent parts of the choice, without the banned candidates.
+
+    `forced` classes are demanded; `given` ones are there and cost nothing.
+    """
     parent: dict[int, int] = {}
 
     def find(item: int) -> int:
@@ -61,27 +91,26 @@ def components_of(found: CandidateSet, banned: set[int]) -> list[Component]:
         if candidate.number in banned:
             continue
         first = find(candidate.results[0])
-        for item in (*candidate.results, *(i for i in candidate.inputs if i not in forced)):
-            parent[find(item)] = first
-            first = find(first)
+        for item in (*candidate.results, *candidate.inputs):
+            if item not in given and (item not in forced or item in candidate.results):
+                parent[find(item)] = first
     members: dict[int, list[int]] = {}
     for candidate in found.candidates:
         if candidate.number not in banned:
             members.setdefault(find(candidate.results[0]), []).append(candidate.number)
     demands: dict[int, list[int]] = {}
-    for key in sorted(forced):
+    for key in sorted(forced - given):
         demands.setdefault(find(key), []).append(key)
-    return [
-        Component(tuple(demands[root]), tuple(members[root])) for root in members if root in demands
-    ]
+    return [Component(tuple(demands[root]), tuple(members.get(root, ()))) for root in demands]
 
 
-def localise(found: CandidateSet, component: Component) -> LocalProblem:
+def localise(found: CandidateSet, component: Component, given: Set[int]) -> LocalProblem:
     """A component over names 0, 1, 2 …, so that equal components compare equal."""
     names: dict[int, int] = {}
     inside = {
         result for number in component.candidates for result in found.candidates[number].results
     }
+    inside -= given
     demanded = set(component.demands)
     classes = sorted(inside | demanded)
     for key in classes:
@@ -90,25 +119,9 @@ def localise(found: CandidateSet, component: Component) -> LocalProblem:
     inputs: list[tuple[int, ...]] = []
     for number in component.candidates:
         candidate = found.candidates[number]
-        results.append(tuple(names[item] for item in candidate.results))
+        results.append(tuple(names[item] for item in candidate.results if item in names))
         inputs.append(tuple(names[item] for item in candidate.inputs if item in inside - demanded))
     prices = tuple(found.candidates[number].price for number in component.candidates)
     return LocalProblem(
         tuple(names[item] for item in component.demands), tuple(results), tuple(inputs), prices
     )
-
-
-def without_dominated(problem: LocalProblem) -> list[int]:
-    """Candidates that no other one replaces: same results or more, same inputs or fewer, no dearer."""
-    kept: list[int] = []
-    order = sorted(
-        range(len(problem.prices)), key=lambda n: (problem.prices[n], len(problem.inputs[n]), n)
-    )
-    for number in order:
-        results, inputs = set(problem.results[number]), set(problem.inputs[number])
-        if not any(
-            results <= set(problem.results[other]) and inputs >= set(problem.inputs[other])
-            for other in kept
-        ):
-            kept.append(number)
-    return sorted(kept)

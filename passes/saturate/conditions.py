@@ -1,7 +1,7 @@
 """What rules may ask of a match, and what they may compute from its attributes: two tables.
 
-In: `Operand`s (a value's type and, where it is one, its constant) and attribute values. Out: true or false, or an
-attribute value.
+In: `Operand`s (a value's type and, where it is one, its constant) and attribute values. Out: true
+or false, or an attribute value.
 """
 
 import math
@@ -16,7 +16,9 @@ from mgn.dialects.types import ElementType, Family, element_of
 
 @dataclass(frozen=True)
 class Operand:
-    """What a predicate sees of a matched value. `constant` is set where the rule asks `constant(x)`."""
+    """What a predicate sees of a matched value. `constant` is set where the rule asks
+    `constant(x)`.
+    """
 
     type: TensorType
     constant: float | None = None

@@ -1,17 +1,19 @@
-"""Priority cuts: for each class a few best ways to compute it from others, merged from its operands' cuts.
+"""Priority cuts: for each class a few best ways to compute it from others, merged from its
+operands' cuts.
 
 In: a `View`, a device. Out: for each class a `CutSet` of `Cone`s, over the values near it.
 
-A *cone* is a body (e-nodes in dependency order, the class itself last) and its leaves, values read from memory. The
-cones of a class are those of its e-nodes, whose operands are each either a leaf or computed by one of their own cones
-(A. Mishchenko, S. Cho, S. Chatterjee, R. Brayton, "Combinational and sequential mapping with priority cuts", ICCAD
-2007). Cones are kept by price, a few for each kernel kind; illegal ones are dropped as they appear.
+A *cone* is a body (e-nodes in dependency order, the class itself last) and its leaves, values read
+from memory. The cones of a class are those of its e-nodes, whose operands are each either a leaf or
+computed by one of their own cones (A. Mishchenko, S. Cho, S. Chatterjee, R. Brayton, "Combinational
+and sequential mapping with priority cuts", ICCAD 2007). Cones are kept by price, a few for each
+kernel kind; illegal ones are dropped as they appear.
 
-A cut set is written over *local* names 0, 1, 2 … of the classes it mentions, and kept by the shape of what it was made
-from. So the thirty equal layers of a network are worked out once.
+A cut set is written over *local* names 0, 1, 2 … of the classes it mentions, and kept by the shape
+of what it was made from. So the thirty equal layers of a network are worked out once.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, product
 
@@ -52,7 +54,9 @@ class Traits:
 
 @dataclass
 class Cone:
-    """A legal body for a class, over local names; `price` is that of the kernel that writes the class alone."""
+    """A legal body for a class, over local names; `price` is that of the kernel that writes the
+    class alone.
+    """
 
     body: tuple[BodyNode, ...]
     leaves: tuple[int, ...]
@@ -91,6 +95,7 @@ class CutBuilder:
         self.limits = limits
         self.placed: dict[int, PlacedCuts] = {}
         self.memo: dict[object, tuple[CutSet, tuple[int, ...]]] = {}
+        self.contents: dict[object, CutSet] = {}
         self.numbered: list[CutSet] = []
         self.considered = 0
 
@@ -139,8 +144,13 @@ class CutBuilder:
                 for item in (*operands, name):
                     used.setdefault(item, len(used))
         renamed = [_rename(cone, used) for cone in cones]
-        cuts = CutSet(len(self.numbered), [all_traits[name] for name in used], renamed)
-        self.numbered.append(cuts)
+        described = tuple(all_traits[name] for name in used)
+        content = (described, tuple((cone.body, cone.leaves) for cone in renamed))
+        cuts = self.contents.get(content)
+        if cuts is None:
+            cuts = CutSet(len(self.numbered), list(described), renamed)
+            self.contents[content] = cuts
+            self.numbered.append(cuts)
         return cuts, tuple(used)
 
     def _node_cones(
@@ -148,33 +158,39 @@ class CutBuilder:
         signature: int,
         operands: Sequence[tuple[int, tuple[int, ...]]],
         traits: Sequence[Traits],
-    ) -> Iterator[Cone]:
-        """Legal cones of one e-node, over the names of the class being computed."""
-        choices = [self._choices(signature, number, mapped, traits) for number, mapped in operands]
-        produced = False
+    ) -> list[Cone]:
+        """Legal cones of one e-node, over the names of the class being computed.
+
+        A value with one user, read elementwise or by a reduction, never lies in memory where a
+        kernel can compute it together with that user: the user's result takes its place there at
+        no greater cost.
+        """
+        choices = [self._choices(number, mapped, traits) for number, mapped in operands]
+        plain = self.view.signatures[signature].kind in (Kind.ELEMENTWISE, Kind.REDUCTION)
+        legal: list[tuple[frozenset[int], Cone]] = []
         for combination in islice(product(*choices), self.limits.merges):
             cone = self._merge(signature, operands, combination, traits)
             if cone is not None:
-                produced = True
-                yield cone
-        if not produced:
-            alone = self._merge(signature, operands, [None] * len(operands), traits)
-            if alone is not None:
-                yield alone
+                alone = (
+                    position
+                    for position, (_, mapped) in enumerate(operands)
+                    if combination[position] is not None and not traits[mapped[0]].shared
+                )
+                legal.append((frozenset(alone) if plain else frozenset(), cone))
+        if not legal:
+            cone = self._merge(signature, operands, [None] * len(operands), traits)
+            return [] if cone is None else [cone]
+        fused = [positions for positions, _ in legal]
+        return [cone for positions, cone in legal if not any(positions < other for other in fused)]
 
     def _choices(
-        self, signature: int, number: int, mapped: Sequence[int], traits: Sequence[Traits]
+        self, number: int, mapped: Sequence[int], traits: Sequence[Traits]
     ) -> list[Cone | None]:
         """How an operand may come: None is from memory (or, for a constant, inside the body)."""
         cones: list[Cone | None] = [_mapped(cone, mapped) for cone in self.numbered[number].cones]
         operand = traits[mapped[0]]
         if operand.in_memory or operand.inline or not cones:
             return [None]
-        node = self.view.signatures[signature]
-        plain = all(cone.form.kind is KernelKind.POINTWISE for cone in cones if cone)
-        simple = node.kind not in (Kind.CONTRACTION, Kind.INDEXING)
-        if simple and plain and not operand.shared:
-            return cones
         return [*cones[:3], None]
 
     def _merge(

@@ -1,10 +1,12 @@
-"""From a graph to e-graph facts: one e-node an operation, composites together with their decomposition.
+"""From a graph to e-graph facts: one e-node an operation, composites together with their
+decomposition.
 
 In: an `mgn.graph`. Out: `Facts`, and the handles of the values the graph returns.
 
     %y = mgn.softmax(%x) axis = -1   ⟶   y = softmax(x), y = div(e, s), e = exp(…), s = sum(e), …
 
-A composite is expanded down to core operations and elementwise composites: those a kernel computes as they stand.
+A composite is expanded down to core operations and elementwise composites: those a kernel computes
+as they stand.
 """
 
 from collections.abc import Sequence
@@ -21,7 +23,9 @@ from mgn.passes.saturate.facts import Facts, Leaf, Properties
 
 @dataclass
 class EncodedGraph:
-    """A graph as facts: the handle of each SSA value, those returned, and how many operations there were."""
+    """A graph as facts: the handle of each SSA value, those returned, and how many operations there
+    were.
+    """
 
     facts: Facts
     handles: dict[SSAValue, int]

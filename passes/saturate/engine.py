@@ -1,10 +1,11 @@
 """Saturation: egglog run step by step to the fixpoint, within limits, and its classes read back.
 
-In: an encoded graph and rules. Out: a `SaturatedGraph`: classes with their e-nodes, and what happened.
+In: an encoded graph and rules. Out: a `SaturatedGraph`: classes with their e-nodes, and what
+happened.
 
-Only `egglog.bindings` is used. One step runs all rules once (commutativity and recognition together), builds the
-right sides of the new matches in Python, loads them, and restores congruence; the run stops when nothing changes, or
-when time or size is exceeded, and says which.
+Only `egglog.bindings` is used. One step runs all rules once (commutativity and recognition
+together), builds the right sides of the new matches in Python, loads them, and restores congruence;
+the run stops when nothing changes, or when time or size is exceeded, and says which.
 """
 
 import tempfile
@@ -28,7 +29,9 @@ from mgn.passes.saturate.instantiate import instantiate
 from mgn.passes.saturate.rules import Rule
 
 GROWTH_LIMIT = 40
-"""How many times the original e-nodes an e-graph may hold before the run stops; small ones get a fixed allowance."""
+"""How many times the original e-nodes an e-graph may hold before the run stops; small ones get a
+fixed allowance.
+"""
 ALLOWANCE = 100_000
 
 

@@ -1,13 +1,17 @@
-"""Exact extraction: the cheapest set of kernels, with a proof, by integer programming on each component.
+"""Exact extraction: the cheapest set of kernels, with a proof, by integer programming on each
+component.
 
-In: candidates, a time budget. Out: a preferred writer for each class, and a lower bound on every solution's cost.
+In: candidates, a time budget. Out: a preferred writer for each class, and a lower bound on every
+solution's cost.
 
-Variables: x = 1 where a candidate is chosen. Each demanded class has a chosen writer; a chosen candidate's inputs have
-chosen writers. Solved by HiGHS (Q. Huangfu, J. A. J. Hall, 2018); equal components are solved once. Components of one
-class are decided by comparison. Cycles are not in the program: who finds one bans a candidate and asks again.
+Variables: x = 1 where a candidate is chosen. Each demanded class has a chosen writer; a chosen
+candidate's inputs have chosen writers. Solved by HiGHS (Q. Huangfu, J. A. J. Hall, 2018); equal
+components are solved once. Components of one class are decided by comparison. Cycles are not in the
+program: who finds one bans a candidate and asks again.
 """
 
 import time
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,8 +21,9 @@ from mgn.passes.saturate.components import (
     Component,
     LocalProblem,
     components_of,
+    forced_classes,
+    hubs_of,
     localise,
-    without_dominated,
 )
 
 RELATIVE_GAP = 1e-6
@@ -34,43 +39,71 @@ class LocalSolution:
 
 @dataclass
 class ExactResult:
-    """Preferred writers of the classes in solved components, and the bound over all components."""
+    """Preferred writers of the classes in solved components, their cost and its lower bound."""
 
     preferred: dict[int, int] = field(default_factory=dict[int, int])
+    cost: float = 0.0
     bound: float = 0.0
     components: int = 0
-    distinct: int = 0
     complete: bool = True
 
 
-def solve_exactly(found: CandidateSet, banned: set[int], time_budget: float) -> ExactResult:
-    """Solves all components within a time budget."""
-    deadline = time.perf_counter() + time_budget
-    result = ExactResult()
-    solutions: dict[LocalProblem, LocalSolution] = {}
-    for component in components_of(found, banned):
-        result.components += 1
-        simple = _decide_by_comparison(found, component)
-        if simple is not None:
-            result.preferred[component.demands[0]] = simple
-            result.bound += found.candidates[simple].price
-            continue
-        problem = localise(found, component)
-        solution = solutions.get(problem)
-        if solution is None:
-            remaining = deadline - time.perf_counter()
-            solution = solutions[problem] = _solve(problem, remaining)
-        result.bound += solution.bound
-        if solution.chosen is None:
-            result.complete = False
-            continue
-        numbers = [component.candidates[index] for index in solution.chosen]
-        written = {number: found.candidates[number].results for number in numbers}
-        for number in sorted(numbers, key=lambda n: len(written[n])):
-            for key in written[number]:
-                result.preferred[key] = number
-    result.distinct = len(solutions)
-    return result
+class ExactSolver:
+    """Solves the choice among candidates part by part; equal parts are solved once."""
+
+    def __init__(self, found: CandidateSet, time_budget: float) -> None:
+        self.found = found
+        self.deadline = time.perf_counter() + time_budget
+        self.solutions: dict[LocalProblem, LocalSolution] = {}
+
+    def solve(self, banned: Set[int] = frozenset()) -> ExactResult:
+        """The best choice found. Hubs are tried both ways: written once, or computed by readers.
+
+        The bound is that of the choice in which hubs are there for nothing.
+        """
+        hubs = hubs_of(self.found)
+        readers = {
+            hub: {c.number for c in self.found.candidates if hub in c.inputs} for hub in hubs
+        }
+        stored = set(hubs)
+        best = self._solve_parts(banned, stored, frozenset())
+        bound = self._solve_parts(banned, frozenset(), stored).bound if hubs else best.bound
+        for hub in hubs:
+            without = stored - {hub}
+            unread = set(banned).union(*(readers[item] for item in hubs if item not in without))
+            trial = self._solve_parts(unread, without, frozenset())
+            if trial.complete and (not best.complete or trial.cost < best.cost):
+                best, stored = trial, without
+        best.bound = min(bound, best.cost) if best.complete else bound
+        return best
+
+    def _solve_parts(self, banned: Set[int], assumed: Set[int], given: Set[int]) -> ExactResult:
+        result = ExactResult()
+        found = self.found
+        forced = forced_classes(found, banned, assumed)
+        for component in components_of(found, banned, given, forced):
+            result.components += 1
+            simple = _decide_by_comparison(found, component)
+            if simple is not None:
+                price = found.candidates[simple].price
+                result.preferred[component.demands[0]] = simple
+                result.bound += price
+                result.cost += price
+                continue
+            problem = localise(found, component, given)
+            solution = self.solutions.get(problem)
+            if solution is None:
+                remaining = self.deadline - time.perf_counter()
+                solution = self.solutions[problem] = _solve(problem, remaining)
+            result.bound += solution.bound
+            if solution.chosen is None:
+                result.complete = False
+                continue
+            chosen = [found.candidates[component.candidates[index]] for index in solution.chosen]
+            result.cost += sum(candidate.price for candidate in chosen)
+            for candidate in sorted(chosen, key=lambda item: len(item.results)):
+                result.preferred.update(dict.fromkeys(candidate.results, candidate.number))
+        return result
 
 
 def _decide_by_comparison(found: CandidateSet, component: Component) -> int | None:
@@ -78,7 +111,7 @@ def _decide_by_comparison(found: CandidateSet, component: Component) -> int | No
     if len(component.demands) != 1:
         return None
     candidates = [found.candidates[number] for number in component.candidates]
-    if any(item.results != component.demands for item in candidates):
+    if not candidates or any(item.results != component.demands for item in candidates):
         return None
     return min(candidates, key=lambda item: (item.price, len(item.inputs), item.number)).number
 
@@ -89,10 +122,10 @@ def _solve(problem: LocalProblem, time_budget: float) -> LocalSolution:
         return LocalSolution(None, 0.0)
     import highspy
 
-    kept = without_dominated(problem)
+    count = len(problem.prices)
     writers: dict[int, list[int]] = {}
-    for column, number in enumerate(kept):
-        for result in problem.results[number]:
+    for column, results in enumerate(problem.results):
+        for result in results:
             writers.setdefault(result, []).append(column)
     starts, indices, values, lower = [0], list[int](), list[float](), list[float]()
 
@@ -103,17 +136,18 @@ def _solve(problem: LocalProblem, time_budget: float) -> LocalSolution:
         lower.append(bound)
 
     for key in problem.demands:
+        if key not in writers:
+            return LocalSolution(None, 0.0)
         add_row(dict.fromkeys(writers[key], 1.0), 1.0)
-    for column, number in enumerate(kept):
-        for key in problem.inputs[number]:
+    for column, inputs in enumerate(problem.inputs):
+        for key in inputs:
             row = dict.fromkeys(writers.get(key, ()), 1.0)
             row[column] = row.get(column, 0.0) - 1.0
             add_row(row, 0.0)
     scale = 1.0 / max(min(problem.prices), 1e-12)
-    count = len(kept)
     model = highspy.HighsLp()
     model.num_col_, model.num_row_ = count, len(lower)
-    model.col_cost_ = np.array([problem.prices[number] * scale for number in kept])
+    model.col_cost_ = np.array(problem.prices) * scale
     model.col_lower_, model.col_upper_ = np.zeros(count), np.ones(count)
     model.row_lower_, model.row_upper_ = np.array(lower), np.full(len(lower), highspy.kHighsInf)
     model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
@@ -134,4 +168,4 @@ def _solve(problem: LocalProblem, time_budget: float) -> LocalSolution:
     if info.primal_solution_status != 2:
         return LocalSolution(None, bound)
     solution = np.asarray(solver.getSolution().col_value)
-    return LocalSolution(tuple(kept[i] for i in np.flatnonzero(solution > 0.5)), bound)
+    return LocalSolution(tuple(int(i) for i in np.flatnonzero(solution > 0.5)), bound)

@@ -1,9 +1,12 @@
-"""The e-graph's vocabulary: numbers for types, attributes and constants, and the e-nodes known to Python.
+"""The e-graph's vocabulary: numbers for types, attributes and constants, and the e-nodes known to
+Python.
 
-In: operations with their attributes and types. Out: one integer *handle* a value, and facts to load into egglog.
+In: operations with their attributes and types. Out: one integer *handle* a value, and facts to load
+into egglog.
 
-An e-node is an operation's name with all that fixes its value: attributes, type, operands. Equal e-nodes get one
-handle here already; that different handles mean the same value is for egglog to find out.
+An e-node is an operation's name with all that fixes its value: attributes, type, operands. Equal
+e-nodes get one handle here already; that different handles mean the same value is for egglog to
+find out.
 """
 
 import math
@@ -59,8 +62,8 @@ class NodeFact:
 class Facts:
     """All handles, and what has not been loaded yet.
 
-    `literals` are the numbers that rules name: a constant that equals one of them, rounded to the constant's
-    element type, is that number.
+    `literals` are the numbers that rules name: a constant that equals one of them, rounded to the
+    constant's element type, is that number.
     """
 
     literals: Sequence[float] = ()

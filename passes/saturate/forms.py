@@ -1,7 +1,7 @@
 """Which bodies are one kernel: the legality of a body, worked out from its e-nodes.
 
-In: a body, e-nodes in dependency order. Out: its `Form`: the kernel kind, the iteration space, and for each value how
-it lies in that space; or None where no template can compute it.
+In: a body, e-nodes in dependency order. Out: its `Form`: the kernel kind, the iteration space, and
+for each value how it lies in that space; or None where no template can compute it.
 
     pointwise    every value at an index of the result
     reduction    values in *full* space S, or in *row* space: S without the reduced axes, or with 1s in their place
@@ -57,7 +57,9 @@ class Form:
 
     @property
     def leading(self) -> bool:
-        """Whether the reduced axes come first, so that dropped rows broadcast into S as they should."""
+        """Whether the reduced axes come first, so that dropped rows broadcast into S as they
+        should.
+        """
         return self.axes == tuple(range(len(self.axes)))
 
     def writable(self, name: int, signature: Signature, root: Signature) -> bool:

@@ -1,9 +1,11 @@
 """Greedy extraction and local search, as technology mappers recover area.
 
-In: candidates. Out: a `Selection` that is good, soon: the fallback where the exact solver runs out of time.
+In: candidates. Out: a `Selection` that is good, soon: the fallback where the exact solver runs out
+of time.
 
-First each class prefers the candidate of least *flow*: its price and the flows of its inputs, shared among their readers.
-Then single choices are changed while the total, with shared kernels paid once, becomes less.
+First each class prefers the candidate of least *flow*: its price and the flows of its inputs,
+shared among their readers. Then single choices are changed while the total, with shared kernels
+paid once, becomes less.
 """
 
 import time

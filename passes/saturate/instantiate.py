@@ -1,7 +1,7 @@
 """One match of a rule: its condition checked, its right side entered with inferred types.
 
-In: a row of the match relation. Out: new e-nodes and a union in `Facts`, or nothing where the condition fails or the
-two sides differ in type.
+In: a row of the match relation. Out: new e-nodes and a union in `Facts`, or nothing where the
+condition fails or the two sides differ in type.
 """
 
 import ast

@@ -1,10 +1,12 @@
 """The patterns of rewrite rules, written as calls: `mul(x, sigmoid(x))`, `transpose(a, perm=P)`.
 
-In: the text of a pattern, condition or attribute expression. Out: trees of `Variable`, `Number`, `Call`, `Folded`.
+In: the text of a pattern, condition or attribute expression. Out: trees of `Variable`, `Number`,
+`Call`, `Folded`.
 
-Small names stand for values, numbers for constants that have that value everywhere, keywords for attributes. An
-attribute that a left side does not name must have its default; a capital name binds it. On a right side
-arithmetic on variables, `c * d`, is folded when the rule acts: those variables must be constants.
+Small names stand for values, numbers for constants that have that value everywhere, keywords for
+attributes. An attribute that a left side does not name must have its default; a capital name binds
+it. On a right side arithmetic on variables, `c * d`, is folded when the rule acts: those variables
+must be constants.
 """
 
 import ast

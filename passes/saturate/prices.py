@@ -4,8 +4,9 @@ In: a legal body, its leaves and results, a `Device`. Out: seconds:
 
     launch_cost + max(bytes / bandwidth, Σ weighted operations / rate)
 
-Each leaf is read once, at most as many elements as are asked for. A value is computed as often as the template evaluates it:
-once an element of the space, once a row in row space, and again for each tile that reads it before a matmul.
+Each leaf is read once, at most as many elements as are asked for. A value is computed as often as
+the template evaluates it: once an element of the space, once a row in row space, and again for each
+tile that reads it before a matmul.
 """
 
 import math

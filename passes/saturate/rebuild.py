@@ -1,15 +1,14 @@
 """From chosen kernels back to IR: one `fusion.kernel` each, and nothing else is decided here.
 
-In: a graph, its view, the chosen candidates. Out: the same `mgn.graph`, whose body now holds reads of parameters,
-constants that kernels read from memory, kernels and the return.
+In: a graph, its view, the chosen candidates. Out: the same `mgn.graph`, whose body now holds reads
+of parameters, constants that kernels read from memory, kernels and the return.
 """
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, FusedLoc, LocationAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind
+from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp
 from mgn.passes.saturate.candidates import Candidate, CandidateSet
 from mgn.passes.saturate.facts import Leaf
@@ -64,25 +63,13 @@ class _Rebuilder:
             block.add_op(op)
             inside[name] = op.results[0]
         block.add_op(FusionReturnOp([inside[key] for key in written]))
-        names = [name for name, _, _ in candidate.body]
-        kernel = self._finish(candidate.kind, operands, block, names)
-        self.values.update(zip(written, kernel.results, strict=True))
-
-    def _finish(
-        self, kind: KernelKind, operands: Sequence[SSAValue], block: Block, names: Sequence[int]
-    ) -> FusedKernelOp:
-        terminator = block.last_op
-        assert isinstance(terminator, FusionReturnOp)
-        types = [value.type for value in terminator.operands]
-        kernel = FusedKernelOp(kind, operands, types, Region(block))
-        found = dict.fromkeys(
-            self.view.locations[name] for name in names if name in self.view.locations
-        )
-        location = fused_location(list(found))
+        types = [inside[key].type for key in written]
+        kernel = FusedKernelOp(candidate.kind, operands, types, Region(block))
+        location = self.view.locations.get(candidate.results[0])
         if location is not None:
             kernel.location = location
         self.kernels.append(kernel)
-        return kernel
+        self.values.update(zip(written, kernel.results, strict=True))
 
     def _in_memory(self, key: int) -> SSAValue:
         """The value of a class that lies in memory: an input, parameter, constant or kernel result."""
@@ -113,10 +100,3 @@ class _Rebuilder:
         op = ConstantOp(leaf.key)
         block.add_op(op)
         return op.result
-
-
-def fused_location(locations: Sequence[LocationAttr]) -> LocationAttr | None:
-    """One location for a kernel: where its operations came from."""
-    if len(locations) < 2:
-        return locations[0] if locations else None
-    return FusedLoc(ArrayAttr(locations))

@@ -1,4 +1,6 @@
-"""What saturation and extraction did, in figures: `str(report)` is for people, the fields for tests and tools."""
+"""What saturation and extraction did, in figures: `str(report)` is for people, the fields for tests
+and tools.
+"""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -6,7 +8,9 @@ from dataclasses import dataclass, field
 
 @dataclass
 class SaturateReport:
-    """Figures of one graph. Costs are modelled seconds; `bound` is a lower bound on the cost of any choice."""
+    """Figures of one graph. Costs are modelled seconds; `bound` is a lower bound on the cost of any
+    choice.
+    """
 
     graph: str = ""
     operations: int = 0

@@ -1,8 +1,10 @@
-"""The rewrite rules: one table, read by the e-graph, by the tests that evaluate both sides, and by the manual.
+"""The rewrite rules: one table, read by the e-graph, by the tests that evaluate both sides, and by
+the manual.
 
-A row says: under its condition, the left side may be replaced by the right side. Its class says how equal the two
-are: *exact* (same bits), *reassociates* (same value over the reals), *approximates*. That the types agree is never
-written: an instance whose two sides differ in type does not act. Users add rows with `register_rule`.
+A row says: under its condition, the left side may be replaced by the right side. Its class says how
+equal the two are: *exact* (same bits), *reassociates* (same value over the reals), *approximates*.
+That the types agree is never written: an instance whose two sides differ in type does not act.
+Users add rows with `register_rule`.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,8 @@
 """The pass `saturate`: e-graph, kernel candidates, extraction, and kernels in place of operations.
 
-%0 = mgn.matmul(%x, %w) : …          %y = fusion.kernel contraction (%a = %x : …, %b = %w : …) -> (…) {
-%1 = mgn.sigmoid(%0) : …       ⟶       %0 = mgn.matmul(%a, %b) : …
-%y = mgn.mul(%0, %1) : …               %1 = mgn.silu(%0) : …
-mgn.return %y : …                      fusion.return %1 : … }
+%0 = mgn.matmul(%x, %w) : …          %y = fusion.kernel contraction (%a = %x : …, %b = %w : …) ->
+(…) { %1 = mgn.sigmoid(%0) : …       ⟶       %0 = mgn.matmul(%a, %b) : … %y = mgn.mul(%0, %1) : …
+%1 = mgn.silu(%0) : … mgn.return %y : …                      fusion.return %1 : … }
                                      mgn.return %y : …
 """
 
@@ -34,7 +33,9 @@ from mgn.passes.saturate.view import View, make_view
 
 @dataclass(frozen=True)
 class SaturateOptions:
-    """What may be done: classes of rules, seconds for saturation and for extraction, whether to fuse at all."""
+    """What may be done: classes of rules, seconds for saturation and for extraction, whether to
+    fuse at all.
+    """
 
     classes: frozenset[RuleClass] = DEFAULT_CLASSES
     time_budget: float = 5.0
@@ -122,8 +123,8 @@ def _timed(report: SaturateReport, stage: str) -> Iterator[None]:
 class Saturate(ModulePass):
     """Rewrites every graph of a module into kernels for the module's device.
 
-    Options: `rules`, the classes that may act, joined by `+`; `time`, seconds for saturation; `fuse=false` gives
-    each operation a kernel of its own.
+    Options: `rules`, the classes that may act, joined by `+`; `time`, seconds for saturation;
+    `fuse=false` gives each operation a kernel of its own.
     """
 
     name = "saturate"
@@ -131,10 +132,18 @@ class Saturate(ModulePass):
     rules: str = "exact+reassociates"
     time: float = 5.0
     fuse: bool = True
+    reports: list[SaturateReport] = field(
+        default_factory=list[SaturateReport], init=False, compare=False
+    )
+
+    @property
+    def report(self) -> SaturateReport | None:
+        """What was done to the last graph."""
+        return self.reports[-1] if self.reports else None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         classes = frozenset(RuleClass(part.strip()) for part in self.rules.split("+"))
         options = SaturateOptions(classes=classes, time_budget=self.time, fuse=self.fuse)
         device = Device.of(op)
         for graph in graphs_of(op):
-            saturate_graph(graph, device, options)
+            self.reports.append(saturate_graph(graph, device, options))

@@ -1,7 +1,7 @@
 """A choice of candidates: which kernel writes each class that is needed, each kernel paid once.
 
-In: candidates, and for each class the one preferred to write it. Out: the kernels that the outputs then need, their
-cost, or the cycle in which they wait for each other.
+In: candidates, and for each class the one preferred to write it. Out: the kernels that the outputs
+then need, their cost, or the cycle in which they wait for each other.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,9 @@ from mgn.passes.saturate.candidates import CandidateSet
 
 @dataclass
 class Selection:
-    """Chosen kernels, producers before readers: the writer of each needed class, and the total price."""
+    """Chosen kernels, producers before readers: the writer of each needed class, and the total
+    price.
+    """
 
     writer: dict[int, int]
     kernels: list[int]

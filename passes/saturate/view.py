@@ -1,7 +1,9 @@
-"""The saturated e-graph as the choice of kernels sees it: acyclic, without forms that nobody could want.
+"""The saturated e-graph as the choice of kernels sees it: acyclic, without forms that nobody could
+want.
 
-In: a `SaturatedGraph` and the classes the graph returns. Out: a `View`: classes in topological order, each with its
-type, its e-nodes (as numbers of `Signature`s with operand classes), and whether it already lies in memory.
+In: a `SaturatedGraph` and the classes the graph returns. Out: a `View`: classes in topological
+order, each with its type, its e-nodes (as numbers of `Signature`s with operand classes), and
+whether it already lies in memory.
 """
 
 from collections.abc import Iterable, Sequence
@@ -78,7 +80,9 @@ class Member:
 
 @dataclass
 class ValueClass:
-    """An e-class. `leaf` is set where it lies in memory or, when `inline`, is a constant bodies hold themselves."""
+    """An e-class. `leaf` is set where it lies in memory or, when `inline`, is a constant bodies
+    hold themselves.
+    """
 
     key: int
     type: TensorType
@@ -151,7 +155,9 @@ def _written_class(
 
 
 def _useful(graph: SaturatedGraph, key: int, nodes: Sequence[ClassNode]) -> list[ClassNode]:
-    """The e-nodes worth choosing: none for what is a leaf, one of each commuted pair, none that kernels cannot hold."""
+    """The e-nodes worth choosing: none for what is a leaf, one of each commuted pair, none that
+    kernels cannot hold.
+    """
     if key in graph.leaves:
         return []
     kept: dict[Any, ClassNode] = {}
@@ -165,10 +171,12 @@ def _useful(graph: SaturatedGraph, key: int, nodes: Sequence[ClassNode]) -> list
 
 
 def _acyclic_order(members: dict[int, list[ClassNode]], roots: Sequence[int]) -> list[int]:
-    """Classes reachable from the roots, operands first, after removing e-nodes that lead back to their own class.
+    """Classes reachable from the roots, operands first, after removing e-nodes that lead back to
+    their own class.
 
-    Inside a strongly connected component an e-node stays only if its operands there have a smaller depth, where the
-    depth of a class is that of its shallowest e-node: each class keeps at least that one.
+    Inside a strongly connected component an e-node stays only if its operands there have a smaller
+    depth, where the depth of a class is that of its shallowest e-node: each class keeps at least
+    that one.
     """
     depth: dict[int, int] | None = None
     component = _components(members, roots)
