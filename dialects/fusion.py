@@ -97,7 +97,7 @@ class FusionReturnOp(IRDLOperation):
     name = "fusion.return"
     values = var_operand_def(TensorType)
     traits = traits_def(IsTerminator())
-    assembly_format = "attr-dict $values `:` type($values)"
+    assembly_format = "attr-dict ($values^ `:` type($values))?"
 
     def __init__(self, values: Sequence[SSAValue]) -> None:
         super().__init__(operands=[list(values)])

@@ -13,6 +13,7 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 
 from mgn.dialects.dense import array_of, dense_of
 from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import (
     ConstantOp,
     GraphOp,
@@ -109,6 +110,25 @@ def test_a_float_constant_is_read_back_bit_for_bit(row: Any, values: Any, text: 
 def test_a_hexadecimal_float_which_would_be_misread_is_an_error() -> None:
     with pytest.raises(ParseError, match="must be written as bytes"):
         parse(around("%0 = mgn.constant dense<0xff800000> : tensor<f32>"))
+
+
+@pytest.mark.parametrize("value", [1e-5, 1e22, -2.5e-300, 0.1, math.inf, -math.inf, 5e-324])
+def test_a_number_is_read_back_exactly(value: float) -> None:
+    block = Block(arg_types=[tensor("f64", (2,))])
+    result = Emitter(block.add_op).clamp(block.args[0], min=value)
+    block.add_op(ReturnOp([result]))
+    module = ModuleOp(
+        [
+            ParamOp("w", tensor("f32", (2,)), InitialiserAttr.of("constant", value)),
+            GraphOp("g", ["x"], ["y"], Region(block)),
+        ]
+    )
+    read = parse(str(module))
+    parameter, graph = read.body.block.ops
+    assert isinstance(parameter, ParamOp) and isinstance(graph, GraphOp)
+    assert parameter.initialiser is not None and parameter.initialiser.values == (value,)
+    clamp = graph.block.first_op
+    assert isinstance(clamp, TensorOp) and clamp.values["min"] == value
 
 
 def around(*lines: str, result: str = "%x : tensor<2x3xf32>") -> str:

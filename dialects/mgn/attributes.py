@@ -106,7 +106,10 @@ def _accept_element(value: Any) -> ElementType:
 
 
 def _print_float(printer: Printer, value: float) -> None:
-    printer.print_string(repr(value))
+    """The shortest text that reads back as the same number, with the point that MLIR asks for."""
+    text = repr(value)
+    mantissa, letter, exponent = text.partition("e")
+    printer.print_string(f"{mantissa}.0e{exponent}" if letter and "." not in mantissa else text)
 
 
 def _parse_float(parser: AttrParser) -> float:

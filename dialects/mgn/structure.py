@@ -98,8 +98,9 @@ class InitialiserAttr(ParametrizedAttribute):
             self.print_call(printer)
 
     def print_call(self, printer: Printer) -> None:
-        values = ", ".join(repr(value) for value in self.values)
-        printer.print_string(f"{self.function.data}({values})")
+        printer.print_string(f"{self.function.data}(")
+        printer.print_list(self.values, lambda value: FLOAT.print(printer, value))
+        printer.print_string(")")
 
     def verify(self) -> None:
         if self.function.data not in INITIALISERS:

@@ -1,0 +1,29 @@
+// RUN: mgn-opt --verify-diagnostics --split-input-file %s
+
+mgn.graph @kind("x" = %x : tensor<4xf32>) -> ("y" : tensor<4xf32>) {
+  // expected-error @+1 {{fusion.kernel: unknown kind 'fancy'}}
+  %y = fusion.kernel fancy (%a = %x : tensor<4xf32>) -> (tensor<4xf32>) {
+    fusion.return %a : tensor<4xf32>
+  }
+  mgn.return %y : tensor<4xf32>
+}
+
+// -----
+
+mgn.graph @results("x" = %x : tensor<4xf32>) -> ("y" : tensor<2xf32>) {
+  // expected-error @+1 {{fusion.kernel: results and returned values differ in type}}
+  %y = fusion.kernel pointwise (%a = %x : tensor<4xf32>) -> (tensor<2xf32>) {
+    fusion.return %a : tensor<4xf32>
+  }
+  mgn.return %y : tensor<2xf32>
+}
+
+// -----
+
+mgn.graph @nothing("x" = %x : tensor<4xf32>) -> ("y" : tensor<4xf32>) {
+  // expected-error @+1 {{fusion.kernel: must write something}}
+  fusion.kernel pointwise (%a = %x : tensor<4xf32>) -> () {
+    fusion.return
+  }
+  mgn.return %x : tensor<4xf32>
+}
