@@ -53,10 +53,11 @@ def undominated(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 @dataclass
 class CandidateSet:
-    """All candidates, by number, and those that write each class."""
+    """All candidates, by number, those that write each class, and each class's place in the order."""
 
     candidates: list[Candidate] = field(default_factory=list[Candidate])
     writers: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    position: dict[int, int] = field(default_factory=dict[int, int])
     outputs: tuple[int, ...] = ()
     considered: int = 0
 
@@ -73,6 +74,7 @@ def find_candidates(view: View, device: Device, limits: CutLimits = DEFAULT_LIMI
     wanted = [root for root in dict.fromkeys(view.outputs) if not view.classes[root].leaf]
     found.outputs = tuple(wanted)
     reach = _Reach(view)
+    found.position = reach.position
     offers = _Offers(view, device)
     queued = set(wanted)
     while wanted:

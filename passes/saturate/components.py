@@ -112,7 +112,7 @@ def localise(found: CandidateSet, component: Component, given: Set[int]) -> Loca
     }
     inside -= given
     demanded = set(component.demands)
-    classes = sorted(inside | demanded)
+    classes = sorted(inside | demanded, key=found.position.__getitem__)
     for key in classes:
         names[key] = len(names)
     results: list[tuple[int, ...]] = []

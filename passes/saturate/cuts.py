@@ -96,6 +96,8 @@ class CutBuilder:
         self.placed: dict[int, PlacedCuts] = {}
         self.memo: dict[object, tuple[CutSet, tuple[int, ...]]] = {}
         self.contents: dict[object, CutSet] = {}
+        self.traits: dict[int, Traits] = {}
+        self.trait_numbers: dict[Traits, int] = {}
         self.numbered: list[CutSet] = []
         self.considered = 0
 
@@ -106,7 +108,7 @@ class CutBuilder:
         return self.placed
 
     def _class(self, value: ValueClass) -> PlacedCuts:
-        traits = traits_of(value)
+        traits = self._traits(value)
         names: dict[int, int] = {value.key: 0}
         nodes: list[tuple[int, tuple[tuple[int, tuple[int, ...]], ...]]] = []
         for member in value.members:
@@ -116,10 +118,10 @@ class CutBuilder:
                 mapped = tuple(names.setdefault(item, len(names)) for item in placed.classes)
                 operands.append((placed.cuts.number, mapped))
             nodes.append((member.signature, tuple(operands)))
-        key = (traits, tuple(nodes))
+        key = (self.trait_numbers[traits], tuple(nodes))
         known = self.memo.get(key)
         if known is None:
-            known = self.memo[key] = self._compute(value, traits, nodes, list(names))
+            known = self.memo[key] = self._compute(value, nodes, list(names))
         cuts, selected = known
         classes = list(names)
         return PlacedCuts(cuts, tuple(classes[index] for index in selected))
@@ -127,14 +129,13 @@ class CutBuilder:
     def _compute(
         self,
         value: ValueClass,
-        traits: Traits,
         nodes: Sequence[tuple[int, tuple[tuple[int, tuple[int, ...]], ...]]],
         classes: Sequence[int],
     ) -> tuple[CutSet, tuple[int, ...]]:
         """A new cut set, and which of the names it was made over it mentions."""
         cones: list[Cone] = []
-        all_traits = [traits_of(self.view.classes[key]) for key in classes]
-        if not value.in_memory and value.leaf is None:
+        all_traits = [self.traits[key] for key in classes]
+        if value.leaf is None:
             for signature, operands in nodes:
                 cones.extend(self._node_cones(signature, operands, all_traits))
             cones = self._keep(cones, all_traits)
@@ -145,13 +146,21 @@ class CutBuilder:
                     used.setdefault(item, len(used))
         renamed = [_rename(cone, used) for cone in cones]
         described = tuple(all_traits[name] for name in used)
-        content = (described, tuple((cone.body, cone.leaves) for cone in renamed))
+        numbers = tuple(self.trait_numbers[item] for item in described)
+        content = (numbers, tuple((cone.body, cone.leaves) for cone in renamed))
         cuts = self.contents.get(content)
         if cuts is None:
             cuts = CutSet(len(self.numbered), list(described), renamed)
             self.contents[content] = cuts
             self.numbered.append(cuts)
         return cuts, tuple(used)
+
+    def _traits(self, value: ValueClass) -> Traits:
+        users = min(value.users, 3)
+        traits = Traits(value.type, value.in_memory, value.inline, users, value.is_output)
+        self.trait_numbers.setdefault(traits, len(self.trait_numbers))
+        self.traits[value.key] = traits
+        return traits
 
     def _node_cones(
         self,
@@ -250,12 +259,6 @@ class CutBuilder:
             return 0.0
         cost = self.device.launch_cost + tensor_bytes(traits.type) / self.device.bandwidth
         return cost / (traits.users + traits.is_output)
-
-
-def traits_of(value: ValueClass) -> Traits:
-    """What matters of a class to cones that mention it."""
-    users = min(value.users, 3)
-    return Traits(value.type, value.in_memory, value.inline, users, value.is_output)
 
 
 def body_order(nodes: Mapping[int, BodyNode]) -> list[BodyNode] | None:

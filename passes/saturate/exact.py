@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mgn.passes.saturate.branch import branch_and_bound
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.components import (
     Component,
@@ -118,8 +119,15 @@ def _decide_by_comparison(found: CandidateSet, component: Component) -> int | No
 
 def _solve(problem: LocalProblem, time_budget: float) -> LocalSolution:
     """Solves one component; with no time left only bounds it."""
+    chosen = branch_and_bound(problem)
+    if chosen is not None:
+        return LocalSolution(chosen, sum(problem.prices[number] for number in chosen))
     if time_budget <= 0:
         return LocalSolution(None, 0.0)
+    return _solve_integer_program(problem, time_budget)
+
+
+def _solve_integer_program(problem: LocalProblem, time_budget: float) -> LocalSolution:
     import highspy
 
     count = len(problem.prices)

@@ -34,17 +34,22 @@ class Leaf:
 
 
 class Interner:
-    """Numbers things in order of first appearance."""
+    """Numbers things in order of first appearance; a thing seen before is known without hashing."""
 
     def __init__(self) -> None:
         self.numbers: dict[Any, int] = {}
         self.things: list[Any] = []
+        self._seen: dict[int, tuple[Any, int]] = {}
 
     def __call__(self, thing: Any) -> int:
+        seen = self._seen.get(id(thing))
+        if seen is not None:
+            return seen[1]
         number = self.numbers.get(thing)
         if number is None:
             number = self.numbers[thing] = len(self.things)
             self.things.append(thing)
+        self._seen[id(thing)] = (thing, number)
         return number
 
 

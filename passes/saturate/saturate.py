@@ -18,6 +18,7 @@ from xdsl.passes import ModulePass
 
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
+from mgn.passes.saturate.baseline import price_of_separate_kernels
 from mgn.passes.saturate.candidates import CandidateSet, find_candidates
 from mgn.passes.saturate.check import check_selection
 from mgn.passes.saturate.cuts import CutLimits
@@ -54,6 +55,7 @@ def saturate_graph(
     with _timed(report, "encode"):
         encoded = encode_graph(graph, literals_of(rules))
         report.operations = encoded.operations
+        report.cost_before = price_of_separate_kernels(encoded.facts, device)
     with _timed(report, "saturate"):
         saturated = saturate_facts(encoded.facts, rules, options.time_budget)
         _describe_egraph(report, saturated)

@@ -17,7 +17,7 @@ from mgn.dialects.mgn.operation import OPERATIONS, Kind, OperationSpec
 from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.engine import ClassNode, SaturatedGraph
-from mgn.passes.saturate.facts import Interner, Leaf, Properties
+from mgn.passes.saturate.facts import Leaf, Properties
 
 
 @dataclass(frozen=True)
@@ -112,21 +112,25 @@ def make_view(graph: SaturatedGraph, outputs: Iterable[int]) -> View:
     roots = [graph.class_of[output] for output in outputs]
     members = {key: _useful(graph, key, nodes) for key, nodes in graph.nodes.items()}
     order = _acyclic_order(members, roots)
-    signatures = Interner()
     facts = graph.facts
+    signatures: list[Signature] = []
+    numbers: dict[tuple[str, int, tuple[int, ...]], int] = {}
     classes: dict[int, ValueClass] = {}
     for key in order:
-        type = facts.handle_types[key]
-        value = ValueClass(key, type, [])
+        value = ValueClass(key, facts.handle_types[key], [])
         if key in graph.leaves:
             value.leaf = facts.leaves.things[graph.leaves[key][0]]
             value.inline = value.leaf.kind == "constant" and key in graph.splats
         for node in members.get(key, ()):
-            operand_types = tuple(facts.handle_types[operand] for operand in node.operands)
-            signature = Signature(
-                node.name, facts.properties.things[node.attributes], type, operand_types
-            )
-            value.members.append(Member(signatures(signature), node.operands))
+            types = tuple(facts.types(facts.handle_types[operand]) for operand in node.operands)
+            shape = (node.name, node.attributes, types)
+            number = numbers.get(shape)
+            if number is None:
+                number = numbers[shape] = len(signatures)
+                operand_types = tuple(facts.types.things[item] for item in types)
+                properties = facts.properties.things[node.attributes]
+                signatures.append(Signature(node.name, properties, value.type, operand_types))
+            value.members.append(Member(number, node.operands))
         classes[key] = value
     for value in classes.values():
         for operand in {item for member in value.members for item in member.operands}:
@@ -134,11 +138,14 @@ def make_view(graph: SaturatedGraph, outputs: Iterable[int]) -> View:
     returned = [_written_class(classes, root, signatures, graph) for root in roots]
     for key in returned:
         classes[key].is_output = True
-    return View(classes, returned, signatures.things, graph.locations)
+    return View(classes, returned, signatures, graph.locations)
 
 
 def _written_class(
-    classes: dict[int, ValueClass], root: int, signatures: Interner, graph: SaturatedGraph
+    classes: dict[int, ValueClass],
+    root: int,
+    signatures: list[Signature],
+    graph: SaturatedGraph,
 ) -> int:
     """The class that a kernel writes for an output: for a leaf, a copy of it."""
     value = classes[root]
@@ -146,8 +153,8 @@ def _written_class(
         return root
     key = len(graph.facts.handle_types) + root
     if key not in classes:
-        signature = signatures(Signature("identity", (), value.type, (value.type,)))
-        classes[key] = ValueClass(key, value.type, [Member(signature, (root,))])
+        signatures.append(Signature("identity", (), value.type, (value.type,)))
+        classes[key] = ValueClass(key, value.type, [Member(len(signatures) - 1, (root,))])
         value.users += 1
         if root in graph.locations:
             graph.locations[key] = graph.locations[root]
