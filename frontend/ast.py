@@ -295,6 +295,7 @@ class If(Statement):
     condition: Expression
     then: "Block"
     otherwise: "Block | None"
+    depth: int = 1
 
 
 @dataclass(slots=True)

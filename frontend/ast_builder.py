@@ -146,10 +146,12 @@ class AstBuilder(Transformer[Token, Any]):
         return ast.For(_place(children[0]), str(children[1]), children[3], stop, children[-1])
 
     def if_chain(self, children: list[Any]) -> ast.If:
+        place = _place(children[0])
         otherwise = children[4] if len(children) == 5 else None
-        if isinstance(otherwise, ast.If):
-            otherwise = ast.Block([otherwise])
-        return ast.If(_place(children[0]), children[1], children[2], otherwise)
+        if not isinstance(otherwise, ast.If):
+            return ast.If(place, children[1], children[2], otherwise)
+        block = ast.Block([otherwise])
+        return ast.If(place, children[1], children[2], block, _depth(place, otherwise))
 
     def returned(self, children: list[Any]) -> ast.Returned:
         value = children[0]

@@ -20,8 +20,11 @@ from mgn.frontend.ast import Place
 from mgn.frontend.units import Definition, Unit
 from mgn.frontend.values import POISON
 
-MOST_OPERATIONS = 1_000_000
-MOST_STEPS = 5_000_000
+MOST_OPERATIONS = 200_000
+"""Operations that a module may have after unrolling and inlining."""
+
+MOST_STEPS = 2_000_000
+"""Statements that lowering may walk through."""
 
 
 class Abandoned(Exception):
