@@ -11,8 +11,16 @@ tensor that is one of them everywhere is written as a word, and any other tensor
 string of bytes.
 """
 
+from typing import cast
+
 import numpy as np
-from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, TensorType
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    BytesAttr,
+    DenseIntOrFPElementsAttr,
+    IntegerType,
+    TensorType,
+)
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
@@ -27,7 +35,8 @@ def dense_of(array: np.ndarray) -> DenseIntOrFPElementsAttr:
     element = element_of_dtype(array.dtype)
     stored = array.astype(np.uint8) * 0xFF if element.name == "bool" else array
     data = np.ascontiguousarray(stored).tobytes()
-    return DenseIntOrFPElementsAttr(tensor(element, array.shape), BytesAttr(data))
+    type = cast(TensorType[AnyFloat | IntegerType], tensor(element, array.shape))
+    return DenseIntOrFPElementsAttr(type, BytesAttr(data))
 
 
 def array_of(value: DenseIntOrFPElementsAttr) -> np.ndarray:

@@ -64,7 +64,7 @@ def _infer_attention(
         raise ShapeError("q, k and v must be […, positions, heads * head_dim]")
     if kv_heads < 1 or heads % kv_heads:
         raise ShapeError(f"heads {heads} is not a multiple of kv_heads {kv_heads}")
-    (*_, rows, width), (*_, keys, key_width), (*_, values, value_width) = shapes
+    (rows, width), (keys, key_width), (values, value_width) = (shape[-2:] for shape in shapes)
     if key_width * heads != width * kv_heads:
         raise ShapeError(f"q has heads of size {width // heads}, k {list(shapes[1])} does not")
     if keys != values or value_width % kv_heads:

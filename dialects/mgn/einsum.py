@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
@@ -217,12 +216,13 @@ def einsum(b: Emitter, operands: Sequence[SSAValue], equation: str) -> SSAValue:
 def _contract(b: Emitter, values: Sequence[SSAValue], match: _Equation) -> SSAValue:
     steps = _Contraction(b, match.sizes)
     terms = [steps.term(*pair) for pair in zip(values, match.inputs, strict=True)]
-    result: Any = None
+    result: _Term | None = None
     for i, term in enumerate(terms):
         later = {label for other in terms[i + 1 :] for label in other.labels} | set(match.output)
-        before = set() if result is None else set(result.labels)
+        before = set[str]() if result is None else set(result.labels)
         own = steps.total(term, later | before)
         result = own if result is None else _joined(steps, result, own, later)
+    assert result is not None
     return steps.ordered(steps.total(result, set(match.output)), match.output)
 
 

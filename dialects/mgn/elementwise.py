@@ -30,6 +30,8 @@ from mgn.dialects.types import ElementType, Family, element_of, element_of_dtype
 Array = np.ndarray
 Families = frozenset[Family]
 
+HALVES = frozenset({np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)})
+
 INTEGERS_AND_BOOL = NUMERIC - FLOATS | BOOLS
 
 
@@ -49,7 +51,7 @@ def in_float32(function: Callable[..., Array]) -> Callable[..., Array]:
 
     def evaluate(*arrays: Array, **attributes: Any) -> Array:
         dtype = arrays[0].dtype
-        if dtype in (np.float16, ml_dtypes.bfloat16):
+        if dtype in HALVES:
             wide = function(*(array.astype(np.float32) for array in arrays), **attributes)
             return wide.astype(dtype)
         return function(*arrays, **attributes)

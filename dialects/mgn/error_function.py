@@ -5,7 +5,7 @@ FreeBSD's `s_erf.c` (Sun Microsystems 1993, msun/src/s_erf.c), whose error is be
 last place.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -117,7 +117,7 @@ def erf(x: Array) -> Array:
     """The error function 2/√π ∫₀ˣ exp(-t²) dt of an f64 array; nan passes on."""
     flat = np.abs(np.ascontiguousarray(x, np.float64)).reshape(-1)
     result = np.where(np.isnan(flat), np.nan, 1.0)
-    intervals = (
+    intervals: tuple[tuple[Array, Callable[[Array], Array]], ...] = (
         (flat < _END_NEAR_0, lambda v: v + v * _rational(_NEAR_0, v * v)),
         (
             (flat >= _END_NEAR_0) & (flat < _END_NEAR_1),

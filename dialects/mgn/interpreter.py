@@ -89,7 +89,7 @@ class Interpreter:
             raise InterpretationError(f"the interpreter does not know {op.name}")
         if op.spec.evaluate is None:
             expansion = decomposition_of(op)
-            environment = dict(zip(expansion.block.args, operands, strict=True))
+            environment: Environment = dict(zip(expansion.block.args, operands, strict=True))
             self.run_block(expansion.block, environment)
             return [environment[value] for value in expansion.results]
         attributes = {name: self._widened(value) for name, value in op.values.items()}
