@@ -117,7 +117,7 @@ def test_ten_thousand_small_operations_take_less_than_two_seconds() -> None:
       }}
     """
     graph = graph_of(parse(text))
-    start = time.perf_counter()
+    start = time.process_time()
     out = Interpreter().run(graph, {"x": np.zeros(4, np.int32)})
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     np.testing.assert_array_equal(out["y"], np.zeros(4, np.int32))

@@ -339,8 +339,8 @@ def test_ten_thousand_operations_are_simplified_within_a_second_and_a_half() -> 
 
     module = graph_on((8, 16), "f32", build)
     assert sum(1 for _ in module.walk()) > 9_000
-    start = time.perf_counter()
+    start = time.process_time()
     ops = simplified(module)
-    assert time.perf_counter() - start < 3.0
+    assert time.process_time() - start < 1.5
     assert len(ops) == 1 + 4 * 1100
     assert sum(isinstance(op, ConstantOp) for op in ops) == 1
