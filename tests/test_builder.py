@@ -101,7 +101,7 @@ def test_a_layer_called_twice_shares_its_parameters_and_two_layers_do_not() -> N
         x = g.input("x", "f32[2, 3]")
         g.output(y=layer(layer(x)))
     assert list(parameters_of(g.module)) == ["fc.weight"]
-    with pytest.raises(DiagnosticsError, match=r"two layers have a parameter 'fc\.weight'"):
+    with pytest.raises(DiagnosticsError, match=r"two layers have a parameter 'fc\.weight'"):  # noqa: SIM117
         with mgn.graph("g") as g:
             nn.Linear(3, 3, name="fc")(layer(g.input("x", "f32[2, 3]")))
 
