@@ -123,6 +123,8 @@ def _elementwise(form: Form, signature: Signature, operands: Sequence[Place]) ->
     for place, shape in zip(operands, signature.operand_shapes, strict=True):
         if place is Place.BEFORE:
             continue
+        if form.kind is KernelKind.SCAN and signature.shape != form.shape:
+            return None
         if math.prod(shape) != signature.size or signature.shape[-len(shape) :] != shape:
             return None
     return Place.AFTER
