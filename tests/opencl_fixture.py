@@ -1,10 +1,7 @@
-"""A queue on the pip-installed CPU device, and running one kernel on NumPy arrays."""
+"""A queue on the device under test, and running one kernel on NumPy arrays."""
 
 import os
-import sys
-import tempfile
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -17,6 +14,8 @@ from xdsl.parser import Parser
 from mgn.codegen.opencl import BUILD_OPTIONS
 from mgn.codegen.signature import KernelSignature
 from mgn.dialects.kernel import FuncOp, Kernel
+from mgn.runtime.devices import choose, opencl
+from mgn.runtime.errors import DeviceError
 
 POISON = 0xA5
 DTYPES: dict[str, Any] = {
@@ -39,36 +38,38 @@ _CONTEXTS: list[Any] = []
 
 @cache
 def _queue() -> Any:
-    library = Path(sys.prefix) / "lib" / "libintelocl.so"
-    if library.exists() and "OCL_ICD_VENDORS" not in os.environ:
-        vendors = Path(tempfile.mkdtemp(prefix="opencl-vendors-"))
-        (vendors / "intel.icd").write_text(str(library))
-        os.environ["OCL_ICD_VENDORS"] = str(vendors)
-    import pyopencl
-
-    for platform in pyopencl.get_platforms():
-        for device in platform.get_devices():
-            if device.type & pyopencl.device_type.CPU:
-                _CONTEXTS.append(pyopencl.Context([device]))
-                return pyopencl.CommandQueue(_CONTEXTS[-1])
-    return None
+    try:
+        device = choose(os.environ.get("MGN_TEST_DEVICE", "cpu"))
+    except DeviceError:
+        return None
+    pyopencl = opencl()
+    _CONTEXTS.append(pyopencl.Context([device.handle]))
+    return pyopencl.CommandQueue(_CONTEXTS[-1])
 
 
 @pytest.fixture(scope="session")
 def cl_queue() -> Any:
-    """A command queue on a CPU device; the test is skipped, saying so, where there is none."""
+    """A command queue on the device that MGN_TEST_DEVICE names, by default the CPU.
+
+    The test is skipped, saying so, where there is none.
+    """
     queue = _queue()
     if queue is None:
-        pytest.skip("no OpenCL CPU device: install the extra 'cpu'")
+        pytest.skip("no such OpenCL device: install the extra 'cpu', or set MGN_TEST_DEVICE")
     return queue
+
+
+def build_options(queue: Any) -> list[str]:
+    """The emitter's options, where the device knows them."""
+    rounded = opencl().device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
+    return [BUILD_OPTIONS] if queue.device.single_fp_config & rounded else []
 
 
 def run_kernel(queue: Any, kernel: KernelSignature, arrays: list[np.ndarray]) -> None:
     """Launch a kernel; written arrays start as poison on the device and are read back in place."""
-    import pyopencl
-
+    pyopencl = opencl()
     flags = pyopencl.mem_flags
-    program = pyopencl.Program(_CONTEXTS[-1], kernel.source).build(options=[BUILD_OPTIONS])
+    program = pyopencl.Program(_CONTEXTS[-1], kernel.source).build(options=build_options(queue))
     buffers = []
     for array, argument in zip(arrays, kernel.arguments, strict=True):
         assert array.nbytes == argument.bytes
