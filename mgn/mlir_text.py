@@ -4,6 +4,7 @@ In: text in which every operation may stand in its own syntax. Out: a module who
 the line and column they came from, so that a later error can be shown in the text.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import StringIO
@@ -11,9 +12,11 @@ from io import StringIO
 from xdsl.context import Context
 from xdsl.dialects.builtin import UNKNOWN_LOC, FileLineColLoc, IntAttr, ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.parser import Parser
+from xdsl.parser import Parser, ParserState
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.lexer import Input
+from xdsl.utils.mlir_lexer import MLIRLexer
 
 MOST_ERRORS = 20
 """A module's check stops after so many errors."""
@@ -35,11 +38,18 @@ class InvalidModule(Exception):
         self.violations = violations
 
 
+class Lexer(MLIRLexer):
+    """xDSL's lexer, whose pattern for strings takes exponential time on one that does not end."""
+
+    _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
+
+
 class LocatingParser(Parser):
     """xDSL's parser; an operation without a location gets the place of its first token."""
 
     def __init__(self, context: Context, text: str, name: str) -> None:
-        super().__init__(context, text, name)
+        super().__init__(context, "", name)
+        self._parser_state = ParserState(Lexer(Input(text, name)))
         self._file = StringAttr(name)
         self._line = 1
         self._line_start = 0

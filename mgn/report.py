@@ -91,7 +91,8 @@ def memory_line(memory: MemoryReport) -> str:
     share = 100.0 * memory.arena / memory.tensors if memory.tensors else 100.0
     return (
         f"arena {bytes_text(memory.arena)}, {share:.0f}% of the "
-        f"{bytes_text(memory.tensors)} of all tensors; at least {bytes_text(memory.lower_bound)} live at once"
+        f"{bytes_text(memory.tensors)} of all tensors; "
+        f"at least {bytes_text(memory.lower_bound)} live at once"
     )
 
 

@@ -1,4 +1,4 @@
-"""The e-graph of `saturate` as text: the program that egglog runs, or the saturated classes as JSON.
+"""The e-graph of `saturate` as text: the program for egglog, or the saturated classes as JSON.
 
 In: a module with one graph that is not cut into kernels yet. Out: text. The JSON has the form of
 https://github.com/egraphs-good/egraph-serialize, which e-graph viewers read.

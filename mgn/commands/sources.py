@@ -49,7 +49,7 @@ def read_source(path: str, language: str | None) -> Source:
     if language is None and suffix in LATER:
         raise UsageError(LATER[suffix])
     if language is None and suffix not in LANGUAGES:
-        known = " and ".join(LANGUAGES)
+        known = " nor ".join(LANGUAGES)
         raise UsageError(f"'{path}' is neither {known}; -f mgn or -f mlir says what it is")
     data = read_bytes(path)
     return Source(path, language or LANGUAGES[suffix], _decode(data, path))
