@@ -31,6 +31,10 @@ class Abandoned(Exception):
     """The graph is given up after an error that was reported: a limit was passed."""
 
 
+class TooLarge(Exception):
+    """The module passes the limit on operations."""
+
+
 @dataclass
 class Frame:
     """The names of one graph or one call of a `fn`, and where it was called."""
@@ -78,7 +82,7 @@ class Context:
         """Appends an operation to the open block."""
         self._operations += 1
         if self._operations > MOST_OPERATIONS:
-            raise OverflowError
+            raise TooLarge(f"more than {MOST_OPERATIONS:,} operations after unrolling")
         self.block.add_op(op)
 
     def locate(self, place: Place) -> None:

@@ -16,7 +16,7 @@ from mgn.dialects.mgn.structure import GraphOp, ReadOp, ReturnOp
 from mgn.dialects.types import ELEMENT_TYPES, Family, tensor
 from mgn.frontend import ast
 from mgn.frontend.ast import Place
-from mgn.frontend.context import MOST_OPERATIONS, Abandoned, Frame
+from mgn.frontend.context import Abandoned, Frame, TooLarge
 from mgn.frontend.lower_calls import Calls
 from mgn.frontend.parameters import ParameterTable
 from mgn.frontend.units import Definition, Unit
@@ -71,8 +71,8 @@ class Lowering(Calls):
             types = self._bind_inputs(graph)
             self.execute(graph.body)
             results = self._results(graph)
-        except OverflowError:
-            self.error(graph.place, f"more than {MOST_OPERATIONS:,} operations after unrolling")
+        except TooLarge as error:
+            self.error(graph.place, str(error))
             return
         except Abandoned:
             return

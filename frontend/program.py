@@ -4,7 +4,9 @@ In: `parse(text)` or `parse_file(path)`. Out: a `Program`; `lower(dims, graph)` 
 All errors of the program come in one DiagnosticsError.
 """
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,7 +53,8 @@ class Program:
             return module
         self._check_dimensions(chosen, dims or {})
         lowering = Lowering(self.unit)
-        _lower(lowering, chosen, dims or {})
+        with _collector_paused():
+            _lower(lowering, chosen, dims or {})
         if lowering.diagnostics:
             raise DiagnosticsError(_in_order(lowering.diagnostics))
         return lowering.module(only_read=graph is not None)
@@ -94,6 +97,11 @@ def parse_file(path: str | Path) -> Program:
 
 def check(source: Source) -> Program:
     """A program from a source: parsed, and lowered where its dimensions are known."""
+    with _collector_paused():
+        return _check(source)
+
+
+def _check(source: Source) -> Program:
     loader = Loader()
     try:
         unit = loader.load(source)
@@ -111,6 +119,18 @@ def check(source: Source) -> Program:
     if diagnostics:
         raise DiagnosticsError(_in_order(diagnostics))
     return Program(unit, lowering.module() if len(known) == len(graphs) else None)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Without the cycle collector, which would walk the growing program again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _lower(lowering: Lowering, graphs: Sequence[Definition], dims: Mapping[str, int]) -> None:

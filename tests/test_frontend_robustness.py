@@ -84,17 +84,20 @@ def test_many_errors_are_counted_after_the_first_twenty() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("for i in 0..1000 { for j in 0..201 { y = y + x } }", "more than 200,000 operations"),
+        ("for i in 0..100 { for j in 0..201 { y = y + x } }", "more than 20,000 operations"),
         ("for i in 0..1000000 { for j in 0..1000000 { } }", "more than 2,000,000 statements"),
         ("y = 10 ** 10 ** 10", "the result of '**' is too large"),
         ('t = "ab"; for i in 0..99 { t = t + t }', "a text may have 10000 characters"),
     ],
 )
-def test_programs_that_run_away_are_stopped(text: str, message: str) -> None:
+def test_programs_that_run_away_are_stopped(
+    text: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mgn.frontend.context.MOST_OPERATIONS", 20_000)
     start = time.perf_counter()
     with pytest.raises(DiagnosticsError, match=message.replace("*", r"\*")):
         parse(f"graph g(x: f32[]) {{ y = x\n {text}\n return y }}")
-    assert time.perf_counter() - start < 120
+    assert time.perf_counter() - start < 60
 
 
 def test_a_chain_of_calls_is_bounded() -> None:
