@@ -63,7 +63,7 @@ def _cpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
         "units": device.compute_units,
     }
     if fused.kernel_kind is KernelKind.CONTRACTION:
-        entries |= {"tile_rows": 8, "tile_vectors": 2}
+        entries |= {"tile_rows": 8, "tile_vectors": 2, "local_memory": device.local_memory}
     return entries
 
 

@@ -5,6 +5,7 @@ the wide interpreter's values (all floats in f64).
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,18 +71,23 @@ def run(
         np.empty(value.type.get_shape(), element_of(value.type).dtype)  # type: ignore
         for value in kernel.outputs
     ]
-    held = [np.array(array, order="C") for array in arrays]
-    if any(array.size == 0 for array in held) and all(array.size == 0 for array in outputs):
+    if all(array.size == 0 for array in outputs):
         return outputs
-    flat = [_padded(array) for array in (*held, *outputs)]
-    run_kernel(queue, signature(function, device), flat)
-    for output, raw in zip(outputs, flat[len(held) :], strict=True):
-        output[...] = raw.reshape(output.shape) if output.size else output
+    flat = [_in_memory(np.array(array, order="C")) for array in (*arrays, *outputs)]
+    kernel_signature = signature(function, device)
+    arguments = tuple(
+        replace(argument, count=max(argument.count, 1)) for argument in kernel_signature.arguments
+    )
+    run_kernel(queue, replace(kernel_signature, arguments=arguments), flat)
+    for output, raw in zip(outputs, flat[len(arrays) :], strict=True):
+        if output.size:
+            output[...] = raw.reshape(output.shape)
     return outputs
 
 
-def _padded(array: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(array).reshape(-1)
+def _in_memory(array: np.ndarray) -> np.ndarray:
+    """Flat, and not empty: no device has a buffer without bytes."""
+    return array.reshape(-1) if array.size else np.zeros(1, array.dtype)
 
 
 def expected(kernel: FusedKernelOp, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

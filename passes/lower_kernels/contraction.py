@@ -1,94 +1,139 @@
 """The contraction template: a batched matrix product with what comes before and after it.
 
-A work-item keeps a tile of the result in registers and walks the shared axis.
+CPU: large products go through packed panels (packed_product.py). Products of a few rows keep a
+tile of the result in registers and read both operands where they lie: vectors along the columns,
+or, where the right operand is transposed, along the shared axis. GPU: tiles in local memory
+(tiled_product.py).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
-from xdsl.dialects import arith, vector
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.dialects.mgn.operation import Kind
-from mgn.dialects.types import ElementType
-from mgn.passes.lower_kernels.body import Body, Indices, Node
-from mgn.passes.lower_kernels.emission import Code, memory_type, shaped
+from mgn.passes.lower_kernels.body import INPUT, Indices
+from mgn.passes.lower_kernels.emission import memory_type, shaped
 from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.index import Counter, Index, delinearised, lanes, of
-from mgn.passes.lower_kernels.movement import broadcast_index, reshaped_index
-from mgn.passes.lower_kernels.scalar import accumulator, narrowed, widened
+from mgn.passes.lower_kernels.packed_product import lower_packed
+from mgn.passes.lower_kernels.product import Product, multiply_add, tile_start, write_tile
+from mgn.passes.lower_kernels.scalar import accumulator, across_lanes, combine, widened
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 
-
-@dataclass(frozen=True)
-class Product:
-    """The sizes of a matmul node and the index maps of its operands and its result."""
-
-    node: Node
-    batch: tuple[int, ...]
-    rows: int
-    columns: int
-    depth: int
-
-    @staticmethod
-    def of_body(body: Body) -> "Product":
-        (node,) = body.of_kind(Kind.CONTRACTION)
-        left, right = (operand.shape for operand in node.operands)
-        rows = left[-1 if node.values["transpose_a"] else -2] if len(left) > 1 else 1
-        depth = left[-2 if node.values["transpose_a"] else -1]
-        columns = right[-2 if node.values["transpose_b"] else -1] if len(right) > 1 else 1
-        own = (len(left) > 1) + (len(right) > 1)
-        batch = node.shape[: len(node.shape) - own]
-        return Product(node, batch, rows, columns, depth)
-
-    @property
-    def element(self) -> ElementType:
-        return self.node.element
-
-    def left_index(self, batch: Indices, row: Index, k: Index) -> Indices:
-        """The element of the left operand that a row takes at a step."""
-        shape = self.node.operands[0].shape
-        if len(shape) == 1:
-            return (k,)
-        own = (k, row) if self.node.values["transpose_a"] else (row, k)
-        return (*broadcast_index(batch, shape[:-2]), *own)
-
-    def right_index(self, batch: Indices, k: Index, column: Index) -> Indices:
-        """The element of the right operand that a column takes at a step."""
-        shape = self.node.operands[1].shape
-        if len(shape) == 1:
-            return (k,)
-        own = (column, k) if self.node.values["transpose_b"] else (k, column)
-        return (*broadcast_index(batch, shape[:-2]), *own)
-
-    def result_index(self, node: Node, batch: Indices, row: Index, column: Index) -> Indices:
-        """The index of a value after the product that belongs to a row and a column."""
-        full = (*self.batch, self.rows, self.columns)
-        return reshaped_index((*batch, row, column), full, node.shape)
-
-
-def multiply_add(
-    code: Code, element: ElementType, a: SSAValue, b: SSAValue, held: SSAValue
-) -> SSAValue:
-    """`a * b + held`, fused for floats."""
-    a, b, held = code.together(a, b, held)
-    if element.is_float:
-        from xdsl.dialects import math
-        from xdsl.dialects.builtin import VectorType
-
-        if isinstance(held.type, VectorType):
-            return code.pure(vector.FMAOp, [a, b, held], held.type)
-        return code.pure(
-            math.FmaOp, [a, b, held], held.type, fastmath=arith.FastMathFlagsAttr("none")
-        )
-    return code.binary(arith.AddiOp, code.binary(arith.MuliOp, a, b), held)
+DOT_ROWS = 4
+"""Up to how many rows a product with a transposed right operand is made of dot products."""
 
 
 def lower_contraction(job: Job) -> Launch:
     """Writes a contraction kernel."""
-    return _direct(job, Product.of_body(job.body))
+    product = Product.of_body(job.body)
+    left, right = product.node.operands
+    along_k = product.depth >= job.number("lanes", 16)
+    if along_k and product.right_runs_along_depth and product.rows <= DOT_ROWS:
+        return _dots(job, product, product.rows, min(8 // product.rows, product.columns))
+    if along_k and product.left_runs_along_depth and product.columns == 1 and right.name == INPUT:
+        return _dots(job, product, min(8, product.rows), 1)
+    if product.rows > DOT_ROWS and not job.is_gpu and left.count:
+        return lower_packed(job, product)
+    return _direct(job, product)
+
+
+def _dots(job: Job, product: Product, down: int, across: int) -> Launch:
+    """Vectors run along the shared axis; their lanes are added up at the end."""
+    code = job.code
+    while across & (across - 1):
+        across -= 1
+    while down & (down - 1) and across == 1:
+        down -= 1
+    tile_rows = ceil_div(product.rows, down)
+    tile_columns = ceil_div(product.columns, across)
+    tiles = tile_rows * tile_columns * prod(product.batch)
+    block = max(1, min(8, tiles // (8 * job.number("units", 2))))
+    local = min(64, tiles) if job.is_gpu else 1
+    block = 1 if job.is_gpu else block
+    items = ceil_div(ceil_div(tiles, block), local) * local
+    item = code.counter(kernel.GlobalIdOp, 0, items)
+
+    def tile(step: Index) -> None:
+        place = of(Counter(code.index(item * block + step), 0, tiles - 1))
+        column_tile, other = place % tile_columns, place // tile_columns
+        row_tile, batch_number = other % tile_rows, other // tile_rows
+        batch = delinearised(batch_number, product.batch)
+        column = tile_start(code, column_tile, across, product.columns)
+        row = tile_start(code, row_tile, down, product.rows)
+        totals = _dot_tile(
+            job, product, batch, [row + i for i in range(down)], [column + j for j in range(across)]
+        )
+        if across == 1:
+            rows, columns = [row + lanes(down)], [column]
+            totals = [_joined(job, totals)]
+        else:
+            rows, columns = [row + i for i in range(down)], [column + lanes(across)]
+            totals = [_joined(job, totals[i * across : (i + 1) * across]) for i in range(down)]
+        evaluator = job.evaluator(max(across, down if across == 1 else 1))
+        write_tile(job, product, evaluator, batch, rows, columns, totals)
+
+    trips: Index | int = block
+    if tiles != items * block:
+        trips = (item * -block + tiles).clamp(0, block)
+    code.loop(0, trips, lambda step, _: tile(step) or ())
+    return Launch((items,), (local,))
+
+
+def _joined(job: Job, totals: Sequence[SSAValue]) -> SSAValue:
+    if len(totals) == 1:
+        return totals[0]
+    type = shaped(totals[0].type, len(totals))
+    return job.code.pure(kernel.FromElementsOp, list(totals), type)
+
+
+def _dot_tile(
+    job: Job, product: Product, batch: Indices, rows: Sequence[Index], columns: Sequence[Index]
+) -> list[SSAValue]:
+    code, element = job.code, product.element
+    left, right = product.node.operands
+    width = job.number("lanes", 16)
+
+    def step(evaluator: Evaluator, k: Index, held: list[SSAValue]) -> list[SSAValue]:
+        a_parts = [
+            widened(code, evaluator.lanes_at(left, product.left_index(batch, row, k)), element)
+            for row in rows
+        ]
+        b_parts = [
+            widened(code, evaluator.lanes_at(right, product.right_index(batch, k, column)), element)
+            for column in columns
+        ]
+        values = iter(held)
+        return [multiply_add(code, element, a, b, next(values)) for a in a_parts for b in b_parts]
+
+    type = memory_type(accumulator(element))
+    vectors = product.depth // width
+    unroll = 4 if len(rows) * len(columns) <= 2 and vectors >= 8 else 1
+    count = len(rows) * len(columns)
+    wide, narrow = job.evaluator(width), job.evaluator(1)
+
+    def block(number: Index, held: list[SSAValue]) -> list[SSAValue]:
+        result: list[SSAValue] = []
+        for part in range(unroll):
+            k = (number * unroll + part) * width + lanes(width)
+            result += step(wide, k, held[part * count : (part + 1) * count])
+        return result
+
+    zeros = [code.constant(0, type, width)] * (count * unroll)
+    held = code.loop(0, vectors // unroll, block, zeros)
+    totals = held[:count]
+    for part in range(1, unroll):
+        totals = [
+            combine(code, "sum", accumulator(element), x, y)
+            for x, y in zip(totals, held[part * count : (part + 1) * count], strict=True)
+        ]
+    done = vectors // unroll * unroll
+    totals = code.loop(
+        done, vectors, lambda n, held: step(wide, n * width + lanes(width), held), totals
+    )
+    totals = [across_lanes(code, "sum", accumulator(element), total) for total in totals]
+    return code.loop(vectors * width, product.depth, lambda k, held: step(narrow, k, held), totals)
 
 
 def _direct(job: Job, product: Product) -> Launch:
@@ -97,12 +142,14 @@ def _direct(job: Job, product: Product) -> Launch:
     width = job.number("lanes", 16)
     while width > product.columns:
         width //= 2
-    across = max(1, min(job.number("tile_vectors", 2), product.columns // width))
     down = min(job.number("tile_rows", 8), product.rows)
+    across = max(1, min(16 // down, product.columns // width))
+    while across > 1 and product.columns < 4 * job.number("units", 2) * across * width:
+        across //= 2
     tile_rows = ceil_div(product.rows, down)
     tile_columns = ceil_div(product.columns, width * across)
     batches = prod(product.batch)
-    local = job.number("local", 1)
+    local = job.number("local", 1) if job.is_gpu else 1
     tiles = tile_rows * tile_columns * batches
     items = ceil_div(tiles, local) * local
     item = code.counter(kernel.GlobalIdOp, 0, items)
@@ -112,8 +159,8 @@ def _direct(job: Job, product: Product) -> Launch:
         column_tile, other = place % tile_columns, place // tile_columns
         row_tile, batch_number = other % tile_rows, other // tile_rows
         batch = delinearised(batch_number, product.batch)
-        column = _start(code, column_tile, width * across, product.columns)
-        row = _start(code, row_tile, down, product.rows)
+        column = tile_start(code, column_tile, width * across, product.columns)
+        row = tile_start(code, row_tile, down, product.rows)
         rows = [row + i for i in range(down)]
         columns = [column + j * width + lanes(width) for j in range(across)]
         evaluator = job.evaluator(width)
@@ -122,14 +169,6 @@ def _direct(job: Job, product: Product) -> Launch:
 
     code.when(code.is_below(item, tiles, 1), tile)
     return Launch((items,), (local,))
-
-
-def _start(code: Code, tile: Index, size: int, limit: int) -> Index:
-    """Where a tile begins; the last one ends with the axis, and so overlaps."""
-    start = (tile * size).clamp(0, limit - size)
-    if limit % size == 0:
-        return tile * size
-    return of(Counter(code.index(start), 0, limit - size))
 
 
 def _accumulate(
@@ -158,30 +197,3 @@ def _accumulate(
         return result
 
     return code.loop(0, product.depth, step, [zero] * (len(rows) * len(columns)))
-
-
-def write_tile(
-    job: Job,
-    product: Product,
-    evaluator: Evaluator,
-    batch: Indices,
-    rows: Sequence[Index],
-    columns: Sequence[Index],
-    totals: Sequence[SSAValue],
-) -> None:
-    """Evaluates what follows the product on a tile, and stores it."""
-    values = iter(totals)
-    for row in rows:
-        for column in columns:
-            value = narrowed(job.code, next(values), product.element)
-            evaluator.given[product.node] = lambda _, value=value: value
-            job.write(
-                evaluator,
-                [
-                    (n, node, product.result_index(node, batch, row, column))
-                    for n, node in enumerate(job.body.written)
-                ],
-            )
-
-
-__all__ = ["Product", "lower_contraction", "multiply_add", "shaped", "write_tile"]

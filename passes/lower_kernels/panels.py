@@ -1,0 +1,208 @@
+"""Packing operands of a product into local memory, in the order in which register tiles read them.
+
+In: a block of the shared axis and the first row or column. Out: stores; what comes before the
+product is evaluated on the way.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.dialects import vector
+from xdsl.dialects.builtin import DenseArrayBase, i64
+from xdsl.ir import SSAValue
+
+from mgn.passes.lower_kernels.body import Indices
+from mgn.passes.lower_kernels.emission import Code
+from mgn.passes.lower_kernels.index import Counter, Index, lanes, of
+from mgn.passes.lower_kernels.product import Product
+from mgn.passes.lower_kernels.scalar import widened
+from mgn.passes.lower_kernels.template import Job
+
+if TYPE_CHECKING:
+    from mgn.passes.lower_kernels.packed_product import Blocking
+
+
+@dataclass
+class LeftBlock:
+    """Where register tiles read the left operand: in `memory` as it lies, or in a local buffer,
+    `rows` one after the other, or `columns` of a tile one after the other.
+    """
+
+    buffer: SSAValue | None
+    layout: str
+    rows: int
+    depth: int
+
+    def place(self, tile: Index, i: int, k: Index) -> Index:
+        """The element of row `i` of a tile at step `k`."""
+        if self.layout == "rows":
+            return tile * (self.rows * self.depth) + i * self.depth + k
+        return tile * (self.rows * self.depth) + k * self.rows + i
+
+
+def pack_panel(
+    job: Job,
+    product: Product,
+    batch: Indices,
+    first: Index,
+    steps: Index | int,
+    column: Index,
+    panels: SSAValue,
+    base: Index,
+    sizes: "Blocking",
+    start: Index | int = 0,
+) -> None:
+    """A panel of columns, read a vector of columns at a time."""
+    code, right = job.code, product.node.operands[1]
+    evaluator = job.evaluator(sizes.width)
+
+    def row(k: Index) -> None:
+        depth = _bounded(code, first + k, product.depth)
+        for j in range(sizes.vectors):
+            columns = column + j * sizes.width + lanes(sizes.width)
+            index = product.right_index(batch, depth, columns)
+            value = widened(code, evaluator.lanes_at(right, index), product.element)
+            place = base + k * sizes.columns + j * sizes.width
+            code.store(value, panels, code.index(place))
+
+    code.loop(start, steps, lambda k, _: row(k) or ())
+
+
+def pack_transposed_panel(
+    job: Job,
+    product: Product,
+    batch: Indices,
+    first: Index,
+    steps: Index | int,
+    column: Index,
+    panels: SSAValue,
+    base: Index,
+    sizes: "Blocking",
+) -> None:
+    """A panel of columns that are contiguous in memory: squares are read and transposed."""
+    code, right = job.code, product.node.operands[1]
+    width = sizes.width
+    evaluator = job.evaluator(width)
+    squares = steps // width
+
+    def square(number: Index, part: Index) -> None:
+        k = number * width
+        depth = of(Counter(code.index(first + k), 0, product.depth - width))
+        rows = [
+            widened(
+                code,
+                evaluator.lanes_at(
+                    right,
+                    product.right_index(batch, depth + lanes(width), column + part * width + c),
+                ),
+                product.element,
+            )
+            for c in range(width)
+        ]
+        for offset, value in enumerate(transposed(code, rows)):
+            place = base + (k + offset) * sizes.columns + part * width
+            code.store(value, panels, code.index(place))
+
+    code.loop(
+        0,
+        squares,
+        lambda number, _: code.loop(0, sizes.vectors, lambda part, _: square(number, part) or ()),
+    )
+    done = squares * width
+    if not isinstance(steps, int) or (isinstance(done, int) and done < steps):
+        pack_panel(job, product, batch, first, steps, column, panels, base, sizes, start=done)
+
+
+def transposed(code: Code, rows: list[SSAValue]) -> list[SSAValue]:
+    """A square of vectors with rows and columns exchanged, by halves, quarters, …"""
+    width = len(rows)
+    distance = width // 2
+    while distance:
+        low = [lane if lane & distance == 0 else width + lane - distance for lane in range(width)]
+        high = [lane + distance if lane & distance == 0 else width + lane for lane in range(width)]
+        result = list(rows)
+        for i in range(width):
+            if i & distance == 0:
+                pair = [rows[i], rows[i + distance]]
+                result[i] = _shuffle(code, pair, low)
+                result[i + distance] = _shuffle(code, pair, high)
+        rows = result
+        distance //= 2
+    return rows
+
+
+def _shuffle(code: Code, pair: list[SSAValue], mask: list[int]) -> SSAValue:
+    return code.pure(vector.ShuffleOp, pair, pair[0].type, mask=DenseArrayBase.from_list(i64, mask))
+
+
+def pack_left_rows(
+    job: Job,
+    product: Product,
+    batch: Indices,
+    first: Index,
+    steps: Index | int,
+    row: Index,
+    tile: Index,
+    block: LeftBlock,
+) -> None:
+    """The rows of a tile, read a vector of steps at a time."""
+    code, left = job.code, product.node.operands[0]
+    width = job.number("lanes", 16)
+    assert block.buffer is not None
+    buffer = block.buffer
+
+    def one_row(i: Index) -> None:
+        def put(k: Index, count: int) -> None:
+            evaluator = job.evaluator(count)
+            depth = of(Counter(code.index(first + k), 0, max(product.depth - count, 0)))
+            number = of(Counter(code.index(row + i), 0, product.rows - 1))
+            index = product.left_index(batch, number, depth + lanes(count))
+            value = widened(code, evaluator.lanes_at(left, index), product.element)
+            place = tile * (block.rows * block.depth) + i * block.depth + k
+            code.store(value, buffer, code.index(place))
+
+        vectors = steps // width
+        if width <= product.depth:
+            code.loop(0, vectors, lambda n, _: put(n * width, width) or ())
+        code.loop(vectors * width, steps, lambda k, _: put(k, 1) or ())
+
+    code.loop(0, block.rows, lambda i, _: one_row(i) or ())
+
+
+def pack_left_columns(
+    job: Job,
+    product: Product,
+    batch: Indices,
+    first: Index,
+    steps: Index | int,
+    row: Index,
+    tile: Index,
+    block: LeftBlock,
+) -> None:
+    """The columns of a tile, read a vector of rows at a time."""
+    code, left = job.code, product.node.operands[0]
+    assert block.buffer is not None
+    buffer = block.buffer
+
+    def one_step(k: Index) -> None:
+        depth = _bounded(code, first + k, product.depth)
+        done = 0
+        while done < block.rows:
+            count = 16
+            while count > block.rows - done:
+                count //= 2
+            evaluator = job.evaluator(count)
+            index = product.left_index(batch, row + done + lanes(count), depth)
+            value = widened(code, evaluator.lanes_at(left, index), product.element)
+            place = tile * (block.rows * block.depth) + k * block.rows + done
+            code.store(value, buffer, code.index(place))
+            done += count
+
+    code.loop(0, steps, lambda k, _: one_step(k) or ())
+
+
+def _bounded(code: Code, index: Index, limit: int) -> Index:
+    """An index known to stay below a limit."""
+    if index.high < limit:
+        return index
+    return of(Counter(code.index(index), 0, limit - 1))

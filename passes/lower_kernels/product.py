@@ -1,0 +1,129 @@
+"""A matmul node as templates see it: sizes, index maps of its operands, a tile of its result.
+
+In: a body with one matmul. Out: its `Product`, and what every form of the template writes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, vector
+from xdsl.ir import SSAValue
+
+from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.types import ElementType
+from mgn.passes.lower_kernels.body import INPUT, Body, Indices, Node
+from mgn.passes.lower_kernels.emission import Code
+from mgn.passes.lower_kernels.evaluate import Evaluator
+from mgn.passes.lower_kernels.index import Counter, Index, of
+from mgn.passes.lower_kernels.movement import broadcast_index, reshaped_index
+from mgn.passes.lower_kernels.scalar import narrowed
+from mgn.passes.lower_kernels.template import Job
+
+
+@dataclass(frozen=True)
+class Product:
+    """The sizes of a matmul node and the index maps of its operands and its result."""
+
+    node: Node
+    batch: tuple[int, ...]
+    rows: int
+    columns: int
+    depth: int
+
+    @staticmethod
+    def of_body(body: Body) -> "Product":
+        (node,) = body.of_kind(Kind.CONTRACTION)
+        left, right = (operand.shape for operand in node.operands)
+        rows = left[-1 if node.values["transpose_a"] else -2] if len(left) > 1 else 1
+        depth = left[-2 if node.values["transpose_a"] else -1]
+        columns = right[-2 if node.values["transpose_b"] else -1] if len(right) > 1 else 1
+        own = (len(left) > 1) + (len(right) > 1)
+        batch = node.shape[: len(node.shape) - own]
+        return Product(node, batch, rows, columns, depth)
+
+    @property
+    def element(self) -> ElementType:
+        return self.node.element
+
+    @property
+    def left_runs_along_depth(self) -> bool:
+        """Whether the left operand is in memory and its rows are contiguous."""
+        left = self.node.operands[0]
+        return left.name == INPUT and not self.node.values["transpose_a"]
+
+    @property
+    def right_runs_along_depth(self) -> bool:
+        """Whether the right operand is in memory and its columns are contiguous."""
+        right = self.node.operands[1]
+        transposed = self.node.values["transpose_b"] or len(right.shape) == 1
+        return right.name == INPUT and transposed
+
+    def left_index(self, batch: Indices, row: Index, k: Index) -> Indices:
+        """The element of the left operand that a row takes at a step."""
+        shape = self.node.operands[0].shape
+        if len(shape) == 1:
+            return (k,)
+        own = (k, row) if self.node.values["transpose_a"] else (row, k)
+        return (*broadcast_index(batch, shape[:-2]), *own)
+
+    def right_index(self, batch: Indices, k: Index, column: Index) -> Indices:
+        """The element of the right operand that a column takes at a step."""
+        shape = self.node.operands[1].shape
+        if len(shape) == 1:
+            return (k,)
+        own = (column, k) if self.node.values["transpose_b"] else (k, column)
+        return (*broadcast_index(batch, shape[:-2]), *own)
+
+    def result_index(self, node: Node, batch: Indices, row: Index, column: Index) -> Indices:
+        """The index of a value after the product that belongs to a row and a column."""
+        full = (*self.batch, self.rows, self.columns)
+        return reshaped_index((*batch, row, column), full, node.shape)
+
+
+def multiply_add(
+    code: Code, element: ElementType, a: SSAValue, b: SSAValue, held: SSAValue
+) -> SSAValue:
+    """`a * b + held`, fused for floats."""
+    a, b, held = code.together(a, b, held)
+    if element.is_float:
+        from xdsl.dialects import math
+        from xdsl.dialects.builtin import VectorType
+
+        if isinstance(held.type, VectorType):
+            return code.pure(vector.FMAOp, [a, b, held], held.type)
+        return code.pure(
+            math.FmaOp, [a, b, held], held.type, fastmath=arith.FastMathFlagsAttr("none")
+        )
+    return code.binary(arith.AddiOp, code.binary(arith.MuliOp, a, b), held)
+
+
+def tile_start(code: Code, tile: Index, size: int, limit: int) -> Index:
+    """Where a tile begins; the last one ends with the axis, and so overlaps."""
+    start = (tile * size).clamp(0, limit - size)
+    if limit % size == 0:
+        return tile * size
+    return of(Counter(code.index(start), 0, limit - size))
+
+
+def write_tile(
+    job: Job,
+    product: Product,
+    evaluator: Evaluator,
+    batch: Indices,
+    rows: Sequence[Index],
+    columns: Sequence[Index],
+    totals: Sequence[SSAValue],
+) -> None:
+    """Evaluates what follows the product on a tile, and stores it."""
+    values = iter(totals)
+    for row in rows:
+        for column in columns:
+            value = narrowed(job.code, next(values), product.element)
+            evaluator.given[product.node] = lambda _, value=value: value
+            job.write(
+                evaluator,
+                [
+                    (n, node, product.result_index(node, batch, row, column))
+                    for n, node in enumerate(job.body.written)
+                ],
+            )

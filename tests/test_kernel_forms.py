@@ -1,0 +1,123 @@
+"""Which bodies `fusion.kernel` accepts for each kind, and what it says of the others."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from lower_fixture import fused_kernel
+from xdsl.utils.exceptions import VerifyException
+
+X = ("f32", (4, 6))
+Build = Callable[..., Any]
+
+ACCEPTED: dict[str, tuple[str, list[Any], Build]] = {
+    "a chain of elementwise and movement operations": (
+        "pointwise",
+        [X],
+        lambda b, x: b.transpose(b.relu(x), [1, 0]),
+    ),
+    "two results of one shape": ("pointwise", [X], lambda b, x: [b.exp(x), b.silu(x)]),
+    "softmax in its parts": (
+        "reduction",
+        [X],
+        lambda b, x: b.div(b.exp(x), b.sum(b.exp(x), axis=1, keepdims=True)),
+    ),
+    "a residual sum and its mean": (
+        "reduction",
+        [X, X],
+        lambda b, x, y: [b.add(x, y), b.mul(b.sum(b.add(x, y), axis=1), 0.25)],
+    ),
+    "a scan with an epilogue": ("scan", [X], lambda b, x: b.relu(b.cumsum(x, axis=1))),
+    "a matmul with prologue, bias and reshape": (
+        "contraction",
+        [X, ("f32", (6, 8)), ("f32", (8,))],
+        lambda b, x, y, z: b.reshape(b.add(b.matmul(b.exp(x), y), z), [2, 2, 8]),
+    ),
+    "an embedding": ("gather", [("i32", (3,)), X], lambda b, i, t: b.gather(t, i, axis=0)),
+}
+
+REFUSED: dict[str, tuple[str, list[Any], Build, str]] = {
+    "results of two shapes": (
+        "pointwise",
+        [X],
+        lambda b, x: [b.exp(x), b.transpose(x, [1, 0])],
+        "one shape",
+    ),
+    "a reduction in a pointwise kernel": (
+        "pointwise",
+        [X],
+        lambda b, x: b.sum(x, axis=1),
+        "mgn.sum cannot be part",
+    ),
+    "a composite that is not elementwise": (
+        "pointwise",
+        [X],
+        lambda b, x: b.softmax(x),
+        "mgn.softmax cannot be part",
+    ),
+    "no reduction": ("reduction", [X], lambda b, x: b.exp(x), "needs a reduction"),
+    "reductions over two axes": (
+        "reduction",
+        [X],
+        lambda b, x: [b.sum(x, axis=1), b.sum(x, axis=0)],
+        r"must reduce axes \[1\]",
+    ),
+    "a transpose after a reduction": (
+        "reduction",
+        [("f32", (4, 4))],
+        lambda b, x: b.transpose(b.sub(x, b.sum(x, axis=1, keepdims=True)), [1, 0]),
+        "mgn.transpose cannot follow",
+    ),
+    "a result outside the rows": (
+        "reduction",
+        [X],
+        lambda b, x: b.add(b.sum(x, axis=1, keepdims=True), b.full([4, 3], 1.0)),
+        "leaves the rows",
+    ),
+    "two matmuls": (
+        "contraction",
+        [("f32", (4, 4))],
+        lambda b, x: b.matmul(b.matmul(x, x), x),
+        "exactly one contraction",
+    ),
+    "a result broadcast after the matmul": (
+        "contraction",
+        [("f32", (4, 4)), ("f32", (3, 4, 4))],
+        lambda b, x, y: b.add(b.matmul(x, x), y),
+        "changes the matmul's number of elements",
+    ),
+    "a transpose after the matmul": (
+        "contraction",
+        [("f32", (4, 4))],
+        lambda b, x: b.transpose(b.matmul(x, x), [1, 0]),
+        "mgn.transpose cannot follow",
+    ),
+    "a result beside the matmul": (
+        "contraction",
+        [("f32", (4, 4))],
+        lambda b, x: [b.matmul(x, x), b.exp(x)],
+        "must depend on the matmul",
+    ),
+    "movement after a scan": (
+        "scan",
+        [X],
+        lambda b, x: b.reshape(b.cumsum(x, axis=1), [24]),
+        "cannot follow a scan",
+    ),
+    "a kind without a template": ("scatter", [X], lambda b, x: b.exp(x), "no template"),
+}
+
+
+@pytest.mark.parametrize("case", ACCEPTED.values(), ids=ACCEPTED.keys())
+def test_a_legal_body_verifies(case: tuple[str, list[Any], Build]) -> None:
+    kind, types, build = case
+    assert fused_kernel(kind, types, build).kernel_kind == kind
+
+
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED.keys())
+def test_another_body_is_an_error_that_names_the_reason(
+    case: tuple[str, list[Any], Build, str],
+) -> None:
+    kind, types, build, reason = case
+    with pytest.raises(VerifyException, match=reason):
+        fused_kernel(kind, types, build)
