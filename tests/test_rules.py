@@ -1,4 +1,4 @@
-"""Every row of the rule table: both sides are equal on random typed instances, and wrong rows are caught."""
+"""Every row of the rule table: both sides are equal on random instances; wrong rows are caught."""
 
 import ast
 import itertools

@@ -1,0 +1,44 @@
+"""Random typed graphs: the fused program computes what the program computed, fused or not."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from saturate_programs import check_same, kernels_of, random_graph
+
+from mgn.dialects.kernel.device import DEVICES
+from mgn.dialects.mgn.structure import ConstantOp, ReadOp, ReturnOp
+from mgn.passes.saturate import SaturateOptions, saturate_graph
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 1 << 30),
+    operations=st.integers(1, 30),
+    device=st.sampled_from(sorted(DEVICES)),
+    fuse=st.booleans(),
+)
+def test_a_random_graph_computes_the_same_after_saturation(
+    seed: int, operations: int, device: str, fuse: bool
+) -> None:
+    before = random_graph(seed, operations)
+    before.verify()
+    after = before.clone()
+    report = saturate_graph(after, DEVICES[device], SaturateOptions(fuse=fuse))
+    after.verify()
+    check_same(before, after, seed & 0xFFFF)
+    assert report.saturated
+    assert report.bound <= report.cost_after * (1 + 1e-9)
+    assert report.kernel_count == len(kernels_of(after))
+    allowed = (ReadOp, ConstantOp, ReturnOp)
+    others = [op for op in after.block.ops if not isinstance(op, allowed)]
+    assert others == kernels_of(after)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_fusing_is_modelled_as_cheaper_than_not_fusing(seed: int) -> None:
+    fused, separate = random_graph(seed, 25), random_graph(seed, 25)
+    device = DEVICES["cpu"]
+    together = saturate_graph(fused, device)
+    apart = saturate_graph(separate, device, SaturateOptions(fuse=False))
+    assert together.cost_after <= apart.cost_after * (1 + 1e-9)
+    assert len(kernels_of(fused)) <= len(kernels_of(separate))
