@@ -27,6 +27,13 @@ LARGEST_SIZE = 2**62
 
 Result = tuple[str, Any, Place]
 
+_TOP_LEVEL_KEYWORDS: dict[type[ast.Statement], str] = {
+    ast.Function: "fn",
+    ast.Graph: "graph",
+    ast.Constants: "const",
+    ast.Import: "import",
+}
+
 
 class Lowering(Calls):
     """Lowers graphs of one unit into one module."""
@@ -368,9 +375,7 @@ class Lowering(Calls):
         self.frame.returned = POISON if self.frame.called_from is not None else poisoned
 
     def _top_level_only(self, node: ast.Statement) -> None:
-        kind = {ast.Function: "fn", ast.Graph: "graph", ast.Constants: "const"}.get(
-            type(node), "import"
-        )
+        kind = _TOP_LEVEL_KEYWORDS[type(node)]
         self.error(node.place, f"'{kind}' stands at the top level only")
         if isinstance(node, ast.Constants):
             for item in node.constants:
