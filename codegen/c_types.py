@@ -43,14 +43,17 @@ def is_small_float(type: Attribute) -> bool:
 
 
 def is_float(type: Attribute) -> bool:
+    """Whether the elements are floats."""
     return isinstance(element(type), Float16Type | BFloat16Type | Float32Type | Float64Type)
 
 
 def is_bool(type: Attribute) -> bool:
+    """Whether the elements are bools."""
     return element(type) == i1
 
 
 def is_vector(type: Attribute) -> bool:
+    """Whether it is a vector."""
     return isinstance(type, VectorType)
 
 

@@ -116,27 +116,45 @@ def bytes_text(size: float) -> str:
 def kernel_table(
     kernels: Sequence[KernelLine], seconds: Sequence[float], device: Device, most: int = 40
 ) -> str:
-    """Time, bytes, throughput and share of the roofline of each launch, the slowest first."""
-    rows = sorted(zip(kernels, seconds, strict=True), key=lambda row: -row[1])
+    """Time, bytes, throughput and share of the roofline of each kernel over its launches.
+
+    The kernels that took longest come first.
+    """
+    rows = _rows(kernels, seconds)
     total = sum(seconds) or 1.0
-    lines = [
-        "        time  share      bytes      GB/s   GFLOP/s  roofline  kernel",
-    ]
-    for line, taken in rows[:most]:
-        work, least = line.work, line.work.roofline_seconds(device)
-        taken = max(taken, 1e-9)
+    lines = ["  launches       time  share      bytes    GB/s  GFLOP/s  roofline  kernel"]
+    for row in rows[:most]:
+        taken = max(row.seconds, 1e-9)
+        least = row.launches * row.line.work.roofline_seconds(device)
+        moved = row.launches * row.line.work.bytes
+        computed = row.launches * row.line.work.operations
         lines.append(
-            f"  {seconds_text(taken):>10} {100 * taken / total:5.1f}%  {bytes_text(work.bytes):>10}"
-            f" {work.bytes / taken / 1e9:9.1f} {work.operations / taken / 1e9:9.1f}"
-            f"  {100 * least / taken:7.1f}%  {line.name}: {_shown(line.operations)}"
+            f"  {row.launches:8d} {seconds_text(taken):>10} {100 * taken / total:5.1f}%"
+            f" {bytes_text(moved):>10} {moved / taken / 1e9:7.1f} {computed / taken / 1e9:8.1f}"
+            f" {100 * least / taken:8.1f}%  {row.line.name}: {_shown(row.line.operations)}"
         )
     if len(rows) > most:
-        rest = sum(taken for _, taken in rows[most:])
-        lines.append(
-            f"  {seconds_text(rest):>10} {100 * rest / total:5.1f}%  {len(rows) - most} more"
-        )
-    lines.append(f"  {seconds_text(sum(seconds)):>10} all {len(rows)} launches")
+        rest = sum(row.seconds for row in rows[most:])
+        lines.append(f"  {'':8} {seconds_text(rest):>10} {100 * rest / total:5.1f}%  others")
+    lines.append(f"  {len(kernels):8d} {seconds_text(sum(seconds)):>10} all")
     return "\n".join(lines)
+
+
+@dataclass
+class _Row:
+    line: KernelLine
+    launches: int = 0
+    seconds: float = 0.0
+
+
+def _rows(kernels: Sequence[KernelLine], seconds: Sequence[float]) -> list[_Row]:
+    """Launches of one kernel together, the longest time first."""
+    rows: dict[tuple[str, Work], _Row] = {}
+    for line, taken in zip(kernels, seconds, strict=True):
+        row = rows.setdefault((line.name, line.work), _Row(line))
+        row.launches += 1
+        row.seconds += taken
+    return sorted(rows.values(), key=lambda row: -row.seconds)
 
 
 def _shown(operations: Sequence[str], most: int = 8) -> str:

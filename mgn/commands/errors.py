@@ -125,7 +125,7 @@ def _from_parse_error(error: object) -> Diagnostic:
     place = span.get_location()
     start = span.input.get_start_of_line(span.start)
     return Diagnostic(
-        " ".join(error.msg.split()),
+        _clipped(" ".join(error.msg.split())),
         file=place.file,
         line=place.line,
         column=place.col,
@@ -157,9 +157,14 @@ def _is_runtime_fault(error: BaseException) -> bool:
     return module is not None and isinstance(error, module.RuntimeFault)
 
 
+def _clipped(text: str, most: int = 300) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
+
+
 def _first_lines(text: str, most: int = 8) -> str:
     lines = text.strip().splitlines() or ["no message"]
-    return "\n".join(lines[:most]) + ("\n…" if len(lines) > most else "")
+    shown = [_clipped(line) for line in lines[:most]]
+    return "\n".join(shown) + ("\n…" if len(lines) > most else "")
 
 
 def _drop_stdout() -> None:

@@ -1,0 +1,232 @@
+"""`mgn-opt`: what goes where, exit statuses, and messages for every kind of bad input."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Outcome
+
+from mgn.commands.expectations import compare, expectations_in
+from mgn.diagnostics import Diagnostic
+
+Run = Callable[..., Outcome]
+
+GOOD = """mgn.graph @g("x" = %x : tensor<4xf32>) -> ("y" : tensor<4xf32>) {
+  %y = mgn.relu(%x) : tensor<4xf32>
+  mgn.return %y : tensor<4xf32>
+}
+"""
+
+
+def one_screen(outcome: Outcome) -> bool:
+    """A failure without a traceback and without a result."""
+    return (
+        outcome.status == 1
+        and outcome.stdout == ""
+        and "Traceback" not in outcome.stderr
+        and 0 < len(outcome.stderr.splitlines()) < 25
+        and max(map(len, outcome.stderr.splitlines())) < 400
+    )
+
+
+def test_the_result_goes_to_stdout_and_reads_back(mgn_opt: Run) -> None:
+    first = mgn_opt("-", stdin=GOOD)
+    second = mgn_opt("-f", "mlir", "-", stdin=first.stdout)
+    assert first.status == second.status == 0
+    assert "%y = mgn.relu(%x) : tensor<4xf32>" in first.stdout
+    assert second.stdout == first.stdout
+    assert first.stderr == ""
+
+
+def test_the_input_may_be_mgn_text_on_stdin(mgn_opt: Run) -> None:
+    outcome = mgn_opt("-f", "mgn", "-", stdin="graph g(x: f32[4]) { return y = relu(x) }")
+    assert outcome.status == 0
+    assert "mgn.relu" in outcome.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.mgn"], "error: cannot open 'nowhere.mgn': no such file or directory"),
+        (["-p", "simplfy", "-"], "did you mean 'simplify'?"),
+        (["-p", "simplify{speed=3}", "-"], "pass 'simplify'"),
+        (["-p", "simplify,{", "-"], "cannot read the pipeline"),
+        (["-p", "training", "-"], "the training pipeline is not available in this version"),
+        (["-t", "opncl", "-"], "did you mean 'opencl'?"),
+        (["-t", "spirv-asm", "-"], "not available in this version"),
+        (["-t", "opencl", "-"], "the program has no kernels yet; -p default brings it there"),
+        (["-t", "plan", "-"], "the program has no plan yet"),
+        (["--dim", "B", "-"], "--dim takes NAME=N"),
+        (["--dim", "B=2", "-"], "sizes are fixed"),
+        (["--graph", "h", "-"], "there is no graph 'h'; the graphs are g"),
+        (["--device", "abacus", "-"], "unknown device 'abacus'; there are cpu"),
+        (["--fast"], "unrecognized arguments: --fast"),
+        (["file.xyz"], "'file.xyz' is neither .mgn nor .mlir"),
+    ],
+)
+def test_a_wrong_command_line_says_what_is_wrong(
+    mgn_opt: Run, arguments: list[str], message: str
+) -> None:
+    outcome = mgn_opt(*arguments, stdin=GOOD)
+    assert one_screen(outcome), outcome.stderr
+    assert message in outcome.stderr
+
+
+@pytest.mark.parametrize("suffix", ["mgn", "mlir"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xff\xfe\x00rubbish",
+        bytes(range(256)) * 8,
+        b'"' + b"a" * 100_000,
+        b"graph g(x: f32[4]) { y = " + b"(" * 10_000 + b"x" + b")" * 10_000,
+        b"builtin.module {" * 5_000,
+        b"x" * 10_000_000,
+        b"",
+        b"graph",
+    ],
+    ids=["not-utf8", "all-bytes", "open-string", "deep", "deep-modules", "long", "empty", "cut"],
+)
+def test_rubbish_is_an_error_of_one_screen(
+    mgn_opt: Run, tmp_path: Path, suffix: str, content: bytes
+) -> None:
+    path = tmp_path / f"rubbish.{suffix}"
+    path.write_bytes(content)
+    started = time.perf_counter()
+    outcome = mgn_opt(path)
+    assert one_screen(outcome), outcome.stderr[:2000]
+    assert time.perf_counter() - started < 10.0
+
+
+def test_a_directory_is_an_error(mgn_opt: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "folder.mgn"
+    folder.mkdir()
+    assert one_screen(mgn_opt(folder))
+
+
+def test_an_error_shows_the_line_and_a_caret(mgn_opt: Run) -> None:
+    outcome = mgn_opt("-", stdin=GOOD.replace("mgn.relu", "mgn.rleu"))
+    first, line, caret = outcome.stderr.splitlines()[:3]
+    assert first == "<stdin>:2:16: error: Operation mgn.rleu is not registered"
+    assert line == "    %y = mgn.rleu(%x) : tensor<4xf32>"
+    assert caret.index("^") == line.index("(")
+
+
+def test_a_failing_run_writes_nothing(mgn_opt: Run, tmp_path: Path) -> None:
+    target = tmp_path / "out.mlir"
+    target.write_text("as it was")
+    text = f"{GOOD}// -----\n{GOOD.replace('relu', 'rleu')}"
+    outcome = mgn_opt("--split-input-file", "-", "-o", target, stdin=text)
+    assert one_screen(outcome)
+    assert target.read_text() == "as it was"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_the_output_file_is_replaced_whole(mgn_opt: Run, tmp_path: Path) -> None:
+    target = tmp_path / "out.mlir"
+    outcome = mgn_opt("-", "-o", target, stdin=GOOD)
+    assert (outcome.status, outcome.stdout) == (0, "")
+    assert target.read_text() == mgn_opt("-", stdin=GOOD).stdout
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_an_output_in_a_missing_folder_is_an_error(mgn_opt: Run, tmp_path: Path) -> None:
+    assert one_screen(mgn_opt("-", "-o", tmp_path / "no" / "out.mlir", stdin=GOOD))
+
+
+def test_pieces_are_separate_and_keep_their_lines(mgn_opt: Run) -> None:
+    joined = f"{GOOD}// -----\n{GOOD}"
+    outcome = mgn_opt("--split-input-file", "-", stdin=joined)
+    assert outcome.status == 0
+    assert outcome.stdout.count("// -----\n") == 1
+    broken = mgn_opt(
+        "--split-input-file", "-", stdin=f"{GOOD}// -----\n{GOOD.replace('relu', 'n')}"
+    )
+    assert "<stdin>:7:" in broken.stderr
+
+
+def test_announced_messages_pass_and_others_fail(mgn_opt: Run) -> None:
+    wrong = GOOD.replace("relu", "rleu")
+    announced = wrong.replace("  %y", "  // expected-error@+1 {{not registered}}\n  %y")
+    assert mgn_opt("--verify-diagnostics", "-", stdin=announced).status == 0
+    unannounced = mgn_opt("--verify-diagnostics", "-", stdin=wrong)
+    assert one_screen(unannounced)
+    assert "<stdin>:2:16: error: unexpected error: Operation mgn.rleu" in unannounced.stderr
+    other = announced.replace("not registered", "something else")
+    assert one_screen(mgn_opt("--verify-diagnostics", "-", stdin=other))
+    elsewhere = announced.replace("@+1", "@+2")
+    assert one_screen(mgn_opt("--verify-diagnostics", "-", stdin=elsewhere))
+
+
+def test_expectations_are_read_with_their_places() -> None:
+    text = "\n".join(
+        [
+            "a // expected-error {{here}}",
+            "// expected-error@+2 {{two below}}",
+            "// expected-warning@below {{next}}",
+            "b",
+            "// expected-note@-1 {{one above}}",
+            "// expected-error@unknown {{nowhere}}",
+        ]
+    )
+    found = [(item.severity, item.text, item.line) for item in expectations_in(text)]
+    assert found == [
+        ("error", "here", 1),
+        ("error", "two below", 4),
+        ("warning", "next", 4),
+        ("note", "one above", 4),
+        ("error", "nowhere", 0),
+    ]
+
+
+def test_one_expectation_fits_one_message() -> None:
+    message = Diagnostic("twice", "f", 1, 1)
+    expected = expectations_in("x // expected-error {{twice}}")
+    assert compare("f", expected, [message]) == []
+    assert [str(item) for item in compare("f", expected, [message, message])] == [
+        "f:1:1: error: unexpected error: twice"
+    ]
+
+
+def test_a_malformed_expectation_is_an_error(mgn_opt: Run) -> None:
+    outcome = mgn_opt("--verify-diagnostics", "-", stdin="// expected-error {no braces}\n")
+    assert one_screen(outcome)
+    assert "malformed expectation" in outcome.stderr
+
+
+def test_lists_name_every_row(mgn_opt: Run) -> None:
+    from mgn.commands.targets import TARGETS
+    from mgn.dialect_table import DIALECTS
+    from mgn.pipelines import PASSES
+
+    for name, table in (("passes", PASSES), ("dialects", DIALECTS), ("targets", TARGETS)):
+        outcome = mgn_opt(f"--list-{name}")
+        assert outcome.status == 0
+        assert not [row for row in table if row not in outcome.stdout]
+
+
+def test_a_closed_pipe_is_no_traceback() -> None:
+    code = "import sys; from mgn.commands.opt import main; sys.exit(main(['--list-passes']))"
+    reader, writer = os.pipe()
+    os.close(reader)
+    outcome = subprocess.run(
+        [sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writer)
+    assert outcome.returncode == 1
+    assert outcome.stderr == ""
+
+
+def test_help_is_quick_and_shows_examples() -> None:
+    code = "import sys; from mgn.commands.opt import main; sys.exit(main(['--help']))"
+    started = time.perf_counter()
+    outcome = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    seconds = time.perf_counter() - started
+    assert "examples:" in outcome.stdout
+    assert seconds < 2.0

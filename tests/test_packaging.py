@@ -1,0 +1,62 @@
+"""The package list against the disk, and the house rules that can be counted."""
+
+import re
+import tokenize
+import tomllib
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+SOURCE_FOLDERS = ("codegen", "dialects", "frontend", "mgn", "passes", "runtime")
+CONFIGURATION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SOURCES = sorted(path for folder in SOURCE_FOLDERS for path in (ROOT / folder).rglob("*.py"))
+ALL_FILES = sorted(
+    path
+    for folder in (*SOURCE_FOLDERS, "tests", "filecheck", "benchmarks", "examples")
+    for path in (ROOT / folder).rglob("*.py")
+)
+LONGEST_FILE = 500
+DEBRIS = re.compile(r"\b(TODO|FIXME|XXX|HACK|WIP)\b|/tmp/|/work/")
+
+
+def package_of(folder: Path) -> str:
+    """The dotted name of a source folder."""
+    parts = folder.relative_to(ROOT).parts
+    return ".".join(parts if parts[0] == "mgn" else ("mgn", *parts))
+
+
+def test_the_package_list_is_what_is_on_disk() -> None:
+    on_disk = {package_of(path.parent) for path in SOURCES}
+    setuptools = CONFIGURATION["tool"]["setuptools"]
+    assert set(setuptools["packages"]) == on_disk
+    assert set(setuptools["package-dir"]) == on_disk
+
+
+def test_the_package_folders_are_where_the_list_says() -> None:
+    for package, folder in CONFIGURATION["tool"]["setuptools"]["package-dir"].items():
+        assert (ROOT / folder / "__init__.py").is_file(), package
+        assert package_of(ROOT / folder) == package
+
+
+def test_the_commands_can_be_called() -> None:
+    from importlib import import_module
+
+    for target in CONFIGURATION["project"]["scripts"].values():
+        module, _, function = target.partition(":")
+        assert callable(getattr(import_module(module), function))
+
+
+@pytest.mark.parametrize("path", ALL_FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_is_short_and_says_what_it_is(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= LONGEST_FILE
+    assert text.lstrip().startswith('"""'), "a file begins with its description"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_holds_no_debris(path: Path) -> None:
+    with tokenize.open(path) as stream:
+        for token in tokenize.generate_tokens(stream.readline):
+            if token.type in (tokenize.COMMENT, tokenize.STRING):
+                assert not DEBRIS.search(token.string), f"line {token.start[0]}"
