@@ -17,7 +17,7 @@ from mgn.codegen.launch_plan import (
     LaunchStep,
     OutputPlan,
 )
-from mgn.dialects import plan
+from mgn.dialects import plan, plan_buffers
 from mgn.dialects.mgn.structure import array_of
 from mgn.dialects.types import element_of
 
@@ -54,14 +54,14 @@ def launch_plan(program: plan.ProgramOp) -> LaunchPlan:
 def _buffer(op: Operation, number: int) -> BufferPlan:
     hint = f"%{op.results[0].name_hint or number}"
     match op:
-        case plan.InputOp():
+        case plan_buffers.InputOp():
             return BufferPlan(BufferKind.INPUT, op.label.data, *_tensor(op.tensor))
-        case plan.ParamOp():
+        case plan_buffers.ParamOp():
             return BufferPlan(BufferKind.PARAM, op.parameter_name, *_tensor(op.tensor))
-        case plan.ConstantOp():
+        case plan_buffers.ConstantOp():
             value = array_of(op.value)
             return BufferPlan(BufferKind.CONSTANT, hint, *_tensor(op.value.type), value=value)
-        case plan.ViewOp():
+        case plan_buffers.ViewOp():
             type = op.result.type
             element = element_of(type.element_type).name
             return BufferPlan(BufferKind.VIEW, hint, element, type.get_shape(), op.start)

@@ -16,13 +16,11 @@ is a view of the arena. The verifier of `plan.program` follows the launches in o
 read of what is not, or no longer, there.
 """
 
-from abc import ABC
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from xdsl.dialects.builtin import (
-    DenseIntOrFPElementsAttr,
     IntegerAttr,
     MemRefType,
     ModuleOp,
@@ -40,7 +38,6 @@ from xdsl.irdl import (
     operand_def,
     prop_def,
     region_def,
-    result_def,
     traits_def,
     var_operand_def,
 )
@@ -49,10 +46,11 @@ from xdsl.printer import Printer
 from xdsl.traits import HasParent, IsolatedFromAbove, NoTerminator, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from mgn.dialects.buffers import ALIGNMENT, buffer_type, byte_size, in_place_pairs
+from mgn.dialects.buffers import ALIGNMENT, buffer_type, in_place_pairs
 from mgn.dialects.hazards import Extent, Hazard, Memory, Step, check_steps
 from mgn.dialects.kernel.function import FuncOp
 from mgn.dialects.kernel.types import Access
+from mgn.dialects.plan_buffers import ArenaProgram, ConstantOp, InputOp, ParamOp, ViewOp
 
 
 def _parse_defined(parser: Parser) -> SSAValue:
@@ -62,138 +60,6 @@ def _parse_defined(parser: Parser) -> SSAValue:
     if values is None or operand.index >= len(values):
         parser.raise_error("a buffer must be defined above its use", operand.span)
     return values[operand.index]
-
-
-class HeldOp(IRDLOperation, ABC):
-    """Base of the operations whose result is a buffer that holds a tensor of the graph."""
-
-    def check_held(self, tensor: Attribute) -> None:
-        """The result must be the buffer of `tensor`."""
-        expected = buffer_type(cast(TensorType[Attribute], tensor))
-        if self.results[0].type != expected:
-            raise VerifyException(f"{self.name}: {tensor} lies in {expected}")
-
-
-@irdl_op_definition
-class InputOp(HeldOp):
-    """A graph input's buffer: `%x = plan.input "x" tensor<2x3xf32> : memref<6xf32>`."""
-
-    name = "plan.input"
-    label = prop_def(StringAttr)
-    tensor = prop_def(TensorType)
-    result = result_def(MemRefType)
-    traits = lazy_traits_def(lambda: (HasParent(ProgramOp),))
-    assembly_format = "$label $tensor `:` type($result) attr-dict"
-
-    def __init__(self, label: str, tensor: TensorType[Attribute]) -> None:
-        super().__init__(
-            properties={"label": StringAttr(label), "tensor": tensor},
-            result_types=[buffer_type(tensor)],
-        )
-
-    def verify_(self) -> None:
-        self.check_held(self.tensor)
-
-
-@irdl_op_definition
-class ParamOp(HeldOp):
-    """A parameter's buffer: `%w = plan.param @"layers.0.w" tensor<4xf32> : memref<4xf32>`."""
-
-    name = "plan.param"
-    symbol = prop_def(SymbolRefAttr)
-    tensor = prop_def(TensorType)
-    result = result_def(MemRefType)
-    traits = lazy_traits_def(lambda: (HasParent(ProgramOp),))
-    assembly_format = "$symbol $tensor `:` type($result) attr-dict"
-
-    def __init__(self, symbol: str, tensor: TensorType[Attribute]) -> None:
-        super().__init__(
-            properties={"symbol": SymbolRefAttr(symbol), "tensor": tensor},
-            result_types=[buffer_type(tensor)],
-        )
-
-    @property
-    def parameter_name(self) -> str:
-        """The external name of the parameter."""
-        return self.symbol.root_reference.data
-
-    def verify_(self) -> None:
-        self.check_held(self.tensor)
-
-
-@irdl_op_definition
-class ConstantOp(HeldOp):
-    """A constant's buffer: `%c = plan.constant dense<0.5> : tensor<4xf32> to memref<4xf32>`."""
-
-    name = "plan.constant"
-    value = prop_def(DenseIntOrFPElementsAttr)
-    result = result_def(MemRefType)
-    traits = lazy_traits_def(lambda: (HasParent(ProgramOp),))
-    assembly_format = "$value `to` type($result) attr-dict"
-
-    def __init__(self, value: DenseIntOrFPElementsAttr) -> None:
-        super().__init__(
-            properties={"value": value},
-            result_types=[buffer_type(cast(TensorType[Attribute], value.type))],
-        )
-
-    def verify_(self) -> None:
-        self.check_held(self.value.type)
-
-
-@irdl_op_definition
-class ViewOp(IRDLOperation):
-    """A slice of the arena: `%t = plan.view offset 256 : memref<64xf32>`, in bytes."""
-
-    name = "plan.view"
-    offset = prop_def(IntegerAttr)
-    result = result_def(MemRefType)
-    traits = lazy_traits_def(lambda: (HasParent(ProgramOp),))
-
-    def __init__(self, offset: int, type: MemRefType[Attribute]) -> None:
-        super().__init__(
-            properties={"offset": IntegerAttr(offset, i64)},
-            result_types=[type],
-        )
-
-    @property
-    def start(self) -> int:
-        """The first byte."""
-        return self.offset.value.data
-
-    @property
-    def end(self) -> int:
-        """One past the last byte."""
-        return self.start + byte_size(self.result.type)
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" offset {self.start} : ")
-        printer.print_attribute(self.result.type)
-        printer.print_op_attributes(self.attributes)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> "ViewOp":
-        parser.parse_keyword("offset")
-        offset = parser.parse_integer(allow_boolean=False)
-        parser.parse_punctuation(":")
-        type = parser.parse_type()
-        if not isinstance(type, MemRefType):
-            parser.raise_error("a view's type must be a memref")
-        op = cls(offset, cast(MemRefType[Attribute], type))
-        op.attributes.update(parser.parse_optional_attr_dict())
-        return op
-
-    def verify_(self) -> None:
-        program = cast(ProgramOp, self.parent_op())
-        if self.start % program.alignment_bytes:
-            raise VerifyException(
-                f"plan.view: offset {self.start} is not a multiple of {program.alignment_bytes}"
-            )
-        if self.start < 0 or self.end > program.arena_bytes:
-            raise VerifyException(
-                f"plan.view: bytes {self.start} to {self.end} lie outside the arena of "
-                f"{program.arena_bytes}"
-            )
 
 
 @irdl_op_definition
@@ -308,7 +174,7 @@ class OutputOp(IRDLOperation):
 
 
 @irdl_op_definition
-class ProgramOp(IRDLOperation):
+class ProgramOp(ArenaProgram):
     """One graph's launches over one arena: `plan.program @mlp arena 8192 { … }`.
 
     `align 512` after the arena's size asks for coarser offsets than 256 bytes. Errors: a name used

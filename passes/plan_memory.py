@@ -35,7 +35,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from mgn.dialects import plan
+from mgn.dialects import plan, plan_buffers
 from mgn.dialects.buffers import ALIGNMENT, buffer_type, in_place_pairs
 from mgn.dialects.fusion import LaunchOp
 from mgn.dialects.kernel.device import Device
@@ -113,7 +113,9 @@ class _Writer:
     def write(self) -> None:
         graph = self._graph
         for label, argument in zip(graph.input_names, graph.block.args, strict=True):
-            self._hold(argument, plan.InputOp(label, cast(TensorType[Attribute], argument.type)))
+            self._hold(
+                argument, plan_buffers.InputOp(label, cast(TensorType[Attribute], argument.type))
+            )
         for op in graph.block.ops:
             self._write_operation(op)
         sources = [self._returned(value) for value in graph.results_returned]
@@ -151,28 +153,31 @@ class _Writer:
             return
         owner = cast(ReadOp | ConstantOp, value.owner)
         if isinstance(owner, ReadOp):
-            op = plan.ParamOp(owner.parameter_name, cast(TensorType[Attribute], value.type))
+            op = plan_buffers.ParamOp(owner.parameter_name, cast(TensorType[Attribute], value.type))
         else:
-            op = plan.ConstantOp(owner.value)
+            op = plan_buffers.ConstantOp(owner.value)
         self._hold(value, op)
         self._held[key] = op.result
 
     def _returned(self, value: SSAValue) -> SSAValue:
         """A result's view; an input, parameter or constant that is returned as it is, is copied."""
         source = self._buffers[value]
-        if value in self._offsets and not isinstance(source.owner, plan.ViewOp):
+        if value in self._offsets and not isinstance(source.owner, plan_buffers.ViewOp):
             self._view(value)
             self._block.add_op(plan.CopyOp(source, self._buffers[value]))
         return self._buffers[value]
 
     def _view(self, value: SSAValue) -> None:
         type = buffer_type(cast(TensorType[Attribute], value.type))
-        self._hold(value, plan.ViewOp(self._offsets[value], type))
+        self._hold(value, plan_buffers.ViewOp(self._offsets[value], type))
 
     def _hold(
         self,
         value: SSAValue,
-        op: plan.InputOp | plan.ParamOp | plan.ConstantOp | plan.ViewOp,
+        op: plan_buffers.InputOp
+        | plan_buffers.ParamOp
+        | plan_buffers.ConstantOp
+        | plan_buffers.ViewOp,
     ) -> None:
         op.result.name_hint = value.name_hint
         self._block.add_op(op)

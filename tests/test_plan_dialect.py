@@ -1,5 +1,6 @@
 """The plan dialect refuses programs whose launches would read or write the wrong bytes."""
 
+import numpy as np
 import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import Builtin, ModuleOp
@@ -8,8 +9,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from mgn.codegen.launch_plan import BufferKind, CopyStep, LaunchStep
 from mgn.codegen.plan_to_launches import launch_plan
+from mgn.dialects.dense import array_of, dense_of
 from mgn.dialects.kernel import Kernel
 from mgn.dialects.plan import Plan, ProgramOp
+from mgn.dialects.plan_buffers import ConstantOp
 
 KERNELS = """
 kernel.func @copy(%x : memref<64xf32>, %y : memref<64xf32>)
@@ -150,3 +153,30 @@ def test_in_place_pairs_name_a_read_and_a_written_argument(pairs: str) -> None:
     broken = Parser(context, f"{bad}\n{text}").parse_module()
     with pytest.raises(VerifyException, match="in_place lists pairs of argument positions"):
         broken.verify()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.full(3, -np.inf, np.float32),
+        np.array([1.5, np.inf, np.nan, -0.0], np.float32),
+        np.array([[np.nan, 65504.0]], np.float16),
+        np.array([2**63 - 1, -(2**63)], np.int64),
+        np.array([True, False]),
+    ],
+)
+def test_a_constant_reads_back_bit_for_bit(value: np.ndarray) -> None:
+    program = ProgramOp("p", 0)
+    program.body.block.add_op(ConstantOp(dense_of(value)))
+    program.verify()
+    context = Context()
+    for dialect in (Builtin, Kernel, Plan):
+        context.load_dialect(dialect)
+    again = Parser(context, str(program)).parse_module().body.block.first_op
+    assert isinstance(again, ProgramOp)
+    again.verify()
+    (constant,) = again.body.block.ops
+    assert isinstance(constant, ConstantOp)
+    found = array_of(constant.value)
+    assert found.dtype == value.dtype and found.tobytes() == value.tobytes()
+    assert str(again) == str(program)

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp, TensorType, f32
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.utils.exceptions import PassFailedException
 
-from mgn.dialects import plan
+from mgn.dialects import plan, plan_buffers
 from mgn.dialects.buffers import allow_in_place
 from mgn.dialects.fusion import LaunchOp
 from mgn.dialects.kernel import DEVICES, FuncOp
@@ -103,7 +103,7 @@ def test_an_input_that_is_read_twice_by_a_launch_is_not_written_in_place() -> No
     block.add_ops([first, second, ReturnOp(list(second.outputs))])
     functions = [kernel("copy", [64, 64], 1), kernel("mix", [64, 64, 64], 1, in_place=True)]
     program = planned(ModuleOp([*functions, GraphOp("g", ["x"], ["y"], Region(block))]))
-    views = [op for op in program.body.block.ops if isinstance(op, plan.ViewOp)]
+    views = [op for op in program.body.block.ops if isinstance(op, plan_buffers.ViewOp)]
     assert [view.start for view in views] == [0, 256]
 
 
