@@ -174,10 +174,7 @@ class _Writer:
     def _hold(
         self,
         value: SSAValue,
-        op: plan_buffers.InputOp
-        | plan_buffers.ParamOp
-        | plan_buffers.ConstantOp
-        | plan_buffers.ViewOp,
+        op: plan_buffers.BufferOp,
     ) -> None:
         op.result.name_hint = value.name_hint
         self._block.add_op(op)
