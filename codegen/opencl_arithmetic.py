@@ -347,7 +347,9 @@ def _compare_floats(writer: Writer, operation: arith.CmpfOp | kernel.CompareFloa
 def _select(writer: Writer, operation: arith.SelectOp | kernel.SelectOp) -> Expression:
     test, yes, no = _operands(writer, operation)
     if not is_vector(operation.cond.type):
-        return condition(test, yes, no)
+        result, chosen = operation.result.type, condition(test, yes, no)
+        narrow = not is_vector(result) and not is_float(result) and writer.types.bits(result) < 32
+        return cast(writer.type(result), chosen) if narrow else chosen
     return call("select", no, yes, mask_for(writer, operation.result.type, test))
 
 

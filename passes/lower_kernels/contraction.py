@@ -20,6 +20,7 @@ from mgn.passes.lower_kernels.packed_product import lower_packed
 from mgn.passes.lower_kernels.product import Product, multiply_add, tile_start, write_tile
 from mgn.passes.lower_kernels.scalar import accumulator, across_lanes, combine, widened
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
+from mgn.passes.lower_kernels.tiled_product import lower_tiled
 
 DOT_ROWS = 4
 """Up to how many rows a product with a transposed right operand is made of dot products."""
@@ -34,8 +35,8 @@ def lower_contraction(job: Job) -> Launch:
         return _dots(job, product, product.rows, min(8 // product.rows, product.columns))
     if along_k and product.left_runs_along_depth and product.columns == 1 and right.name == INPUT:
         return _dots(job, product, min(8, product.rows), 1)
-    if product.rows > DOT_ROWS and not job.is_gpu and left.count:
-        return lower_packed(job, product)
+    if product.rows > DOT_ROWS and left.count and right.count:
+        return lower_tiled(job, product) if job.is_gpu else lower_packed(job, product)
     return _direct(job, product)
 
 

@@ -14,6 +14,7 @@ from mgn.dialects import kernel
 from mgn.passes.lower_kernels.body import Indices, Node
 from mgn.passes.lower_kernels.emission import memory_type
 from mgn.passes.lower_kernels.evaluate import Evaluator
+from mgn.passes.lower_kernels.grouped_reduction import lower_grouped
 from mgn.passes.lower_kernels.index import ZERO, Counter, Index, lanes, of
 from mgn.passes.lower_kernels.rows import RowSpace, Stages, row_space, stages_of
 from mgn.passes.lower_kernels.scalar import (
@@ -31,6 +32,8 @@ ACCUMULATORS = 4
 
 def lower_reduction(job: Job) -> Launch:
     """Writes a reduction kernel."""
+    if job.is_gpu:
+        return lower_grouped(job)
     space = row_space(job.body)
     if space.innermost_is_kept:
         return _across_rows(job, space)

@@ -1,0 +1,218 @@
+"""The reduction template for GPUs: a work-group walks a few rows together.
+
+Along rows, neighbouring work-items read neighbouring vectors, and short rows share a group. Across
+rows, neighbouring work-items have neighbouring rows. Each work-item combines its own share, and the
+shares meet in local memory. A row that fits is kept in registers from one stage to the next.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from mgn.dialects import kernel
+from mgn.passes.lower_kernels.body import Node
+from mgn.passes.lower_kernels.emission import memory_type
+from mgn.passes.lower_kernels.index import ZERO, Counter, Index, lanes, of
+from mgn.passes.lower_kernels.rows import RowSpace, row_space, stages_of
+from mgn.passes.lower_kernels.scalar import (
+    accumulator,
+    across_lanes,
+    combine,
+    narrowed,
+    neutral,
+    widened,
+)
+from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
+
+KEPT_VECTORS = 8
+"""Up to how many vectors of a row a work-item keeps in registers."""
+
+
+@dataclass
+class Grouping:
+    """A group has `rows` rows and `shares` work-items for each; `by_row` says that neighbouring
+    work-items share a row. `width` elements are read at once.
+    """
+
+    rows: int
+    shares: int
+    by_row: bool
+    width: int
+
+    @property
+    def items(self) -> int:
+        return self.rows * self.shares
+
+
+def lower_grouped(job: Job) -> Launch:
+    """Writes a reduction kernel of work-groups."""
+    return _Grouped(job, row_space(job.body)).write()
+
+
+def _power_below(count: int) -> int:
+    return 1 << (max(count, 1).bit_length() - 1)
+
+
+def _grouping(job: Job, space: RowSpace) -> Grouping:
+    local = job.number("local", 256)
+    if space.innermost_is_kept:
+        rows = min(32, 1 << max(space.rows - 1, 0).bit_length())
+        shares = min(local // rows, _power_below(space.length))
+        while shares > 1 and space.rows // rows >= 8 * job.number("units", 1):
+            shares //= 2
+        return Grouping(rows, shares, False, 1)
+    inner = next((size for size in reversed(space.reduced_shape) if size != 1), 1)
+    width = dividing_lanes(inner, job.number("lanes", 4))
+    vectors = max(space.length // width, 1)
+    shares = min(local, _power_below(vectors))
+    rows = 1
+    if shares <= 32:
+        rows = min(local // shares, 1 << max(space.rows - 1, 0).bit_length())
+    return Grouping(rows, shares, True, width)
+
+
+class _Grouped:
+    def __init__(self, job: Job, space: RowSpace) -> None:
+        self.job, self.space, self.code = job, space, job.code
+        self.sizes = _grouping(job, space)
+        self.evaluator = job.evaluator(self.sizes.width)
+        self.vectors = space.length // self.sizes.width
+        self.partials: dict[object, SSAValue] = {}
+
+    def write(self) -> Launch:
+        sizes, space, code = self.sizes, self.space, self.code
+        groups = ceil_div(space.rows, sizes.rows)
+        group = code.counter(kernel.GroupIdOp, 0, groups)
+        place = code.counter(kernel.LocalIdOp, 0, sizes.items)
+        if sizes.by_row:
+            self.own_row, self.share = place // sizes.shares, place % sizes.shares
+        else:
+            self.own_row, self.share = place % sizes.rows, place // sizes.rows
+        self.place = place
+        row = group * sizes.rows + self.own_row
+        self.row_is_inside = code.is_below(row, space.rows, 1)
+        self.row = row
+        if row.high >= space.rows:
+            clamped = code.index(row.clamp(0, space.rows - 1))
+            self.row = of(Counter(clamped, 0, space.rows - 1))
+        trips = ceil_div(self.vectors, sizes.shares)
+        self.unrolled = trips <= KEPT_VECTORS
+        for reductions in stages_of(self.job.body, space).reductions:
+            partial = self._walk(reductions)
+            for node, value in zip(reductions, partial, strict=True):
+                total = narrowed(code, self._meet(node, value), node.element)
+                self.evaluator.given[node] = lambda _, total=total: total
+        self._results()
+        return Launch((groups * sizes.items,), (sizes.items,))
+
+    def _elements(self, trip: Index | int) -> tuple[Index, "SSAValue | bool"]:
+        """The element a work-item sees in a trip, and whether the row has it."""
+        code, sizes = self.code, self.sizes
+        step = self.share + trip * sizes.shares
+        inside = code.is_below(step, self.vectors, 1)
+        vector = step
+        if step.high >= self.vectors:
+            clamped = code.index(step.clamp(0, self.vectors - 1))
+            vector = of(Counter(clamped, 0, self.vectors - 1))
+        return vector * sizes.width + lanes(sizes.width), inside
+
+    def _walk(self, reductions: Sequence[Node]) -> list[SSAValue]:
+        """A work-item's share of each reduction, all lanes combined."""
+        code, sizes = self.code, self.sizes
+        held = [
+            code.constant(
+                neutral(node.name, node.element),
+                memory_type(accumulator(node.element)),
+                sizes.width,
+            )
+            for node in reductions
+        ]
+        start = list(held)
+
+        def trip(number: Index | int, held: Sequence[SSAValue]) -> list[SSAValue]:
+            element, inside = self._elements(number)
+            result: list[SSAValue] = []
+            for node, value, nothing in zip(reductions, held, start, strict=True):
+                operand = node.operands[0]
+                index = self.space.index_in(operand, self.row, element)
+                part = widened(code, self.evaluator.lanes_at(operand, index), node.element)
+                if inside is not True:
+                    part = nothing if inside is False else code.select(inside, part, nothing)
+                result.append(combine(code, node.name, node.element, value, part))
+            return result
+
+        if self.vectors:
+            trips = ceil_div(self.vectors, sizes.shares)
+            if self.unrolled:
+                for number in range(trips):
+                    held = trip(number, held)
+            else:
+                held = code.loop(0, trips, trip, held)
+        return [
+            across_lanes(code, node.name, node.element, value)
+            for node, value in zip(reductions, held, strict=True)
+        ]
+
+    def _meet(self, node: Node, value: SSAValue) -> SSAValue:
+        """All shares of a row as one value, which every work-item of the row gets."""
+        code, sizes = self.code, self.sizes
+        if sizes.shares == 1:
+            return value
+        if value.type not in self.partials:
+            self.partials[value.type] = code.local(value.type, sizes.items)
+        buffer = self.partials[value.type]
+        code.store(value, buffer, code.index(self.place))
+        code.barrier()
+        distance = sizes.shares // 2
+        stride = 1 if sizes.by_row else sizes.rows
+        while distance:
+
+            def halve(distance: int = distance) -> None:
+                mine = code.load(buffer, code.index(self.place))
+                other = code.load(buffer, code.index(self.place + distance * stride))
+                both = combine(code, node.name, node.element, mine, other)
+                code.store(both, buffer, code.index(self.place))
+
+            code.when(code.is_below(self.share, distance, 1), halve)
+            code.barrier()
+            distance //= 2
+        first = self.own_row * sizes.shares if sizes.by_row else self.own_row
+        total = code.load(buffer, code.index(first))
+        code.barrier()
+        return total
+
+    def _results(self) -> None:
+        code, sizes, space = self.code, self.sizes, self.space
+        written = list(enumerate(self.job.body.written))
+        full = [(n, node) for n, node in written if space.is_full(node)]
+        rest = [(n, node) for n, node in written if not space.is_full(node)]
+
+        def trip(number: Index | int) -> None:
+            element, inside = self._elements(number)
+
+            def one() -> None:
+                self.job.write(
+                    self.evaluator,
+                    [(n, node, space.index_in(node, self.row, element)) for n, node in full],
+                )
+
+            code.when(self.row_is_inside, lambda: code.when(inside, one))
+
+        if full and self.vectors:
+            trips = ceil_div(self.vectors, sizes.shares)
+            if self.unrolled:
+                for number in range(trips):
+                    trip(number)
+            else:
+                code.loop(0, trips, lambda number, _: trip(number) or ())
+
+        def row_results() -> None:
+            self.job.write(
+                self.evaluator.with_lanes(1),
+                [(n, node, space.index_in(node, self.row, ZERO)) for n, node in rest],
+            )
+
+        if rest:
+            first = code.is_below(self.share, 1, 1)
+            code.when(self.row_is_inside, lambda: code.when(first, row_results))
