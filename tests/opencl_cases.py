@@ -182,6 +182,7 @@ CASES: list[Case] = [
     *floats("arith.subf", np.subtract, 2),
     *floats("arith.mulf", np.multiply, 2),
     *floats("arith.divf", np.divide, 2),
+    *floats("kernel.remf", np.fmod, 2),
     *floats("arith.negf", np.negative, 1),
     *floats("arith.maximumf", maximum, 2),
     *floats("arith.minimumf", minimum, 2),
