@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Operation
 
 from mgn.codegen import c_types
-from mgn.codegen.c_types import is_bool, is_vector, lanes
+from mgn.codegen.c_types import is_bool, is_float, is_vector, lanes
 from mgn.codegen.expression import (
     ADD,
     AND,
