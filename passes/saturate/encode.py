@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import LocationAttr, TensorType, UnknownLoc
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from mgn.dialects.mgn.decompose import decomposition_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
@@ -68,6 +68,7 @@ class Encoder:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
+        self._known: dict[object, tuple[Properties, list[Attribute]]] = {}
 
     def encode(self, op: Operation, handles: dict[SSAValue, int]) -> None:
         """Enters one operation, whose operands have handles, and gives its results theirs."""
@@ -92,13 +93,22 @@ class Encoder:
     ) -> list[int]:
         if expands(op) and op.spec.several_results:
             return self._expand(op, operands, location)
-        properties: Properties = tuple(sorted(op.properties.items()))
+        properties = self._properties(op)
         handle = self.facts.node(
             op.spec, operands, properties, tensor_type(op.results[0]), location
         )
         if expands(op):
             self.facts.union(handle, self._expand(op, operands, location)[0])
         return [handle]
+
+    def _properties(self, op: TensorOp) -> Properties:
+        """An operation's attributes in order: one tuple for the same attribute objects."""
+        key = (id(op.spec), *((name, id(value)) for name, value in op.properties.items()))
+        known = self._known.get(key)
+        if known is None:
+            made: Properties = tuple(sorted(op.properties.items()))
+            known = self._known[key] = (made, list(op.properties.values()))
+        return known[0]
 
     def _expand(
         self, op: TensorOp, operands: Sequence[int], location: LocationAttr | None

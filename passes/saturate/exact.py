@@ -124,10 +124,11 @@ def _solve(problem: LocalProblem, time_budget: float) -> LocalSolution:
         return LocalSolution(chosen, sum(problem.prices[number] for number in chosen))
     if time_budget <= 0:
         return LocalSolution(None, 0.0)
-    return _solve_integer_program(problem, time_budget)
+    return solve_integer_program(problem, time_budget)
 
 
-def _solve_integer_program(problem: LocalProblem, time_budget: float) -> LocalSolution:
+def solve_integer_program(problem: LocalProblem, time_budget: float) -> LocalSolution:
+    """The optimum of one component by HiGHS, or its bound where time runs out."""
     import highspy
 
     count = len(problem.prices)

@@ -6,6 +6,7 @@
                                      mgn.return %y : …
 """
 
+import gc
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -49,7 +50,11 @@ def saturate_graph(
     graph: GraphOp, device: Device, options: SaturateOptions | None = None
 ) -> SaturateReport:
     """Rewrites a graph in place into kernels, and reports what was done."""
-    options = options or SaturateOptions()
+    with _collector_paused():
+        return _saturate(graph, device, options or SaturateOptions())
+
+
+def _saturate(graph: GraphOp, device: Device, options: SaturateOptions) -> SaturateReport:
     report = SaturateReport(graph=graph.sym_name.data)
     rules = rules_of(options.classes) if options.fuse else []
     with _timed(report, "encode"):
@@ -112,6 +117,18 @@ def _describe_extraction(
     report.cost_after, report.bound = extraction.selection.cost, extraction.bound
     report.gap, report.method = extraction.gap, extraction.method
     report.components, report.distinct_components = extraction.components, extraction.distinct
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Python's cycle collector would walk a growing e-graph again and again: half of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextmanager

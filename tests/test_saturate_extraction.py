@@ -1,0 +1,237 @@
+"""The choice of kernels: its cost is least, it follows the device's figures, and it is checked."""
+
+import itertools
+import random
+import time
+from dataclasses import replace
+
+import pytest
+from saturate_programs import (
+    CPU,
+    body_names,
+    build_graph,
+    f32,
+    kernels_of,
+    random_graph,
+    saturated,
+)
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import SSAValue
+
+from mgn.dialects.fusion import KernelKind
+from mgn.dialects.kernel.device import DEVICES, Device
+from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.structure import GraphOp
+from mgn.passes.saturate import saturate_graph
+from mgn.passes.saturate.branch import branch_and_bound
+from mgn.passes.saturate.candidates import CandidateSet, find_candidates
+from mgn.passes.saturate.check import ExtractionError, check_selection
+from mgn.passes.saturate.components import LocalProblem
+from mgn.passes.saturate.exact import solve_integer_program
+from mgn.passes.saturate.extract import extract
+from mgn.passes.saturate.greedy import greedy_selection
+from mgn.passes.saturate.saturate import saturated_view
+from mgn.passes.saturate.selection import CyclicSelection, select
+from mgn.passes.saturate.view import View
+
+GPU = DEVICES["nvidia-h200"]
+
+
+def choices(graph: GraphOp, device: Device = CPU) -> tuple[View, CandidateSet]:
+    view = saturated_view(graph)
+    return view, find_candidates(view, device)
+
+
+def random_selection_cost(found: CandidateSet, rng: random.Random) -> float:
+    preferred = {key: rng.choice(writers) for key, writers in found.writers.items()}
+    try:
+        return select(found, preferred).cost
+    except CyclicSelection:
+        return float("inf")
+
+
+@pytest.mark.parametrize("seed", range(20, 32))
+def test_no_random_and_no_greedy_choice_is_cheaper(seed: int) -> None:
+    view, found = choices(random_graph(seed, 20))
+    best = extract(found, list(view.classes))
+    rng = random.Random(seed)
+    costs = [random_selection_cost(found, rng) for _ in range(50)]
+    first = {key: writers[0] for key, writers in found.writers.items()}
+    searched = greedy_selection(found, list(view.classes))
+    limit = best.selection.cost * (1 - 1e-9)
+    assert all(cost >= limit for cost in (*costs, select(found, first).cost, searched.cost))
+    assert best.bound <= best.selection.cost
+
+
+def test_the_exact_choice_is_strictly_better_than_random_ones_somewhere() -> None:
+    better = 0
+    for seed in range(8):
+        view, found = choices(random_graph(seed, 25))
+        best = extract(found, list(view.classes)).selection.cost
+        rng = random.Random(seed)
+        costs = [random_selection_cost(found, rng) for _ in range(20)]
+        finite = [cost for cost in costs if cost < float("inf")]
+        better += best < 0.95 * sum(finite) / len(finite)
+    assert better >= 4
+
+
+def random_problem(seed: int, most: int = 9) -> LocalProblem:
+    """Classes 0 … n - 1, class n - 1 demanded, candidates that read smaller classes."""
+    rng = random.Random(seed)
+    count = rng.randint(2, most)
+    results, inputs, prices = [], [], []
+    for key in range(count):
+        for _ in range(rng.randint(1, 3)):
+            extra = [item for item in range(key) if rng.random() < 0.2]
+            needs = [item for item in range(key) if rng.random() < 0.4 and item not in extra]
+            results.append((key, *extra))
+            inputs.append(tuple(needs))
+            prices.append(rng.uniform(1, 4) + len(extra))
+    return LocalProblem((count - 1,), tuple(results), tuple(inputs), tuple(prices))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_branch_and_bound_and_the_integer_program_agree(seed: int) -> None:
+    problem = random_problem(seed)
+    chosen = branch_and_bound(problem)
+    assert chosen is not None
+    solution = solve_integer_program(problem, 10.0)
+    assert solution.chosen is not None
+    cost = sum(problem.prices[number] for number in chosen)
+    assert cost == pytest.approx(sum(problem.prices[n] for n in solution.chosen), rel=1e-6)
+    assert solution.bound <= cost * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_branch_and_bound_finds_what_trying_everything_finds(seed: int) -> None:
+    problem = random_problem(seed, most=4)
+    count = len(problem.prices)
+    best = float("inf")
+    for size in range(1, count + 1):
+        for subset in itertools.combinations(range(count), size):
+            written = {item for number in subset for item in problem.results[number]}
+            needed = {item for number in subset for item in problem.inputs[number]}
+            if needed | set(problem.demands) <= written:
+                best = min(best, sum(problem.prices[number] for number in subset))
+    chosen = branch_and_bound(problem)
+    assert chosen is not None
+    assert sum(problem.prices[number] for number in chosen) == pytest.approx(best)
+
+
+def two_users_of_a_long_chain(b: Emitter, x: SSAValue, w: SSAValue) -> list[SSAValue]:
+    chain = x
+    for _ in range(6):
+        chain = b.exp(b.tanh(chain))
+    turned = b.transpose(chain, [1, 0])
+    return [b.sum(turned, axis=1), b.reshape(b.mul(chain, w), [-1])]
+
+
+def kernel_count(body, types: tuple[TensorType, ...], device: Device) -> int:
+    after, _ = saturated(body, *types, device=device)
+    return len(kernels_of(after))
+
+
+def test_a_shared_value_is_stored_when_launches_are_cheap_and_recomputed_when_not() -> None:
+    types = (f32(128, 256), f32(256))
+    cheap = CPU.with_figures(launch_cost=1e-9, bandwidth=1e12)
+    dear = CPU.with_figures(launch_cost=1e-1)
+    assert kernel_count(two_users_of_a_long_chain, types, cheap) > kernel_count(
+        two_users_of_a_long_chain, types, dear
+    )
+
+
+def test_little_bandwidth_makes_readers_recompute_what_is_cheap_to_compute() -> None:
+    def body(b: Emitter, x: SSAValue) -> list[SSAValue]:
+        table = b.exp(b.mul(x, 0.1))
+        return [
+            b.sum(b.tanh(b.broadcast_to(table, (64, 512, 512))), axis=(1, 2)),
+            b.max_reduce(b.sin(b.broadcast_to(table, (64, 512, 512))), axis=(0, 1)),
+        ]
+
+    slow_memory = CPU.with_figures(bandwidth=1e6, launch_cost=0.0, rates={"f32": 1e15})
+    slow_units = CPU.with_figures(bandwidth=1e15, launch_cost=0.0, rates={"f32": 1e6})
+    assert kernel_count_only(body, slow_memory) == 2
+    assert kernel_count_only(body, slow_units) == 3
+
+
+def kernel_count_only(body, device: Device) -> int:
+    graph = build_graph(body, f32(512, 512))
+    return saturate_graph(graph, device).kernel_count
+
+
+def test_a_dear_prologue_is_not_evaluated_again_for_every_tile() -> None:
+    def body(b: Emitter, x: SSAValue, w: SSAValue) -> SSAValue:
+        return b.matmul(b.gelu(x), w)
+
+    wide, _ = saturated(body, f32(64, 64), f32(64, 4096))
+    assert sorted(map(body_names, kernels_of(wide))) == [["gelu"], ["matmul"]]
+    narrow, _ = saturated(body, f32(64, 64), f32(64, 8))
+    assert list(map(body_names, kernels_of(narrow))) == [["gelu", "matmul"]]
+
+
+def test_an_embedding_reads_only_the_rows_it_needs() -> None:
+    def body(b: Emitter, ids: SSAValue, table: SSAValue) -> SSAValue:
+        return b.embedding(b.cast(b.abs(ids), T="i32"), table)
+
+    graph = build_graph(body, f32(4), f32(50000, 64))
+    report = saturate_graph(graph, CPU.with_figures(launch_cost=0.0))
+    assert report.cost_after * CPU.bandwidth < 4 * 64 * 4 * 4
+
+
+def mlp(b: Emitter, x: SSAValue, w: SSAValue) -> SSAValue:
+    return b.relu(b.add(b.matmul(b.rms_norm(x), w), x))
+
+
+def test_the_checker_accepts_the_choice_and_notices_every_change() -> None:
+    view, found = choices(build_graph(mlp, f32(64, 64), f32(64, 64)))
+    selection = extract(found, list(view.classes)).selection
+    check_selection(view, found, selection, CPU)
+    with pytest.raises(ExtractionError, match="the cost is"):
+        check_selection(view, found, replace(selection, cost=selection.cost / 2), CPU)
+    with pytest.raises(ExtractionError, match=r"needs|is not computed"):
+        check_selection(view, found, replace(selection, kernels=selection.kernels[1:]), CPU)
+    with pytest.raises(ExtractionError, match="needs"):
+        reverse = replace(selection, kernels=selection.kernels[::-1])
+        check_selection(view, found, reverse, CPU)
+    with pytest.raises(ExtractionError, match="twice"):
+        twice = replace(selection, kernels=[*selection.kernels, selection.kernels[0]])
+        check_selection(view, found, twice, CPU)
+    number = selection.kernels[0]
+    found.candidates[number] = replace(found.candidates[number], kind=KernelKind.SCAN)
+    with pytest.raises(ExtractionError, match="not a scan kernel"):
+        check_selection(view, found, selection, CPU)
+
+
+def layers(count: int) -> GraphOp:
+    """Decoder-like layers that share a table, each with its own weights."""
+
+    def body(b: Emitter, x: SSAValue, table: SSAValue, *weights: SSAValue) -> SSAValue:
+        turned = b.sin(b.mul(table, 0.5))
+        for index in range(count):
+            up, down = weights[2 * index : 2 * index + 2]
+            h = b.mul(b.rms_norm(x), turned)
+            x = b.add(x, b.matmul(b.silu(b.matmul(h, up)), down))
+        return x
+
+    weights = [f32(64, 128), f32(128, 64)] * count
+    return build_graph(body, f32(32, 64), f32(32, 64), *weights)
+
+
+@pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])
+def test_equal_layers_are_solved_once_and_a_shared_table_does_not_tie_them(device: Device) -> None:
+    graph = layers(24)
+    report = saturate_graph(graph, device)
+    assert report.method == "exact"
+    assert report.gap < 0.02
+    assert report.distinct_components <= 20
+    assert report.kernels == {"contraction": 48, "reduction": 24} or report.kernel_count <= 73
+
+
+def test_a_large_graph_takes_time_in_proportion_to_its_size() -> None:
+    times: list[float] = []
+    for count in (20, 80):
+        graph = layers(count)
+        start = time.process_time()
+        saturate_graph(graph, CPU)
+        times.append(time.process_time() - start)
+    assert times[1] < 12 * times[0]

@@ -1,0 +1,65 @@
+"""SmolLM2's thirty layers: fused as expected, and in little time."""
+
+import time
+from collections import Counter
+
+import pytest
+from conftest import ROOT
+from saturate_programs import CPU, body_names, kernels_of, matrices_of
+
+import mgn
+from mgn.dialects.mgn.structure import GraphOp, graphs_of
+from mgn.passes.saturate import SaturateReport, saturate_graph
+from mgn.passes.simplify import simplify_graph
+
+LAYERS = 30
+
+
+@pytest.fixture(scope="module")
+def smollm() -> tuple[GraphOp, SaturateReport, float]:
+    """The graph after saturation, the report, and the processor time of the second run."""
+    module = mgn.parse_file(ROOT / "examples" / "smollm2.mgn").lower()
+    graph = next(graphs_of(module))
+    simplify_graph(graph)
+    saturate_graph(graph.clone(), CPU)
+    start = time.process_time()
+    report = saturate_graph(graph, CPU)
+    seconds = time.process_time() - start
+    module.verify()
+    return graph, report, seconds
+
+
+def test_the_decoder_saturates_and_is_extracted_to_proven_optimality(
+    smollm: tuple[GraphOp, SaturateReport, float],
+) -> None:
+    _, report, _ = smollm
+    assert report.saturated
+    assert report.method == "exact"
+    assert report.gap < 0.001
+    assert report.fired["swiglu"] == LAYERS
+    assert report.fired["matmul-transposed-b"] == 7 * LAYERS + 1
+
+
+def test_every_matrix_product_is_computed_once_with_its_epilogue(
+    smollm: tuple[GraphOp, SaturateReport, float],
+) -> None:
+    graph, report, _ = smollm
+    assert len(matrices_of(graph)) == 9 * LAYERS + 1
+    assert report.kernels["contraction"] == 9 * LAYERS + 1
+    bodies = Counter(tuple(body_names(kernel)) for kernel in kernels_of(graph))
+    gated = sum(n for body, n in bodies.items() if "matmul" in body and "swiglu" in body)
+    residual = sum(n for body, n in bodies.items() if body[0] == "matmul" and body[-1] == "add")
+    assert gated == LAYERS
+    assert residual == 2 * LAYERS
+    norms = sum(n for body, n in bodies.items() if "rsqrt" in body)
+    assert norms == 2 * LAYERS + 1
+
+
+def test_no_kernel_only_moves_elements(smollm: tuple[GraphOp, SaturateReport, float]) -> None:
+    graph, _, _ = smollm
+    movement = {"reshape", "transpose", "slice", "concat", "broadcast_to", "pad"}
+    assert not [kernel for kernel in kernels_of(graph) if set(body_names(kernel)) <= movement]
+
+
+def test_it_takes_little_time(smollm: tuple[GraphOp, SaturateReport, float]) -> None:
+    assert smollm[2] < 0.7
