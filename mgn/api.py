@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -21,6 +21,9 @@ from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.executable import Executable
 from mgn.module import Module, load_program
 from mgn.report import OptimizeReport
+
+if TYPE_CHECKING:
+    from mgn.runtime.devices import ComputeDevice
 
 MODES = {
     "inference": None,
@@ -105,12 +108,17 @@ def compile(
 
     chosen = choose(device)
     ir, seconds = _lower(module, graph, dims)
-    compiled = compile_graph(ir, describe_device(chosen))
-    compiled.report.times.insert(0, ("lower", seconds))
-    return Executable(compiled, chosen, seed)
+    executable = compile_lowered(ir, chosen, seed)
+    executable.report.times.insert(0, ("lower", seconds))
+    return executable
 
 
-def describe_device(device: Any) -> Device:
+def compile_lowered(ir: ModuleOp, device: "ComputeDevice", seed: int = 0) -> Executable:
+    """An executable for an xDSL module of one graph, which is changed in place."""
+    return Executable(compile_graph(ir, describe_device(device)), device, seed)
+
+
+def describe_device(device: "ComputeDevice") -> Device:
     """The compiler's description of one of `mgn.runtime.devices.list_devices()`."""
     from mgn.runtime.figures import describe
 

@@ -5,8 +5,9 @@ cut into kernels, after `compile_graph` also the kernels' signatures and the lau
 runtime needs, and no OpenCL was touched.
 """
 
+import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -34,15 +35,11 @@ Observer = Callable[[str, ModuleOp], None]
 
 @dataclass(frozen=True)
 class Compiled:
-    """A graph as a plan and kernels, with the parameters it reads and how it came about.
-
-    `source` is the module before all passes, `module` after them.
-    """
+    """A graph as a plan and kernels, with the parameters it reads and how it came about."""
 
     plan: LaunchPlan
     kernels: dict[str, KernelSignature]
     parameters: dict[str, ParamOp]
-    source: ModuleOp
     module: ModuleOp
     report: OptimizeReport
 
@@ -69,12 +66,16 @@ def optimize_graph(
 
 def compile_graph(module: ModuleOp, device: Device, observe: Observer | None = None) -> Compiled:
     """Takes a module of one graph all the way to kernels and a plan, in place."""
+    with _collector_paused():
+        return _compile(module, device, observe)
+
+
+def _compile(module: ModuleOp, device: Device, observe: Observer | None) -> Compiled:
     from mgn.codegen.opencl import signature
     from mgn.codegen.plan_to_launches import launch_plan
     from mgn.dialects.kernel import FuncOp
     from mgn.dialects.plan import ProgramOp
 
-    source = module.clone()
     report = optimize_graph(module, device, observe)
     parameters = parameters_of(module)
     for name in PIPELINES["inference"][len(OPTIMIZING) :]:
@@ -94,7 +95,7 @@ def compile_graph(module: ModuleOp, device: Device, observe: Observer | None = N
         KernelLine(step.kernel, line.kind, line.operations, line.work)
         for step, line in zip(plan.launches, report.kernels, strict=True)
     ]
-    return Compiled(plan, kernels, parameters, source, module, report)
+    return Compiled(plan, kernels, parameters, module, report)
 
 
 def _run_pass(
@@ -107,7 +108,19 @@ def _run_pass(
 
 
 @contextmanager
-def _timed(report: OptimizeReport, name: str) -> Iterator[None]:
+def _collector_paused() -> Generator[None]:
+    """IR is full of cycles and all of it is in use: looking for garbage meanwhile finds nothing."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@contextmanager
+def _timed(report: OptimizeReport, name: str) -> Generator[None]:
     start = time.perf_counter()
     yield
     report.times.append((name, time.perf_counter() - start))

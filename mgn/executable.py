@@ -78,7 +78,6 @@ class Executable:
         self.report: OptimizeReport = compiled.report
         self.kernels = compiled.kernels
         self.plan = compiled.plan
-        self.source = compiled.source
         self._executable = DeviceExecutable(compiled.plan, compiled.kernels, device)
         built = self._executable.build
         self.report.from_cache = built.from_cache

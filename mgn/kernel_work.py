@@ -81,7 +81,7 @@ def _inner(op: TensorOp) -> int:
     """The size of the axis that a matrix product sums over."""
     type = op.operands[0].type
     assert isinstance(type, TensorType)
-    shape = type.get_shape()
+    shape = list(type.get_shape())
     return shape[-2] if op.values["transpose_a"] and len(shape) > 1 else shape[-1]
 
 

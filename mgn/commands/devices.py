@@ -4,7 +4,12 @@ In: the OpenCL devices of this machine. Out: a line for each, with its figures w
 for; a DeviceError that names the remedy where there is none.
 """
 
+from typing import TYPE_CHECKING
+
 from mgn.report import bytes_text, seconds_text
+
+if TYPE_CHECKING:
+    from mgn.runtime.devices import ComputeDevice
 
 
 def device_listing(verbose: bool) -> str:
@@ -22,7 +27,7 @@ def device_listing(verbose: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _figures(device: object) -> list[str]:
+def _figures(device: "ComputeDevice") -> list[str]:
     from mgn.api import describe_device
 
     figures = describe_device(device)

@@ -14,7 +14,11 @@ from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp, graphs_of
 from mgn.dialects.types import element_of, spelling
 
-_FILL = {ReadOp: "lightyellow", ConstantOp: "gray92", LaunchOp: "lightblue"}
+_FILL: dict[type[Operation], str] = {
+    ReadOp: "lightyellow",
+    ConstantOp: "gray92",
+    LaunchOp: "lightblue",
+}
 
 
 def dot(module: ModuleOp) -> str:

@@ -12,7 +12,7 @@ from statistics import median
 
 import numpy as np
 
-from mgn import api
+from mgn.api import compile_lowered
 from mgn.commands.arguments import parse_dimensions, write_whole
 from mgn.commands.errors import UsageError, say
 from mgn.commands.stages import program_of
@@ -25,6 +25,7 @@ from mgn.sampling import sample_inputs
 
 def execute(arguments: argparse.Namespace) -> None:
     """Compiles and runs the graph that the arguments describe, and prints its results."""
+    from mgn.runtime.devices import choose
     from mgn.runtime.weights import load_arrays
 
     if arguments.outputs and not arguments.outputs.endswith(".npz"):
@@ -35,21 +36,16 @@ def execute(arguments: argparse.Namespace) -> None:
     name = program.choose_graph(arguments.graph)
     dimensions = parse_dimensions(arguments.dim)
     given = load_arrays(arguments.inputs) if arguments.inputs else None
-    exe = api.compile(
-        program,
-        name,
-        dimensions,
-        device=arguments.device,
-        mode=arguments.mode,
-        seed=arguments.seed,
-    )
+    chosen = choose(arguments.device)
+    ir = program.lower(name, dimensions)
     if given is None:
-        samples = sample_inputs(next(graphs_of(exe.source)), arguments.seed)
+        samples = sample_inputs(next(graphs_of(ir)), arguments.seed)
+        inputs = {label: item.array for label, item in samples.items()}
         for item in samples.values():
             say(f"random input {item.description}")
-        inputs = {label: item.array for label, item in samples.items()}
     else:
         inputs = given
+    exe = compile_lowered(ir, chosen, arguments.seed)
     _set_parameters(exe, arguments.params)
     profile = arguments.report or arguments.trace is not None
     outputs = exe.run(inputs, profile=False)
