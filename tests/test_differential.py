@@ -43,7 +43,7 @@ def draw(name: str, shape: tuple[int, ...], seed: int, positive: bool = False) -
 
 
 def assert_near(got: np.ndarray, want: np.ndarray, bound: Any, what: str) -> None:
-    """Equal for integers and bools; for floats within a bound, with the same NaNs and infinities."""
+    """Equal for integers and bools; floats within a bound, with the same NaNs and infinities."""
     if got.dtype.kind in "biu":
         np.testing.assert_array_equal(got, want.astype(got.dtype), err_msg=what)
         return
@@ -350,11 +350,11 @@ def test_softmax_down_columns(cl_queue: Any) -> None:  # noqa: F811
 
 
 @pytest.mark.parametrize("element", ["f64", "f32", "f16", "bf16", "i64", "i32", "u8"])
-def test_cumsum_is_the_running_sum(element: str, cl_queue: Any) -> None:  # noqa: F811
+def test_a_scan_is_the_running_sum(element: str, cl_queue: Any) -> None:  # noqa: F811
     for shape, axis in (((5, 70), 1), ((5, 70), 0), ((1, 3, 1), 1), ((0, 4), 1), ((4, 0), 1)):
         array = draw(element, shape, 2)
         kernel = fused_kernel(
-            "scan", [(element, shape)], lambda b, x, a=axis: b.add(b.cumsum(x, axis=a), 1)
+            "scan", [(element, shape)], lambda b, x, a=axis: b.add(b.running_sum(x, axis=a), 1)
         )
         (want,) = expected(kernel, [array])
         for form, device in FORMS.items():

@@ -12,7 +12,9 @@ After:
 """
 
 import re
-from collections.abc import Callable, Hashable, Mapping
+import sys
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from xdsl.context import Context
@@ -25,7 +27,7 @@ from mgn.dialects.buffers import allow_in_place, buffer_type
 from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind, LaunchOp
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.passes.choose_schedules import schedule_for
-from mgn.passes.lower_kernels.body import read_body
+from mgn.passes.lower_kernels.body import Body, read_body
 from mgn.passes.lower_kernels.contraction import lower_contraction
 from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.pointwise import lower_pointwise
@@ -44,6 +46,9 @@ TEMPLATES: Mapping[KernelKind, Callable[[Job], Launch]] = {
 
 _SILENT = (Kind.MOVEMENT, Kind.CONSTANT)
 _NAMED = 4
+
+FRAMES_A_NODE = 8
+"""Calls on the stack for each node between a result and an input, at most."""
 
 
 class LowerKernels(ModulePass):
@@ -130,7 +135,8 @@ def lower_kernel(fused: FusedKernelOp, name: str, schedule: Mapping[str, Any]) -
     job = Job(body, code, arguments[: len(inputs)], arguments[len(inputs) :], schedule)
     launch = Launch((1,))
     if any(node.count for node in body.written):
-        launch = TEMPLATES[fused.kernel_kind](job)
+        with _room_for(body):
+            launch = TEMPLATES[fused.kernel_kind](job)
     code.finish()
     accesses = [(type, kernel.Access.READ) for type in inputs]
     accesses += [(type, kernel.Access.WRITE) for type in outputs]
@@ -147,6 +153,18 @@ def lower_kernel(fused: FusedKernelOp, name: str, schedule: Mapping[str, Any]) -
     if launch.in_place:
         allow_in_place(function, launch.in_place)
     return function
+
+
+@contextmanager
+def _room_for(body: Body) -> Iterator[None]:
+    """Evaluation recurses over the body, whose depth has no bound."""
+    limit = sys.getrecursionlimit()
+    deepest = max((node.depth for node in body.nodes), default=0)
+    sys.setrecursionlimit(limit + FRAMES_A_NODE * deepest)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def _buffer(value: SSAValue) -> Any:

@@ -240,7 +240,7 @@ def elementwise(code: Code, node: Node, operands: Values) -> SSAValue:
 
 # Reductions
 
-_NEUTRAL_INTEGERS = {"sum": 0, "cumsum": 0, "prod": 1}
+_NEUTRAL_INTEGERS = {"sum": 0, "running_sum": 0, "prod": 1}
 
 
 def accumulator(element: ElementType) -> ElementType:
@@ -262,7 +262,7 @@ def neutral(name: str, element: ElementType) -> float | int:
 
 _COMBINE: dict[str, tuple[type[Operation], type[Operation], type[Operation]]] = {
     "sum": (arith.AddfOp, arith.AddiOp, arith.AddiOp),
-    "cumsum": (arith.AddfOp, arith.AddiOp, arith.AddiOp),
+    "running_sum": (arith.AddfOp, arith.AddiOp, arith.AddiOp),
     "prod": (arith.MulfOp, arith.MuliOp, arith.MuliOp),
     "max_reduce": (arith.MaximumfOp, arith.MaxSIOp, arith.MaxUIOp),
     "min_reduce": (arith.MinimumfOp, arith.MinSIOp, arith.MinUIOp),
