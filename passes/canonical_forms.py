@@ -1,8 +1,8 @@
 """Canonical forms of single operations: the table that `simplify` applies.
 
-In: an operation. Out: the values that replace its results, bit for bit equal to them, or None. Each
-row is a form of one operation, by name; its function is given an emitter, the operation and its
-values.
+In: an operation that does not fold (`dialects/mgn/fold.py`). Out: the values that replace its
+results, bit for bit equal to them, or None. Each row is a form of one operation, by name; its
+function is given an emitter, the operation and its values.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,47 +15,13 @@ from xdsl.ir import Operation, SSAValue
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.decompose import decomposition_of
+from mgn.dialects.mgn.fold import defining, scalar_constant
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
 from mgn.dialects.types import ElementType
 from mgn.passes.rewriting import inline
 
 Form = Callable[[Emitter, TensorOp, dict[str, Any]], "SSAValue | None"]
-
-
-def defining(value: SSAValue, name: str) -> TensorOp | None:
-    """The operation of that name which makes a value."""
-    op = value.owner
-    return op if isinstance(op, TensorOp) and op.spec.name == name else None
-
-
-def scalar_constant(value: SSAValue) -> Any:
-    """The number that a scalar constant holds, or None."""
-    op = value.owner
-    return op.array[()] if isinstance(op, ConstantOp) and op.array.ndim == 0 else None
-
-
-def _operand(b: Emitter, op: TensorOp, values: dict[str, Any]) -> SSAValue | None:
-    return op.operands[0]
-
-
-def _unchanged(b: Emitter, op: TensorOp, values: dict[str, Any]) -> SSAValue | None:
-    """An operation that only moves elements, to where they are already."""
-    x = op.operands[0]
-    same = x.type == op.results[0].type
-    return x if same and _MOVES_NOTHING[op.spec.name](shape_of(x), values) else None
-
-
-_MOVES_NOTHING: dict[str, Callable[[Sequence[int], dict[str, Any]], bool]] = {
-    "cast": lambda shape, values: True,
-    "reshape": lambda shape, values: True,
-    "broadcast_to": lambda shape, values: True,
-    "slice": lambda shape, values: True,
-    "pad": lambda shape, values: True,
-    "concat": lambda shape, values: True,
-    "transpose": lambda shape, values: list(values["perm"]) == sorted(values["perm"]),
-    "flip": lambda shape, values: all(shape[axis] <= 1 for axis in values["axis"]),
-}
 
 
 def _reshape_of_reshape(b: Emitter, op: TensorOp, values: dict[str, Any]) -> SSAValue | None:
@@ -166,33 +132,6 @@ def _full_as_broadcast(b: Emitter, op: TensorOp, values: dict[str, Any]) -> SSAV
     return b.broadcast_to(scalar, values["shape"]) if values["shape"] else scalar
 
 
-def _same_twice(b: Emitter, op: TensorOp, values: dict[str, Any]) -> SSAValue | None:
-    """An operation that is its own inverse, applied twice."""
-    inner = defining(op.operands[0], op.spec.name)
-    return None if inner is None else inner.operands[0]
-
-
-def _neutral(side: int, number: float) -> Form:
-    """An operation with a scalar operand that leaves the other one as it is, bit for bit."""
-
-    def drop(b: Emitter, op: TensorOp, values: dict[str, Any]) -> SSAValue | None:
-        value = scalar_constant(op.operands[side])
-        if value is None or value != number or np.signbit(value) != np.signbit(number):
-            return None
-        other = op.operands[1 - side]
-        return other if other.type == op.results[0].type else None
-
-    return drop
-
-
-def _integer_zero(b: Emitter, op: TensorOp, values: dict[str, Any]) -> SSAValue | None:
-    """x + 0 of integers; for floats it would turn -0.0 into 0.0."""
-    value = scalar_constant(op.operands[1])
-    x = op.operands[0]
-    kept = x.type == op.results[0].type and element_type_of(x).is_integer
-    return x if kept and value is not None and value == 0 else None
-
-
 def _where_known(b: Emitter, op: TensorOp, values: dict[str, Any]) -> SSAValue | None:
     """A choice by a constant."""
     condition = scalar_constant(op.operands[0])
@@ -209,31 +148,19 @@ SHORTHAND = frozenset({"expand_dims", "squeeze", "flatten", "stack", "split", "t
 """Composite movement, which canonical programs write as its decomposition."""
 
 CANONICAL_FORMS: dict[str, tuple[Form, ...]] = {
-    "identity": (_operand,),
-    "cast": (_unchanged, _cast_of_cast),
-    "reshape": (_unchanged, _reshape_of_reshape, _movement_of_splat),
-    "transpose": (
-        _unchanged,
-        _transpose_of_transpose,
-        _transpose_as_reshape,
-        _movement_of_splat,
-    ),
-    "broadcast_to": (_unchanged, _broadcast_of_broadcast),
-    "slice": (_unchanged, _slice_of_slice, _movement_of_splat),
-    "pad": (_unchanged, _pad_of_pad),
-    "flip": (_unchanged, _flip_of_flip, _movement_of_splat),
-    "concat": (_unchanged, _concat_parts),
+    "cast": (_cast_of_cast,),
+    "reshape": (_reshape_of_reshape, _movement_of_splat),
+    "transpose": (_transpose_of_transpose, _transpose_as_reshape, _movement_of_splat),
+    "broadcast_to": (_broadcast_of_broadcast,),
+    "slice": (_slice_of_slice, _movement_of_splat),
+    "pad": (_pad_of_pad,),
+    "flip": (_flip_of_flip, _movement_of_splat),
+    "concat": (_concat_parts,),
     "full": (_full_as_broadcast,),
     "sum": (_reduction_of_single,),
     "prod": (_reduction_of_single,),
     "max_reduce": (_reduction_of_single,),
     "min_reduce": (_reduction_of_single,),
-    "neg": (_same_twice,),
-    "logical_not": (_same_twice,),
-    "add": (_integer_zero, _neutral(1, -0.0)),
-    "sub": (_neutral(1, 0.0),),
-    "mul": (_neutral(1, 1.0),),
-    "div": (_neutral(1, 1.0),),
     "where": (_where_known,),
 }
 

@@ -20,24 +20,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.traits import Pure
 
 from mgn.dialects.mgn.build import Emitter
-from mgn.dialects.mgn.interpreter import Interpreter
+from mgn.dialects.mgn.fold import constant_results, existing_value
 from mgn.dialects.mgn.operation import TensorOp
-from mgn.dialects.mgn.structure import ConstantOp, GraphOp, graphs_of
-from mgn.dialects.shapes import element_count
+from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.passes.canonical_forms import canonical_form
 from mgn.passes.rewriting import erase_dead, rewrite_block
-
-LARGEST_FOLDED = 4096
-"""Elements of the largest constant that folding makes."""
-
-KEPT = frozenset({"broadcast_to", "stop_gradient"})
-"""Operations that are not folded: one costs nothing, the other means something to training."""
 
 
 @dataclass(frozen=True)
@@ -63,26 +56,19 @@ class _Simplification:
     """The state of one walk: the operations seen so far, by all that fixes their values."""
 
     known: dict[Any, Operation] = field(default_factory=dict[Any, Operation])
-    interpreter: Interpreter = field(default_factory=Interpreter)
 
     def rewrite(self, b: Emitter, op: Operation) -> Sequence[SSAValue] | None:
-        """Values that replace an operation: its canonical form, its constant, or an equal one
-        before.
+        """Values that replace an operation: an operand, its canonical form, its constant, or an
+        equal one before.
         """
+        value = existing_value(op)
+        if value is not None:
+            return [value]
         values = canonical_form(b, op)
         if values is None:
-            values = self._folded(b, op)
+            arrays = constant_results(op)
+            values = None if arrays is None else [b.constant_array(array) for array in arrays]
         return self._equal(op) if values is None else values
-
-    def _folded(self, b: Emitter, op: Operation) -> Sequence[SSAValue] | None:
-        if not isinstance(op, TensorOp) or not op.operands or op.spec.name in KEPT:
-            return None
-        operands = [value.owner for value in op.operands]
-        constants = [owner for owner in operands if isinstance(owner, ConstantOp)]
-        if len(constants) < len(operands) or any(map(_is_large, op.results)):
-            return None
-        arrays = self.interpreter.run_op(op, [constant.array for constant in constants])
-        return [b.constant_array(array) for array in arrays]
 
     def _equal(self, op: Operation) -> Sequence[SSAValue] | None:
         if op.regions or not op.results or not op.has_trait(Pure):
@@ -98,8 +84,3 @@ class _Simplification:
         )
         first = self.known.setdefault(key, op)
         return None if first is op else first.results
-
-
-def _is_large(value: SSAValue) -> bool:
-    assert isinstance(value.type, TensorType)
-    return element_count(value.type.get_shape()) > LARGEST_FOLDED

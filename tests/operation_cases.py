@@ -201,7 +201,18 @@ REDUCTIONS = (
         axis=[1, 2],
         keepdims=True,
     ),
-    case("cumsum", ROWS, lambda x, axis: np.cumsum(x, axis), axis=1),
+    case("running_sum", ROWS, lambda x, axis: np.cumsum(x, axis), axis=1),
+    case("cumsum", ROWS, lambda x: np.cumsum(x)),
+    case("cumsum", lambda s: (s.f(),), lambda x: np.cumsum(x)),
+    case("cumsum", ROWS, lambda x, axis: np.cumsum(x, axis), axis=-2),
+    case("cumsum", ROWS, lambda x, axis: np.asarray(x), axis=[]),
+    case(
+        "cumsum",
+        ROWS,
+        lambda x, axis, keepdims: np.cumsum(np.cumsum(x, 2), 0),
+        axis=[-1, 0],
+        keepdims=True,
+    ),
 )
 
 LINEAR = (

@@ -220,9 +220,17 @@ def test_rope_takes_its_offset_as_a_value_or_a_number() -> None:
     same(one("rope", x, 4, offset=np.array(9, np.int32)), one("rope", x, 4, offset=9))
 
 
-@pytest.mark.parametrize("name", ["softmax", "relu", "gelu", "tril", "layer_norm", "cumsum"])
+@pytest.mark.parametrize("name", ["softmax", "relu", "gelu", "tril", "layer_norm", "running_sum"])
 def test_tensors_without_elements_are_legal(name: str) -> None:
     assert one(name, np.zeros((2, 0, 3), np.float32)).shape == (2, 0, 3)
+
+
+def test_a_cumulative_sum_without_an_axis_is_that_of_the_flat_tensor() -> None:
+    same(one("cumsum", i32([1, 2], [3, 4])), [1, 3, 6, 10])
+    same(one("cumsum", i32([1, 2], [3, 4]), [1, 0]), [[1, 3], [4, 10]])
+    same(one("cumsum", i32([1, 2], [3, 4]), 1, True), [[1, 3], [3, 7]])
+    assert one("cumsum", np.zeros((2, 0, 3), np.float32)).shape == (0,)
+    same(one("cumsum", np.full((1025, 2), 1, np.float16), [0, 1])[-1], [1025, 2050])
 
 
 def test_a_product_over_an_empty_inner_axis_is_zero() -> None:

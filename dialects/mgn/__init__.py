@@ -24,6 +24,7 @@ from mgn.dialects.mgn.structure import (
     ConstantOp,
     GraphOp,
     InitialiserAttr,
+    MgnConstants,
     ParamOp,
     ReadOp,
     ReturnOp,
@@ -34,4 +35,5 @@ Mgn = Dialect(
     "mgn",
     [GraphOp, ReturnOp, ParamOp, ReadOp, ConstantOp, *(s.op_class for s in OPERATIONS.values())],
     [BlockFormatType, InitialiserAttr],
+    [MgnConstants()],
 )

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 from xdsl.dialects.builtin import FunctionType, LocationAttr, TensorType
+from xdsl.interfaces import HasFolderInterface
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -190,7 +191,7 @@ def _element_row(type: TensorType) -> ElementType:
         raise ShapeError(f"{type.element_type} is not an element type of mgn") from None
 
 
-class TensorOp(IRDLOperation):
+class TensorOp(IRDLOperation, HasFolderInterface):
     """Base of every operation made from a spec. Attribute values are read with `values`."""
 
     SPEC: ClassVar[OperationSpec]
@@ -214,6 +215,12 @@ class TensorOp(IRDLOperation):
     def grouped_operands(self) -> list[Any]:
         """Operands as the spec groups them."""
         return self.spec.split_operands(self.operands)
+
+    def fold(self) -> Sequence[SSAValue | Attribute] | None:
+        """What replaces the results, for xDSL's folder."""
+        from mgn.dialects.mgn.fold import fold  # which computes constants with this class
+
+        return fold(self)
 
     def verify_(self) -> None:
         try:

@@ -87,22 +87,22 @@ def _canonical_axis(x: TensorType, axis: int, **_: Any) -> Mapping[str, Any]:
     return {"axis": normalise_axis(axis, len(x.get_shape()))}
 
 
-def _infer_cumsum(x: TensorType, axis: int) -> TensorType:
+def _infer_running_sum(x: TensorType, axis: int) -> TensorType:
     return x
 
 
-def _cumsum(x: Array, axis: int) -> Array:
+def _running_sum(x: Array, axis: int) -> Array:
     return np.cumsum(x, axis=axis, dtype=x.dtype)
 
 
-CUMSUM = define(
+RUNNING_SUM = define(
     OperationSpec(
-        "cumsum",
+        "running_sum",
         Kind.SCAN,
-        "`y = cumsum(x, axis = -1)`: running sums along an axis.",
+        "`y = running_sum(x, axis = -1)`: the sums up to each element along one axis.",
         (OperandSpec("x", NUMERIC), AttributeSpec("axis", INT, -1)),
-        _infer_cumsum,
-        evaluate=in_float32(_cumsum),
+        _infer_running_sum,
+        evaluate=in_float32(_running_sum),
         canonical=_canonical_axis,
     )
 )

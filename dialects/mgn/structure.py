@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from xdsl.dialect_interfaces.constant_materialization import ConstantMaterializationInterface
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseIntOrFPElementsAttr,
@@ -23,7 +24,7 @@ from xdsl.dialects.builtin import (
     TensorType,
     f64,
 )
-from xdsl.ir import Attribute, Block, ParametrizedAttribute, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, ParametrizedAttribute, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_attr_definition,
@@ -216,6 +217,16 @@ class ConstantOp(IRDLOperation):
     @classmethod
     def parse(cls, parser: Parser) -> "ConstantOp":
         return cls(parse_dense(parser))
+
+
+class MgnConstants(ConstantMaterializationInterface):
+    """Makes the `mgn.constant` of a folded attribute, without which xDSL drops the fold."""
+
+    def materialize_constant(self, value: Attribute, type: Attribute) -> Operation | None:
+        """The constant of a value; None where the value is not of that type."""
+        if not isinstance(value, DenseIntOrFPElementsAttr) or value.type != type:
+            return None
+        return ConstantOp(value)
 
 
 @irdl_op_definition
