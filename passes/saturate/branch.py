@@ -14,10 +14,14 @@ STATES = 20_000
 
 
 def branch_and_bound(problem: LocalProblem) -> tuple[int, ...] | None:
-    """The chosen candidates at least total price; None where that takes more than `STATES` states."""
+    """The chosen candidates at least price; None where that takes more than `STATES` states."""
     search = _Search(problem)
     search.run()
     return None if search.states > STATES else search.best
+
+
+_State = tuple[frozenset[int], frozenset[int], float, tuple[int, ...]]
+"""What is needed and not written yet, what is written, at what cost, by which candidates."""
 
 
 class _Search:
@@ -38,9 +42,8 @@ class _Search:
         self.seen: dict[tuple[frozenset[int], frozenset[int]], float] = {}
 
     def run(self) -> None:
-        State = tuple[frozenset[int], frozenset[int], float, tuple[int, ...]]
         empty: frozenset[int] = frozenset()
-        pending: list[State] = [(frozenset(self.problem.demands), empty, 0.0, ())]
+        pending: list[_State] = [(frozenset(self.problem.demands), empty, 0.0, ())]
         while pending and self.states <= STATES:
             needed, written, cost, chosen = pending.pop()
             if cost + sum(self.least.get(key, 0.0) for key in needed) >= self.cost:

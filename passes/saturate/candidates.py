@@ -53,7 +53,7 @@ def undominated(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 @dataclass
 class CandidateSet:
-    """All candidates, by number, those that write each class, and each class's place in the order."""
+    """All candidates by number, those that write each class, and the order of the classes."""
 
     candidates: list[Candidate] = field(default_factory=list[Candidate])
     writers: dict[int, list[int]] = field(default_factory=dict[int, list[int]])

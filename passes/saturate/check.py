@@ -22,7 +22,7 @@ class ExtractionError(RuntimeError):
 
 
 def check_selection(view: View, found: CandidateSet, selection: Selection, device: Device) -> None:
-    """Raises ExtractionError unless the kernels compute all outputs, in order, at the cost claimed."""
+    """Raises ExtractionError unless the kernels compute all outputs at the cost claimed."""
     memory = {key for key, value in view.classes.items() if value.leaf is not None}
     if len(set(selection.kernels)) != len(selection.kernels):
         raise ExtractionError("a kernel is chosen twice")

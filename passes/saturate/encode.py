@@ -114,7 +114,7 @@ class Encoder:
         self, op: TensorOp, operands: Sequence[int], location: LocationAttr | None
     ) -> list[int]:
         expansion = decomposition_of(op)
-        inner = dict(zip(expansion.block.args, operands, strict=True))
+        inner: dict[SSAValue, int] = dict(zip(expansion.block.args, operands, strict=True))
         for step in expansion.block.ops:
             self.encode(step, inner)
             if location is not None and step.results:

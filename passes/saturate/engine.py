@@ -47,7 +47,7 @@ class ClassNode:
 
 @dataclass
 class SaturatedGraph:
-    """The classes of an e-graph, each named by its smallest handle, with their e-nodes and leaves."""
+    """The classes of an e-graph, named by their smallest handles, with e-nodes and leaves."""
 
     facts: Facts
     nodes: dict[int, list[ClassNode]]

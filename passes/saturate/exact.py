@@ -32,7 +32,7 @@ RELATIVE_GAP = 1e-6
 
 @dataclass
 class LocalSolution:
-    """Chosen candidates of a problem, None where none was found in time, and a bound on their cost."""
+    """Chosen candidates of a problem, or None where time ran out, and a bound on their cost."""
 
     chosen: tuple[int, ...] | None
     bound: float

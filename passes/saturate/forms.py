@@ -4,7 +4,8 @@ In: a body, e-nodes in dependency order. Out: its `Form`: the kernel kind, the i
 for each value how it lies in that space; or None where no template can compute it.
 
     pointwise    every value at an index of the result
-    reduction    values in *full* space S, or in *row* space: S without the reduced axes, or with 1s in their place
+    reduction    values in *full* space S, or in *row* space: S without the reduced axes, or with
+                 1s in their place
     contraction  one matmul, and what keeps its elements in order
     scan         one scan, and what keeps its shape
 """

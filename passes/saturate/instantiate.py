@@ -37,7 +37,7 @@ class Mismatch(Exception):
 
 
 def instantiate(compiled: CompiledRule, row: Sequence[int], facts: Facts) -> bool:
-    """Enters the right side of a match and its equality with the root. False where it does not act."""
+    """Enters a match's right side, equal to its root. False where the rule does not act on it."""
     rule = compiled.rule
     handles = dict(zip(rule.variables, row[1:], strict=False))
     start = 1 + len(rule.variables)

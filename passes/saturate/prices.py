@@ -61,7 +61,7 @@ GATHER_READ = 1.25
 
 @dataclass(frozen=True)
 class Tiles:
-    """The contraction template's tile: how many rows and columns of the result one pass computes."""
+    """The contraction template's tile: rows and columns of the result that one pass computes."""
 
     rows: int
     columns: int
@@ -173,7 +173,7 @@ def _compute_seconds(signature: Signature, evaluations: float, device: Device) -
 
 def _matmul_shape(signature: Signature) -> tuple[int, int, int, int]:
     """Batches, rows, columns and the inner size of a matrix product."""
-    left, right = signature.operand_shapes
+    left, right = map(list, signature.operand_shapes)
     inner = left[-2] if signature.values["transpose_a"] and len(left) > 1 else left[-1]
     vector_a, vector_b = len(left) == 1, len(right) == 1
     columns = 1 if vector_b else signature.shape[-1]

@@ -72,7 +72,7 @@ class _Rebuilder:
         self.values.update(zip(written, kernel.results, strict=True))
 
     def _in_memory(self, key: int) -> SSAValue:
-        """The value of a class that lies in memory: an input, parameter, constant or kernel result."""
+        """The value of a class in memory: an input, parameter, constant or kernel result."""
         value = self.values.get(key)
         if value is None:
             leaf = self.view.classes[key].leaf

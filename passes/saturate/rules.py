@@ -7,6 +7,7 @@ That the types agree is never written: an instance whose two sides differ in typ
 Users add rows with `register_rule`.
 """
 
+import ast
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -72,7 +73,7 @@ class Rule:
             argument.id
             for call in parse_conditions(self.when)
             for argument in call.args
-            if getattr(call.func, "id", "") == "constant" and hasattr(argument, "id")
+            if getattr(call.func, "id", "") == "constant" and isinstance(argument, ast.Name)
         }
         wanted = asked | folded_variables(self.right_pattern)
         return [name for name in self.variables if name in wanted]
@@ -300,7 +301,8 @@ RULES: dict[str, Rule] = {
         ),
         Rule(
             "gelu-tanh",
-            "mul(mul(x, 0.5), add(1, tanh(mul(add(x, mul(mul(mul(x, x), x), 0.044715)), 0.7978845608028654))))",
+            "mul(mul(x, 0.5), add(1, tanh("
+            "mul(add(x, mul(mul(mul(x, x), x), 0.044715)), 0.7978845608028654))))",
             "gelu(x, approx='tanh')",
             REASSOCIATES,
             "Hendrycks and Gimpel 2016, with tanh",

@@ -119,8 +119,9 @@ def make_view(graph: SaturatedGraph, outputs: Iterable[int]) -> View:
     for key in order:
         value = ValueClass(key, facts.handle_types[key], [])
         if key in graph.leaves:
-            value.leaf = facts.leaves.things[graph.leaves[key][0]]
-            value.inline = value.leaf.kind == "constant" and key in graph.splats
+            leaf: Leaf = facts.leaves.things[graph.leaves[key][0]]
+            value.leaf = leaf
+            value.inline = leaf.kind == "constant" and key in graph.splats
         for node in members.get(key, ()):
             types = tuple(facts.types(facts.handle_types[operand]) for operand in node.operands)
             shape = (node.name, node.attributes, types)
