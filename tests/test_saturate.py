@@ -22,6 +22,8 @@ from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import ConstantOp, ParamOp, ReadOp
 from mgn.dialects.types import tensor
 from mgn.passes.saturate import Saturate, SaturateOptions, saturate_graph
+from mgn.passes.saturate.encode import encode_graph
+from mgn.passes.saturate.engine import UnsoundRule, saturate_facts
 
 FORMS = {
     "A B": ((8, 4), (4, 6), False, False),
@@ -279,6 +281,49 @@ def test_the_pass_keeps_a_report_for_each_graph_that_reads_well() -> None:
     assert "saturated: yes" in text
     assert "mul-one 1" in text or "mul-one" in text
     assert "kernels after        1: 1 pointwise" in text
+
+
+def test_an_operation_with_many_operands_is_a_kernel_all_the_same() -> None:
+    after, _ = saturated(lambda b, *xs: b.neg(b.concat(list(xs), axis=0)), *[f32(2)] * 40)
+    assert after.results_returned[0].type == f32(80)
+
+
+def test_a_scalar_nan_is_a_constant_inside_the_kernel() -> None:
+    graph = build_graph(lambda b, x: b.max(x, float("nan")), f32(4))
+    saturate_graph(graph, CPU)
+    (kernel,) = kernels_of(graph)
+    assert len(kernel.inputs) == 1
+    result = Interpreter().run(graph, {"x0": np.zeros(4, np.float32)})["y0"]
+    assert np.isnan(result).all()
+
+
+def test_a_rewrite_that_leads_back_to_its_own_operands_is_no_trouble() -> None:
+    def body(b: Emitter, x: SSAValue) -> SSAValue:
+        there = b.transpose(x, [1, 0])
+        back = b.transpose(there, [1, 0])
+        return b.add(b.neg(b.neg(b.exp(back))), b.mul(b.exp(x), 1.0))
+
+    after, _ = saturated(body, f32(4, 6))
+    assert [body_names(kernel) for kernel in kernels_of(after)] == [["exp", "add"]]
+
+
+def test_the_e_graph_refuses_to_equate_values_of_different_types() -> None:
+    graph = build_graph(lambda b, x, y: [b.neg(x), b.neg(y)], f32(4), f32(5))
+    facts = encode_graph(graph).facts
+    with pytest.raises(ValueError, match="different types"):
+        facts.union(2, 3)
+    facts.new_unions.append((2, 3))
+    with pytest.raises(UnsoundRule):
+        saturate_facts(facts, [])
+
+
+def test_a_half_precision_product_is_not_scaled_after_it_may_overflow() -> None:
+    half = tensor("f16", (8, 8))
+    after, report = saturated(lambda b, x, w: b.matmul(b.mul(x, 0.125), w), half, half)
+    assert report.fired["matmul-scaled-a"] == 0
+    _, report = saturated(lambda b, x, w: b.matmul(b.mul(x, 0.125), w), f32(8, 8), f32(8, 8))
+    assert report.fired["matmul-scaled-a"] > 0
+    assert len(kernels_of(after)) == 1
 
 
 def test_a_time_budget_of_nothing_stops_and_says_so() -> None:

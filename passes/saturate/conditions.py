@@ -74,6 +74,7 @@ PREDICATES: dict[str, Callable[..., bool]] = {
     "finite": lambda x: x.constant is not None and math.isfinite(x.constant),
     "power_of_two": _power_of_two,
     "floating": lambda x: x.element.is_float,
+    "wide": lambda x: x.element.name in ("f32", "f64"),
     "integer": lambda x: x.element.is_integer,
     "same_type": lambda x, y: x.type == y.type,
     "matrix": lambda x: len(x.type.get_shape()) >= 2,

@@ -187,7 +187,8 @@ class CutBuilder:
                 )
                 legal.append((frozenset(alone) if plain else frozenset(), cone))
         if not legal:
-            cone = self._merge(signature, operands, [None] * len(operands), traits)
+            nothing = [None] * len(operands)
+            cone = self._merge(signature, operands, nothing, traits, bounded=False)
             return [] if cone is None else [cone]
         fused = [positions for positions, _ in legal]
         return [cone for positions, cone in legal if not any(positions < other for other in fused)]
@@ -208,6 +209,7 @@ class CutBuilder:
         operands: Sequence[tuple[int, tuple[int, ...]]],
         combination: Sequence[Cone | None],
         traits: Sequence[Traits],
+        bounded: bool = True,
     ) -> Cone | None:
         names = tuple(mapped[0] for _, mapped in operands)
         nodes: dict[int, BodyNode] = {}
@@ -223,7 +225,7 @@ class CutBuilder:
             return None
         leaves = leaves_of(ordered)
         real = tuple(name for name in leaves if not traits[name].inline)
-        if len(real) > self.limits.leaves:
+        if bounded and len(real) > self.limits.leaves:
             return None
         self.considered += 1
         form = classify(ordered, self.view.signatures)

@@ -255,7 +255,7 @@ RULES: dict[str, Rule] = {
             "mul(matmul(a, b, transpose_a=M, transpose_b=N), c)",
             REASSOCIATES,
             "a product is linear",
-            "constant(c) and scalar(c) and floating(a)",
+            "constant(c) and scalar(c) and wide(a)",
         ),
         Rule(
             "matmul-scaled-b",
@@ -263,7 +263,7 @@ RULES: dict[str, Rule] = {
             "mul(matmul(a, b, transpose_a=M, transpose_b=N), c)",
             REASSOCIATES,
             "a product is linear",
-            "constant(c) and scalar(c) and floating(a)",
+            "constant(c) and scalar(c) and wide(a)",
         ),
         # Recognition: activations put together again from their parts.
         Rule("relu", "max(x, 0)", "relu(x)", EXACT, "the definition; nan passes on"),

@@ -17,7 +17,7 @@ from mgn.dialects.mgn.operation import OPERATIONS, Kind, OperationSpec
 from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.engine import ClassNode, SaturatedGraph
-from mgn.passes.saturate.facts import Leaf, Properties
+from mgn.passes.saturate.facts import Leaf, Properties, splat_number
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def make_view(graph: SaturatedGraph, outputs: Iterable[int]) -> View:
         if key in graph.leaves:
             leaf: Leaf = facts.leaves.things[graph.leaves[key][0]]
             value.leaf = leaf
-            value.inline = leaf.kind == "constant" and key in graph.splats
+            value.inline = leaf.kind == "constant" and splat_number(leaf.key) is not None
         for node in members.get(key, ()):
             types = tuple(facts.types(facts.handle_types[operand]) for operand in node.operands)
             shape = (node.name, node.attributes, types)
