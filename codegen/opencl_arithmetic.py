@@ -166,7 +166,7 @@ def _constant(writer: Writer, operation: arith.ConstantOp) -> Expression | None:
         return None
     if not isinstance(data, DenseIntOrFPElementsAttr):
         raise writer.error(operation, "is not a number or a dense vector")
-    numbers = list(data.get_values())
+    numbers: list[Any] = list(data.get_values())
     if is_bool(type):
         literals = [Expression("-1" if number else "0") for number in numbers]
     else:

@@ -67,7 +67,7 @@ class Program:
                 listing = ", ".join(item.node.name for item in chosen)
                 hint = suggestion(name, known)
                 message = f"there is no dimension '{name}' in graph {listing}{hint}"
-            elif isinstance(size, bool) or not isinstance(size, int) or size < 0:
+            elif type(size) is not int or size < 0:
                 message = f"dimension '{name}' cannot be {size!r}"
             if message is not None:
                 raise DiagnosticsError([Diagnostic(message, self.unit.source.name)])

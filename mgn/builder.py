@@ -364,7 +364,7 @@ def _index(items: Sequence[Any]) -> list[Any]:
 
 def _caller() -> tuple[str, int, int]:
     """File, line and column of the nearest frame outside mgn."""
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None and frame.f_code.co_filename.startswith(_OWN_FOLDERS):
         frame = frame.f_back
     if frame is None:

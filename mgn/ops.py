@@ -14,7 +14,7 @@ from mgn.dialects.mgn import OPERATIONS
 from mgn.frontend.lower_calls import NOT_YET
 from mgn.op_functions import operation_function
 
-__all__ = ["constant", *OPERATIONS]
+__all__ = ["constant", *OPERATIONS]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def constant(value: Any, T: Any = None) -> Value:

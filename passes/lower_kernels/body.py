@@ -89,7 +89,7 @@ class _Builder:
         operands = tuple(environment[operand] for operand in op.operands)
         if op.spec.evaluate is None:
             expansion = decomposition_of(op)
-            inner = dict(zip(expansion.block.args, operands, strict=True))
+            inner: dict[SSAValue, Node] = dict(zip(expansion.block.args, operands, strict=True))
             for step in expansion.block.ops:
                 self.operation(step, inner)
             environment.update(zip(op.results, (inner[v] for v in expansion.results), strict=True))

@@ -81,7 +81,9 @@ class Code:
     def finish(self) -> None:
         """Ends the kernel: constants go to its head."""
         self.block.add_op(kernel.ReturnOp.create())
-        self.entry.insert_ops_before(self._constants, self.entry.ops.first)
+        first = self.entry.first_op
+        assert first is not None
+        self.entry.insert_ops_before(self._constants, first)
 
     def recall(self, key: Hashable) -> Any:
         """What `remember` was told in this block or one around it; None if nothing."""
@@ -314,12 +316,17 @@ class Code:
         op = self.effect(scf.IfOp, [test], result_types=types, regions=regions)
         return list(op.results)
 
-    def when(self, test: SSAValue | bool, body: Callable[[], None]) -> None:
+    def when(self, test: SSAValue | bool, body: Callable[[], object]) -> None:
         """Runs a body where a test holds, which may be known already."""
         if test is True:
             body()
         elif test is not False:
-            self.branch(test, lambda: body() or ())  # type: ignore
+
+            def taken() -> tuple[()]:
+                body()
+                return ()
+
+            self.branch(test, taken)
 
     # Indices
 

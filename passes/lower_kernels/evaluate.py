@@ -106,7 +106,7 @@ class Evaluator:
     def _iota(self, node: Node, index: Index) -> SSAValue:
         code, element = self.code, node.element
         type = memory_type(element)
-        wide = type if element.bits == 64 and not element.is_float else i32
+        wide = i64 if element.bits == 64 and not element.is_float else i32
         if index.high >= 1 << 31:
             wide = i64
         if index.varies:

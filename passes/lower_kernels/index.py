@@ -8,7 +8,7 @@ below 16, and `64 (x // 64) + x % 64` becomes `x`. `LANE` stands for the lanes o
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
-from typing import Any, Union
+from typing import Any
 
 Terms = tuple[tuple["Atom", int], ...]
 
@@ -115,7 +115,7 @@ class Clamped:
         return self.inner.varies
 
 
-Atom = Union[Counter, Lane, Quotient, Remainder, Clamped]
+Atom = Counter | Lane | Quotient | Remainder | Clamped
 
 
 @dataclass(frozen=True, eq=False)

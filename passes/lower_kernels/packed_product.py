@@ -71,12 +71,10 @@ def _blocking(job: Job, product: Product) -> Blocking:
         blocks = ceil_div(tiles_down, down) * ceil_div(tiles_across, across)
         if blocks * prod(product.batch) >= wanted:
             break
-        if down * rows >= across * vectors * width and down > 1:
-            down = ceil_div(down, 2)
-        elif across > 1:
+        if across > 1:
             across = ceil_div(across, 2)
         else:
-            break
+            down = ceil_div(down, 2)
     depth = _block_depth(job, product, down * rows, across * vectors * width)
     return Blocking(width, vectors, rows, down, across, depth)
 
@@ -273,12 +271,13 @@ class _Packed:
             row = of(Counter(code.index(self._row(tile) + i), 0, self.product.rows - 1))
             write_tile(self.job, self.product, evaluator, self.batch, [row], [column], [total])
 
+        def vectors(tile: Index, i: Index, panel: Index) -> tuple[()]:
+            for j in range(sizes.vectors):
+                vector(tile, i, panel, j)
+            return ()
+
         def one_row(tile: Index, i: Index) -> None:
-            code.loop(
-                0,
-                self.count_across,
-                lambda panel, _: [vector(tile, i, panel, j) for j in range(sizes.vectors)] and (),
-            )
+            code.loop(0, self.count_across, lambda panel, _: vectors(tile, i, panel))
 
         code.loop(
             0,

@@ -96,7 +96,7 @@ def _flat(
         last = code.is_below(item * -1 + (items - 1), 1, 1)
         code.when(
             last,
-            lambda: code.loop(count - rest, count, lambda i, _: write(narrow, i) or ()) and None,
+            lambda: code.loop(count - rest, count, lambda i, _: write(narrow, i) or ()),
         )
     return Launch((items,), (1,), in_place)
 

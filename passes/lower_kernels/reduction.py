@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.body import Indices, Node
 from mgn.passes.lower_kernels.emission import memory_type
-from mgn.passes.lower_kernels.evaluate import Evaluator
+from mgn.passes.lower_kernels.evaluate import Evaluator, Given
 from mgn.passes.lower_kernels.grouped_reduction import lower_grouped
 from mgn.passes.lower_kernels.index import ZERO, Counter, Index, lanes, of
 from mgn.passes.lower_kernels.rows import RowSpace, Stages, row_space, stages_of
@@ -56,7 +56,7 @@ class _Row:
             arrays = self._arrays(stored)
             finished = self._stage(reductions, stored, arrays)
             for node, value in zip(reductions, finished, strict=True):
-                self.wide.given[node] = lambda _, value=value: value
+                self.wide.given[node] = _always(value)
             for node, array in zip(stored, arrays, strict=True):
                 self.wide.given[node] = self._from(array)
         self._results()
@@ -265,3 +265,8 @@ def _together(vectors: int, outer: int, units: int) -> int:
         if outer * ceil_div(vectors, count) >= 4 * units:
             return count
     return 1
+
+
+def _always(value: SSAValue) -> Given:
+    """A value that is the same at every index."""
+    return lambda _: value

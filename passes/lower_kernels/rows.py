@@ -12,9 +12,12 @@ from mgn.passes.lower_kernels.body import Body, Indices, Node
 from mgn.passes.lower_kernels.index import Index, delinearised
 from mgn.passes.lower_kernels.movement import reshaped_index
 
-_WEIGHTS = {"exp": 8, "expm1": 8, "log": 8, "log1p": 8, "tanh": 8, "erf": 8, "pow": 8, "sin": 8}
-_WEIGHTS |= {"cos": 8, "tan": 8, "div": 3, "sqrt": 3, "rsqrt": 3, "recip": 3, "mod": 3}
-_WEIGHTS |= {"gather": 4, "pad": 4, "concat": 4, "input": 0, "splat": 0, "reshape": 0}
+_WEIGHTS = {
+    **dict.fromkeys(("exp", "expm1", "log", "log1p", "tanh", "erf", "pow", "sin", "cos", "tan"), 8),
+    **dict.fromkeys(("div", "sqrt", "rsqrt", "recip", "mod"), 3),
+    **dict.fromkeys(("gather", "pad", "concat"), 4),
+    **dict.fromkeys(("input", "splat", "reshape"), 0),
+}
 
 STORE_FROM = 4
 """The cost, in additions, from which a value is stored for the next stage."""

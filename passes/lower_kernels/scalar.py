@@ -269,7 +269,7 @@ _COMBINE: dict[str, tuple[type[Operation], type[Operation], type[Operation]]] = 
 }
 """Core reductions and scans: the operation that combines two values, by family."""
 
-_KINDS = {
+_KINDS: dict[type[Operation], Any] = {
     arith.AddfOp: "add",
     arith.AddiOp: "add",
     arith.MulfOp: "mul",
