@@ -65,9 +65,9 @@ def _float_to_integer(is_unsigned: bool) -> Row:
             raise writer.error(operation, "does not convert to i1: compare with zero")
         type = writer.types.unsigned(target) if is_unsigned else writer.type(target)
         value = writer.value(operation.input)
-        if is_unsigned:  # a NaN becomes 0 here: not all devices' vector conversions do that
-            scalar = writer.types.literal(operation.input.type, 0.0)
-            value = call("fmax", value, writer.types.splat(operation.input.type, scalar))
+        source = operation.input.type
+        scalar = "double" if isinstance(c_types.element(source), Float64Type) else "float"
+        value = call(writer.library.zero_for_nan(scalar, lanes(source)), value)
         number = call(f"convert_{type}_sat_rtz", value)
         return signed(writer, target, number) if is_unsigned else number
 

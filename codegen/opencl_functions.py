@@ -81,6 +81,14 @@ class Library:
             f"return {self._forward(self.round_bf16(lanes), odd)};",
         )
 
+    def zero_for_nan(self, scalar: str, lanes: int) -> str:
+        """Replaces a NaN by 0, which conversions to integers must give and not all devices do."""
+        type = shaped(scalar, lanes)
+        zero = f"({type})(0)"
+        choice = f"isnan(x) ? {zero} : x" if lanes == 1 else f"select(x, {zero}, isnan(x))"
+        name = "zero_for_nan" if scalar == "float" else "zero_for_nan_double"
+        return self.add(suffixed(name, lanes), type, f"{type} x", f"return {choice};")
+
     def f16_bits(self, lanes: int) -> str:
         """The bits of an f16 value, as `short`."""
         width, array = ("", "&bits") if lanes == 1 else (str(lanes), "bits")

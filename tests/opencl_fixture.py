@@ -13,7 +13,7 @@ from xdsl.parser import Parser
 
 from mgn.codegen.opencl import BUILD_OPTIONS
 from mgn.codegen.signature import KernelSignature
-from mgn.dialects.kernel import FuncOp, Kernel
+from mgn.dialects.kernel import DEVICES, Device, FuncOp, Kernel
 from mgn.runtime.devices import choose, opencl
 from mgn.runtime.errors import DeviceError
 
@@ -57,6 +57,11 @@ def cl_queue() -> Any:
     if queue is None:
         pytest.skip("no such OpenCL device: install the extra 'cpu', or set MGN_TEST_DEVICE")
     return queue
+
+
+def device_description(queue: Any) -> Device:
+    """The description whose text suits the device under test."""
+    return DEVICES["nvidia-h200" if "NVIDIA" in queue.device.vendor else "cpu"]
 
 
 def build_options(queue: Any) -> list[str]:

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 from opencl_cases import CASES, COUNT, Case, case_text, samples
-from opencl_fixture import DTYPES, FLOATS, assert_close, cl_queue, kernel, run_kernel  # noqa: F401
+from opencl_fixture import (
+    DTYPES,
+    FLOATS,
+    assert_close,
+    cl_queue,  # noqa: F401
+    device_description,
+    kernel,
+    run_kernel,
+)
 
 from mgn.codegen.opencl import ROWS, CodegenError, emit, signature
 from mgn.dialects.kernel import DEVICES
@@ -26,12 +34,13 @@ def test_each_row_computes_what_numpy_computes(case: Case, cl_queue: Any) -> Non
         expected = np.asarray(case.reference(*wide)).astype(dtype)
     for lanes in case.lanes:
         result = np.empty(COUNT, dtype)
-        run_kernel(cl_queue, signature(kernel(case_text(case, lanes))), [*inputs, result])
+        tested = signature(kernel(case_text(case, lanes)), device_description(cl_queue))
+        run_kernel(cl_queue, tested, [*inputs, result])
         assert_close(result, expected, case.ulps)
 
 
 def run_text(queue: Any, text: str, *arrays: np.ndarray) -> None:
-    run_kernel(queue, signature(kernel(text)), list(arrays))
+    run_kernel(queue, signature(kernel(text), device_description(queue)), list(arrays))
 
 
 def numbers(count: int, seed: int = 7) -> np.ndarray:
