@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m benchmarks` prints kernels with their share of the device's ceiling."""

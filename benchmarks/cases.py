@@ -1,0 +1,149 @@
+"""The kernels that are timed: each as an mgn program, a NumPy function and a PyTorch function.
+
+In: nothing. Out: `CASES`, with the bytes each kernel must move and the operations it must do.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel. `bytes` counts every input and every output once; `operations` is in flop.
+
+    `numpy` and `torch` take the inputs in order; `torch` receives the module first. `bound` names
+    the ceiling that the share refers to: "copy" (bandwidth) or "matmul" (the best rate of the run).
+    """
+
+    name: str
+    program: str
+    inputs: dict[str, tuple[int, ...]]
+    numpy: Callable[..., Any]
+    torch: Callable[..., Any]
+    bytes: int
+    operations: int
+    bound: str
+
+
+def matmul(size: int) -> Case:
+    """A square f32 product."""
+    return Case(
+        f"matmul {size}",
+        f"graph g(a: f32[{size}, {size}], b: f32[{size}, {size}]) {{ return y = a @ b }}",
+        {"a": (size, size), "b": (size, size)},
+        lambda a, b: a @ b,
+        lambda torch, a, b: torch.matmul(a, b),
+        3 * 4 * size**2,
+        2 * size**3,
+        "matmul",
+    )
+
+
+def gelu_matmul(rows: int, inner: int, columns: int) -> Case:
+    """A linear layer with a bias and a gelu as its epilogue."""
+    return Case(
+        f"linear + gelu {rows}x{inner}x{columns}",
+        f"graph g(x: f32[{rows}, {inner}], w: f32[{columns}, {inner}], b: f32[{columns}]) "
+        '{ return y = gelu(linear(x, w, b), approx = "tanh") }',
+        {"x": (rows, inner), "w": (columns, inner), "b": (columns,)},
+        lambda x, w, b: _gelu(x @ w.T + b),
+        lambda torch, x, w, b: torch.nn.functional.gelu(
+            torch.nn.functional.linear(x, w, b), approximate="tanh"
+        ),
+        4 * (rows * inner + inner * columns + columns + rows * columns),
+        2 * rows * inner * columns,
+        "matmul",
+    )
+
+
+def _gelu(x: np.ndarray) -> np.ndarray:
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def chain(rows: int, columns: int) -> Case:
+    """Six elementwise operations: `silu(a * 0.5 + b) * tanh(c)`."""
+    shape = (rows, columns)
+    return Case(
+        f"elementwise chain {rows}x{columns}",
+        f"graph g(a: f32[{rows}, {columns}], b: f32[{rows}, {columns}], c: f32[{rows}, {columns}]) "
+        "{ return y = silu(a * 0.5 + b) * tanh(c) }",
+        {"a": shape, "b": shape, "c": shape},
+        lambda a, b, c: (t := a * 0.5 + b) / (1 + np.exp(-t)) * np.tanh(c),
+        lambda torch, a, b, c: torch.nn.functional.silu(a * 0.5 + b) * torch.tanh(c),
+        4 * 4 * rows * columns,
+        6 * rows * columns,
+        "copy",
+    )
+
+
+def residual(rows: int, columns: int) -> Case:
+    """`relu(a + b)`: nothing but memory."""
+    shape = (rows, columns)
+    return Case(
+        f"add + relu {rows}x{columns}",
+        f"graph g(a: f32[{rows}, {columns}], b: f32[{rows}, {columns}]) "
+        "{ return y = relu(a + b) }",
+        {"a": shape, "b": shape},
+        lambda a, b: np.maximum(a + b, 0),
+        lambda torch, a, b: torch.relu(a + b),
+        3 * 4 * rows * columns,
+        2 * rows * columns,
+        "copy",
+    )
+
+
+def _softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def softmax(rows: int, columns: int) -> Case:
+    """Softmax over rows."""
+    return Case(
+        f"softmax {rows}x{columns}",
+        f"graph g(x: f32[{rows}, {columns}]) {{ return y = softmax(x) }}",
+        {"x": (rows, columns)},
+        _softmax,
+        lambda torch, x: torch.softmax(x, -1),
+        2 * 4 * rows * columns,
+        5 * rows * columns,
+        "copy",
+    )
+
+
+def _layer_norm(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * w + b
+
+
+def layer_norm(rows: int, columns: int) -> Case:
+    """Layer norm over rows."""
+    return Case(
+        f"layer_norm {rows}x{columns}",
+        f"graph g(x: f32[{rows}, {columns}], w: f32[{columns}], b: f32[{columns}]) "
+        "{ return y = layer_norm(x, w, b, eps = 1e-5) }",
+        {"x": (rows, columns), "w": (columns,), "b": (columns,)},
+        _layer_norm,
+        lambda torch, x, w, b: torch.nn.functional.layer_norm(x, w.shape, w, b),
+        2 * 4 * rows * columns,
+        7 * rows * columns,
+        "copy",
+    )
+
+
+CASES: tuple[Case, ...] = (
+    matmul(512),
+    matmul(1024),
+    matmul(2048),
+    gelu_matmul(512, 768, 3072),
+    residual(4096, 4096),
+    chain(4096, 4096),
+    softmax(4096, 1024),
+    softmax(16384, 64),
+    layer_norm(4096, 1024),
+)
