@@ -64,6 +64,7 @@ def _cpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     }
     if fused.kernel_kind is KernelKind.CONTRACTION:
         entries |= {"tile_rows": 8, "tile_vectors": 2, "local_memory": device.local_memory}
+        entries |= {"block_rows": 128, "block_columns": 64, "block_depth": 512}
     return entries
 
 

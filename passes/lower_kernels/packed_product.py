@@ -65,8 +65,8 @@ def _blocking(job: Job, product: Product) -> Blocking:
         ceil_div(product.columns, vectors * width),
     )
     down = min(job.number("block_rows", 128) // rows, tiles_down)
-    across = max(1, min(job.number("block_columns", 128) // (vectors * width), tiles_across))
-    wanted = 4 * job.number("units", 2)
+    across = max(1, min(job.number("block_columns", 64) // (vectors * width), tiles_across))
+    wanted = 8 * job.number("units", 2)
     while down * across > 1:
         blocks = ceil_div(tiles_down, down) * ceil_div(tiles_across, across)
         if blocks * prod(product.batch) >= wanted:
@@ -84,7 +84,7 @@ def _block_depth(job: Job, product: Product, rows: int, columns: int) -> int:
     element = accumulator(product.element)
     room = job.number("local_memory", 256 * 1024) // element.bytes - rows * columns
     packed = columns if reads_left_in_place(product) else columns + rows
-    most = min(job.number("block_depth", 256), max(room // packed, 1))
+    most = min(job.number("block_depth", 512), max(room // packed, 1))
     most = max(most // LONGEST_VECTOR * LONGEST_VECTOR, LONGEST_VECTOR)
     blocks = max(ceil_div(product.depth, most), 1)
     even = ceil_div(ceil_div(product.depth, blocks), LONGEST_VECTOR) * LONGEST_VECTOR

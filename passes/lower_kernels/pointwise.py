@@ -1,14 +1,18 @@
 """The pointwise template: every element of the results on its own.
 
 CPU: a work-item takes a contiguous chunk, a vector at a time, flat over all axes, or along the
-innermost axis where a vector of the flat order would cross rows of what it reads. GPU: a work-item
+innermost axis where a vector of the flat order would cross rows of what it reads, or in squares
+(squares.py) where an operand is transposed. GPU: a work-item
 takes a few vectors of 16 bytes, a work-group apart.
 """
+
+from dataclasses import replace
 
 from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.lower_kernels.body import INPUT, Body, Node
 from mgn.passes.lower_kernels.index import Counter, Index, delinearised, lanes, of
+from mgn.passes.lower_kernels.squares import lower_squares, row_axis
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
 
 
@@ -22,6 +26,11 @@ def lower_pointwise(job: Job) -> Launch:
         if job.is_gpu:
             most = dividing_lanes(job.body.written[0].count, most)
         return _flat(job, shape, most, in_place)
+    axis = None if job.is_gpu else row_axis(job.body, shape, most)
+    if axis is not None:
+        launch = lower_squares(job, shape, axis, most)
+        overlaps = inner % most or shape[axis] % most
+        return launch if overlaps else replace(launch, in_place=in_place)
     fitting = dividing_lanes(inner, most)
     if job.is_gpu or 2 * fitting >= most or inner < most:
         return _flat(job, shape, fitting, in_place)
