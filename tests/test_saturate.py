@@ -110,6 +110,24 @@ def test_both_arms_of_a_diamond_are_one_kernel() -> None:
     assert body_names(kernel).count("tanh") == 1
 
 
+def test_two_arms_that_are_both_wanted_are_one_kernel() -> None:
+    def body(b: Emitter, x: SSAValue) -> list[SSAValue]:
+        shared = b.tanh(x)
+        return [b.exp(shared), b.sin(shared)]
+
+    after, _ = saturated(body, f32(32, 32))
+    (kernel,) = kernels_of(after)
+    assert sorted(body_names(kernel)) == ["exp", "sin", "tanh"]
+
+
+def test_two_statistics_of_the_same_rows_are_one_kernel() -> None:
+    def body(b: Emitter, x: SSAValue) -> list[SSAValue]:
+        return [b.sum(x, axis=1), b.max_reduce(b.abs(x), axis=1), b.sum(x, axis=0)]
+
+    after, _ = saturated(body, f32(32, 64))
+    assert sorted(len(kernel.outputs) for kernel in kernels_of(after)) == [1, 2]
+
+
 def test_a_sum_of_two_products_fuses_into_one_of_them() -> None:
     def body(b: Emitter, x: SSAValue, v: SSAValue, w: SSAValue) -> SSAValue:
         return b.add(b.matmul(x, v), b.matmul(x, w))

@@ -61,6 +61,13 @@ class CandidateSet:
     outputs: tuple[int, ...] = ()
     considered: int = 0
 
+    def add(self, candidate: Candidate) -> None:
+        """Enters a candidate under the next number."""
+        number = len(self.candidates)
+        self.candidates.append(replace(candidate, number=number))
+        for result in candidate.results:
+            self.writers.setdefault(result, []).append(number)
+
 
 class NoKernel(RuntimeError):
     """A value that no kernel form can compute."""
@@ -73,7 +80,7 @@ def find_candidates(view: View, device: Device, limits: CutLimits = DEFAULT_LIMI
     found = CandidateSet(considered=builder.considered)
     wanted = [root for root in dict.fromkeys(view.outputs) if not view.classes[root].leaf]
     found.outputs = tuple(wanted)
-    reach = _Reach(view)
+    reach = Reach(view)
     found.position = reach.position
     offers = _Offers(view, device)
     queued = set(wanted)
@@ -87,10 +94,7 @@ def find_candidates(view: View, device: Device, limits: CutLimits = DEFAULT_LIMI
             number = len(offered)
             offered.append(Candidate(number, kind, body, results, reads, inputs, price))
         for candidate in undominated(offered):
-            number = len(found.candidates)
-            found.candidates.append(replace(candidate, number=number))
-            for result in candidate.results:
-                found.writers.setdefault(result, []).append(number)
+            found.add(candidate)
             for item in (*candidate.inputs, *candidate.results):
                 if item not in queued:
                     queued.add(item)
@@ -155,7 +159,7 @@ def _subsets(names: Sequence[int]) -> Iterator[tuple[int, ...]]:
         yield from combinations(names, size)
 
 
-class _Reach:
+class Reach:
     """Whether computing one class may need another, by the classes' order and edges."""
 
     def __init__(self, view: View) -> None:
@@ -164,7 +168,7 @@ class _Reach:
         self.memo: dict[tuple[int, int], bool] = {}
 
     def depends(self, key: int, other: int) -> bool:
-        """Whether every or some form of `key` uses `other`, directly or not."""
+        """Whether some form of `key` uses `other`, directly or not."""
         if self.position[key] <= self.position[other]:
             return key == other
         known = self.memo.get((key, other))

@@ -263,11 +263,13 @@ class CutBuilder:
         return cost / (traits.users + traits.is_output)
 
 
-def body_order(nodes: Mapping[int, BodyNode]) -> list[BodyNode] | None:
-    """The e-nodes that name 0 needs, operands first; None where they depend on themselves."""
+def body_order(
+    nodes: Mapping[int, BodyNode], results: Sequence[int] = (0,)
+) -> list[BodyNode] | None:
+    """The e-nodes that results need, operands first; None where they depend on themselves."""
     ordered: list[BodyNode] = []
     state: dict[int, bool] = {}
-    pending = [0]
+    pending = list(reversed(results))
     while pending:
         name = pending[-1]
         if name in state:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mgn.passes.saturate.bindings import load_bindings
 from mgn.passes.saturate.compile_rules import (
     CompiledRule,
     Constructor,
@@ -77,8 +78,7 @@ def saturate_facts(
     facts: Facts, rules: Sequence[Rule], time_budget: float = 5.0, keep_program: bool = False
 ) -> SaturatedGraph:
     """Runs rules over loaded facts to the fixpoint."""
-    from egglog import bindings
-
+    bindings = load_bindings()
     present = {(fact.name, len(fact.operands)) for _, fact in facts.new_nodes}
     active, constructors = active_rules(rules, present)
     compiled: list[CompiledRule] = []

@@ -45,7 +45,7 @@ class SaturateReport:
             f"  e-graph              {self.classes} classes, {self.nodes} nodes, "
             f"{self.iterations} iterations, saturated: {'yes' if self.saturated else 'no'}",
             f"  rules fired          {fired or 'none'}",
-            f"  candidates           {self.candidates} of {self.considered} cones, "
+            f"  candidates           {self.candidates} from {self.considered} distinct cones, "
             f"{self.components} components ({self.distinct_components} solved)",
             f"  kernels after        {self.kernel_count}" + (f": {kinds}" if kinds else ""),
             f"  modelled cost        {self.cost_before * 1e6:.1f} µs with a kernel an operation, "

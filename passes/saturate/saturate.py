@@ -20,7 +20,7 @@ from xdsl.passes import ModulePass
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.passes.saturate.baseline import price_of_separate_kernels
-from mgn.passes.saturate.candidates import CandidateSet, find_candidates
+from mgn.passes.saturate.candidates import CandidateSet, Reach, find_candidates
 from mgn.passes.saturate.check import check_selection
 from mgn.passes.saturate.cuts import CutLimits
 from mgn.passes.saturate.encode import encode_graph
@@ -30,6 +30,7 @@ from mgn.passes.saturate.patterns import Number, Pattern, calls_of
 from mgn.passes.saturate.rebuild import rebuild_graph
 from mgn.passes.saturate.report import SaturateReport
 from mgn.passes.saturate.rules import DEFAULT_CLASSES, Rule, RuleClass, rules_of
+from mgn.passes.saturate.siblings import sibling_candidates
 from mgn.passes.saturate.view import View, make_view
 
 
@@ -69,6 +70,9 @@ def _saturate(graph: GraphOp, device: Device, options: SaturateOptions) -> Satur
     limits = options.limits if options.fuse else replace(options.limits, operations=1)
     with _timed(report, "candidates"):
         found = find_candidates(view, device, limits)
+        if options.fuse:
+            for candidate in list(sibling_candidates(view, found, device, Reach(view).depends)):
+                found.add(candidate)
         report.candidates, report.considered = len(found.candidates), found.considered
     with _timed(report, "extract"):
         extraction = extract(found, list(view.classes), options.extract_budget)
