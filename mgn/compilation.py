@@ -51,10 +51,11 @@ def optimize_graph(
     module.attributes["mgn.device"] = device.to_attribute()
     from mgn.passes.saturate import saturate_graph
 
-    check_module(module)
     graph = next(graphs_of(module))
     operations = sum(isinstance(op, TensorOp) for op in graph.walk())
     report = OptimizeReport(graph.sym_name.data, device, operations)
+    with _timed(report, "verify"):
+        check_module(module)
     _run_pass(find_pass("simplify")(), module, report, observe)
     with _timed(report, "saturate"):
         report.saturation = saturate_graph(graph, device)
@@ -80,7 +81,8 @@ def _compile(module: ModuleOp, device: Device, observe: Observer | None) -> Comp
     parameters = parameters_of(module)
     for name in PIPELINES["inference"][len(OPTIMIZING) :]:
         _run_pass(find_pass(name)(), module, report, observe)
-    check_module(module)
+    with _timed(report, "verify again"):
+        check_module(module)
     with _timed(report, "emit"):
         kernels = {
             op.sym_name.data: signature(op, device)

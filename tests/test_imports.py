@@ -105,8 +105,8 @@ def test_importing_mgn_loads_no_heavy_package() -> None:
 def test_optimizing_loads_no_opencl() -> None:
     code = 'import mgn\nmgn.optimize(mgn.parse("graph g(x: f32[4]) { y = relu(x)\\n return y }"))'
     loaded = loaded_after(code)
-    assert "egglog" in loaded
-    assert "pyopencl" not in loaded
+    assert "egglog.bindings" in loaded
+    assert not loaded & {"egglog", "pyopencl"}
 
 
 @pytest.mark.parametrize("name", ["passes", "dialects", "codegen", "runtime", "frontend"])

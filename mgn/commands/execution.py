@@ -32,12 +32,13 @@ def execute(arguments: argparse.Namespace) -> None:
         raise UsageError(
             f"--outputs takes a file name that ends in .npz, not '{arguments.outputs}'"
         )
-    program = program_of(arguments)
-    name = program.choose_graph(arguments.graph)
     dimensions = parse_dimensions(arguments.dim)
+    started = time.perf_counter()
+    program = program_of(arguments)
+    ir = program.lower(program.choose_graph(arguments.graph), dimensions)
+    seconds = time.perf_counter() - started
     given = load_arrays(arguments.inputs) if arguments.inputs else None
     chosen = choose(arguments.device)
-    ir = program.lower(name, dimensions)
     if given is None:
         samples = sample_inputs(next(graphs_of(ir)), arguments.seed)
         inputs = {label: item.array for label, item in samples.items()}
@@ -46,6 +47,7 @@ def execute(arguments: argparse.Namespace) -> None:
     else:
         inputs = given
     exe = compile_lowered(ir, chosen, arguments.seed)
+    exe.report.times.insert(0, ("parse and lower", seconds))
     _set_parameters(exe, arguments.params)
     profile = arguments.report or arguments.trace is not None
     outputs = exe.run(inputs, profile=False)
