@@ -64,7 +64,7 @@ class _Row:
     def _arrays(self, stored: Sequence[Node]) -> list[SSAValue]:
         return [self.code.private(memory_type(node.element), self.space.length) for node in stored]
 
-    def _from(self, array: SSAValue) -> "object":
+    def _from(self, array: SSAValue) -> Given:
         def load(index: Indices) -> SSAValue:
             return self._evaluator.load(array, self.element)
 
