@@ -1,0 +1,183 @@
+"""One operation class for each instruction of the table: its parts, its text form, its check.
+
+In: `table.INSTRUCTIONS`. Out: `OPERATIONS`, classes by name; `instruction` makes an operation.
+A result has the type `!spirv.id`; an instruction that has a result type takes it as its first
+operand, as in the specification. Everything that is not an id is in the property `literals`.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.ir import (
+    Attribute,
+    Data,
+    Operation,
+    OpResult,
+    OpTraits,
+    ParametrizedAttribute,
+    SSAValue,
+    TypeAttribute,
+)
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser, Parser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from mgn.dialects.spirv.fields import OperandError, paired_operands
+from mgn.dialects.spirv.table import INSTRUCTIONS, Instruction
+from mgn.dialects.spirv.text import parse_operands, print_operands
+
+
+@irdl_attr_definition
+class IdType(ParametrizedAttribute, TypeAttribute):
+    """An id of SPIR-V: a value, a type, a label, a function."""
+
+    name = "spirv.id"
+
+
+@irdl_attr_definition
+class LiteralsAttr(Data[tuple[int | str, ...]]):
+    """The operands of an instruction that are not ids, in order: `#spirv.literals<[6, "f"]>`."""
+
+    name = "spirv.literals"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> tuple[int | str, ...]:
+        def item() -> int | str:
+            text = parser.parse_optional_str_literal()
+            return parser.parse_integer() if text is None else text
+
+        with parser.in_angle_brackets():
+            return tuple(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, item))
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string("[")
+            for number, item in enumerate(self.data):
+                printer.print_string(", " if number else "")
+                if isinstance(item, str):
+                    printer.print_string_literal(item)
+                else:
+                    printer.print_string(str(item))
+            printer.print_string("]")
+
+
+ID = IdType()
+
+
+class InstructionOp(Operation):
+    """An instruction: `%sum = OpFAdd %float, %a, %b` inside a `spirv.module`.
+
+    Errors: operands that the table does not give it, and what its rule says.
+    """
+
+    name = "spirv.instruction"
+    row: ClassVar[Instruction]
+    traits = OpTraits(lambda: ())
+
+    @property
+    def type_id(self) -> SSAValue | None:
+        """The type of the result."""
+        return self.operands[0] if self.row.has_type and self.operands else None
+
+    @property
+    def ids(self) -> Sequence[SSAValue]:
+        """The operands that are ids, without the type of the result."""
+        return self.operands[1:] if self.row.has_type else self.operands
+
+    @property
+    def literals(self) -> tuple[int | str, ...]:
+        """The operands that are not ids."""
+        literals = self.properties.get("literals")
+        return literals.data if isinstance(literals, LiteralsAttr) else ()
+
+    @property
+    def result(self) -> OpResult:
+        """The id that the instruction defines."""
+        return self.results[0]
+
+    def number(self, position: int = 0) -> int:
+        """A literal that is a number. VerifyException where there is none."""
+        literals = self.literals
+        value = literals[position] if position < len(literals) else None
+        if not isinstance(value, int):
+            raise VerifyException(f"{self.row.name} has no number in place {position}")
+        return value
+
+    def verify_(self) -> None:
+        if len(self.results) != self.row.has_result:
+            raise VerifyException(f"{self.row.name} has {len(self.results)} results")
+        if self.row.has_type and not self.operands:
+            raise VerifyException(f"{self.row.name} lacks the type of its result")
+        if any(value.type != ID for value in (*self.operands, *self.results)):
+            raise VerifyException(f"{self.row.name} takes and gives ids only")
+        try:
+            paired_operands(self.row, self.ids, self.literals)
+        except OperandError as error:
+            raise VerifyException(str(error)) from None
+        if self.row.rule is not None:
+            from mgn.dialects.spirv.rules import RULES
+
+            RULES[self.row.rule](self)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> "InstructionOp":
+        operands, literals = parse_operands(parser, cls.row, ID)
+        return _made(cls, operands, literals)
+
+    def print(self, printer: Printer) -> None:
+        print_operands(printer, self.row, self.operands, self.literals)
+
+
+def _class(row: Instruction) -> type[InstructionOp]:
+    members = {
+        "name": f"spirv.{row.name}",
+        "row": row,
+        "__doc__": f"`{row.name}`, section {row.section} of the specification.",
+    }
+    return type(row.name, (InstructionOp,), members)
+
+
+OPERATIONS: dict[str, type[InstructionOp]] = {
+    name: _class(row) for name, row in INSTRUCTIONS.items()
+}
+"""Operation classes by the instruction's name."""
+
+
+def _made(
+    cls: type[InstructionOp], operands: Sequence[SSAValue], literals: Sequence[int | str]
+) -> InstructionOp:
+    properties: dict[str, Attribute] = {}
+    if literals:
+        properties["literals"] = LiteralsAttr(tuple(literals))
+    return cls.create(
+        operands=operands,
+        result_types=[ID] if cls.row.has_result else [],
+        properties=properties,
+    )
+
+
+def instruction(
+    name: str,
+    operands: Sequence[SSAValue] = (),
+    literals: Sequence[int | str] = (),
+    hint: str | None = None,
+) -> InstructionOp:
+    """An instruction by name; the type of its result, where it has one, is the first operand."""
+    operation = _made(OPERATIONS[name], operands, literals)
+    if hint is not None:
+        operation.results[0].name_hint = hint
+    return operation
+
+
+def defining(value: SSAValue) -> InstructionOp | None:
+    """The instruction that defines an id."""
+    return value.owner if isinstance(value.owner, InstructionOp) else None
+
+
+def type_of(value: SSAValue) -> InstructionOp | None:
+    """The type instruction of a value's type; None for a type, a label and so on."""
+    owner = defining(value)
+    if owner is None or owner.type_id is None:
+        return None
+    return defining(owner.type_id)
