@@ -68,8 +68,8 @@ class OptimizeReport:
         kinds = Counter(line.kind for line in self.kernels)
         listing = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
         lines.append(
-            f"  {self.operations_before} operations became {len(self.kernels)} kernels"
-            + (f": {listing}" if listing else "")
+            f"  {counted(self.operations_before, 'operation')} became "
+            f"{counted(len(self.kernels), 'kernel')}" + (f": {listing}" if listing else "")
         )
         if self.memory is not None:
             lines.append(f"  {memory_line(self.memory)}")
@@ -79,11 +79,17 @@ class OptimizeReport:
         lines.append(cost)
         if self.distinct_kernels:
             lines.append(
-                f"  {self.distinct_kernels} distinct kernels, {self.from_cache} from the cache"
+                f"  {counted(self.distinct_kernels, 'distinct kernel')}, "
+                f"{self.from_cache} from the cache"
             )
         steps = ", ".join(f"{name} {seconds_text(seconds)}" for name, seconds in self.times)
         lines.append(f"  compiled in {seconds_text(self.compile_seconds)}: {steps}")
         return lines
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 kernel`, `2 kernels`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def memory_line(memory: MemoryReport) -> str:

@@ -19,7 +19,7 @@ from mgn.commands.stages import program_of
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.dialects.types import element_of_dtype
 from mgn.executable import Executable
-from mgn.report import kernel_table, seconds_text
+from mgn.report import counted, kernel_table, seconds_text
 from mgn.sampling import sample_inputs
 
 
@@ -71,16 +71,17 @@ def _set_parameters(exe: Executable, path: str | None) -> None:
     if path is not None:
         extra = exe.load_params(path)
         if extra:
-            say(f"{path}: {extra} arrays are not used by this graph")
+            say(f"{path}: not used by this graph: {counted(extra, 'array')}")
         return
     missing = exe.params.without_value
     for name in missing:
         exe.params.initialise(name)
     if missing:
         names = ", ".join(missing[:4]) + (" …" if len(missing) > 4 else "")
-        say(f"{len(missing)} parameters without an initialiser are normal(0, 0.02): {names}")
+        say(f"drawn from normal(0, 0.02), having no initialiser: {names} ({len(missing)} in all)")
     if len(exe.params) > len(missing):
-        say(f"{len(exe.params) - len(missing)} parameters are drawn by their initialisers")
+        drawn = counted(len(exe.params) - len(missing), "parameter")
+        say(f"drawn by their initialisers: {drawn}")
 
 
 def _output_line(name: str, array: np.ndarray) -> str:

@@ -1,0 +1,129 @@
+"""The Python calls: parse, optimize, compile, parameters, reports, and clear refusals."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+import mgn
+from mgn.dialects.fusion import FusedKernelOp
+from mgn.dialects.kernel.device import DEVICES
+from mgn.kernel_work import kernel_work
+from mgn.runtime.devices import list_devices
+from mgn.runtime.errors import InputError, WeightsError
+
+TEXT = """
+graph affine[N = 3](x: f32[N, 4]) {
+  param w: f32[2, 4] = normal(std = 0.5)
+  param b: f32[2]
+  return y = relu(linear(x, w, b))
+}
+graph twice[N](x: f32[N]) { return y = x * 2.0 }
+"""
+
+
+@pytest.fixture
+def executable() -> mgn.Executable:
+    """The graph `affine` on some device; skips, saying so, where there is none."""
+    if not list_devices():
+        pytest.skip("there is no OpenCL device")
+    return mgn.compile(mgn.parse(TEXT), "affine", {"N": 5})
+
+
+def test_a_module_lists_and_lowers_its_graphs() -> None:
+    module = mgn.parse(TEXT)
+    assert module.graphs == ("affine", "twice")
+    assert "tensor<7xf32>" in str(module.lower("twice", {"N": 7}))
+    ir = module.lower("affine")
+    assert isinstance(ir, ModuleOp)
+    assert mgn.Module(ir).graphs == ("affine",)
+
+
+def test_the_graph_must_be_clear() -> None:
+    with pytest.raises(mgn.MgnError, match=r"which graph.*affine, twice"):
+        mgn.optimize(mgn.parse(TEXT))
+    with pytest.raises(mgn.DiagnosticsError, match="there is no graph 'afine'"):
+        mgn.optimize(mgn.parse(TEXT), "afine")
+    with pytest.raises(mgn.MgnError, match="N"):
+        mgn.optimize(mgn.parse(TEXT), "twice")
+
+
+def test_optimizing_reports_the_egraph_and_the_kernels() -> None:
+    optimized = mgn.optimize(mgn.parse(TEXT), "affine")
+    kernels = [op for op in optimized.module.walk() if isinstance(op, FusedKernelOp)]
+    report = optimized.report
+    assert len(kernels) == len(report.kernels) == 1
+    assert report.operations_before == 2
+    assert report.kernels[0].kind == "contraction"
+    for part in ("2 operations became 1 kernel:", "e-graph", "rules fired", "lower bound"):
+        assert part in str(report)
+
+
+def test_the_work_of_a_kernel_is_counted_by_hand() -> None:
+    optimized = mgn.optimize(mgn.parse(TEXT), "affine")
+    kernel = next(op for op in optimized.module.walk() if isinstance(op, FusedKernelOp))
+    work = kernel_work(kernel)
+    assert work.bytes == 4 * (3 * 4 + 2 * 4 + 2 + 3 * 2)
+    assert work.operations == 2 * 3 * 2 * 4 + 3 * 2 + 3 * 2
+    assert work.element == "f32"
+    device = DEVICES["cpu"]
+    computing = work.operations / device.rate("f32")
+    assert work.roofline_seconds(device) == max(work.bytes / device.bandwidth, computing)
+
+
+def test_a_call_computes_what_numpy_computes(executable: mgn.Executable) -> None:
+    random = np.random.default_rng(2)
+    x = random.standard_normal((5, 4), np.float32)
+    executable.params["b"] = b = random.standard_normal(2, np.float32)
+    w = executable.params["w"]
+    np.testing.assert_allclose(
+        executable(x=x)["y"], np.maximum(x @ w.T + b, 0.0), rtol=1e-5, atol=1e-6
+    )
+    executable.run({"x": x}, profile=True)
+    assert executable.report.measured_seconds is not None
+    assert len(executable.profile) == len(executable.report.kernels)
+
+
+def test_parameters_are_checked_and_saved(executable: mgn.Executable, tmp_path: Path) -> None:
+    assert list(executable.params) == ["w", "b"]
+    assert executable.params.without_value == ["b"]
+    x = np.zeros((5, 4), np.float32)
+    with pytest.raises(InputError, match="'b'"):
+        executable(x=x)
+    with pytest.raises(InputError, match="shape"):
+        executable.params["b"] = np.zeros(3, np.float32)
+    with pytest.raises(InputError, match="there is no parameter"):
+        executable.params["c"] = np.zeros(3, np.float32)
+    with pytest.raises(KeyError):
+        _ = executable.params["c"]
+    executable.params["b"] = np.array([1.0, -1.0], np.float32)
+    np.testing.assert_array_equal(executable(x=x)["y"], np.tile(np.float32([1.0, 0.0]), (5, 1)))
+    executable.save_params(tmp_path / "w.safetensors")
+    executable.params["b"] = np.zeros(2, np.float32)
+    assert executable.load_params(tmp_path / "w.safetensors") == 0
+    np.testing.assert_array_equal(executable.params["b"], np.float32([1.0, -1.0]))
+    np.savez(tmp_path / "w.npz", w=executable.params["w"])
+    with pytest.raises(WeightsError, match=r"'b'.*missing"):
+        executable.load_params(tmp_path / "w.npz")
+
+
+def test_what_is_not_there_yet_says_so() -> None:
+    module = mgn.parse(TEXT)
+    with pytest.raises(mgn.MgnError, match="training is not available in this version"):
+        mgn.compile(module, "affine", mode="training")
+    with pytest.raises(mgn.MgnError, match="training is not available in this version"):
+        mgn.Trainer(module, graph="affine", loss="y", optimizer=None)
+    with pytest.raises(mgn.MgnError, match="training is not available in this version"):
+        mgn.AdamW(lr=1e-3)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = mgn.nothing
+
+
+def test_an_mlir_file_is_a_program_too(tmp_path: Path) -> None:
+    path = tmp_path / "twice.mlir"
+    path.write_text(str(mgn.Module(mgn.parse(TEXT).lower("twice", {"N": 7}))))
+    assert mgn.parse_file(path).graphs == ("twice",)
+    assert len(mgn.optimize(mgn.parse_file(path)).report.kernels) == 1
+    with pytest.raises(mgn.MgnError, match="sizes are fixed"):
+        mgn.optimize(mgn.parse_file(path), dims={"N": 8})
