@@ -91,7 +91,9 @@ class Calls(Expressions):
         except CallError as error:
             return POISON if poisoned else self.error(node.place, str(error))
         except ShapeError as error:
-            return self.error(node.place, f"{node.name}: {error}")
+            message = str(error)
+            named = message if message.startswith(node.name) else f"{node.name}: {message}"
+            return self.error(node.place, named)
         return self.tensor_result(results, spec.several_results)
 
     def _constant(

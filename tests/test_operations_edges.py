@@ -7,8 +7,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 from programs import call, evaluate
-from xdsl.ir import Block
+from xdsl.ir import Block, Operation
 
+from mgn.dialects.mgn.build import CallError
 from mgn.dialects.mgn.decompose import decomposition_of
 from mgn.dialects.mgn.error_function import erf
 
@@ -242,3 +243,19 @@ def test_pad_and_full_put_the_value_in_the_type_of_the_tensor() -> None:
     same(one("pad", f32(1), [[0, 1]], -INF), [1, -INF])
     same(one("pad", np.array([True]), [[0, 1]]), [True, False])
     same(one("pad", np.float32(2).reshape(()), []), 2)
+
+
+def test_an_integer_that_no_float_holds_stays_exact_in_an_attribute() -> None:
+    big = 2**53 + 1
+    wide = np.array([2**63 - 1, -(2**63), 5], np.int64)
+    same(one("clamp", wide, -big, big), [big, -big, 5])
+    same(one("pad", wide, [[1, 0]], big)[0], big)
+    same(one("full", [1], 2**63 - 1, "i64"), [2**63 - 1])
+    (result,) = call(Block(), "full", [1], big, "i64")
+    assert isinstance(result.owner, Operation)
+    assert f"value = {big}, T = i64" in str(result.owner)
+
+
+def test_an_integer_attribute_beyond_64_bits_is_refused() -> None:
+    with pytest.raises(CallError, match="an integer must fit 64 bits"):
+        one("clamp", f32(1), 2**63)

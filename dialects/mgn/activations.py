@@ -9,7 +9,7 @@ from typing import Any
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
-from mgn.dialects.mgn.attributes import FLOAT, STRING
+from mgn.dialects.mgn.attributes import FLOAT, NUMBER, STRING
 from mgn.dialects.mgn.build import Emitter, literal_array
 from mgn.dialects.mgn.composite import composite, in_single_precision
 from mgn.dialects.mgn.elementwise import infer_broadcast
@@ -137,8 +137,8 @@ def _infer_clamp(x: TensorType, min: float | None, max: float | None) -> TensorT
     "clamp",
     (
         OperandSpec("x", NUMERIC),
-        AttributeSpec("min", FLOAT, None),
-        AttributeSpec("max", FLOAT, None),
+        AttributeSpec("min", NUMBER, None),
+        AttributeSpec("max", NUMBER, None),
     ),
     _infer_clamp,
     Kind.ELEMENTWISE,

@@ -66,6 +66,20 @@ def _accept_float(value: Any) -> float:
     return float(value)
 
 
+def _accept_number(value: Any) -> int | float:
+    """The number as a float, or as the integer that it is where no float holds it: 2**53 + 1.
+
+    A bool is 1 or 0, for tensors of bool.
+    """
+    if isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, int):
+        return _accept_float(value)
+    if not -(2**63) <= value < 2**63:
+        raise TypeError("a number; an integer must fit 64 bits")
+    return float(value) if float(value) == value else value
+
+
 def _accept_bool(value: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError("true or false")
@@ -112,13 +126,31 @@ def _print_float(printer: Printer, value: float) -> None:
     printer.print_string(f"{mantissa}.0e{exponent}" if letter and "." not in mantissa else text)
 
 
-def _parse_float(parser: AttrParser) -> float:
+def _parse_signed(parser: AttrParser) -> int | float:
     negative = parser.parse_optional_punctuation("-") is not None
     for spelling in ("inf", "nan"):
         if parser.parse_optional_keyword(spelling):
             return -float(spelling) if negative else float(spelling)
-    value = float(parser.parse_number())
+    value = parser.parse_number()
     return -value if negative else value
+
+
+def _parse_float(parser: AttrParser) -> float:
+    return float(_parse_signed(parser))
+
+
+def _print_number(printer: Printer, value: int | float) -> None:
+    if isinstance(value, int):
+        printer.print_string(str(value))
+    else:
+        _print_float(printer, value)
+
+
+def _parse_number(parser: AttrParser) -> int | float:
+    try:
+        return _accept_number(_parse_signed(parser))
+    except TypeError as error:
+        parser.raise_error(f"expected {error}")
 
 
 def _parse_ints(parser: AttrParser) -> tuple[int, ...]:
@@ -157,6 +189,14 @@ FLOAT = AttributeKind(
     lambda attribute: attribute.value.data,
     _print_float,
     _parse_float,
+)
+NUMBER = AttributeKind(
+    "number",
+    _accept_number,
+    lambda value: IntegerAttr(value, i64) if isinstance(value, int) else FloatAttr(value, f64),
+    lambda attribute: attribute.value.data,
+    _print_number,
+    _parse_number,
 )
 BOOL = AttributeKind(
     "bool",

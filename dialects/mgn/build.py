@@ -127,15 +127,21 @@ def literal_array(value: float, element: ElementType) -> np.ndarray:
     if isinstance(value, bool) or element.name == "bool":
         if value in (0, 1):
             return np.asarray(value, element.dtype)
-        raise ShapeError(f"{value!r} is not a {element.name}")
+        raise ShapeError(f"{_spelled(value)} is not a {element.name}")
     if value != value or value in (float("inf"), float("-inf")) or int(value) != value:
         raise ShapeError(
             f"{value!r} is not an {element.name}; use cast(x, f32) on the other operand"
         )
     limits = np.iinfo(element.dtype)
     if not limits.min <= value <= limits.max:
-        raise ShapeError(f"{value!r} does not fit {element.name}")
+        raise ShapeError(f"{_spelled(value)} does not fit {element.name}")
     return np.asarray(int(value), element.dtype)
+
+
+def _spelled(value: float) -> str:
+    """A number for a message, without a point where it is whole."""
+    is_whole = not isinstance(value, bool) and value % 1 == 0
+    return str(int(value)) if is_whole else repr(value)
 
 
 class Emitter:

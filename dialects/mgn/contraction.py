@@ -71,10 +71,10 @@ MATMUL = define(
 
 def _infer_linear(x: TensorType, w: TensorType, b: TensorType | None) -> TensorType:
     if len(w.get_shape()) != 2:
-        raise ShapeError(f"linear: w must be [out, in], not {list(w.get_shape())}")
+        raise ShapeError(f"w must be [out, in], not {list(w.get_shape())}")
     result = infer_matmul(x, w, transpose_a=False, transpose_b=True)
     if b is not None and b.get_shape() != w.get_shape()[:1]:
-        raise ShapeError(f"linear: b must be [{w.get_shape()[0]}], not {list(b.get_shape())}")
+        raise ShapeError(f"b must be [{w.get_shape()[0]}], not {list(b.get_shape())}")
     return result
 
 

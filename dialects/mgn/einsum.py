@@ -33,7 +33,7 @@ class _Equation:
 def _letters(term: str) -> tuple[str, str]:
     before, dots, after = term.partition("...")
     if not all(letter.isascii() and letter.isalpha() for letter in before + after):
-        raise ShapeError(f"einsum: '{term}' is not a term of letters and one '...'")
+        raise ShapeError(f"'{term}' is not a term of letters and one '...'")
     return (before, after) if dots else (before, "-")
 
 
@@ -44,11 +44,11 @@ def _labels(term: str, rank: int | None, ellipsis: int) -> Labels:
     before, after = _letters(term)
     if after == "-":
         if rank is not None and rank != len(before):
-            raise ShapeError(f"einsum: '{term}' does not name the {rank} axes of its operand")
+            raise ShapeError(f"'{term}' does not name the {rank} axes of its operand")
         return tuple(before)
     count = ellipsis if rank is None else rank - len(before) - len(after)
     if count < 0:
-        raise ShapeError(f"einsum: '{term}' names more than the {rank} axes of its operand")
+        raise ShapeError(f"'{term}' names more than the {rank} axes of its operand")
     return (*before, *(f".{i}" for i in range(count, 0, -1)), *after)
 
 
@@ -57,7 +57,7 @@ def _match(equation: str, shapes: Sequence[Shape]) -> _Equation:
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(shapes):
-        raise ShapeError(f"einsum: {len(terms)} terms for {len(shapes)} operands")
+        raise ShapeError(f"{len(terms)} terms for {len(shapes)} operands")
     inputs = tuple(_labels(term, len(shape), 0) for term, shape in zip(terms, shapes, strict=True))
     sizes = _sizes(inputs, shapes)
     batch = tuple(sorted((s for s in sizes if s[0] == "."), key=lambda s: -int(s[1:])))
@@ -67,10 +67,10 @@ def _match(equation: str, shapes: Sequence[Shape]) -> _Equation:
         named = [label for labels in inputs for label in labels if label[0] != "."]
         output = (*batch, *sorted(label for label in set(named) if named.count(label) == 1))
     if len(set(output)) != len(output):
-        raise ShapeError(f"einsum: '{right}' names an axis twice")
+        raise ShapeError(f"'{right}' names an axis twice")
     for label in output:
         if label not in sizes:
-            raise ShapeError(f"einsum: '{label}' of the result is in no operand")
+            raise ShapeError(f"'{label}' of the result is in no operand")
     return _Equation(inputs, output, sizes)
 
 
@@ -81,9 +81,7 @@ def _sizes(inputs: Sequence[Labels], shapes: Sequence[Shape]) -> dict[str, int]:
             try:
                 (sizes[label],) = broadcast_shapes((sizes.get(label, 1),), (size,))
             except ShapeError as error:
-                raise ShapeError(
-                    f"einsum: axis '{label}' has sizes {sizes[label]} and {size}"
-                ) from error
+                raise ShapeError(f"axis '{label}' has sizes {sizes[label]} and {size}") from error
     return sizes
 
 

@@ -63,7 +63,7 @@ GATHER = define(
 
 def _infer_embedding(ids: TensorType, table: TensorType) -> TensorType:
     if len(table.get_shape()) != 2:
-        raise ShapeError(f"embedding: table must be [rows, width], not {list(table.get_shape())}")
+        raise ShapeError(f"table must be [rows, width], not {list(table.get_shape())}")
     return _infer_gather(table, ids, 0)
 
 
@@ -84,16 +84,14 @@ def embedding(b: Emitter, ids: SSAValue, table: SSAValue) -> SSAValue:
 def _infer_take_along_axis(x: TensorType, ids: TensorType, axis: int) -> TensorType:
     shape, index = x.get_shape(), ids.get_shape()
     if len(shape) != len(index):
-        raise ShapeError(f"take_along_axis: x has rank {len(shape)}, ids has rank {len(index)}")
+        raise ShapeError(f"x has rank {len(shape)}, ids has rank {len(index)}")
     if shape[axis] == 0:
         raise ShapeError("take_along_axis from an empty axis")
     if axis_sizes := [
         (n, m) for i, (n, m) in enumerate(zip(shape, index, strict=True)) if i != axis and n != m
     ]:
         size, other = axis_sizes[0]
-        raise ShapeError(
-            f"take_along_axis: x {list(shape)} and ids {list(index)}: {size} and {other} differ"
-        )
+        raise ShapeError(f"x {list(shape)} and ids {list(index)}: {size} and {other} differ")
     return tensor(element_of(x), index)
 
 
@@ -133,9 +131,9 @@ def _infer_dynamic_slice(x: TensorType, starts: Sequence[TensorType], sizes: Sha
     if not len(starts) == len(sizes) == len(shape):
         raise ShapeError(f"dynamic_slice needs a start and a size for each of {len(shape)} axes")
     if any(type.get_shape() for type in starts):
-        raise ShapeError("dynamic_slice: starts must be scalars")
+        raise ShapeError("starts must be scalars")
     if any(not 0 <= size <= whole for size, whole in zip(sizes, shape, strict=True)):
-        raise ShapeError(f"dynamic_slice: sizes {list(sizes)} do not fit {list(shape)}")
+        raise ShapeError(f"sizes {list(sizes)} do not fit {list(shape)}")
     return tensor(element_of(x), sizes)
 
 

@@ -143,15 +143,15 @@ def l1(b: Emitter, x: SSAValue, target: SSAValue, reduction: str) -> SSAValue:
     return _reduce(b, b.abs(b.sub(x, target)), reduction)
 
 
-def _infer_huber(x: TensorType, target: TensorType, delta: float, reduction: str) -> TensorType:
+def _infer_huber(x: TensorType, target: TensorType, reduction: str, delta: float) -> TensorType:
     if not (delta > 0 and math.isfinite(delta)):
-        raise ShapeError(f"huber: delta must be positive, not {delta}")
+        raise ShapeError(f"delta must be positive, not {delta}")
     return _infer_pair(x, target, reduction)
 
 
-@composite("huber", (*PAIR, AttributeSpec("delta", FLOAT, 1.0), REDUCTION), _infer_huber)
+@composite("huber", (*PAIR, REDUCTION, AttributeSpec("delta", FLOAT, 1.0)), _infer_huber)
 @in_single_precision
-def huber(b: Emitter, x: SSAValue, target: SSAValue, delta: float, reduction: str) -> SSAValue:
+def huber(b: Emitter, x: SSAValue, target: SSAValue, reduction: str, delta: float) -> SSAValue:
     """`loss = huber(x, target, delta = 1.0)`: half the squared difference, linear beyond delta.
 
     Shape: both broadcast; a scalar unless reduction is "none". Error: a delta that is not positive.

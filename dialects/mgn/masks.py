@@ -50,7 +50,7 @@ def triu(b: Emitter, x: SSAValue, k: int) -> SSAValue:
 
 def _infer_one_hot(ids: TensorType, classes: int, T: ElementType) -> TensorType:
     if classes < 0:
-        raise ShapeError("one_hot: the number of classes must not be negative")
+        raise ShapeError("the number of classes must not be negative")
     return tensor(T, (*ids.get_shape(), classes))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 
-from mgn.dialects.mgn.attributes import AXES, ELEMENT, FLOAT, INT, INTS, PAIRS, Pairs
+from mgn.dialects.mgn.attributes import AXES, ELEMENT, INT, INTS, NUMBER, PAIRS, Pairs
 from mgn.dialects.mgn.build import literal_array
 from mgn.dialects.mgn.operation import (
     AttributeSpec,
@@ -220,7 +220,7 @@ PAD = define(
         "pad",
         Kind.MOVEMENT,
         "`y = pad(x, [[0, 0], [1, 1]], 0.0)`: x surrounded by a value.",
-        (OperandSpec("x"), AttributeSpec("padding", PAIRS), AttributeSpec("value", FLOAT, 0.0)),
+        (OperandSpec("x"), AttributeSpec("padding", PAIRS), AttributeSpec("value", NUMBER, 0.0)),
         _infer_pad,
         evaluate=_pad,
     )
@@ -306,7 +306,7 @@ FULL = define(
         "`y = full([4, 8], 1.0, T = f32)`: one value everywhere.",
         (
             AttributeSpec("shape", INTS),
-            AttributeSpec("value", FLOAT),
+            AttributeSpec("value", NUMBER),
             AttributeSpec("T", ELEMENT, "f32"),
         ),
         _infer_full,

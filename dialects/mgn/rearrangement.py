@@ -82,7 +82,7 @@ def _flat_shape(shape: Sequence[int], start: int, end: int) -> Shape:
 
 def _infer_flatten(x: TensorType, start: int, end: int) -> TensorType:
     if start > end:
-        raise ShapeError(f"flatten: start {start} is after end {end}")
+        raise ShapeError(f"start {start} is after end {end}")
     return tensor(element_of(x), _flat_shape(x.get_shape(), start, end))
 
 
@@ -162,7 +162,7 @@ def split(b: Emitter, x: SSAValue, sizes: Shape, axis: int) -> Sequence[SSAValue
 
 def _infer_tile(x: TensorType, repeats: Shape) -> TensorType:
     if any(count < 0 for count in repeats):
-        raise ShapeError("tile: repeats must not be negative")
+        raise ShapeError("repeats must not be negative")
     rank = max(len(repeats), len(x.get_shape()))
     sizes, counts = _aligned(x.get_shape(), rank), _aligned(repeats, rank)
     return tensor(element_of(x), [n * count for n, count in zip(sizes, counts, strict=True)])
@@ -193,7 +193,7 @@ def _canonical_repeat(x: TensorType, repeats: int, axis: int | None) -> Mapping[
 
 def _infer_repeat(x: TensorType, repeats: int, axis: int | None) -> TensorType:
     if repeats < 0:
-        raise ShapeError("repeat: the number of repeats must not be negative")
+        raise ShapeError("the number of repeats must not be negative")
     shape = x.get_shape()
     if axis is None:
         return tensor(element_of(x), (math.prod(shape) * repeats,))

@@ -26,9 +26,9 @@ def _infer_rope(x: TensorType, offset: TensorType, head_dim: int, **_: Any) -> T
     if len(shape) < 2:
         raise ShapeError("rope needs x of shape […, S, heads * head_dim]")
     if head_dim < 2 or head_dim % 2 or shape[-1] % head_dim:
-        raise ShapeError(f"rope: {shape[-1]} is not a number of heads of even size {head_dim}")
+        raise ShapeError(f"{shape[-1]} is not a number of heads of even size {head_dim}")
     if offset.get_shape():
-        raise ShapeError("rope: offset must be a scalar")
+        raise ShapeError("offset must be a scalar")
     return x
 
 

@@ -1,0 +1,59 @@
+"""The example that begins each operation's summary is a statement of the language."""
+
+import re
+
+import pytest
+
+import mgn
+from mgn.dialects.mgn import OPERATIONS
+
+INPUTS = {
+    **dict.fromkeys(("x", "a", "b", "gate", "up", "target", "logits"), "f32[4, 8]"),
+    "c": "bool[4, 8]",
+    "w": "f32[8]",
+    "ids": "i32[4]",
+    "labels": "i32[4]",
+    "position": "i32[]",
+}
+"""The types of the names that examples use."""
+
+OTHERS: dict[str, dict[str, str]] = {
+    "logical_not": {"x": "bool[4]"},
+    "logical_and": {"a": "bool[4]", "b": "bool[4]"},
+    "logical_or": {"a": "bool[4]", "b": "bool[4]"},
+    "matmul": {"a": "f32[8, 8]", "b": "f32[8, 8]"},
+    "linear": {"w": "f32[3, 8]", "b": "f32[3]"},
+    "einsum": {"a": "f32[2, 3, 4, 5]", "b": "f32[2, 3, 6, 5]"},
+    "layer_norm": {"b": "f32[8]"},
+    "group_norm": {"x": "f32[2, 16, 3]", "w": "f32[16]", "b": "f32[16]"},
+    "batch_norm": {"x": "f32[2, 8]", "b": "f32[8]", "mean": "f32[8]", "var": "f32[8]"},
+    "attention": {"q": "f32[5, 36]", "k": "f32[6, 12]", "v": "f32[6, 12]"},
+    "rope": {"x": "f32[4, 128]"},
+    "embedding": {"table": "f32[10, 4]"},
+    "take_along_axis": {"ids": "i32[4, 2]"},
+    "broadcast_to": {"x": "f32[8]"},
+    "squeeze": {"x": "f32[1, 4]"},
+}
+"""Types that differ, by operation."""
+
+
+def examples_of(name: str) -> list[str]:
+    """The statements in the first sentence of an operation's summary."""
+    first = OPERATIONS[name].summary.partition("`: ")[0] + "`"
+    return [
+        text if " = " in text.split("(")[0] else f"y = {text}"
+        for text in re.findall(r"`([^`]*)`", first)
+    ]
+
+
+@pytest.mark.parametrize("name", list(OPERATIONS))
+def test_the_example_of_a_summary_is_a_call_of_the_operation(name: str) -> None:
+    types = INPUTS | OTHERS.get(name, {})
+    examples = examples_of(name)
+    assert examples
+    for statement in examples:
+        used = set(re.findall(r"\b[a-z]+\b", statement.partition("=")[2]))
+        head = ", ".join(f"{key}: {types[key]}" for key in types if key in used)
+        results = statement.partition(" = ")[0]
+        module = mgn.parse(f"graph g({head}) {{\n{statement}\nreturn {results}\n}}").lower()
+        assert f"mgn.{name}" in [op.name for op in module.walk()]
