@@ -36,7 +36,6 @@ from mgn.passes.lower_kernels.index import (
     Lane,
     Quotient,
     Remainder,
-    lanes,
     of,
 )
 
@@ -228,10 +227,7 @@ class Code:
     def store(self, value: SSAValue, buffer: SSAValue, index: SSAValue) -> None:
         """Writes a scalar or a vector to consecutive elements."""
         cls = vector.StoreOp if isinstance(value.type, VectorType) else memref.StoreOp
-        if cls is vector.StoreOp:
-            self.effect(cls, [value, buffer, index])
-        else:
-            self.effect(cls, [value, buffer, index])
+        self.effect(cls, [value, buffer, index])
 
     def private(self, type: Attribute, count: int) -> SSAValue:
         """An array of the work-item's own, made at the kernel's head."""
@@ -437,6 +433,3 @@ def _number(number: float | int, type: Attribute) -> IntegerAttr | FloatAttr:
 
 def _fixed(number: int) -> Index:
     return Index((), number, number, number)
-
-
-__all__ = ["INDEX", "Code", "lane_count", "lanes", "memory_type", "scalar_type", "shaped"]

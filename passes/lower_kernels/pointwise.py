@@ -11,6 +11,7 @@ from dataclasses import replace
 from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.lower_kernels.body import INPUT, Body, Node
+from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.index import Counter, Index, delinearised, lanes, of
 from mgn.passes.lower_kernels.squares import lower_squares, row_axis
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
@@ -88,9 +89,9 @@ def _flat(
     item = code.counter(kernel.GlobalIdOp, 0, items)
     wide, narrow = job.evaluator(width), job.evaluator(1)
 
-    def write(evaluator: object, position: Index) -> None:
+    def write(evaluator: Evaluator, position: Index) -> None:
         index = delinearised(position, shape)
-        job.write(evaluator, [(n, w, index) for n, w in _spread(job, index, shape)])  # type: ignore
+        job.write(evaluator, [(n, node, index) for n, node in enumerate(job.body.written)])
 
     def one_vector(step: Index) -> None:
         number = of(Counter(code.index(item * chunk + step), 0, vectors - 1))
@@ -108,10 +109,6 @@ def _flat(
             lambda: code.loop(count - rest, count, lambda i, _: write(narrow, i) or ()),
         )
     return Launch((items,), (1,), in_place)
-
-
-def _spread(job: Job, index: object, shape: tuple[int, ...]) -> list[tuple[int, Node]]:
-    return list(enumerate(job.body.written))
 
 
 def _flat_gpu(
