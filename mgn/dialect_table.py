@@ -14,6 +14,7 @@ DIALECTS: dict[str, tuple[str, str]] = {
     "fusion": ("mgn.dialects.fusion", "Fusion"),
     "kernel": ("mgn.dialects.kernel", "Kernel"),
     "plan": ("mgn.dialects.plan", "Plan"),
+    "spirv": ("mgn.dialects.spirv", "Spirv"),
     "arith": ("xdsl.dialects.arith", "Arith"),
     "math": ("xdsl.dialects.math", "Math"),
     "memref": ("xdsl.dialects.memref", "MemRef"),
