@@ -29,6 +29,10 @@ KEPT_VECTORS = 8
 """Up to how many vectors of a row a work-item keeps in registers."""
 
 
+RADIX = 16
+"""How many shares one work-item combines between two barriers."""
+
+
 @dataclass
 class Grouping:
     """A group has `rows` rows and `shares` work-items for each; `by_row` says that neighbouring
@@ -78,7 +82,6 @@ class _Grouped:
         self.sizes = _grouping(job, space)
         self.evaluator = job.evaluator(self.sizes.width)
         self.vectors = space.length // self.sizes.width
-        self.partials: dict[object, SSAValue] = {}
 
     def write(self) -> Launch:
         sizes, space, code = self.sizes, self.space, self.code
@@ -159,28 +162,33 @@ class _Grouped:
         code, sizes = self.code, self.sizes
         if sizes.shares == 1:
             return value
-        if value.type not in self.partials:
-            self.partials[value.type] = code.local(value.type, sizes.items)
-        buffer = self.partials[value.type]
+        buffer = code.local(value.type, sizes.items)
         code.store(value, buffer, code.index(self.place))
         code.barrier()
-        distance = sizes.shares // 2
         stride = 1 if sizes.by_row else sizes.rows
-        while distance:
-
-            def halve(distance: int = distance) -> None:
-                mine = code.load(buffer, code.index(self.place))
-                other = code.load(buffer, code.index(self.place + distance * stride))
-                both = combine(code, node.name, node.element, mine, other)
-                code.store(both, buffer, code.index(self.place))
-
-            code.when(code.is_below(self.share, distance, 1), halve)
-            code.barrier()
-            distance //= 2
         first = self.own_row * sizes.shares if sizes.by_row else self.own_row
-        total = code.load(buffer, code.index(first))
-        code.barrier()
-        return total
+
+        def gathered(start: Index, count: int, apart: int) -> SSAValue:
+            parts = [
+                code.load(buffer, code.index(start + number * apart * stride))
+                for number in range(count)
+            ]
+            total = parts[0]
+            for part in parts[1:]:
+                total = combine(code, node.name, node.element, total, part)
+            return total
+
+        left = sizes.shares
+        while left > RADIX:
+            left //= RADIX
+
+            def fold(left: int = left) -> None:
+                total = gathered(self.place, RADIX, left)
+                code.store(total, buffer, code.index(self.place))
+
+            code.when(code.is_below(self.share, left, 1), fold)
+            code.barrier()
+        return gathered(first, left, 1)
 
     def _results(self) -> None:
         code, sizes, space = self.code, self.sizes, self.space

@@ -113,6 +113,8 @@ def stages_of(body: Body, space: RowSpace) -> Stages:
 
 def _stored(roots: list[list[Node]], space: RowSpace) -> list[list[Node]]:
     """For each stage, what it computes that is dear and that a later one needs."""
+    if space.length == 0:
+        return [[] for _ in roots[:-1]]
     stored: list[list[Node]] = []
     available: set[Node] = set()
     for stage, walked in enumerate(roots[:-1]):
