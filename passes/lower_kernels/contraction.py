@@ -7,6 +7,7 @@ or, where the right operand is transposed, along the shared axis. GPU: tiles in 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from xdsl.ir import SSAValue
@@ -15,9 +16,11 @@ from mgn.dialects import kernel
 from mgn.passes.lower_kernels.body import INPUT, Indices
 from mgn.passes.lower_kernels.emission import memory_type, shaped
 from mgn.passes.lower_kernels.evaluate import Evaluator
+from mgn.passes.lower_kernels.grouped_reduction import lower_grouped
 from mgn.passes.lower_kernels.index import Counter, Index, delinearised, lanes, of
 from mgn.passes.lower_kernels.packed_product import lower_packed
 from mgn.passes.lower_kernels.product import Product, multiply_add, tile_start, write_tile
+from mgn.passes.lower_kernels.product_as_sum import product_as_sum
 from mgn.passes.lower_kernels.scalar import accumulator, across_lanes, combine, widened
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 from mgn.passes.lower_kernels.tiled_product import lower_tiled
@@ -30,6 +33,10 @@ def lower_contraction(job: Job) -> Launch:
     """Writes a contraction kernel."""
     product = Product.of_body(job.body)
     left, right = product.node.operands
+    few = product.rows <= DOT_ROWS and product.right_runs_along_depth
+    few = few or (product.columns == 1 and product.left_runs_along_depth)
+    if job.is_gpu and few and product.depth > 1:
+        return lower_grouped(replace(job, body=product_as_sum(job.body, product)))
     along_k = product.depth >= job.number("lanes", 16)
     if along_k and product.right_runs_along_depth and product.rows <= DOT_ROWS:
         return _dots(job, product, product.rows, min(8 // product.rows, product.columns))
