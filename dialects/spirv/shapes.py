@@ -27,6 +27,15 @@ class Shape:
     def is_numeric(self) -> bool:
         return self.kind in ("int", "float")
 
+    @property
+    def scalar(self) -> "Shape":
+        """The shape of one lane."""
+        return Shape(self.kind, self.bits)
+
+    def as_kind(self, kind: str, bits: int) -> "Shape":
+        """Another kind of number in as many lanes."""
+        return Shape(kind, bits, self.lanes)
+
     def __str__(self) -> str:
         lanes = f" × {self.lanes}" if self.lanes > 1 else ""
         return f"{self.kind}{self.bits or ''}{lanes}"
