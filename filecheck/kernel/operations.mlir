@@ -43,6 +43,8 @@ kernel.func @shared(%x : memref<256xf32>, %y : memref<256xf32>) access [read, re
   %indices = arith.constant dense<[3, 1]> : vector<2xi32>
   // CHECK: %w = kernel.gather %x[%indices] : memref<256xf32>, vector<2xi32> -> vector<2xf32>
   %w = kernel.gather %x[%indices] : memref<256xf32>, vector<2xi32> -> vector<2xf32>
+  // CHECK: %r = kernel.remf %w, %w : vector<2xf32>
+  %r = kernel.remf %w, %w : vector<2xf32>
   %s = arith.addf %v, %w : vector<2xf32>
   vector.store %s, %y[%i] : memref<256xf32>, vector<2xf32>
   kernel.return
