@@ -31,7 +31,7 @@ from mgn.codegen.signature import KernelArgument, KernelSignature
 from mgn.codegen.writer import CodegenError, Row, Writer
 from mgn.dialects.kernel import Access, Device, FuncOp
 
-__all__ = ["BUILD_OPTIONS", "ROWS", "CodegenError", "emit", "signature"]
+__all__ = ["BUILD_OPTIONS", "ROWS", "CodegenError", "emit", "kernel_arguments", "signature"]
 
 BUILD_OPTIONS = "-cl-fp32-correctly-rounded-divide-sqrt"
 """For devices whose single-precision capabilities include CORRECTLY_ROUNDED_DIVIDE_SQRT."""
@@ -74,7 +74,7 @@ def signature(func: FuncOp, device: Device | None = None) -> KernelSignature:
         source=source,
         global_size=func.global_sizes,
         local_size=func.local_sizes,
-        arguments=tuple(_arguments(func)),
+        arguments=kernel_arguments(func),
         local_memory=writer.local_memory,
     )
 
@@ -93,6 +93,11 @@ def _parameters(func: FuncOp, writer: Writer) -> Iterator[str]:
 def _broken(parameters: list[str]) -> str:
     line = ", ".join(parameters)
     return line if len(line) < 88 else "\n    " + ",\n    ".join(parameters)
+
+
+def kernel_arguments(func: FuncOp) -> tuple[KernelArgument, ...]:
+    """What the runtime must know of a kernel's buffers."""
+    return tuple(_arguments(func))
 
 
 def _arguments(func: FuncOp) -> Iterator[KernelArgument]:

@@ -1,6 +1,7 @@
-"""What the runtime must know of a kernel: its source text, its launch and its arguments.
+"""What the runtime must know of a kernel: its program, its launch and its arguments.
 
-In: what `mgn.codegen.opencl.signature` found in a `kernel.func`. Out: a value that needs no IR.
+In: what `mgn.codegen.opencl.signature` or `mgn.codegen.spirv.signature` found in a `kernel.func`.
+Out: a value that needs no IR.
 """
 
 import hashlib
@@ -36,7 +37,10 @@ class KernelArgument:
 
 @dataclass(frozen=True)
 class KernelSignature:
-    """A kernel, ready to build and launch. `local_memory` is static: no argument stands for it."""
+    """A kernel, ready to build and launch. `local_memory` is static: no argument stands for it.
+
+    The program is OpenCL C in `source`, or SPIR-V in `il`, which is used where it is given.
+    """
 
     name: str
     source: str
@@ -44,6 +48,12 @@ class KernelSignature:
     local_size: tuple[int, int, int]
     arguments: tuple[KernelArgument, ...]
     local_memory: int = 0
+    il: bytes | None = None
+
+    @property
+    def program(self) -> str | bytes:
+        """What is built: source text, or the words of SPIR-V."""
+        return self.source if self.il is None else self.il
 
     @cached_property
     def digest(self) -> str:
@@ -53,6 +63,7 @@ class KernelSignature:
             self.source,
             str(self.global_size),
             str(self.local_size),
+            *(() if self.il is None else (self.il.hex(),)),
             *(f"{item.access} {item.element} {item.count}" for item in self.arguments),
         )
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()

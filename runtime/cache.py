@@ -30,9 +30,10 @@ def mgn_version() -> str:
         return "unknown"
 
 
-def kernel_key(source: str, options: Sequence[str], device: str) -> str:
-    """The key of a binary: `device` must name the hardware and its driver."""
-    parts = (mgn_version(), device, *options, source)
+def kernel_key(program: str | bytes, options: Sequence[str], device: str) -> str:
+    """The key of a binary of a source text or SPIR-V: `device` must name hardware and driver."""
+    text = program if isinstance(program, str) else f"SPIR-V {program.hex()}"
+    parts = (mgn_version(), device, *options, text)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

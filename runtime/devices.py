@@ -33,6 +33,15 @@ class ComputeDevice:
         """What must be equal for a cached binary or a measured figure to be used again."""
         return f"{self.platform}/{self.name}/{self.driver}/{self.handle.version}"
 
+    @property
+    def accepts_spirv(self) -> bool:
+        """Whether the device builds programs from SPIR-V 1.0, the version that is written."""
+        try:
+            versions: str = self.handle.il_version
+        except opencl().Error:  # a driver older than OpenCL 2.1 does not know the question
+            return False
+        return "SPIR-V_1." in versions
+
     def __str__(self) -> str:
         return f"{self.index}  {self.kind:<4} {self.name} ({self.platform}, driver {self.driver})"
 

@@ -1,7 +1,8 @@
 """Build kernels, or take them from the cache.
 
-In: the signatures of kernels and a device. Out: a built OpenCL program for each of them, with how
-many came from the cache and how long it took; or a `BuildError` with the driver's words.
+In: the signatures of kernels, each with OpenCL C or SPIR-V, and a device. Out: a built OpenCL
+program for each of them, with how many came from the cache and how long it took; or a `BuildError`
+with the driver's words.
 """
 
 import os
@@ -35,14 +36,14 @@ def build_kernels(
     cache: KernelCache,
     options: Sequence[str] = (),
 ) -> BuiltKernels:
-    """Build every kernel once; equal sources share a program.
+    """Build every kernel once; equal programs share one.
 
     A GPU's driver builds in several threads at once. The CPU driver takes a lock for the whole of a
     build, so that threads there only cost time.
     """
     start = time.perf_counter()
     signatures = list(kernels)
-    sources = list(dict.fromkeys(signature.source for signature in signatures))
+    sources = list(dict.fromkeys(signature.program for signature in signatures))
     builder = _Builder(device, context, cache, tuple(options))
     if device.kind == "cpu" or len(sources) < 2:
         built = [builder.build(source) for source in sources]
@@ -51,7 +52,7 @@ def build_kernels(
             built = list(pool.map(builder.build, sources))
     by_source = dict(zip(sources, built, strict=True))
     return BuiltKernels(
-        programs={item.name: by_source[item.source][0] for item in signatures},
+        programs={item.name: by_source[item.program][0] for item in signatures},
         from_cache=sum(from_cache for _, from_cache in built),
         seconds=time.perf_counter() - start,
     )
@@ -66,8 +67,8 @@ class _Builder:
         self._cache = cache
         self._options = options
 
-    def build(self, source: str) -> tuple[Any, bool]:
-        """The program of a source text, and whether the cache had it."""
+    def build(self, source: str | bytes) -> tuple[Any, bool]:
+        """The program of a source text or of SPIR-V, and whether the cache had it."""
         key = kernel_key(source, self._options, self._device.identity)
         binary = self._cache.load(key)
         if binary is not None:
@@ -87,10 +88,14 @@ class _Builder:
         except cl.Error:
             return None
 
-    def _from_source(self, source: str) -> Any:
+    def _from_source(self, source: str | bytes) -> Any:
         cl = opencl()
+        if isinstance(source, bytes) and not self._device.accepts_spirv:
+            raise BuildError(f"{self._device.name} takes no SPIR-V: compile for OpenCL C")
         try:
             program = cl.Program(self._context, source)
+            if isinstance(source, bytes):
+                return program.build(list(self._options))
             return program.build(list(self._options), cache_dir=False)
         except cl.Error as error:
             words = "\n".join(str(error).splitlines()[:_MESSAGE_LINES])

@@ -89,8 +89,8 @@ def convert(kernels: Sequence[FuncOp], device: Device | None = None) -> spirv.Mo
 def entry_point_name(kernel: FuncOp) -> str:
     """The name by which a kernel is found in its module: a word that no function of OpenCL has."""
     name = re.sub(r"\W", "_", kernel.sym_name.data)
-    taken = name in spirv.OPENCL_STD or name == "main" or not re.match(r"[A-Za-z_]", name)
-    return f"kernel_{name}" if taken else name
+    name = name if re.match(r"[A-Za-z]", name) else f"v{name}"
+    return f"{name}_" if name in spirv.OPENCL_STD or name == "main" else name
 
 
 def _convert_kernel(

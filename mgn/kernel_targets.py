@@ -1,0 +1,54 @@
+"""The ways out of the `kernel` dialect to a device: OpenCL C and SPIR-V.
+
+In: a `kernel.func`, a device's description and a target's name. Out: the kernel's signature, with
+its program in the target's form.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mgn.codegen.signature import KernelSignature
+from mgn.diagnostics import MgnError
+from mgn.dialects.kernel import Device, FuncOp
+
+if TYPE_CHECKING:
+    from mgn.runtime.devices import ComputeDevice
+
+
+def _opencl(func: FuncOp, device: Device) -> KernelSignature:
+    from mgn.codegen.opencl import signature
+
+    return signature(func, device)
+
+
+def _spirv(func: FuncOp, device: Device) -> KernelSignature:
+    from mgn.codegen.spirv import signature
+    from mgn.passes.convert_kernel_to_spirv import convert
+
+    return signature(func, convert([func], device))
+
+
+KERNEL_TARGETS: dict[str, Callable[[FuncOp, Device], KernelSignature]] = {
+    "opencl": _opencl,
+    "spirv": _spirv,
+}
+"""Targets by name."""
+
+CHOICES = (*KERNEL_TARGETS, "auto")
+"""What a user may ask for."""
+
+
+def kernel_signature(func: FuncOp, device: Device, target: str) -> KernelSignature:
+    """A kernel for a device in the form of a target."""
+    return KERNEL_TARGETS[target](func, device)
+
+
+def choose_target(wanted: str, device: "ComputeDevice") -> str:
+    """The target for a device. MgnError where it is unknown, or the device does not take it."""
+    if wanted not in CHOICES:
+        raise MgnError(f"unknown target '{wanted}'; there are {', '.join(CHOICES)}")
+    if wanted == "auto":
+        return "spirv" if device.kind == "cpu" and device.accepts_spirv else "opencl"
+    if wanted == "spirv" and not device.accepts_spirv:
+        raise MgnError(f"{device.name} takes no SPIR-V; the target opencl works everywhere")
+    return wanted
