@@ -93,11 +93,13 @@ def compile(
     device: str = "auto",
     mode: str = "inference",
     seed: int = 0,
+    target: str = "auto",
 ) -> Executable:
     """An executable for a graph of a program. The graph may be left out where there is one only.
 
     `dims` binds dimension parameters, `device` selects an OpenCL device (`auto`, `cpu`, `gpu`, an
-    index, part of a name), `seed` fixes what the initialisers draw.
+    index, part of a name), `seed` fixes what the initialisers draw. `target` is the form of the
+    kernels: `opencl`, `spirv`, or `auto` for what is quicker on the device.
     """
     if mode not in MODES:
         raise MgnError(f"unknown mode '{mode}'; there are {', '.join(MODES)}")
@@ -108,14 +110,19 @@ def compile(
 
     chosen = choose(device)
     ir, seconds = _lower(module, graph, dims)
-    executable = compile_lowered(ir, chosen, seed)
+    executable = compile_lowered(ir, chosen, seed, target)
     executable.report.times.insert(0, ("lower", seconds))
     return executable
 
 
-def compile_lowered(ir: ModuleOp, device: "ComputeDevice", seed: int = 0) -> Executable:
+def compile_lowered(
+    ir: ModuleOp, device: "ComputeDevice", seed: int = 0, target: str = "auto"
+) -> Executable:
     """An executable for an xDSL module of one graph, which is changed in place."""
-    return Executable(compile_graph(ir, describe_device(device)), device, seed)
+    from mgn.kernel_targets import choose_target
+
+    form = choose_target(target, device)
+    return Executable(compile_graph(ir, describe_device(device), target=form), device, seed)
 
 
 def describe_device(device: "ComputeDevice") -> Device:

@@ -65,17 +65,19 @@ def optimize_graph(
     return report
 
 
-def compile_graph(module: ModuleOp, device: Device, observe: Observer | None = None) -> Compiled:
-    """Takes a module of one graph all the way to kernels and a plan, in place."""
+def compile_graph(
+    module: ModuleOp, device: Device, observe: Observer | None = None, target: str = "opencl"
+) -> Compiled:
+    """Takes a module of one graph all the way to a plan and kernels of a target, in place."""
     with _collector_paused():
-        return _compile(module, device, observe)
+        return _compile(module, device, observe, target)
 
 
-def _compile(module: ModuleOp, device: Device, observe: Observer | None) -> Compiled:
-    from mgn.codegen.opencl import signature
+def _compile(module: ModuleOp, device: Device, observe: Observer | None, target: str) -> Compiled:
     from mgn.codegen.plan_to_launches import launch_plan
     from mgn.dialects.kernel import FuncOp
     from mgn.dialects.plan import ProgramOp
+    from mgn.kernel_targets import kernel_signature
 
     report = optimize_graph(module, device, observe)
     parameters = parameters_of(module)
@@ -85,7 +87,7 @@ def _compile(module: ModuleOp, device: Device, observe: Observer | None) -> Comp
         check_module(module)
     with _timed(report, "emit"):
         kernels = {
-            op.sym_name.data: signature(op, device)
+            op.sym_name.data: kernel_signature(op, device, target)
             for op in module.body.block.ops
             if isinstance(op, FuncOp)
         }

@@ -23,7 +23,6 @@ examples:
 
 LATER = {
     "mode": {"training": "training is not available in this version of mgn"},
-    "target": {"spirv": "the target spirv is not available in this version of mgn"},
     "precision": {
         name: f"the precision {name} is not available in this version of mgn"
         for name in ("tf32", "bf16", "f16")
@@ -74,7 +73,12 @@ def make_parser() -> argparse.ArgumentParser:
     device = parser.add_argument_group("the device")
     add = device.add_argument
     add("--device", default="auto", metavar="SELECTOR", help="auto, cpu, gpu, 0:1, part of a name")
-    add("--target", choices=["opencl", "spirv"], default="opencl")
+    add(
+        "--target",
+        choices=["opencl", "spirv", "auto"],
+        default="auto",
+        help="the form of the kernels (default: what is quicker on the device)",
+    )
     add("--list-devices", action="store_true", help="print what can be used; -v: with figures")
     add("-v", "--verbose", action="store_true", help="say more")
     views = parser.add_argument_group("looking on")
