@@ -21,6 +21,9 @@ from xdsl.utils.mlir_lexer import MLIRLexer
 MOST_ERRORS = 20
 """A module's check stops after so many errors."""
 
+_UNORDERED = frozenset(("spirv.module",))
+"""Operations in which a value may be used above its definition, and that check uses themselves."""
+
 
 @dataclass(frozen=True)
 class Violation:
@@ -123,4 +126,7 @@ def _uses_before_definition(module: ModuleOp) -> Iterator[Violation]:
             if operand not in defined and not isinstance(operand.owner, Block):
                 yield Violation(op, f"operand {index} of {op.name} is used before it is defined")
         defined.update(op.results)
-        pending.extend(iter(region.block.ops) for region in op.regions if len(region.blocks) == 1)
+        if op.name not in _UNORDERED:
+            pending.extend(
+                iter(region.block.ops) for region in op.regions if len(region.blocks) == 1
+            )

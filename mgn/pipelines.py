@@ -35,6 +35,9 @@ PASSES: dict[str, PassRow] = {
     "choose-schedules": PassRow("mgn.passes.choose_schedules", "gives every kernel its tile sizes"),
     "lower-kernels": PassRow("mgn.passes.lower_kernels", "kernels become loops over memory"),
     "plan-memory": PassRow("mgn.passes.plan_memory", "graphs become launches over one arena"),
+    "convert-kernel-to-spirv": PassRow(
+        "mgn.passes.convert_kernel_to_spirv", "kernels become one module of SPIR-V"
+    ),
     "inline-kernels": PassRow("mgn.passes.inline_kernels", "un-fuses: kernels become plain graphs"),
     "decompose": PassRow("mgn.passes.decompose_composites", "composites become core operations"),
     "canonicalize": PassRow("xdsl.transforms.canonicalize", "xDSL's canonicalization patterns"),

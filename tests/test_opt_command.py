@@ -57,7 +57,7 @@ def test_the_input_may_be_mgn_text_on_stdin(mgn_opt: Run) -> None:
         (["-p", "simplify,{", "-"], "cannot read the pipeline"),
         (["-p", "training", "-"], "the training pipeline is not available in this version"),
         (["-t", "opncl", "-"], "did you mean 'opencl'?"),
-        (["-t", "spirv-asm", "-"], "not available in this version"),
+        (["-t", "spirv-asm", "-"], "the program has no kernels yet; -p default brings it there"),
         (["-t", "opencl", "-"], "the program has no kernels yet; -p default brings it there"),
         (["-t", "plan", "-"], "the program has no plan yet"),
         (["--dim", "B", "-"], "--dim takes NAME=N"),

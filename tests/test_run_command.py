@@ -123,7 +123,7 @@ def test_random_runs_say_what_was_drawn_and_repeat(mgn_run: Run, program: Path) 
     ("arguments", "message"),
     [
         (["--mode", "training"], "training is not available in this version"),
-        (["--target", "spirv"], "the target spirv is not available"),
+        (["--target", "spir-v"], "invalid choice: 'spir-v'"),
         (["--precision", "bf16"], "the precision bf16 is not available"),
         (["--precision", "f8"], "invalid choice: 'f8'"),
         (["--graph", "afine"], "there is no graph 'afine'"),

@@ -11,7 +11,6 @@ from mgn.dialects.spirv.instruction import InstructionOp, defining, type_of
 from mgn.dialects.spirv.shapes import Shape, require, result_shape, shape
 
 
-
 def pointer_type(value: SSAValue) -> InstructionOp | None:
     """The pointer type of a pointer; None for another value."""
     type = type_of(value)

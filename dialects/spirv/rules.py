@@ -14,6 +14,7 @@ from mgn.dialects.spirv.memory_rules import MEMORY_RULES
 from mgn.dialects.spirv.opencl_std import BY_NUMBER
 from mgn.dialects.spirv.shapes import Shape, operand_shapes, require, result_shape, shape
 
+
 def _same(kind: str) -> Callable[[InstructionOp], None]:
     def rule(operation: InstructionOp) -> None:
         result = result_shape(operation)
@@ -155,7 +156,9 @@ def _ext_inst(operation: InstructionOp) -> None:
     wanted = sum(field.kind == "id" and not field.variadic for field in row.fields)
     given = len(operation.ids) - 1
     variadic = any(field.variadic for field in row.fields)
-    require(given == wanted or (variadic and given > wanted), operation, f"calls {row.name} wrongly")
+    require(
+        given == wanted or (variadic and given > wanted), operation, f"calls {row.name} wrongly"
+    )
     if not row.lane_by_lane:
         return
     result = result_shape(operation)

@@ -224,7 +224,7 @@ def _verify_dominance(
     """A value is used only where every way from the entry has passed its definition."""
     by_label = {block.label.result: block for block in blocks}
     reached = _reachable(blocks[0], by_label)
-    defined: dict[SSAValue, set[SSAValue] | None] = {label: None for label in reached}
+    defined: dict[SSAValue, set[SSAValue] | None] = dict.fromkeys(reached)
     own = {
         label: {result for item in by_label[label].body for result in item.results}
         for label in reached

@@ -225,7 +225,8 @@ _TABLE: dict[str, str] = {
 271 OpGroupSMax type result execution operation:GroupOperation x @Groups -> group_integers
 345 OpGroupNonUniformShuffle type result execution value id @GroupNonUniformShuffle -> group_shuffle
 5571 OpSubgroupShuffleINTEL type result value lane @SubgroupShuffleINTEL -> sub_group_shuffle
-    """,}
+    """,
+}
 """Lines by section of the specification, in its numbering for SPIR-V 1.0 to 1.4."""
 
 

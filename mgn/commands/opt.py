@@ -1,6 +1,6 @@
 """`mgn-opt`: reads a program, verifies it, runs passes over it and prints it.
 
-In: a `.mgn` or `.mlir` file, or stdin. Out: the result on stdout or in `-o`'s file, and only if all
+In: a `.mgn`, `.mlir` or `.spv` file, or stdin. Out: the result on stdout or in `-o`'s file, and only if all
 went well; everything else on stderr. The exit status is 0 or 1.
 """
 
@@ -8,13 +8,15 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from mgn.commands.errors import Failed, TidyArgumentParser, guarded
+from mgn.commands.errors import Failed, TidyArgumentParser, UsageError, guarded
 
 EXAMPLES = """\
 examples:
   mgn-opt mlp.mgn                                  the program as MLIR text
   mgn-opt mlp.mgn -p simplify,saturate             cut into kernels by the e-graph
   mgn-opt mlp.mgn -p default -t opencl             the OpenCL C of all kernels
+  mgn-opt mlp.mgn -p default -t spirv -o mlp.spv   the same kernels as SPIR-V
+  mgn-opt mlp.spv                                  a SPIR-V binary as text
   mgn-opt mlp.mgn -p default -t plan               the memory plan and the launches
   mgn-opt mlp.mgn --graph mlp --dim B=32 -o b32.mlir
   mgn-opt mlp.mgn -p default --print-ir-after-change --timing > /dev/null
@@ -47,7 +49,7 @@ def make_parser() -> argparse.ArgumentParser:
     add(
         "-f",
         "--frontend",
-        choices=["mgn", "mlir"],
+        choices=["mgn", "mlir", "spirv"],
         help="the language of the input (default: by the file's extension; stdin: mlir)",
     )
     add(
@@ -127,13 +129,24 @@ def _run(arguments: argparse.Namespace) -> int:
 
     if arguments.file == "-" and arguments.frontend is None:
         arguments.frontend = "mlir"
-    text = process(arguments)
-    if text is None:
+    result = process(arguments)
+    if result is None:
         raise Failed
     if arguments.output is None or arguments.output == "-":
-        sys.stdout.write(text)
+        _print(result)
     else:
         from mgn.commands.arguments import write_whole
 
-        write_whole(arguments.output, text.encode())
+        write_whole(arguments.output, result.encode() if isinstance(result, str) else result)
     return 0
+
+
+def _print(result: str | bytes) -> None:
+    if isinstance(result, str):
+        sys.stdout.write(result)
+        return
+    stream = getattr(sys.stdout, "buffer", None)
+    if stream is None or sys.stdout.isatty():
+        raise UsageError("the result is a binary; -o names a file for it")
+    sys.stdout.flush()
+    stream.write(result)

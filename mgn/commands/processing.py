@@ -1,6 +1,6 @@
 """One run of `mgn-opt` after its arguments are read: parse, verify, run passes, translate.
 
-In: the arguments. Out: the text to print, or None after the errors went to stderr.
+In: the arguments. Out: the text or the bytes to write, or None after the errors went to stderr.
 """
 
 import argparse
@@ -26,26 +26,32 @@ from mgn.pipelines import Watcher, parse_passes, run_passes
 _Result = TypeVar("_Result")
 
 
-def process(arguments: argparse.Namespace) -> str | None:
+def process(arguments: argparse.Namespace) -> str | bytes | None:
     """The result of a run; None where something is wrong, which stderr then says."""
     run = _Run(arguments)
     source = read_source(arguments.file, arguments.frontend)
-    texts: list[str] = []
+    results: list[str | bytes] = []
     failures: list[Diagnostic] = []
     for piece in source.pieces(arguments.split_input_file):
         diagnostics: list[Diagnostic] = []
-        text = run.process_piece(source, piece, diagnostics)
+        result = run.process_piece(source, piece, diagnostics)
         if arguments.verify_diagnostics:
             failures += _compare(source, piece, diagnostics)
             continue
         failures += diagnostics
-        texts.append(text)
+        results.append(result)
     if arguments.timing:
         say(run.stopwatch.report())
     if failures:
         say(render(failures))
         return None
-    return "" if arguments.verify_diagnostics else f"{SEPARATOR}\n".join(texts)
+    if arguments.verify_diagnostics:
+        return ""
+    if len(results) == 1:
+        return results[0]
+    if any(isinstance(result, bytes) for result in results):
+        raise UsageError(f"-t {arguments.target} writes a binary, which does not come in pieces")
+    return f"{SEPARATOR}\n".join(map(str, results))
 
 
 class _Run:
@@ -69,8 +75,10 @@ class _Run:
         if arguments.verify_each:
             self.watchers.append(EachVerifier())
 
-    def process_piece(self, source: Source, piece: str, diagnostics: list[Diagnostic]) -> str:
-        """The text of one piece's result; what is wrong with it goes to `diagnostics`."""
+    def process_piece(
+        self, source: Source, piece: str, diagnostics: list[Diagnostic]
+    ) -> str | bytes:
+        """One piece's result; what is wrong with it goes to `diagnostics`."""
         try:
             return self._translate(source, piece)
         except Exception as error:
@@ -80,7 +88,7 @@ class _Run:
             diagnostics += found
             return ""
 
-    def _translate(self, source: Source, piece: str) -> str:
+    def _translate(self, source: Source, piece: str) -> str | bytes:
         context = make_context()
         path = None if source.name.startswith("<") else Path(source.name)
         program = self._timed(

@@ -90,7 +90,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--emit",
         metavar="STAGE",
         help="print the program at a stage and stop: mgn, mlir, simplified, fusion, scheduled, "
-        "kernel, plan, opencl",
+        "kernel, plan, opencl, spirv-asm",
     )
     return parser
 

@@ -12,7 +12,7 @@ from mgn.commands.errors import UsageError, os_message
 from mgn.diagnostics import Diagnostic, DiagnosticsError
 
 SEPARATOR = "// -----"
-LANGUAGES = {".mgn": "mgn", ".mlir": "mlir"}
+LANGUAGES = {".mgn": "mgn", ".mlir": "mlir", ".spv": "spirv"}
 LATER = {".onnx": "reading ONNX files is not available in this version of mgn"}
 
 
@@ -44,15 +44,23 @@ def read_source(path: str, language: str | None) -> Source:
     if path == "-":
         if language is None:
             raise UsageError("the language of stdin is not known; -f mgn or -f mlir says it")
-        return Source("<stdin>", language, _decode(_read_stdin(), "<stdin>"))
+        return _source("<stdin>", language, _read_stdin())
     suffix = Path(path).suffix.lower()
     if language is None and suffix in LATER:
         raise UsageError(LATER[suffix])
     if language is None and suffix not in LANGUAGES:
         known = " nor ".join(LANGUAGES)
         raise UsageError(f"'{path}' is neither {known}; -f mgn or -f mlir says what it is")
-    data = read_bytes(path)
-    return Source(path, language or LANGUAGES[suffix], _decode(data, path))
+    return _source(path, language or LANGUAGES[suffix], read_bytes(path))
+
+
+def _source(name: str, language: str, data: bytes) -> Source:
+    """The program in a file's content; a SPIR-V binary as the MLIR text that says the same."""
+    if language != "spirv":
+        return Source(name, language, _decode(data, name))
+    from mgn.spirv_module import read_spirv
+
+    return Source(name, "mlir", read_spirv(data, name))
 
 
 def read_bytes(path: str) -> bytes:

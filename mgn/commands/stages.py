@@ -22,14 +22,15 @@ from mgn.mlir_text import print_mlir
 from mgn.module import Module, load_program
 
 STAGES: dict[str, tuple[str | None, Callable[[ModuleOp], str]]] = {
-    "mgn": (None, lambda module: TARGETS["mgn"].translate(module)),
+    "mgn": (None, lambda module: TARGETS["mgn"].text(module)),
     "mlir": (None, print_mlir),
     "simplified": ("simplify", print_mlir),
     "fusion": ("saturate", print_mlir),
     "scheduled": ("choose-schedules", print_mlir),
     "kernel": ("lower-kernels", print_mlir),
-    "plan": ("plan-memory", lambda module: TARGETS["plan"].translate(module)),
-    "opencl": ("plan-memory", lambda module: TARGETS["opencl"].translate(module)),
+    "plan": ("plan-memory", lambda module: TARGETS["plan"].text(module)),
+    "opencl": ("plan-memory", lambda module: TARGETS["opencl"].text(module)),
+    "spirv-asm": ("plan-memory", lambda module: TARGETS["spirv-asm"].text(module)),
 }
 """Stages: the pass after which the program is printed (None: before all), and how."""
 

@@ -1,6 +1,6 @@
 """What `mgn-opt -t` can print, one row each.
 
-In: a verified module. Out: text. A target that needs a certain form of the program says which
+In: a verified module. Out: text, or the bytes of a binary. A target that needs a certain form of the program says which
 passes bring it there.
 """
 
@@ -15,10 +15,16 @@ from mgn.commands.errors import UsageError
 
 @dataclass(frozen=True)
 class Target:
-    """A text form of programs."""
+    """A form of programs: text, or a binary."""
 
     summary: str
-    translate: Callable[[ModuleOp], str]
+    translate: Callable[[ModuleOp], str | bytes]
+
+    def text(self, module: ModuleOp) -> str:
+        """The program in a form that is text."""
+        text = self.translate(module)
+        assert isinstance(text, str), self.summary
+        return text
 
 
 def _mlir(module: ModuleOp) -> str:
@@ -71,11 +77,16 @@ def _dot(module: ModuleOp) -> str:
     return dot(module)
 
 
-def _later(name: str) -> Callable[[ModuleOp], str]:
-    def refuse(module: ModuleOp) -> str:
-        raise UsageError(f"the target '{name}' is not available in this version of mgn")
+def _spirv(module: ModuleOp) -> bytes:
+    from mgn.spirv_module import spirv_words
 
-    return refuse
+    return spirv_words(module)
+
+
+def _spirv_assembly(module: ModuleOp) -> str:
+    from mgn.spirv_module import spirv_assembly
+
+    return spirv_assembly(module)
 
 
 TARGETS: dict[str, Target] = {
@@ -86,8 +97,8 @@ TARGETS: dict[str, Target] = {
     "dot": Target("the operations as a Graphviz graph, kernels as boxes", _dot),
     "plan": Target("the memory plan and the launches, of a planned program", _plan),
     "opencl": Target("the OpenCL C programs of all kernels, of a lowered program", _opencl),
-    "spirv": Target("SPIR-V words; not available in this version", _later("spirv")),
-    "spirv-asm": Target("SPIR-V assembly; not available in this version", _later("spirv-asm")),
+    "spirv": Target("the SPIR-V binary of all kernels, of a lowered program", _spirv),
+    "spirv-asm": Target("the same as SPIR-V assembly", _spirv_assembly),
 }
 """Targets by name."""
 

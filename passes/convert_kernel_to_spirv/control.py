@@ -101,9 +101,7 @@ def _if(c: Converter, operation: scf.IfOp) -> None:
         c.set(result, b.phi(b.type(c.shape(result.type)), *pairs).result)
 
 
-def _branch(
-    c: Converter, block: Block, label: Any, behind: Any
-) -> tuple[list[SSAValue], SSAValue]:
+def _branch(c: Converter, block: Block, label: Any, behind: Any) -> tuple[list[SSAValue], SSAValue]:
     """One side of a branch: what it yields, and the block that it ends in."""
     c.builder.place(label)
     c.block(block)

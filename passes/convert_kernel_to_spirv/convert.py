@@ -62,7 +62,10 @@ _INT_LIMIT = 1 << 31
 
 
 class ConvertKernelToSpirvPass(ModulePass):
-    """All kernels of a module become one `spirv.module` with an entry point for each."""
+    """All kernels of a module become one `spirv.module` with an entry point for each.
+
+    The kernels themselves stay where something else, such as a plan's launches, may name them.
+    """
 
     name = "convert-kernel-to-spirv"
 
@@ -72,6 +75,8 @@ class ConvertKernelToSpirvPass(ModulePass):
             return
         module = convert(kernels, Device.of(op))
         op.body.block.insert_op_before(module, kernels[0])
+        if len(op.body.block.ops) > len(kernels) + 1:
+            return
         for kernel in kernels:
             kernel.detach()
             kernel.erase()

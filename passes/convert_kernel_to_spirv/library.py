@@ -125,9 +125,7 @@ class Library:
             type = b.type(shape)
             count, base, product = b.phi(type), b.phi(type), b.phi(type)
             more = b.emit("OpINotEqual", truth, count.result, zero)
-            b.emit_operation(
-                "OpLoopMerge", None, done.result, step.result, literals=[0]
-            )
+            b.emit_operation("OpLoopMerge", None, done.result, step.result, literals=[0])
             b.branch_on(more, step, done)
             b.place(step)
             bit = b.emit("OpBitwiseAnd", shape, count.result, one)
