@@ -61,7 +61,10 @@ def shape_of_type(type: InstructionOp | None) -> Shape:
     if name in ("OpTypeInt", "OpTypeFloat"):
         return Shape("int" if name == "OpTypeInt" else "float", type.number())
     if name == "OpTypeVector":
-        component = shape_of_type(defining(type.ids[0]))
+        scalar = defining(type.ids[0])
+        if scalar is None or scalar.row.name not in ("OpTypeInt", "OpTypeFloat", "OpTypeBool"):
+            raise VerifyException("a vector has components of a scalar type")
+        component = shape_of_type(scalar)
         return Shape(component.kind, component.bits, type.number())
     return Shape(_KINDS[name])
 

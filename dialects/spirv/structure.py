@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.spirv.capabilities import declared_capabilities, needed_capabilities
+from mgn.dialects.spirv.dominance import Dominance
 from mgn.dialects.spirv.instruction import InstructionOp, defining
 
 TERMINATORS = frozenset(
@@ -44,6 +45,7 @@ class BasicBlock:
 
     @property
     def targets(self) -> list[SSAValue]:
+        """The labels of the blocks that this one may go to."""
         last = self.body[-1]
         if last.row.name == "OpBranch":
             return list(last.ids)
@@ -169,7 +171,7 @@ def _verify_function(function: list[InstructionOp], known: set[SSAValue]) -> Non
         raise _fail(blocks[0].label, "is the first block and is branched to")
     _verify_phis(blocks, predecessors)
     inside = known | {item.result for item in parameters} | labels
-    _verify_dominance(blocks, predecessors, inside)
+    _verify_dominance(blocks, inside)
 
 
 def _blocks(head: InstructionOp, rest: list[InstructionOp]) -> list[BasicBlock]:
@@ -216,51 +218,47 @@ def _verify_phis(
                 raise _fail(operation, "does not name the blocks that come before its own")
 
 
-def _verify_dominance(
-    blocks: Sequence[BasicBlock],
-    predecessors: dict[SSAValue, list[SSAValue]],
-    known: set[SSAValue],
-) -> None:
+def _verify_dominance(blocks: Sequence[BasicBlock], known: set[SSAValue]) -> None:
     """A value is used only where every way from the entry has passed its definition."""
-    by_label = {block.label.result: block for block in blocks}
-    reached = _reachable(blocks[0], by_label)
-    defined: dict[SSAValue, set[SSAValue] | None] = dict.fromkeys(reached)
-    own = {
-        label: {result for item in by_label[label].body for result in item.results}
-        for label in reached
+    targets: dict[SSAValue, list[SSAValue]] = {
+        block.label.result: block.targets for block in blocks
     }
-    changed = True
-    while changed:
-        changed = False
-        for label in reached:
-            before: set[SSAValue] | None = None
-            for previous in predecessors[label]:
-                at_end = defined.get(previous)
-                if at_end is not None:
-                    before = at_end if before is None else before & at_end
-            after = (before or set()) | own[label]
-            if defined[label] is None or after != defined[label]:
-                defined[label] = after
-                changed = True
-    for label in reached:
-        ways = [defined[item] for item in predecessors[label] if item in defined]
-        available = set[SSAValue]().union(*ways[:1]).intersection(*ways[1:]) | known  # type: ignore
-        for operation in by_label[label].body:
+    dominance = Dominance(blocks[0].label.result, targets)
+    home: dict[SSAValue, SSAValue] = {
+        result: block.label.result
+        for block in blocks
+        for operation in block.body
+        for result in operation.results
+    }
+    for block in blocks:
+        label = block.label.result
+        if not dominance.reaches(label):
+            continue
+        seen: set[SSAValue] = set()
+        for operation in block.body:
             if operation.row.name == "OpPhi":
-                for value, parent in zip(operation.ids[::2], operation.ids[1::2], strict=True):
-                    _verify_known(operation, [value], known | (defined.get(parent) or {value}))
+                _verify_phi_values(operation, known, home, dominance)
             else:
-                _verify_known(operation, operation.operands, available)
-            available.update(operation.results)
+                for value in operation.operands:
+                    place = home.get(value)
+                    if value in known or value in seen:
+                        continue
+                    above = place is not None and place is not label
+                    if not (above and dominance.dominates(place, label)):
+                        _verify_known(operation, [value], known)
+            seen.update(operation.results)
 
 
-def _reachable(entry: BasicBlock, by_label: dict[SSAValue, BasicBlock]) -> list[SSAValue]:
-    """Labels that control can come to, in the order of a walk."""
-    order: dict[SSAValue, None] = {}
-    pending = [entry.label.result]
-    while pending:
-        label = pending.pop()
-        if label not in order:
-            order[label] = None
-            pending.extend(reversed(by_label[label].targets))
-    return list(order)
+def _verify_phi_values(
+    operation: InstructionOp,
+    known: set[SSAValue],
+    home: dict[SSAValue, SSAValue],
+    dominance: Dominance,
+) -> None:
+    """Each value of a phi is known at the end of the block that it comes from."""
+    for value, parent in zip(operation.ids[::2], operation.ids[1::2], strict=True):
+        if value in known or not dominance.reaches(parent):
+            continue
+        place = home.get(value)
+        if place is None or not dominance.dominates(place, parent):
+            _verify_known(operation, [value], known)

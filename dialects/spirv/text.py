@@ -55,7 +55,7 @@ def number_bits(value: int | float, kind: tuple[str, int]) -> int:
 
     OverflowError where they do not fit.
     """
-    name, width = kind
+    width = kind[1]
     if isinstance(value, float):
         return int.from_bytes(struct.pack(_FORMATS[width], value), "little")
     if not -(1 << (width - 1)) <= value < 1 << width:
@@ -158,7 +158,7 @@ def _parse_literal(parser: Parser, field: Field, kind: tuple[str, int] | None) -
         return parser.parse_integer(allow_boolean=False, allow_negative=False)
     start = parser.pos
     value = parser.parse_number()
-    if kind is None or not isinstance(value, int | float) or kind[1] not in (8, 16, 32, 64):
+    if kind is None or kind[1] not in (8, 16, 32, 64):
         parser.raise_error("a constant's type is an integer or float type above it", start)
     if isinstance(value, float) and kind[0] == "int":
         parser.raise_error("a constant of an integer type is an integer", start)

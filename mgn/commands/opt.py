@@ -1,7 +1,7 @@
 """`mgn-opt`: reads a program, verifies it, runs passes over it and prints it.
 
-In: a `.mgn`, `.mlir` or `.spv` file, or stdin. Out: the result on stdout or in `-o`'s file, and only if all
-went well; everything else on stderr. The exit status is 0 or 1.
+In: a `.mgn`, `.mlir` or `.spv` file, or stdin. Out: the result on stdout or in `-o`'s file, and
+only if all went well; everything else on stderr. The exit status is 0 or 1.
 """
 
 import argparse

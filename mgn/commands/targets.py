@@ -1,7 +1,7 @@
 """What `mgn-opt -t` can print, one row each.
 
-In: a verified module. Out: text, or the bytes of a binary. A target that needs a certain form of the program says which
-passes bring it there.
+In: a verified module. Out: text, or the bytes of a binary. A target that needs a certain form of
+the program says which passes bring it there.
 """
 
 import difflib

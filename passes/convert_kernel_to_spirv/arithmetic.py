@@ -260,7 +260,8 @@ def _trailing_zeros(c: Converter, operation: math.CountTrailingZerosOp) -> SSAVa
 
 
 def _integer_power(c: Converter, operation: math.IPowIOp) -> SSAValue:
-    return c.library.integer_power(*c.values(operation), c.shape(operation.result.type))
+    base, exponent = c.values(operation)
+    return c.library.integer_power(base, exponent, c.shape(operation.result.type))
 
 
 ARITHMETIC_ROWS: dict[type[Operation], Row] = {
