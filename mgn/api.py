@@ -23,6 +23,7 @@ from mgn.module import Module, load_program
 from mgn.report import OptimizeReport
 
 if TYPE_CHECKING:
+    from mgn.passes.saturate import SaturateOptions
     from mgn.runtime.devices import ComputeDevice
 
 MODES = {
@@ -94,12 +95,14 @@ def compile(
     mode: str = "inference",
     seed: int = 0,
     target: str = "auto",
+    saturation: "SaturateOptions | None" = None,
 ) -> Executable:
     """An executable for a graph of a program. The graph may be left out where there is one only.
 
     `dims` binds dimension parameters, `device` selects an OpenCL device (`auto`, `cpu`, `gpu`, an
     index, part of a name), `seed` fixes what the initialisers draw. `target` is the form of the
-    kernels: `opencl`, `spirv`, or `auto` for what is quicker on the device.
+    kernels: `opencl`, `spirv`, or `auto` for what is quicker on the device. `saturation` limits
+    what the e-graph may do: which classes of rules, and whether to fuse.
     """
     if mode not in MODES:
         raise MgnError(f"unknown mode '{mode}'; there are {', '.join(MODES)}")
@@ -110,19 +113,24 @@ def compile(
 
     chosen = choose(device)
     ir, seconds = _lower(module, graph, dims)
-    executable = compile_lowered(ir, chosen, seed, target)
+    executable = compile_lowered(ir, chosen, seed, target, saturation)
     executable.report.times.insert(0, ("lower", seconds))
     return executable
 
 
 def compile_lowered(
-    ir: ModuleOp, device: "ComputeDevice", seed: int = 0, target: str = "auto"
+    ir: ModuleOp,
+    device: "ComputeDevice",
+    seed: int = 0,
+    target: str = "auto",
+    saturation: "SaturateOptions | None" = None,
 ) -> Executable:
     """An executable for an xDSL module of one graph, which is changed in place."""
     from mgn.kernel_targets import choose_target
 
     form = choose_target(target, device)
-    return Executable(compile_graph(ir, describe_device(device), target=form), device, seed)
+    compiled = compile_graph(ir, describe_device(device), target=form, saturation=saturation)
+    return Executable(compiled, device, seed)
 
 
 def describe_device(device: "ComputeDevice") -> Device:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -25,6 +26,9 @@ from mgn.kernel_work import kernel_work
 from mgn.mlir_text import check_module
 from mgn.pipelines import PIPELINES, find_pass
 from mgn.report import KernelLine, MemoryReport, OptimizeReport
+
+if TYPE_CHECKING:
+    from mgn.passes.saturate import SaturateOptions
 
 OPTIMIZING = ("simplify", "saturate")
 """The passes of `mgn.optimize`; the rest of the inference pipeline follows in `mgn.compile`."""
@@ -45,7 +49,10 @@ class Compiled:
 
 
 def optimize_graph(
-    module: ModuleOp, device: Device, observe: Observer | None = None
+    module: ModuleOp,
+    device: Device,
+    observe: Observer | None = None,
+    saturation: "SaturateOptions | None" = None,
 ) -> OptimizeReport:
     """Simplifies and saturates a module of one graph, in place."""
     module.attributes["mgn.device"] = device.to_attribute()
@@ -58,7 +65,7 @@ def optimize_graph(
         check_module(module)
     _run_pass(find_pass("simplify")(), module, report, observe)
     with _timed(report, "saturate"):
-        report.saturation = saturate_graph(graph, device)
+        report.saturation = saturate_graph(graph, device, saturation)
     if observe is not None:
         observe("saturate", module)
     report.kernels = [_kernel_line(op) for op in graph.block.ops if isinstance(op, FusedKernelOp)]
@@ -66,20 +73,30 @@ def optimize_graph(
 
 
 def compile_graph(
-    module: ModuleOp, device: Device, observe: Observer | None = None, target: str = "opencl"
+    module: ModuleOp,
+    device: Device,
+    observe: Observer | None = None,
+    target: str = "opencl",
+    saturation: "SaturateOptions | None" = None,
 ) -> Compiled:
     """Takes a module of one graph all the way to a plan and kernels of a target, in place."""
     with _collector_paused():
-        return _compile(module, device, observe, target)
+        return _compile(module, device, observe, target, saturation)
 
 
-def _compile(module: ModuleOp, device: Device, observe: Observer | None, target: str) -> Compiled:
+def _compile(
+    module: ModuleOp,
+    device: Device,
+    observe: Observer | None,
+    target: str,
+    saturation: "SaturateOptions | None",
+) -> Compiled:
     from mgn.codegen.plan_to_launches import launch_plan
     from mgn.dialects.kernel import FuncOp
     from mgn.dialects.plan import ProgramOp
     from mgn.kernel_targets import kernel_signature
 
-    report = optimize_graph(module, device, observe)
+    report = optimize_graph(module, device, observe, saturation)
     parameters = parameters_of(module)
     for name in PIPELINES["inference"][len(OPTIMIZING) :]:
         _run_pass(find_pass(name)(), module, report, observe)

@@ -1,0 +1,93 @@
+"""Whole programs on the device against the interpreter: random graphs, fused or not, and SmolLM2.
+
+The device and the oracle differ by rounding alone, which an ill-conditioned graph may enlarge: the
+bound is what NumPy's own f32 loses on the same graph, scaled to the element type's epsilon, with a
+factor for other orders of summation.
+"""
+
+import os
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from saturate_programs import random_graph, random_inputs
+from xdsl.dialects.builtin import ModuleOp
+
+import mgn
+from mgn.dialects.mgn.interpreter import Interpreter
+from mgn.dialects.mgn.structure import GraphOp, graphs_of
+from mgn.passes.saturate import SaturateOptions
+
+ROOT = Path(__file__).resolve().parent.parent
+DEVICE = os.environ.get("MGN_TEST_DEVICE", "cpu")
+EPSILON = {"f32": 2.0**-23, "f64": 2.0**-52}
+ORDERS = 64.0
+"""How many times the loss of one order of evaluation another order may lose."""
+
+
+def bound_of(graph: GraphOp, inputs: dict[str, np.ndarray], element: str) -> dict[str, float]:
+    """The largest error each result may have, from what evaluation in f32 loses."""
+    wide = Interpreter(wide=True).run(graph, inputs)
+    narrow = Interpreter().run(graph, inputs)
+    bounds: dict[str, float] = {}
+    for name, exact in wide.items():
+        scale = float(np.max(np.abs(exact), initial=1.0))
+        lost = float(np.max(np.abs(narrow[name] - exact), initial=0.0)) / EPSILON["f32"]
+        bounds[name] = ORDERS * max(lost, scale) * EPSILON[element]
+    return bounds
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 1 << 30),
+    operations=st.integers(1, 18),
+    element=st.sampled_from(["f32", "f64"]),
+    fuse=st.booleans(),
+)
+def test_a_random_graph_computes_on_the_device_what_the_interpreter_does(
+    seed: int, operations: int, element: str, fuse: bool
+) -> None:
+    narrow = random_graph(seed, operations, "f32")
+    bounds = bound_of(narrow, random_inputs(narrow, seed & 0xFFFF), element)
+    graph = random_graph(seed, operations, element)
+    inputs = random_inputs(graph, seed & 0xFFFF)
+    wanted = Interpreter(wide=True).run(graph, inputs)
+    module = ModuleOp([graph.clone()])
+    exe = mgn.compile(module, device=DEVICE, saturation=SaturateOptions(fuse=fuse))
+    found = exe(**inputs)
+    for name, exact in wanted.items():
+        assert found[name].shape == exact.shape
+        error = float(np.max(np.abs(found[name] - exact), initial=0.0))
+        assert error <= bounds[name], f"{name}: error {error:.3g}, bound {bounds[name]:.3g}"
+
+
+@cache
+def smollm2() -> tuple[mgn.Module, np.ndarray]:
+    """The example, and sixteen tokens for it."""
+    tokens = np.random.default_rng(0).integers(0, 49152, (1, 16), np.int32)
+    return mgn.parse_file(ROOT / "examples" / "smollm2.mgn"), tokens
+
+
+@cache
+def smollm2_reference() -> tuple[np.ndarray, float]:
+    """Its logits in f64, and the largest error of NumPy's f32."""
+    module, tokens = smollm2()
+    exe = mgn.compile(module, dims={"S": 16}, device=DEVICE)
+    parameters = {name: np.asarray(exe.params[name]) for name in exe.params}
+    graph = next(graphs_of(module.lower(dims={"S": 16})))
+    wide = Interpreter(parameters, wide=True).run(graph, {"tokens": tokens})["logits"]
+    narrow = Interpreter(parameters).run(graph, {"tokens": tokens})["logits"]
+    return wide, float(np.max(np.abs(narrow - wide)))
+
+
+@pytest.mark.parametrize("fuse", [True, False], ids=["fused", "un-fused"])
+def test_smollm2_agrees_with_the_interpreter(fuse: bool) -> None:
+    module, tokens = smollm2()
+    wanted, lost = smollm2_reference()
+    saturation = SaturateOptions(fuse=fuse)
+    exe = mgn.compile(module, dims={"S": 16}, device=DEVICE, saturation=saturation)
+    found = exe(tokens=tokens)["logits"]
+    assert 0 < float(np.max(np.abs(found - wanted))) <= 4 * lost
