@@ -62,9 +62,9 @@ def _line(operation: InstructionOp, names: dict[SSAValue, str]) -> str:
         elif field.kind == "string":
             escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
             words.append(f'"{escaped}"')
-        elif field.kind == "number" and kind is not None and kind[0] == "float":
+        elif field.kind == "number" and kind is not None:
             assert isinstance(value, int)
-            words.append(float_text(value, kind[1]))
+            words.append(float_text(value, kind[1]) if kind[0] == "float" else str(value))
         else:
             assert isinstance(value, int | str)
             words.append(literal_text(field, value, kind))

@@ -74,7 +74,7 @@ def run_kernel(queue: Any, kernel: KernelSignature, arrays: list[np.ndarray]) ->
     """Launch a kernel; written arrays start as poison on the device and are read back in place."""
     pyopencl = opencl()
     flags = pyopencl.mem_flags
-    program = pyopencl.Program(_CONTEXTS[-1], kernel.source).build(options=build_options(queue))
+    program = pyopencl.Program(_CONTEXTS[-1], kernel.program).build(options=build_options(queue))
     buffers = []
     for array, argument in zip(arrays, kernel.arguments, strict=True):
         assert array.nbytes == argument.bytes

@@ -1,0 +1,48 @@
+"""Kernels as SPIR-V for the tests: the signature of a kernel, and the judgement of `spirv-val`."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opencl_fixture import opencl
+
+from mgn.codegen import spirv
+from mgn.codegen.signature import KernelSignature
+from mgn.dialects.kernel import Device, FuncOp
+from mgn.passes.convert_kernel_to_spirv import convert
+
+
+def spirv_signature(func: FuncOp, device: Device | None = None) -> KernelSignature:
+    """A kernel's launch with SPIR-V, which has been verified."""
+    module = convert([func], device)
+    module.verify()
+    return spirv.signature(func, module)
+
+
+def need_spirv(queue: Any) -> None:
+    """Skips the test, saying so, where the device builds nothing from SPIR-V."""
+    try:
+        versions = queue.device.il_version
+    except opencl().Error:
+        versions = ""
+    if "SPIR-V_1." not in versions:
+        pytest.skip(f"{queue.device.name} takes no SPIR-V")
+
+
+def tool(name: str) -> str:
+    """The path of a program of Debian's spirv-tools; the test is skipped where it is missing."""
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(f"there is no {name}: install spirv-tools")
+    return path
+
+
+def validate(binary: bytes, folder: Path) -> None:
+    """Fails with the words of `spirv-val` where it refuses a binary for OpenCL 2.0."""
+    path = folder / "module.spv"
+    path.write_bytes(binary)
+    command = [tool("spirv-val"), "--target-env", "opencl2.0", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

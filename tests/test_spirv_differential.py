@@ -1,0 +1,30 @@
+"""The differential tests of lowered kernels once more, with the kernels as SPIR-V."""
+
+import lower_fixture
+import pytest
+from opencl_fixture import cl_queue  # noqa: F401
+from spirv_fixture import need_spirv, spirv_signature
+from test_differential import (
+    test_a_cast_truncates_saturates_or_wraps,  # noqa: F401
+    test_a_convolution_is_a_matmul_read_through_an_index_map,  # noqa: F401
+    test_a_matmul_of_any_element_type_is_right,  # noqa: F401
+    test_a_matmul_of_any_shape_is_right,  # noqa: F401
+    test_a_matmul_takes_prologues_and_epilogues,  # noqa: F401
+    test_a_reduction_computes_what_the_interpreter_does,  # noqa: F401
+    test_a_scan_is_the_running_sum,  # noqa: F401
+    test_an_elementwise_operation_computes_what_the_interpreter_does,  # noqa: F401
+    test_dependent_reductions_share_one_kernel,  # noqa: F401
+    test_gather_clamps_ids_into_the_axis,  # noqa: F401
+    test_iota_and_full_are_constants_of_their_type,  # noqa: F401
+    test_movement_copies_the_right_elements,  # noqa: F401
+    test_softmax_down_columns,  # noqa: F401
+    test_special_floats_pass_as_the_interpreter_says,  # noqa: F401
+    test_where_chooses_elements_with_broadcasting,  # noqa: F401
+)
+
+
+@pytest.fixture(autouse=True)
+def on_spirv(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lowered kernels are run as SPIR-V."""
+    monkeypatch.setattr(lower_fixture, "signature", spirv_signature)
+    need_spirv(request.getfixturevalue("cl_queue"))
