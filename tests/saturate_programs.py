@@ -57,7 +57,7 @@ def check_same(before: GraphOp, after: GraphOp, seed: int = 0) -> None:
     found = Interpreter(wide=True).run(after, inputs)
     assert expected.keys() == found.keys()
     for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array, rtol=2e-5, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(found[name], array, rtol=1e-6, atol=1e-9, err_msg=name)
 
 
 def saturated(
@@ -95,10 +95,10 @@ REDUCTIONS = ("sum", "max_reduce", "mean", "min_reduce")
 SHAPES = ((4, 6), (6, 4), (4, 1), (6,), (4, 4), (1, 6), ())
 
 
-def random_graph(seed: int, operations: int = 14) -> GraphOp:
+def random_graph(seed: int, operations: int = 14, element: str = "f32") -> GraphOp:
     """A typed graph over most kinds of operation, with sharing and several results."""
     rng = random.Random(seed)
-    types = [f32(*rng.choice(SHAPES)) for _ in range(rng.randint(1, 4))]
+    types = [tensor(element, rng.choice(SHAPES)) for _ in range(rng.randint(1, 4))]
 
     def body(b: Emitter, *inputs: SSAValue) -> list[SSAValue]:
         pool = list(inputs)

@@ -129,10 +129,10 @@ def test_two_statistics_of_the_same_rows_are_one_kernel() -> None:
 
 
 def test_a_sum_of_two_products_fuses_into_one_of_them() -> None:
-    def body(b: Emitter, x: SSAValue, v: SSAValue, w: SSAValue) -> SSAValue:
-        return b.add(b.matmul(x, v), b.matmul(x, w))
+    def body(b: Emitter, x: SSAValue, y: SSAValue, v: SSAValue, w: SSAValue) -> SSAValue:
+        return b.add(b.matmul(x, v), b.matmul(y, w))
 
-    after, _ = saturated(body, f32(8, 8), f32(8, 8), f32(8, 8))
+    after, _ = saturated(body, f32(8, 8), f32(8, 8), f32(8, 8), f32(8, 8))
     assert sorted(map(body_names, kernels_of(after))) == [["matmul"], ["matmul", "add"]]
 
 

@@ -5,9 +5,9 @@ one's own.
 """
 
 from mgn.passes.saturate.report import SaturateReport as SaturateReport
+from mgn.passes.saturate.rule import Rule as Rule
+from mgn.passes.saturate.rule import RuleClass as RuleClass
 from mgn.passes.saturate.rules import DEFAULT_CLASSES as DEFAULT_CLASSES
-from mgn.passes.saturate.rules import Rule as Rule
-from mgn.passes.saturate.rules import RuleClass as RuleClass
 from mgn.passes.saturate.rules import register_rule as register_rule
 from mgn.passes.saturate.saturate import Saturate as Saturate
 from mgn.passes.saturate.saturate import SaturateOptions as SaturateOptions

@@ -15,13 +15,17 @@ from dataclasses import dataclass
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.passes.saturate.facts import Facts
 from mgn.passes.saturate.patterns import Call, Number, Pattern, Variable, calls_of
-from mgn.passes.saturate.rules import Rule
+from mgn.passes.saturate.rule import Rule
 
 Constructor = tuple[str, int]
 """An operation's name with a number of operands."""
 
 SPLAT_PRESERVING = ("broadcast_to", "reshape", "transpose", "flip", "slice")
 """Movement that leaves a constant with one value everywhere such a constant."""
+
+
+ORDERED_ZEROS = ("max", "min")
+"""Operations that commute but for the sign of a zero."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,10 @@ def active_rules(
         waiting = [rule for rule in waiting if rule not in ready]
 
 
-def prelude(constructors: set[Constructor]) -> str:
-    """Sorts, functions and loading rules: everything but the rules of the table."""
+def prelude(constructors: set[Constructor], exact: bool = False) -> str:
+    """Sorts, functions and loading rules: everything but the rules of the table. With `exact`,
+    what commutes does so to the bit.
+    """
     lines = [
         "(sort T)",
         "(constructor N (i64) T :unextractable)",
@@ -84,11 +90,11 @@ def prelude(constructors: set[Constructor]) -> str:
         '(rule ((in_union a b)) ((union (N a) (N b))) :ruleset load :name "load union")',
     ]
     for constructor in sorted(constructors):
-        lines += _declare(constructor)
+        lines += _declare(constructor, exact)
     return "\n".join(lines)
 
 
-def _declare(constructor: Constructor) -> list[str]:
+def _declare(constructor: Constructor, exact: bool) -> list[str]:
     operation, arity = constructor
     name = constructor_name(constructor)
     operands = [f"x{index}" for index in range(arity)]
@@ -101,7 +107,8 @@ def _declare(constructor: Constructor) -> list[str]:
         f"(rule ((in_{name} h a t {plain})) ((let e ({name} a t {handles})) (union e (N h))"
         f' (set (ty e) t) (set (handle e) h)) :ruleset load :name "load {name}")',
     ]
-    if OPERATIONS[operation].commutative and arity == 2:
+    commutes = OPERATIONS[operation].commutative and arity == 2
+    if commutes and not (exact and operation in ORDERED_ZEROS):
         lines.append(
             f"(rule ((= e ({name} a t x y))) ((union e ({name} a t y x)))"
             f' :ruleset rewrite :name "commutes {operation}")'

@@ -57,9 +57,50 @@ def _holds_all(wide: ElementType, narrow: ElementType) -> bool:
     )
 
 
+def _leaves_no_trace(inner: ElementType, outer: ElementType, given: ElementType) -> bool:
+    """Whether a cast through `inner` to `outer` is the cast itself.
+
+    Between integers a cast wraps around, from a float it saturates.
+    """
+    saturates = inner.is_float and given.is_integer and outer.is_integer
+    return _holds_all(inner, given) and (not saturates or _holds_all(outer, given))
+
+
 def _swaps_last_two(perm: tuple[int, ...]) -> bool:
     rank = len(perm)
     return rank >= 2 and perm == (*range(rank - 2), rank - 1, rank - 2)
+
+
+def _products_of(
+    a: Operand, b: Operand, c: Operand, turned_a: bool, turned_b: bool, turned_c: bool
+) -> tuple[int, int] | None:
+    """Multiplications of `(A B) C` and of `A (B C)`; None where they are not three matrices."""
+    shapes = [tuple(item.type.get_shape()) for item in (a, b, c)]
+    if any(len(shape) != 2 for shape in shapes):
+        return None
+    turned = (turned_a, turned_b, turned_c)
+    (m, k), (_, n), (_, p) = (
+        shape[::-1] if turn else shape for shape, turn in zip(shapes, turned, strict=True)
+    )
+    return m * k * n + m * n * p, k * n * p + m * k * p
+
+
+def _less_work_from_the_right(*product: Any) -> bool:
+    work = _products_of(*product)
+    return work is not None and work[1] < work[0]
+
+
+def _less_work_from_the_left(*product: Any) -> bool:
+    work = _products_of(*product)
+    return work is not None and work[0] < work[1]
+
+
+def _one_column(x: Operand) -> bool:
+    return x.type.get_shape()[-1:] in ((), (1,))
+
+
+def _one_row(x: Operand) -> bool:
+    return x.type.get_shape()[-2:-1] in ((), (1,))
 
 
 def _power_of_two(x: Operand) -> bool:
@@ -80,7 +121,17 @@ PREDICATES: dict[str, Callable[..., bool]] = {
     "matrix": lambda x: len(x.type.get_shape()) >= 2,
     "swaps_last_two": _swaps_last_two,
     "identity_permutation": lambda perm: perm == tuple(range(len(perm))),
-    "holds_all": lambda element, x: _holds_all(element, x.element),
+    "one_column": _one_column,
+    "one_row": _one_row,
+    "less_work_from_the_right": _less_work_from_the_right,
+    "less_work_from_the_left": _less_work_from_the_left,
+    "less_work_from_the_right_turned": lambda a, b, c, m, n, q: _less_work_from_the_right(
+        b, a, c, not n, not m, q
+    ),
+    "less_work_from_the_left_turned": lambda a, b, c, m, n, q: _less_work_from_the_left(
+        a, c, b, m, not q, not n
+    ),
+    "leaves_no_trace": lambda inner, outer, x: _leaves_no_trace(inner, outer, x.element),
     "same_axes": lambda left, right: left == right,
 }
 """Predicates by name. Arguments are matched values as `Operand`, or attribute values."""

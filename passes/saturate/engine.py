@@ -27,7 +27,7 @@ from mgn.passes.saturate.compile_rules import (
 )
 from mgn.passes.saturate.facts import Facts, NodeFact
 from mgn.passes.saturate.instantiate import instantiate
-from mgn.passes.saturate.rules import Rule
+from mgn.passes.saturate.rule import Rule, RuleClass
 
 GROWTH_LIMIT = 40
 """How many times the original e-nodes an e-graph may hold before the run stops; small ones get a
@@ -82,7 +82,8 @@ def saturate_facts(
     present = {(fact.name, len(fact.operands)) for _, fact in facts.new_nodes}
     active, constructors = active_rules(rules, present)
     compiled: list[CompiledRule] = []
-    text = [prelude(constructors)]
+    exact = all(rule.equality is RuleClass.EXACT for rule in rules)
+    text = [prelude(constructors, exact)]
     for number, rule in enumerate(active):
         made, lines = compile_rule(rule, number, facts)
         compiled.append(made)

@@ -6,8 +6,10 @@ condition fails or the two sides differ in type.
 
 import ast
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 
@@ -30,6 +32,7 @@ from mgn.passes.saturate.patterns import (
     evaluate,
     parse_conditions,
 )
+from mgn.passes.saturate.rule import RuleClass
 
 
 class Mismatch(Exception):
@@ -50,7 +53,8 @@ def instantiate(compiled: CompiledRule, row: Sequence[int], facts: Facts) -> boo
         attributes = _bind_attributes(compiled, row[start + len(constants) :], facts)
         if not _holds(compiled, handles, constants, attributes, facts):
             return False
-        builder = _Builder(facts, root, handles, constants, attributes)
+        rounds = rule.equality is RuleClass.APPROXIMATES
+        builder = _Builder(facts, root, handles, constants, attributes, rounds)
         result = builder.build(rule.right_pattern, None)
     except (Mismatch, ShapeError):
         return False
@@ -116,8 +120,10 @@ class _Builder:
         handles: Mapping[str, int],
         constants: Mapping[str, float],
         attributes: Mapping[str, Any],
+        rounds: bool,
     ) -> None:
         self.facts = facts
+        self.rounds = rounds
         self.root_type = facts.handle_types[root]
         self.location = facts.locations.get(root)
         self.handles = handles
@@ -134,11 +140,7 @@ class _Builder:
         if isinstance(pattern, Number):
             return self._constant(pattern.value, element)
         if isinstance(pattern, Folded):
-            try:
-                value = evaluate(pattern.expression, self.constants, {})
-            except (ZeroDivisionError, OverflowError) as error:
-                raise Mismatch from error
-            return self._constant(value, element)
+            return self._constant(self._folded(pattern, element), element)
         return self._call(pattern)
 
     def _call(self, call: Call) -> int:
@@ -162,6 +164,19 @@ class _Builder:
         (type,) = spec.infer_types(types, values)
         return self.facts.node(spec, operands, properties_of(spec, values), type, self.location)
 
+    def _folded(self, pattern: Folded, element: ElementType | None) -> float:
+        """Arithmetic on constants, in fractions. Mismatch where it rounds and must not."""
+        row = element or element_of(self.root_type)
+        try:
+            fractions = {name: Fraction(value) for name, value in self.constants.items()}
+            exact = Fraction(evaluate(pattern.expression, fractions, {}))
+            value = float(exact)
+        except (ZeroDivisionError, OverflowError, ValueError) as error:
+            raise Mismatch from error
+        if not self.rounds and not _is_normal(exact, row):
+            raise Mismatch
+        return value
+
     def _constant(self, value: float, element: ElementType | None) -> int:
         element = element or element_of(self.root_type)
         if element.dtype is None:
@@ -175,3 +190,15 @@ class _Builder:
         dense = dense_of(array)
         assert isinstance(dense.type, TensorType)
         return self.facts.leaf(Leaf("constant", dense, dense.type), self.location)
+
+
+def _is_normal(value: Fraction, element: ElementType) -> bool:
+    """Whether an element type holds a number exactly, and not as a subnormal, which devices may
+    flush to 0.
+    """
+    if element.dtype is None or not element.is_float:
+        return value.denominator == 1
+    with np.errstate(all="ignore"):
+        stored = float(np.asarray(float(value)).astype(element.dtype))
+    smallest = float(ml_dtypes.finfo(element.dtype).smallest_normal)
+    return stored == value and (value == 0 or abs(stored) >= smallest)

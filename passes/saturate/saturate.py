@@ -29,7 +29,8 @@ from mgn.passes.saturate.extract import Extraction, extract
 from mgn.passes.saturate.patterns import Number, Pattern, calls_of
 from mgn.passes.saturate.rebuild import rebuild_graph
 from mgn.passes.saturate.report import SaturateReport
-from mgn.passes.saturate.rules import DEFAULT_CLASSES, Rule, RuleClass, rules_of
+from mgn.passes.saturate.rule import Rule, RuleClass
+from mgn.passes.saturate.rules import DEFAULT_CLASSES, rules_of
 from mgn.passes.saturate.siblings import sibling_candidates
 from mgn.passes.saturate.view import View, make_view
 

@@ -1,0 +1,167 @@
+"""Rows of the rule table: elementwise algebra and the movement of elements.
+
+In half precision each operation rounds visibly, so a row that removes a rounding asks `wide(x)`.
+"""
+
+from mgn.passes.saturate.rule import Rule, RuleClass
+
+EXACT, REASSOCIATES = RuleClass.EXACT, RuleClass.REASSOCIATES
+APPROXIMATES = RuleClass.APPROXIMATES
+
+ALGEBRA: tuple[Rule, ...] = (
+    # Nothing to do.
+    Rule("identity", "identity(x)", "x", EXACT, "it is x"),
+    Rule("stop-gradient", "stop_gradient(x)", "x", EXACT, "gradients are taken before"),
+    Rule("same-reshape", "reshape(x, shape=S)", "x", EXACT, "the shape is x's"),
+    Rule("same-broadcast", "broadcast_to(x, shape=S)", "x", EXACT, "the shape is x's"),
+    Rule("whole-slice", "slice(x, starts=A, stops=B, steps=C)", "x", EXACT, "all of x"),
+    Rule("no-padding", "pad(x, padding=P, value=V)", "x", EXACT, "nothing is added"),
+    Rule("same-cast", "cast(x, T=E)", "x", EXACT, "the element type is x's"),
+    Rule(
+        "same-transpose",
+        "transpose(x, perm=P)",
+        "x",
+        EXACT,
+        "no axis moves",
+        "identity_permutation(P)",
+    ),
+    # Arithmetic with a neutral element.
+    Rule("add-zero", "add(x, 0)", "x", REASSOCIATES, "only -0 + 0 differs, in its sign"),
+    Rule("add-minus-zero", "add(x, -0.0)", "x", EXACT, "the neutral element of the sum"),
+    Rule("sub-zero", "sub(x, 0)", "x", EXACT, "x - 0 keeps the sign of 0 too"),
+    Rule("mul-one", "mul(x, 1)", "x", EXACT, "the neutral element of the product"),
+    Rule("div-one", "div(x, 1)", "x", EXACT, "dividing by 1 does not round"),
+    Rule("pow-one", "pow(x, 1)", "x", EXACT, "the first power"),
+    Rule(
+        "mul-zero",
+        "mul(x, 0)",
+        "full(shape=SHAPE, value=0.0, T=ELEMENT)",
+        EXACT,
+        "integers have neither nan nor infinity",
+        "integer(x)",
+    ),
+    Rule("zero-sub", "sub(0, x)", "neg(x)", REASSOCIATES, "only 0 - 0 differs, in its sign"),
+    Rule("mul-minus-one", "mul(x, -1)", "neg(x)", EXACT, "a change of sign"),
+    # Signs.
+    Rule("neg-neg", "neg(neg(x))", "x", EXACT, "two changes of sign"),
+    Rule("add-neg", "add(x, neg(y))", "sub(x, y)", EXACT, "IEEE 754 defines x - y so"),
+    Rule("sub-neg", "sub(x, neg(y))", "add(x, y)", EXACT, "IEEE 754 defines x - y so"),
+    Rule("mul-neg-neg", "mul(neg(x), neg(y))", "mul(x, y)", EXACT, "signs cancel"),
+    Rule(
+        "abs-neg",
+        "abs(neg(x))",
+        "abs(x)",
+        EXACT,
+        "the sign is dropped, also of the least integer",
+    ),
+    Rule("abs-abs", "abs(abs(x))", "abs(x)", EXACT, "nothing is left to drop"),
+    Rule("not-not", "logical_not(logical_not(x))", "x", EXACT, "two negations"),
+    Rule("max-same", "max(x, x)", "x", EXACT, "the larger of x and x"),
+    Rule("min-same", "min(x, x)", "x", EXACT, "the smaller of x and x"),
+    # Constants folded together.
+    Rule(
+        "scale-scale",
+        "mul(mul(x, c), d)",
+        "mul(x, c * d)",
+        REASSOCIATES,
+        "one rounding less, where the constants fold without any",
+        "wide(x) and finite(c) and finite(d)",
+    ),
+    Rule(
+        "shift-shift",
+        "add(add(x, c), d)",
+        "add(x, c + d)",
+        REASSOCIATES,
+        "one rounding less, where the constants fold without any",
+        "wide(x) and finite(c) and finite(d)",
+    ),
+    Rule(
+        "div-power-of-two",
+        "div(x, c)",
+        "mul(x, 1 / c)",
+        EXACT,
+        "a change of exponent",
+        "floating(x) and power_of_two(c)",
+    ),
+    Rule(
+        "div-constant",
+        "div(x, c)",
+        "mul(x, 1 / c)",
+        APPROXIMATES,
+        "1 / c is rounded",
+        "wide(x) and nonzero(c)",
+    ),
+    # Powers, quotients, roots.
+    Rule("square", "pow(x, 2)", "mul(x, x)", REASSOCIATES, "the second power"),
+    Rule(
+        "cube",
+        "pow(x, 3)",
+        "mul(mul(x, x), x)",
+        REASSOCIATES,
+        "the third power",
+        "wide(x)",
+    ),
+    Rule(
+        "half-power",
+        "pow(x, 0.5)",
+        "sqrt(x)",
+        APPROXIMATES,
+        "differs at -inf and -0",
+    ),
+    Rule("power-minus-one", "pow(x, -1)", "recip(x)", REASSOCIATES, "the inverse"),
+    Rule("one-over", "div(1, x)", "recip(x)", EXACT, "the definition", "floating(x)"),
+    Rule("recip-sqrt", "recip(sqrt(x))", "rsqrt(x)", EXACT, "the definition", "wide(x)"),
+    Rule(
+        "div-sqrt",
+        "div(x, sqrt(y))",
+        "mul(x, rsqrt(y))",
+        REASSOCIATES,
+        "a quotient as a product",
+        "wide(x)",
+    ),
+    Rule(
+        "mul-recip", "mul(x, recip(y))", "div(x, y)", REASSOCIATES, "one rounding less", "wide(x)"
+    ),
+    Rule("log-one-plus", "log(add(x, 1))", "log1p(x)", REASSOCIATES, "the definition", "wide(x)"),
+    Rule("exp-minus-one", "sub(exp(x), 1)", "expm1(x)", REASSOCIATES, "the definition", "wide(x)"),
+    Rule(
+        "log-of-exponential-quotient",
+        "log(div(exp(x), y))",
+        "sub(x, log(y))",
+        REASSOCIATES,
+        "log_softmax spelled as the logarithm of softmax",
+        "wide(x)",
+    ),
+    # Casts: only a widening inner cast leaves no trace.
+    Rule(
+        "cast-cast",
+        "cast(cast(x, T=A), T=B)",
+        "cast(x, T=B)",
+        EXACT,
+        "the inner cast loses nothing",
+        "leaves_no_trace(A, B, x)",
+    ),
+    # Movement.
+    Rule(
+        "transpose-transpose",
+        "transpose(transpose(x, perm=P), perm=Q)",
+        "transpose(x, perm=compose(P, Q))",
+        EXACT,
+        "permutations compose",
+    ),
+    Rule(
+        "reshape-reshape",
+        "reshape(reshape(x, shape=S), shape=R)",
+        "reshape(x, shape=R)",
+        EXACT,
+        "the order of elements stays",
+    ),
+    Rule(
+        "broadcast-broadcast",
+        "broadcast_to(broadcast_to(x, shape=S), shape=R)",
+        "broadcast_to(x, shape=R)",
+        EXACT,
+        "broadcasting composes",
+    ),
+    Rule("flip-flip", "flip(flip(x, axis=A), axis=A)", "x", EXACT, "reversed twice"),
+)

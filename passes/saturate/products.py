@@ -1,0 +1,148 @@
+"""Rows of the rule table: matrix products.
+
+None is exact on a device: another form or another shape may be added up in another order.
+"""
+
+from mgn.passes.saturate.rule import Rule, RuleClass
+
+EXACT, REASSOCIATES = RuleClass.EXACT, RuleClass.REASSOCIATES
+APPROXIMATES = RuleClass.APPROXIMATES
+
+PRODUCTS: tuple[Rule, ...] = (
+    # Matrix products take transposed operands as they are.
+    Rule(
+        "matmul-transposed-a",
+        "matmul(transpose(a, perm=P), b, transpose_a=M, transpose_b=N)",
+        "matmul(a, b, transpose_a=not M, transpose_b=N)",
+        REASSOCIATES,
+        "the same products; another kernel may add them in another order",
+        "swaps_last_two(P)",
+    ),
+    Rule(
+        "matmul-transposed-b",
+        "matmul(a, transpose(b, perm=P), transpose_a=M, transpose_b=N)",
+        "matmul(a, b, transpose_a=M, transpose_b=not N)",
+        REASSOCIATES,
+        "the same products; another kernel may add them in another order",
+        "swaps_last_two(P)",
+    ),
+    Rule(
+        "transposed-matmul",
+        "transpose(matmul(a, b, transpose_a=M, transpose_b=N), perm=P)",
+        "matmul(b, a, transpose_a=not N, transpose_b=not M)",
+        REASSOCIATES,
+        "(A B)ᵀ = Bᵀ Aᵀ",
+        "swaps_last_two(P) and matrix(a) and matrix(b)",
+    ),
+    Rule(
+        "matmul-scaled-a",
+        "matmul(mul(a, c), b, transpose_a=M, transpose_b=N)",
+        "mul(matmul(a, b, transpose_a=M, transpose_b=N), c)",
+        REASSOCIATES,
+        "a product is linear",
+        "constant(c) and scalar(c) and wide(a)",
+    ),
+    Rule(
+        "matmul-scaled-b",
+        "matmul(a, mul(b, c), transpose_a=M, transpose_b=N)",
+        "mul(matmul(a, b, transpose_a=M, transpose_b=N), c)",
+        REASSOCIATES,
+        "a product is linear",
+        "constant(c) and scalar(c) and wide(a)",
+    ),
+    # Scales of rows and of columns.
+    Rule(
+        "matmul-row-scale",
+        "matmul(mul(a, r), b, transpose_b=N)",
+        "mul(matmul(a, b, transpose_b=N), r)",
+        REASSOCIATES,
+        "each row of the result is linear in its row of a",
+        "one_column(r) and matrix(a) and matrix(b) and wide(a)",
+    ),
+    Rule(
+        "matmul-row-quotient",
+        "matmul(div(a, r), b, transpose_b=N)",
+        "div(matmul(a, b, transpose_b=N), r)",
+        REASSOCIATES,
+        "each row of the result is linear in its row of a",
+        "one_column(r) and matrix(a) and matrix(b) and wide(a)",
+    ),
+    Rule(
+        "matmul-column-scale",
+        "matmul(a, mul(b, s), transpose_a=M)",
+        "mul(matmul(a, b, transpose_a=M), s)",
+        REASSOCIATES,
+        "each column of the result is linear in its column of b",
+        "one_row(s) and matrix(a) and matrix(b) and wide(a)",
+    ),
+    # One product in place of two.
+    Rule(
+        "sum-of-products-of-one-left",
+        "add(matmul(a, b, transpose_a=M, transpose_b=N), "
+        "matmul(a, c, transpose_a=M, transpose_b=N))",
+        "matmul(a, add(b, c), transpose_a=M, transpose_b=N)",
+        REASSOCIATES,
+        "A B + A C = A (B + C)",
+        "same_type(b, c) and wide(a)",
+    ),
+    Rule(
+        "sum-of-products-of-one-right",
+        "add(matmul(a, c, transpose_a=M, transpose_b=N), "
+        "matmul(b, c, transpose_a=M, transpose_b=N))",
+        "matmul(add(a, b), c, transpose_a=M, transpose_b=N)",
+        REASSOCIATES,
+        "A C + B C = (A + B) C",
+        "same_type(a, b) and wide(a)",
+    ),
+    Rule(
+        "difference-of-products-of-one-left",
+        "sub(matmul(a, b, transpose_a=M, transpose_b=N), "
+        "matmul(a, c, transpose_a=M, transpose_b=N))",
+        "matmul(a, sub(b, c), transpose_a=M, transpose_b=N)",
+        REASSOCIATES,
+        "A B - A C = A (B - C)",
+        "same_type(b, c) and wide(a)",
+    ),
+    Rule(
+        "difference-of-products-of-one-right",
+        "sub(matmul(a, c, transpose_a=M, transpose_b=N), "
+        "matmul(b, c, transpose_a=M, transpose_b=N))",
+        "matmul(sub(a, b), c, transpose_a=M, transpose_b=N)",
+        REASSOCIATES,
+        "A C - B C = (A - B) C",
+        "same_type(a, b) and wide(a)",
+    ),
+    # The order of products, where the shapes make the other one less work.
+    Rule(
+        "product-from-the-right",
+        "matmul(matmul(a, b, transpose_a=M, transpose_b=N), c, transpose_b=Q)",
+        "matmul(a, matmul(b, c, transpose_a=N, transpose_b=Q), transpose_a=M)",
+        REASSOCIATES,
+        "(A B) C = A (B C)",
+        "less_work_from_the_right(a, b, c, M, N, Q) and wide(a)",
+    ),
+    Rule(
+        "product-from-the-left",
+        "matmul(a, matmul(b, c, transpose_a=N, transpose_b=Q), transpose_a=M)",
+        "matmul(matmul(a, b, transpose_a=M, transpose_b=N), c, transpose_b=Q)",
+        REASSOCIATES,
+        "A (B C) = (A B) C",
+        "less_work_from_the_left(a, b, c, M, N, Q) and wide(a)",
+    ),
+    Rule(
+        "turned-product-from-the-right",
+        "matmul(matmul(a, b, transpose_a=M, transpose_b=N), c, transpose_a=True, transpose_b=Q)",
+        "matmul(b, matmul(a, c, transpose_a=not M, transpose_b=Q), transpose_a=not N)",
+        REASSOCIATES,
+        "(A B)ᵀ C = Bᵀ (Aᵀ C)",
+        "less_work_from_the_right_turned(a, b, c, M, N, Q) and wide(a)",
+    ),
+    Rule(
+        "turned-product-from-the-left",
+        "matmul(a, matmul(b, c, transpose_a=N, transpose_b=Q), transpose_a=M, transpose_b=True)",
+        "matmul(matmul(a, c, transpose_a=M, transpose_b=not Q), b, transpose_b=not N)",
+        REASSOCIATES,
+        "A (B C)ᵀ = (A Cᵀ) Bᵀ",
+        "less_work_from_the_left_turned(a, b, c, M, N, Q) and wide(a)",
+    ),
+)

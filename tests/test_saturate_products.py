@@ -1,0 +1,90 @@
+"""`saturate` on sums, chains and scales of matrix products: rewritten where the price is less."""
+
+import pytest
+from saturate_programs import CPU, body_names, build_graph, f32, kernels_of, matrices_of, saturated
+from xdsl.ir import SSAValue
+
+from mgn.dialects.mgn.build import Emitter
+from mgn.passes.saturate import saturate_graph
+
+
+@pytest.mark.parametrize("name", ["add", "sub"])
+@pytest.mark.parametrize("shared", ["left", "right"])
+def test_two_products_with_a_common_factor_become_one(name: str, shared: str) -> None:
+    def body(b: Emitter, x: SSAValue, v: SSAValue, w: SSAValue) -> SSAValue:
+        if shared == "left":
+            return b.call(name, b.matmul(x, v), b.matmul(x, w))
+        return b.call(name, b.matmul(v, x), b.matmul(w, x))
+
+    after, _ = saturated(body, f32(64, 64), f32(64, 64), f32(64, 64))
+    assert len(matrices_of(after)) == 1
+
+
+def test_a_product_that_is_also_returned_is_not_distributed() -> None:
+    def body(b: Emitter, x: SSAValue, v: SSAValue, w: SSAValue) -> list[SSAValue]:
+        left, right = b.matmul(x, v), b.matmul(x, w)
+        return [b.add(left, right), left, right]
+
+    after, _ = saturated(body, f32(64, 64), f32(64, 64), f32(64, 64))
+    assert sorted(map(body_names, kernels_of(after))) == [["matmul"], ["matmul", "add"]]
+
+
+def test_factors_that_broadcast_differently_stay_two_products() -> None:
+    def body(b: Emitter, x: SSAValue, v: SSAValue, w: SSAValue) -> SSAValue:
+        return b.add(b.matmul(x, v), b.matmul(x, w))
+
+    after, report = saturated(body, f32(4, 8, 8), f32(8, 8), f32(4, 8, 8))
+    assert report.fired["sum-of-products-of-one-left"] == 0
+    assert len(matrices_of(after)) == 2
+
+
+@pytest.mark.parametrize("written", ["left", "right"])
+@pytest.mark.parametrize("thin", ["first", "last"])
+def test_a_chain_of_products_is_computed_in_the_cheaper_order(written: str, thin: str) -> None:
+    """Through the thin matrix first: 2·256·256·4 products, not 256³."""
+    shapes = [f32(256, 256), f32(256, 256), f32(256, 256)]
+    shapes[0 if thin == "first" else 2] = f32(4, 256) if thin == "first" else f32(256, 4)
+
+    def body(b: Emitter, x: SSAValue, y: SSAValue, z: SSAValue) -> SSAValue:
+        if written == "left":
+            return b.matmul(b.matmul(x, y), z)
+        return b.matmul(x, b.matmul(y, z))
+
+    after, _ = saturated(body, *shapes)
+    assert all(4 in op.results[0].type.get_shape() for op in matrices_of(after))  # pyright: ignore
+
+
+def test_a_chain_whose_inner_product_is_returned_keeps_it() -> None:
+    def body(b: Emitter, x: SSAValue, y: SSAValue, z: SSAValue) -> list[SSAValue]:
+        inner = b.matmul(x, y)
+        return [inner, b.matmul(inner, z)]
+
+    after, _ = saturated(body, f32(64, 128), f32(128, 64), f32(64, 8))
+    assert len(matrices_of(after)) == 2
+
+
+def test_a_low_rank_update_is_applied_and_not_multiplied_out() -> None:
+    def body(b: Emitter, x: SSAValue, down: SSAValue, up: SSAValue) -> SSAValue:
+        return b.matmul(x, b.matmul(up, down), transpose_b=True)
+
+    after, _ = saturated(body, f32(16, 256), f32(8, 256), f32(256, 8))
+    assert {op.results[0].type for op in matrices_of(after)} == {f32(16, 8), f32(16, 256)}
+
+
+def test_the_scale_of_rows_passes_through_a_product_and_that_of_the_inner_axis_does_not() -> None:
+    def rows(b: Emitter, x: SSAValue, r: SSAValue, w: SSAValue) -> SSAValue:
+        return b.matmul(b.mul(x, r), w)
+
+    report = saturate_graph(build_graph(rows, f32(8, 4), f32(8, 1), f32(4, 6)), CPU)
+    assert report.fired["matmul-row-scale"] == 1
+    report = saturate_graph(build_graph(rows, f32(8, 4), f32(4), f32(4, 6)), CPU)
+    assert report.fired["matmul-row-scale"] == 0
+
+
+def test_a_scale_of_columns_passes_through_a_product() -> None:
+    def body(b: Emitter, x: SSAValue, w: SSAValue, s: SSAValue) -> SSAValue:
+        return b.matmul(x, b.mul(w, s))
+
+    after, report = saturated(body, f32(8, 64), f32(64, 64), f32(64))
+    assert report.fired["matmul-column-scale"] == 1
+    assert list(map(body_names, kernels_of(after))) == [["matmul", "mul"]]
