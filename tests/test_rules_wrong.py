@@ -1,0 +1,129 @@
+"""Deliberately wrong variants of rows: the evaluation of both sides catches them.
+
+A variant is a row with one text exchanged: a swapped operand, a dropped guard, a wrong axis, sign,
+constant, form or class. It is caught where `test_rules.py` would fail on it.
+"""
+
+from dataclasses import replace
+
+import pytest
+from rule_trials import try_rule
+
+from mgn.passes.saturate.rule import Rule, RuleClass
+from mgn.passes.saturate.rules import RULES
+
+VARIANTS = (
+    # row, field, exchanged text, by which text
+    ("same-transpose", "when", "identity_permutation(P)", ""),
+    ("whole-slice", "right", "x", "neg(x)"),
+    ("same-cast", "right", "x", "abs(x)"),
+    ("add-zero", "left", "0", "1"),
+    ("add-zero", "class", "", "exact"),
+    ("add-minus-zero", "left", "-0.0", "0.0"),
+    ("sub-zero", "left", "sub(x, 0)", "sub(0, x)"),
+    ("mul-one", "left", "1", "-1"),
+    ("div-one", "left", "div(x, 1)", "div(1, x)"),
+    ("pow-one", "left", "1", "2"),
+    ("mul-zero", "when", "integer(x)", ""),
+    ("mul-zero", "right", "0.0", "1.0"),
+    ("zero-sub", "class", "", "exact"),
+    ("zero-sub", "right", "neg(x)", "x"),
+    ("mul-minus-one", "right", "neg(x)", "abs(x)"),
+    ("neg-neg", "left", "neg(neg(x))", "neg(x)"),
+    ("add-neg", "right", "sub(x, y)", "sub(y, x)"),
+    ("add-neg", "right", "sub(x, y)", "add(x, y)"),
+    ("sub-neg", "right", "add(x, y)", "sub(x, y)"),
+    ("mul-neg-neg", "left", "neg(y)", "y"),
+    ("abs-neg", "right", "abs(x)", "x"),
+    ("abs-abs", "right", "abs(x)", "x"),
+    ("not-not", "left", "logical_not(logical_not(x))", "logical_not(x)"),
+    ("max-same", "left", "max(x, x)", "max(x, y)"),
+    ("min-same", "left", "min(x, x)", "min(x, y)"),
+    ("scale-scale", "right", "c * d", "c + d"),
+    ("scale-scale", "class", "", "exact"),
+    ("shift-shift", "right", "c + d", "c - d"),
+    ("shift-shift", "right", "c + d", "c * d"),
+    ("div-power-of-two", "right", "1 / c", "2 / c"),
+    ("div-constant", "right", "1 / c", "c * 1"),
+    ("square", "right", "mul(x, x)", "mul(x, 2)"),
+    ("cube", "right", "mul(mul(x, x), x)", "mul(mul(x, x), mul(x, x))"),
+    ("half-power", "right", "sqrt(x)", "rsqrt(x)"),
+    ("power-minus-one", "right", "recip(x)", "neg(x)"),
+    ("one-over", "left", "div(1, x)", "div(x, 1)"),
+    ("recip-sqrt", "right", "rsqrt(x)", "sqrt(x)"),
+    ("recip-sqrt", "when", "wide(x)", ""),
+    ("div-sqrt", "right", "mul(x, rsqrt(y))", "mul(y, rsqrt(x))"),
+    ("div-sqrt", "class", "", "exact"),
+    ("mul-recip", "right", "div(x, y)", "div(y, x)"),
+    ("log-one-plus", "right", "log1p(x)", "log(x)"),
+    ("exp-minus-one", "left", "sub(exp(x), 1)", "sub(1, exp(x))"),
+    ("log-of-exponential-quotient", "right", "sub(x, log(y))", "sub(x, y)"),
+    ("cast-cast", "when", "leaves_no_trace(A, B, x)", ""),
+    ("cast-cast", "right", "cast(x, T=B)", "cast(neg(x), T=B)"),
+    ("transpose-transpose", "right", "compose(P, Q)", "compose(Q, P)"),
+    ("transpose-transpose", "right", "compose(P, Q)", "Q"),
+    ("reshape-reshape", "right", "reshape(x, shape=R)", "neg(reshape(x, shape=R))"),
+    ("flip-flip", "left", "flip(flip(x, axis=A), axis=A)", "flip(flip(x, axis=A), axis=B)"),
+    ("matmul-transposed-a", "when", "swaps_last_two(P)", ""),
+    ("matmul-transposed-a", "right", "transpose_a=not M", "transpose_a=M"),
+    ("matmul-transposed-a", "right", "transpose_b=N", "transpose_b=not N"),
+    ("matmul-transposed-b", "when", "swaps_last_two(P)", ""),
+    ("matmul-transposed-b", "right", "transpose_b=not N", "transpose_b=N"),
+    ("transposed-matmul", "right", "matmul(b, a,", "matmul(a, b,"),
+    ("transposed-matmul", "when", "swaps_last_two(P) and ", ""),
+    ("matmul-scaled-a", "right", "mul(matmul", "add(matmul"),
+    ("matmul-scaled-a", "when", "constant(c) and scalar(c) and ", ""),
+    ("matmul-scaled-b", "when", "constant(c) and scalar(c) and ", ""),
+    ("matmul-row-scale", "when", "one_column(r) and ", ""),
+    ("matmul-row-quotient", "when", "one_column(r) and ", ""),
+    ("matmul-row-quotient", "right", "div(matmul", "mul(matmul"),
+    ("matmul-column-scale", "when", "one_row(s) and ", ""),
+    ("matmul-column-scale", "right", "transpose_a=M", "transpose_a=not M"),
+    ("sum-of-products-of-one-left", "right", "add(b, c)", "sub(b, c)"),
+    ("sum-of-products-of-one-left", "left", "matmul(a, c,", "matmul(c, a,"),
+    ("sum-of-products-of-one-right", "right", "transpose_a=M", "transpose_a=not M"),
+    ("difference-of-products-of-one-left", "right", "sub(b, c)", "sub(c, b)"),
+    ("difference-of-products-of-one-right", "right", "sub(a, b)", "add(a, b)"),
+    ("product-from-the-right", "right", "matmul(b, c,", "matmul(c, b,"),
+    ("product-from-the-right", "right", "transpose_a=N", "transpose_a=not N"),
+    ("product-from-the-left", "right", "transpose_b=Q", "transpose_b=not Q"),
+    ("turned-product-from-the-left", "right", "transpose_b=not N", "transpose_b=N"),
+    ("turned-product-from-the-right", "right", "transpose_a=not M", "transpose_a=M"),
+    ("relu", "left", "max(x, 0)", "min(x, 0)"),
+    ("sigmoid", "left", "neg(x)", "x"),
+    ("sigmoid", "when", "wide(x)", ""),
+    ("silu", "left", "mul(x, sigmoid(x))", "mul(y, sigmoid(x))"),
+    ("silu", "when", "wide(x)", ""),
+    ("silu-quotient", "left", "add(1,", "add(2,"),
+    ("swiglu", "right", "swiglu(x, y)", "swiglu(y, x)"),
+    ("swiglu", "when", "wide(x)", ""),
+    ("geglu", "right", "approx=A", "approx='none'"),
+    ("gelu", "left", "0.7071067811865476", "0.7978845608028654"),
+    ("gelu", "left", "add(1, erf", "sub(1, erf"),
+    ("gelu-half-outside", "left", "0.5", "2"),
+    ("gelu-quotient", "left", "1.4142135623730951", "2"),
+    ("gelu-tanh", "right", "approx='tanh'", "approx='none'"),
+    ("gelu-tanh", "left", "0.044715", "0.44715"),
+)
+
+
+def variant(row: str, field: str, old: str, new: str) -> Rule:
+    """A row with one text exchanged."""
+    rule = replace(RULES[row], name=f"wrong {row}")
+    if field == "class":
+        return replace(rule, equality=RuleClass(new))
+    text = getattr(rule, field)
+    assert old in text, "the table names a text that the row does not have"
+    return replace(rule, **{field: text.replace(old, new, 1)})
+
+
+@pytest.mark.parametrize(("row", "field", "old", "new"), VARIANTS)
+def test_a_wrong_variant_of_a_row_is_caught(row: str, field: str, old: str, new: str) -> None:
+    outcome = try_rule(variant(row, field, old, new), wanted=150, most=15000)
+    assert outcome.acted > 0, "the variant acted on no instance"
+    assert outcome.agreed < outcome.acted
+
+
+def test_there_are_many_variants_of_most_rows() -> None:
+    assert len(set(VARIANTS)) >= 80
+    assert len({row for row, *_ in VARIANTS}) >= 0.8 * len(RULES)
