@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, OpResult, SSAValue
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
@@ -25,7 +25,9 @@ _NUMPY = {16: np.float16, 32: np.float32, 64: np.float64}
 
 def scalar_kind(type_id: SSAValue) -> tuple[str, int] | None:
     """`("float", 32)` or `("int", 32)` for the id of such a type; None for another type."""
-    owner: Any = type_id.owner
+    if not isinstance(type_id, OpResult):  # used above its definition, while text is read
+        return None
+    owner: Any = type_id.op
     name = getattr(getattr(owner, "row", None), "name", None)
     if name not in ("OpTypeInt", "OpTypeFloat"):
         return None
