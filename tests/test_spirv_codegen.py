@@ -1,5 +1,6 @@
 """Every row of the conversion to SPIR-V, run on a device beside the OpenCL C of the same row."""
 
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from test_opencl_codegen import (  # the same tests, on SPIR-V
     test_sub_group_operations_exchange_values_between_work_items,  # noqa: F401
     test_vector_reduction_combines_all_lanes,  # noqa: F401
 )
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
 
 from mgn.codegen.opencl import ROWS as OPENCL_ROWS
 from mgn.codegen.opencl import signature
@@ -175,3 +176,40 @@ kernel.func @far(%x : memref<4294967296xi8>) access [read_write]
   kernel.return
 }"""
     assert "OpConstant %ulong 4294967295" in assembly(convert([kernel(text)]))
+
+
+@pytest.mark.parametrize("element", ["f32", "f16", "bf16", "i8", "i1"])
+def test_a_vector_that_is_stated_to_be_aligned_is_read_and_written_as_one(
+    element: str,
+    cl_queue: Any,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    size = 8 * np.dtype(DTYPES[element]).itemsize
+    func = kernel(
+        f"""
+kernel.func @copy(%x : memref<64x{element}>, %y : memref<64x{element}>) access [read, write]
+    global [1, 1, 1] local [1, 1, 1] {{
+  %zero = arith.constant 0 : index
+  %end = arith.constant 64 : index
+  %step = arith.constant 8 : index
+  scf.for %i = %zero to %end step %step {{
+    %v = vector.load %x[%i] : memref<64x{element}>, vector<8x{element}>
+    vector.store %v, %y[%i] : memref<64x{element}>, vector<8x{element}>
+  }} {{unroll = 4 : i64}}
+  kernel.return
+}}"""
+    )
+    for operation in func.walk():
+        if operation.name in ("vector.load", "vector.store"):
+            operation.attributes["alignment"] = IntegerAttr(size, i64)
+    text = assembly(convert([func]))
+    assert "Unroll" in text
+    assert f"Aligned {size}" in text or "vloada_halfn" in text
+    x = (np.arange(64) % 5 > 1).astype(DTYPES[element])
+    y = np.empty_like(x)
+    launch = spirv_signature(func)
+    assert launch.il is not None
+    if shutil.which("spirv-val"):
+        validate(launch.il, tmp_path)
+    run_kernel(cl_queue, launch, [x, y])
+    np.testing.assert_array_equal(x, y)

@@ -66,7 +66,8 @@ def _for(c: Converter, operation: scf.ForOp) -> None:
     for argument, phi in zip(carried, phis, strict=True):
         c.set(argument, phi.result)
     more = b.emit("OpSLessThan", Shape("bool", 1), count.result, upper)
-    b.emit_operation("OpLoopMerge", None, behind.result, advance.result, literals=[0])
+    control = member("LoopControl", "Unroll" if "unroll" in operation.attributes else "None")
+    b.emit_operation("OpLoopMerge", None, behind.result, advance.result, literals=[control])
     b.branch_on(more, body, behind)
     b.place(body)
     c.block(operation.body.block)

@@ -1,13 +1,13 @@
 """Rows of `memref`, `vector` and the memory operations of `kernel`: loads, stores, lanes.
 
-Vectors in memory need no alignment. f16 goes through `vload_half` and `vstore_half`, bf16 through
-its upper 16 bits, an i1 through a byte.
+Vectors in memory need no alignment, and use one that an operation states. f16 goes through
+`vload_half` and `vstore_half`, bf16 through its upper 16 bits, an i1 through a byte.
 """
 
 from typing import Any
 
 from xdsl.dialects import memref, vector
-from xdsl.dialects.builtin import BFloat16Type, Float16Type, MemRefType
+from xdsl.dialects.builtin import BFloat16Type, Float16Type, IntegerAttr, MemRefType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from mgn.dialects import kernel
@@ -17,6 +17,7 @@ from mgn.passes.convert_kernel_to_spirv.conversions import bf16_bits, bf16_from_
 from mgn.passes.convert_kernel_to_spirv.converter import (
     Converter,
     Row,
+    element,
     is_bool,
     is_small_float,
 )
@@ -71,7 +72,23 @@ def address(c: Converter, buffer: SSAValue, index: SSAValue) -> SSAValue:
     return c.builder.emit("OpInBoundsPtrAccessChain", type, c.value(buffer), index)
 
 
-def loaded(c: Converter, buffer: SSAValue, index: SSAValue, count: int) -> SSAValue:
+def is_aligned(operation: Operation, type: Attribute, count: int) -> bool:
+    """Whether a vector's access is stated to lie at a multiple of the vector's size."""
+    alignment = operation.attributes.get("alignment")
+    size = count * kernel.element_bytes(type)
+    return isinstance(alignment, IntegerAttr) and alignment.value.data % size == 0
+
+
+def _vector_pointer(c: Converter, buffer: SSAValue, pointer: SSAValue, shape: Shape) -> SSAValue:
+    """A pointer to an element as one to a vector."""
+    assert isinstance(buffer.type, MemRefType)
+    storage = STORAGE[kernel.space_of(buffer.type)]
+    return c.builder.emit("OpBitcast", c.builder.pointer(storage, c.builder.type(shape)), pointer)
+
+
+def loaded(
+    c: Converter, buffer: SSAValue, index: SSAValue, count: int, aligned: bool = False
+) -> SSAValue:
     """Consecutive elements of a buffer, as the value that is computed with."""
     assert isinstance(buffer.type, MemRefType)
     b, type, pointer = c.builder, buffer.type.element_type, address(c, buffer, index)
@@ -81,11 +98,15 @@ def loaded(c: Converter, buffer: SSAValue, index: SSAValue, count: int) -> SSAVa
         shape = Shape("float", 32, count)
         if count == 1:
             return b.extended("vload_half", shape, zero, half)
-        return b.extended("vload_halfn", shape, zero, half, literal=count)
+        name = "vloada_halfn" if aligned else "vload_halfn"
+        return b.extended(name, shape, zero, half, literal=count)
     scalar = memory_shape(c, type)
     shape = Shape(scalar.kind, scalar.bits, count)
     if count == 1:
-        value = b.emit("OpLoad", shape, pointer, literals=_aligned(scalar))
+        value = b.emit("OpLoad", shape, pointer, literals=_aligned(shape))
+    elif aligned:
+        vector = _vector_pointer(c, buffer, pointer, shape)
+        value = b.emit("OpLoad", shape, vector, literals=_aligned(shape))
     else:
         value = b.extended("vloadn", shape, zero, pointer, literal=count)
     if isinstance(type, BFloat16Type):
@@ -95,7 +116,9 @@ def loaded(c: Converter, buffer: SSAValue, index: SSAValue, count: int) -> SSAVa
     return value
 
 
-def stored(c: Converter, buffer: SSAValue, index: SSAValue, value: SSAValue) -> None:
+def stored(
+    c: Converter, buffer: SSAValue, index: SSAValue, value: SSAValue, aligned: bool = False
+) -> None:
     """Write a scalar or a vector to consecutive elements of a buffer."""
     assert isinstance(buffer.type, MemRefType)
     b, type, pointer = c.builder, buffer.type.element_type, address(c, buffer, index)
@@ -104,6 +127,7 @@ def stored(c: Converter, buffer: SSAValue, index: SSAValue, value: SSAValue) -> 
     if isinstance(type, Float16Type):
         half = c.library.half_pointer(pointer, STORAGE[kernel.space_of(buffer.type)])
         name = "vstore_half_r" if count == 1 else "vstore_halfn_r"
+        name = "vstorea_halfn_r" if aligned and count > 1 else name
         mode = member("FPRoundingMode", "RTE")
         b.extended(name, VOID, content, zero, half, literal=mode)
         return
@@ -115,13 +139,16 @@ def stored(c: Converter, buffer: SSAValue, index: SSAValue, value: SSAValue) -> 
         one, none = b.constant(shape, 1), b.constant(shape, 0)
         content = b.emit("OpSelect", shape, content, one, none)
     if count == 1:
-        b.emit_operation("OpStore", None, pointer, content, literals=_aligned(scalar))
+        b.emit_operation("OpStore", None, pointer, content, literals=_aligned(shape))
+    elif aligned:
+        vector = _vector_pointer(c, buffer, pointer, shape)
+        b.emit_operation("OpStore", None, vector, content, literals=_aligned(shape))
     else:
         b.extended("vstoren", VOID, content, zero, pointer)
 
 
-def _aligned(scalar: Shape) -> list[int]:
-    return [member("MemoryAccess", "Aligned"), scalar.bits // 8]
+def _aligned(shape: Shape) -> list[int]:
+    return [member("MemoryAccess", "Aligned"), shape.lanes * shape.bits // 8]
 
 
 def _index(c: Converter, operation: Any) -> SSAValue:
@@ -139,11 +166,16 @@ def _store(c: Converter, operation: memref.StoreOp) -> None:
 
 
 def _vector_load(c: Converter, operation: vector.LoadOp) -> SSAValue:
-    return loaded(c, operation.base, _index(c, operation), c.shape(operation.result.type).lanes)
+    type = operation.result.type
+    count = c.shape(type).lanes
+    aligned = is_aligned(operation, element(type), count)
+    return loaded(c, operation.base, _index(c, operation), count, aligned)
 
 
 def _vector_store(c: Converter, operation: vector.StoreOp) -> None:
-    stored(c, operation.base, _index(c, operation), operation.vector)
+    type = operation.vector.type
+    aligned = is_aligned(operation, element(type), c.shape(type).lanes)
+    stored(c, operation.base, _index(c, operation), operation.vector, aligned)
 
 
 def _lane(c: Converter, vector: SSAValue, shape: Shape, number: int) -> SSAValue:
