@@ -11,7 +11,12 @@ from functools import cache
 from typing import Any
 
 from mgn.runtime.errors import DeviceError
-from mgn.runtime.icd import INTEL_PACKAGE, expose_drivers, find_intel_library
+from mgn.runtime.icd import (
+    INTEL_PACKAGE,
+    expose_drivers,
+    find_intel_library,
+    keep_loops_as_written,
+)
 
 _KIND_ORDER = ("gpu", "accelerator", "cpu")
 _INDEX = re.compile(r"\d+:\d+")
@@ -50,6 +55,7 @@ class ComputeDevice:
 def opencl() -> Any:
     """The pyopencl module, imported with every installed driver made visible to it."""
     expose_drivers()
+    keep_loops_as_written()
     import pyopencl
 
     warnings.filterwarnings("ignore", category=pyopencl.CompilerWarning)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mgn.dialects.kernel import Device
@@ -16,9 +17,12 @@ from mgn.runtime.figures import describe, probe
 from mgn.runtime.location import cache_folder
 
 
+CHOSEN = ("OCL_ICD_VENDORS", "CL_CONFIG_CPU_VECTORIZER_MODE")
+
+
 def python(code: str, **environment: str) -> str:
     """The output of a fresh interpreter."""
-    clean = {name: value for name, value in os.environ.items() if name != "OCL_ICD_VENDORS"}
+    clean = {name: value for name, value in os.environ.items() if name not in CHOSEN}
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=clean | environment,
@@ -53,6 +57,21 @@ except DeviceError as error:
 """
     out = python(code, OCL_ICD_VENDORS=str(tmp_path))
     assert out.startswith(str(tmp_path)) and "pip install 'mgn[cpu]'" in out
+
+
+@pytest.mark.parametrize("function", ["abs", "exp", "softplus"])
+def test_a_sum_of_scalar_calls_survives_the_drivers_vectoriser(function: str) -> None:
+    code = f"""
+import numpy as np
+import mgn
+module = mgn.parse("graph g(x: f32[12, 7]) {{ return y = sum({function}(x)) }}")
+x = np.linspace(-3, 3, 84, dtype=np.float32).reshape(12, 7)
+print(mgn.compile(module, device="cpu")(x=x)["y"])
+"""
+    x = np.linspace(-3, 3, 84)
+    expected = {"abs": np.abs, "exp": np.exp, "softplus": lambda x: np.log1p(np.exp(x))}
+    computed = float(python(code, MGN_CACHE_DIR="off"))
+    assert computed == pytest.approx(expected[function](x).sum(), rel=1e-5)
 
 
 def test_the_runtime_package_itself_does_not_import_pyopencl() -> None:
