@@ -16,7 +16,6 @@ from mgn.runtime.errors import DeviceError
 from mgn.runtime.figures import describe, probe
 from mgn.runtime.location import cache_folder
 
-
 CHOSEN = ("OCL_ICD_VENDORS", "CL_CONFIG_CPU_VECTORIZER_MODE")
 
 
