@@ -243,8 +243,7 @@ def _verify_dominance(blocks: Sequence[BasicBlock], known: set[SSAValue]) -> Non
                     place = home.get(value)
                     if value in known or value in seen:
                         continue
-                    above = place is not None and place is not label
-                    if not (above and dominance.dominates(place, label)):
+                    if place is None or place is label or not dominance.dominates(place, label):
                         _verify_known(operation, [value], known)
             seen.update(operation.results)
 

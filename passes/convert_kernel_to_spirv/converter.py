@@ -129,11 +129,13 @@ def is_small_float(type: Attribute) -> bool:
 
 
 def is_float(type: Attribute) -> bool:
+    """Whether a type's lanes are floats."""
     lane = element(type)
     return isinstance(lane, Float16Type | BFloat16Type | Float32Type | Float64Type)
 
 
 def is_bool(type: Attribute) -> bool:
+    """Whether a type's lanes are i1."""
     lane = element(type)
     return isinstance(lane, IntegerType) and lane.width.data == 1
 
