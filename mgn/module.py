@@ -54,6 +54,9 @@ class Module:
             raise MgnError(f"which graph? The program's graphs are: {names}")
         return self.graphs[0]
 
+    def __repr__(self) -> str:
+        return f"Module(graphs={self.graphs})"
+
     def __str__(self) -> str:
         return print_mlir(self.lower())
 

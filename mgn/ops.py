@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from mgn.builder import Value, current_graph
 from mgn.dialects.mgn import OPERATIONS
+from mgn.dialects.mgn.build import suggestion
 from mgn.frontend.lower_calls import NOT_YET
 from mgn.op_functions import operation_function
 
@@ -25,7 +26,7 @@ def constant(value: Any, T: Any = None) -> Value:
 def __getattr__(name: str) -> NoReturn:
     if name in NOT_YET:
         raise AttributeError(f"operation '{name}' is not supported by this version")
-    raise AttributeError(f"there is no operation '{name}'")
+    raise AttributeError(f"there is no operation '{name}'{suggestion(name, list(OPERATIONS))}")
 
 
 globals().update({name: operation_function(spec) for name, spec in OPERATIONS.items()})

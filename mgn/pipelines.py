@@ -9,12 +9,12 @@ import importlib
 import inspect
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Protocol
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass, get_pass_option_infos
+from xdsl.passes import ModulePass, PassOptionInfo, get_pass_option_infos
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 
@@ -133,9 +133,15 @@ def describe_passes() -> Iterator[tuple[str, str, list[str]]]:
         options = [
             f"{info.name.replace('_', '-')}: {info.expected_type}"
             + (f" = {info.default_value}" if info.default_value is not None else "")
-            for info in get_pass_option_infos(found)
+            for info in _options_of(found)
         ]
         yield name, row.summary, options
+
+
+def _options_of(found: type[ModulePass]) -> list[PassOptionInfo]:
+    """What a pipeline's text may set; a pass's other fields hold what it found."""
+    settable = {item.name for item in fields(found) if item.init}
+    return [info for info in get_pass_option_infos(found) if info.name in settable]
 
 
 def _passes_of(spec: ArgSpec) -> Iterator[ModulePass]:
@@ -151,7 +157,7 @@ def _passes_of(spec: ArgSpec) -> Iterator[ModulePass]:
     try:
         yield found.from_spec(spec)
     except ValueError as error:
-        known = [info.name.replace("_", "-") for info in get_pass_option_infos(found)]
+        known = [info.name.replace("_", "-") for info in _options_of(found)]
         hint = f"its options are {', '.join(known)}" if known else "it has no options"
         raise PipelineError(f"pass '{spec.name}': {error}; {hint}") from None
 

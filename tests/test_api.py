@@ -34,6 +34,7 @@ def executable() -> mgn.Executable:
 def test_a_module_lists_and_lowers_its_graphs() -> None:
     module = mgn.parse(TEXT)
     assert module.graphs == ("affine", "twice")
+    assert repr(module) == "Module(graphs=('affine', 'twice'))"
     assert "tensor<7xf32>" in str(module.lower("twice", {"N": 7}))
     ir = module.lower("affine")
     assert isinstance(ir, ModuleOp)

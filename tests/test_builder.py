@@ -116,6 +116,8 @@ def test_every_operation_is_a_function_with_its_signature_and_summary() -> None:
     assert str(inspect.signature(ops.sum)) == wanted
     with pytest.raises(AttributeError, match="operation 'conv2d' is not supported"):
         ops.conv2d  # noqa: B018
+    with pytest.raises(AttributeError, match="no operation 'rellu'; did you mean 'relu'"):
+        ops.rellu  # noqa: B018
 
 
 def test_arrays_and_numbers_become_constants() -> None:

@@ -209,6 +209,28 @@ def test_lists_name_every_row(mgn_opt: Run) -> None:
         assert not [row for row in table if row not in outcome.stdout]
 
 
+def test_the_list_of_passes_parts_names_from_summaries_and_shows_only_what_text_can_set(
+    mgn_opt: Run,
+) -> None:
+    from mgn.pipelines import PASSES
+
+    listed = mgn_opt("--list-passes").stdout
+    assert not [
+        name
+        for name, row in PASSES.items()
+        if f"{name}  " not in listed or row.summary not in listed
+    ]
+    assert "{time: float = 5.0}" in listed
+    assert "reports" not in listed
+
+
+@pytest.mark.parametrize("target", ["egglog", "egraph-json"])
+def test_a_program_lowered_too_far_for_an_e_graph_is_told_so(mgn_opt: Run, target: str) -> None:
+    outcome = mgn_opt("-p", "default", "-t", target, "-", stdin=GOOD)
+    assert one_screen(outcome)
+    assert "the program has no graph; this target wants one not yet lowered" in outcome.stderr
+
+
 def test_a_closed_pipe_is_no_traceback() -> None:
     code = "import sys; from mgn.commands.opt import main; sys.exit(main(['--list-passes']))"
     reader, writer = os.pipe()

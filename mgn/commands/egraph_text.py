@@ -60,8 +60,10 @@ def _first(view: Any, key: int) -> str:
 
 def _only_graph(module: ModuleOp) -> GraphOp:
     graphs = list(graphs_of(module))
+    if not graphs:
+        raise UsageError("the program has no graph; this target wants one not yet lowered")
     if len(graphs) != 1:
-        names = ", ".join(graph.sym_name.data for graph in graphs) or "none"
+        names = ", ".join(graph.sym_name.data for graph in graphs)
         raise UsageError(f"this target takes one graph; --graph chooses from {names}")
     if any(isinstance(op, FusedKernelOp | LaunchOp) for op in graphs[0].block.ops):
         raise UsageError("the graph is cut into kernels already; this target wants it before")

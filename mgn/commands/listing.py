@@ -8,14 +8,15 @@ from collections.abc import Callable
 
 def passes() -> str:
     """Every pass with its options, and every pipeline with its passes."""
-    from mgn.pipelines import PIPELINES, describe_passes
+    from mgn.pipelines import PASSES, PIPELINES, describe_passes
 
+    width = max(map(len, [*PASSES, *PIPELINES])) + 2
     lines = ["passes:"]
     for name, summary, options in describe_passes():
-        lines.append(f"  {name:<18}{summary}")
-        lines.extend(f"  {'':<18}  {{{option}}}" for option in options)
+        lines.append(f"  {name:<{width}}{summary}")
+        lines.extend(f"  {'':<{width}}  {{{option}}}" for option in options)
     lines.append("pipelines:")
-    lines.extend(f"  {name:<18}{','.join(steps)}" for name, steps in PIPELINES.items())
+    lines.extend(f"  {name:<{width}}{','.join(steps)}" for name, steps in PIPELINES.items())
     return "\n".join(lines) + "\n"
 
 

@@ -44,7 +44,7 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("file", nargs="?", default="-", help="a .mgn or .mlir file; - or nothing is stdin")
+    add("file", nargs="?", default="-", help="a .mgn, .mlir or .spv file; - or nothing is stdin")
     add("-o", "--output", metavar="FILE", help="write the result here instead of to stdout")
     add(
         "-f",
