@@ -41,7 +41,10 @@ def test_an_mgn_block_compiles_to_kernels(text: str) -> None:
 
 @pytest.mark.parametrize("text", blocks("python"))
 def test_a_python_block_runs(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mgn.passes.saturate import rules
+
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(rules, "RULES", dict(rules.RULES))
     exec(compile(text, "<documentation>", "exec"), {"__name__": "documentation"})
 
 
