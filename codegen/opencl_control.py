@@ -3,7 +3,7 @@
 from typing import Any
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.builtin import IntegerAttr, MemRefType
 from xdsl.ir import Operation
 
 from mgn.codegen.c_types import lanes
@@ -44,6 +44,9 @@ def _for(writer: Writer, operation: scf.ForOp) -> None:
     writer.set(counter, Expression(name))
     advance = f"++{name}" if step.text == "1" else f"{name} += {step}"
     start = f"{writer.type(counter)} {name} = {writer.value(operation.lb)}"
+    unroll = operation.attributes.get("unroll")
+    if isinstance(unroll, IntegerAttr):
+        writer.line(f"#pragma unroll {unroll.value.data}")
     with writer.braces(f"for ({start}; {name} < {end}; {advance})"):
         writer.block(operation.body.block)
         terminator = operation.body.block.last_op

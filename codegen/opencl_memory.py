@@ -7,10 +7,16 @@ its upper 16 bits, an i1 through a byte.
 from typing import Any
 
 from xdsl.dialects import memref, vector
-from xdsl.dialects.builtin import BFloat16Type, Float16Type, MemRefType, VectorType
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    Float16Type,
+    IntegerAttr,
+    MemRefType,
+    VectorType,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
 
-from mgn.codegen.c_types import is_bool, is_float, is_small_float, is_vector, lanes
+from mgn.codegen.c_types import element, is_bool, is_float, is_small_float, is_vector, lanes
 from mgn.codegen.expression import (
     ADD,
     AND,
@@ -34,6 +40,9 @@ from mgn.codegen.writer import Row, Writer
 from mgn.dialects import kernel
 
 LANE_NAMES = "0123456789abcdef"
+
+SPACES = {None: "__global ", kernel.Space.LOCAL: "__local ", kernel.Space.PRIVATE: ""}
+"""Memory space of a buffer → the qualifier of a pointer into it."""
 
 REDUCTIONS: dict[str, tuple[str, int]] = {
     "add": ("+", ADD),
@@ -60,15 +69,37 @@ def lane(vector: Expression, index: int) -> Expression:
     return Expression(f"{vector.at(PRIMARY)}.s{LANE_NAMES[index]}")
 
 
-def loaded(writer: Writer, buffer: SSAValue, index: Expression, count: int) -> Expression:
+def is_aligned(operation: Operation, type: Attribute) -> bool:
+    """Whether a vector's access is stated to lie at a multiple of the vector's size."""
+    alignment = operation.attributes.get("alignment")
+    size = lanes(type) * kernel.element_bytes(element(type))
+    return isinstance(alignment, IntegerAttr) and alignment.value.data % size == 0
+
+
+def _vector_at(
+    writer: Writer, buffer: SSAValue, index: Expression, count: int, constant: str
+) -> Expression:
+    """A vector in memory at a multiple of its size, as an lvalue."""
+    assert isinstance(buffer.type, MemRefType)
+    space = SPACES[kernel.space_of(buffer.type)]
+    pointer = f"{constant}{space}{writer.types.memory(buffer.type.element_type)}{count}*"
+    return prefix("*", cast(pointer, offset(writer.pointer(buffer), index)))
+
+
+def loaded(
+    writer: Writer, buffer: SSAValue, index: Expression, count: int, aligned: bool = False
+) -> Expression:
     """Consecutive elements of a buffer, as the value that is computed with."""
     assert isinstance(buffer.type, MemRefType)
     type, pointer = buffer.type.element_type, writer.pointer(buffer)
     width = "" if count == 1 else str(count)
     if isinstance(type, Float16Type):
-        return call(f"vload_half{width}", "0", offset(pointer, index))
+        function = "vloada_half" if aligned else "vload_half"
+        return call(f"{function}{width}", "0", offset(pointer, index))
     element = Expression(f"{pointer}[{index}]")
-    if count > 1:
+    if aligned:
+        element = _vector_at(writer, buffer, index, count, "const ")
+    elif count > 1:
         element = call(f"vload{count}", "0", offset(pointer, index))
     if isinstance(type, BFloat16Type):
         bits = call(f"convert_uint{count}", element) if count > 1 else cast("uint", element)
@@ -81,7 +112,9 @@ def loaded(writer: Writer, buffer: SSAValue, index: Expression, count: int) -> E
     return element
 
 
-def stored(writer: Writer, buffer: SSAValue, index: Expression, value: SSAValue) -> None:
+def stored(
+    writer: Writer, buffer: SSAValue, index: Expression, value: SSAValue, aligned: bool = False
+) -> None:
     """Write a scalar or a vector to consecutive elements of a buffer."""
     assert isinstance(buffer.type, MemRefType)
     type, pointer = buffer.type.element_type, writer.pointer(buffer)
@@ -89,7 +122,8 @@ def stored(writer: Writer, buffer: SSAValue, index: Expression, value: SSAValue)
     width = "" if count == 1 else str(count)
     if isinstance(type, Float16Type):
         target = offset(pointer, index)
-        writer.line(f"{call(f'vstore_half{width}_rte', content, '0', target)};")
+        function = "vstorea_half" if aligned else "vstore_half"
+        writer.line(f"{call(f'{function}{width}_rte', content, '0', target)};")
         return
     if isinstance(type, BFloat16Type):
         bits = infix(call(f"as_uint{width}", content), ">>", Expression("16"), SHIFT)
@@ -99,6 +133,8 @@ def stored(writer: Writer, buffer: SSAValue, index: Expression, value: SSAValue)
         content = call(f"convert_uchar{count}", one)
     if count == 1:
         writer.line(f"{pointer}[{index}] = {content};")
+    elif aligned:
+        writer.line(f"{_vector_at(writer, buffer, index, count, '')} = {content};")
     else:
         writer.line(f"{call(f'vstore{count}', content, '0', offset(pointer, index))};")
 
@@ -120,11 +156,13 @@ def _store(writer: Writer, operation: memref.StoreOp) -> None:
 
 def _vector_load(writer: Writer, operation: vector.LoadOp) -> None:
     index, count = _index(writer, operation), lanes(operation.result.type)
-    writer.declare(operation.result, loaded(writer, operation.base, index, count))
+    aligned = is_aligned(operation, operation.result.type)
+    writer.declare(operation.result, loaded(writer, operation.base, index, count, aligned))
 
 
 def _vector_store(writer: Writer, operation: vector.StoreOp) -> None:
-    stored(writer, operation.base, _index(writer, operation), operation.vector)
+    aligned = is_aligned(operation, operation.vector.type)
+    stored(writer, operation.base, _index(writer, operation), operation.vector, aligned)
 
 
 def _gather(writer: Writer, operation: kernel.GatherOp) -> None:
@@ -136,17 +174,17 @@ def _gather(writer: Writer, operation: kernel.GatherOp) -> None:
     writer.declare(operation.result, writer.types.pack(operation.result.type, parts))
 
 
-def _array(writer: Writer, value: SSAValue, space: str) -> None:
+def _array(writer: Writer, value: SSAValue, space: str, end: str = "") -> None:
     assert isinstance(value.type, MemRefType)
     type, count = value.type.element_type, value.type.get_shape()[0]
     storage, memory = writer.types.storage(type), writer.types.memory(type)
     name = writer.fresh(value.name_hint or "buffer")
     writer.set(value, Expression(name))
     if storage == memory:
-        writer.line(f"{space}{storage} {name}[{count}];")
+        writer.line(f"{space}{storage} {name}[{count}]{end};")
         return
     array = writer.fresh(f"{name}_bits")
-    writer.line(f"{space}{storage} {array}[{count}];")
+    writer.line(f"{space}{storage} {array}[{count}]{end};")
     writer.line(f"{space}{memory}* {name} = ({space}{memory}*){array};")
 
 
@@ -157,7 +195,7 @@ def _alloca(writer: Writer, operation: memref.AllocaOp) -> None:
 def _local_alloc(writer: Writer, operation: kernel.LocalAllocOp) -> None:
     type = operation.memref.type
     writer.local_memory += type.get_shape()[0] * kernel.element_bytes(type.element_type)
-    _array(writer, operation.memref, "__local ")
+    _array(writer, operation.memref, "__local ", " __attribute__((aligned(64)))")
 
 
 def _broadcast(writer: Writer, operation: vector.BroadcastOp) -> Expression:

@@ -73,6 +73,7 @@ class Code:
         self.entry = block
         self.block = block
         self.location: Any = None
+        self.states_alignment = False
         self._constants: list[Operation] = []
         self._constant_values: dict[Hashable, SSAValue] = {}
         self._known: list[dict[Hashable, Any]] = [{}]
@@ -218,16 +219,33 @@ class Code:
 
     # Memory
 
-    def load(self, buffer: SSAValue, index: SSAValue, count: int = 1) -> SSAValue:
-        """Consecutive elements of a buffer, read where the code stands."""
+    def load(
+        self, buffer: SSAValue, index: SSAValue, count: int = 1, multiple: int = 1
+    ) -> SSAValue:
+        """Consecutive elements of a buffer, read where the code stands.
+
+        `multiple` is a number that is known to divide the index.
+        """
         type = shaped(buffer.type.element_type, count)  # type: ignore
         cls = memref.LoadOp if count == 1 else vector.LoadOp
-        return self.effect(cls, [buffer, index], result_types=[type]).results[0]
+        op = self.effect(cls, [buffer, index], result_types=[type])
+        self._align(op, buffer, count, multiple)
+        return op.results[0]
 
-    def store(self, value: SSAValue, buffer: SSAValue, index: SSAValue) -> None:
+    def store(self, value: SSAValue, buffer: SSAValue, index: SSAValue, multiple: int = 1) -> None:
         """Writes a scalar or a vector to consecutive elements."""
         cls = vector.StoreOp if isinstance(value.type, VectorType) else memref.StoreOp
-        self.effect(cls, [value, buffer, index])
+        op = self.effect(cls, [value, buffer, index])
+        self._align(op, buffer, lane_count(value), multiple)
+
+    def _align(self, op: Operation, buffer: SSAValue, count: int, multiple: int) -> None:
+        """Notes that a vector in global or local memory lies at a multiple of its own size."""
+        type = buffer.type
+        assert isinstance(type, MemRefType)
+        private = kernel.space_of(type) is kernel.Space.PRIVATE
+        if self.states_alignment and count > 1 and multiple % count == 0 and not private:
+            size = count * kernel.element_bytes(type.element_type)
+            op.attributes["alignment"] = IntegerAttr(size, i64)
 
     def private(self, type: Attribute, count: int) -> SSAValue:
         """An array of the work-item's own, made at the kernel's head."""
@@ -262,10 +280,12 @@ class Code:
         body: Callable[[Index, list[SSAValue]], Sequence[SSAValue]],
         carried: Sequence[SSAValue] = (),
         high: int | None = None,
+        unroll: int = 0,
     ) -> list[SSAValue]:
         """A counted loop; `body` gets the counter and the carried values and returns the next.
 
-        `high` bounds the counter where that is known better than from `end`.
+        `high` bounds the counter where that is known better than from `end`. `unroll` asks the
+        device's compiler for so many steps at a time.
         """
         low = start if isinstance(start, int) else start.low
         top = (end if isinstance(end, int) else end.high) - 1
@@ -288,6 +308,8 @@ class Code:
             result_types=[value.type for value in carried],
             regions=[Region(block)],
         )
+        if unroll:
+            loop.attributes["unroll"] = IntegerAttr(unroll, i64)
         return list(loop.results)
 
     def branch(

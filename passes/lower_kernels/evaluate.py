@@ -83,7 +83,8 @@ class Evaluator:
         if stride == 0:
             value = code.load(buffer, code.index(index))
         elif stride == 1:
-            value = code.load(buffer, code.index(index.at_lane(0)), self.lanes)
+            first = index.at_lane(0)
+            value = code.load(buffer, code.index(first), self.lanes, first.multiple)
         elif stride is not None:
             parts = [
                 code.load(buffer, code.index(index.at_lane(lane))) for lane in range(self.lanes)

@@ -163,6 +163,11 @@ class Index:
                 return None
         return stride
 
+    @cached_property
+    def multiple(self) -> int:
+        """A number that divides the index: the greatest that the terms show; 0 divides 0."""
+        return gcd(self.constant, *(coefficient for _, coefficient in self.terms))
+
     def at_lane(self, lane: int) -> "Index":
         """The index that one lane sees; only where `lane_stride` is a number."""
         terms = tuple(term for term in self.terms if not isinstance(term[0], Lane))

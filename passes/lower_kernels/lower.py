@@ -133,6 +133,7 @@ def lower_kernel(fused: FusedKernelOp, name: str, schedule: Mapping[str, Any]) -
     code = Code(block)
     arguments = list(block.args)
     job = Job(body, code, arguments[: len(inputs)], arguments[len(inputs) :], schedule)
+    code.states_alignment = job.is_gpu
     launch = Launch((1,))
     if any(node.count for node in body.written):
         with _room_for(body):

@@ -53,7 +53,7 @@ class Job:
             place = linear(index, node.shape)
             if evaluator.lanes > 1:
                 place = place.at_lane(0)
-            self.code.store(value, self.outputs[number], self.code.index(place))
+            self.code.store(value, self.outputs[number], self.code.index(place), place.multiple)
 
 
 def ceil_div(count: int, size: int) -> int:

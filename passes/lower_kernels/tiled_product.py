@@ -1,49 +1,43 @@
 """The contraction template for GPUs: a work-group computes a tile of the result from local memory.
 
-For each block of the shared axis the group copies a tile of either operand into local memory, with
-what comes before the product evaluated on the way; each work-item then adds up a small square in
-registers. Rows and columns past an edge are read from the last one inside, and not written.
+For each block of the shared axis the group copies a tile of either operand into local memory: while
+one block is added up, the next one's values are stored and those after it are on their way into
+registers. Each work-item adds up a small square. The last
+tile of an axis ends with the axis, and so overlaps the one before; an axis shorter than a tile is
+read again from its last element, and what lies past it is not written.
 """
 
-from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.passes.lower_kernels.body import Indices
 from mgn.passes.lower_kernels.emission import memory_type
-from mgn.passes.lower_kernels.index import Counter, Index, delinearised, lanes, of
+from mgn.passes.lower_kernels.index import Index, constant, delinearised, lanes
+from mgn.passes.lower_kernels.panel_copies import (
+    WARP,
+    Copier,
+    Panel,
+    bounded,
+    lane_of,
+    left_panel,
+    right_panel,
+)
 from mgn.passes.lower_kernels.product import Product, multiply_add, write_tile
-from mgn.passes.lower_kernels.scalar import accumulator, widened
+from mgn.passes.lower_kernels.scalar import accumulator, combine
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
+from mgn.passes.lower_kernels.tiling import STAGES, tiling_of
 
+WARP_ACROSS = 8
+"""How many of the work-items that run together lie side by side in a tile."""
 
-@dataclass
-class Tiling:
-    """A group has `down` x `across` work-items of `rows` x `columns` results; `depth` steps at a
-    time. `width` results are neighbours; the work-item's other columns lie a group's width apart.
-    """
+LARGEST_STEP = 4
+"""Tiles begin at multiples of this where sizes allow, so that vectors are aligned."""
 
-    down: int
-    across: int
-    rows: int
-    columns: int
-    depth: int
-    width: int
-
-    @property
-    def items(self) -> int:
-        return self.down * self.across
-
-    @property
-    def tile_rows(self) -> int:
-        return self.down * self.rows
-
-    @property
-    def tile_columns(self) -> int:
-        return self.across * self.columns
+STRIP = 8
+"""Up to how many tiles below one another come before the next ones beside them: they share what
+the device's cache holds."""
 
 
 def lower_tiled(job: Job, product: Product) -> Launch:
@@ -51,31 +45,13 @@ def lower_tiled(job: Job, product: Product) -> Launch:
     return _Tiled(job, product).write()
 
 
-def _tiling(job: Job, product: Product) -> Tiling:
-    width = job.number("lanes", 4)
-    while width > 1 and product.columns % width:
-        width //= 2
-    side = job.number("group_side", 16)
-    wanted = job.number("units", 1)
-    rows = columns = job.number("item_side", 8)
-    while rows > 1:
-        tiles = ceil_div(product.rows, side * rows) * ceil_div(product.columns, side * columns)
-        if tiles * prod(product.batch) >= wanted and side * rows < 2 * product.rows:
-            break
-        rows //= 2
-        columns = max(columns // 2, width)
-    width = min(width, columns)
-    return Tiling(side, side, rows, columns, job.number("block_depth", 16), width)
-
-
 class _Tiled:
     def __init__(self, job: Job, product: Product) -> None:
         self.job, self.product, self.code = job, product, job.code
-        self.sizes = _tiling(job, product)
-        self.type = memory_type(accumulator(product.element))
-        sizes = self.sizes
-        self.left = self.code.local(self.type, sizes.depth * sizes.tile_rows)
-        self.right = self.code.local(self.type, sizes.depth * sizes.tile_columns)
+        self.sizes = tiling_of(job, product)
+        self.element = accumulator(product.element)
+        self.type = memory_type(self.element)
+        self.memory = self.code.local(self.type, self.sizes.memory)
 
     def write(self) -> Launch:
         product, sizes, code = self.product, self.sizes, self.code
@@ -83,136 +59,180 @@ class _Tiled:
         down = ceil_div(product.rows, sizes.tile_rows)
         groups = across * down * prod(product.batch)
         group = code.counter(kernel.GroupIdOp, 0, groups)
-        place = code.counter(kernel.LocalIdOp, 0, sizes.items)
-        other = group // across
-        self.place = place
-        self.batch = delinearised(other // down, product.batch)
-        self.first_row = other % down * sizes.tile_rows
-        self.first_column = group % across * sizes.tile_columns
-        self.own_row = place // sizes.across * sizes.rows
-        self.own_column = place % sizes.across * sizes.width
-        zero = code.constant(0, self.type, sizes.width)
-        parts = sizes.columns // sizes.width
-        totals = [zero] * (sizes.rows * parts)
-        blocks = ceil_div(product.depth, sizes.depth)
-        totals = code.loop(0, blocks, self._block, totals)
-        self._results(totals, parts)
+        self.place = code.counter(kernel.LocalIdOp, 0, sizes.items)
+        strip = max(n for n in range(1, STRIP + 1) if down % n == 0)
+        inner, outer = group % (strip * across), group // (strip * across)
+        self.batch = delinearised(outer // (down // strip), product.batch)
+        tile_row = outer % (down // strip) * strip + inner % strip
+        self.first_row = _tile_start(tile_row, sizes.tile_rows, product.rows)
+        self.first_column = _tile_start(inner // strip, sizes.tile_columns, product.columns)
+        self._own_place()
+        panels = (
+            left_panel(product, sizes, self.first_row),
+            right_panel(product, sizes, self.first_column),
+        )
+        self.copiers = [
+            Copier(self.job, product, sizes, panel, self.batch, self.place) for panel in panels
+        ]
+        totals = self._sums(panels)
+        if sizes.slices > 1:
+            self._meet(totals)
+        else:
+            self._results(totals)
         return Launch((groups * sizes.items,), (sizes.items,))
 
-    def _block(self, block: Index, held: list[SSAValue]) -> list[SSAValue]:
+    def _own_place(self) -> None:
+        """Where in the tile the work-item's results begin, and which slice it adds up."""
+        sizes = self.sizes
+        self.slice = self.place // sizes.square
+        square = self.place % sizes.square
+        side = min(WARP_ACROSS, sizes.across)
+        warp, lane = square // WARP, square % WARP
+        warps_across = sizes.across // side
+        self.row = (warp // warps_across * (WARP // side) + lane // side) * sizes.width
+        self.column = (warp % warps_across * side + lane % side) * sizes.width
+
+    def _sums(self, panels: tuple[Panel, Panel]) -> list[SSAValue]:
+        """The work-item's sums over its slices of the shared axis."""
         sizes, code = self.sizes, self.code
-        first = block * sizes.depth
-        self._copy_left(first)
-        self._copy_right(first)
+        blocks = ceil_div(self.product.depth, sizes.steps)
+        self._store(self._read(constant(0)), constant(0))
+
+        staged = self._read(constant(min(1, blocks - 1)))
         code.barrier()
 
-        def step(k: Index, held: list[SSAValue]) -> list[SSAValue]:
-            parts = [
-                code.load(
-                    self.right,
-                    code.index(
-                        k * sizes.tile_columns + self.own_column + j * sizes.across * sizes.width
-                    ),
-                    sizes.width,
-                )
-                for j in range(sizes.columns // sizes.width)
-            ]
-            values = iter(held)
+        def block(number: Index, held: list[SSAValue]) -> list[SSAValue]:
+            stage = number % STAGES * sizes.stage
+            other = (number + 1) % STAGES * sizes.stage
+            self._store(held[count:], other)
+            values = self._read((number + 2).clamp(0, blocks - 1))
+            totals = self._steps(panels, stage, held[:count])
+            code.barrier()
+            return [*totals, *values]
+
+        zero = code.constant(0, self.type, sizes.width)
+        count = sizes.rows * sizes.columns // sizes.width
+        return code.loop(0, blocks, block, [*[zero] * count, *staged])[:count]
+
+    def _read(self, block: Index) -> list[SSAValue]:
+        """What the work-item copies of a block of both operands."""
+        return [value for copier in self.copiers for value in copier.read(block)]
+
+    def _store(self, values: list[SSAValue], stage: Index) -> None:
+        rest = values
+        for copier in self.copiers:
+            own, rest = rest[: copier.count], rest[copier.count :]
+            copier.write(own, self.memory, stage)
+
+    def _steps(
+        self, panels: tuple[Panel, Panel], stage: Index, held: list[SSAValue]
+    ) -> list[SSAValue]:
+        """Adds up one block from local memory."""
+        sizes, code = self.sizes, self.code
+
+        def vectors(panel: Panel, own: Index, step: Index, side: int, count: int) -> list[SSAValue]:
             result: list[SSAValue] = []
-            for i in range(sizes.rows):
-                a = code.load(self.left, code.index(k * sizes.tile_rows + self.own_row + i))
-                result += [
-                    multiply_add(code, accumulator(self.product.element), a, b, next(values))
-                    for b in parts
-                ]
+            for part in range(count // sizes.width):
+                place = stage + panel.place(step, own + part * side * sizes.width)
+                result.append(
+                    code.load(self.memory, code.index(place), sizes.width, place.multiple)
+                )
             return result
 
-        totals = code.loop(0, sizes.depth, step, held)
-        code.barrier()
-        return totals
+        def step(k: Index, held: list[SSAValue]) -> list[SSAValue]:
+            at = self.slice * sizes.depth + k
+            left = vectors(panels[0], self.row, at, sizes.down, sizes.rows)
+            right = vectors(panels[1], self.column, at, sizes.across, sizes.columns)
+            values = iter(held)
+            result: list[SSAValue] = []
+            for row in range(sizes.rows):
+                a = lane_of(code, left[row // sizes.width], row % sizes.width)
+                result += [multiply_add(code, self.element, a, b, next(values)) for b in right]
+            return result
 
-    def _copy_left(self, first: Index) -> None:
-        """A tile of the left operand, stored with its rows side by side."""
-        product, sizes = self.product, self.sizes
-        count = sizes.depth * sizes.tile_rows
-        by_depth = not product.node.values["transpose_a"]
-        for number in range(ceil_div(count, sizes.items)):
-            element = self.place + number * sizes.items
-            if by_depth:
-                row, k = element // sizes.depth, element % sizes.depth
-            else:
-                row, k = element % sizes.tile_rows, element // sizes.tile_rows
-            value = self._operand(0, first + k, self.first_row + row, product.rows)
-            self._put(value, self.left, k * sizes.tile_rows + row, element, count)
+        return code.loop(0, sizes.depth, step, held, unroll=sizes.depth)
 
-    def _copy_right(self, first: Index) -> None:
-        """A tile of the right operand, stored with its columns side by side."""
-        product, sizes = self.product, self.sizes
-        count = sizes.depth * sizes.tile_columns
-        by_depth = bool(product.node.values["transpose_b"])
-        for number in range(ceil_div(count, sizes.items)):
-            element = self.place + number * sizes.items
-            if by_depth:
-                column, k = element // sizes.depth, element % sizes.depth
-            else:
-                column, k = element % sizes.tile_columns, element // sizes.tile_columns
-            value = self._operand(1, first + k, self.first_column + column, product.columns)
-            self._put(value, self.right, k * sizes.tile_columns + column, element, count)
-
-    def _put(
-        self, value: SSAValue, buffer: SSAValue, place: Index, element: Index, count: int
-    ) -> None:
-        code = self.code
-        code.when(
-            code.is_below(element, count, 1), lambda: code.store(value, buffer, code.index(place))
-        )
-
-    def _operand(self, number: int, k: Index, own: Index, limit: int) -> SSAValue:
-        """An element of an operand, 0 past the end of the shared axis."""
-        product, code = self.product, self.code
-        inside = code.is_below(k, product.depth, 1)
-        depth = _bounded(self.job, k, product.depth)
-        place = _bounded(self.job, own, limit)
-        node = product.node.operands[number]
-        index: Indices = (
-            product.left_index(self.batch, place, depth)
-            if number == 0
-            else product.right_index(self.batch, depth, place)
-        )
-        value = widened(code, self.job.evaluator(1).at(node, index), product.element)
-        if inside is True:
-            return value
-        assert not isinstance(inside, bool)
-        return code.select(inside, value, code.constant(0, self.type))
-
-    def _results(self, totals: list[SSAValue], parts: int) -> None:
-        product, sizes, code = self.product, self.sizes, self.code
-        evaluator = self.job.evaluator(sizes.width)
+    def _results(self, totals: list[SSAValue]) -> None:
+        sizes = self.sizes
+        parts = sizes.columns // sizes.width
         for i in range(sizes.rows):
+            row = self.row + i // sizes.width * sizes.down * sizes.width + i % sizes.width
             for j in range(parts):
-                row = self.first_row + self.own_row + i
-                column = self.first_column + self.own_column + j * sizes.across * sizes.width
-                tests = [
-                    code.is_below(row, product.rows, 1),
-                    code.is_below(column, product.columns, 1),
-                ]
+                column = self.column + j * sizes.across * sizes.width
+                self._write(row, column, totals[i * parts + j])
 
-                def one(
-                    row: Index = row, column: Index = column, number: int = i * parts + j
-                ) -> None:
-                    inside = _bounded(self.job, row, product.rows)
-                    start = _bounded(self.job, column, product.columns - sizes.width + 1)
-                    write_tile(
-                        self.job,
-                        product,
-                        evaluator,
-                        self.batch,
-                        [inside],
-                        [start + lanes(sizes.width)],
-                        [totals[number]],
-                    )
+    def _meet(self, totals: list[SSAValue]) -> None:
+        """Adds up the sums of all slices through local memory; work-items share the results."""
+        sizes, code = self.sizes, self.code
+        parts = sizes.columns // sizes.width
+        tile = sizes.tile_rows * sizes.tile_columns
+        for i in range(sizes.rows):
+            row = self.row + i // sizes.width * sizes.down * sizes.width + i % sizes.width
+            for j in range(parts):
+                column = self.column + j * sizes.across * sizes.width
+                place = self.slice * tile + row * sizes.tile_columns + column
+                value = totals[i * parts + j]
+                code.store(value, self.memory, code.index(place), place.multiple)
+        code.barrier()
+        vectors, across = tile // sizes.width, sizes.tile_columns // sizes.width
 
-                code.when(_both(self.job, tests), one)
+        def add_up(number: Index) -> None:
+            total: SSAValue | None = None
+            for n in range(sizes.slices):
+                place = number * sizes.width + n * tile
+                part = code.load(self.memory, code.index(place), sizes.width, place.multiple)
+                total = part if total is None else combine(code, "sum", self.element, total, part)
+            assert total is not None
+            self._write(number // across, number % across * sizes.width, total)
+
+        for turn in range(ceil_div(vectors, sizes.items)):
+            number = self.place + turn * sizes.items
+            inside = code.is_below(number, vectors, 1)
+            code.when(inside, lambda number=number: add_up(bounded(number, vectors, 1)))
+
+    def _write(self, row: Index, column: Index, total: SSAValue) -> None:
+        """Evaluates and stores what follows from neighbouring sums of a row of the tile."""
+        product, sizes = self.product, self.sizes
+        width = sizes.width
+        if product.columns < sizes.tile_columns and product.columns % width:
+            for lane in range(width):
+                self._write_lanes(row, column + lane, lane_of(self.code, total, lane), 1)
+        else:
+            self._write_lanes(row, column, total, width)
+
+    def _write_lanes(self, row: Index, column: Index, total: SSAValue, width: int) -> None:
+        product, code = self.product, self.code
+        row, column = self.first_row + row, self.first_column + column
+        tests: list[SSAValue | bool] = []
+        if product.rows < self.sizes.tile_rows:
+            tests.append(code.is_below(row, product.rows, 1))
+            row = bounded(row, product.rows, 1)
+        if product.columns < self.sizes.tile_columns:
+            tests.append(code.is_below(column, product.columns, 1))
+            column = bounded(column, product.columns, width)
+
+        def inside() -> None:
+            write_tile(
+                self.job,
+                product,
+                self.job.evaluator(width),
+                self.batch,
+                [row],
+                [column + lanes(width)],
+                [total],
+            )
+
+        code.when(_both(self.job, tests), inside)
+
+
+def _tile_start(tile: Index, size: int, limit: int) -> Index:
+    """Where a tile begins; the last of several ends with the axis."""
+    if limit < size:
+        return constant(0)
+    step = LARGEST_STEP
+    while size % step or limit % step:
+        step //= 2
+    return (tile * (size // step)).clamp(0, (limit - size) // step) * step
 
 
 def _both(job: Job, tests: list[SSAValue | bool]) -> SSAValue | bool:
@@ -225,10 +245,3 @@ def _both(job: Job, tests: list[SSAValue | bool]) -> SSAValue | bool:
     for more in unknown[1:]:
         test = job.code.binary(arith.AndIOp, test, more)
     return test
-
-
-def _bounded(job: Job, index: Index, limit: int) -> Index:
-    """An index brought below a limit; of one that is below anyway, the last name."""
-    if index.high < limit:
-        return index
-    return of(Counter(job.code.index(index.clamp(0, limit - 1)), 0, limit - 1))

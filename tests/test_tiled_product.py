@@ -1,0 +1,138 @@
+"""Products in local-memory tiles, the GPU's form: every tiling, layout and edge.
+
+The values are small integers, so that every sum is exact and results are compared bit by bit.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from lower_fixture import GPU_ON_CPU, expected, fused_kernel, lowered, run
+from opencl_fixture import cl_queue  # noqa: F401
+from xdsl.dialects import scf, vector
+
+from mgn.codegen.opencl import emit
+from mgn.dialects.kernel import DEVICES, BarrierOp
+from mgn.dialects.types import ELEMENT_TYPES
+
+TILINGS = [
+    {"tile_down": 16, "tile_across": 16, "item_rows": 8, "item_columns": 8, "block_depth": 8},
+    {"tile_down": 8, "tile_across": 16, "item_rows": 8, "item_columns": 8, "block_depth": 16},
+    {"tile_down": 8, "tile_across": 8, "item_rows": 8, "item_columns": 4, "block_depth": 8},
+    {"tile_down": 8, "tile_across": 8, "item_rows": 4, "item_columns": 4, "block_depth": 16},
+    {"tile_down": 4, "tile_across": 8, "item_rows": 4, "item_columns": 4, "block_depth": 8},
+    {"tile_down": 4, "tile_across": 4, "item_rows": 4, "item_columns": 4, "block_depth": 4},
+]
+SIZES = [(128, 128, 64), (67, 83, 101), (34, 132, 20), (5, 6, 7), (130, 129, 2), (32, 32, 512)]
+
+
+def integers(shape: tuple[int, ...], element: str, seed: int) -> np.ndarray:
+    values = np.random.default_rng(seed).integers(-4, 5, shape)
+    return values.astype(ELEMENT_TYPES[element].dtype)
+
+
+def product_of(
+    rows: int, columns: int, depth: int, turn_a: bool, turn_b: bool, element: str = "f32"
+) -> tuple[Any, list[np.ndarray]]:
+    """`neg(a) b`, so that there is something before the product, with its inputs."""
+    a = (depth, rows) if turn_a else (rows, depth)
+    b = (columns, depth) if turn_b else (depth, columns)
+    kernel = fused_kernel(
+        "contraction",
+        [(element, a), (element, b)],
+        lambda e, x, y: e.matmul(e.neg(x), y, transpose_a=turn_a, transpose_b=turn_b),
+    )
+    return kernel, [integers(a, element, 1), integers(b, element, 2)]
+
+
+@pytest.mark.parametrize("slices", [1, 2, 4])
+@pytest.mark.parametrize("tiling", TILINGS, ids=lambda t: "x".join(map(str, t.values())))
+def test_every_tiling_computes_the_same(
+    tiling: dict[str, int],
+    slices: int,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    items = tiling["tile_down"] * tiling["tile_across"] * slices
+    if items > 256:
+        pytest.skip("more work-items than a group of the test's device has")
+    room = {"local_memory": 1 << 18, "slices": slices}
+    for number, sizes in enumerate(SIZES):
+        turn_a, turn_b = bool(number & 1), bool(number & 2)
+        kernel, arrays = product_of(*sizes, turn_a, turn_b)
+        (got,) = run(cl_queue, kernel, arrays, GPU_ON_CPU, **tiling, **room)
+        what = f"{sizes} {turn_a} {turn_b}"
+        np.testing.assert_array_equal(got, expected(kernel, arrays)[0], err_msg=what)
+
+
+@pytest.mark.parametrize("turn_b", [False, True], ids=["b", "b-turned"])
+@pytest.mark.parametrize("turn_a", [False, True], ids=["a", "a-turned"])
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_the_tiling_chosen_computes_every_layout(
+    sizes: tuple[int, int, int],
+    turn_a: bool,
+    turn_b: bool,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    kernel, arrays = product_of(*sizes, turn_a, turn_b)
+    (got,) = run(cl_queue, kernel, arrays, GPU_ON_CPU)
+    np.testing.assert_array_equal(got, expected(kernel, arrays)[0])
+
+
+@pytest.mark.parametrize("element", ["f64", "f16", "bf16", "i64", "i32"])
+def test_every_element_type_is_tiled(element: str, cl_queue: Any) -> None:  # noqa: F811
+    for turn_b in (False, True):
+        kernel, arrays = product_of(70, 72, 24, False, turn_b, element)
+        (got,) = run(cl_queue, kernel, arrays, GPU_ON_CPU)
+        (want,) = expected(kernel, arrays)
+        np.testing.assert_array_equal(got, np.asarray(want).astype(got.dtype))
+
+
+def test_what_is_past_an_edge_is_not_multiplied(cl_queue: Any) -> None:  # noqa: F811
+    """Zero times infinity would show."""
+    kernel, (a, b) = product_of(9, 10, 5, False, False)
+    b = b.copy()
+    b[:, 3] = np.inf
+    a = np.abs(a) + 1
+    (got,) = run(cl_queue, kernel, [a, b], GPU_ON_CPU)
+    np.testing.assert_array_equal(got, expected(kernel, [a, b])[0])
+
+
+def test_the_epilogue_sees_each_result_at_its_place(cl_queue: Any) -> None:  # noqa: F811
+    types = [("f32", (3, 70, 20)), ("f32", (20, 90)), ("f32", (90,)), ("f32", (3, 70, 90))]
+    kernel = fused_kernel(
+        "contraction",
+        types,
+        lambda e, x, y, bias, more: e.add(e.relu(e.add(e.matmul(x, y), bias)), more),
+    )
+    arrays = [integers(shape, "f32", n) for n, (_, shape) in enumerate(types)]
+    (got,) = run(cl_queue, kernel, arrays, GPU_ON_CPU)
+    np.testing.assert_array_equal(got, expected(kernel, arrays)[0])
+
+
+def test_a_large_product_moves_aligned_vectors_and_meets_once_a_block() -> None:
+    device = DEVICES["nvidia-h200"]
+    kernel, _ = product_of(1024, 1024, 1024, False, True)
+    function = lowered(kernel, device)
+    vectors = [op for op in function.walk() if isinstance(op, vector.LoadOp | vector.StoreOp)]
+    assert vectors and all("alignment" in op.attributes for op in vectors)
+    (outer,) = [op for op in function.body.block.ops if isinstance(op, scf.ForOp)]
+    assert len([op for op in outer.body.walk() if isinstance(op, BarrierOp)]) == 1
+    text = emit(function, device)
+    assert "*(const __global float4*)(" in text
+    assert "*(const __local float4*)(" in text
+    assert "#pragma unroll" in text
+
+
+def test_rows_that_are_no_multiple_of_a_vector_are_read_by_elements() -> None:
+    device = DEVICES["nvidia-h200"]
+    kernel, _ = product_of(1024, 1024, 1023, False, True)
+    assert "__global float4*)(in" not in emit(lowered(kernel, device), device)
+
+
+def test_a_small_product_is_cut_along_the_shared_axis() -> None:
+    device = DEVICES["nvidia-h200"]
+    kernel, _ = product_of(128, 576, 576, False, True)
+    function = lowered(kernel, device)
+    groups = function.global_sizes[0] // function.local_sizes[0]
+    assert groups >= device.compute_units // 2
+    assert function.local_sizes[0] >= 256
