@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError
     from mgn.executable import Executable
     from mgn.report import OptimizeReport
+    from mgn.runtime.package import load_package
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
 if (_CHECKOUT / "pyproject.toml").is_file() and (_CHECKOUT / "dialects").is_dir():
@@ -41,6 +42,7 @@ __all__ = [
     "Trainer",
     "compile",
     "graph",
+    "load_package",
     "optimize",
     "parse",
     "parse_file",
@@ -55,6 +57,7 @@ _HOMES = {
     "Executable": "mgn.executable",
     "OptimizeReport": "mgn.report",
     "graph": "mgn.builder",
+    "load_package": "mgn.runtime.package",
 }
 _SUBPACKAGES = frozenset(
     {"codegen", "dialects", "frontend", "nn", "ops", "passes", "runtime"},

@@ -27,3 +27,11 @@ class WeightsError(RuntimeFault):
 
 class GuardError(RuntimeFault):
     """A kernel wrote outside the buffers it was given."""
+
+
+class PackageError(RuntimeFault):
+    """A file is no package, or is damaged at `offset`."""
+
+    def __init__(self, message: str, offset: int = 0) -> None:
+        super().__init__(message)
+        self.offset = offset

@@ -39,7 +39,7 @@ class DeviceMemory:
             self.buffers = self._allocate()
         except cl.Error as error:
             raise DeviceError(
-                f"{device.name} has no {_total(plan)} bytes for '{plan.name}': {error}"
+                f"{device.name} has no {planned_bytes(plan)} bytes for '{plan.name}': {error}"
             ) from None
         for number, buffer in plan.of_kind(BufferKind.CONSTANT):
             assert buffer.value is not None
@@ -48,7 +48,7 @@ class DeviceMemory:
     @property
     def allocated(self) -> int:
         """Bytes of device memory in use."""
-        return _total(self._plan)
+        return planned_bytes(self._plan)
 
     def upload(self, number: int, array: np.ndarray) -> Any:
         """Begin to copy an array to a buffer. The event holds the array; dropping it waits."""
@@ -159,6 +159,7 @@ class GuardedMemory(DeviceMemory):
                 )
 
 
-def _total(plan: LaunchPlan) -> int:
+def planned_bytes(plan: LaunchPlan) -> int:
+    """The device memory that a plan needs: the arena, and what is not in it."""
     held: Sequence[BufferPlan] = [b for b in plan.buffers if b.kind is not BufferKind.VIEW]
     return plan.arena + sum(map(buffer_bytes, held))

@@ -18,6 +18,7 @@ examples:
   mgn-run mlp.mgn --report --repeat 20                  what the compiler did, and kernel times
   mgn-run mlp.mgn --trace trace.json                    open it in https://ui.perfetto.dev
   mgn-run mlp.mgn --emit=fusion                         the kernels that the e-graph chose
+  mgn-run mlp.mgn --emit=package -o mlp.mgnpkg          for mgn.load_package, and for C
   mgn-run --list-devices -v
 """
 
@@ -90,8 +91,9 @@ def make_parser() -> argparse.ArgumentParser:
         "--emit",
         metavar="STAGE",
         help="print the program at a stage and stop: mgn, mlir, simplified, fusion, scheduled, "
-        "kernel, plan, opencl, spirv-asm",
+        "kernel, plan, opencl, spirv-asm, or package: a file that runs without the compiler",
     )
+    add("-o", "--output", metavar="FILE", help="write what --emit gives here")
     return parser
 
 
@@ -111,12 +113,29 @@ def _run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.file is None:
         raise UsageError("which program? 'mgn-run --help' shows examples")
+    if arguments.output is not None and arguments.emit is None:
+        raise UsageError("-o takes what --emit gives; --outputs FILE.npz takes the results")
     if arguments.emit is not None:
-        from mgn.commands.stages import emit_stage
-
-        sys.stdout.write(emit_stage(arguments))
+        _emit(arguments)
         return 0
     from mgn.commands.execution import execute
 
     execute(arguments)
     return 0
+
+
+def _emit(arguments: argparse.Namespace) -> None:
+    """Writes a stage of the program to the file that -o names, or to stdout."""
+    from mgn.commands.arguments import write_whole
+    from mgn.commands.stages import PACKAGE, emit_stage
+
+    if arguments.emit == PACKAGE:
+        from mgn.commands.packaging import emit_package
+
+        if arguments.output is None:
+            raise UsageError("a package is a binary; -o model.mgnpkg names a file for it")
+        write_whole(arguments.output, emit_package(arguments))
+    elif arguments.output is None:
+        sys.stdout.write(emit_stage(arguments))
+    else:
+        write_whole(arguments.output, emit_stage(arguments).encode())

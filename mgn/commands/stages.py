@@ -34,13 +34,17 @@ STAGES: dict[str, tuple[str | None, Callable[[ModuleOp], str]]] = {
 }
 """Stages: the pass after which the program is printed (None: before all), and how."""
 
+PACKAGE = "package"
+"""The last stage of all, which is a binary file."""
+
 
 def emit_stage(arguments: argparse.Namespace) -> str:
     """The text of the stage that `--emit` names."""
     name = arguments.emit
     if name not in STAGES:
-        nearest = difflib.get_close_matches(name, STAGES, 1)
-        hint = f"did you mean '{nearest[0]}'?" if nearest else f"there are {', '.join(STAGES)}"
+        names = [*STAGES, PACKAGE]
+        nearest = difflib.get_close_matches(name, names, 1)
+        hint = f"did you mean '{nearest[0]}'?" if nearest else f"there are {', '.join(names)}"
         raise UsageError(f"--emit: unknown stage '{name}'; {hint}")
     last_pass, print_stage = STAGES[name]
     program = program_of(arguments)
@@ -53,7 +57,7 @@ def emit_stage(arguments: argparse.Namespace) -> str:
         if pass_name == last_pass:
             texts[pass_name] = print_stage(after)
 
-    compile_graph(module, _device(arguments.device), keep)
+    compile_graph(module, device_of(arguments.device), keep)
     return texts[last_pass]
 
 
@@ -66,7 +70,8 @@ def program_of(arguments: argparse.Namespace) -> Module:
     return load_program(source.language, source.text, source.name, path)
 
 
-def _device(selector: str) -> Device:
+def device_of(selector: str) -> Device:
+    """What to compile for: a device of the table by its name, one that is here, or a plain CPU."""
     from mgn.runtime.devices import choose
     from mgn.runtime.errors import DeviceError
 

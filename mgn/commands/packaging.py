@@ -1,0 +1,46 @@
+"""`mgn-run --emit=package -o FILE`: compiles a graph to a file that runs without the compiler.
+
+In: the arguments of `mgn-run`. Out: the bytes of a `.mgnpkg` file, and a line on stderr that says
+what it holds. Parameters are embedded where `--params` names a file of them.
+"""
+
+import argparse
+from dataclasses import replace
+
+from mgn.commands.arguments import parse_dimensions
+from mgn.commands.errors import say
+from mgn.commands.stages import device_of, program_of
+from mgn.packaging import package_graph
+from mgn.report import counted
+from mgn.runtime.package_format import Package
+from mgn.runtime.package_writer import package_bytes
+from mgn.runtime.weights import load_params
+
+
+def emit_package(arguments: argparse.Namespace) -> bytes:
+    """The package of the graph that the arguments describe."""
+    program = program_of(arguments)
+    module = program.lower(program.choose_graph(arguments.graph), parse_dimensions(arguments.dim))
+    package = package_graph(module, device_of(arguments.device))
+    if arguments.params is not None:
+        loaded = load_params(arguments.params, package.expected)
+        if loaded.extra:
+            arrays = counted(loaded.extra, "array")
+            say(f"{arguments.params}: not used by this graph: {arrays}")
+        package = replace(package, parameters=loaded.arrays)
+    data = package_bytes(package)
+    say(_summary(package, len(data)))
+    return data
+
+
+def _summary(package: Package, size: int) -> str:
+    spirv = sum(kernel.spirv is not None for kernel in package.kernels.values())
+    held, expected = len(package.parameters), len(package.expected)
+    lines = [
+        f"{package.plan.name} for {package.device}: {counted(len(package.kernels), 'kernel')}, "
+        f"{spirv} of them also as SPIR-V; {held} of {counted(expected, 'parameter')} embedded; "
+        f"{size:,} bytes"
+    ]
+    if held < expected:
+        lines.append("the others have to be loaded before a run; --params embeds them")
+    return "\n".join(lines)

@@ -1,0 +1,34 @@
+"""From a program to a package: what a file that runs without the compiler holds.
+
+In: an xDSL module of one graph and a device's description. Out: a `Package` with every kernel as
+SPIR-V and as OpenCL C, and no parameters yet; no OpenCL was touched.
+"""
+
+from xdsl.dialects.builtin import ModuleOp
+
+from mgn.codegen.signature import KernelSignature
+from mgn.compilation import compile_graph
+from mgn.dialects.kernel import Device, FuncOp
+from mgn.kernel_targets import kernel_signature
+from mgn.runtime.package_format import Package, PackagedKernel
+
+
+def package_graph(module: ModuleOp, device: Device) -> Package:
+    """The package of a graph, which is changed in place."""
+    compiled = compile_graph(module, device)
+    functions = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp)}
+    kernels = {
+        name: PackagedKernel(source, _spirv(functions[name], device))
+        for name, source in compiled.kernels.items()
+    }
+    return Package(compiled.plan, kernels, {}, device.name)
+
+
+def _spirv(func: FuncOp, device: Device) -> KernelSignature | None:
+    """A kernel as SPIR-V; None for one that is made for a device which takes none."""
+    from mgn.passes.convert_kernel_to_spirv import ConversionError
+
+    try:
+        return kernel_signature(func, device, "spirv")
+    except ConversionError:
+        return None

@@ -1,0 +1,128 @@
+"""Runs a package: a graph that was compiled ahead of time, on any device that it fits.
+
+In: a `.mgnpkg` file (see `package_format`) and a device's selector. Out: `PackagedExecutable`,
+which is called like the executable that `mgn.compile` gives. No part of the compiler is imported.
+"""
+
+from collections.abc import Iterator, MutableMapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mgn.codegen.signature import KernelSignature
+from mgn.runtime.cache import KernelCache
+from mgn.runtime.devices import ComputeDevice, choose
+from mgn.runtime.errors import DeviceError, PackageError
+from mgn.runtime.executable import Executable
+from mgn.runtime.memory import planned_bytes
+from mgn.runtime.package_format import Package
+from mgn.runtime.package_reader import read_package
+from mgn.runtime.weights import load_params, save_params
+
+
+def load_package(path: str | Path, device: str = "auto") -> "PackagedExecutable":
+    """The executable of a package. PackageError where the file is none, or is damaged.
+
+    DeviceError where the device cannot run it. Kernels are built from SPIR-V where the device takes
+    it, else from OpenCL C.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise PackageError(f"cannot open '{path}': {reason}") from None
+    return PackagedExecutable(read_package(data, str(path)), device)
+
+
+class PackagedExecutable(Executable):
+    """A packaged graph on a device: `out = exe(x=array)`.
+
+    `params` holds its parameters; those that the package lacks have to be loaded or set.
+    """
+
+    def __init__(
+        self,
+        package: Package,
+        device: ComputeDevice | str = "auto",
+        *,
+        cache: KernelCache | None = None,
+        guard: bool = False,
+    ) -> None:
+        chosen = choose(device) if isinstance(device, str) else device
+        self.kernels = kernels_for(package, chosen)
+        super().__init__(package.plan, self.kernels, chosen, cache=cache, guard=guard)
+        self.params = PackagedParameters(self)
+        self.params.update(package.parameters)
+
+    def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
+        """Runs the graph on arrays by input name and gives its results by name."""
+        return self.run(inputs)
+
+    def load_params(self, path: str | Path) -> int:
+        """Loads all parameters from a .safetensors or .npz file; the number of arrays left over.
+
+        WeightsError where one is missing or of another type.
+        """
+        loaded = load_params(path, self.parameters)
+        self.params.update(loaded.arrays)
+        return loaded.extra
+
+    def save_params(self, path: str | Path) -> None:
+        """Writes all parameters to a .safetensors file."""
+        save_params(path, dict(self.params))
+
+
+class PackagedParameters(MutableMapping[str, np.ndarray]):
+    """The parameters of a packaged graph by external name, on the device.
+
+    Reading gives a copy. Setting checks name, shape and dtype. Parameters cannot be deleted.
+    """
+
+    def __init__(self, executable: Executable) -> None:
+        self._executable = executable
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self._executable.parameters:
+            raise KeyError(name)
+        return self._executable.get_param(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._executable.set_param(name, np.asarray(value))
+
+    def __delitem__(self, name: str) -> None:
+        raise TypeError("parameters cannot be deleted")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._executable.parameters)
+
+    def __len__(self) -> int:
+        return len(self._executable.parameters)
+
+
+def kernels_for(package: Package, device: ComputeDevice) -> dict[str, KernelSignature]:
+    """Each kernel in the form that a device takes. DeviceError where it cannot run the package."""
+    handle, plan = device.handle, package.plan
+    origin = f"'{plan.name}' was compiled for {package.device}, and {device.name}"
+    needed = planned_bytes(plan)
+    if needed > handle.global_mem_size:
+        raise DeviceError(f"{origin} has {handle.global_mem_size} bytes, not {needed}")
+    chosen: dict[str, KernelSignature] = {}
+    for name, kernel in package.kernels.items():
+        form = kernel.form(device.accepts_spirv)
+        if form is None:
+            raise DeviceError(f"{origin} takes no SPIR-V, the only form of kernel '{name}'")
+        items = prod(form.local_size)
+        if items > handle.max_work_group_size:
+            raise DeviceError(
+                f"{origin} has work-groups of at most {handle.max_work_group_size} items; "
+                f"kernel '{name}' needs {items}"
+            )
+        if form.local_memory > handle.local_mem_size:
+            raise DeviceError(
+                f"{origin} has {handle.local_mem_size} bytes of local memory; "
+                f"kernel '{name}' needs {form.local_memory}"
+            )
+        chosen[name] = form
+    return chosen
