@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,10 +38,17 @@ def tool(name: str) -> str:
     return path
 
 
-def validate(binary: bytes, folder: Path) -> None:
+def validate(binary: bytes) -> None:
     """Fails with the words of `spirv-val` where it refuses a binary for OpenCL 2.0."""
-    path = folder / "module.spv"
-    path.write_bytes(binary)
-    command = [tool("spirv-val"), "--target-env", "opencl2.0", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    command = [tool("spirv-val"), "--target-env", "opencl2.0", "-"]
+    done = subprocess.run(command, input=binary, capture_output=True)
+    assert done.returncode == 0, (done.stdout + done.stderr).decode()
+
+
+def validated_signature(func: FuncOp, device: Device | None = None) -> KernelSignature:
+    """The same, and `spirv-val` has accepted the words, where there is one."""
+    signature = spirv_signature(func, device)
+    if shutil.which("spirv-val") is not None:
+        assert signature.il is not None
+        validate(signature.il)
+    return signature

@@ -1,6 +1,5 @@
 """Every row of the conversion to SPIR-V, run on a device beside the OpenCL C of the same row."""
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 import test_opencl_codegen as opencl_tests
 from opencl_cases import CASES, COUNT, Case, case_text, samples
 from opencl_fixture import DTYPES, assert_close, cl_queue, kernel, run_kernel  # noqa: F401
-from spirv_fixture import need_spirv, spirv_signature, tool, validate
+from spirv_fixture import need_spirv, spirv_signature, tool, validate, validated_signature
 from test_opencl_codegen import (  # the same tests, on SPIR-V
     MMA,
     SUB_GROUPS,
@@ -63,17 +62,17 @@ def case_kernels() -> list[FuncOp]:
     return kernels
 
 
-def test_the_khronos_validator_accepts_every_row(tmp_path: Path) -> None:
+def test_the_khronos_validator_accepts_every_row() -> None:
     tool("spirv-val")
     kernels = case_kernels()
     assert len(kernels) > 1000
     for start in range(0, len(kernels), 100):
         module = convert(kernels[start : start + 100])
         module.verify()
-        validate(module_bytes(module), tmp_path)
+        validate(module_bytes(module))
 
 
-def test_the_khronos_validator_accepts_sub_groups_and_local_memory(tmp_path: Path) -> None:
+def test_the_khronos_validator_accepts_sub_groups_and_local_memory() -> None:
     text = """
 kernel.func @turn(%x : memref<64xf16>, %y : memref<64xf16>) access [read, write]
     global [64, 1, 1] local [16, 1, 1] noalias {
@@ -93,7 +92,7 @@ kernel.func @turn(%x : memref<64xf16>, %y : memref<64xf16>) access [read, write]
 }"""
     for source in (text, SUB_GROUPS):
         func = kernel(source)
-        validate(module_bytes(convert([func])), tmp_path)
+        validate(module_bytes(convert([func])))
 
 
 def test_words_of_every_row_are_read_back_and_written_alike() -> None:
@@ -182,7 +181,6 @@ kernel.func @far(%x : memref<4294967296xi8>) access [read_write]
 def test_a_vector_that_is_stated_to_be_aligned_is_read_and_written_as_one(
     element: str,
     cl_queue: Any,  # noqa: F811
-    tmp_path: Path,
 ) -> None:
     size = 8 * np.dtype(DTYPES[element]).itemsize
     func = kernel(
@@ -207,9 +205,5 @@ kernel.func @copy(%x : memref<64x{element}>, %y : memref<64x{element}>) access [
     assert f"Aligned {size}" in text or "vloada_halfn" in text
     x = (np.arange(64) % 5 > 1).astype(DTYPES[element])
     y = np.empty_like(x)
-    launch = spirv_signature(func)
-    assert launch.il is not None
-    if shutil.which("spirv-val"):
-        validate(launch.il, tmp_path)
-    run_kernel(cl_queue, launch, [x, y])
+    run_kernel(cl_queue, validated_signature(func), [x, y])
     np.testing.assert_array_equal(x, y)

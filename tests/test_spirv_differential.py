@@ -1,9 +1,12 @@
 """The differential tests of lowered kernels once more, with the kernels as SPIR-V."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import lower_fixture
 import pytest
 from opencl_fixture import cl_queue  # noqa: F401
-from spirv_fixture import need_spirv, spirv_signature
+from spirv_fixture import need_spirv, validated_signature
 from test_differential import (
     test_a_cast_truncates_saturates_or_wraps,  # noqa: F401
     test_a_convolution_is_a_matmul_read_through_an_index_map,  # noqa: F401
@@ -21,10 +24,18 @@ from test_differential import (
     test_special_floats_pass_as_the_interpreter_says,  # noqa: F401
     test_where_chooses_elements_with_broadcasting,  # noqa: F401
 )
+from test_lower_random import (
+    test_random_contractions,  # noqa: F401
+    test_random_pointwise_bodies,  # noqa: F401
+    test_random_reductions,  # noqa: F401
+    test_random_scans,  # noqa: F401
+)
 
 
-@pytest.fixture(autouse=True)
-def on_spirv(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lowered kernels are run as SPIR-V."""
-    monkeypatch.setattr(lower_fixture, "signature", spirv_signature)
-    need_spirv(request.getfixturevalue("cl_queue"))
+@pytest.fixture(autouse=True, scope="module")
+def on_spirv(cl_queue: Any) -> Iterator[None]:  # noqa: F811
+    """Lowered kernels are run as SPIR-V that the Khronos validator accepts."""
+    need_spirv(cl_queue)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lower_fixture, "signature", validated_signature)
+        yield
