@@ -10,11 +10,15 @@ equally among its results.
 
 from mgn.passes.saturate.components import LocalProblem
 
-STATES = 20_000
+STATES = 4_000
+SIZE = 64
+"""Candidates above which a problem is left to the integer program."""
 
 
 def branch_and_bound(problem: LocalProblem) -> tuple[int, ...] | None:
     """The chosen candidates at least price; None where that takes more than `STATES` states."""
+    if len(problem.prices) > SIZE:
+        return None
     search = _Search(problem)
     search.run()
     return None if search.states > STATES else search.best

@@ -28,6 +28,10 @@ from mgn.passes.saturate.components import (
 )
 
 RELATIVE_GAP = 1e-6
+MANY_HUBS = 12
+"""Hubs from which on all are written once; the local search may change that."""
+SOLVABLE = 2000
+"""Candidates above which a component is bounded and left to the local search."""
 
 
 @dataclass
@@ -63,13 +67,16 @@ class ExactSolver:
         The bound is that of the choice in which hubs are there for nothing.
         """
         hubs = hubs_of(self.found)
-        readers = {
-            hub: {c.number for c in self.found.candidates if hub in c.inputs} for hub in hubs
-        }
         stored = set(hubs)
         best = self._solve_parts(banned, stored, frozenset())
         bound = self._solve_parts(banned, frozenset(), stored).bound if hubs else best.bound
-        for hub in hubs:
+        readers: dict[int, set[int]] = {hub: set() for hub in hubs}
+        for candidate in self.found.candidates:
+            for item in stored.intersection(candidate.inputs):
+                readers[item].add(candidate.number)
+        for hub in hubs if len(hubs) <= MANY_HUBS else ():
+            if time.perf_counter() > self.deadline:
+                break
             without = stored - {hub}
             unread = set(banned).union(*(readers[item] for item in hubs if item not in without))
             trial = self._solve_parts(unread, without, frozenset())
@@ -122,9 +129,22 @@ def _solve(problem: LocalProblem, time_budget: float) -> LocalSolution:
     chosen = branch_and_bound(problem)
     if chosen is not None:
         return LocalSolution(chosen, sum(problem.prices[number] for number in chosen))
-    if time_budget <= 0:
-        return LocalSolution(None, 0.0)
-    return solve_integer_program(problem, time_budget)
+    if time_budget <= 0 or len(problem.prices) > SOLVABLE:
+        return LocalSolution(None, _least_price(problem))
+    solution = solve_integer_program(problem, time_budget)
+    solution.bound = max(solution.bound, _least_price(problem))
+    return solution
+
+
+def _least_price(problem: LocalProblem) -> float:
+    """A bound at once: each demanded class at the least share of a price among its writers."""
+    demands = set(problem.demands)
+    least: dict[int, float] = {}
+    for results, price in zip(problem.results, problem.prices, strict=True):
+        demanded = demands.intersection(results)
+        for key in demanded:
+            least[key] = min(least.get(key, float("inf")), price / len(demanded))
+    return sum(least.values())
 
 
 def solve_integer_program(problem: LocalProblem, time_budget: float) -> LocalSolution:

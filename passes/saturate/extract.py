@@ -8,15 +8,22 @@ what the solver and the local search have. Ties go to the earlier candidate, so 
 depend on timing unless a limit fires.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.exact import ExactResult, ExactSolver
-from mgn.passes.saturate.greedy import flow_preferences, greedy_selection
+from mgn.passes.saturate.greedy import (
+    flow_preferences,
+    greedy_selection,
+    improved_selection,
+)
 from mgn.passes.saturate.selection import CyclicSelection, Selection, select
 
 CYCLE_ROUNDS = 20
+PROVED_GAP = 1e-6
+"""Relative gap below which nothing is left to search for."""
 
 
 @dataclass
@@ -38,16 +45,22 @@ class Extraction:
 
 def extract(found: CandidateSet, order: Sequence[int], time_budget: float = 2.0) -> Extraction:
     """Chooses kernels. `order` is all classes, operands before users."""
+    started = time.perf_counter()
     solver = ExactSolver(found, time_budget)
     result = solver.solve()
     selection = _without_cycles(found, order, solver, result)
     method = "exact"
-    if selection is None or not result.complete:
-        searched = greedy_selection(found, order)
-        if selection is None or searched.cost < selection.cost:
+    proved = selection is not None and result.bound >= selection.cost * (1 - PROVED_GAP)
+    if selection is None or not proved:
+        remaining = max(started + time_budget - time.perf_counter(), time_budget / 4)
+        searched = greedy_selection(found, order, remaining / 2)
+        if selection is None:
             selection, method = searched, "search"
         else:
-            method = "solver"
+            better = improved_selection(found, selection, order, remaining / 2)
+            method = "exact" if result.complete else "solver"
+            if min(searched.cost, better.cost) < selection.cost:
+                selection, method = min(searched, better, key=lambda item: item.cost), "search"
     bound = min(result.bound, selection.cost)
     return Extraction(selection, bound, method, result.components, len(solver.solutions))
 

@@ -8,10 +8,10 @@ shared among their readers. Then single choices are changed while the total, wit
 paid once, becomes less.
 """
 
-import time
 from collections.abc import Sequence
 
 from mgn.passes.saturate.candidates import CandidateSet
+from mgn.passes.saturate.local_search import improve
 from mgn.passes.saturate.selection import CyclicSelection, Selection, select
 
 
@@ -42,28 +42,21 @@ def greedy_selection(
     found: CandidateSet, order: Sequence[int], time_budget: float = 0.2
 ) -> Selection:
     """Least flow, then improvements by single changes until none helps or time is up."""
-    preferred = flow_preferences(found, order)
-    best = _first_acyclic(found, preferred, order)
-    started = time.perf_counter()
-    improved = True
-    while improved:
-        improved = False
-        for key in list(best.writer):
-            for number in found.writers.get(key, ()):
-                if time.perf_counter() - started > time_budget:
-                    return best
-                if number == best.writer.get(key):
-                    continue
-                trial = {**preferred, **best.writer}
-                for result in found.candidates[number].results:
-                    trial[result] = number
-                try:
-                    selection = select(found, trial)
-                except CyclicSelection:
-                    continue
-                if selection.cost < best.cost * (1 - 1e-12):
-                    best, improved = selection, True
-    return best
+    return improved_selection(
+        found, _first_acyclic(found, flow_preferences(found, order), order), order, time_budget
+    )
+
+
+def improved_selection(
+    found: CandidateSet, start: Selection, order: Sequence[int], time_budget: float
+) -> Selection:
+    """A selection improved by single changes; itself where the changes would make a cycle."""
+    preferred = {**flow_preferences(found, order), **start.writer}
+    try:
+        searched = select(found, improve(found, preferred, order, time_budget))
+    except CyclicSelection:
+        return start
+    return searched if searched.cost < start.cost else start
 
 
 def _first_acyclic(

@@ -1,0 +1,106 @@
+"""Local search over a choice of kernels: single classes change their writer while the cost falls.
+
+In: candidates, a preferred writer for each class. Out: better preferences.
+
+Values are counted by their readers, so that a change costs what it touches, and shared kernels are
+paid once (A. Mishchenko, S. Chatterjee, R. Brayton, "Improvements to technology mapping for
+LUT-based FPGAs", 2006: exact area recovery).
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+
+from mgn.passes.saturate.candidates import CandidateSet
+
+LEAST_GAIN = 1e-12
+
+
+def improve(
+    found: CandidateSet, preferred: Mapping[int, int], order: Sequence[int], time_budget: float
+) -> dict[int, int]:
+    """Preferences changed one writer at a time, from users to operands, until nothing helps or time
+    is up.
+    """
+    state = _State(found, preferred)
+    deadline = time.perf_counter() + time_budget
+    improved = True
+    while improved:
+        improved = False
+        for key in reversed(order):
+            if not state.readers.get(key):
+                continue
+            for number in found.writers.get(key, ()):
+                if number != state.writer[key]:
+                    improved |= state.try_writer(number)
+            if time.perf_counter() > deadline:
+                return state.writer
+    return state.writer
+
+
+class _State:
+    """Who writes each class, how many needed kernels read it, and what all of them cost."""
+
+    def __init__(self, found: CandidateSet, preferred: Mapping[int, int]) -> None:
+        self.candidates = found.candidates
+        self.writer = dict(preferred)
+        self.readers: dict[int, int] = {}
+        self.uses: dict[int, int] = {}
+        self.cost = 0.0
+        for key in found.outputs:
+            self._add_reader(key)
+
+    def try_writer(self, number: int) -> bool:
+        """Lets a candidate write all its results that are needed, if that costs less."""
+        before = self.cost
+        candidate = self.candidates[number]
+        old = {key: self.writer[key] for key in candidate.results if self.readers.get(key)}
+        for key in old:
+            self._rewrite(key, number)
+        if self.cost < before * (1 - LEAST_GAIN):
+            return True
+        for key, previous in reversed(old.items()):
+            self._rewrite(key, previous)
+        self.cost = before
+        return False
+
+    def _rewrite(self, key: int, number: int) -> None:
+        """Changes a class's writer; the new one is entered first, so that what both need stays."""
+        previous, needed = self.writer[key], bool(self.readers.get(key))
+        self.writer[key] = number
+        if needed:
+            self._use(number)
+            self._release(previous)
+
+    def _add_reader(self, key: int) -> None:
+        pending = [key]
+        while pending:
+            key = pending.pop()
+            self.readers[key] = count = self.readers.get(key, 0) + 1
+            if count == 1:
+                pending.extend(self._first_use(self.writer[key]))
+
+    def _use(self, number: int) -> None:
+        for key in self._first_use(number):
+            self._add_reader(key)
+
+    def _first_use(self, number: int) -> Sequence[int]:
+        """Notes one more result wanted of a kernel; what it reads, where it was not there."""
+        self.uses[number] = count = self.uses.get(number, 0) + 1
+        if count > 1:
+            return ()
+        self.cost += self.candidates[number].price
+        return self.candidates[number].inputs
+
+    def _release(self, number: int) -> None:
+        """Notes one result less wanted of a kernel, and what nobody then needs."""
+        pending = [number]
+        while pending:
+            number = pending.pop()
+            self.uses[number] -= 1
+            if self.uses[number]:
+                continue
+            self.cost -= self.candidates[number].price
+            for key in self.candidates[number].inputs:
+                self.readers[key] -= 1
+                if not self.readers[key]:
+                    pending.append(self.writer[key])
