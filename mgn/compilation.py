@@ -68,7 +68,7 @@ def optimize_graph(
         report.saturation = saturate_graph(graph, device, saturation)
     if observe is not None:
         observe("saturate", module)
-    report.kernels = [_kernel_line(op) for op in graph.block.ops if isinstance(op, FusedKernelOp)]
+    report.kernels = _kernel_lines(module)
     return report
 
 
@@ -100,6 +100,8 @@ def _compile(
     parameters = parameters_of(module)
     for name in PIPELINES["inference"][len(OPTIMIZING) :]:
         _run_pass(find_pass(name)(), module, report, observe)
+        if name == "choose-schedules":
+            report.kernels = _kernel_lines(module)
     with _timed(report, "verify again"):
         check_module(module)
     with _timed(report, "emit"):
@@ -145,6 +147,12 @@ def _timed(report: OptimizeReport, name: str) -> Generator[None]:
     start = time.perf_counter()
     yield
     report.times.append((name, time.perf_counter() - start))
+
+
+def _kernel_lines(module: ModuleOp) -> list[KernelLine]:
+    """The kernels of a module, which has one graph, in the order they run."""
+    graph = next(graphs_of(module))
+    return [_kernel_line(op) for op in graph.block.ops if isinstance(op, FusedKernelOp)]
 
 
 def _kernel_line(op: FusedKernelOp) -> KernelLine:

@@ -5,6 +5,8 @@ Before:
 After:
     %y = fusion.kernel pointwise (%a = %x : tensor<64xf32>) -> (tensor<64xf32>)
         schedule {form = "cpu", lanes = 16 : i64, chunk = 4096 : i64} { … }
+
+A reduction of few long rows is cut into several kernels first (split_reductions.py).
 """
 
 from math import prod
@@ -19,17 +21,23 @@ from mgn.dialects.types import element_of
 
 SMALL_CHUNK, LARGE_CHUNK = 512, 8192
 
+REDUCTION_ITEMS, POINTWISE_ITEMS = 1024, 256
+"""The most work-items of a group on a GPU."""
+
 
 class ChooseSchedules(ModulePass):
-    """Gives every fusion.kernel without a schedule the device's."""
+    """Gives every fusion.kernel without a schedule the device's, and cuts long reductions."""
 
     name = "choose-schedules"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        from mgn.passes.split_reductions import split_reduction
+
         device = Device.of(op)
-        for fused in op.walk():
-            if isinstance(fused, FusedKernelOp) and fused.schedule is None:
-                fused.schedule = schedule_for(fused, device)
+        for found in list(op.walk()):
+            if isinstance(found, FusedKernelOp) and found.schedule is None:
+                for fused in split_reduction(found, device):
+                    fused.schedule = schedule_for(fused, device)
 
 
 def schedule_for(fused: FusedKernelOp, device: Device) -> ScheduleAttr:
@@ -70,9 +78,14 @@ def _cpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
 
 def _gpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     lanes = max(1, min(16, device.lanes(widest_bytes(fused))))
-    return {
+    most = REDUCTION_ITEMS if fused.kernel_kind is KernelKind.REDUCTION else POINTWISE_ITEMS
+    entries: dict[str, int | str] = {
         "form": "gpu",
         "lanes": lanes,
-        "local": min(256, device.max_work_group_size),
+        "local": min(most, device.max_work_group_size),
         "units": device.compute_units,
     }
+    if fused.kernel_kind is KernelKind.CONTRACTION:
+        entries |= {"local_memory": device.local_memory}
+        entries |= {"largest_group": device.max_work_group_size}
+    return entries

@@ -130,7 +130,7 @@ def test_the_form_follows_the_device() -> None:
     kernel = fused_kernel("reduction", [("f32", (64, 4096))], lambda b, x: b.sum(x, axis=1))
     cpu, gpu = lowered(kernel, CPU), lowered(kernel, DEVICES["nvidia-h200"])
     assert cpu.local_sizes == (1, 1, 1) and operations(cpu, BarrierOp) == 0
-    assert gpu.local_sizes == (256, 1, 1) and gpu.global_sizes == (64 * 256, 1, 1)
+    assert gpu.local_sizes == (512, 1, 1) and gpu.global_sizes == (64 * 512, 1, 1)
     assert operations(gpu, BarrierOp) > 0
 
 
@@ -152,7 +152,7 @@ def test_a_softmax_on_a_gpu_reads_each_element_once() -> None:
 
     kernel = fused_kernel("reduction", [("f32", (64, 4096))], softmax)
     function = lowered(kernel, DEVICES["nvidia-h200"])
-    per_item = 4096 // (256 * 4)
+    per_item = 4096 // (512 * 4)
     assert sum(op.name == "vector.load" for op in function.walk()) == per_item
     assert sum(op.name == "math.exp" for op in function.walk()) == per_item
     assert operations(function, scf.ForOp) == 0

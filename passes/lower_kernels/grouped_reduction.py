@@ -1,18 +1,20 @@
 """The reduction template for GPUs: a work-group walks a few rows together.
 
 Along rows, neighbouring work-items read neighbouring vectors, and short rows share a group. Across
-rows, neighbouring work-items have neighbouring rows. Each work-item combines its own share, and the
-shares meet in local memory. A row that fits is kept in registers from one stage to the next.
+rows, neighbouring work-items have neighbouring vectors of rows. Each work-item combines its own
+share, and the shares meet in local memory. What fits of a row is kept in registers from one stage
+to the next; the rest is read again.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import VectorType
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.body import Node
-from mgn.passes.lower_kernels.emission import memory_type
+from mgn.passes.lower_kernels.emission import memory_type, scalar_type
 from mgn.passes.lower_kernels.index import ZERO, Counter, Index, lanes, of
 from mgn.passes.lower_kernels.rows import RowSpace, row_space, stages_of
 from mgn.passes.lower_kernels.scalar import (
@@ -25,9 +27,14 @@ from mgn.passes.lower_kernels.scalar import (
 )
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
 
-KEPT_VECTORS = 8
-"""Up to how many vectors of a row a work-item keeps in registers."""
+KEPT_ELEMENTS = 32
+"""Up to how many elements of a row a work-item keeps in registers."""
 
+ELEMENTS_AT_ONCE = 8
+"""How many elements a work-item should read before it needs the first."""
+
+UNROLL = 4
+"""How many steps of a loop over a row the device's compiler is asked to do at a time."""
 
 RADIX = 16
 """How many shares one work-item combines between two barriers."""
@@ -35,8 +42,10 @@ RADIX = 16
 
 @dataclass
 class Grouping:
-    """A group has `rows` rows and `shares` work-items for each; `by_row` says that neighbouring
-    work-items share a row. `width` elements are read at once.
+    """A group has `rows` rows, or vectors of rows, and `shares` work-items for each.
+
+    `by_row` says that neighbouring work-items share a row. `width` elements are read at once: of
+    one row, or one of each of so many rows.
     """
 
     rows: int
@@ -48,6 +57,16 @@ class Grouping:
     def items(self) -> int:
         return self.rows * self.shares
 
+    @property
+    def row_width(self) -> int:
+        """How many rows a work-item sees at once."""
+        return 1 if self.by_row else self.width
+
+    @property
+    def row_step(self) -> int:
+        """How many elements of a row a work-item sees at once."""
+        return self.width if self.by_row else 1
+
 
 def lower_grouped(job: Job) -> Launch:
     """Writes a reduction kernel of work-groups."""
@@ -58,22 +77,32 @@ def _power_below(count: int) -> int:
     return 1 << (max(count, 1).bit_length() - 1)
 
 
+def _power_above(count: int) -> int:
+    return 1 << max(count - 1, 0).bit_length()
+
+
 def _grouping(job: Job, space: RowSpace) -> Grouping:
     local = job.number("local", 256)
     if space.innermost_is_kept:
-        rows = min(32, 1 << max(space.rows - 1, 0).bit_length())
-        shares = min(local // rows, _power_below(space.length))
-        while shares > 1 and space.rows // rows >= 8 * job.number("units", 1):
-            shares //= 2
-        return Grouping(rows, shares, False, 1)
+        return _across(job, space, min(local, 256))
     inner = next((size for size in reversed(space.reduced_shape) if size != 1), 1)
     width = dividing_lanes(inner, job.number("lanes", 4))
     vectors = max(space.length // width, 1)
-    shares = min(local, _power_below(vectors))
+    shares = min(local, _power_below(vectors), _power_above(vectors * width // ELEMENTS_AT_ONCE))
     rows = 1
-    if shares <= 32:
-        rows = min(local // shares, 1 << max(space.rows - 1, 0).bit_length())
+    if shares < 128:
+        rows = min(max(256 // shares, 1), local // shares, _power_above(space.rows))
     return Grouping(rows, shares, True, width)
+
+
+def _across(job: Job, space: RowSpace, local: int) -> Grouping:
+    inner = next(size for size in reversed(space.kept_shape) if size != 1)
+    width = dividing_lanes(inner, job.number("lanes", 4))
+    rows = min(32, _power_above(space.rows // width))
+    shares = min(local // rows, _power_below(space.length))
+    while shares > 1 and space.rows // (rows * width) >= 8 * job.number("units", 1):
+        shares //= 2
+    return Grouping(rows, shares, False, width)
 
 
 class _Grouped:
@@ -81,11 +110,17 @@ class _Grouped:
         self.job, self.space, self.code = job, space, job.code
         self.sizes = _grouping(job, space)
         self.evaluator = job.evaluator(self.sizes.width)
-        self.vectors = space.length // self.sizes.width
+        self.vectors = space.length // self.sizes.row_step
+        trips = ceil_div(self.vectors, self.sizes.shares)
+        self.trips = trips
+        self.kept_trips = trips
+        if trips * self.sizes.width > KEPT_ELEMENTS:
+            several = len(stages_of(job.body, space).reductions) > 1 and self.sizes.by_row
+            self.kept_trips = KEPT_ELEMENTS // self.sizes.width if several else 0
 
     def write(self) -> Launch:
         sizes, space, code = self.sizes, self.space, self.code
-        groups = ceil_div(space.rows, sizes.rows)
+        groups = ceil_div(space.rows // sizes.row_width, sizes.rows)
         group = code.counter(kernel.GroupIdOp, 0, groups)
         place = code.counter(kernel.LocalIdOp, 0, sizes.items)
         if sizes.by_row:
@@ -94,13 +129,11 @@ class _Grouped:
             self.own_row, self.share = place % sizes.rows, place // sizes.rows
         self.place = place
         row = group * sizes.rows + self.own_row
-        self.row_is_inside = code.is_below(row, space.rows, 1)
-        self.row = row
-        if row.high >= space.rows:
-            clamped = code.index(row.clamp(0, space.rows - 1))
-            self.row = of(Counter(clamped, 0, space.rows - 1))
-        trips = ceil_div(self.vectors, sizes.shares)
-        self.unrolled = trips <= KEPT_VECTORS
+        count = space.rows // sizes.row_width
+        self.row_is_inside = code.is_below(row, count, 1)
+        if row.high >= count:
+            row = of(Counter(code.index(row.clamp(0, count - 1)), 0, count - 1))
+        self.row = row * sizes.row_width + lanes(sizes.row_width)
         for reductions in stages_of(self.job.body, space).reductions:
             partial = self._walk(reductions)
             for node, value in zip(reductions, partial, strict=True):
@@ -118,7 +151,7 @@ class _Grouped:
         if step.high >= self.vectors:
             clamped = code.index(step.clamp(0, self.vectors - 1))
             vector = of(Counter(clamped, 0, self.vectors - 1))
-        return vector * sizes.width + lanes(sizes.width), inside
+        return vector * sizes.row_step + lanes(sizes.row_step), inside
 
     def _walk(self, reductions: Sequence[Node]) -> list[SSAValue]:
         """A work-item's share of each reduction, all lanes combined."""
@@ -145,13 +178,11 @@ class _Grouped:
                 result.append(combine(code, node.name, node.element, value, part))
             return result
 
-        if self.vectors:
-            trips = ceil_div(self.vectors, sizes.shares)
-            if self.unrolled:
-                for number in range(trips):
-                    held = trip(number, held)
-            else:
-                held = code.loop(0, trips, trip, held)
+        for number in range(self.kept_trips):
+            held = trip(number, held)
+        held = code.loop(self.kept_trips, self.trips, trip, held, unroll=UNROLL)
+        if not sizes.by_row:
+            return list(held)
         return [
             across_lanes(code, node.name, node.element, value)
             for node, value in zip(reductions, held, strict=True)
@@ -162,17 +193,24 @@ class _Grouped:
         code, sizes = self.code, self.sizes
         if sizes.shares == 1:
             return value
-        buffer = code.local(value.type, sizes.items)
-        code.store(value, buffer, code.index(self.place))
+        width = sizes.row_width if isinstance(value.type, VectorType) else 1
+        buffer = code.local(scalar_type(value), sizes.items * width)
+
+        def put(value: SSAValue) -> None:
+            place = self.place * width
+            code.store(value, buffer, code.index(place), place.multiple)
+
+        def get(item: Index) -> SSAValue:
+            place = item * width
+            return code.load(buffer, code.index(place), width, place.multiple)
+
+        put(value)
         code.barrier()
         stride = 1 if sizes.by_row else sizes.rows
         first = self.own_row * sizes.shares if sizes.by_row else self.own_row
 
         def gathered(start: Index, count: int, apart: int) -> SSAValue:
-            parts = [
-                code.load(buffer, code.index(start + number * apart * stride))
-                for number in range(count)
-            ]
+            parts = [get(start + number * apart * stride) for number in range(count)]
             total = parts[0]
             for part in parts[1:]:
                 total = combine(code, node.name, node.element, total, part)
@@ -183,8 +221,7 @@ class _Grouped:
             left //= RADIX
 
             def fold(left: int = left) -> None:
-                total = gathered(self.place, RADIX, left)
-                code.store(total, buffer, code.index(self.place))
+                put(gathered(self.place, RADIX, left))
 
             code.when(code.is_below(self.share, left, 1), fold)
             code.barrier()
@@ -207,17 +244,16 @@ class _Grouped:
 
             code.when(self.row_is_inside, lambda: code.when(inside, one))
 
-        if full and self.vectors:
-            trips = ceil_div(self.vectors, sizes.shares)
-            if self.unrolled:
-                for number in range(trips):
-                    trip(number)
-            else:
-                code.loop(0, trips, lambda number, _: trip(number) or ())
+        if full:
+            for number in range(self.kept_trips):
+                trip(number)
+            code.loop(
+                self.kept_trips, self.trips, lambda number, _: trip(number) or (), unroll=UNROLL
+            )
 
         def row_results() -> None:
             self.job.write(
-                self.evaluator.with_lanes(1),
+                self.evaluator.with_lanes(sizes.row_width),
                 [(n, node, space.index_in(node, self.row, ZERO)) for n, node in rest],
             )
 

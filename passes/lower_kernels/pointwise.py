@@ -3,7 +3,8 @@
 CPU: a work-item takes a contiguous chunk, a vector at a time, flat over all axes, or along the
 innermost axis where a vector of the flat order would cross rows of what it reads, or in squares
 (squares.py) where an operand is transposed. GPU: a work-item
-takes a few vectors of 16 bytes, a work-group apart.
+takes a few vectors of 16 bytes, a work-group apart, or a work-group takes a tile (tiles.py) where
+an operand is transposed.
 """
 
 from dataclasses import replace
@@ -15,6 +16,7 @@ from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.index import Counter, Index, delinearised, lanes, of
 from mgn.passes.lower_kernels.squares import lower_squares, row_axis
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
+from mgn.passes.lower_kernels.tiles import lower_tiles, tile_plan
 
 
 def lower_pointwise(job: Job) -> Launch:
@@ -27,6 +29,9 @@ def lower_pointwise(job: Job) -> Launch:
         if job.is_gpu:
             most = dividing_lanes(job.body.written[0].count, most)
         return _flat(job, shape, most, in_place)
+    plan = tile_plan(job.body, shape) if job.is_gpu else None
+    if plan is not None:
+        return replace(lower_tiles(job, shape, plan), in_place=in_place)
     axis = None if job.is_gpu else row_axis(job.body, shape, most)
     if axis is not None:
         launch = lower_squares(job, shape, axis, most)

@@ -43,32 +43,32 @@ def row_axis(body: Body, shape: tuple[int, ...], width: int) -> int | None:
     code = Code(Block(arg_types=[INDEX] * len(shape)))
     counters = [Counter(code.block.args[axis], 0, size - 1) for axis, size in enumerate(shape)]
     places = Block(arg_types=[memory_type(node.element) for node in body.inputs]).args
-    probe = _Probe(code, places)
+    probe = Probe(code, places)
     for node in body.written:
         probe.at(node, tuple(of(counter) for counter in counters))
-    for index in probe.loads:
+    for _, index in probe.loads:
         strides = dict(index.terms)
-        if strides.get(counters[-1], 0) in (0, 1) or not _is_plain(index, counters[-1]):
+        if strides.get(counters[-1], 0) in (0, 1) or not is_plain(index, counters[-1]):
             continue
         for axis, counter in enumerate(counters[:-1]):
-            if strides.get(counter) == 1 and shape[axis] >= width and _is_plain(index, counter):
+            if strides.get(counter) == 1 and shape[axis] >= width and is_plain(index, counter):
                 return axis
     return None
 
 
-class _Probe(Evaluator):
+class Probe(Evaluator):
     """Notes the indices of loads, and loads nothing."""
 
     def __init__(self, code: Code, buffers: Sequence[SSAValue]) -> None:
         super().__init__(code, buffers)
-        self.loads: list[Index] = []
+        self.loads: list[tuple[SSAValue, Index]] = []
 
     def load(self, buffer: SSAValue, index: Index) -> SSAValue:
-        self.loads.append(index)
+        self.loads.append((buffer, index))
         return self.code.constant(0, buffer.type)
 
 
-def _is_plain(index: Index, counter: Counter) -> bool:
+def is_plain(index: Index, counter: Counter) -> bool:
     """Whether an index depends on a counter in no other way than by a stride."""
     return not any(
         isinstance(atom, Quotient | Remainder | Clamped) and _mentions(atom.inner, counter)
@@ -95,7 +95,7 @@ class _SquareEvaluator(Evaluator):
     def load(self, buffer: SSAValue, index: Index) -> SSAValue:
         stride = index.lane_stride
         turned = stride not in (None, 0, 1) and dict(index.terms).get(self.row) == 1
-        if not turned or not _is_plain(index, self.row):
+        if not turned or not is_plain(index, self.row):
             return super().load(buffer, index)
         corner = index - self.offset
         key = ("square", buffer, corner)

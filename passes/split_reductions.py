@@ -1,0 +1,214 @@
+"""Reductions of few long rows, cut so that the whole device has work: partial results first.
+
+Before:
+    %y = fusion.kernel reduction (%a = %x : tensor<67108864xf32>) -> (tensor<f32>) {
+      %0 = mgn.sum(%a) axis = [0] : (tensor<67108864xf32>) -> tensor<f32>
+      fusion.return %0 : tensor<f32>
+    }
+After:
+    %p = fusion.kernel reduction (%a = %x : tensor<67108864xf32>) -> (tensor<512xf32>) {
+      %0 = mgn.reshape(%a) shape = [512, 131072] : (tensor<67108864xf32>) -> tensor<512x131072xf32>
+      %1 = mgn.sum(%0) axis = [1] : (tensor<512x131072xf32>) -> tensor<512xf32>
+      fusion.return %1 : tensor<512xf32>
+    }
+    %y = fusion.kernel reduction (%a = %p : tensor<512xf32>) -> (tensor<f32>) { … mgn.sum … }
+
+Each stage of dependent reductions becomes such a pair, and what is left for each element a
+pointwise kernel. Partial sums of half precision are kept in f32.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind
+from mgn.dialects.kernel import Device
+from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.dialects.types import element_of
+from mgn.passes.lower_kernels.rows import RowSpace
+from mgn.passes.lower_kernels.scalar import accumulator, neutral
+
+LEAST_ELEMENTS = 1 << 18
+"""Tensors smaller than this are not worth a second launch."""
+
+LEAST_PART = {True: 64, False: 8192}
+"""The least length of a part of a row: where neighbours belong to different rows, and where not."""
+
+COLUMNS_A_GROUP = 128
+"""How many rows a group on a GPU takes where neighbours belong to different rows."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A reduced axis becomes `parts` times `length`; the last part may be filled up."""
+
+    axis: int
+    parts: int
+    length: int
+
+
+def split_reduction(fused: FusedKernelOp, device: Device) -> list[FusedKernelOp]:
+    """The kernels that replace a reduction of few long rows; the kernel itself where none do."""
+    if fused.kernel_kind is not KernelKind.REDUCTION:
+        return [fused]
+    stages = _stages(fused)
+    first = stages[0][0]
+    space = RowSpace(first.operands[0].type.get_shape(), tuple(first.values["axis"]))  # type: ignore
+    cut = choose_cut(space, device, len(stages))
+    return [fused] if cut is None else _Splitter(fused, space, cut).split(stages)
+
+
+def choose_cut(space: RowSpace, device: Device, stages: int) -> Cut | None:
+    """How a reduction should be cut; None where the device has enough rows to work on."""
+    if space.rows * space.length < LEAST_ELEMENTS:
+        return None
+    across, workers = space.innermost_is_kept, space.rows
+    if across and not device.is_cpu:
+        workers = -(-space.rows // COLUMNS_A_GROUP)
+    elif across:
+        inner = next(size for size in reversed(space.kept_shape) if size != 1)
+        workers = space.rows // inner * -(-inner // 16)
+    enough = device.compute_units * (2 if device.is_cpu else 2 if across else 1)
+    if workers >= enough or (stages > 1 and not device.is_cpu and 4 * workers >= enough):
+        return None
+    wanted = device.compute_units * (8 if across and not device.is_cpu else 4)
+    axis = max(space.reduced, key=lambda number: space.shape[number])
+    size = space.shape[axis]
+    parts = min(wanted // workers, space.length // LEAST_PART[across], size // 2)
+    if parts < 2:
+        return None
+    for whole in (16, 1):
+        near = sorted(range(max(2, parts // 2), 2 * parts + 1), key=lambda n: abs(n - parts))
+        for count in near:
+            if size % (count * whole) == 0:
+                return Cut(axis, count, size // count)
+    length = -(-size // (16 * parts)) * 16
+    return Cut(axis, -(-size // length), length)
+
+
+def _stages(fused: FusedKernelOp) -> list[list[TensorOp]]:
+    """The reductions by how many others each depends on in a chain."""
+    level: dict[SSAValue, int] = {}
+    stages: list[list[TensorOp]] = []
+    for op in fused.block.ops:
+        below = max((level.get(operand, 0) for operand in op.operands), default=0)
+        is_reduction = isinstance(op, TensorOp) and op.spec.kind is Kind.REDUCTION
+        for result in op.results:
+            level[result] = below + is_reduction
+        if isinstance(op, TensorOp) and is_reduction:
+            if below == len(stages):
+                stages.append([])
+            stages[below].append(op)
+    return stages
+
+
+class _Splitter:
+    """Writes the kernels that replace one; `known` holds the values that are already in memory."""
+
+    def __init__(self, fused: FusedKernelOp, space: RowSpace, cut: Cut) -> None:
+        self.fused, self.space, self.cut = fused, space, cut
+        self.known = dict(zip(fused.block.args, fused.inputs, strict=True))
+        self.kernels: list[FusedKernelOp] = []
+
+    def split(self, stages: Sequence[Sequence[TensorOp]]) -> list[FusedKernelOp]:
+        written = self.fused.written
+        by_row = [not self._is_full(value) for value in written]
+        for number, stage in enumerate(stages):
+            partial = self._kernel(
+                KernelKind.REDUCTION,
+                [op.operands[0] for op in stage],
+                finish=lambda b, values, stage=stage: [
+                    self._reduce(b, op, value) for op, value in zip(stage, values, strict=True)
+                ],
+            )
+            pairs = list(zip(stage, partial, strict=True))
+            wanted = [op.results[0] for op in stage]
+            if number == len(stages) - 1 and all(by_row):
+                wanted = list(dict.fromkeys(written))
+            results = self._kernel(KernelKind.REDUCTION, wanted, pairs)
+            self.known.update(zip(wanted, results, strict=True))
+        left = [value for value in dict.fromkeys(written) if value not in self.known]
+        for full in (True, False):
+            wanted = [value for value in left if self._is_full(value) is full]
+            if wanted:
+                results = self._kernel(KernelKind.POINTWISE, wanted)
+                self.known.update(zip(wanted, results, strict=True))
+        for old, value in zip(self.fused.outputs, written, strict=True):
+            old.replace_all_uses_with(self.known[value])
+        self.fused.detach()
+        self.fused.erase()
+        return self.kernels
+
+    def _is_full(self, value: SSAValue) -> bool:
+        return value.type.get_shape() == self.space.shape  # type: ignore
+
+    def _kernel(
+        self,
+        kind: KernelKind,
+        wanted: Sequence[SSAValue],
+        partial: Sequence[tuple[TensorOp, SSAValue]] = (),
+        finish: Callable[[Emitter, list[SSAValue]], list[SSAValue]] = lambda _, values: values,
+    ) -> list[SSAValue]:
+        """A kernel that computes values of the body from what is known and partial results."""
+        stop = {op.results[0] for op, _ in partial}
+        needed, inputs = self._needed(wanted, stop)
+        outer = [self.known[value] for value in inputs] + [value for _, value in partial]
+        block = Block(arg_types=[value.type for value in outer])
+        emitter = Emitter(block.add_op)
+        values = dict(zip(inputs, block.args, strict=False))
+        for (op, _), argument in zip(partial, block.args[len(inputs) :], strict=True):
+            values[op.results[0]] = self._combine(emitter, op, argument)
+        for op in self.fused.block.ops:
+            if op in needed:
+                block.add_op(op.clone(values))
+        results = finish(emitter, [values[value] for value in wanted])
+        block.add_op(FusionReturnOp(results))
+        kernel = FusedKernelOp(kind, outer, [value.type for value in results], Region(block))
+        kernel.location = self.fused.location
+        assert self.fused.parent is not None
+        self.fused.parent.insert_op_before(kernel, self.fused)
+        self.kernels.append(kernel)
+        return list(kernel.outputs)
+
+    def _needed(
+        self, wanted: Sequence[SSAValue], stop: set[SSAValue]
+    ) -> tuple[set[Operation], list[SSAValue]]:
+        needed: set[Operation] = set()
+        inputs: dict[SSAValue, None] = {}
+        pending = [value for value in wanted if value not in stop]
+        while pending:
+            value = pending.pop()
+            if value in self.known:
+                inputs[value] = None
+            elif isinstance(value.owner, Operation) and value.owner not in needed:
+                needed.add(value.owner)
+                pending += [operand for operand in value.owner.operands if operand not in stop]
+        return needed, [value for value in self.known if value in inputs]
+
+    def _reduce(self, b: Emitter, op: TensorOp, value: SSAValue) -> SSAValue:
+        """The partial results of a reduction: its operand's shape with parts on the cut axis."""
+        cut, shape, element = self.cut, list(self.space.shape), element_of(value.type)
+        missing = cut.parts * cut.length - shape[cut.axis]
+        if missing:
+            sides = [[0, missing if axis == cut.axis else 0] for axis in range(len(shape))]
+            value = b.pad(value, sides, neutral(op.spec.name, element))
+        value = b.reshape(
+            value, [*shape[: cut.axis], cut.parts, cut.length, *shape[cut.axis + 1 :]]
+        )
+        if accumulator(element) is not element:
+            value = b.cast(value, accumulator(element).name)
+        axes = [axis + (axis >= cut.axis) for axis in self.space.reduced]
+        return b.call(op.spec.name, value, axis=axes)
+
+    def _combine(self, b: Emitter, op: TensorOp, partial: SSAValue) -> SSAValue:
+        """The whole reduction: parts lie on the cut axis, and the other reduced axes are gone."""
+        axes, keepdims = list(self.space.reduced), op.values["keepdims"]
+        shape = list(self.space.shape)
+        for axis in axes:
+            shape[axis] = self.cut.parts if axis == self.cut.axis else 1
+        partial = partial if len(axes) == 1 else b.reshape(partial, shape)
+        value = b.call(op.spec.name, partial, axis=axes, keepdims=keepdims)
+        element = element_of(op.results[0].type)
+        return b.cast(value, element.name) if accumulator(element) is not element else value
