@@ -27,12 +27,13 @@ MOST_WORDS = 0xFFFF
 def serialise(module: ModuleOp) -> bytes:
     """The module as a SPIR-V binary. SpirvError where an instruction does not fit its words."""
     ids: dict[SSAValue, int] = {}
-    for operation in module.instructions:
+    operations = list(module.instructions)
+    for operation in operations:
         for result in operation.results:
             ids[result] = len(ids) + 1
     major, minor = module.version
     words = array("I", (MAGIC, major << 16 | minor << 8, GENERATOR, len(ids) + 1, 0))
-    for operation in module.instructions:
+    for operation in operations:
         body = _operand_words(operation, ids, 4 * len(words))
         if len(body) >= MOST_WORDS:
             raise SpirvError(f"{operation.row.name} has {len(body)} operands", 4 * len(words))
