@@ -4,15 +4,14 @@ In: `parse(text)` or `parse_file(path)`. Out: a `Program`; `lower(dims, graph)` 
 All errors of the program come in one DiagnosticsError.
 """
 
-import gc
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
 from mgn.diagnostics import Diagnostic, DiagnosticsError
+from mgn.dialects.garbage import collector_paused
 from mgn.dialects.mgn.build import suggestion
 from mgn.frontend import ast
 from mgn.frontend.lower import Lowering
@@ -53,7 +52,7 @@ class Program:
             return module
         self._check_dimensions(chosen, dims or {})
         lowering = Lowering(self.unit)
-        with _collector_paused():
+        with collector_paused():
             _lower(lowering, chosen, dims or {})
         if lowering.diagnostics:
             raise DiagnosticsError(_in_order(lowering.diagnostics))
@@ -97,7 +96,7 @@ def parse_file(path: str | Path) -> Program:
 
 def check(source: Source) -> Program:
     """A program from a source: parsed, and lowered where its dimensions are known."""
-    with _collector_paused():
+    with collector_paused():
         return _check(source)
 
 
@@ -119,18 +118,6 @@ def _check(source: Source) -> Program:
     if diagnostics:
         raise DiagnosticsError(_in_order(diagnostics))
     return Program(unit, lowering.module() if len(known) == len(graphs) else None)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Without the cycle collector, which would walk the growing program again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _lower(lowering: Lowering, graphs: Sequence[Definition], dims: Mapping[str, int]) -> None:

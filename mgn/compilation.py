@@ -5,7 +5,6 @@ cut into kernels, after `compile_graph` also the kernels' signatures and the lau
 runtime needs, and no OpenCL was touched.
 """
 
-import gc
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from xdsl.passes import ModulePass
 from mgn.codegen.launch_plan import LaunchPlan
 from mgn.codegen.signature import KernelSignature
 from mgn.dialects.fusion import FusedKernelOp
+from mgn.dialects.garbage import collector_paused
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import ParamOp, graphs_of, parameters_of
@@ -80,7 +80,7 @@ def compile_graph(
     saturation: "SaturateOptions | None" = None,
 ) -> Compiled:
     """Takes a module of one graph all the way to a plan and kernels of a target, in place."""
-    with _collector_paused():
+    with collector_paused():
         return _compile(module, device, observe, target, saturation)
 
 
@@ -128,18 +128,6 @@ def _run_pass(
         item.apply(Context(), module)
     if observe is not None:
         observe(item.name, module)
-
-
-@contextmanager
-def _collector_paused() -> Generator[None]:
-    """IR is full of cycles and all of it is in use: looking for garbage meanwhile finds nothing."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @contextmanager
