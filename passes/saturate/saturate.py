@@ -6,7 +6,6 @@
                                      mgn.return %y : …
 """
 
-import gc
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from mgn.dialects.garbage import collector_paused
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.passes.saturate.baseline import price_of_separate_kernels
@@ -52,7 +52,7 @@ def saturate_graph(
     graph: GraphOp, device: Device, options: SaturateOptions | None = None
 ) -> SaturateReport:
     """Rewrites a graph in place into kernels, and reports what was done."""
-    with _collector_paused():
+    with collector_paused():
         return _saturate(graph, device, options or SaturateOptions())
 
 
@@ -122,18 +122,6 @@ def _describe_extraction(
     report.cost_after, report.bound = extraction.selection.cost, extraction.bound
     report.gap, report.method = extraction.gap, extraction.method
     report.components, report.distinct_components = extraction.components, extraction.distinct
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Python's cycle collector would walk a growing e-graph again and again: half of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @contextmanager
