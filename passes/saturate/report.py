@@ -27,6 +27,7 @@ class SaturateReport:
     bound: float = 0.0
     gap: float = 0.0
     method: str = ""
+    remembered: bool = False
     components: int = 0
     distinct_components: int = 0
     seconds: dict[str, float] = field(default_factory=dict[str, float])
@@ -53,4 +54,6 @@ class SaturateReport:
             f"  lower bound          {self.bound * 1e6:.1f} µs, gap {self.gap:.2%} ({self.method})",
             f"  time in ms           {times}",
         ]
+        if self.remembered:
+            lines.append("  choice               remembered from an equal graph")
         return "\n".join(lines)

@@ -8,7 +8,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -23,9 +23,10 @@ from mgn.passes.saturate.baseline import price_of_separate_kernels
 from mgn.passes.saturate.candidates import CandidateSet, Reach, find_candidates
 from mgn.passes.saturate.check import check_selection
 from mgn.passes.saturate.cuts import CutLimits
-from mgn.passes.saturate.encode import encode_graph
+from mgn.passes.saturate.encode import EncodedGraph, encode_graph
 from mgn.passes.saturate.engine import SaturatedGraph, saturate_facts
 from mgn.passes.saturate.extract import Extraction, extract
+from mgn.passes.saturate.memo import Choice, choice_key, choice_of, recall, remember
 from mgn.passes.saturate.patterns import Number, Pattern, calls_of
 from mgn.passes.saturate.rebuild import rebuild_graph
 from mgn.passes.saturate.report import SaturateReport
@@ -63,6 +64,30 @@ def _saturate(graph: GraphOp, device: Device, options: SaturateOptions) -> Satur
         encoded = encode_graph(graph, literals_of(rules))
         report.operations = encoded.operations
         report.cost_before = price_of_separate_kernels(encoded.facts, device)
+        key = choice_key(encoded, device, options, rules)
+    choice = recall(key)
+    if choice is None:
+        choice = _choose(encoded, device, options, rules, report, key)
+        view = choice.view
+    else:
+        report = replace(choice.report, seconds=dict(report.seconds), remembered=True)
+        view = choice.view_at(encoded)
+    with _timed(report, "check"):
+        check_selection(view, choice.found, choice.selection, device)
+    with _timed(report, "rebuild"):
+        rebuild_graph(graph, view, choice.found, choice.selection)
+    return report
+
+
+def _choose(
+    encoded: EncodedGraph,
+    device: Device,
+    options: SaturateOptions,
+    rules: list[Rule],
+    report: SaturateReport,
+    key: Hashable,
+) -> Choice:
+    """Saturates, finds candidates and extracts; remembered where the fixpoint was reached."""
     with _timed(report, "saturate"):
         saturated = saturate_facts(encoded.facts, rules, options.time_budget)
         _describe_egraph(report, saturated)
@@ -78,11 +103,10 @@ def _saturate(graph: GraphOp, device: Device, options: SaturateOptions) -> Satur
     with _timed(report, "extract"):
         extraction = extract(found, list(view.classes), options.extract_budget)
         _describe_extraction(report, found, extraction)
-    with _timed(report, "check"):
-        check_selection(view, found, extraction.selection, device)
-    with _timed(report, "rebuild"):
-        rebuild_graph(graph, view, found, extraction.selection)
-    return report
+    choice = choice_of(encoded, view, found, extraction.selection, replace(report))
+    if saturated.saturated:
+        remember(key, choice)
+    return choice
 
 
 def saturated_view(graph: GraphOp, options: SaturateOptions | None = None) -> View:

@@ -1,0 +1,84 @@
+"""A graph that was seen before is not saturated again; one that differs in anything is."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from saturate_programs import CPU, build_graph, check_same, f32, kernels_of, random_graph
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr
+from xdsl.ir import SSAValue
+
+from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.structure import GraphOp
+from mgn.passes.saturate import RuleClass, SaturateOptions, saturate_graph
+from mgn.passes.saturate.memo import REMEMBERED, forget_choices
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered() -> Iterator[None]:
+    forget_choices()
+    yield
+    forget_choices()
+
+
+def norm(b: Emitter, x: SSAValue, eps: float = 1e-5) -> SSAValue:
+    return b.rms_norm(b.silu(x), eps=eps)
+
+
+def remembers(first: GraphOp, second: GraphOp, **options: object) -> bool:
+    """Whether the choice for one graph serves the other."""
+    forget_choices()
+    saturate_graph(first, CPU)
+    return saturate_graph(second, CPU, replace(SaturateOptions(), **options)).remembered
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_second_time_gives_the_same_kernels(seed: int) -> None:
+    before = random_graph(seed, 25)
+    first, second = before.clone(), before.clone()
+    assert not saturate_graph(first, CPU).remembered
+    report = saturate_graph(second, CPU)
+    assert report.remembered
+    assert "remembered" in str(report)
+    assert str(first) == str(second)
+    assert report.kernel_count == len(kernels_of(second))
+    check_same(before, second)
+
+
+def test_whatever_differs_makes_another_choice() -> None:
+    def graph(*shape: int, eps: float = 1e-5) -> GraphOp:
+        return build_graph(lambda b, x: norm(b, x, eps), f32(*shape))
+
+    def both(b: Emitter, x: SSAValue) -> list[SSAValue]:
+        active = b.silu(x)
+        return [b.rms_norm(active), active]
+
+    assert remembers(graph(4, 8), graph(4, 8))
+    assert not remembers(graph(4, 8), graph(4, 9))
+    assert not remembers(graph(4, 8), graph(4, 8, eps=1e-6))
+    assert not remembers(graph(4, 8), build_graph(both, f32(4, 8)))
+    assert not remembers(graph(4, 8), graph(4, 8), fuse=False)
+    assert not remembers(graph(4, 8), graph(4, 8), classes=frozenset({RuleClass.EXACT}))
+
+
+def test_another_device_makes_another_choice() -> None:
+    saturate_graph(build_graph(norm, f32(4, 8)), CPU)
+    other = CPU.with_figures(launch_cost=1e-3)
+    assert not saturate_graph(build_graph(norm, f32(4, 8)), other).remembered
+
+
+def test_a_remembered_choice_has_the_locations_of_the_new_graph() -> None:
+    for line in (3, 7):
+        graph = build_graph(norm, f32(4, 8))
+        place = FileLineColLoc(StringAttr("a.mgn"), IntAttr(line), IntAttr(1))
+        for op in graph.block.ops:
+            op.location = place
+        saturate_graph(graph, CPU)
+        assert kernels_of(graph)[0].location == place
+
+
+def test_only_the_last_graphs_are_remembered() -> None:
+    for size in range(1, REMEMBERED + 2):
+        saturate_graph(build_graph(norm, f32(4, size)), CPU)
+    assert saturate_graph(build_graph(norm, f32(4, 2)), CPU).remembered
+    assert not saturate_graph(build_graph(norm, f32(4, 1)), CPU).remembered
