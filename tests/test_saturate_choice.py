@@ -1,0 +1,171 @@
+"""What extraction is for: other choices cost much more, and the device's figures decide."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import islice, product
+from statistics import geometric_mean
+
+import pytest
+from saturate_programs import CPU, build_graph, f32, kernels_of
+from saturate_zoo import ZOO
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import SSAValue
+
+from mgn.dialects.kernel.device import DEVICES, Device
+from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.structure import GraphOp
+from mgn.passes.saturate import candidates, saturate_graph
+from mgn.passes.saturate.candidates import CandidateSet
+from mgn.passes.saturate.cuts import Cone, CutBuilder, Traits
+from mgn.passes.saturate.saturate import saturated_view
+from mgn.passes.saturate.selection import CyclicSelection, select
+
+GPU = DEVICES["nvidia-h200"]
+
+
+def all_candidates(graph: GraphOp, device: Device, monkeypatch: pytest.MonkeyPatch) -> CandidateSet:
+    """The candidates before those that others are better than in every way are left out."""
+    with monkeypatch.context() as patched:
+        patched.setattr(candidates, "undominated", list)
+        patched.setattr(CutBuilder, "_node_cones", every_node_cone)
+        return candidates.find_candidates(saturated_view(graph), device)
+
+
+def every_node_cone(
+    builder: CutBuilder,
+    signature: int,
+    operands: Sequence[tuple[int, tuple[int, ...]]],
+    traits: Sequence[Traits],
+) -> list[Cone]:
+    """All legal cones of an e-node, each operand computed inside or read."""
+    choices = [builder._choices(number, mapped, traits) for number, mapped in operands]  # pyright: ignore
+    merged = (
+        builder._merge(signature, operands, combination, traits)  # pyright: ignore
+        for combination in islice(product(*choices), builder.limits.merges)
+    )
+    found = [cone for cone in merged if cone is not None]
+    if found:
+        return found
+    alone = builder._merge(signature, operands, [None] * len(operands), traits, bounded=False)  # pyright: ignore
+    return [] if alone is None else [alone]
+
+
+def cost_of_random_choices(found: CandidateSet, tries: int = 30) -> float:
+    """The mean cost of choices in which each class has a writer at random."""
+    rng = random.Random(0)
+    costs: list[float] = []
+    for _ in range(tries):
+        preferred = {key: rng.choice(writers) for key, writers in found.writers.items()}
+        try:
+            costs.append(select(found, preferred).cost)
+        except CyclicSelection:
+            continue
+    return sum(costs) / len(costs)
+
+
+@pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])
+def test_random_extraction_costs_at_least_a_third_more(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ratios: list[float] = []
+    for make in ZOO.values():
+        graph = make()
+        found = all_candidates(graph, device, monkeypatch)
+        ratios.append(cost_of_random_choices(found) / saturate_graph(graph, device).cost_after)
+    assert min(ratios) >= 1 - 1e-9
+    assert geometric_mean(ratios) >= 1.3
+
+
+@pytest.mark.parametrize("name", list(ZOO))
+def test_the_kernels_emitted_are_the_kernels_extracted(name: str) -> None:
+    graph = ZOO[name]()
+    report = saturate_graph(graph, CPU)
+    assert Counter(kernel.kind.data for kernel in kernels_of(graph)) == report.kernels
+    assert report.saturated
+
+
+@pytest.mark.parametrize("name", list(ZOO))
+def test_the_choice_is_close_to_its_bound(name: str) -> None:
+    report = saturate_graph(ZOO[name](), CPU)
+    assert report.gap <= 0.01, report.method
+
+
+def chain(b: Emitter, x: SSAValue, w: SSAValue) -> list[SSAValue]:
+    """A dear value with two readers that no one kernel serves."""
+    dear = x
+    for _ in range(6):
+        dear = b.exp(b.tanh(dear))
+    return [b.sum(b.transpose(dear, [1, 0]), axis=1), b.reshape(b.mul(dear, w), [-1])]
+
+
+def prologue(b: Emitter, x: SSAValue, w: SSAValue) -> SSAValue:
+    """A dear value that a product reads once for each of its columns of tiles."""
+    return b.matmul(b.gelu(x), w)
+
+
+def spread(b: Emitter, x: SSAValue, _: SSAValue) -> list[SSAValue]:
+    """A small value that two large reductions read again and again."""
+    table = b.exp(b.mul(x, 0.1))
+    large = b.broadcast_to(table, (16, *x.type.get_shape()))  # pyright: ignore
+    return [b.sum(b.tanh(large), axis=(1, 2)), b.max_reduce(b.sin(large), axis=(0, 1))]
+
+
+def turned(b: Emitter, x: SSAValue, w: SSAValue) -> list[SSAValue]:
+    """A cheap value read by rows and by columns."""
+    cheap = b.add(b.mul(x, 2.0), w)
+    return [b.max_reduce(cheap, axis=0), b.softmax(cheap, axis=1)]
+
+
+def body_types(x: tuple[int, ...], w: tuple[int, ...]) -> tuple[TensorType, TensorType]:
+    return f32(*x), f32(*w)
+
+
+FREE = {"launch_cost": 0.0}
+FIGURES = {
+    "a launch costs a second": ({"launch_cost": 1.0}, FREE),
+    "memory is slow": ({**FREE, "bandwidth": 1e6}, {**FREE, "bandwidth": 1e18}),
+    "units are fast": ({**FREE, "rates": {"f32": 1e18}}, {**FREE, "rates": {"f32": 1e6}}),
+}
+"""Figures under which a value is computed again by each reader, and the same figures the other way,
+under which it is stored.
+"""
+ALL = tuple(FIGURES)
+CASES = (
+    # body, shapes, kernels that compute again, kernels that store, which figures decide
+    (chain, ((128, 256), (256,)), 2, 3, ALL),
+    (chain, ((512, 64), (64,)), 2, 3, ALL),
+    (prologue, ((64, 64), (64, 4096)), 1, 2, ALL),
+    (prologue, ((512, 256), (256, 128)), 1, 2, ALL),
+    (spread, ((256, 256), (1,)), 2, 3, ALL),
+    (spread, ((64, 512), (1,)), 2, 3, ALL),
+    (turned, ((256, 256), (256,)), 2, 3, ALL[1:2]),
+    (turned, ((1024, 64), (64,)), 2, 3, ALL[1:2]),
+)
+TABLE = [
+    pytest.param(device, body, shapes, figure, again, stored, id=f"{body.__name__} {figure}")
+    for device in (CPU, GPU)
+    for body, shapes, again, stored, figures in CASES
+    for figure in figures
+]
+
+
+@pytest.mark.parametrize(("device", "body", "shapes", "figure", "again", "stored"), TABLE)
+def test_one_figure_of_the_device_decides_between_storing_and_computing_again(
+    device: Device,
+    body: Callable[..., SSAValue],
+    shapes: tuple[tuple[int, ...], tuple[int, ...]],
+    figure: str,
+    again: int,
+    stored: int,
+) -> None:
+    counts: list[int] = []
+    for figures in FIGURES[figure]:
+        graph = build_graph(body, *body_types(*shapes))
+        saturate_graph(graph, device.with_figures(**figures))
+        counts.append(len(kernels_of(graph)))
+    assert counts == [again, stored]
+
+
+def test_the_table_of_figures_is_long_enough() -> None:
+    assert len(TABLE) >= 20
