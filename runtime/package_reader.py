@@ -239,7 +239,7 @@ class _Reader:
         """Nothing in the file may be left over."""
         end = self._end_of_blocks
         for (table, (place, count)), entry in zip(self._tables.items(), _PLACES, strict=True):
-            if place != aligned(end, TABLE_ALIGNMENT):
+            if not self._follows(end, place, TABLE_ALIGNMENT):
                 self._fail(entry, f"the table of {table} does not follow what is before it")
             if self._used[table] != count:
                 self._fail(entry + 8, f"of {count} {table}, {self._used[table]} are used")
@@ -273,12 +273,16 @@ class _Reader:
             if place:
                 self._fail(at, "nothing should be at place 0")
             return memoryview(b"")
-        if place != aligned(self._end_of_blocks, BLOCK_ALIGNMENT):
+        if not self._follows(self._end_of_blocks, place, BLOCK_ALIGNMENT):
             self._fail(at, f"a block of data at {place} does not follow the one before it")
         if size > len(self._data) - place:
             self._fail(at + 8, f"a block of {size} bytes goes on behind the end")
         self._end_of_blocks = place + size
         return memoryview(self._data)[place : place + size]
+
+    def _follows(self, end: int, place: int, alignment: int) -> bool:
+        """Whether a place is the next multiple after an end, with zeros between."""
+        return place == aligned(end, alignment) and not any(self._data[end:place])
 
     def _rows(self, table: str) -> Iterator[tuple[int, tuple[int, ...]]]:
         yield from self._take(table, 0, self._tables[table][1], self._tables[table][0])

@@ -97,6 +97,7 @@ static void create_buffers(int count, char **arguments) {
         const Buffer *buffer = &buffers[i];
         size_t bytes = (size_t)buffer->bytes, size = bytes ? bytes : 1;
         const void *data = NULL;
+        if (buffer->bytes >> 48) fail("damaged: a buffer of more bytes than there are");
         if (buffer->kind == VIEW) {
             if (buffer->place > header->arena || bytes > header->arena - buffer->place)
                 fail("damaged: a view outside of the arena");
