@@ -97,14 +97,12 @@ class _Tiled:
         sizes, code = self.sizes, self.code
         blocks = ceil_div(self.product.depth, sizes.steps)
         self._store(self._read(constant(0)), constant(0))
-
         staged = self._read(constant(min(1, blocks - 1)))
         code.barrier()
 
         def block(number: Index, held: list[SSAValue]) -> list[SSAValue]:
             stage = number % STAGES * sizes.stage
-            other = (number + 1) % STAGES * sizes.stage
-            self._store(held[count:], other)
+            self._store(held[count:], (number + 1) % STAGES * sizes.stage)
             values = self._read((number + 2).clamp(0, blocks - 1))
             totals = self._steps(panels, stage, held[:count])
             code.barrier()
