@@ -123,9 +123,13 @@ class _Run:
             return ast.Block([])
         interactive: Any = _lark().parse_interactive(start="program")
         self._feed_all(interactive.parser_state, tokens)
-        return interactive.parser_state.feed_token(
-            Token.new_borrow_pos("$END", "", tokens[-1]), is_end=True
-        )
+        end = Token.new_borrow_pos("$END", "", tokens[-1])
+        try:
+            return interactive.parser_state.feed_token(end, is_end=True)
+        except UnexpectedInput as fault:  # a broken statement took the brace that closes its block
+            if not self.diagnostics:
+                self._explain(fault, end, tokens, len(tokens))
+            return ast.Block([])
 
     def _feed_all(self, state: Any, tokens: Sequence[Token]) -> None:
         begin = 0

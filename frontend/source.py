@@ -10,6 +10,9 @@ from pathlib import Path
 from mgn.diagnostics import Diagnostic, DiagnosticsError
 from mgn.frontend.ast import Place
 
+MOST_BYTES = 256 << 20
+"""No program is longer; a device file such as /dev/zero has no end."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -52,10 +55,14 @@ def read_source(path: Path, name: str | None = None) -> Source:
     """The text of a file. Raises DiagnosticsError where it is missing or is not UTF-8 text."""
     shown = name or str(path)
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
     except OSError as error:
         reason = error.strerror or "it cannot be read"
         raise DiagnosticsError([Diagnostic(f"cannot read the file: {reason}", shown)]) from error
+    if len(data) > MOST_BYTES:
+        most = MOST_BYTES >> 20
+        raise DiagnosticsError([Diagnostic(f"the file is longer than {most} MiB", shown)])
     return decode_source(data, shown, path)
 
 

@@ -59,9 +59,11 @@ def parse(text: str, name: str = "<text>") -> Module:
 
 def parse_file(path: str | Path) -> Module:
     """A program from a `.mgn` or `.mlir` file. DiagnosticsError with every error found."""
+    from mgn.frontend.source import read_source
+
     path = Path(path)
     if path.suffix == ".mlir":
-        return load_program("mlir", path.read_text(encoding="utf-8"), str(path))
+        return load_program("mlir", read_source(path).text, str(path))
     from mgn.frontend.program import parse_file as parse_mgn_file
 
     return Module(parse_mgn_file(path))
@@ -144,7 +146,10 @@ def as_module(module: AnyModule) -> Module:
     """The friendly wrapper around any form of a program."""
     if isinstance(module, Module):
         return module
-    return Module(module if isinstance(module, ModuleOp) else module.module)
+    ir = module if isinstance(module, ModuleOp) else getattr(module, "module", None)
+    if not isinstance(ir, ModuleOp):
+        raise MgnError(f"a program is expected, as mgn.parse gives it, not {type(module).__name__}")
+    return Module(ir)
 
 
 def _lower(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from mgn.diagnostics import MgnError
@@ -37,7 +38,11 @@ class Module:
         DiagnosticsError or MgnError where the graph or a dimension is not there.
         """
         if not isinstance(self.source, ModuleOp):
-            return self.source.lower(dims, graph)
+            sizes = {
+                name: int(size) if isinstance(size, np.integer) else size
+                for name, size in (dims or {}).items()
+            }
+            return self.source.lower(sizes, graph)
         if dims:
             raise MgnError("this program's sizes are fixed; there are no dimensions to bind")
         module = self.source.clone()

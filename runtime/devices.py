@@ -15,7 +15,7 @@ from mgn.runtime.icd import (
     INTEL_PACKAGE,
     expose_drivers,
     find_intel_library,
-    keep_loops_as_written,
+    settle_variables,
 )
 
 _KIND_ORDER = ("gpu", "accelerator", "cpu")
@@ -55,7 +55,7 @@ class ComputeDevice:
 def opencl() -> Any:
     """The pyopencl module, imported with every installed driver made visible to it."""
     expose_drivers()
-    keep_loops_as_written()
+    settle_variables()
     import pyopencl
 
     warnings.filterwarnings("ignore", category=pyopencl.CompilerWarning)

@@ -1,7 +1,7 @@
 """Make the installed OpenCL drivers visible to the loader, before pyopencl is imported.
 
 In: the environment, the system's vendor files and the pip-installed Intel CPU runtime. Out:
-`OCL_ICD_VENDORS` set to a folder of `.icd` files that name them all, and Intel's vectoriser off.
+`OCL_ICD_VENDORS` set to a folder of `.icd` files that name them all, and drivers' settings.
 
 The Intel wheel ships a vendor file that names a folder which does not exist, and containers often
 hold NVIDIA's driver library without a vendor file: both get one of ours. A variable that the user
@@ -25,8 +25,16 @@ VENDORS_VARIABLE = "OCL_ICD_VENDORS"
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 INTEL_PACKAGE = "intel-opencl-rt"
 INTEL_LIBRARY = "libintelocl.so"
-INTEL_VECTORIZER = "CL_CONFIG_CPU_VECTORIZER_MODE"
 NVIDIA_LIBRARY = "libnvidia-opencl.so.1"
+
+VARIABLES = {
+    "CL_CONFIG_CPU_VECTORIZER_MODE": "1",
+    "PYOPENCL_NO_CACHE": "1",
+}
+"""Intel's vectoriser is off: the kernels hold the vectors that they need, and on a sum of scalar
+calls, such as `s += fabs(x[i])`, it ends the process. So is pyopencl's cache: it cannot be opened
+where the home folder cannot be written, and the kernels have a cache of their own.
+"""
 
 
 def expose_drivers() -> None:
@@ -38,13 +46,10 @@ def expose_drivers() -> None:
         os.environ[VENDORS_VARIABLE] = str(_write_folder(files))
 
 
-def keep_loops_as_written() -> None:
-    """Turn the vectoriser of Intel's CPU driver off, where the user has not said otherwise.
-
-    The kernels hold the vectors that they need. On a sum of scalar calls, such as
-    `s += fabs(x[i])`, that vectoriser ends the process.
-    """
-    os.environ.setdefault(INTEL_VECTORIZER, "1")
+def settle_variables() -> None:
+    """Set the drivers' variables that the user has not set."""
+    for name, value in VARIABLES.items():
+        os.environ.setdefault(name, value)
 
 
 def vendor_files(system: Path) -> dict[str, str]:

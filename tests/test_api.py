@@ -1,6 +1,7 @@
 """The Python calls: parse, optimize, compile, parameters, reports, and clear refusals."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,6 +40,19 @@ def test_a_module_lists_and_lowers_its_graphs() -> None:
     ir = module.lower("affine")
     assert isinstance(ir, ModuleOp)
     assert mgn.Module(ir).graphs == ("affine",)
+
+
+def test_a_size_may_come_from_numpy() -> None:
+    module = mgn.parse(TEXT)
+    assert "tensor<7xf32>" in str(module.lower("twice", {"N": np.int64(7)}))
+    with pytest.raises(mgn.DiagnosticsError, match="dimension 'N' cannot be True"):
+        module.lower("twice", {"N": True})
+
+
+@pytest.mark.parametrize("program", [None, TEXT, 3])
+def test_what_is_no_program_is_told_so(program: Any) -> None:
+    with pytest.raises(mgn.MgnError, match=r"expected, as mgn\.parse gives it, not \w+$"):
+        mgn.optimize(program)
 
 
 def test_the_graph_must_be_clear() -> None:
@@ -119,6 +133,14 @@ def test_what_is_not_there_yet_says_so() -> None:
         mgn.AdamW(lr=1e-3)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = mgn.nothing
+
+
+def test_an_mlir_file_that_cannot_be_read_is_a_diagnostic(tmp_path: Path) -> None:
+    with pytest.raises(mgn.DiagnosticsError, match="cannot read the file"):
+        mgn.parse_file(tmp_path / "missing.mlir")
+    (tmp_path / "binary.mlir").write_bytes(b"module {\xff}")
+    with pytest.raises(mgn.DiagnosticsError, match=r"1:9: error: the file is not UTF-8"):
+        mgn.parse_file(tmp_path / "binary.mlir")
 
 
 def test_an_mlir_file_is_a_program_too(tmp_path: Path) -> None:

@@ -74,6 +74,17 @@ def test_binary_files_are_one_message(tmp_path: Path) -> None:
         parse_file(tmp_path)
 
 
+def test_a_file_without_an_end_is_one_message(tmp_path: Path) -> None:
+    path = tmp_path / "a.mgn"
+    path.write_text('import "/dev/zero"\n' + GRAPH % "x")
+    with pytest.raises(DiagnosticsError, match="the file is longer than 256 MiB"):
+        parse_file(path)
+
+
+def test_a_block_that_goes_on_after_its_brace_is_a_message() -> None:
+    assert "2:3: error: unexpected 'else'" in message_of("graph g(x: f32[2]) {\n} else\nreturn x }")
+
+
 def test_many_errors_are_counted_after_the_first_twenty() -> None:
     body = "\n".join(f"  y{i} = zzz{i}q{i}" for i in range(50))
     message = message_of(f"graph g(x: f32[2]) {{\n{body}\n  return x\n}}")

@@ -243,6 +243,18 @@ def test_a_closed_pipe_is_no_traceback() -> None:
     assert outcome.stderr == ""
 
 
+def test_a_closed_stdout_is_an_error_that_says_so() -> None:
+    code = "import sys; from mgn.commands.opt import main; sys.exit(main(['--list-passes']))"
+    outcome = subprocess.run(
+        ["sh", "-c", 'exec "$0" -c "$1" >&-', sys.executable, code],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert outcome.returncode == 1
+    assert outcome.stderr == "error: stdout is closed, and the results go there\n"
+
+
 def test_help_is_quick_and_shows_examples() -> None:
     code = "import sys; from mgn.commands.opt import main; sys.exit(main(['--help']))"
     started = time.perf_counter()

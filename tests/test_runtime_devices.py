@@ -16,7 +16,7 @@ from mgn.runtime.errors import DeviceError
 from mgn.runtime.figures import describe, probe
 from mgn.runtime.location import cache_folder
 
-CHOSEN = ("OCL_ICD_VENDORS", "CL_CONFIG_CPU_VECTORIZER_MODE")
+CHOSEN = ("OCL_ICD_VENDORS", *icd.VARIABLES)
 
 
 def python(code: str, **environment: str) -> str:
@@ -42,6 +42,17 @@ def test_without_a_writable_cache_the_devices_are_found_all_the_same() -> None:
     code = "from mgn.runtime.devices import choose\nprint(choose().kind)"
     assert python(code, MGN_CACHE_DIR="off").strip() in ("cpu", "gpu")
     assert python(code, MGN_CACHE_DIR="/proc/nowhere").strip() in ("cpu", "gpu")
+
+
+def test_a_home_that_cannot_be_written_does_not_matter() -> None:
+    code = """
+import numpy as np
+import mgn
+module = mgn.parse("graph g(x: f32[3]) { return y = x + 1 }")
+print(mgn.compile(module, device="cpu")(x=np.ones(3, np.float32))["y"].tolist())
+"""
+    nowhere = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "MGN_CACHE_DIR"), "/proc/nowhere")
+    assert python(code, **nowhere).strip() == "[2.0, 2.0, 2.0]"
 
 
 def test_a_vendor_folder_that_the_user_chose_is_kept(tmp_path: Path) -> None:

@@ -32,6 +32,9 @@ class TidyArgumentParser(argparse.ArgumentParser):
 
 def guarded(command: Callable[[], int]) -> int:
     """Runs a command. Its status, or 1 with a message on stderr, whatever it raises."""
+    if sys.stdout is None:  # what the interpreter makes of a closed descriptor
+        say("error: stdout is closed, and the results go there")
+        return FAILURE
     try:
         status = command()
         sys.stdout.flush()
