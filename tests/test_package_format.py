@@ -28,7 +28,7 @@ def repaired(data: bytearray) -> bytes:
     return bytes(data)
 
 
-def row_at(data: bytes, table: str, number: int = 0) -> int:
+def row_at(data: bytes | bytearray, table: str, number: int = 0) -> int:
     """The place of a row."""
     entry = TABLES_AT + 16 * list(TABLES).index(table)
     return struct.unpack_from("<Q", data, entry)[0] + number * TABLES[table].size
@@ -166,11 +166,12 @@ def test_what_has_no_place_in_the_format_is_not_written() -> None:
         package_bytes(replace(package, parameters={"scale": np.zeros(1, np.float32)}))
 
 
-def mutated(chance: random.Random) -> bytes:
-    """The sample with a few things wrong; half of the time its checksum hides that."""
-    data = bytearray(DATA)
+def mutated(chance: random.Random, sample: bytes = DATA) -> bytes:
+    """A package with a few things wrong; most of the time its checksum hides that."""
+    data = bytearray(sample)
     for _ in range(chance.choice([1, 1, 1, 2, 5])):
-        place = chance.randrange(len(data)) if chance.random() < 0.3 else _table_byte(chance, data)
+        tables = chance.random() < 0.7
+        place = table_byte(chance, data) if tables else chance.randrange(len(data))
         match chance.choice(["flip", "byte", "number", "number", "wide", "cut", "repeat", "swap"]):
             case "flip":
                 data[place] ^= 1 << chance.randrange(8)
@@ -178,37 +179,33 @@ def mutated(chance: random.Random) -> bytes:
                 data[place] = chance.randrange(256)
             case "number":
                 place -= place % 4
-                data[place : place + 4] = struct.pack("<I", _number(chance, data) % 2**32)
+                data[place : place + 4] = struct.pack("<I", number(chance, data) % 2**32)
             case "wide":
                 place -= place % 8
-                data[place : place + 8] = struct.pack("<Q", _number(chance, data) % 2**64)
+                data[place : place + 8] = struct.pack("<Q", number(chance, data) % 2**64)
             case "cut":
                 del data[place : place + chance.choice([1, 8, 64, 10_000])]
             case "repeat":
                 data[place:place] = data[place : place + chance.choice([1, 8, 16, 40, 64])]
             case _:
                 other = chance.randrange(len(data))
-                data[place : place + 8], data[other : other + 8] = (
-                    data[other : other + 8],
-                    data[place : place + 8],
-                )
+                first, second = data[place : place + 8], data[other : other + 8]
+                data[place : place + 8], data[other : other + 8] = second, first
         if len(data) <= HEADER_BYTES:
             break
     return repaired(data) if chance.random() < 0.7 else bytes(data)
 
 
-def _table_byte(chance: random.Random, data: bytearray) -> int:
-    """A place in the header's list of tables, or in the tables themselves."""
-    start = row_at(DATA, "dimensions")
+def table_byte(chance: random.Random, data: bytearray) -> int:
+    """A place in the header's numbers, or behind the first tables."""
+    start = row_at(data, "dimensions")
     if chance.random() < 0.2 or start >= len(data):
-        return chance.randrange(START_OF_NUMBERS, HEADER_BYTES)
+        return chance.randrange(24, HEADER_BYTES)
     return chance.randrange(start, len(data))
 
 
-START_OF_NUMBERS = 24
-
-
-def _number(chance: random.Random, data: bytearray) -> int:
+def number(chance: random.Random, data: bytearray) -> int:
+    """A number near one that matters."""
     near = chance.choice([0, 1, 2**31, 2**32, 2**48, 2**63, 2**64, len(data), 96, 384])
     return max(near + chance.choice([-8, -1, 0, 1, 8]), 0)
 
