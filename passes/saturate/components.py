@@ -112,6 +112,7 @@ def localise(found: CandidateSet, component: Component, given: Set[int]) -> Loca
     }
     inside -= given
     demanded = set(component.demands)
+    optional = inside - demanded
     classes = sorted(inside | demanded, key=found.position.__getitem__)
     for key in classes:
         names[key] = len(names)
@@ -120,7 +121,7 @@ def localise(found: CandidateSet, component: Component, given: Set[int]) -> Loca
     for number in component.candidates:
         candidate = found.candidates[number]
         results.append(tuple(names[item] for item in candidate.results if item in names))
-        inputs.append(tuple(names[item] for item in candidate.inputs if item in inside - demanded))
+        inputs.append(tuple(names[item] for item in candidate.inputs if item in optional))
     prices = tuple(found.candidates[number].price for number in component.candidates)
     return LocalProblem(
         tuple(names[item] for item in component.demands), tuple(results), tuple(inputs), prices
