@@ -12,49 +12,18 @@ from decimal import Decimal
 from xdsl.dialects.builtin import (
     BFloat16Type,
     Float16Type,
-    Float32Type,
     Float64Type,
     IndexType,
     IntegerType,
-    VectorType,
     i1,
 )
 from xdsl.ir import Attribute
 
 from mgn.codegen.expression import PRIMARY, UNARY, Expression
+from mgn.dialects.kernel.lanes import element, is_bool, is_float, is_vector, lanes
 
 _INTEGERS = {8: "char", 16: "short", 32: "int", 64: "long"}
 _SUFFIXES = {32: "", 64: "L"}
-
-
-def element(type: Attribute) -> Attribute:
-    """The type of one lane."""
-    return type.element_type if isinstance(type, VectorType) else type
-
-
-def lanes(type: Attribute) -> int:
-    """How many lanes a value has; a scalar has one."""
-    return type.get_shape()[0] if isinstance(type, VectorType) else 1
-
-
-def is_small_float(type: Attribute) -> bool:
-    """Whether values of the type are computed as `float` and rounded: f16 and bf16."""
-    return isinstance(element(type), Float16Type | BFloat16Type)
-
-
-def is_float(type: Attribute) -> bool:
-    """Whether the elements are floats."""
-    return isinstance(element(type), Float16Type | BFloat16Type | Float32Type | Float64Type)
-
-
-def is_bool(type: Attribute) -> bool:
-    """Whether the elements are bools."""
-    return element(type) == i1
-
-
-def is_vector(type: Attribute) -> bool:
-    """Whether it is a vector."""
-    return isinstance(type, VectorType)
 
 
 class CTypes:

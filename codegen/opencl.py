@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from xdsl.dialects.builtin import Float64Type, MemRefType, ModuleOp, VectorType
 from xdsl.ir import Attribute, Operation
 
-from mgn.codegen.c_types import CTypes, element
+from mgn.codegen.c_types import CTypes
 from mgn.codegen.expression import Expression
 from mgn.codegen.opencl_arithmetic import ARITHMETIC_ROWS
 from mgn.codegen.opencl_control import CONTROL_ROWS
@@ -30,6 +30,7 @@ from mgn.codegen.opencl_memory import MEMORY_ROWS
 from mgn.codegen.signature import KernelArgument, KernelSignature
 from mgn.codegen.writer import CodegenError, Row, Writer
 from mgn.dialects.kernel import Access, Device, FuncOp
+from mgn.dialects.kernel.lanes import element
 
 __all__ = ["BUILD_OPTIONS", "ROWS", "CodegenError", "emit", "kernel_arguments", "signature"]
 

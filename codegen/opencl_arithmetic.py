@@ -17,8 +17,6 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Operation
 
-from mgn.codegen import c_types
-from mgn.codegen.c_types import is_bool, is_float, is_vector, lanes
 from mgn.codegen.expression import (
     ADD,
     AND,
@@ -35,16 +33,11 @@ from mgn.codegen.expression import (
     infix,
     prefix,
 )
-from mgn.codegen.opencl_values import (
-    as_mask,
-    constant_number,
-    mask_for,
-    rounded,
-    signed,
-    unsigned,
-)
+from mgn.codegen.opencl_values import as_mask, mask_for, rounded, signed, unsigned
 from mgn.codegen.writer import Row, Writer
 from mgn.dialects import kernel
+from mgn.dialects.kernel.builtins import DIVISIONS, EXACT_BUILTINS, ROUNDED_BUILTINS
+from mgn.dialects.kernel.lanes import constant_number, element, is_bool, is_float, is_vector, lanes
 
 FLOAT_INFIX: dict[type[Operation], tuple[str, int]] = {
     arith.AddfOp: ("+", ADD),
@@ -64,61 +57,6 @@ BITWISE_INFIX: dict[type[Operation], tuple[str, int]] = {
     arith.OrIOp: ("|", OR),
     arith.XOrIOp: ("^", XOR),
 }
-
-DIVISIONS: dict[type[Operation], tuple[str, bool]] = {
-    arith.DivSIOp: ("div", False),
-    arith.DivUIOp: ("div", True),
-    arith.RemSIOp: ("rem", False),
-    arith.RemUIOp: ("rem", True),
-    arith.FloorDivSIOp: ("floordiv", False),
-    arith.CeilDivSIOp: ("ceildiv", False),
-    arith.CeilDivUIOp: ("ceildiv", True),
-}
-
-FLOAT_CALLS: dict[type[Operation], str] = {
-    math.AcosOp: "acos",
-    math.AcoshOp: "acosh",
-    math.AsinOp: "asin",
-    math.AsinhOp: "asinh",
-    math.AtanOp: "atan",
-    math.Atan2Op: "atan2",
-    math.AtanhOp: "atanh",
-    math.CbrtOp: "cbrt",
-    math.CosOp: "cos",
-    math.CoshOp: "cosh",
-    math.ErfOp: "erf",
-    math.ExpOp: "exp",
-    math.Exp2Op: "exp2",
-    math.ExpM1Op: "expm1",
-    math.FmaOp: "fma",
-    math.FPowIOp: "pown",
-    math.LogOp: "log",
-    math.Log10Op: "log10",
-    math.Log1pOp: "log1p",
-    math.Log2Op: "log2",
-    math.PowFOp: "pow",
-    math.RsqrtOp: "rsqrt",
-    math.SinOp: "sin",
-    math.SinhOp: "sinh",
-    math.SqrtOp: "sqrt",
-    math.TanOp: "tan",
-    math.TanhOp: "tanh",
-}
-"""Built-in functions whose result is rounded to f16 or bf16."""
-
-EXACT_CALLS: dict[type[Operation], str] = {
-    arith.MaxnumfOp: "fmax",
-    kernel.RemainderOp: "fmod",
-    arith.MinnumfOp: "fmin",
-    math.AbsFOp: "fabs",
-    math.CeilOp: "ceil",
-    math.CopySignOp: "copysign",
-    math.FloorOp: "floor",
-    math.RoundOp: "round",
-    math.RoundEvenOp: "rint",
-    math.TruncOp: "trunc",
-}
-"""Built-in functions whose result needs no rounding."""
 
 INTEGER_PREDICATES: dict[str, tuple[str, int, bool]] = {
     "eq": ("==", EQUALITY, False),
@@ -155,10 +93,6 @@ FLOAT_PREDICATES: dict[str, tuple[str, bool]] = {
 """`cmpf` predicate → operator or function, negated. Their order is MLIR's numbering."""
 
 
-def _operands(writer: Writer, operation: Operation) -> list[Expression]:
-    return [writer.value(operand) for operand in operation.operands]
-
-
 def _constant(writer: Writer, operation: arith.ConstantOp) -> Expression | None:
     type, data = operation.result.type, operation.value
     if isinstance(data, IntegerAttr | FloatAttr):
@@ -178,18 +112,18 @@ def _constant(writer: Writer, operation: arith.ConstantOp) -> Expression | None:
 
 
 def _float_infix(writer: Writer, operation: Any) -> Expression:
-    left, right = _operands(writer, operation)
+    left, right = writer.values(operation)
     operator, precedence = FLOAT_INFIX[type(operation)]
     return rounded(writer, operation.result.type, infix(left, operator, right, precedence))
 
 
 def _float_call(writer: Writer, operation: Operation) -> Expression:
-    expression = call(FLOAT_CALLS[type(operation)], *_operands(writer, operation))
+    expression = call(ROUNDED_BUILTINS[type(operation)], *writer.values(operation))
     return rounded(writer, operation.results[0].type, expression)
 
 
 def _exact_call(writer: Writer, operation: Operation) -> Expression:
-    return call(EXACT_CALLS[type(operation)], *_operands(writer, operation))
+    return call(EXACT_BUILTINS[type(operation)], *writer.values(operation))
 
 
 def _negate(writer: Writer, operation: arith.NegfOp) -> Expression:
@@ -205,8 +139,8 @@ def _extremum(name: str) -> Row:
         scalar = writer.types.scalar(type)
         number = constant_number(operation.rhs)
         if number is None or number != number or (number == 0 and name == "minimum"):
-            function = writer.library.extremum(name, scalar, lanes(type))
-            return call(function, *_operands(writer, operation))
+            function = writer.library.extremum(name, scalar, lanes(type), writer.vendor)
+            return call(function, *writer.values(operation))
         left, right = writer.name_of(operation.lhs), writer.value(operation.rhs)
         wins = infix(
             infix(left, compare, right, RELATION), "|", infix(left, "!=", left, EQUALITY), OR
@@ -223,8 +157,8 @@ def _integer_infix(writer: Writer, operation: Any) -> Expression:
     operator, precedence = INTEGER_INFIX[type(operation)]
     if is_bool(result):
         operator, precedence = ("&", AND) if operator == "*" else ("^", XOR)
-    left, right = _operands(writer, operation)
-    if is_bool(result) or isinstance(c_types.element(result), IndexType):
+    left, right = writer.values(operation)
+    if is_bool(result) or isinstance(element(result), IndexType):
         return infix(left, operator, right, precedence)
     if not is_vector(result) and writer.types.bits(result) < 32:
         return cast(writer.type(result), infix(left, operator, right, precedence))
@@ -235,7 +169,7 @@ def _integer_infix(writer: Writer, operation: Any) -> Expression:
 def _bitwise_infix(writer: Writer, operation: Any) -> Expression:
     result = operation.result.type
     operator, precedence = BITWISE_INFIX[type(operation)]
-    left, right = _operands(writer, operation)
+    left, right = writer.values(operation)
     if is_bool(result) and operator == "^" and constant_number(operation.rhs):
         return prefix("!", left)
     expression = infix(left, operator, right, precedence)
@@ -252,14 +186,14 @@ def _division(writer: Writer, operation: Any) -> Expression:
     if is_bool(result):
         raise writer.error(operation, "does not divide i1")
     if safe and name in ("div", "rem") and not is_unsigned:
-        left, right = _operands(writer, operation)
+        left, right = writer.values(operation)
         expression = infix(left, "/" if name == "div" else "%", right, MULTIPLY)
         narrow = not is_vector(result) and writer.types.bits(result) < 32
         return cast(writer.type(result), expression) if narrow else expression
     scalar = writer.types.scalar(result)
     function = writer.library.divide(name, scalar, lanes(result), is_unsigned)
     if not is_unsigned:
-        return call(function, *_operands(writer, operation))
+        return call(function, *writer.values(operation))
     quotient = call(function, unsigned(writer, operation.lhs), unsigned(writer, operation.rhs))
     return signed(writer, result, quotient)
 
@@ -267,7 +201,7 @@ def _division(writer: Writer, operation: Any) -> Expression:
 def _shift(operator: str, logical: bool) -> Row:
     def row(writer: Writer, operation: Any) -> Expression:
         result = operation.result.type
-        left, right = _operands(writer, operation)
+        left, right = writer.values(operation)
         if logical:
             shifted = infix(unsigned(writer, operation.lhs), operator, right, SHIFT)
             if is_vector(result):
@@ -292,7 +226,7 @@ def _integer_extremum(name: str, is_unsigned: bool) -> Row:
             larger = (name == "max") == is_unsigned  # a signed true is -1, below false
             return infix(*_or_and(writer, operation, larger))
         if not is_unsigned:
-            return call(name, *_operands(writer, operation))
+            return call(name, *writer.values(operation))
         best = call(name, unsigned(writer, operation.lhs), unsigned(writer, operation.rhs))
         return signed(writer, result, best)
 
@@ -302,7 +236,7 @@ def _integer_extremum(name: str, is_unsigned: bool) -> Row:
 def _or_and(
     writer: Writer, operation: Any, either: bool
 ) -> tuple[Expression, str, Expression, int]:
-    left, right = _operands(writer, operation)
+    left, right = writer.values(operation)
     return (left, "|", right, OR) if either else (left, "&", right, AND)
 
 
@@ -319,7 +253,7 @@ def _compare_integers(
 ) -> Expression:
     type = operation.lhs.type
     operator, precedence, is_unsigned = INTEGER_PREDICATES[_predicate(operation)]
-    left, right = _operands(writer, operation)
+    left, right = writer.values(operation)
     if is_bool(type) and not is_vector(type):
         if not is_unsigned and precedence == RELATION:
             left, right = right, left  # a signed true is -1, below false
@@ -331,7 +265,7 @@ def _compare_integers(
 def _compare_floats(writer: Writer, operation: arith.CmpfOp | kernel.CompareFloatsOp) -> Expression:
     type = operation.lhs.type
     operator, negated = FLOAT_PREDICATES[_predicate(operation)]
-    left, right = _operands(writer, operation)
+    left, right = writer.values(operation)
     if operator in ("true", "false"):
         if is_vector(type):
             operator = "-1" if operator == "true" else "0"
@@ -345,7 +279,7 @@ def _compare_floats(writer: Writer, operation: arith.CmpfOp | kernel.CompareFloa
 
 
 def _select(writer: Writer, operation: arith.SelectOp | kernel.SelectOp) -> Expression:
-    test, yes, no = _operands(writer, operation)
+    test, yes, no = writer.values(operation)
     if not is_vector(operation.cond.type):
         result, chosen = operation.result.type, condition(test, yes, no)
         narrow = not is_vector(result) and not is_float(result) and writer.types.bits(result) < 32
@@ -355,13 +289,6 @@ def _select(writer: Writer, operation: arith.SelectOp | kernel.SelectOp) -> Expr
 
 def _absolute_integer(writer: Writer, operation: math.AbsIOp) -> Expression:
     return signed(writer, operation.result.type, call("abs", writer.value(operation.operand)))
-
-
-def _count_bits(function: str) -> Row:
-    def row(writer: Writer, operation: Any) -> Expression:
-        return call(function, writer.value(operation.operand))
-
-    return row
 
 
 def _trailing_zeros(writer: Writer, operation: math.CountTrailingZerosOp) -> Expression:
@@ -376,14 +303,14 @@ def _trailing_zeros(writer: Writer, operation: math.CountTrailingZerosOp) -> Exp
 def _integer_power(writer: Writer, operation: math.IPowIOp) -> Expression:
     type = operation.result.type
     function = writer.library.integer_power(writer.types.scalar(type), lanes(type))
-    return call(function, *_operands(writer, operation))
+    return call(function, *writer.values(operation))
 
 
 ARITHMETIC_ROWS: dict[type[Operation], Row] = {
     arith.ConstantOp: _constant,
     **dict.fromkeys(FLOAT_INFIX, _float_infix),
-    **dict.fromkeys(FLOAT_CALLS, _float_call),
-    **dict.fromkeys(EXACT_CALLS, _exact_call),
+    **dict.fromkeys(ROUNDED_BUILTINS, _float_call),
+    **dict.fromkeys(EXACT_BUILTINS, _exact_call),
     **dict.fromkeys(INTEGER_INFIX, _integer_infix),
     **dict.fromkeys(BITWISE_INFIX, _bitwise_infix),
     **dict.fromkeys(DIVISIONS, _division),
@@ -404,8 +331,6 @@ ARITHMETIC_ROWS: dict[type[Operation], Row] = {
     kernel.SelectOp: _select,
     arith.SelectOp: _select,
     math.AbsIOp: _absolute_integer,
-    math.CountLeadingZerosOp: _count_bits("clz"),
-    math.CtPopOp: _count_bits("popcount"),
     math.CountTrailingZerosOp: _trailing_zeros,
     math.IPowIOp: _integer_power,
 }

@@ -6,11 +6,11 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import IntegerAttr, MemRefType
 from xdsl.ir import Operation
 
-from mgn.codegen.c_types import lanes
 from mgn.codegen.expression import Expression, call, cast, offset
 from mgn.codegen.opencl_functions import shaped
 from mgn.codegen.writer import Row, Writer
 from mgn.dialects import kernel
+from mgn.dialects.kernel.lanes import lanes
 
 PLACES: dict[type[Operation], str] = {
     kernel.GlobalIdOp: "get_global_id",

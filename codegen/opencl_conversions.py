@@ -10,12 +10,11 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import Float16Type, Float64Type
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from mgn.codegen import c_types
-from mgn.codegen.c_types import is_bool, is_float, is_small_float, is_vector, lanes
 from mgn.codegen.expression import AND, EQUALITY, SHIFT, Expression, call, infix, prefix
 from mgn.codegen.opencl_values import as_mask, converted, rounded, signed, unsigned
 from mgn.codegen.writer import Row, Writer
 from mgn.dialects import kernel
+from mgn.dialects.kernel.lanes import element, is_bool, is_float, is_small_float, is_vector, lanes
 
 
 def _bitcast(writer: Writer, operation: arith.BitcastOp) -> Expression:
@@ -26,10 +25,10 @@ def bitcast(writer: Writer, source: SSAValue, target: Attribute) -> Expression:
     """The bits of a value as another type with lanes of the same width."""
     value, width = writer.value(source), lanes(target)
     short = f"short{width if width > 1 else ''}"
-    if c_types.element(source.type) == c_types.element(target):
+    if element(source.type) == element(target):
         return value
     if is_small_float(source.type):
-        if isinstance(c_types.element(source.type), Float16Type):
+        if isinstance(element(source.type), Float16Type):
             bits = call(writer.library.f16_bits(width), value)
         else:
             wide = "int" if width == 1 else f"int{width}"
@@ -43,7 +42,7 @@ def bitcast(writer: Writer, source: SSAValue, target: Attribute) -> Expression:
 
 def _small_from_bits(writer: Writer, bits: Expression, target: Attribute) -> Expression:
     width = lanes(target)
-    if isinstance(c_types.element(target), Float16Type):
+    if isinstance(element(target), Float16Type):
         return call(writer.library.f16_from_bits(width), bits)
     wide = "int" if width == 1 else f"int{width}"
     high = infix(call(f"convert_{wide}", bits), "<<", Expression("16"), SHIFT)
@@ -66,7 +65,7 @@ def _float_to_integer(is_unsigned: bool) -> Row:
         type = writer.types.unsigned(target) if is_unsigned else writer.type(target)
         value = writer.value(operation.input)
         source = operation.input.type
-        scalar = "double" if isinstance(c_types.element(source), Float64Type) else "float"
+        scalar = "double" if isinstance(element(source), Float64Type) else "float"
         value = call(writer.library.zero_for_nan(scalar, lanes(source)), value)
         number = call(f"convert_{type}_sat_rtz", value)
         return signed(writer, target, number) if is_unsigned else number
@@ -96,7 +95,7 @@ def _integer_to_float(is_unsigned: bool) -> Row:
 
 def _round_double(writer: Writer, target: Attribute, value: Expression) -> Expression:
     writer.extensions.add("cl_khr_fp64")
-    if isinstance(c_types.element(target), Float16Type):
+    if isinstance(element(target), Float16Type):
         return call(writer.library.round_f16(lanes(target), "double"), value)
     return call(writer.library.round_bf16_double(lanes(target)), value)
 
@@ -113,7 +112,7 @@ def _truncate_float(writer: Writer, operation: arith.TruncFOp) -> Expression:
     value = writer.value(operation.input)
     if not is_small_float(target):
         return converted(writer, target, value)
-    if isinstance(c_types.element(source), Float64Type):
+    if isinstance(element(source), Float64Type):
         return _round_double(writer, target, value)
     return rounded(writer, target, value)
 

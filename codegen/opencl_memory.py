@@ -16,7 +16,6 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from mgn.codegen.c_types import element, is_bool, is_float, is_small_float, is_vector, lanes
 from mgn.codegen.expression import (
     ADD,
     AND,
@@ -38,6 +37,7 @@ from mgn.codegen.opencl_conversions import bitcast
 from mgn.codegen.opencl_values import rounded, signed, unsigned
 from mgn.codegen.writer import Row, Writer
 from mgn.dialects import kernel
+from mgn.dialects.kernel.lanes import element, is_bool, is_float, is_small_float, is_vector, lanes
 
 LANE_NAMES = "0123456789abcdef"
 
@@ -306,7 +306,7 @@ def _combine(writer: Writer, kind: str, scalar: str, left: str, right: str, widt
     if kind in REDUCTION_CALLS:
         return f"{REDUCTION_CALLS[kind]}({left}, {right})"
     name = "maximum" if kind == "maximumf" else "minimum"
-    return f"{writer.library.extremum(name, scalar, width)}({left}, {right})"
+    return f"{writer.library.extremum(name, scalar, width, writer.vendor)}({left}, {right})"
 
 
 MEMORY_ROWS: dict[type[Operation], Row] = {

@@ -3,26 +3,21 @@
 In: a value or an expression, and an IR type. Out: an expression of that type.
 """
 
-from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
-    DenseIntOrFPElementsAttr,
     Float16Type,
-    FloatAttr,
-    IntegerAttr,
 )
 from xdsl.ir import Attribute, SSAValue
 
-from mgn.codegen import c_types
-from mgn.codegen.c_types import is_small_float, is_vector, lanes
 from mgn.codegen.expression import Expression, call, cast
 from mgn.codegen.writer import Writer
+from mgn.dialects.kernel.lanes import element, is_small_float, is_vector, lanes
 
 
 def rounded(writer: Writer, type: Attribute, expression: Expression) -> Expression:
     """The expression rounded to the type, where it was computed in `float` for less."""
     if not is_small_float(type):
         return expression
-    if isinstance(c_types.element(type), Float16Type):
+    if isinstance(element(type), Float16Type):
         return call(writer.library.round_f16(lanes(type)), expression)
     return call(writer.library.round_bf16(lanes(type)), expression)
 
@@ -60,17 +55,3 @@ def mask_for(writer: Writer, type: Attribute, mask: Expression) -> Expression:
     """A vector of i1, as `select` wants it between values of a type."""
     wanted = writer.types.mask(type)
     return mask if wanted == f"int{lanes(type)}" else call(f"convert_{wanted}", mask)
-
-
-def constant_number(value: SSAValue) -> float | int | None:
-    """The number in every lane of a constant; None for any other value."""
-    operation = value.owner
-    if not isinstance(operation, arith.ConstantOp):
-        return None
-    data = operation.value
-    if isinstance(data, IntegerAttr | FloatAttr):
-        return data.value.data
-    if isinstance(data, DenseIntOrFPElementsAttr) and data.is_splat():
-        number = data.get_values()[0]
-        return None if isinstance(number, tuple) else number
-    return None

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from xdsl.dialects.builtin import FileLineColLoc, MemRefType
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from mgn.codegen.c_types import CTypes
 from mgn.codegen.expression import Expression
 from mgn.codegen.opencl_functions import Library
+from mgn.dialects.kernel.translation import Translation
 
 INLINE_LENGTH = 56
 """The longest text of a value that is written where it is used."""
@@ -45,11 +46,14 @@ Row = Callable[["Writer", Any], Expression | None]
 """An operation's text: the expression of its only result, or None after writing lines."""
 
 
-class Writer:
-    """Writes one kernel. `rows` maps each operation class to its row."""
+class Writer(Translation[Expression]):
+    """Writes one kernel. An expression that was `set` is written in place, whatever it costs."""
+
+    ERROR = CodegenError
+    MISSING = "has no OpenCL C text"
 
     def __init__(self, rows: Mapping[type[Operation], Row], types: CTypes, vendor: str):
-        self.rows = rows
+        super().__init__(rows)
         self.types = types
         self.vendor = vendor
         self.library = Library()
@@ -57,7 +61,6 @@ class Writer:
         self.local_memory = 0
         self._lines: list[str] = []
         self._depth = 1
-        self._values: dict[SSAValue, Expression] = {}
         self._named: dict[str, int] = {}
 
     @property
@@ -76,33 +79,6 @@ class Writer:
         yield
         self._depth -= 1
 
-    def block(self, block: Block) -> None:
-        """All operations of a block."""
-        for operation in block.ops:
-            self.operation(operation)
-
-    def operation(self, operation: Operation) -> None:
-        """One operation, by its row. CodegenError where it has none."""
-        row = self.rows.get(type(operation))
-        if row is None:
-            raise self.error(operation, "has no OpenCL C text")
-        expression = row(self, operation)
-        if expression is not None:
-            self._bind(operation.results[0], expression)
-
-    def error(self, operation: Operation, message: str) -> CodegenError:
-        """An error that names the operation and its place."""
-        location = operation.location
-        place = f"{operation.name}"
-        if isinstance(location, FileLineColLoc):
-            file, line, column = location.filename.data, location.line.data, location.column.data
-            place = f"{file}:{line}:{column}: {operation.name}"
-        return CodegenError(f"{place} {message}: {str(operation).splitlines()[0]}")
-
-    def value(self, value: SSAValue) -> Expression:
-        """The expression of a value."""
-        return self._values[value]
-
     def pointer(self, value: SSAValue) -> str:
         """The pointer to a buffer."""
         return self._values[value].text
@@ -117,10 +93,6 @@ class Writer:
     def type(self, value: SSAValue | Attribute) -> str:
         """The C type of a value."""
         return self.types.value(value.type if isinstance(value, SSAValue) else value)
-
-    def set(self, value: SSAValue, expression: Expression) -> None:
-        """Let a value be an expression, whatever it costs to write it twice."""
-        self._values[value] = expression
 
     def declare(self, value: SSAValue, initial: Expression | None = None) -> Expression:
         """A variable for a value, with its first content."""
@@ -165,7 +137,8 @@ class Writer:
         for target, source in pairs:
             self.line(f"{target} = {source};")
 
-    def _bind(self, value: SSAValue, expression: Expression) -> None:
+    def bind(self, value: SSAValue, expression: Expression) -> None:
+        """Names the value, unless its expression is as good where it is used."""
         uses = list(value.uses)
         if expression.is_name or (
             len(uses) == 1

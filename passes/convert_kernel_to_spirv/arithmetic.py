@@ -16,15 +16,10 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Operation, SSAValue
 
-from mgn.dialects import kernel
+from mgn.dialects.kernel.builtins import DIVISIONS, EXACT_BUILTINS, ROUNDED_BUILTINS
+from mgn.dialects.kernel.lanes import constant_number, element, is_bool
 from mgn.dialects.spirv.shapes import Shape
-from mgn.passes.convert_kernel_to_spirv.converter import (
-    Converter,
-    Row,
-    constant_number,
-    element,
-    is_bool,
-)
+from mgn.passes.convert_kernel_to_spirv.converter import Converter, Row
 
 FLOAT_INSTRUCTIONS: dict[type[Operation], str] = {
     arith.AddfOp: "OpFAdd",
@@ -43,53 +38,8 @@ INTEGER_INSTRUCTIONS: dict[type[Operation], tuple[str, str]] = {
 }
 """The instruction on integers, and on i1."""
 
-ROUNDED_CALLS: dict[type[Operation], str] = {
-    math.AcosOp: "acos",
-    math.AcoshOp: "acosh",
-    math.AsinOp: "asin",
-    math.AsinhOp: "asinh",
-    math.AtanOp: "atan",
-    math.Atan2Op: "atan2",
-    math.AtanhOp: "atanh",
-    math.CbrtOp: "cbrt",
-    math.CosOp: "cos",
-    math.CoshOp: "cosh",
-    math.ErfOp: "erf",
-    math.ExpOp: "exp",
-    math.Exp2Op: "exp2",
-    math.ExpM1Op: "expm1",
-    math.FmaOp: "fma",
-    math.FPowIOp: "pown",
-    math.LogOp: "log",
-    math.Log10Op: "log10",
-    math.Log1pOp: "log1p",
-    math.Log2Op: "log2",
-    math.PowFOp: "pow",
-    math.RsqrtOp: "rsqrt",
-    math.SinOp: "sin",
-    math.SinhOp: "sinh",
-    math.SqrtOp: "sqrt",
-    math.TanOp: "tan",
-    math.TanhOp: "tanh",
-}
-"""Functions of OpenCL.std whose result is rounded to f16 or bf16."""
-
-EXACT_CALLS: dict[type[Operation], str] = {
-    arith.MaxnumfOp: "fmax",
-    arith.MinnumfOp: "fmin",
-    kernel.RemainderOp: "fmod",
-    math.AbsFOp: "fabs",
-    math.CeilOp: "ceil",
-    math.CopySignOp: "copysign",
-    math.FloorOp: "floor",
-    math.RoundOp: "round",
-    math.RoundEvenOp: "rint",
-    math.TruncOp: "trunc",
-    math.AbsIOp: "s_abs",
-    math.CountLeadingZerosOp: "clz",
-    math.CtPopOp: "popcount",
-}
-"""Functions of OpenCL.std whose result needs no rounding."""
+_EXACT_FUNCTIONS = {**EXACT_BUILTINS, math.AbsIOp: "s_abs"}
+"""OpenCL C's `abs` is unsigned."""
 
 INTEGER_EXTREMA: dict[type[Operation], tuple[str, str]] = {
     arith.MaxSIOp: ("s_max", "OpLogicalAnd"),
@@ -103,16 +53,6 @@ SHIFTS: dict[type[Operation], str] = {
     arith.ShLIOp: "OpShiftLeftLogical",
     arith.ShRUIOp: "OpShiftRightLogical",
     arith.ShRSIOp: "OpShiftRightArithmetic",
-}
-
-DIVISIONS: dict[type[Operation], tuple[str, bool]] = {
-    arith.DivSIOp: ("div", False),
-    arith.DivUIOp: ("div", True),
-    arith.RemSIOp: ("rem", False),
-    arith.RemUIOp: ("rem", True),
-    arith.FloorDivSIOp: ("floordiv", False),
-    arith.CeilDivSIOp: ("ceildiv", False),
-    arith.CeilDivUIOp: ("ceildiv", True),
 }
 
 
@@ -136,13 +76,13 @@ def _float_instruction(c: Converter, operation: Any) -> SSAValue:
 
 def _rounded_call(c: Converter, operation: Operation) -> SSAValue:
     type = operation.results[0].type
-    name = ROUNDED_CALLS[operation.__class__]
+    name = ROUNDED_BUILTINS[operation.__class__]
     return c.rounded(type, c.builder.extended(name, c.shape(type), *c.values(operation)))
 
 
 def _exact_call(c: Converter, operation: Operation) -> SSAValue:
     shape = c.shape(operation.results[0].type)
-    return c.builder.extended(EXACT_CALLS[operation.__class__], shape, *c.values(operation))
+    return c.builder.extended(_EXACT_FUNCTIONS[operation.__class__], shape, *c.values(operation))
 
 
 def _negate(c: Converter, operation: arith.NegfOp) -> SSAValue:
@@ -267,8 +207,8 @@ def _integer_power(c: Converter, operation: math.IPowIOp) -> SSAValue:
 ARITHMETIC_ROWS: dict[type[Operation], Row] = {
     arith.ConstantOp: _constant,
     **dict.fromkeys(FLOAT_INSTRUCTIONS, _float_instruction),
-    **dict.fromkeys(ROUNDED_CALLS, _rounded_call),
-    **dict.fromkeys(EXACT_CALLS, _exact_call),
+    **dict.fromkeys(ROUNDED_BUILTINS, _rounded_call),
+    **dict.fromkeys(_EXACT_FUNCTIONS, _exact_call),
     **dict.fromkeys(INTEGER_INSTRUCTIONS, _integer_instruction),
     **dict.fromkeys(INTEGER_EXTREMA, _integer_extremum),
     **dict.fromkeys(SHIFTS, _shift),

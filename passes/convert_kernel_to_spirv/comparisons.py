@@ -7,9 +7,10 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
+from mgn.dialects.kernel.lanes import is_bool
 from mgn.dialects.kernel.masks import FLOAT_PREDICATES, INTEGER_PREDICATES
 from mgn.dialects.spirv.shapes import Shape
-from mgn.passes.convert_kernel_to_spirv.converter import Converter, Row, is_bool
+from mgn.passes.convert_kernel_to_spirv.converter import Converter, Row
 
 ON_INTEGERS: dict[str, str] = {
     "eq": "OpIEqual",

@@ -11,15 +11,9 @@ from xdsl.dialects.builtin import Float16Type, Float64Type
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from mgn.dialects import kernel
+from mgn.dialects.kernel.lanes import element, is_bool, is_float, is_small_float
 from mgn.dialects.spirv.shapes import Shape
-from mgn.passes.convert_kernel_to_spirv.converter import (
-    Converter,
-    Row,
-    element,
-    is_bool,
-    is_float,
-    is_small_float,
-)
+from mgn.passes.convert_kernel_to_spirv.converter import Converter, Row
 
 
 def _bitcast(c: Converter, operation: arith.BitcastOp) -> SSAValue:

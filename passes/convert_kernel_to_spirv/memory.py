@@ -11,16 +11,11 @@ from xdsl.dialects.builtin import BFloat16Type, Float16Type, IntegerAttr, MemRef
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from mgn.dialects import kernel
+from mgn.dialects.kernel.lanes import element, is_bool, is_small_float
 from mgn.dialects.spirv.shapes import Shape
 from mgn.passes.convert_kernel_to_spirv.arithmetic import extremum
 from mgn.passes.convert_kernel_to_spirv.conversions import bf16_bits, bf16_from_bits, bitcast
-from mgn.passes.convert_kernel_to_spirv.converter import (
-    Converter,
-    Row,
-    element,
-    is_bool,
-    is_small_float,
-)
+from mgn.passes.convert_kernel_to_spirv.converter import Converter, Row
 from mgn.passes.convert_kernel_to_spirv.library import SIZE
 from mgn.passes.convert_kernel_to_spirv.module_builder import VOID, member
 
