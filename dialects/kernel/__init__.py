@@ -21,6 +21,9 @@
     kernel.sub_group_shuffle %x, %lane : f32      sub_group_broadcast %x, %lane : f32
     kernel.mma m16n8k16_bf16 %a, %b, %c : …, …, …
 
+    vector.load %x[%i] {alignment = 16 : i64} : …    the vector lies at a multiple of 16 bytes
+    scf.for … { … } {unroll = 8 : i64}    the device's compiler is asked for 8 steps at a time
+
 Buffers are flat 1-D memrefs: global arguments, `#kernel.space<local>` from `kernel.local_alloc`,
 `#kernel.space<private>` from `memref.alloca`. Vectors have 2, 4, 8 or 16 lanes. Integers are
 signless: u8 is i8 with unsigned operations. `#kernel.device` describes a device (device.py).
