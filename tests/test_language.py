@@ -254,6 +254,12 @@ def test_external_names_come_from_as_scopes_and_braces() -> None:
     assert parameters["shared"].initialiser is None
 
 
+def test_a_param_may_have_the_name_of_a_graph() -> None:
+    text = "graph g(x: f32[2, 3]) { param g: f32[3] = ones(); r = x * g; return r }"
+    weights = np.array([1, 2, 3], np.float32)
+    np.testing.assert_array_equal(run(text, g=weights)["r"], X * weights)
+
+
 def test_two_params_of_one_name_and_type_are_one_tensor() -> None:
     text = """
     fn f(x) { param w: f32[3] = ones(); return x * w }

@@ -53,6 +53,17 @@ def test_identical_layers_share_their_functions() -> None:
     assert not any(isinstance(op, FusedKernelOp) for op in module.walk())
 
 
+def test_a_kernel_does_not_take_the_name_of_a_graph() -> None:
+    module = layers(1)
+    graph = module.ops.first
+    assert graph is not None
+    graph.properties["sym_name"] = StringAttr("reduction_sum_sub_0")
+    LowerKernels().apply(context(), module)
+    module.verify()
+    functions = [op.sym_name.data for op in module.walk() if isinstance(op, FuncOp)]
+    assert functions == ["contraction_matmul_gelu_0", "reduction_sum_sub_1"]
+
+
 def test_three_hundred_kernels_of_few_structures_are_lowered_in_under_half_a_second() -> None:
     module = layers(175)
     ChooseSchedules().apply(context(), module)

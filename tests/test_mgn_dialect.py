@@ -239,6 +239,17 @@ def test_a_wrong_initialiser_is_refused(initialiser: str, message: str) -> None:
         parse(f'mgn.param @"w" : tensor<2xf32> = {initialiser}')
 
 
+def test_two_parameters_of_one_name_are_refused() -> None:
+    parameter = 'mgn.param @"g" : tensor<2xf32>\n'
+    text = (
+        'mgn.graph @g("x" = %x : tensor<2xf32>) -> ("y" : tensor<2xf32>) {\n'
+        "  mgn.return %x : tensor<2xf32>\n}"
+    )
+    parse(parameter + text)
+    with pytest.raises(VerifyException, match='two parameters are named "g"'):
+        parse(parameter * 2 + text)
+
+
 def test_a_module_lists_its_graphs_and_an_initialiser_its_values() -> None:
     module = parse(STRUCTURE)
     assert [item.sym_name.data for item in graphs_of(module)] == ["g"]

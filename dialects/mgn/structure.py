@@ -116,20 +116,22 @@ class InitialiserAttr(ParametrizedAttribute):
 
 @irdl_op_definition
 class ParamOp(IRDLOperation):
-    """A trainable tensor, known by its external name: `mgn.param @"w" : tensor<4xf32> = ones()`."""
+    """A trainable tensor, known by its external name: `mgn.param @"w" : tensor<4xf32> = ones()`.
+
+    The name is a key of weight files and no symbol of the module: a graph may have the same one.
+    """
 
     name = "mgn.param"
-    sym_name = prop_def(SymbolNameConstraint())
+    sym_name = prop_def(SymbolNameConstraint(), prop_name="external_name")
     type = prop_def(TensorType)
     initialiser = opt_prop_def(InitialiserAttr)
-    traits = traits_def(SymbolOpInterface())
 
     def __init__(
         self, name: str, type: TensorType, initialiser: InitialiserAttr | None = None
     ) -> None:
         super().__init__(
             properties={
-                "sym_name": StringAttr(name),
+                "external_name": StringAttr(name),
                 "type": type,
                 "initialiser": initialiser,
             }
@@ -317,6 +319,9 @@ class GraphOp(IRDLOperation):
         if not isinstance(module, ModuleOp):
             return
         parameters = parameters_of(module)
+        for op in module.body.block.ops:
+            if isinstance(op, ParamOp) and parameters[op.sym_name.data] is not op:
+                raise VerifyException(f'mgn.param: two parameters are named "{op.sym_name.data}"')
         for op in self.walk():
             if not isinstance(op, ReadOp):
                 continue

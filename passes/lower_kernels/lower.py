@@ -26,6 +26,7 @@ from mgn.dialects import kernel
 from mgn.dialects.buffers import allow_in_place, buffer_type
 from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind, LaunchOp
 from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.dialects.mgn.structure import graphs_of
 from mgn.passes.choose_schedules import schedule_for
 from mgn.passes.lower_kernels.body import Body, read_body
 from mgn.passes.lower_kernels.contraction import lower_contraction
@@ -60,6 +61,7 @@ class LowerKernels(ModulePass):
         device = kernel.Device.of(op)
         lowered: dict[Hashable, str] = {}
         numbers: dict[str, int] = {}
+        taken = {graph.sym_name.data for graph in graphs_of(op)}
         functions: list[kernel.FuncOp] = []
         for fused in [item for item in op.walk() if isinstance(item, FusedKernelOp)]:
             key = structure(fused)
@@ -67,6 +69,8 @@ class LowerKernels(ModulePass):
                 schedule = fused.schedule or schedule_for(fused, device)
                 base = readable_name(fused)
                 number = numbers.get(base, 0)
+                while f"{base}_{number}" in taken:
+                    number += 1
                 numbers[base] = number + 1
                 lowered[key] = f"{base}_{number}"
                 functions.append(lower_kernel(fused, lowered[key], schedule.values))
