@@ -119,9 +119,20 @@ class Library:
             *body,
         )
 
-    def extremum(self, name: str, scalar: str, lanes: int) -> str:
-        """`maximum` or `minimum` of IEEE 754-2019: a NaN wins, and -0 is less than +0."""
+    def extremum(self, name: str, scalar: str, lanes: int, vendor: str = "") -> str:
+        """`maximum` or `minimum` of IEEE 754-2019: a NaN wins, and -0 is less than +0.
+
+        NVIDIA has an instruction for it.
+        """
         type = shaped(scalar, lanes)
+        function = suffixed(f"{name}_{scalar}", lanes)
+        if vendor == "nvidia" and scalar == "float":
+            step = (
+                f'asm("{name[:3]}.NaN.f32 %0, %1, %2;" : "=f"(c{{0}}) : "f"(a{{0}}), "f"(b{{0}}));'
+            )
+            parts = [""] if lanes == 1 else [f".s{digit}" for digit in "0123456789abcdef"[:lanes]]
+            body = [f"{type} c;", *(step.format(part) for part in parts), "return c;"]
+            return self.add(function, type, f"{type} a, {type} b", *body)
         bits = shaped(_INTEGER_OF[scalar], lanes)
         compare, join = (">", "&") if name == "maximum" else ("<", "|")
         zeros = f"as_{type}(as_{bits}(a) {join} as_{bits}(b))"
@@ -130,9 +141,7 @@ class Library:
             choice = f"a == b ? {zeros} : {wins} ? a : b"
         else:
             choice = f"select(select(b, a, {wins}), {zeros}, a == b)"
-        return self.add(
-            suffixed(f"{name}_{scalar}", lanes), type, f"{type} a, {type} b", f"return {choice};"
-        )
+        return self.add(function, type, f"{type} a, {type} b", f"return {choice};")
 
     def divide(self, name: str, scalar: str, lanes: int, unsigned: bool) -> str:
         """Integer division that cannot trap: by zero it gives 0, and the lowest number by -1 wraps.

@@ -85,6 +85,8 @@ def _gpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
         "local": min(most, device.max_work_group_size),
         "units": device.compute_units,
     }
+    if device.vendor == "nvidia":
+        entries["sub_group"] = device.sub_group_size
     if fused.kernel_kind is KernelKind.CONTRACTION:
         entries |= {"local_memory": device.local_memory}
         entries |= {"largest_group": device.max_work_group_size}

@@ -4,6 +4,7 @@ In: input types, a function that emits the body, and arrays. Out: what the devic
 the wide interpreter's values (all floats in f64).
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -33,6 +34,8 @@ GPU_ON_CPU = CPU.with_figures(
 """A device that takes the GPU forms of the templates, and runs on the CPU."""
 
 FORMS = {"cpu": CPU, "gpu": GPU_ON_CPU}
+if os.environ.get("MGN_TEST_DEVICE") == "gpu":
+    FORMS["nvidia"] = DEVICES["nvidia-h200"]
 
 
 def fused_kernel(

@@ -2,7 +2,8 @@
 
 Along rows, neighbouring work-items read neighbouring vectors, and short rows share a group. Across
 rows, neighbouring work-items have neighbouring vectors of rows. Each work-item combines its own
-share, and the shares meet in local memory. What fits of a row is kept in registers from one stage
+share; the shares meet in local memory, or, where the device's sub-groups allow it, in registers
+first (sub_groups.py). What fits of a row is kept in registers from one stage
 to the next; the rest is read again.
 """
 
@@ -25,6 +26,7 @@ from mgn.passes.lower_kernels.scalar import (
     neutral,
     widened,
 )
+from mgn.passes.lower_kernels.sub_groups import EXCHANGED, SUB_GROUP, meet_in_sub_groups
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
 
 KEPT_ELEMENTS = 32
@@ -32,6 +34,9 @@ KEPT_ELEMENTS = 32
 
 ELEMENTS_AT_ONCE = 8
 """How many elements a work-item should read before it needs the first."""
+
+USUAL_ITEMS = 512
+"""Larger groups leave units idle at barriers; they are for rows that need so many registers."""
 
 UNROLL = 4
 """How many steps of a loop over a row the device's compiler is asked to do at a time."""
@@ -88,7 +93,8 @@ def _grouping(job: Job, space: RowSpace) -> Grouping:
     inner = next((size for size in reversed(space.reduced_shape) if size != 1), 1)
     width = dividing_lanes(inner, job.number("lanes", 4))
     vectors = max(space.length // width, 1)
-    shares = min(local, _power_below(vectors), _power_above(vectors * width // ELEMENTS_AT_ONCE))
+    most = local if space.length > USUAL_ITEMS * KEPT_ELEMENTS else min(local, USUAL_ITEMS)
+    shares = min(most, _power_below(vectors), _power_above(vectors * width // ELEMENTS_AT_ONCE))
     rows = 1
     if shares < 128:
         rows = min(max(256 // shares, 1), local // shares, _power_above(space.rows))
@@ -115,8 +121,10 @@ class _Grouped:
         self.trips = trips
         self.kept_trips = trips
         if trips * self.sizes.width > KEPT_ELEMENTS:
-            several = len(stages_of(job.body, space).reductions) > 1 and self.sizes.by_row
-            self.kept_trips = KEPT_ELEMENTS // self.sizes.width if several else 0
+            again = len(stages_of(job.body, space).reductions) > 1
+            again |= any(space.is_full(node) for node in job.body.written)
+            kept = KEPT_ELEMENTS // self.sizes.width
+            self.kept_trips = kept if again and self.sizes.by_row else 0
 
     def write(self) -> Launch:
         sizes, space, code = self.sizes, self.space, self.code
@@ -135,9 +143,9 @@ class _Grouped:
             row = of(Counter(code.index(row.clamp(0, count - 1)), 0, count - 1))
         self.row = row * sizes.row_width + lanes(sizes.row_width)
         for reductions in stages_of(self.job.body, space).reductions:
-            partial = self._walk(reductions)
-            for node, value in zip(reductions, partial, strict=True):
-                total = narrowed(code, self._meet(node, value), node.element)
+            totals = self._meet(reductions, self._walk(reductions))
+            for node, value in zip(reductions, totals, strict=True):
+                total = narrowed(code, value, node.element)
                 self.evaluator.given[node] = lambda _, total=total: total
         self._results()
         return Launch((groups * sizes.items,), (sizes.items,))
@@ -188,42 +196,52 @@ class _Grouped:
             for node, value in zip(reductions, held, strict=True)
         ]
 
-    def _meet(self, node: Node, value: SSAValue) -> SSAValue:
-        """All shares of a row as one value, which every work-item of the row gets."""
+    def _meet(self, nodes: Sequence[Node], values: Sequence[SSAValue]) -> list[SSAValue]:
+        """All shares of a row as one value of each reduction, which its work-items all get."""
+        if self.sizes.shares == 1:
+            return list(values)
+        if self.sizes.by_row and self._exchanges(values):
+            return meet_in_sub_groups(self.code, self.place, self.sizes.shares, nodes, values)
+        return self._meet_in_memory(nodes, values)
+
+    def _exchanges(self, values: Sequence[SSAValue]) -> bool:
+        """Whether work-items can read each other's registers."""
+        size = self.job.number("sub_group", 1)
+        types = all(value.type in EXCHANGED for value in values)
+        return size == SUB_GROUP and self.sizes.items % size == 0 and types
+
+    def _meet_in_memory(self, nodes: Sequence[Node], values: Sequence[SSAValue]) -> list[SSAValue]:
         code, sizes = self.code, self.sizes
-        if sizes.shares == 1:
-            return value
-        width = sizes.row_width if isinstance(value.type, VectorType) else 1
-        buffer = code.local(scalar_type(value), sizes.items * width)
-
-        def put(value: SSAValue) -> None:
-            place = self.place * width
-            code.store(value, buffer, code.index(place), place.multiple)
-
-        def get(item: Index) -> SSAValue:
-            place = item * width
-            return code.load(buffer, code.index(place), width, place.multiple)
-
-        put(value)
-        code.barrier()
+        width = sizes.row_width if isinstance(values[0].type, VectorType) else 1
+        buffers = [code.local(scalar_type(value), sizes.items * width) for value in values]
         stride = 1 if sizes.by_row else sizes.rows
         first = self.own_row * sizes.shares if sizes.by_row else self.own_row
 
-        def gathered(start: Index, count: int, apart: int) -> SSAValue:
-            parts = [get(start + number * apart * stride) for number in range(count)]
-            total = parts[0]
-            for part in parts[1:]:
-                total = combine(code, node.name, node.element, total, part)
-            return total
+        def put(values: Sequence[SSAValue]) -> None:
+            place = self.place * width
+            for value, buffer in zip(values, buffers, strict=True):
+                code.store(value, buffer, code.index(place), place.multiple)
 
+        def gathered(start: Index, count: int, apart: int) -> list[SSAValue]:
+            totals: list[SSAValue] = []
+            for node, buffer in zip(nodes, buffers, strict=True):
+                places = [(start + number * apart * stride) * width for number in range(count)]
+                parts = [
+                    code.load(buffer, code.index(place), width, place.multiple) for place in places
+                ]
+                total = parts[0]
+                for part in parts[1:]:
+                    total = combine(code, node.name, node.element, total, part)
+                totals.append(total)
+            return totals
+
+        put(values)
+        code.barrier()
         left = sizes.shares
         while left > RADIX:
             left //= RADIX
-
-            def fold(left: int = left) -> None:
-                put(gathered(self.place, RADIX, left))
-
-            code.when(code.is_below(self.share, left, 1), fold)
+            inside = code.is_below(self.share, left, 1)
+            code.when(inside, lambda left=left: put(gathered(self.place, RADIX, left)))
             code.barrier()
         return gathered(first, left, 1)
 
