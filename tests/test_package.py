@@ -9,12 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import ml_dtypes
 import numpy as np
 import pytest
 from conftest import ROOT, Outcome, run_in_process
 from package_samples import affine, everything
 
 import mgn
+from mgn.api import describe_device
+from mgn.packaging import package_graph
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.devices import ComputeDevice, choose, list_devices
 from mgn.runtime.errors import DeviceError, InputError, PackageError, WeightsError
@@ -188,6 +191,39 @@ def test_parameters_that_are_not_embedded_have_to_be_loaded(
         exe.params["c"]
 
 
+@pytest.mark.parametrize("rows", [0, 3])
+def test_every_element_type_and_empty_tensors_come_through(
+    device: ComputeDevice, tmp_path: Path, rows: int
+) -> None:
+    module = mgn.parse("""
+        graph g[N = 0](x: f32[N, 4], b: bool[3], h: bf16[5], k: u8[7]) {
+          c = full([2, 2], 3.0)
+          return y = relu(x), s = sum(x), not_b = logical_not(b), hh = h + h, k, c
+        }
+    """)
+    ir = module.lower(None, {"N": rows})
+    path = tmp_path / "g.mgnpkg"
+    path.write_bytes(package_bytes(package_graph(ir, describe_device(device))))
+    found = mgn.load_package(path, device.index)(
+        x=X[:rows, :4],
+        b=np.array([True, False, True]),
+        h=np.arange(5).astype(ml_dtypes.bfloat16),
+        k=np.arange(7, dtype=np.uint8),
+    )
+    wanted = {
+        "y": np.maximum(X[:rows, :4], 0),
+        "not_b": np.array([False, True, False]),
+        "hh": np.arange(0, 10, 2).astype(ml_dtypes.bfloat16),
+        "k": np.arange(7, dtype=np.uint8),
+        "c": np.full((2, 2), 3.0, np.float32),
+    }
+    np.testing.assert_allclose(found.pop("s"), X[:rows, :4].sum(), rtol=1e-5, atol=1e-6)
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        assert found[name].dtype == array.dtype and found[name].shape == array.shape
+        assert found[name].tobytes() == array.tobytes(), name
+
+
 def test_wrong_inputs_are_named_as_ever(device: ComputeDevice) -> None:
     exe = PackagedExecutable(affine(), device, cache=KernelCache.disabled())
     scale, offset = affine().parameters["scale"], np.arange(96, dtype=np.float32)
@@ -257,6 +293,12 @@ def test_a_wrong_command_line_writes_nothing(
     assert outcome.stdout == "" and "Traceback" not in outcome.stderr
     assert message in outcome.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["affine.mgn"]
+
+
+def test_mgn_run_says_how_a_package_is_run(mgn_run: Run) -> None:
+    outcome = mgn_run("digits.mgnpkg")
+    assert outcome.status == 1
+    assert "a package is compiled already: mgn.load_package runs it" in outcome.stderr
 
 
 def test_a_stage_that_is_text_can_be_written_to_a_file(

@@ -13,7 +13,11 @@ from mgn.diagnostics import Diagnostic, DiagnosticsError
 
 SEPARATOR = "// -----"
 LANGUAGES = {".mgn": "mgn", ".mlir": "mlir", ".spv": "spirv"}
-LATER = {".onnx": "reading ONNX files is not available in this version of mgn"}
+REFUSED = {
+    ".onnx": "reading ONNX files is not available in this version of mgn",
+    ".mgnpkg": "a package is compiled already: mgn.load_package runs it, or a program in C",
+}
+"""Why a file of a known kind is not read, by its extension."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,8 @@ def read_source(path: str, language: str | None) -> Source:
             raise UsageError("the language of stdin is not known; -f mgn or -f mlir says it")
         return _source("<stdin>", language, _read_stdin())
     suffix = Path(path).suffix.lower()
-    if language is None and suffix in LATER:
-        raise UsageError(LATER[suffix])
+    if language is None and suffix in REFUSED:
+        raise UsageError(REFUSED[suffix])
     if language is None and suffix not in LANGUAGES:
         known = " nor ".join(LANGUAGES)
         raise UsageError(f"'{path}' is neither {known}; -f mgn or -f mlir says what it is")
