@@ -54,7 +54,7 @@ def print_mgn(module: ModuleOp) -> str:
     declared: set[str] = set()
     parts: list[str] = []
     if not _declared_by_reads(parameters, graphs):
-        names = Names()
+        names = Names([graph.sym_name.data for graph in graphs])
         lines = [_param(names.fresh(name), op) for name, op in parameters.items()]
         parts.append("\n".join(lines))
         declared.update(parameters)

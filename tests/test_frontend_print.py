@@ -64,6 +64,15 @@ def test_random_programs_round_trip(statements: list[str]) -> None:
     assert_round_trips(parse(program).lower())
 
 
+def test_parameters_round_trip_beside_graphs_of_their_names() -> None:
+    text = """
+    graph a(x: f32[2]) { param b: f32[2]; param u: f32[2]; return y = x + b + u }
+    graph b(x: f32[2]) { param u: f32[2]; param b: f32[2]; param a: f32[2]; return y = x + a }
+    param unread: f32[2]
+    """
+    assert_round_trips(parse(text).lower())
+
+
 def test_parameters_that_no_graph_reads_and_their_order_stay() -> None:
     module = parse(
         'param b: f32[2] as "x.b" = uniform(-1, 1)\nparam a: q8_0[4, 32]\nparam unread: f16[]\n'
