@@ -15,7 +15,7 @@ from typing import Protocol
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassOptionInfo, get_pass_option_infos
-from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
+from xdsl.utils.arg_spec import ArgSpec, ParameterListType, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from mgn.diagnostics import MgnError
@@ -154,12 +154,31 @@ def _passes_of(spec: ArgSpec) -> Iterator[ModulePass]:
             yield find_pass(name)()
         return
     found = find_pass(spec.name)
+    known = {info.name: info.expected_type for info in _options_of(found)}
+    shown = [name.replace("_", "-") for name in known]
+    hint = f"its options are {', '.join(shown)}" if known else "it has no options"
+    parameters = dict(spec.normalize_parameter_names().parameters)
+    for name, values in parameters.items():
+        option = name.replace("_", "-")
+        if name not in known:
+            near = difflib.get_close_matches(option, shown, 1)
+            hint = f"did you mean '{near[0]}'?" if near else hint
+            raise PipelineError(f"pass '{spec.name}' has no option '{option}'; {hint}")
+        parameters[name] = _as_declared(values, known[name])
     try:
-        yield found.from_spec(spec)
+        yield found.from_spec(ArgSpec(spec.name, parameters))
     except ValueError as error:
-        known = [info.name.replace("_", "-") for info in _options_of(found)]
-        hint = f"its options are {', '.join(known)}" if known else "it has no options"
         raise PipelineError(f"pass '{spec.name}': {error}; {hint}") from None
+
+
+def _as_declared(values: ParameterListType, declared: str) -> ParameterListType:
+    """An option's values, where `none` is nothing and a whole number serves as a float."""
+    kinds = {kind.strip() for kind in declared.split("|")}
+    if values == ("none",) and "None" in kinds:
+        return ()
+    if "float" in kinds and "int" not in kinds:
+        return tuple(float(item) if type(item) is int else item for item in values)
+    return values
 
 
 def _unknown(name: str) -> str:

@@ -53,7 +53,13 @@ def test_the_input_may_be_mgn_text_on_stdin(mgn_opt: Run) -> None:
     [
         (["nowhere.mgn"], "error: cannot open 'nowhere.mgn': no such file or directory"),
         (["-p", "simplfy", "-"], "did you mean 'simplify'?"),
-        (["-p", "simplify{speed=3}", "-"], "pass 'simplify'"),
+        (["-p", "simplify{speed=3}", "-"], "pass 'simplify' has no option 'speed'"),
+        (["-p", "saturate{tim=3}", "-"], "has no option 'tim'; did you mean 'time'?"),
+        (["-p", "saturate{report=3}", "-"], "its options are rules, time, fuse\n"),
+        (
+            ["-p", "saturate{rules=foo}", "-"],
+            "no class of rules 'foo'; there are exact, reassociates, approximates",
+        ),
         (["-p", "simplify,{", "-"], "cannot read the pipeline"),
         (["-p", "training", "-"], "the training pipeline is not available in this version"),
         (["-t", "opncl", "-"], "did you mean 'opencl'?"),
@@ -264,3 +270,17 @@ def test_help_is_quick_and_shows_examples() -> None:
     seconds = time.perf_counter() - started
     assert "examples:" in outcome.stdout
     assert seconds < 2.0
+
+
+@pytest.mark.parametrize("passes", ["saturate{time=1}", "plan-memory{alignment=none}"])
+def test_options_take_whole_numbers_for_floats_and_none_for_nothing(
+    mgn_opt: Run, passes: str
+) -> None:
+    outcome = mgn_opt("-p", passes.replace("plan-memory", "default,plan-memory"), "-", stdin=GOOD)
+    assert outcome.status == 0, outcome.stderr
+
+
+def test_a_planned_program_has_no_picture_and_the_message_says_when_it_has(mgn_opt: Run) -> None:
+    outcome = mgn_opt("-p", "default", "-t", "dot", "-", stdin=GOOD)
+    assert outcome.status == 1
+    assert "the program has no graph any more; -p simplify,saturate" in outcome.stderr

@@ -73,7 +73,10 @@ def _opencl(module: ModuleOp) -> str:
 
 def _dot(module: ModuleOp) -> str:
     from mgn.commands.dot import dot
+    from mgn.dialects.mgn.structure import graphs_of
 
+    if not any(graphs_of(module)):
+        raise UsageError("the program has no graph any more; -p simplify,saturate stops in time")
     return dot(module)
 
 

@@ -172,14 +172,27 @@ class Saturate(ModulePass):
         default_factory=list[SaturateReport], init=False, compare=False
     )
 
+    def __post_init__(self) -> None:
+        _rule_classes(self.rules)
+
     @property
     def report(self) -> SaturateReport | None:
         """What was done to the last graph."""
         return self.reports[-1] if self.reports else None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        classes = frozenset(RuleClass(part.strip()) for part in self.rules.split("+"))
+        classes = _rule_classes(self.rules)
         options = SaturateOptions(classes=classes, time_budget=self.time, fuse=self.fuse)
         device = Device.of(op)
         for graph in graphs_of(op):
             self.reports.append(saturate_graph(graph, device, options))
+
+
+def _rule_classes(text: str) -> frozenset[RuleClass]:
+    """The classes that a text names, joined by `+`. ValueError for a name of none."""
+    names = [part.strip() for part in text.split("+")]
+    for name in names:
+        if name not in list(RuleClass):
+            known = ", ".join(RuleClass)
+            raise ValueError(f"there is no class of rules '{name}'; there are {known}")
+    return frozenset(map(RuleClass, names))
