@@ -247,7 +247,16 @@ def literal(array: np.ndarray) -> str:
     """A scalar as a literal."""
     if array.dtype == np.bool_:
         return "true" if array else "false"
-    return str(int(array)) if np.issubdtype(array.dtype, np.integer) else number(float(array))
+    if np.issubdtype(array.dtype, np.integer):
+        return str(int(array))
+    return _short_f32(array) if array.dtype == np.float32 else number(float(array))
+
+
+def _short_f32(value: np.ndarray) -> str:
+    """The shortest text that rounds to the same f32, by way of an f64 as the parser reads it."""
+    text = repr(float(str(np.float32(value))))
+    same = np.float32(float(text)).tobytes() == np.float32(value).tobytes()
+    return text if same else number(float(value))
 
 
 def number(value: float) -> str:

@@ -28,6 +28,10 @@ class GraphSignature:
     dimensions: tuple[str, ...]
     required: tuple[str, ...]
 
+    def __str__(self) -> str:
+        listing = ", ".join(self.dimensions)
+        return f"graph {self.name}[{listing}]" if listing else f"graph {self.name}"
+
 
 @dataclass
 class Program:
@@ -78,8 +82,10 @@ class Program:
         every = [*self.unit.graphs, *self.unit.imported_graphs]
         chosen = [item for item in every if item.node.name == graph]
         if not chosen:
-            hint = suggestion(graph, [item.node.name for item in every])
-            message = f"there is no graph '{graph}'{hint}"
+            names = [item.node.name for item in every]
+            hint = suggestion(graph, names)
+            listing = ", ".join(names) or "none"
+            message = f"there is no graph '{graph}'; the graphs are {listing}{hint}"
             raise DiagnosticsError([Diagnostic(message, self.unit.source.name)])
         return chosen
 

@@ -51,6 +51,9 @@ class Optimized:
     module: ModuleOp
     report: OptimizeReport
 
+    def __repr__(self) -> str:
+        return f"Optimized(graph={self.report.graph!r}, kernels={len(self.report.kernels)})"
+
 
 def parse(text: str, name: str = "<text>") -> Module:
     """A program from `.mgn` text. DiagnosticsError with every error found."""

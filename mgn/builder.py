@@ -146,6 +146,10 @@ class GraphBuilder:
         self._module: ModuleOp | None = None
         self._token: Token[GraphBuilder | None] | None = None
 
+    def __repr__(self) -> str:
+        inputs, outputs = ", ".join(self._inputs), ", ".join(self._outputs)
+        return f"GraphBuilder({self.name}({inputs}) -> ({outputs}))"
+
     def __enter__(self) -> "GraphBuilder":
         self._token = _current.set(self)
         return self

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mgn.compilation import Compiled
+from mgn.dialects.types import spelling
 from mgn.initialisers import initial_value
 from mgn.report import OptimizeReport
 from mgn.runtime.devices import ComputeDevice
@@ -49,6 +50,10 @@ class Parameters(MutableMapping[str, np.ndarray]):
 
     def __len__(self) -> int:
         return len(self._executable.parameters)
+
+    def __repr__(self) -> str:
+        listing = ", ".join(f"{name}: {spelling(self._declared[name].type)}" for name in self)
+        return f"Parameters({listing})"
 
     def initialise(self, name: str) -> None:
         """Draws a parameter's first value; normal(0, 0.02) where it has no initialiser."""

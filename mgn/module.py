@@ -63,7 +63,12 @@ class Module:
         return f"Module(graphs={self.graphs})"
 
     def __str__(self) -> str:
-        return print_mlir(self.lower())
+        """The IR as text; while a dimension is unbound, the graphs with their dimensions."""
+        if isinstance(self.source, ModuleOp) or not any(
+            graph.required for graph in self.source.graphs
+        ):
+            return print_mlir(self.lower())
+        return "\n".join(map(str, self.source.graphs))
 
 
 def load_program(language: str, text: str, name: str, path: Path | None = None) -> Module:

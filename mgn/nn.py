@@ -22,6 +22,24 @@ from weakref import WeakKeyDictionary
 from mgn.builder import GraphBuilder, Value, current_graph, graph_of
 from mgn.dialects.mgn.structure import InitialiserAttr
 
+__all__ = [
+    "Embedding",
+    "LayerNorm",
+    "Linear",
+    "Module",
+    "RMSNorm",
+    "Sequential",
+    "constant",
+    "glorot_normal",
+    "glorot_uniform",
+    "he_normal",
+    "he_uniform",
+    "normal",
+    "ones",
+    "uniform",
+    "zeros",
+]
+
 _numbers: "WeakKeyDictionary[GraphBuilder, dict[str, Iterator[int]]]" = WeakKeyDictionary()
 
 
@@ -208,3 +226,7 @@ def he_uniform() -> InitialiserAttr:
 def he_normal() -> InitialiserAttr:
     """Normal, scaled by fan-in (He et al., 2015)."""
     return InitialiserAttr.of("he_normal")
+
+
+def __dir__() -> list[str]:
+    return __all__
