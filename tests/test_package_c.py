@@ -142,7 +142,8 @@ def test_what_is_wrong_is_said(runner: Path, fake: Path, tmp_path: Path) -> None
     path.write_bytes(package_bytes(affine())[:-1])
     assert "is damaged" in run(runner, fake, path).stderr
     path.write_bytes(package_bytes(affine()))
-    assert "no OpenCL: " in run(runner, tmp_path / "no.so", path).stderr
+    assert "no OpenCL in 'libm.so.6'" in run(runner, "libm.so.6", path).stderr
+    assert "no.so' (OPENCL_LIBRARY)" in run(runner, tmp_path / "no.so", path).stderr
 
 
 def paged(package: Package) -> bytes:

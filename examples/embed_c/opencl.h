@@ -59,14 +59,17 @@ enum {
 #define DECLARE(result, name, parameters) static result(*name) parameters;
 OPENCL_FUNCTIONS(DECLARE)
 
-/* Fills in the functions; 0 where there is no such library. One that an old library lacks (only
-   clCreateProgramWithIL may be missing) stays NULL. */
+/* Fills in the functions; 0 where the library is not there or lacks one. Only clCreateProgramWithIL
+   may be NULL afterwards: libraries older than OpenCL 2.1 do not have it. */
 static int load_opencl(const char *library) {
+    int missing = 0;
     void *handle = dlopen(library, RTLD_NOW);
     if (!handle) return 0;
-#define LOOK_UP(result, name, parameters) *(void **)&name = dlsym(handle, #name);
+#define LOOK_UP(result, name, parameters)                                                          \
+    *(void **)&name = dlsym(handle, #name);                                                        \
+    missing += name == NULL;
     OPENCL_FUNCTIONS(LOOK_UP)
-    return clGetPlatformIDs != NULL;
+    return missing == (clCreateProgramWithIL == NULL);
 }
 
 #endif

@@ -200,7 +200,8 @@ int main(int count, char **arguments) {
         if (!strcmp(arguments[i], "-o") && !(results = fopen(arguments[i + 1], "wb")))
             fail("cannot write '%s'", arguments[i + 1]);
     open_package(arguments[1]);
-    if (!load_opencl(library ? library : "libOpenCL.so.1")) fail("no OpenCL: %s", dlerror());
+    if (!library) library = "libOpenCL.so.1";
+    if (!load_opencl(library)) fail("no OpenCL in '%s' (OPENCL_LIBRARY)", library);
     open_device(number ? atoi(number) : 0);
     create_buffers(count, arguments);
     run_steps();
