@@ -30,11 +30,12 @@ class _Equation:
     sizes: dict[str, int]
 
 
-def _letters(term: str) -> tuple[str, str]:
+def _letters(term: str) -> tuple[str, str | None]:
+    """The letters before and after the `...` of a term; None after where it has no `...`."""
     before, dots, after = term.partition("...")
     if not all(letter.isascii() and letter.isalpha() for letter in before + after):
         raise ShapeError(f"'{term}' is not a term of letters and one '...'")
-    return (before, after) if dots else (before, "-")
+    return before, after if dots else None
 
 
 def _labels(term: str, rank: int | None, ellipsis: int) -> Labels:
@@ -42,7 +43,7 @@ def _labels(term: str, rank: int | None, ellipsis: int) -> Labels:
     `ellipsis`.
     """
     before, after = _letters(term)
-    if after == "-":
+    if after is None:
         if rank is not None and rank != len(before):
             raise ShapeError(f"'{term}' does not name the {rank} axes of its operand")
         return tuple(before)

@@ -110,11 +110,6 @@ def _divide(a: Array, b: Array) -> Array:
     return a / b
 
 
-def _modulo(a: Array, b: Array) -> Array:
-    """Remainder with the divisor's sign; an integer remainder by zero is 0."""
-    return np.mod(a, b)
-
-
 def _power(a: Array, b: Array) -> Array:
     """Power; an integer to a negative power truncates the exact value, and 0 to one gives 0."""
     if not np.issubdtype(a.dtype, np.integer):
@@ -122,14 +117,6 @@ def _power(a: Array, b: Array) -> Array:
     positive = np.power(a, np.maximum(b, 0))
     reciprocal = np.where(a == 1, 1, np.where(a == -1, np.where(b % 2 == 0, 1, -1), 0))
     return np.where(b < 0, reciprocal, positive).astype(a.dtype)
-
-
-def _sign(x: Array) -> Array:
-    return np.sign(x)
-
-
-def _where(condition: Array, a: Array, b: Array) -> Array:
-    return np.where(condition, a, b)
 
 
 def saturating_cast(x: Array, dtype: np.dtype) -> Array:
@@ -161,7 +148,7 @@ def _infer_cast(x: TensorType, T: ElementType) -> TensorType:
 UNARY: Sequence[OperationSpec] = (
     _unary("neg", "the negative.", np.negative, NUMERIC),
     _unary("abs", "the absolute value.", np.abs, NUMERIC),
-    _unary("sign", "-1, 0 or 1 with the sign of x; nan stays nan.", _sign, NUMERIC),
+    _unary("sign", "-1, 0 or 1 with the sign of x; nan stays nan.", np.sign, NUMERIC),
     _unary("exp", "e to the power of x.", np.exp),
     _unary("expm1", "exp(x) - 1, exact near 0.", np.expm1),
     _unary("log", "the natural logarithm.", np.log),
@@ -199,7 +186,7 @@ BINARY: Sequence[OperationSpec] = (
     _binary("mul", "the product.", np.multiply, commutative=True),
     _binary("div", "the quotient; integers truncate.", _divide),
     _binary("pow", "a to the power of b.", _power),
-    _binary("mod", "the remainder, with the divisor's sign.", _modulo),
+    _binary("mod", "the remainder, with the divisor's sign.", np.mod),
     _binary("max", "the larger one; nan passes on.", np.maximum, commutative=True),
     _binary("min", "the smaller one; nan passes on.", np.minimum, commutative=True),
     _binary("logical_and", "true where both are.", np.logical_and, BOOLS, commutative=True),
@@ -228,7 +215,7 @@ WHERE = define(
         "`y = where(c, a, b)`: a where c holds, else b.",
         (OperandSpec("condition", BOOLS, group="condition"), OperandSpec("a"), OperandSpec("b")),
         _infer_where,
-        evaluate=_where,
+        evaluate=np.where,
     )
 )
 

@@ -5,7 +5,7 @@ as StableHLO's gather does, so that no read leaves its buffer.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,14 +23,11 @@ from mgn.dialects.mgn.operation import (
     OperationSpec,
     define,
 )
-from mgn.dialects.shapes import Shape, ShapeError, normalise_axis, row_major_strides
+from mgn.dialects.mgn.reductions import canonical_axis
+from mgn.dialects.shapes import Shape, ShapeError, row_major_strides
 from mgn.dialects.types import element_of, tensor
 
 Array = np.ndarray
-
-
-def _canonical_axis(x: TensorType, ids: TensorType, axis: int) -> Mapping[str, Any]:
-    return {"axis": normalise_axis(axis, len(x.get_shape()))}
 
 
 def _infer_gather(x: TensorType, ids: TensorType, axis: int) -> TensorType:
@@ -56,7 +53,7 @@ GATHER = define(
         ),
         _infer_gather,
         evaluate=_gather,
-        canonical=_canonical_axis,
+        canonical=canonical_axis,
     )
 )
 
@@ -103,7 +100,7 @@ def _infer_take_along_axis(x: TensorType, ids: TensorType, axis: int) -> TensorT
         AttributeSpec("axis", INT, -1),
     ),
     _infer_take_along_axis,
-    canonical=_canonical_axis,
+    canonical=canonical_axis,
 )
 def take_along_axis(b: Emitter, x: SSAValue, ids: SSAValue, axis: int) -> SSAValue:
     """`y = take_along_axis(x, ids, axis = -1)`: x at ids along an axis, all other indices equal.

@@ -98,10 +98,6 @@ def _infer_broadcast_to(x: TensorType, shape: Ints) -> TensorType:
     return tensor(element_of(x), shape)
 
 
-def _broadcast_to(x: Array, shape: Ints) -> Array:
-    return np.broadcast_to(x, shape)
-
-
 BROADCAST_TO = define(
     OperationSpec(
         "broadcast_to",
@@ -109,7 +105,7 @@ BROADCAST_TO = define(
         "`y = broadcast_to(x, [4, 8])`: x repeated along axes of size 1 and new leading axes.",
         (OperandSpec("x"), AttributeSpec("shape", INTS)),
         _infer_broadcast_to,
-        evaluate=_broadcast_to,
+        evaluate=np.broadcast_to,
     )
 )
 
@@ -180,10 +176,6 @@ def _infer_concat(operands: Sequence[TensorType], axis: int) -> TensorType:
     return tensor(element_of(operands[0]), result)
 
 
-def _concat(operands: Sequence[Array], axis: int) -> Array:
-    return np.concatenate(operands, axis=axis)
-
-
 CONCAT = define(
     OperationSpec(
         "concat",
@@ -191,7 +183,7 @@ CONCAT = define(
         "`y = concat([a, b], axis = 0)`: operands one after the other along an axis.",
         (OperandSpec("operands", variadic=True), AttributeSpec("axis", INT, 0)),
         _infer_concat,
-        evaluate=_concat,
+        evaluate=np.concatenate,
         canonical=_canonical_concat,
     )
 )
@@ -235,10 +227,6 @@ def _infer_flip(x: TensorType, axis: Ints) -> TensorType:
     return x
 
 
-def _flip(x: Array, axis: Ints) -> Array:
-    return np.flip(x, axis)
-
-
 FLIP = define(
     OperationSpec(
         "flip",
@@ -246,7 +234,7 @@ FLIP = define(
         "`y = flip(x, axis = 0)`: x in reverse order along axes.",
         (OperandSpec("x"), AttributeSpec("axis", AXES, None)),
         _infer_flip,
-        evaluate=_flip,
+        evaluate=np.flip,
         canonical=_canonical_flip,
     )
 )

@@ -27,6 +27,11 @@ def canonical_axes(x: TensorType, axis: Any, **_: Any) -> Mapping[str, Any]:
     return {"axis": normalise_axes(axis, len(x.get_shape()))}
 
 
+def canonical_axis(x: TensorType, *_others: TensorType, axis: int) -> Mapping[str, Any]:
+    """One axis of the first operand, counted from the front."""
+    return {"axis": normalise_axis(axis, len(x.get_shape()))}
+
+
 def infer_reduction(x: TensorType, axis: tuple[int, ...], keepdims: bool) -> TensorType:
     """The operand's type without the reduced axes."""
     return tensor(element_of(x), reduce_shape(x.get_shape(), axis, keepdims))
@@ -83,10 +88,6 @@ MAX = _reduction("max_reduce", "the maximum over axes; nan passes on.", _maximum
 MIN = _reduction("min_reduce", "the minimum over axes; nan passes on.", _minimum)
 
 
-def _canonical_axis(x: TensorType, axis: int, **_: Any) -> Mapping[str, Any]:
-    return {"axis": normalise_axis(axis, len(x.get_shape()))}
-
-
 def _infer_running_sum(x: TensorType, axis: int) -> TensorType:
     return x
 
@@ -103,6 +104,6 @@ RUNNING_SUM = define(
         (OperandSpec("x", NUMERIC), AttributeSpec("axis", INT, -1)),
         _infer_running_sum,
         evaluate=in_float32(_running_sum),
-        canonical=_canonical_axis,
+        canonical=canonical_axis,
     )
 )
