@@ -8,7 +8,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from mgn.commands.errors import Failed, TidyArgumentParser, UsageError, guarded
+from mgn.commands.errors import Failed, UsageError, guarded
+from mgn.commands.parsers import add_program_options, make_tidy_parser
 
 EXAMPLES = """\
 examples:
@@ -36,12 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = TidyArgumentParser(
-        prog="mgn-opt",
-        description="Run compiler passes over a tensor program and print the result.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    parser = make_tidy_parser(
+        "mgn-opt", "Run compiler passes over a tensor program and print the result.", EXAMPLES
     )
     add = parser.add_argument
     add("file", nargs="?", default="-", help="a .mgn, .mlir or .spv file; - or nothing is stdin")
@@ -66,16 +63,7 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="TARGET",
         help="what to print (default: mlir); --list-targets names all",
     )
-    program = parser.add_argument_group("the program")
-    add = program.add_argument
-    add("--graph", metavar="NAME", help="keep this graph only")
-    add(
-        "--dim",
-        action="append",
-        default=[],
-        metavar="NAME=N",
-        help="bind a dimension parameter; may be repeated",
-    )
+    add = add_program_options(parser, "keep this graph only")
     add("--device", metavar="NAME", help="compile for a device of the table: cpu, nvidia-h200")
     checks = parser.add_argument_group("checks")
     add = checks.add_argument

@@ -8,7 +8,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from mgn.commands.errors import TidyArgumentParser, UsageError, guarded
+from mgn.commands.errors import UsageError, guarded
+from mgn.commands.parsers import add_program_options, make_tidy_parser
 
 EXAMPLES = """\
 examples:
@@ -39,26 +40,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = TidyArgumentParser(
-        prog="mgn-run",
-        description="Compile a tensor program for an OpenCL device and run it.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+    parser = make_tidy_parser(
+        "mgn-run", "Compile a tensor program for an OpenCL device and run it.", EXAMPLES
     )
     add = parser.add_argument
     add("file", nargs="?", help="a .mgn or .mlir file; - is stdin")
     add("-f", "--frontend", choices=["mgn", "mlir"], help="the language of the file")
-    program = parser.add_argument_group("the program")
-    add = program.add_argument
-    add("--graph", metavar="NAME", help="the graph to run, where there are several")
-    add(
-        "--dim",
-        action="append",
-        default=[],
-        metavar="NAME=N",
-        help="bind a dimension parameter; may be repeated",
-    )
+    add = add_program_options(parser, "the graph to run, where there are several")
     add("--mode", choices=["inference", "training"], default="inference")
     add("--precision", choices=["f32", "tf32", "bf16", "f16"], default="f32")
     data = parser.add_argument_group("arrays")

@@ -1,0 +1,37 @@
+"""The part of a command line that `mgn-opt` and `mgn-run` share.
+
+In: a command's name, description and examples. Out: its parser, with the options that say which
+graph of a program is meant and what its dimensions are.
+"""
+
+import argparse
+from collections.abc import Callable
+
+from mgn.commands.errors import TidyArgumentParser
+
+
+def make_tidy_parser(prog: str, description: str, examples: str) -> argparse.ArgumentParser:
+    """A parser that shows examples under its help and takes no abbreviations."""
+    return TidyArgumentParser(
+        prog=prog,
+        description=description,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def add_program_options(
+    parser: argparse.ArgumentParser, graph: str
+) -> Callable[..., argparse.Action]:
+    """Adds `--graph`, with its help, and `--dim`; gives what adds more options to their group."""
+    program = parser.add_argument_group("the program")
+    program.add_argument("--graph", metavar="NAME", help=graph)
+    program.add_argument(
+        "--dim",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="bind a dimension parameter; may be repeated",
+    )
+    return program.add_argument
