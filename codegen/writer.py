@@ -137,17 +137,17 @@ class Writer(Translation[Expression]):
         for target, source in pairs:
             self.line(f"{target} = {source};")
 
-    def bind(self, value: SSAValue, expression: Expression) -> None:
+    def bind(self, value: SSAValue, result: Expression) -> None:
         """Names the value, unless its expression is as good where it is used."""
         uses = list(value.uses)
-        if expression.is_name or (
+        if result.is_name or (
             len(uses) == 1
             and uses[0].operation.parent is value.owner.parent  # a loop would compute it again
-            and len(expression.text) <= INLINE_LENGTH
+            and len(result.text) <= INLINE_LENGTH
         ):
-            self._values[value] = expression
+            self._values[value] = result
         elif uses:
-            self.declare(value, expression)
+            self.declare(value, result)
 
 
 def _kind(value: SSAValue) -> str:

@@ -109,7 +109,9 @@ class _Splitter:
 
     def __init__(self, fused: FusedKernelOp, space: RowSpace, cut: Cut) -> None:
         self.fused, self.space, self.cut = fused, space, cut
-        self.known = dict(zip(fused.block.args, fused.inputs, strict=True))
+        self.known: dict[SSAValue, SSAValue] = dict(
+            zip(fused.block.args, fused.inputs, strict=True)
+        )
         self.kernels: list[FusedKernelOp] = []
 
     def split(self, stages: Sequence[Sequence[TensorOp]]) -> list[FusedKernelOp]:
@@ -152,12 +154,12 @@ class _Splitter:
         finish: Callable[[Emitter, list[SSAValue]], list[SSAValue]] = lambda _, values: values,
     ) -> list[SSAValue]:
         """A kernel that computes values of the body from what is known and partial results."""
-        stop = {op.results[0] for op, _ in partial}
+        stop: set[SSAValue] = {op.results[0] for op, _ in partial}
         needed, inputs = self._needed(wanted, stop)
         outer = [self.known[value] for value in inputs] + [value for _, value in partial]
         block = Block(arg_types=[value.type for value in outer])
         emitter = Emitter(block.add_op)
-        values = dict(zip(inputs, block.args, strict=False))
+        values: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=False))
         for (op, _), argument in zip(partial, block.args[len(inputs) :], strict=True):
             values[op.results[0]] = self._combine(emitter, op, argument)
         for op in self.fused.block.ops:

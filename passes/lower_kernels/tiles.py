@@ -65,7 +65,8 @@ def tile_plan(body: Body, shape: tuple[int, ...]) -> Plan | None:
         return None
     code = Code(Block(arg_types=[INDEX] * len(shape)))
     counters = tuple(Counter(code.block.args[n], 0, size - 1) for n, size in enumerate(shape))
-    places = list(Block(arg_types=[memory_type(node.element) for node in body.inputs]).args)
+    buffers = Block(arg_types=[memory_type(node.element) for node in body.inputs])
+    places: list[SSAValue] = list(buffers.args)
     probe = Probe(code, places)
     for node in body.written:
         probe.at(node, tuple(of(counter) for counter in counters))
