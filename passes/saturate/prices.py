@@ -17,39 +17,12 @@ from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
+from mgn.dialects.mgn.element_cost import ELEMENT_COST
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.forms import BodyNode, Form, Place
 from mgn.passes.saturate.view import Signature
-
-WEIGHTS: dict[str, float] = {
-    "exp": 12,
-    "expm1": 20,
-    "log": 14,
-    "log1p": 20,
-    "pow": 40,
-    "sin": 20,
-    "cos": 20,
-    "tan": 30,
-    "tanh": 20,
-    "erf": 24,
-    "sigmoid": 16,
-    "silu": 17,
-    "gelu": 28,
-    "softplus": 28,
-    "elu": 22,
-    "swiglu": 18,
-    "geglu": 29,
-    "div": 4,
-    "mod": 8,
-    "sqrt": 4,
-    "rsqrt": 5,
-    "recip": 4,
-    "identity": 0.25,
-    "stop_gradient": 0.25,
-}
-"""Operations of one element, in simple additions on a CPU's vectors; 1 where not named."""
 
 GPU_SPECIAL = frozenset(
     {"exp", "log", "sin", "cos", "rsqrt", "recip", "sqrt", "div", "sigmoid", "silu"}
@@ -86,7 +59,7 @@ def operation_weight(signature: Signature, device: Device) -> float:
         return 0.0
     if not device.is_cpu and signature.name in GPU_SPECIAL:
         return GPU_SPECIAL_WEIGHT
-    return WEIGHTS.get(signature.name, 1.0)
+    return ELEMENT_COST.get(signature.name, 1.0)
 
 
 def kernel_seconds(work: Work, device: Device) -> float:
