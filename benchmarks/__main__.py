@@ -1,8 +1,9 @@
 """`python -m benchmarks [--device D] [--json FILE] [--only WORD]`: the table of kernels.
 
-Each kernel is checked against NumPy in f64 on random data, then timed in turn with NumPy and, where
-it is installed, PyTorch. The share is of the ceiling measured in the same run: the device's copy
-bandwidth for kernels bound by memory, the best matmul rate of all contestants for matmuls.
+Each kernel is checked against NumPy in f64 on random data, then timed in turn with NumPy (on a CPU)
+and, where it is installed, PyTorch. The share is of the ceiling measured in the same run: the
+device's copy bandwidth for kernels bound by memory, the best matmul rate of all contestants for
+matmuls.
 """
 
 import argparse
@@ -36,26 +37,44 @@ def contestants_of(case: Case, device: str) -> dict[str, Callable[[], Any]]:
     error = float(np.max(np.abs(found - wanted)) / np.max(np.abs(wanted)))
     if not error <= TOLERANCE:
         raise SystemExit(f"{case.name}: wrong result, relative error {error:.3g}")
-    contestants: dict[str, Callable[[], Any]] = {
-        "mgn": executable.replay,
-        "numpy": lambda: case.numpy(*arrays.values()),
-    }
+    on_gpu = executable.device.kind == "gpu"
+    contestants: dict[str, Callable[[], Any]] = {"mgn": replay_of(executable)}
+    if not on_gpu:
+        contestants["numpy"] = lambda: case.numpy(*arrays.values())
     if importlib.util.find_spec("torch") is not None:
-        contestants["torch"] = torch_call(case, arrays, executable.device.kind == "gpu")
+        contestants["torch"] = torch_call(case, arrays, on_gpu)
     return contestants
 
 
+def replay_of(executable: mgn.Executable) -> Callable[[], Any]:
+    """mgn's contestant: timed by the device's events on a GPU, by the wall clock on a CPU."""
+    if executable.device.kind != "gpu":
+        return executable.replay
+
+    def replay() -> float:
+        launches = executable.replay(profile=True)
+        return max(launch.start + launch.seconds for launch in launches)
+
+    return replay
+
+
 def torch_call(case: Case, arrays: dict[str, np.ndarray], on_gpu: bool) -> Callable[[], Any]:
-    """PyTorch's contestant, on the same kind of device; it waits for its result."""
+    """PyTorch's contestant, on the same kind of device; timed by events on a GPU."""
     import torch
 
     place = "cuda" if on_gpu else "cpu"
     tensors = [torch.from_numpy(array).to(place) for array in arrays.values()]
 
-    def call() -> None:
+    def call() -> float | None:
+        if not on_gpu:
+            case.torch(torch, *tensors)
+            return None
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
         case.torch(torch, *tensors)
-        if on_gpu:
-            torch.cuda.synchronize()
+        end.record()
+        torch.cuda.synchronize()
+        return start.elapsed_time(end) / 1e3
 
     return call
 
@@ -67,7 +86,7 @@ def copy_bandwidth(device: str) -> float:
         mgn.parse(f"graph g(x: f32[{count}]) {{ return y = identity(x) }}"), device=device
     )
     executable(x=np.ones(count, np.float32))
-    return 2 * COPY_BYTES / interleaved_medians({"copy": executable.replay})["copy"]
+    return 2 * COPY_BYTES / interleaved_medians({"copy": replay_of(executable)})["copy"]
 
 
 def rows_of(cases: list[Case], device: str) -> list[dict[str, Any]]:

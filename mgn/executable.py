@@ -111,9 +111,13 @@ class Executable:
             self.report.measured_seconds = sum(item.seconds for item in self.profile)
         return outputs
 
-    def replay(self) -> None:
-        """Runs the launches again on what is on the device, and waits: for timing."""
-        self._executable.replay()
+    def replay(self, *, profile: bool = False) -> list[LaunchTime]:
+        """Runs the launches again on what is on the device, and waits: for timing.
+
+        With `profile`, gives the device's own time of each launch; else an empty list.
+        """
+        self._executable.replay(profile=profile)
+        return self._executable.profile if profile else []
 
     def trace(self, path: str | Path) -> None:
         """Writes the last profiled run as a trace for Perfetto."""

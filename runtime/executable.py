@@ -133,10 +133,16 @@ class Executable:
                 f"'{self.plan.name}' failed on {self.device.name}: {error}"
             ) from None
 
-    def replay(self) -> None:
-        """Run the launches once more on what the buffers hold, and wait: for timing."""
+    def replay(self, *, profile: bool = False) -> None:
+        """Run the launches once more on what the buffers hold, and wait: for timing.
+
+        With `profile`, the time of each launch is in `self.profile` afterwards.
+        """
         with self._lock:
-            self._replay()
+            if profile:
+                self.profile = self._replay_profiled()
+            else:
+                self._replay()
             self._queue.finish()
 
     def trace(self, path: str | Path) -> None:

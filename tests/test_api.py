@@ -100,6 +100,15 @@ def test_a_call_computes_what_numpy_computes(executable: mgn.Executable) -> None
     assert len(executable.profile) == len(executable.report.kernels)
 
 
+def test_a_replay_may_be_timed_by_the_device(executable: mgn.Executable) -> None:
+    assert executable.replay() == []
+    launches = executable.replay(profile=True)
+    assert [launch.kernel for launch in launches] == [
+        line.name for line in executable.report.kernels
+    ]
+    assert all(launch.seconds > 0 for launch in launches)
+
+
 def test_parameters_are_checked_and_saved(executable: mgn.Executable, tmp_path: Path) -> None:
     assert list(executable.params) == ["w", "b"]
     assert executable.params.without_value == ["b"]
