@@ -9,6 +9,13 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 
+PAUSE = 0.25
+"""Seconds between two contestants: OpenBLAS keeps its threads spinning for tens of milliseconds."""
+
+TURNS = 6
+TURN_SECONDS = 0.15
+"""How often each contestant has its turn, and how long about one lasts."""
+
 Contestants = Mapping[str, Callable[[], object]]
 
 
@@ -19,13 +26,17 @@ def seconds_of(function: Callable[[], object]) -> float:
     return measured if isinstance(measured, float) else time.perf_counter() - start
 
 
-def interleaved_medians(contestants: Contestants, budget: float = 2.0) -> dict[str, float]:
-    """The median time of each contestant, called in turn until the budget in seconds is spent."""
-    warm = sum(seconds_of(function) for function in contestants.values())
-    warm = min(warm, sum(seconds_of(function) for function in contestants.values()))
-    rounds = max(5, min(200, int(budget / max(warm, 1e-6))))
+def interleaved_medians(contestants: Contestants) -> dict[str, float]:
+    """The median time of a call of each contestant, over several turns of each.
+
+    A turn begins with a pause and a call that is not counted: the thread pool of the contestant
+    before goes on spinning for a while, and would take a core away.
+    """
     times: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(rounds):
+    for _ in range(TURNS):
         for name, function in contestants.items():
-            times[name].append(seconds_of(function))
+            time.sleep(PAUSE)
+            warm = seconds_of(function)
+            calls = max(1, min(50, int(TURN_SECONDS / max(warm, 1e-6))))
+            times[name].extend(seconds_of(function) for _ in range(calls))
     return {name: statistics.median(values) for name, values in times.items()}
