@@ -1,8 +1,8 @@
 """Timing: contestants in turn, after a warm-up, and the median of many rounds.
 
 In: functions without arguments, which may give their own time in seconds as a device's clock has
-it. Out: seconds by name. Interleaving makes the comparison fair where
-the machine's speed drifts; all contestants use as many threads as the machine has cores.
+it. Out: seconds by name. Interleaving makes the comparison fair where the machine's speed drifts;
+all contestants use as many threads as the machine has cores.
 """
 
 import statistics

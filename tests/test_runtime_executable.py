@@ -95,38 +95,32 @@ def test_parameters_must_be_set_and_must_fit() -> None:
     assert executable.parameters == {"scale": ("f32", (SIZE,))}
 
 
-def test_a_kernel_that_writes_past_its_buffer_is_found_and_the_buffer_named() -> None:
+def guarded(body: str) -> Executable:
+    """The plan under guard, its `add` replaced by one whose work-item i does this."""
     source = (
         "__kernel void add(__global const float *x, __global const float *w, __global float *y)"
-        "{ size_t i = get_global_id(0); y[i + 1] = x[i] + w[i]; }"
+        f"{{ size_t i = get_global_id(0); {body} }}"
     )
-    wrong = {**KERNELS, "add": signature("add", source, "read", "read", "write")}
-    executable = Executable(PLAN, wrong, cache=KernelCache.disabled(), guard=True)
+    kernels = {**KERNELS, "add": signature("add", source, "read", "read", "write")}
+    executable = Executable(PLAN, kernels, cache=KernelCache.disabled(), guard=True)
     executable.set_param("scale", np.ones(SIZE, np.float32))
+    return executable
+
+
+def test_a_kernel_that_writes_past_its_buffer_is_found_and_the_buffer_named() -> None:
+    executable = guarded("y[i + 1] = x[i] + w[i];")
     with pytest.raises(GuardError, match="wrote 4 bytes past the end of view %y, which has 384"):
         executable.run({"x": np.ones((8, 12), np.float32)})
 
 
 def test_a_kernel_that_writes_before_its_buffer_is_found() -> None:
-    source = (
-        "__kernel void add(__global const float *x, __global const float *w, __global float *y)"
-        "{ size_t i = get_global_id(0); y[(long)i - 2] = x[i] + w[i]; }"
-    )
-    wrong = {**KERNELS, "add": signature("add", source, "read", "read", "write")}
-    executable = Executable(PLAN, wrong, cache=KernelCache.disabled(), guard=True)
-    executable.set_param("scale", np.ones(SIZE, np.float32))
+    executable = guarded("y[(long)i - 2] = x[i] + w[i];")
     with pytest.raises(GuardError, match="wrote 8 bytes before the start of view %y"):
         executable.run({"x": np.ones((8, 12), np.float32)})
 
 
 def test_what_a_kernel_leaves_unwritten_is_nan_under_guard() -> None:
-    source = (
-        "__kernel void add(__global const float *x, __global const float *w, __global float *y)"
-        "{ size_t i = get_global_id(0); if (i != 5) y[i] = x[i] + w[i]; }"
-    )
-    lazy = {**KERNELS, "add": signature("add", source, "read", "read", "write")}
-    executable = Executable(PLAN, lazy, cache=KernelCache.disabled(), guard=True)
-    executable.set_param("scale", np.ones(SIZE, np.float32))
+    executable = guarded("if (i != 5) y[i] = x[i] + w[i];")
     for _ in range(2):
         y = executable.run({"x": np.ones((8, 12), np.float32)})["y"].ravel()
         assert np.flatnonzero(np.isnan(y)).tolist() == [5]
