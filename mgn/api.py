@@ -20,6 +20,7 @@ from mgn.diagnostics import MgnError
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.executable import Executable
 from mgn.module import Module, load_program
+from mgn.precision import check_precision
 from mgn.report import OptimizeReport
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def optimize(
     graph: str | None = None,
     dims: Mapping[str, int] | None = None,
     device: Device | str = "cpu",
+    precision: str = "f32",
 ) -> Optimized:
     """Rewrites a graph and cuts it into kernels; needs no OpenCL.
 
@@ -87,7 +89,7 @@ def optimize(
             raise MgnError(f"unknown device '{device}'; there are {', '.join(DEVICES)}")
         device = DEVICES[device]
     ir, seconds = _lower(module, graph, dims)
-    report = optimize_graph(ir, device)
+    report = optimize_graph(ir, device, precision=precision)
     report.times.insert(0, ("lower", seconds))
     return Optimized(ir, report)
 
@@ -101,14 +103,18 @@ def compile(
     seed: int = 0,
     target: str = "auto",
     saturation: "SaturateOptions | None" = None,
+    precision: str = "f32",
 ) -> Executable:
     """An executable for a graph of a program. The graph may be left out where there is one only.
 
     `dims` binds dimension parameters, `device` selects an OpenCL device (`auto`, `cpu`, `gpu`, an
     index, part of a name), `seed` fixes what the initialisers draw. `target` is the form of the
     kernels: `opencl`, `spirv`, or `auto` for what is quicker on the device. `saturation` limits
-    what the e-graph may do: which classes of rules, and whether to fuse.
+    what the e-graph may do: which classes of rules, and whether to fuse. `precision` says what the
+    operands of f32 products may be rounded to: `f32` (not at all), `tf32`, `bf16` or `f16`; sums
+    stay in f32.
     """
+    check_precision(precision)
     if mode not in MODES:
         raise MgnError(f"unknown mode '{mode}'; there are {', '.join(MODES)}")
     refusal = MODES[mode]
@@ -118,7 +124,7 @@ def compile(
 
     chosen = choose(device)
     ir, seconds = _lower(module, graph, dims)
-    executable = compile_lowered(ir, chosen, seed, target, saturation)
+    executable = compile_lowered(ir, chosen, seed, target, saturation, precision)
     executable.report.times.insert(0, ("lower", seconds))
     return executable
 
@@ -129,12 +135,15 @@ def compile_lowered(
     seed: int = 0,
     target: str = "auto",
     saturation: "SaturateOptions | None" = None,
+    precision: str = "f32",
 ) -> Executable:
     """An executable for an xDSL module of one graph, which is changed in place."""
     from mgn.kernel_targets import choose_target
 
     form = choose_target(target, device)
-    compiled = compile_graph(ir, describe_device(device), target=form, saturation=saturation)
+    compiled = compile_graph(
+        ir, describe_device(device), target=form, saturation=saturation, precision=precision
+    )
     return Executable(compiled, device, seed)
 
 

@@ -25,12 +25,13 @@ from mgn.dialects.mgn.structure import ParamOp, graphs_of, parameters_of
 from mgn.kernel_work import kernel_work
 from mgn.mlir_text import check_module
 from mgn.pipelines import PIPELINES, find_pass
+from mgn.precision import check_precision
 from mgn.report import KernelLine, MemoryReport, OptimizeReport
 
 if TYPE_CHECKING:
     from mgn.passes.saturate import SaturateOptions
 
-OPTIMIZING = ("simplify", "saturate")
+OPTIMIZING = ("simplify", "convert-precision", "saturate")
 """The passes of `mgn.optimize`; the rest of the inference pipeline follows in `mgn.compile`."""
 
 Observer = Callable[[str, ModuleOp], None]
@@ -53,17 +54,23 @@ def optimize_graph(
     device: Device,
     observe: Observer | None = None,
     saturation: "SaturateOptions | None" = None,
+    precision: str = "f32",
 ) -> OptimizeReport:
-    """Simplifies and saturates a module of one graph, in place."""
+    """Simplifies, rounds and saturates a module of one graph, in place."""
+    check_precision(precision)
     module.attributes["mgn.device"] = device.to_attribute()
     from mgn.passes.saturate import saturate_graph
 
     graph = next(graphs_of(module))
     operations = sum(isinstance(op, TensorOp) for op in graph.walk())
-    report = OptimizeReport(graph.sym_name.data, device, operations)
+    report = OptimizeReport(graph.sym_name.data, device, operations, precision)
     with _timed(report, "verify"):
         check_module(module)
     _run_pass(find_pass("simplify")(), module, report, observe)
+    if precision != "f32":
+        from mgn.passes.convert_precision import ConvertPrecision
+
+        _run_pass(ConvertPrecision(precision), module, report, observe)
     with _timed(report, "saturate"):
         report.saturation = saturate_graph(graph, device, saturation)
     if observe is not None:
@@ -78,10 +85,11 @@ def compile_graph(
     observe: Observer | None = None,
     target: str = "opencl",
     saturation: "SaturateOptions | None" = None,
+    precision: str = "f32",
 ) -> Compiled:
     """Takes a module of one graph all the way to a plan and kernels of a target, in place."""
     with collector_paused():
-        return _compile(module, device, observe, target, saturation)
+        return _compile(module, device, observe, target, saturation, precision)
 
 
 def _compile(
@@ -90,13 +98,14 @@ def _compile(
     observe: Observer | None,
     target: str,
     saturation: "SaturateOptions | None",
+    precision: str,
 ) -> Compiled:
     from mgn.codegen.plan_to_launches import launch_plan
     from mgn.dialects.kernel import FuncOp
     from mgn.dialects.plan import ProgramOp
     from mgn.kernel_targets import kernel_signature
 
-    report = optimize_graph(module, device, observe, saturation)
+    report = optimize_graph(module, device, observe, saturation, precision)
     parameters = parameters_of(module)
     for name in PIPELINES["inference"][len(OPTIMIZING) :]:
         _run_pass(find_pass(name)(), module, report, observe)

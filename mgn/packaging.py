@@ -13,9 +13,9 @@ from mgn.kernel_targets import kernel_signature
 from mgn.runtime.package_format import Package, PackagedKernel
 
 
-def package_graph(module: ModuleOp, device: Device) -> Package:
+def package_graph(module: ModuleOp, device: Device, precision: str = "f32") -> Package:
     """The package of a graph, which is changed in place."""
-    compiled = compile_graph(module, device)
+    compiled = compile_graph(module, device, precision=precision)
     functions = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp)}
     kernels = {
         name: PackagedKernel(source, _spirv(functions[name], device))

@@ -31,6 +31,9 @@ class PassRow:
 
 PASSES: dict[str, PassRow] = {
     "simplify": PassRow("mgn.passes.simplify", "canonical forms, constant folding, CSE and DCE"),
+    "convert-precision": PassRow(
+        "mgn.passes.convert_precision", "rounds the operands of f32 products for matrix units"
+    ),
     "saturate": PassRow("mgn.passes.saturate", "rewrites and cuts graphs into kernels by e-graph"),
     "choose-schedules": PassRow("mgn.passes.choose_schedules", "gives every kernel its tile sizes"),
     "lower-kernels": PassRow("mgn.passes.lower_kernels", "kernels become loops over memory"),
@@ -46,7 +49,14 @@ PASSES: dict[str, PassRow] = {
 }
 """Passes by name."""
 
-_INFERENCE = ("simplify", "saturate", "choose-schedules", "lower-kernels", "plan-memory")
+_INFERENCE = (
+    "simplify",
+    "convert-precision",
+    "saturate",
+    "choose-schedules",
+    "lower-kernels",
+    "plan-memory",
+)
 
 PIPELINES: dict[str, tuple[str, ...]] = {"default": _INFERENCE, "inference": _INFERENCE}
 """Named pipelines; `default` is what a run without a pipeline of its own uses."""

@@ -40,6 +40,7 @@ class OptimizeReport:
     graph: str
     device: Device
     operations_before: int
+    precision: str = "f32"
     kernels: list[KernelLine] = field(default_factory=list[KernelLine])
     saturation: object | None = None
     memory: MemoryReport | None = None
@@ -62,7 +63,8 @@ class OptimizeReport:
         return "\n".join(self._lines())
 
     def _lines(self) -> list[str]:
-        lines = [f"graph {self.graph} for {self.device.name}"]
+        rounded = "" if self.precision == "f32" else f", products in {self.precision}"
+        lines = [f"graph {self.graph} for {self.device.name}{rounded}"]
         if self.saturation is not None:
             lines += [f"  {line}" for line in str(self.saturation).splitlines()]
         kinds = Counter(line.kind for line in self.kernels)

@@ -86,6 +86,12 @@ def _gelu(x: Array, approx: str = "none") -> Array:
     return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
+def _tf32(x: Array) -> Array:
+    """11 significant digits; no number drawn at random lies in the middle of two."""
+    mantissa, exponent = np.frexp(x)
+    return np.ldexp(np.round(mantissa * 2**11), exponent - 11)
+
+
 def _softmax(x: Array, axis: int = -1) -> Array:
     return np.exp(x) / np.exp(x).sum(axis, keepdims=True)
 
@@ -123,6 +129,7 @@ UNARY = (
     case("floor", X, lambda x: np.array([[math.floor(v) for v in row] for row in x])),
     case("ceil", X, lambda x: np.array([[math.ceil(v) for v in row] for row in x])),
     case("round", _one(9, low=-20, high=20), lambda x: np.array([round(v) for v in x])),
+    case("round_tf32", X, _tf32),
     case("logical_not", lambda s: (s.b(7),), lambda x: x == 0),
     case("identity", X, lambda x: x),
     case("stop_gradient", X, lambda x: x),

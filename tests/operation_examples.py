@@ -10,7 +10,7 @@ HEADER = (
 
 _UNARY = (
     "neg abs sign exp expm1 log log1p sqrt rsqrt recip sin cos tan tanh sigmoid erf floor "
-    "ceil round relu leaky_relu elu softplus silu gelu hard_sigmoid hard_swish isnan "
+    "ceil round round_tf32 relu leaky_relu elu softplus silu gelu hard_sigmoid hard_swish isnan "
     "stop_gradient identity flatten argmax argmin var logsumexp cumsum running_sum softmax "
     "log_softmax sum mean prod max_reduce min_reduce flip tril triu "
 )

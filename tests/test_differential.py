@@ -118,7 +118,9 @@ SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 0.5, 1.5, 1
 
 
 @pytest.mark.parametrize("element", ["f32", "f64", "f16", "bf16"])
-@pytest.mark.parametrize("name", ["max", "min", "round", "sign", "mod", "eq", "ne", "lt", "abs"])
+@pytest.mark.parametrize(
+    "name", ["max", "min", "round", "round_tf32", "sign", "mod", "eq", "ne", "lt", "abs"]
+)
 def test_special_floats_pass_as_the_interpreter_says(
     name: str,
     element: str,

@@ -124,7 +124,6 @@ def test_random_runs_say_what_was_drawn_and_repeat(mgn_run: Run, program: Path) 
     [
         (["--mode", "training"], "training is not available in this version"),
         (["--target", "spir-v"], "invalid choice: 'spir-v'"),
-        (["--precision", "bf16"], "the precision bf16 is not available"),
         (["--precision", "f8"], "invalid choice: 'f8'"),
         (["--graph", "afine"], "there is no graph 'afine'"),
         (["--dim", "M=4"], "there is no dimension 'M'"),

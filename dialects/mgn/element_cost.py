@@ -35,6 +35,7 @@ ELEMENT_COST: dict[str, float] = {
     "floor": 1,
     "ceil": 1,
     "round": 1,
+    "round_tf32": 4,
     "logical_not": 1,
     "isnan": 1,
     "add": 1,

@@ -119,6 +119,19 @@ def _power(a: Array, b: Array) -> Array:
     return np.where(b < 0, reciprocal, positive).astype(a.dtype)
 
 
+_TF32_DROPPED = {np.dtype(np.float32): (np.uint32, 13), np.dtype(np.float64): (np.uint64, 42)}
+"""Type of an array → the type of its bits, and how many low ones of them tf32 does not have."""
+
+
+def round_to_tf32(x: Array) -> Array:
+    """The nearest number with 10 bits of mantissa, ties away from zero; nan stays."""
+    bits_type, dropped = _TF32_DROPPED[x.dtype]
+    bits = np.ascontiguousarray(x).view(bits_type)
+    half, mask = bits_type(1 << (dropped - 1)), ~bits_type((1 << dropped) - 1)
+    rounded = ((bits + half) & mask).view(x.dtype).reshape(x.shape)
+    return np.where(np.isnan(x), x, rounded)
+
+
 def saturating_cast(x: Array, dtype: np.dtype) -> Array:
     """Converts element types: float to integer truncates and saturates, nan to 0; integers wrap
     around.
@@ -164,6 +177,7 @@ UNARY: Sequence[OperationSpec] = (
     _unary("floor", "the largest integer not above x.", np.floor),
     _unary("ceil", "the smallest integer not below x.", np.ceil),
     _unary("round", "the nearest integer, half to even.", np.rint),
+    _unary("round_tf32", "the nearest number of 10 mantissa bits.", round_to_tf32),
     _unary("logical_not", "true where x is false.", np.logical_not, BOOLS),
     _unary("identity", "x itself.", np.copy, ANY),
     _unary("stop_gradient", "x itself, through which no gradient flows.", np.copy, ANY),

@@ -46,7 +46,9 @@ def execute(arguments: argparse.Namespace) -> None:
             say(f"random input {item.description}")
     else:
         inputs = given
-    exe = compile_lowered(ir, chosen, arguments.seed, arguments.target)
+    exe = compile_lowered(
+        ir, chosen, arguments.seed, arguments.target, precision=arguments.precision
+    )
     exe.report.times.insert(0, ("parse and lower", seconds))
     _set_parameters(exe, arguments.params)
     profile = arguments.report or arguments.trace is not None

@@ -21,7 +21,7 @@ def emit_package(arguments: argparse.Namespace) -> bytes:
     """The package of the graph that the arguments describe."""
     program = program_of(arguments)
     module = program.lower(program.choose_graph(arguments.graph), parse_dimensions(arguments.dim))
-    package = package_graph(module, device_of(arguments.device))
+    package = package_graph(module, device_of(arguments.device), arguments.precision)
     if arguments.params is not None:
         loaded = load_params(arguments.params, package.expected)
         if loaded.extra:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from mgn.commands.errors import UsageError, guarded
 from mgn.commands.parsers import add_program_options, make_tidy_parser
+from mgn.precision import PRECISIONS
 
 EXAMPLES = """\
 examples:
@@ -25,10 +26,6 @@ examples:
 
 LATER = {
     "mode": {"training": "training is not available in this version of mgn"},
-    "precision": {
-        name: f"the precision {name} is not available in this version of mgn"
-        for name in ("tf32", "bf16", "f16")
-    },
 }
 """Values of options that are understood, and why they cannot be used."""
 
@@ -48,7 +45,12 @@ def make_parser() -> argparse.ArgumentParser:
     add("-f", "--frontend", choices=["mgn", "mlir"], help="the language of the file")
     add = add_program_options(parser, "the graph to run, where there are several")
     add("--mode", choices=["inference", "training"], default="inference")
-    add("--precision", choices=["f32", "tf32", "bf16", "f16"], default="f32")
+    add(
+        "--precision",
+        choices=PRECISIONS,
+        default="f32",
+        help="what the operands of f32 products are rounded to (default: f32, not at all)",
+    )
     data = parser.add_argument_group("arrays")
     add = data.add_argument
     add("--inputs", metavar="FILE", help=".npz or .safetensors by input name (default: random)")

@@ -57,7 +57,7 @@ def emit_stage(arguments: argparse.Namespace) -> str:
         if pass_name == last_pass:
             texts[pass_name] = print_stage(after)
 
-    compile_graph(module, device_of(arguments.device), keep)
+    compile_graph(module, device_of(arguments.device), keep, precision=arguments.precision)
     return texts[last_pass]
 
 

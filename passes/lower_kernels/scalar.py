@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import f32, i64
+from xdsl.dialects.builtin import f32, i32, i64
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
@@ -153,6 +153,23 @@ def _modulo(code: Code, node: Node, operands: Values) -> SSAValue:
     return code.select(code.compare_floats("one", rest, zero), fixed, rest)
 
 
+_TF32_DROPPED = {32: 13, 64: 42}
+"""Bits of a float → how many low ones of them tf32 does not have; the half precisions lose none."""
+
+
+def _round_tf32(code: Code, node: Node, operands: Values) -> SSAValue:
+    (x,) = operands
+    dropped = _TF32_DROPPED.get(node.element.bits)
+    if dropped is None:
+        return x
+    type = i64 if node.element.bits == 64 else i32
+    half = code.constant(1 << (dropped - 1), type, lane_count(x))
+    mask = code.constant(-(1 << dropped), type, lane_count(x))
+    moved = code.binary(arith.AddiOp, code.pure(arith.BitcastOp, [x], half.type), half)
+    rounded = code.pure(arith.BitcastOp, [code.binary(arith.AndIOp, moved, mask)], x.type)
+    return code.select(code.compare_floats("uno", x, x), x, rounded)
+
+
 def _where(code: Code, node: Node, operands: Values) -> SSAValue:
     return code.select(*operands)
 
@@ -205,6 +222,7 @@ SCALAR_ROWS: dict[str, Row] = {
     "floor": _math(math.FloorOp),
     "ceil": _math(math.CeilOp),
     "round": _math(math.RoundEvenOp),
+    "round_tf32": _round_tf32,
     "logical_not": _logical_not,
     "identity": _identity,
     "stop_gradient": _identity,

@@ -141,6 +141,7 @@ ALGEBRA: tuple[Rule, ...] = (
         "the inner cast loses nothing",
         "leaves_no_trace(A, B, x)",
     ),
+    Rule("round-round", "round_tf32(round_tf32(x))", "round_tf32(x)", EXACT, "it is round already"),
     # Movement.
     Rule(
         "transpose-transpose",

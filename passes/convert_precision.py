@@ -1,0 +1,134 @@
+"""`convert-precision`: the operands of f32 products are rounded to what matrix units multiply.
+
+Before, with `convert-precision{precision=bf16}`:
+    %y = mgn.matmul(%a, %b) : (tensor<4x8xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
+After:
+    %0 = mgn.cast(%a) T = bf16 : (tensor<4x8xf32>) -> tensor<4x8xbf16>
+    %1 = mgn.cast(%0) T = f32 : (tensor<4x8xbf16>) -> tensor<4x8xf32>
+    %2 = mgn.cast(%b) T = bf16 : (tensor<8x2xf32>) -> tensor<8x2xbf16>
+    %3 = mgn.cast(%2) T = f32 : (tensor<8x2xbf16>) -> tensor<8x2xf32>
+    %y = mgn.matmul(%1, %3) : (tensor<4x8xf32>, tensor<8x2xf32>) -> tensor<4x2xf32>
+
+A product of numbers so rounded is exact in f32, so that sums on matrix units differ by their order
+only. `tf32` rounds by `mgn.round_tf32`; `f32`, the default, rounds nothing. Composites made of
+products are expanded, but for attention, which stays whole and in f32.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.decompose import decomposition_of
+from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.dialects.mgn.structure import graphs_of
+from mgn.dialects.types import ELEMENT_TYPES, element_of
+from mgn.passes.rewriting import emitter_before, erase_dead, inline, rewrite_block
+
+Rounding = Callable[[Emitter, SSAValue], SSAValue]
+
+
+def _through(name: str) -> Rounding:
+    """A rounding by way of a narrower element type."""
+
+    def rounding(b: Emitter, value: SSAValue) -> SSAValue:
+        return b.cast(b.cast(value, ELEMENT_TYPES[name]), ELEMENT_TYPES["f32"])
+
+    return rounding
+
+
+PRECISIONS: dict[str, Rounding | None] = {
+    "f32": None,
+    "tf32": lambda b, value: b.round_tf32(value),
+    "bf16": _through("bf16"),
+    "f16": _through("f16"),
+}
+"""What a run may ask for → how an operand of an f32 product is rounded; None for not at all."""
+
+WHOLE = ("attention",)
+"""Composites that are not expanded for the products in them."""
+
+PASSED = ("transpose", "reshape")
+"""Movement that stays next to the product it belongs to: what it moves is rounded before."""
+
+
+@dataclass(frozen=True)
+class ConvertPrecision(ModulePass):
+    """Rounds the operands of all f32 products of a module."""
+
+    name = "convert-precision"
+    precision: str = "f32"
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            known = ", ".join(PRECISIONS)
+            raise ValueError(f"there is no precision '{self.precision}'; there are {known}")
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rounding = PRECISIONS[self.precision]
+        if rounding is None:
+            return
+        for graph in graphs_of(op):
+            rewrite_block(graph.block, _expanded)
+            _Products(rounding).convert(graph.block)
+            erase_dead(graph.block)
+
+
+def _expanded(b: Emitter, op: Operation) -> Sequence[SSAValue] | None:
+    """The parts of a composite that holds a product."""
+    if isinstance(op, TensorOp) and _hides_product(op):
+        return inline(b, decomposition_of(op), op.operands)
+    return None
+
+
+def _hides_product(op: TensorOp) -> bool:
+    if op.spec.evaluate is not None or op.spec.name in WHOLE:
+        return False
+    return any(
+        isinstance(step, TensorOp) and (step.spec.kind is Kind.CONTRACTION or _hides_product(step))
+        for step in decomposition_of(op).block.ops
+    )
+
+
+@dataclass
+class _Products:
+    """One walk over a block. A value that several products read is rounded once."""
+
+    rounding: Rounding
+    rounded: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+
+    def convert(self, block: Block) -> None:
+        for op in list(block.ops):
+            if not isinstance(op, TensorOp) or op.spec.kind is not Kind.CONTRACTION:
+                continue
+            if element_of(op.operands[0].type).name == "f32":
+                for number, operand in enumerate(op.operands):
+                    op.operands[number] = self._round(operand)
+
+    def _round(self, value: SSAValue) -> SSAValue:
+        if value not in self.rounded:
+            owner = value.owner
+            if isinstance(owner, TensorOp) and owner.spec.name in PASSED:
+                inner = self._round(owner.operands[0])
+                moved = _emitter_after(value).call(owner.spec.name, inner, **owner.values)
+                assert isinstance(moved, SSAValue)
+                self.rounded[value] = moved
+            else:
+                self.rounded[value] = self.rounding(_emitter_after(value), value)
+        return self.rounded[value]
+
+
+def _emitter_after(value: SSAValue) -> Emitter:
+    """An emitter of operations that come right after a value, where all its users see them."""
+    owner = value.owner
+    if isinstance(owner, Block):
+        first = owner.first_op
+        assert first is not None
+        return emitter_before(first)
+    after = owner.next_op
+    assert after is not None, "a graph's return comes last"
+    return Emitter(emitter_before(after).insert, owner.location)

@@ -1,0 +1,125 @@
+"""`convert-precision` rounds the operands of f32 products, each once, and nothing else."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from opencl_fixture import cl_queue  # noqa: F401
+from programs import context
+from xdsl.dialects.builtin import ModuleOp
+
+import mgn
+from mgn.dialects.mgn.interpreter import Interpreter
+from mgn.dialects.mgn.operation import TensorOp
+from mgn.dialects.mgn.structure import graphs_of
+from mgn.passes.convert_precision import PRECISIONS as ROUNDINGS
+from mgn.passes.convert_precision import ConvertPrecision
+from mgn.precision import PRECISIONS
+
+PROGRAM = """
+graph g(x: f32[6, 40], w: f32[24, 40], u: f32[24, 6], e: f32[40, 8]) {
+  y = linear(x, w)
+  z = matmul(x, transpose(w, perm = [1, 0]))
+  v = einsum("ik,kj->ij", x, e)
+  return y = y, z = z @ u, v = v
+}
+"""
+
+
+def rounded(array: np.ndarray, precision: str) -> np.ndarray:
+    """The nearest numbers that a matrix unit multiplies, in f64."""
+    if precision == "tf32":
+        mantissa, exponent = np.frexp(array.astype(np.float64))
+        return np.ldexp(np.round(mantissa * 2**11), exponent - 11)
+    types: dict[str, Any] = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16}
+    return array.astype(types[precision]).astype(np.float64)
+
+
+def lowered(text: str = PROGRAM) -> ModuleOp:
+    return mgn.parse(text).lower("g", {})
+
+
+def names(module: ModuleOp) -> list[str]:
+    (graph,) = graphs_of(module)
+    return [op.spec.name for op in graph.block.ops if isinstance(op, TensorOp)]
+
+
+def draw(*shapes: tuple[int, ...]) -> list[np.ndarray]:
+    random = np.random.default_rng(7)
+    return [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+def test_the_pass_and_the_commands_know_the_same_words() -> None:
+    assert tuple(ROUNDINGS) == PRECISIONS
+
+
+def test_f32_changes_nothing() -> None:
+    module = lowered()
+    before = str(module)
+    ConvertPrecision("f32").apply(context(), module)
+    assert str(module) == before
+
+
+def test_each_operand_is_rounded_once_and_under_its_transposes() -> None:
+    module = lowered()
+    ConvertPrecision("tf32").apply(context(), module)
+    module.verify()
+    # x, w, u, e and the product z: x and w serve two products and more.
+    assert names(module).count("round_tf32") == 5
+    for op in module.walk():
+        if isinstance(op, TensorOp) and op.spec.name == "round_tf32":
+            owner = op.operands[0].owner
+            assert not (isinstance(owner, TensorOp) and owner.spec.name == "transpose")
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "f16"])
+def test_products_are_those_of_rounded_operands(precision: str) -> None:
+    module = lowered()
+    ConvertPrecision(precision).apply(context(), module)
+    x, w, u, e = draw((6, 40), (24, 40), (24, 6), (40, 8))
+    (graph,) = graphs_of(module)
+    got = Interpreter().run(graph, {"x": x, "w": w, "u": u, "e": e})
+    a, b, c, d = (rounded(array, precision) for array in (x, w, u, e))
+    sums = 40 * 2.0**-23
+    assert np.all(np.abs(got["y"] - a @ b.T) <= sums * (np.abs(a) @ np.abs(b.T)))
+    assert np.all(np.abs(got["v"] - a @ d) <= sums * (np.abs(a) @ np.abs(d)))
+    # The second product rounds what the first one gave, so that its own value is the reference.
+    inner = rounded(got["y"], precision)
+    assert np.all(np.abs(got["z"] - inner @ c) <= sums * (np.abs(inner) @ np.abs(c)))
+
+
+def test_attention_and_other_element_types_stay() -> None:
+    text = """
+    graph g(q: f32[4, 16], h: f16[4, 8], k: f16[8, 4]) {
+      return a = attention(q, q, q, heads = 2, kv_heads = 2), b = h @ k
+    }
+    """
+    module = lowered(text)
+    ConvertPrecision("bf16").apply(context(), module)
+    assert names(module) == ["attention", "matmul"]
+
+
+def test_an_unknown_precision_is_an_error_that_names_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="there are f32, tf32, bf16, f16"):
+        ConvertPrecision("f8")
+    with pytest.raises(mgn.MgnError, match="unknown precision 'f8'"):
+        mgn.optimize(mgn.parse(PROGRAM), precision="f8")
+    with pytest.raises(mgn.MgnError, match="unknown precision 'f8'"):
+        mgn.compile(mgn.parse(PROGRAM), precision="f8")
+
+
+@pytest.mark.parametrize("target", ["opencl", "spirv"])
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "f16"])
+def test_a_device_computes_the_rounded_products(precision: str, target: str) -> None:
+    try:
+        exe = mgn.compile(mgn.parse(PROGRAM), device="cpu", precision=precision, target=target)
+    except mgn.MgnError as error:
+        pytest.skip(str(error))
+    x, w, u, e = draw((6, 40), (24, 40), (24, 6), (40, 8))
+    got = exe(x=x, w=w, u=u, e=e)
+    a, b, d = (rounded(array, precision) for array in (x, w, e))
+    sums = 40 * 2.0**-23
+    assert np.all(np.abs(got["y"] - a @ b.T) <= sums * (np.abs(a) @ np.abs(b.T)))
+    assert np.all(np.abs(got["v"] - a @ d) <= sums * (np.abs(a) @ np.abs(d)))
+    assert f"products in {precision}" in str(exe.report)
