@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from xdsl.dialects.builtin import ModuleOp
 
-from mgn.compilation import compile_graph, optimize_graph
+from mgn.compilation import optimize_graph
 from mgn.diagnostics import MgnError
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.executable import Executable
@@ -139,9 +139,10 @@ def compile_lowered(
 ) -> Executable:
     """An executable for an xDSL module of one graph, which is changed in place."""
     from mgn.kernel_targets import choose_target
+    from mgn.program_cache import compile_or_recall
 
     form = choose_target(target, device)
-    compiled = compile_graph(
+    compiled = compile_or_recall(
         ir, describe_device(device), target=form, saturation=saturation, precision=precision
     )
     return Executable(compiled, device, seed)

@@ -45,7 +45,6 @@ class Compiled:
     plan: LaunchPlan
     kernels: dict[str, KernelSignature]
     parameters: dict[str, ParamOp]
-    module: ModuleOp
     report: OptimizeReport
 
 
@@ -127,7 +126,7 @@ def _compile(
         KernelLine(step.kernel, line.kind, line.operations, line.work)
         for step, line in zip(plan.launches, report.kernels, strict=True)
     ]
-    return Compiled(plan, kernels, parameters, module, report)
+    return Compiled(plan, kernels, parameters, report)
 
 
 def _run_pass(

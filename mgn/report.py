@@ -35,6 +35,7 @@ class OptimizeReport:
     """From a graph to kernels: operations before, kernels after, cost, memory and times.
 
     `saturation` is the e-graph's own report: e-classes, e-nodes, rules fired, extraction.
+    `recalled` says that an equal program was compiled before, and its kernels and plan were kept.
     """
 
     graph: str
@@ -47,12 +48,18 @@ class OptimizeReport:
     times: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     distinct_kernels: int = 0
     from_cache: int = 0
+    recalled: bool = False
     measured_seconds: float | None = None
 
     @property
     def compile_seconds(self) -> float:
         """The sum of all steps."""
         return sum(seconds for _, seconds in self.times)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether compiling again would come to the same: no limit on time had a say."""
+        return self.saturation is None or bool(getattr(self.saturation, "is_settled", True))
 
     @property
     def roofline_seconds(self) -> float:
@@ -84,8 +91,9 @@ class OptimizeReport:
                 f"  {counted(self.distinct_kernels, 'distinct kernel')}, "
                 f"{self.from_cache} from the cache"
             )
+        how = "recalled" if self.recalled else "compiled"
         steps = ", ".join(f"{name} {seconds_text(seconds)}" for name, seconds in self.times)
-        lines.append(f"  compiled in {seconds_text(self.compile_seconds)}: {steps}")
+        lines.append(f"  {how} in {seconds_text(self.compile_seconds)}: {steps}")
         return lines
 
 

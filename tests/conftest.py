@@ -1,6 +1,7 @@
 """What all tests share: commands run in this process, and the devices of this machine."""
 
 import io
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -11,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 """The checkout."""
+
+os.environ["MGN_PROGRAM_CACHE"] = "off"  # what is tested is the compiler, not what it once gave
 
 
 @dataclass(frozen=True)

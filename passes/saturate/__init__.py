@@ -1,14 +1,39 @@
 """`saturate`: the e-graph decides every rewrite and every kernel boundary.
 
 `saturate_graph` is the function, `Saturate` the pass, `register_rule` the way to add a rule of
-one's own.
+one's own. Names are imported when they are first used: a report of what was done needs no e-graph.
 """
 
-from mgn.passes.saturate.report import SaturateReport as SaturateReport
-from mgn.passes.saturate.rule import Rule as Rule
-from mgn.passes.saturate.rule import RuleClass as RuleClass
-from mgn.passes.saturate.rules import DEFAULT_CLASSES as DEFAULT_CLASSES
-from mgn.passes.saturate.rules import register_rule as register_rule
-from mgn.passes.saturate.saturate import Saturate as Saturate
-from mgn.passes.saturate.saturate import SaturateOptions as SaturateOptions
-from mgn.passes.saturate.saturate import saturate_graph as saturate_graph
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mgn.passes.saturate.report import SaturateReport as SaturateReport
+    from mgn.passes.saturate.rule import Rule as Rule
+    from mgn.passes.saturate.rule import RuleClass as RuleClass
+    from mgn.passes.saturate.rules import DEFAULT_CLASSES as DEFAULT_CLASSES
+    from mgn.passes.saturate.rules import register_rule as register_rule
+    from mgn.passes.saturate.saturate import Saturate as Saturate
+    from mgn.passes.saturate.saturate import SaturateOptions as SaturateOptions
+    from mgn.passes.saturate.saturate import saturate_graph as saturate_graph
+
+_HOMES = {
+    "DEFAULT_CLASSES": "rules",
+    "Rule": "rule",
+    "RuleClass": "rule",
+    "Saturate": "saturate",
+    "SaturateOptions": "saturate",
+    "SaturateReport": "report",
+    "register_rule": "rules",
+    "saturate_graph": "saturate",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

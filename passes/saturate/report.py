@@ -33,6 +33,11 @@ class SaturateReport:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
 
     @property
+    def is_settled(self) -> bool:
+        """Whether the fixpoint was reached and the choice is the best, or the best by search."""
+        return self.saturated and self.method != "solver"
+
+    @property
     def kernel_count(self) -> int:
         return sum(self.kernels.values())
 

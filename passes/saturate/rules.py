@@ -16,7 +16,10 @@ from mgn.passes.saturate.rule import Rule, RuleClass
 
 DEFAULT_CLASSES = frozenset({RuleClass.EXACT, RuleClass.REASSOCIATES})
 
-RULES: dict[str, Rule] = {rule.name: rule for rule in (*ALGEBRA, *PRODUCTS, *RECOGNITION)}
+BUILT_IN = (*ALGEBRA, *PRODUCTS, *RECOGNITION)
+"""mgn's own rows."""
+
+RULES: dict[str, Rule] = {rule.name: rule for rule in BUILT_IN}
 
 
 def register_rule(rule: Rule) -> None:
