@@ -18,6 +18,7 @@ class BufferKind(StrEnum):
     PARAM = "param"
     CONSTANT = "constant"
     VIEW = "view"
+    DERIVED = "derived"
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,11 @@ class OutputPlan:
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """Everything a run does. `arena` is the size in bytes of the memory that the views share."""
+    """Everything a run does. `arena` is the size in bytes of the memory that the views share.
+
+    `prepare` writes the derived buffers, from parameters and constants alone: before the first run,
+    and again what depends on a parameter that has changed.
+    """
 
     name: str
     arena: int
@@ -72,6 +77,7 @@ class LaunchPlan:
     outputs: tuple[OutputPlan, ...]
     tensor_bytes: int = 0
     lower_bound: int = 0
+    prepare: tuple[LaunchStep, ...] = ()
 
     def of_kind(self, kind: BufferKind) -> Iterator[tuple[int, BufferPlan]]:
         """The buffers of one kind with their numbers, in order."""
@@ -81,5 +87,22 @@ class LaunchPlan:
 
     @property
     def launches(self) -> tuple[LaunchStep, ...]:
-        """The kernel launches, in order."""
+        """The kernel launches of a run, in order."""
         return tuple(step for step in self.steps if isinstance(step, LaunchStep))
+
+    def derivations(self) -> dict[int, tuple[int, frozenset[int]]]:
+        """For each derived buffer the number of the step that makes it, and the parameters, by
+        their buffers' numbers, that it depends on.
+        """
+        found: dict[int, tuple[int, frozenset[int]]] = {}
+        for step, launch in enumerate(self.prepare):
+            parameters: set[int] = set()
+            for item in launch.arguments:
+                if self.buffers[item].kind is BufferKind.PARAM:
+                    parameters.add(item)
+                elif item in found:
+                    parameters |= found[item][1]
+            for item in launch.arguments:
+                if self.buffers[item].kind is BufferKind.DERIVED:
+                    found.setdefault(item, (step, frozenset(parameters)))
+        return found

@@ -17,7 +17,7 @@ from mgn.codegen.launch_plan import (
     LaunchStep,
     OutputPlan,
 )
-from mgn.dialects import plan, plan_buffers
+from mgn.dialects import plan, plan_buffers, plan_steps
 from mgn.dialects.mgn.structure import array_of
 from mgn.dialects.types import element_of
 
@@ -26,15 +26,18 @@ def launch_plan(program: plan.ProgramOp) -> LaunchPlan:
     """The launch plan of a verified program."""
     buffers: list[BufferPlan] = []
     steps: list[LaunchStep | CopyStep] = []
+    prepare: list[LaunchStep] = []
     outputs: list[OutputPlan] = []
     numbers: dict[SSAValue, int] = {}
     for op in program.body.block.ops:
         match op:
-            case plan.LaunchOp():
-                steps.append(LaunchStep(op.kernel_name, tuple(numbers[v] for v in op.arguments)))
-            case plan.CopyOp():
+            case plan_steps.LaunchOp():
+                steps.append(_launch(op, numbers))
+            case plan_steps.PrepareOp():
+                prepare.append(_launch(op, numbers))
+            case plan_steps.CopyOp():
                 steps.append(CopyStep(numbers[op.source], numbers[op.target]))
-            case plan.OutputOp():
+            case plan_steps.OutputOp():
                 element, shape = _tensor(op.tensor)
                 outputs.append(OutputPlan(op.label.data, numbers[op.source], element, shape))
             case _:
@@ -48,7 +51,12 @@ def launch_plan(program: plan.ProgramOp) -> LaunchPlan:
         outputs=tuple(outputs),
         tensor_bytes=program.statistic("tensor_bytes") or 0,
         lower_bound=program.statistic("lower_bound") or 0,
+        prepare=tuple(prepare),
     )
+
+
+def _launch(op: plan_steps.KernelCallOp, numbers: dict[SSAValue, int]) -> LaunchStep:
+    return LaunchStep(op.kernel_name, tuple(numbers[value] for value in op.arguments))
 
 
 def _buffer(op: Operation, number: int) -> BufferPlan:
@@ -65,6 +73,10 @@ def _buffer(op: Operation, number: int) -> BufferPlan:
             type = op.result.type
             element = element_of(type.element_type).name
             return BufferPlan(BufferKind.VIEW, hint, element, type.get_shape(), op.start)
+        case plan_buffers.DerivedOp():
+            type = op.result.type
+            element = element_of(type.element_type).name
+            return BufferPlan(BufferKind.DERIVED, hint, element, type.get_shape())
         case _:
             raise TypeError(f"{op.name} is no buffer")
 

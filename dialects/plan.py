@@ -6,171 +6,55 @@ In: what `plan-memory` decides. Out: what the runtime records once and replays.
       %x = plan.input "x" tensor<32x64xf32> : memref<2048xf32>
       %w = plan.param @"layers.0.w" tensor<16x64xf32> : memref<1024xf32>
       %c = plan.constant dense<0.5> : tensor<16xf32> to memref<16xf32>
+      %d = plan.derived : memref<1024xf32>
+      plan.prepare @kernel_1(%w, %d)
       %y = plan.view offset 256 : memref<512xf32>
-      plan.launch @kernel_3(%x, %w, %c, %y)
+      plan.launch @kernel_3(%x, %d, %c, %y)
       plan.output "logits" %y tensor<32x16xf32>
     }
 
-Inputs, parameters and constants are buffers of their own that no launch writes; everything else
-is a view of the arena. The verifier of `plan.program` follows the launches in order and refuses a
-read of what is not, or no longer, there.
+Inputs, parameters and constants are buffers of their own that no launch writes. What depends on
+parameters and constants alone is *derived*: `plan.prepare` runs before the first run, and again
+when a parameter that it reads has changed; what it writes has a buffer of its own, which no launch
+writes. Everything else is a view of the arena. The verifier of `plan.program` follows the launches
+in order and refuses a read of what is not, or no longer, there.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from xdsl.dialects.builtin import (
     IntegerAttr,
-    MemRefType,
     ModuleOp,
     StringAttr,
     SymbolNameConstraint,
-    SymbolRefAttr,
-    TensorType,
     i64,
 )
 from xdsl.ir import Attribute, Block, Dialect, Operation, Region, SSAValue
 from xdsl.irdl import (
-    IRDLOperation,
     irdl_op_definition,
-    lazy_traits_def,
-    operand_def,
     prop_def,
     region_def,
     traits_def,
-    var_operand_def,
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import HasParent, IsolatedFromAbove, NoTerminator, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from mgn.dialects.buffers import ALIGNMENT, buffer_type, in_place_pairs
+from mgn.dialects.buffers import ALIGNMENT, in_place_pairs
 from mgn.dialects.hazards import Extent, Hazard, Memory, Step, check_steps
 from mgn.dialects.kernel.function import FuncOp
 from mgn.dialects.kernel.types import Access
-from mgn.dialects.plan_buffers import ArenaProgram, ConstantOp, InputOp, ParamOp, ViewOp
-
-
-def _parse_defined(parser: Parser) -> SSAValue:
-    """A buffer by its name alone; it must stand above, so its type need not be written again."""
-    operand = parser.parse_unresolved_operand()
-    values = parser.ssa_values.get(operand.operand_name)
-    if values is None or operand.index >= len(values):
-        parser.raise_error("a buffer must be defined above its use", operand.span)
-    return values[operand.index]
-
-
-@irdl_op_definition
-class LaunchOp(IRDLOperation):
-    """Runs a kernel on all of its arguments, in their order: `plan.launch @k(%x, %w, %y)`."""
-
-    name = "plan.launch"
-    kernel = prop_def(SymbolRefAttr)
-    arguments = var_operand_def(MemRefType)
-    traits = lazy_traits_def(lambda: (HasParent(ProgramOp),))
-
-    def __init__(self, kernel: str, arguments: Sequence[SSAValue]) -> None:
-        super().__init__(
-            operands=[list(arguments)],
-            properties={"kernel": SymbolRefAttr(kernel)},
-        )
-
-    @property
-    def kernel_name(self) -> str:
-        """The launched `kernel.func`'s symbol."""
-        return self.kernel.root_reference.data
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_symbol_name(self.kernel_name)
-        with printer.in_parens():
-            printer.print_list(self.arguments, printer.print_ssa_value)
-        printer.print_op_attributes(self.attributes)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> "LaunchOp":
-        kernel = parser.parse_symbol_name().data
-        arguments = parser.parse_comma_separated_list(
-            parser.Delimiter.PAREN, lambda: _parse_defined(parser)
-        )
-        op = cls(kernel, arguments)
-        op.attributes.update(parser.parse_optional_attr_dict())
-        return op
-
-
-@irdl_op_definition
-class CopyOp(IRDLOperation):
-    """Copies a buffer into a view of the arena: `plan.copy %x to %t`."""
-
-    name = "plan.copy"
-    source = operand_def(MemRefType)
-    target = operand_def(MemRefType)
-    traits = lazy_traits_def(lambda: (HasParent(ProgramOp),))
-
-    def __init__(self, source: SSAValue, target: SSAValue) -> None:
-        super().__init__(operands=[source, target])
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_ssa_value(self.source)
-        printer.print_string(" to ")
-        printer.print_ssa_value(self.target)
-        printer.print_op_attributes(self.attributes)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> "CopyOp":
-        source = _parse_defined(parser)
-        parser.parse_keyword("to")
-        op = cls(source, _parse_defined(parser))
-        op.attributes.update(parser.parse_optional_attr_dict())
-        return op
-
-    def verify_(self) -> None:
-        if self.source.type != self.target.type:
-            raise VerifyException("plan.copy: source and target differ in type")
-
-
-@irdl_op_definition
-class OutputOp(IRDLOperation):
-    """Names a result of the graph: `plan.output "logits" %t tensor<32x32xf32>`."""
-
-    name = "plan.output"
-    label = prop_def(StringAttr)
-    tensor = prop_def(TensorType)
-    source = operand_def(MemRefType)
-    traits = lazy_traits_def(lambda: (HasParent(ProgramOp),))
-
-    def __init__(self, label: str, source: SSAValue, tensor: TensorType[Attribute]) -> None:
-        super().__init__(
-            operands=[source], properties={"label": StringAttr(label), "tensor": tensor}
-        )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_string_literal(self.label.data)
-        printer.print_string(" ")
-        printer.print_ssa_value(self.source)
-        printer.print_string(" ")
-        printer.print_attribute(self.tensor)
-        printer.print_op_attributes(self.attributes)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> "OutputOp":
-        label = parser.parse_str_literal()
-        source = _parse_defined(parser)
-        tensor = parser.parse_type()
-        if not isinstance(tensor, TensorType):
-            parser.raise_error("an output's type must be a tensor")
-        op = cls(label, source, cast(TensorType[Attribute], tensor))
-        op.attributes.update(parser.parse_optional_attr_dict())
-        return op
-
-    def verify_(self) -> None:
-        expected = buffer_type(self.tensor)
-        if self.source.type != expected:
-            raise VerifyException(f"plan.output: {self.tensor} lies in {expected}")
+from mgn.dialects.plan_buffers import (
+    ArenaProgram,
+    ConstantOp,
+    DerivedOp,
+    InputOp,
+    ParamOp,
+    ViewOp,
+)
+from mgn.dialects.plan_steps import CopyOp, KernelCallOp, LaunchOp, OutputOp, PrepareOp
 
 
 @irdl_op_definition
@@ -212,9 +96,16 @@ class ProgramOp(ArenaProgram):
 
     @property
     def steps(self) -> Iterator["LaunchOp | CopyOp"]:
-        """The launches and copies, in order."""
+        """The launches and copies of a run, in order."""
         for op in self.body.block.ops:
             if isinstance(op, LaunchOp | CopyOp):
+                yield op
+
+    @property
+    def preparations(self) -> Iterator["PrepareOp"]:
+        """What runs when parameters have changed, in order."""
+        for op in self.body.block.ops:
+            if isinstance(op, PrepareOp):
                 yield op
 
     def statistic(self, name: str) -> int | None:
@@ -284,10 +175,16 @@ def _check_memory(program: ProgramOp) -> None:
     kernels = _kernels_around(program)
     memory = Memory()
     try:
-        check_steps((_step(op, kernels) for op in program.steps), memory)
+        derived = _check_preparations(program, kernels)
+        check_steps((_step(op, kernels, derived) for op in program.steps), memory)
         for op in program.body.block.ops:
-            if isinstance(op, OutputOp) and isinstance(op.source.owner, ViewOp):
-                memory.read(f'output "{op.label.data}"', _extent(op.source, op.source.owner))
+            if not isinstance(op, OutputOp):
+                continue
+            label, owner = f'output "{op.label.data}"', op.source.owner
+            if isinstance(owner, DerivedOp):
+                _check_derived(label, op.source, derived)
+            elif isinstance(owner, ViewOp):
+                memory.read(label, _extent(op.source, owner))
     except Hazard as hazard:
         raise VerifyException(f"plan.program: {hazard}") from None
 
@@ -312,10 +209,59 @@ def _interface(function: FuncOp) -> _Interface:
     return _Interface(types, function.accesses, pairs)
 
 
-def _step(op: "LaunchOp | CopyOp", kernels: dict[str, _Interface] | None) -> Step:
+def _check_preparations(program: ProgramOp, kernels: dict[str, _Interface] | None) -> set[SSAValue]:
+    """The derived buffers, all written once and read after that, from parameters alone."""
+    derived: set[SSAValue] = set()
+    launched = False
+    for op in program.body.block.ops:
+        launched |= isinstance(op, LaunchOp | CopyOp)
+        if not isinstance(op, PrepareOp):
+            continue
+        label = f"preparation by @{op.kernel_name}"
+        if launched:
+            raise Hazard(f"{label} must stand before the launches")
+        kernel = _kernel_of(op, label, kernels)
+        accesses = list(zip(op.arguments, kernel.access, strict=True))
+        for argument, mode in sorted(accesses, key=lambda access: access[1].writes):
+            _check_prepared(label, argument, mode, derived)
+            if mode.writes:
+                derived.add(argument)
+    return derived
+
+
+def _check_prepared(label: str, argument: SSAValue, mode: Access, derived: set[SSAValue]) -> None:
+    owner = argument.owner
+    shown = f"%{argument.name_hint}" if argument.name_hint else "a buffer"
+    if mode.writes:
+        if not isinstance(owner, DerivedOp):
+            raise Hazard(f"{label} writes {shown}, which is no derived buffer")
+        if argument in derived or mode.reads:
+            raise Hazard(f"{label} writes {shown}, which has to be written once, as a whole")
+    elif isinstance(owner, DerivedOp):
+        _check_derived(label, argument, derived)
+    elif not isinstance(owner, ParamOp | ConstantOp):
+        raise Hazard(f"{label} reads {shown}, which does not depend on parameters alone")
+
+
+def _check_derived(label: str, argument: SSAValue, derived: set[SSAValue]) -> None:
+    if argument not in derived:
+        shown = f"%{argument.name_hint}" if argument.name_hint else "a derived buffer"
+        raise Hazard(f"{label} reads {shown}, which nothing has prepared")
+
+
+def _step(
+    op: "LaunchOp | CopyOp", kernels: dict[str, _Interface] | None, derived: set[SSAValue]
+) -> Step:
     if isinstance(op, CopyOp):
-        return _step_of("plan.copy", op.operands, (Access.READ, Access.WRITE), frozenset())
+        access = (Access.READ, Access.WRITE)
+        return _step_of("plan.copy", op.operands, access, frozenset(), derived)
     label = f"launch of @{op.kernel_name}"
+    kernel = _kernel_of(op, label, kernels)
+    return _step_of(label, op.arguments, kernel.access, kernel.in_place, derived)
+
+
+def _kernel_of(op: KernelCallOp, label: str, kernels: dict[str, _Interface] | None) -> _Interface:
+    """The kernel that is run, whose arguments must be what it takes."""
     if kernels is None:
         raise Hazard(f"{label}: a program must stand in a module beside its kernels")
     kernel = kernels.get(op.kernel_name)
@@ -326,7 +272,7 @@ def _step(op: "LaunchOp | CopyOp", kernels: dict[str, _Interface] | None) -> Ste
     for i, (argument, wanted) in enumerate(zip(op.arguments, kernel.types, strict=True)):
         if argument.type != wanted:
             raise Hazard(f"{label}: argument {i} is a {argument.type}, the kernel takes {wanted}")
-    return _step_of(label, op.arguments, kernel.access, kernel.in_place)
+    return kernel
 
 
 def _step_of(
@@ -334,6 +280,7 @@ def _step_of(
     arguments: Sequence[SSAValue],
     access: Sequence[Access],
     in_place: frozenset[tuple[int, int]],
+    derived: set[SSAValue],
 ) -> Step:
     reads: dict[int, Extent] = {}
     writes: dict[int, Extent] = {}
@@ -342,6 +289,8 @@ def _step_of(
         if not isinstance(owner, ViewOp):
             if mode.writes:
                 raise Hazard(f"{label}: argument {i} is written and must be a view of the arena")
+            if isinstance(owner, DerivedOp):
+                _check_derived(label, argument, derived)
             continue
         extent = _extent(argument, owner)
         if mode.reads:
@@ -358,5 +307,9 @@ def _extent(value: SSAValue, view: ViewOp) -> Extent:
 
 
 Plan = Dialect(
-    "plan", [ProgramOp, InputOp, ParamOp, ConstantOp, ViewOp, LaunchOp, CopyOp, OutputOp]
+    "plan",
+    [
+        *(ProgramOp, InputOp, ParamOp, ConstantOp, DerivedOp, ViewOp),
+        *(PrepareOp, LaunchOp, CopyOp, OutputOp),
+    ],
 )

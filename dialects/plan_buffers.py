@@ -6,6 +6,7 @@ In: the tensors of a graph, and the offsets that `plan-memory` chose. Out: opera
     %x = plan.input "x" tensor<32x64xf32> : memref<2048xf32>
     %w = plan.param @"layers.0.w" tensor<16x64xf32> : memref<1024xf32>
     %c = plan.constant dense<0.5> : tensor<16xf32> to memref<16xf32>
+    %d = plan.derived : memref<512xf32>
     %y = plan.view offset 256 : memref<512xf32>
 """
 
@@ -140,6 +141,21 @@ class ConstantOp(HeldOp):
 
 
 @irdl_op_definition
+class DerivedOp(IRDLOperation):
+    """What `plan.prepare` makes of parameters, kept between runs in a buffer of its own:
+    `%d = plan.derived : memref<64xf32>`.
+    """
+
+    name = "plan.derived"
+    result = result_def(MemRefType)
+    traits = traits_def(HasParent(ArenaProgram))
+    assembly_format = "`:` type($result) attr-dict"
+
+    def __init__(self, type: MemRefType[Attribute]) -> None:
+        super().__init__(result_types=[type])
+
+
+@irdl_op_definition
 class ViewOp(IRDLOperation):
     """A slice of the arena: `%t = plan.view offset 256 : memref<64xf32>`, in bytes."""
 
@@ -194,5 +210,5 @@ class ViewOp(IRDLOperation):
             )
 
 
-BufferOp = InputOp | ParamOp | ConstantOp | ViewOp
+BufferOp = InputOp | ParamOp | ConstantOp | DerivedOp | ViewOp
 """Every operation whose result is a buffer."""

@@ -6,27 +6,29 @@ runtime needs, and no OpenCL was touched.
 """
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from mgn.codegen.launch_plan import LaunchPlan
-from mgn.codegen.signature import KernelSignature
+from mgn.codegen.launch_plan import LaunchPlan, LaunchStep
+from mgn.codegen.signature import ELEMENT_BYTES, KernelSignature
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.garbage import collector_paused
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import TensorOp
+from mgn.dialects.mgn.parameter_only import parameter_only
 from mgn.dialects.mgn.structure import ParamOp, graphs_of, parameters_of
 from mgn.kernel_work import kernel_work
 from mgn.mlir_text import check_module
 from mgn.pipelines import PIPELINES, find_pass
 from mgn.precision import check_precision
-from mgn.report import KernelLine, MemoryReport, OptimizeReport
+from mgn.report import DerivedParameter, KernelLine, MemoryReport, OptimizeReport
 
 if TYPE_CHECKING:
     from mgn.passes.saturate import SaturateOptions
@@ -74,7 +76,7 @@ def optimize_graph(
         report.saturation = saturate_graph(graph, device, saturation)
     if observe is not None:
         observe("saturate", module)
-    report.kernels = _kernel_lines(module)
+    _list_kernels(report, module)
     return report
 
 
@@ -109,7 +111,7 @@ def _compile(
     for name in PIPELINES["inference"][len(OPTIMIZING) :]:
         _run_pass(find_pass(name)(), module, report, observe)
         if name == "choose-schedules":
-            report.kernels = _kernel_lines(module)
+            _list_kernels(report, module)
     with _timed(report, "verify again"):
         check_module(module)
     with _timed(report, "emit"):
@@ -120,12 +122,12 @@ def _compile(
         }
         program = next(op for op in module.body.block.ops if isinstance(op, ProgramOp))
         plan = launch_plan(program)
-    report.memory = MemoryReport(plan.arena, plan.tensor_bytes, plan.lower_bound)
+    report.derived = _derived_parameters(plan)
+    derived = sum(item.bytes for item in report.derived)
+    report.memory = MemoryReport(plan.arena, plan.tensor_bytes, plan.lower_bound, derived)
     report.distinct_kernels = len(kernels)
-    report.kernels = [
-        KernelLine(step.kernel, line.kind, line.operations, line.work)
-        for step, line in zip(plan.launches, report.kernels, strict=True)
-    ]
+    report.kernels = _named(report.kernels, plan.launches)
+    report.prepared = _named(report.prepared, plan.prepare)
     return Compiled(plan, kernels, parameters, report)
 
 
@@ -145,10 +147,30 @@ def _timed(report: OptimizeReport, name: str) -> Generator[None]:
     report.times.append((name, time.perf_counter() - start))
 
 
-def _kernel_lines(module: ModuleOp) -> list[KernelLine]:
-    """The kernels of a module, which has one graph, in the order they run."""
+def _list_kernels(report: OptimizeReport, module: ModuleOp) -> None:
+    """Puts down the kernels of a module, which has one graph, in the order they run."""
     graph = next(graphs_of(module))
-    return [_kernel_line(op) for op in graph.block.ops if isinstance(op, FusedKernelOp)]
+    constant = parameter_only(graph)
+    report.kernels, report.prepared = [], []
+    for op in graph.block.ops:
+        if isinstance(op, FusedKernelOp):
+            prepared = all(value in constant for value in op.outputs)
+            (report.prepared if prepared else report.kernels).append(_kernel_line(op))
+
+
+def _named(lines: Sequence[KernelLine], steps: Sequence[LaunchStep]) -> list[KernelLine]:
+    return [replace(line, name=step.kernel) for line, step in zip(lines, steps, strict=True)]
+
+
+def _derived_parameters(plan: LaunchPlan) -> list[DerivedParameter]:
+    return [
+        DerivedParameter(
+            ELEMENT_BYTES[plan.buffers[number].element] * prod(plan.buffers[number].shape),
+            plan.prepare[step].kernel,
+            tuple(plan.buffers[item].name for item in sorted(parameters)),
+        )
+        for number, (step, parameters) in plan.derivations().items()
+    ]
 
 
 def _kernel_line(op: FusedKernelOp) -> KernelLine:

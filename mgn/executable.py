@@ -107,6 +107,8 @@ class Executable:
         """The same with a mapping; with `profile`, each launch is timed."""
         self.params.initialise_declared()
         outputs = self._executable.run(inputs, profile=profile)
+        if self.plan.prepare:
+            self.report.prepare_seconds = self._executable.preparation.seconds
         if profile:
             self.report.measured_seconds = sum(item.seconds for item in self.profile)
         return outputs

@@ -23,18 +23,34 @@ class KernelLine:
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """Bytes: the arena, what all tensors would take without sharing, the most that live at once."""
+    """Bytes: the arena, what all tensors would take without sharing, the most that live at once;
+    and besides the arena what derives from parameters.
+    """
 
     arena: int
     tensors: int
     lower_bound: int
+    derived: int = 0
+
+
+@dataclass(frozen=True)
+class DerivedParameter:
+    """A value that is computed when parameters are set: its bytes, the kernel that makes it, and
+    the parameters that it depends on.
+    """
+
+    bytes: int
+    kernel: str
+    parameters: tuple[str, ...]
 
 
 @dataclass
 class OptimizeReport:
     """From a graph to kernels: operations before, kernels after, cost, memory and times.
 
-    `saturation` is the e-graph's own report: e-classes, e-nodes, rules fired, extraction.
+    `kernels` are those of a run; `prepared` those that run when parameters have changed, `derived`
+    what they make, `prepare_seconds` what that took the last time. `saturation` is the e-graph's
+    own report: e-classes, e-nodes, rules fired, extraction.
     `recalled` says that an equal program was compiled before, and its kernels and plan were kept.
     """
 
@@ -43,6 +59,9 @@ class OptimizeReport:
     operations_before: int
     precision: str = "f32"
     kernels: list[KernelLine] = field(default_factory=list[KernelLine])
+    prepared: list[KernelLine] = field(default_factory=list[KernelLine])
+    derived: list[DerivedParameter] = field(default_factory=list[DerivedParameter])
+    prepare_seconds: float | None = None
     saturation: object | None = None
     memory: MemoryReport | None = None
     times: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
@@ -82,6 +101,7 @@ class OptimizeReport:
         )
         if self.memory is not None:
             lines.append(f"  {memory_line(self.memory)}")
+        lines += self._prepared_lines()
         cost = f"  roofline of all kernels {seconds_text(self.roofline_seconds)}"
         if self.measured_seconds is not None:
             cost += f", measured {seconds_text(self.measured_seconds)}"
@@ -95,6 +115,25 @@ class OptimizeReport:
         steps = ", ".join(f"{name} {seconds_text(seconds)}" for name, seconds in self.times)
         lines.append(f"  {how} in {seconds_text(self.compile_seconds)}: {steps}")
         return lines
+
+    def _prepared_lines(self, most: int = 6) -> list[str]:
+        """What is computed once, when parameters are set."""
+        if not self.prepared:
+            return []
+        line = f"  {counted(len(self.prepared), 'kernel')} prepared when parameters change"
+        if self.derived:
+            size = bytes_text(sum(item.bytes for item in self.derived))
+            line += f": {counted(len(self.derived), 'derived parameter')}, {size}"
+        if self.prepare_seconds is not None:
+            line += f", last in {seconds_text(self.prepare_seconds)}"
+        rest = len(self.derived) - most
+        listed = [_derived_line(item) for item in self.derived[:most]]
+        return [line, *listed, *([f"    … and {rest} more"] if rest > 0 else [])]
+
+
+def _derived_line(item: DerivedParameter, most: int = 4) -> str:
+    names = ", ".join(item.parameters[:most]) + (" …" if len(item.parameters) > most else "")
+    return f"    {bytes_text(item.bytes)} by {item.kernel} from {names or 'constants'}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -21,9 +21,14 @@ After, where `@relu` may work in place:
       plan.output "y" %y tensor<32x16xf32>
     }
 
+A launch that depends on parameters and constants alone becomes a `plan.prepare`, whose results have
+buffers of their own (`plan.derived`): a run finds them there. Without `prepare` it stays a launch,
+as is right where a run itself changes parameters.
+
 The order of the launches stays. Outputs lie in the arena too, and live to the end: a run hands out
 copies for the host anyway, and one buffer is one allocation. `tensor_bytes` is what all launch
-results would take without sharing, `lower_bound` the most that live at one step.
+results would take without sharing, `lower_bound` the most that live at one step, `derived_bytes`
+what the derived buffers take besides.
 """
 
 from dataclasses import dataclass
@@ -35,11 +40,12 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from mgn.dialects import plan, plan_buffers
+from mgn.dialects import plan, plan_buffers, plan_steps
 from mgn.dialects.buffers import ALIGNMENT, buffer_type, in_place_pairs
 from mgn.dialects.fusion import LaunchOp
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.kernel.function import FuncOp
+from mgn.dialects.mgn.parameter_only import parameter_only
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp, graphs_of
 from mgn.passes.arena import Interval, pack
 from mgn.passes.liveness import Pairs, assign_slots, tensor_bytes
@@ -50,11 +56,15 @@ GPU_ALIGNMENT = 512
 
 @dataclass(frozen=True)
 class PlanMemory(ModulePass):
-    """Replace every `mgn.graph` by a `plan.program`; offsets are multiples of `alignment` bytes."""
+    """Replace every `mgn.graph` by a `plan.program`; offsets are multiples of `alignment` bytes.
+
+    With `prepare=false`, all launches are in every run.
+    """
 
     name = "plan-memory"
 
     alignment: int | None = None
+    prepare: bool = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         alignment = self.alignment
@@ -68,16 +78,22 @@ class PlanMemory(ModulePass):
             if isinstance(function, FuncOp)
         }
         for graph in list(graphs_of(op)):
-            program = plan_graph(graph, pairs, alignment)
+            program = plan_graph(graph, pairs, alignment, self.prepare)
             op.body.block.insert_op_before(program, graph)
             graph.detach()
             graph.erase()
 
 
-def plan_graph(graph: GraphOp, in_place: Pairs, alignment: int = ALIGNMENT) -> plan.ProgramOp:
+def plan_graph(
+    graph: GraphOp, in_place: Pairs, alignment: int = ALIGNMENT, prepare: bool = True
+) -> plan.ProgramOp:
     """The program of one graph, not yet in a module."""
+    constant = parameter_only(graph) if prepare else set[SSAValue]()
     launches = [op for op in graph.block.ops if isinstance(op, LaunchOp)]
-    returned = list(graph.results_returned)
+    prepared = [op for op in launches if _is_in(constant, op)]
+    launches = [op for op in launches if not _is_in(constant, op)]
+    derived: set[SSAValue] = {value for op in prepared for value in op.outputs}
+    returned = [value for value in graph.results_returned if value not in derived]
     slots = assign_slots(launches, returned, in_place)
     unlaunched = [value for value in dict.fromkeys(returned) if value not in slots]
     intervals = {
@@ -92,21 +108,36 @@ def plan_graph(graph: GraphOp, in_place: Pairs, alignment: int = ALIGNMENT) -> p
     offsets |= {value: offset_of[id(value)] for value in unlaunched}
 
     program = plan.ProgramOp(graph.sym_name.data, layout.size, alignment=alignment)
-    program.attributes["tensor_bytes"] = IntegerAttr(sum(map(tensor_bytes, offsets)), i64)
-    program.attributes["lower_bound"] = IntegerAttr(layout.lower_bound, i64)
-    _Writer(program, graph, offsets).write()
+    statistics = {
+        "tensor_bytes": sum(map(tensor_bytes, offsets)),
+        "lower_bound": layout.lower_bound,
+    }
+    if derived:
+        statistics["derived_bytes"] = sum(map(tensor_bytes, derived))
+    for name, value in statistics.items():
+        program.attributes[name] = IntegerAttr(value, i64)
+    _Writer(program, graph, offsets, derived).write()
     return program
+
+
+def _is_in(constant: set[SSAValue], launch: LaunchOp) -> bool:
+    return all(value in constant for value in launch.outputs)
 
 
 class _Writer:
     """Writes a program's operations from a graph's; `_buffers` maps tensors to their buffers."""
 
     def __init__(
-        self, program: plan.ProgramOp, graph: GraphOp, offsets: dict[SSAValue, int]
+        self,
+        program: plan.ProgramOp,
+        graph: GraphOp,
+        offsets: dict[SSAValue, int],
+        derived: set[SSAValue],
     ) -> None:
         self._block = program.body.block
         self._graph = graph
         self._offsets = offsets
+        self._derived = derived
         self._buffers: dict[SSAValue, SSAValue] = {}
         self._held: dict[tuple[str, object], SSAValue] = {}
 
@@ -116,14 +147,20 @@ class _Writer:
             self._hold(
                 argument, plan_buffers.InputOp(label, cast(TensorType[Attribute], argument.type))
             )
+        later: list[Operation] = []
         for op in graph.block.ops:
+            if isinstance(op, LaunchOp) and not self._derived.issuperset(op.outputs):
+                later.append(op)
+            else:
+                self._write_operation(op)
+        for op in later:
             self._write_operation(op)
         sources = [self._returned(value) for value in graph.results_returned]
         for label, value, source in zip(
             graph.result_names, graph.results_returned, sources, strict=True
         ):
             self._block.add_op(
-                plan.OutputOp(label, source, cast(TensorType[Attribute], value.type))
+                plan_steps.OutputOp(label, source, cast(TensorType[Attribute], value.type))
             )
 
     def _write_operation(self, op: Operation) -> None:
@@ -133,16 +170,25 @@ class _Writer:
             case ConstantOp():
                 self._share(op.result, ("constant", op.value))
             case LaunchOp():
-                for result in op.outputs:
-                    self._view(result)
-                operands = [self._buffers[value] for value in (*op.inputs, *op.outputs)]
-                self._block.add_op(plan.LaunchOp(op.kernel_name, operands))
+                self._write_launch(op)
             case ReturnOp():
                 return
             case _:
                 raise PassFailedException(
                     f"plan-memory: {op.name} is no launch; lower the graph's kernels first"
                 )
+
+    def _write_launch(self, op: LaunchOp) -> None:
+        is_prepared = self._derived.issuperset(op.outputs)
+        for result in op.outputs:
+            if is_prepared:
+                type = buffer_type(result.type)
+                self._hold(result, plan_buffers.DerivedOp(type))
+            else:
+                self._view(result)
+        call = plan_steps.PrepareOp if is_prepared else plan_steps.LaunchOp
+        operands = [self._buffers[value] for value in (*op.inputs, *op.outputs)]
+        self._block.add_op(call(op.kernel_name, operands))
 
     def _share(self, value: SSAValue, key: tuple[str, object]) -> None:
         """A parameter or constant: one buffer for all that read it, none where nobody does."""
@@ -164,7 +210,7 @@ class _Writer:
         source = self._buffers[value]
         if value in self._offsets and not isinstance(source.owner, plan_buffers.ViewOp):
             self._view(value)
-            self._block.add_op(plan.CopyOp(source, self._buffers[value]))
+            self._block.add_op(plan_steps.CopyOp(source, self._buffers[value]))
         return self._buffers[value]
 
     def _view(self, value: SSAValue) -> None:

@@ -5,6 +5,7 @@ and gives new ones.
 """
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from mgn.runtime.devices import ComputeDevice, choose, opencl
 from mgn.runtime.errors import InputError, RuntimeFault
 from mgn.runtime.host_arrays import DTYPES, check_inputs, mismatch, nearest
 from mgn.runtime.memory import DeviceMemory, GuardedMemory, buffer_bytes
+from mgn.runtime.preparation import Preparation
 from mgn.runtime.profile import LaunchTime, launch_times, write_trace
 from mgn.runtime.programs import build_kernels
 
@@ -64,7 +66,7 @@ class Executable:
         self._lock = threading.Lock()
         self._context = cl.Context([self.device.handle])
         self._queue = cl.CommandQueue(self._context)
-        used = dict.fromkeys(step.kernel for step in plan.launches)
+        used = dict.fromkeys(step.kernel for step in (*plan.prepare, *plan.launches))
         cache = KernelCache.default() if cache is None else cache
         signatures = [kernels[name] for name in used]
         self.build = build_kernels(signatures, self.device, self._context, cache, options)
@@ -75,6 +77,8 @@ class Executable:
         self._params = {buffer.name: number for number, buffer in plan.of_kind(BufferKind.PARAM)}
         self._unset = set(self._params)
         self._steps = [self._bind(step, kernels) for step in plan.steps]
+        self._preparing = [self._bind(step, kernels) for step in plan.prepare]
+        self.preparation = Preparation(plan)
 
     @property
     def parameters(self) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -88,7 +92,10 @@ class Executable:
         return self._memory.allocated
 
     def set_param(self, name: str, array: np.ndarray) -> None:
-        """Copy a parameter to the device. InputError where its name, dtype or shape is wrong."""
+        """Copy a parameter to the device. InputError where its name, dtype or shape is wrong.
+
+        What derives from it is made again before the next run.
+        """
         if name not in self._params:
             raise InputError(f"there is no parameter '{name}'{nearest(name, list(self._params))}")
         number = self._params[name]
@@ -100,6 +107,7 @@ class Executable:
         with self._lock:
             self._memory.upload(number, value)
             self._queue.finish()
+            self.preparation.parameter_changed(number)
         self._unset.discard(name)
 
     def get_param(self, name: str) -> np.ndarray:
@@ -139,10 +147,11 @@ class Executable:
         With `profile`, the time of each launch is in `self.profile` afterwards.
         """
         with self._lock:
+            self._prepare()
             if profile:
                 self.profile = self._replay_profiled()
             else:
-                self._replay()
+                self._enqueue(self._steps)
             self._queue.finish()
 
     def trace(self, path: str | Path) -> None:
@@ -150,6 +159,16 @@ class Executable:
         if not self.profile:
             raise RuntimeFault("there is nothing to trace: run with profile=True first")
         write_trace(Path(path), self.plan.name, self.device.name, self.profile)
+
+    def _prepare(self) -> None:
+        """Make what derives from changed parameters, and wait: `seconds` is then the device's."""
+        stale = self.preparation.stale
+        if not stale:
+            return
+        start = time.perf_counter()
+        self._enqueue([self._preparing[number] for number in stale])
+        self._queue.finish()
+        self.preparation.done(len(stale), time.perf_counter() - start)
 
     def _bind(
         self, step: LaunchStep | CopyStep, kernels: Mapping[str, KernelSignature]
@@ -169,19 +188,20 @@ class Executable:
             for (number, _), array in zip(self._inputs, arrays, strict=True)
         ]
         self._memory.poison()
+        self._prepare()
         if profile:
             self.profile = self._replay_profiled()
         else:
-            self._replay()
+            self._enqueue(self._steps)
         outputs = self._collect()
         del uploads
         self._memory.check()
         return outputs
 
-    def _replay(self) -> None:
+    def _enqueue(self, steps: Sequence[_Launch | _Copy]) -> None:
         cl = opencl()
         enqueue, queue = cl.enqueue_nd_range_kernel, self._queue
-        for step in self._steps:
+        for step in steps:
             if isinstance(step, _Launch):
                 enqueue(queue, step.kernel, step.global_size, step.local_size)
             elif step.size:
@@ -227,7 +247,7 @@ class Executable:
 
 def _check_launches(plan: LaunchPlan, kernels: Mapping[str, KernelSignature]) -> None:
     """Every launch must name a kernel and give it buffers of the sizes that it wants."""
-    for step in plan.launches:
+    for step in (*plan.prepare, *plan.launches):
         signature = kernels.get(step.kernel)
         if signature is None:
             raise RuntimeFault(f"'{plan.name}' launches '{step.kernel}', which was not given")

@@ -27,7 +27,10 @@ def buffer_bytes(buffer: BufferPlan) -> int:
 
 
 class DeviceMemory:
-    """One buffer a planned buffer; constants are filled, views lie in the arena."""
+    """One buffer a planned buffer; constants are filled, views lie in the arena.
+
+    What is derived has buffers of its own, as parameters have: it outlives a run.
+    """
 
     def __init__(self, plan: LaunchPlan, device: ComputeDevice, context: Any, queue: Any) -> None:
         cl = opencl()

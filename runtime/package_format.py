@@ -10,7 +10,7 @@ header, blocks of data (each at the next multiple of 64) and eight tables in the
 nothing after them. So it can be mapped into memory and read in place.
 
     header, 192 bytes
-      0  magic "\\x89MGNPKG\\n"    8  u32 version, 1    12  u32 CRC-32 of all from byte 16 on
+      0  magic "\\x89MGNPKG\\n"    8  u32 version, 2    12  u32 CRC-32 of all from byte 16 on
      16  u64 bytes of the file
      24  name of the graph        32  name of the device that it was compiled for
      40  u64 bytes of the arena   48  u64 bytes of all tensors   56  u64 least possible arena
@@ -44,7 +44,9 @@ buffers, then the outputs; the blocks each kernel's SPIR-V and OpenCL C, then th
 - A tensor has at most 32 dimensions and 2^48 elements, counting a dimension of 0 as 1; an arena at
   most 2^48 bytes.
 - A step launches a kernel on its operands, or (kind 1, kernel 0) copies the first operand to the
-  second. Steps run in order.
+  second. Steps run in order. The first ones may *prepare* (kind 2): they launch a kernel that reads
+  parameters, constants and what was prepared before, and that writes derived buffers, each by one
+  step. They run before the first run, and those that depend on a parameter again once it changes.
 - An output is the content of a buffer after the last step.
 
 The checksum finds damage, not malice: a package is a program, and its kernels do what they say.
@@ -59,7 +61,7 @@ from mgn.codegen.launch_plan import BufferKind, LaunchPlan
 from mgn.codegen.signature import KernelSignature
 
 MAGIC = b"\x89MGNPKG\n"
-VERSION = 1
+VERSION = 2
 TABLE_ALIGNMENT = 8
 BLOCK_ALIGNMENT = 64
 MOST_DIMENSIONS = 32
@@ -75,7 +77,7 @@ ELEMENTS = (
 )
 ACCESSES = ("read", "write", "read_write")
 KINDS = tuple(BufferKind)
-STEPS = ("launch", "copy")
+STEPS = ("launch", "copy", "prepare")
 
 START = struct.Struct("<8sII")
 HEADER = struct.Struct("<Q4I3Q16Q")

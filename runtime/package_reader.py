@@ -75,6 +75,7 @@ class _Reader:
                 self._fail(entry + 8, f"the file has no room for {count} {table}")
         self._used = dict.fromkeys(TABLES, 0)
         self._end_of_blocks = HEADER_BYTES
+        self._prepared: set[int] = set()
 
     def package(self) -> Package:
         """All of the file."""
@@ -91,14 +92,14 @@ class _Reader:
             names = [buffer.name for buffer in buffers if buffer.kind is kind]
             self._check_distinct("buffers", f"{kind}s", names)
         launches = list(kernels.items())
-        steps = [self._step(at, row, buffers, launches) for at, row in self._rows("steps")]
+        prepare, steps = self._steps(buffers, launches)
         outputs = [self._output(at, row, buffers) for at, row in self._rows("outputs")]
         self._check_distinct("outputs", "outputs", [output.name for output in outputs])
         self._check_ends()
         tensor_bytes, lower_bound = self._statistics
         plan = LaunchPlan(
             *(name, self._arena, tuple(buffers), tuple(steps), tuple(outputs)),
-            *(tensor_bytes, lower_bound),
+            *(tensor_bytes, lower_bound, tuple(prepare)),
         )
         return Package(plan, kernels, parameters, device)
 
@@ -177,8 +178,8 @@ class _Reader:
             if place + size > self._arena:
                 self._fail(at + 24, f"view '{name}' lies outside of the arena")
             return BufferPlan(kind, name, element, shape, place)
-        if kind is BufferKind.INPUT and place:
-            self._fail(at + 24, f"input '{name}' cannot have data")
+        if kind in (BufferKind.INPUT, BufferKind.DERIVED) and place:
+            self._fail(at + 24, f"{kind} '{name}' cannot have data")
         has_data = kind is BufferKind.CONSTANT or place != 0
         block = self._block(place, size if has_data else 0, at + 24)
         value = np.frombuffer(block, DTYPES[element]).reshape(shape) if len(block) == size else None
@@ -188,33 +189,94 @@ class _Reader:
             kind, name, element, shape, value=value if kind is BufferKind.CONSTANT else None
         )
 
-    def _step(
+    def _steps(
+        self, buffers: Sequence[BufferPlan], kernels: Sequence[tuple[str, PackagedKernel]]
+    ) -> tuple[list[LaunchStep], list[LaunchStep | CopyStep]]:
+        """The preparing steps, which come first, and those of a run."""
+        prepare: list[LaunchStep] = []
+        steps: list[LaunchStep | CopyStep] = []
+        for at, row in self._rows("steps"):
+            kind = self._code(STEPS, row[0], at, "kind of step")
+            if kind != "prepare":
+                steps.append(self._step(kind, at, row, buffers, kernels))
+            elif steps:
+                self._fail(at, "a step prepares after a run has begun")
+            else:
+                prepare.append(self._preparing_step(at, row, buffers, kernels))
+        return prepare, steps
+
+    def _preparing_step(
         self,
         at: int,
         row: Sequence[int],
         buffers: Sequence[BufferPlan],
         kernels: Sequence[tuple[str, PackagedKernel]],
+    ) -> LaunchStep:
+        operands, sizes = self._operands(at, row, buffers)
+        name, kernel = self._kernel_for(at, row, kernels, sizes)
+        accesses = [argument.access for argument in kernel.launch.arguments]
+        for access, number in zip(accesses, operands, strict=True):
+            kind = buffers[number].kind
+            if access != "read":
+                continue
+            if kind not in (BufferKind.PARAM, BufferKind.CONSTANT, BufferKind.DERIVED):
+                self._fail(at, f"a step prepares from {kind} '{buffers[number].name}'")
+            self._check_prepared(buffers, (number,), at)
+        for access, number in zip(accesses, operands, strict=True):
+            buffer = buffers[number]
+            if access == "read":
+                continue
+            if access != "write" or buffer.kind is not BufferKind.DERIVED:
+                self._fail(at, f"a step prepares {buffer.kind} '{buffer.name}'")
+            if number in self._prepared:
+                self._fail(at, f"'{buffer.name}' is prepared twice")
+            self._prepared.add(number)
+        return LaunchStep(name, tuple(operands))
+
+    def _step(
+        self,
+        kind: str,
+        at: int,
+        row: Sequence[int],
+        buffers: Sequence[BufferPlan],
+        kernels: Sequence[tuple[str, PackagedKernel]],
     ) -> LaunchStep | CopyStep:
-        kind = self._code(STEPS, row[0], at, "kind of step")
-        operands = [number for _, (number,) in self._take("operands", row[2], row[3], at + 8)]
-        if any(number >= len(buffers) for number in operands):
-            self._fail(at + 8, "a step names a buffer that there is not")
-        sizes = [_bytes(buffers[item].element, buffers[item].shape) for item in operands]
+        operands, sizes = self._operands(at, row, buffers)
+        self._check_prepared(buffers, operands, at)
         if kind == "copy":
             if row[1] or len(operands) != 2 or sizes[0] != sizes[1]:
                 self._fail(at, "a copy takes two buffers of one size")
             self._check_written(buffers[operands[1]], at)
             return CopyStep(*operands)
-        if row[1] >= len(kernels):
-            self._fail(at + 4, "a step names a kernel that there is not")
-        name, kernel = kernels[row[1]]
-        wanted = kernel.launch.arguments
-        if [argument.bytes for argument in wanted] != sizes:
-            self._fail(at + 8, f"the buffers of a step do not fit kernel '{name}'")
-        for argument, number in zip(wanted, operands, strict=True):
+        name, kernel = self._kernel_for(at, row, kernels, sizes)
+        for argument, number in zip(kernel.launch.arguments, operands, strict=True):
             if argument.access != "read":
                 self._check_written(buffers[number], at)
         return LaunchStep(name, tuple(operands))
+
+    def _operands(
+        self, at: int, row: Sequence[int], buffers: Sequence[BufferPlan]
+    ) -> tuple[list[int], list[int]]:
+        """The buffers of a step, and their bytes."""
+        operands = [number for _, (number,) in self._take("operands", row[2], row[3], at + 8)]
+        if any(number >= len(buffers) for number in operands):
+            self._fail(at + 8, "a step names a buffer that there is not")
+        return operands, [_bytes(buffers[item].element, buffers[item].shape) for item in operands]
+
+    def _kernel_for(
+        self,
+        at: int,
+        row: Sequence[int],
+        kernels: Sequence[tuple[str, PackagedKernel]],
+        sizes: Sequence[int],
+    ) -> tuple[str, PackagedKernel]:
+        """The kernel that a step launches on buffers of these sizes."""
+        if row[1] >= len(kernels):
+            self._fail(at + 4, "a step names a kernel that there is not")
+        name, kernel = kernels[row[1]]
+        if [argument.bytes for argument in kernel.launch.arguments] != list(sizes):
+            self._fail(at + 8, f"the buffers of a step do not fit kernel '{name}'")
+        return name, kernel
 
     def _output(self, at: int, row: Sequence[int], buffers: Sequence[BufferPlan]) -> OutputPlan:
         name = self._string(row[:2], at)
@@ -222,10 +284,18 @@ class _Reader:
         shape = self._shape(row[4], row[5], at + 16)
         if row[2] >= len(buffers):
             self._fail(at + 8, f"output '{name}' names a buffer that there is not")
+        self._check_prepared(buffers, row[2:3], at + 8)
         buffer = buffers[row[2]]
         if _bytes(buffer.element, buffer.shape) != _bytes(element, shape):
             self._fail(at + 8, f"output '{name}' does not fit its buffer")
         return OutputPlan(name, row[2], element, shape)
+
+    def _check_prepared(
+        self, buffers: Sequence[BufferPlan], numbers: Sequence[int], at: int
+    ) -> None:
+        for number in numbers:
+            if buffers[number].kind is BufferKind.DERIVED and number not in self._prepared:
+                self._fail(at, f"nothing prepares '{buffers[number].name}'")
 
     def _check_written(self, buffer: BufferPlan, at: int) -> None:
         if buffer.kind is not BufferKind.VIEW:

@@ -54,6 +54,8 @@ class _Writer:
         for buffer in plan.buffers:
             self._buffer(buffer, package)
         numbers = {name: number for number, name in enumerate(package.kernels)}
+        for step in plan.prepare:
+            self._step("prepare", numbers[step.kernel], step.arguments)
         for step in plan.steps:
             if isinstance(step, CopyStep):
                 self._step("copy", 0, (step.source, step.target))

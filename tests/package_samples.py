@@ -1,4 +1,4 @@
-"""Packages made by hand for the tests: both forms of kernels, every kind of buffer, a copy."""
+"""Packages made by hand for the tests: both forms of kernels, every kind of buffer and of step."""
 
 import struct
 from dataclasses import replace
@@ -7,7 +7,14 @@ import ml_dtypes
 import numpy as np
 from device_kernels import KERNELS, PLAN, SIZE
 
-from mgn.codegen.launch_plan import BufferKind, BufferPlan, CopyStep, LaunchPlan, OutputPlan
+from mgn.codegen.launch_plan import (
+    BufferKind,
+    BufferPlan,
+    CopyStep,
+    LaunchPlan,
+    LaunchStep,
+    OutputPlan,
+)
 from mgn.runtime.package_format import Package, PackagedKernel
 
 NO_SPIRV = struct.pack("<5I", 0x07230203, 0x10000, 0, 1, 0)
@@ -41,16 +48,19 @@ def everything(device: str = "any device") -> Package:
     )
     empty = BufferPlan(BufferKind.PARAM, "leer", "f16", (3, 0))
     copied = BufferPlan(BufferKind.VIEW, "%k", "f32", (8, 12), 1024)
-    buffers = (*PLAN.buffers, *constants, empty, copied)
-    last = len(buffers) - 1
+    derived = BufferPlan(BufferKind.DERIVED, "%d", "f32", (SIZE,))
+    buffers = (*PLAN.buffers, *constants, empty, copied, derived)
+    last = len(buffers) - 2
+    made = last + 1
     plan = LaunchPlan(
         name="größe",
         arena=2048,
         buffers=buffers,
-        steps=(*PLAN.steps, CopyStep(4, last)),
+        steps=(*PLAN.steps, CopyStep(4, last), LaunchStep("multiply", (0, made, 3))),
         outputs=(*PLAN.outputs, OutputPlan("z", last, "i32", (96,))),
         tensor_bytes=4000,
         lower_bound=700,
+        prepare=(LaunchStep("add", (1, 2, made)),),
     )
     scale = np.full(SIZE, 2.0, np.float32)
     held = {"scale": scale, "leer": np.zeros((3, 0), np.float16)}

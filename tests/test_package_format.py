@@ -46,7 +46,7 @@ def test_a_package_is_read_as_it_was_written() -> None:
     read = read_package(DATA)
     assert read.kernels == package.kernels
     assert read.device == package.device
-    for field in ("name", "arena", "steps", "outputs", "tensor_bytes", "lower_bound"):
+    for field in ("name", "arena", "steps", "outputs", "tensor_bytes", "lower_bound", "prepare"):
         assert getattr(read.plan, field) == getattr(package.plan, field)
     for found, wanted in zip(read.plan.buffers, package.plan.buffers, strict=True):
         assert replace(found, value=None) == replace(wanted, value=None)
@@ -86,8 +86,8 @@ def test_another_file_is_no_package(data: bytes) -> None:
 
 
 def test_another_version_is_told_from_damage() -> None:
-    data = MAGIC + struct.pack("<I", 2) + DATA[12:]
-    with pytest.raises(PackageError, match="version 2 of the package format; this mgn reads") as c:
+    data = MAGIC + struct.pack("<I", 3) + DATA[12:]
+    with pytest.raises(PackageError, match="version 3 of the package format; this mgn reads") as c:
         read_package(data)
     assert c.value.offset == 8
 
@@ -120,7 +120,7 @@ def test_every_flipped_bit_is_noticed() -> None:
         ("arguments", 0, 4, "<I", 8, "cannot hold u32"),
         ("arguments", 0, 8, "<Q", 97, "do not fit kernel"),
         ("arguments", 3, 0, "<I", 1, "writes input 'x', which is no view"),
-        ("buffers", 0, 0, "<I", 4, "no kind of buffer 4"),
+        ("buffers", 0, 0, "<I", 5, "no kind of buffer 5"),
         ("buffers", 0, 4, "<I", 99, "no element 99"),
         ("buffers", 0, 20, "<I", 40, "40 dimensions, more than 32"),
         ("buffers", 0, 24, "<Q", 64, "cannot have data"),
@@ -128,9 +128,15 @@ def test_every_flipped_bit_is_noticed() -> None:
         ("buffers", 3, 24, "<Q", 2000, "outside of the arena"),
         ("dimensions", 0, 0, "<Q", 1 << 60, "no tensor has the shape"),
         ("operands", 0, 0, "<I", 77, "a buffer that there is not"),
-        ("steps", 0, 0, "<I", 2, "no kind of step 2"),
+        ("steps", 0, 0, "<I", 3, "no kind of step 3"),
         ("steps", 0, 4, "<I", 2, "a kernel that there is not"),
-        ("steps", 2, 4, "<I", 1, "a copy takes two buffers of one size"),
+        ("steps", 0, 0, "<I", 0, "nothing prepares '%d'"),
+        ("steps", 1, 0, "<I", 2, "a step prepares from input 'x'"),
+        ("steps", 3, 4, "<I", 1, "a copy takes two buffers of one size"),
+        ("steps", 4, 0, "<I", 2, "a step prepares after a run has begun"),
+        ("operands", 0, 0, "<I", 12, "nothing prepares '%d'"),
+        ("operands", 5, 0, "<I", 12, "writes derived '%d', which is no view"),
+        ("operands", 2, 0, "<I", 3, "a step prepares view '%t'"),
         ("outputs", 0, 8, "<I", 77, "a buffer that there is not"),
         ("outputs", 0, 12, "<I", 0, "does not fit its buffer"),
         ("strings", 0, 0, "<B", 0, "does not end at its zero byte"),

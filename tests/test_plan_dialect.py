@@ -35,6 +35,9 @@ VIEWS = """
   %b = plan.view offset 256 : memref<64xf32>
   %alias = plan.view offset 0 : memref<64xf32>
   %wide = plan.view offset 0 : memref<128xf32>
+  %p = plan.param @p tensor<64xf32> : memref<64xf32>
+  %d = plan.derived : memref<64xf32>
+  %e = plan.derived : memref<64xf32>
 """
 
 
@@ -88,6 +91,20 @@ def program_of(module: ModuleOp) -> ProgramOp:
             "lies in memref<32xf32>",
         ),
         ("plan.copy %x to %wide", "source and target differ in type"),
+        ("plan.prepare @copy(%x, %d)", "reads %x, which does not depend on parameters alone"),
+        ("plan.launch @copy(%x, %a)\nplan.prepare @copy(%p, %d)", "must stand before the launch"),
+        ("plan.prepare @copy(%p, %a)", "preparation by @copy writes %a, which is no derived"),
+        (
+            "plan.prepare @copy(%p, %d)\nplan.prepare @copy(%p, %d)",
+            "%d, which has to be written once",
+        ),
+        ("plan.prepare @split(%p, %d, %d)", "%d, which has to be written once"),
+        ("plan.prepare @accumulate(%p, %d)", "%d, which has to be written once"),
+        ("plan.prepare @copy(%e, %d)", "reads %e, which nothing has prepared"),
+        ("plan.prepare @nobody(%p, %d)", "there is no such kernel"),
+        ("plan.launch @copy(%d, %a)", "launch of @copy reads %d, which nothing has prepared"),
+        ("plan.prepare @copy(%p, %d)\nplan.launch @copy(%x, %d)", "must be a view of the arena"),
+        ('plan.output "y" %d tensor<64xf32>', 'output "y" reads %d, which nothing has prepared'),
     ],
 )
 def test_a_program_that_would_go_wrong_is_refused(body: str, message: str) -> None:
@@ -103,6 +120,8 @@ def test_a_program_that_would_go_wrong_is_refused(body: str, message: str) -> No
         "plan.launch @copy(%x, %a)\nplan.launch @accumulate(%x, %a)",
         "plan.launch @copy(%x, %a)\nplan.launch @copy(%a, %b)\nplan.launch @copy(%b, %a)",
         "plan.launch @split(%x, %a, %b)",
+        "plan.prepare @copy(%p, %d)\nplan.prepare @copy(%d, %e)\nplan.launch @copy(%e, %a)",
+        'plan.prepare @copy(%p, %d)\nplan.output "y" %d tensor<64xf32>',
     ],
 )
 def test_safe_sharing_is_accepted(body: str) -> None:
@@ -121,6 +140,7 @@ def test_a_program_becomes_plain_data() -> None:
   %w = plan.param @"layers.0.w" tensor<8x8xf32> : memref<64xf32>
   %c = plan.constant dense<[true, false]> : tensor<2xi1> to memref<2xi1>
   %u = plan.input "u" tensor<2x2xui8> : memref<4xi8>
+  plan.prepare @copy(%w, %d)
   plan.launch @copy(%w, %a)
   plan.copy %a to %b
   plan.output "y" %b tensor<8x8xf32>
@@ -139,6 +159,10 @@ def test_a_program_becomes_plain_data() -> None:
         LaunchStep("copy", (numbers["layers.0.w"], numbers["%a"])),
         CopyStep(numbers["%a"], numbers["%b"]),
     )
+    derived = numbers["%d"]
+    assert plan.buffers[derived].kind is BufferKind.DERIVED
+    assert plan.prepare == (LaunchStep("copy", (numbers["layers.0.w"], derived)),)
+    assert plan.derivations() == {derived: (0, frozenset({numbers["layers.0.w"]}))}
     assert plan.outputs[0].shape == (8, 8) and plan.outputs[0].buffer == numbers["%b"]
 
 

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp, TensorType, f32
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.utils.exceptions import PassFailedException
 
-from mgn.dialects import plan, plan_buffers
+from mgn.dialects import plan, plan_buffers, plan_steps
 from mgn.dialects.buffers import allow_in_place
 from mgn.dialects.fusion import LaunchOp
 from mgn.dialects.kernel import DEVICES, FuncOp
@@ -92,7 +92,7 @@ def test_random_graphs_plan_into_programs_that_the_verifier_accepts(data: st.Dat
     assert bound is not None and total is not None
     assert bound <= program.arena_bytes
     assert [
-        op.label.data for op in program.body.block.ops if isinstance(op, plan.OutputOp)
+        op.label.data for op in program.body.block.ops if isinstance(op, plan_steps.OutputOp)
     ] == names
 
 

@@ -107,7 +107,7 @@ static void create_buffers(int count, char **arguments) {
         } else {
             if (bytes && buffer->place)
                 data = rows((Table){buffer->place, bytes}, 1);
-            else if (bytes)
+            else if (bytes && buffer->kind != DERIVED)
                 data = given(text(buffer->name), bytes, count, arguments);
             cl_flags copied = data ? CL_MEM_COPY_HOST_PTR : 0;
             memory[i] = clCreateBuffer(context, CL_MEM_READ_WRITE | copied, size, (void *)data,
@@ -137,7 +137,8 @@ static void launch(cl_kernel built, const Kernel *kernel, const Step *step,
           text(kernel->name));
 }
 
-/* Each step in order, on a queue that keeps the order. */
+/* Each step in order, on a queue that keeps the order. The first ones may prepare what derives from
+   parameters: who runs a graph more than once leaves those out from the second run on. */
 static void run_steps(void) {
     const Kernel *kernels = rows(header->kernels, sizeof(Kernel));
     const Step *steps = rows(header->steps, sizeof(Step));

@@ -5,6 +5,9 @@ mgn.param @w : tensor<64xf32>
 kernel.func @add(%x : memref<64xf32>, %y : memref<64xf32>, %z : memref<64xf32>) access [read, read, write] global [64, 1, 1] local [1, 1, 1] {
   kernel.return
 }
+kernel.func @add3(%x : memref<64xf32>, %y : memref<64xf32>, %z : memref<64xf32>, %s : memref<64xf32>) access [read, read, read, write] global [64, 1, 1] local [1, 1, 1] {
+  kernel.return
+}
 kernel.func @relu(%x : memref<64xf32>, %y : memref<64xf32>) access [read, write] global [64, 1, 1] local [1, 1, 1] attributes {in_place = [array<i64: 0, 1>]} {
   kernel.return
 }
@@ -52,12 +55,12 @@ mgn.graph @kept("x" = %x : tensor<64xf32>) -> ("a" : tensor<64xf32>, "c" : tenso
 // CHECK:         %x = plan.input
 // CHECK-NEXT:    %w = plan.param @w
 // CHECK-NEXT:    %[[T:.*]] = plan.view
-// CHECK-NEXT:    plan.launch @add(%w, %w, %
+// CHECK-NEXT:    plan.launch @add3(%x, %w, %w, %
 // CHECK-NEXT:    plan.view
 // CHECK-NEXT:    plan.copy %x to
 mgn.graph @through("x" = %x : tensor<64xf32>) -> ("y" : tensor<64xf32>, "x" : tensor<64xf32>) {
   %w = mgn.read @w : tensor<64xf32>
   %v = mgn.read @w : tensor<64xf32>
-  %y = fusion.launch @add(%w, %v) : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+  %y = fusion.launch @add3(%x, %w, %v) : (tensor<64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
   mgn.return %y, %x : tensor<64xf32>, tensor<64xf32>
 }

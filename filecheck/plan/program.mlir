@@ -32,3 +32,17 @@ plan.program @bytes arena 256 {
   plan.copy %mask to %t
   plan.output "y" %t tensor<4xui8>
 }
+
+// CHECK-LABEL: plan.program @derived arena 256 {
+// CHECK:         %d = plan.derived : memref<6xf32>
+// CHECK-NEXT:    plan.prepare @add(%w, %w, %d)
+// CHECK:         plan.launch @add(%x, %d, %t)
+plan.program @derived arena 256 {
+  %x = plan.input "x" tensor<6xf32> : memref<6xf32>
+  %w = plan.param @w tensor<6xf32> : memref<6xf32>
+  %d = plan.derived : memref<6xf32>
+  plan.prepare @add(%w, %w, %d)
+  %t = plan.view offset 0 : memref<6xf32>
+  plan.launch @add(%x, %d, %t)
+  plan.output "y" %t tensor<6xf32>
+}
