@@ -9,7 +9,7 @@ In: text, a file, a built graph or an xDSL module. Out: `Module`, `Optimized` or
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +21,7 @@ from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.executable import Executable
 from mgn.module import Module, load_program
 from mgn.precision import check_precision
+from mgn.recipe import Recipe
 from mgn.report import OptimizeReport
 
 if TYPE_CHECKING:
@@ -51,6 +52,11 @@ class Optimized:
 
     module: ModuleOp
     report: OptimizeReport
+    recipe: Recipe = field(repr=False)
+
+    def explain(self, path: str | Path) -> None:
+        """Writes a page of HTML that says how each kernel came about."""
+        self.recipe.write_page(path)
 
     def __repr__(self) -> str:
         return f"Optimized(graph={self.report.graph!r}, kernels={len(self.report.kernels)})"
@@ -88,10 +94,11 @@ def optimize(
         if device not in DEVICES:
             raise MgnError(f"unknown device '{device}'; there are {', '.join(DEVICES)}")
         device = DEVICES[device]
-    ir, seconds = _lower(module, graph, dims)
+    recipe = _recipe(module, graph, dims, device, precision=precision)
+    ir, seconds = _lower(recipe)
     report = optimize_graph(ir, device, precision=precision)
     report.times.insert(0, ("lower", seconds))
-    return Optimized(ir, report)
+    return Optimized(ir, report, recipe)
 
 
 def compile(
@@ -123,8 +130,9 @@ def compile(
     from mgn.runtime.devices import choose
 
     chosen = choose(device)
-    ir, seconds = _lower(module, graph, dims)
-    executable = compile_lowered(ir, chosen, seed, target, saturation, precision)
+    recipe = _recipe(module, graph, dims, describe_device(chosen), saturation, precision)
+    ir, seconds = _lower(recipe)
+    executable = compile_lowered(ir, chosen, recipe, seed, target)
     executable.report.times.insert(0, ("lower", seconds))
     return executable
 
@@ -132,20 +140,23 @@ def compile(
 def compile_lowered(
     ir: ModuleOp,
     device: "ComputeDevice",
+    recipe: Recipe,
     seed: int = 0,
     target: str = "auto",
-    saturation: "SaturateOptions | None" = None,
-    precision: str = "f32",
 ) -> Executable:
-    """An executable for an xDSL module of one graph, which is changed in place."""
+    """An executable for the module of a recipe's graph, which is changed in place."""
     from mgn.kernel_targets import choose_target
     from mgn.program_cache import compile_or_recall
 
     form = choose_target(target, device)
     compiled = compile_or_recall(
-        ir, describe_device(device), target=form, saturation=saturation, precision=precision
+        ir,
+        recipe.device,
+        target=form,
+        saturation=recipe.saturation,
+        precision=recipe.precision,
     )
-    return Executable(compiled, device, seed)
+    return Executable(compiled, device, recipe, seed)
 
 
 def describe_device(device: "ComputeDevice") -> Device:
@@ -165,12 +176,21 @@ def as_module(module: AnyModule) -> Module:
     return Module(ir)
 
 
-def _lower(
-    module: AnyModule, graph: str | None, dims: Mapping[str, int] | None
-) -> tuple[ModuleOp, float]:
-    start = time.perf_counter()
+def _recipe(
+    module: AnyModule,
+    graph: str | None,
+    dims: Mapping[str, int] | None,
+    device: Device,
+    saturation: "SaturateOptions | None" = None,
+    precision: str = "f32",
+) -> Recipe:
     wrapped = as_module(module)
-    ir = wrapped.lower(wrapped.choose_graph(graph), dims)
+    return Recipe(wrapped, wrapped.choose_graph(graph), dims, device, saturation, precision)
+
+
+def _lower(recipe: Recipe) -> tuple[ModuleOp, float]:
+    start = time.perf_counter()
+    ir = recipe.lower()
     return ir, time.perf_counter() - start
 
 

@@ -32,6 +32,7 @@ from mgn.report import DerivedParameter, KernelLine, MemoryReport, OptimizeRepor
 
 if TYPE_CHECKING:
     from mgn.passes.saturate import SaturateOptions
+    from mgn.passes.saturate.trace import SaturateTrace
 
 OPTIMIZING = ("simplify", "convert-precision", "saturate")
 """The passes of `mgn.optimize`; the rest of the inference pipeline follows in `mgn.compile`."""
@@ -56,6 +57,7 @@ def optimize_graph(
     observe: Observer | None = None,
     saturation: "SaturateOptions | None" = None,
     precision: str = "f32",
+    trace: "SaturateTrace | None" = None,
 ) -> OptimizeReport:
     """Simplifies, rounds and saturates a module of one graph, in place."""
     check_precision(precision)
@@ -73,7 +75,7 @@ def optimize_graph(
 
         _run_pass(ConvertPrecision(precision), module, report, observe)
     with _timed(report, "saturate"):
-        report.saturation = saturate_graph(graph, device, saturation)
+        report.saturation = saturate_graph(graph, device, saturation, trace)
     if observe is not None:
         observe("saturate", module)
     _list_kernels(report, module)
@@ -87,10 +89,14 @@ def compile_graph(
     target: str = "opencl",
     saturation: "SaturateOptions | None" = None,
     precision: str = "f32",
+    trace: "SaturateTrace | None" = None,
 ) -> Compiled:
-    """Takes a module of one graph all the way to a plan and kernels of a target, in place."""
+    """Takes a module of one graph all the way to a plan and kernels of a target, in place.
+
+    A `trace` gets what explains the choice of kernels, which is then made afresh.
+    """
     with collector_paused():
-        return _compile(module, device, observe, target, saturation, precision)
+        return _compile(module, device, observe, target, saturation, precision, trace)
 
 
 def _compile(
@@ -100,13 +106,14 @@ def _compile(
     target: str,
     saturation: "SaturateOptions | None",
     precision: str,
+    trace: "SaturateTrace | None",
 ) -> Compiled:
     from mgn.codegen.plan_to_launches import launch_plan
     from mgn.dialects.kernel import FuncOp
     from mgn.dialects.plan import ProgramOp
     from mgn.kernel_targets import kernel_signature
 
-    report = optimize_graph(module, device, observe, saturation, precision)
+    report = optimize_graph(module, device, observe, saturation, precision, trace)
     parameters = parameters_of(module)
     for name in PIPELINES["inference"][len(OPTIMIZING) :]:
         _run_pass(find_pass(name)(), module, report, observe)

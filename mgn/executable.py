@@ -12,6 +12,7 @@ import numpy as np
 from mgn.compilation import Compiled
 from mgn.dialects.types import spelling
 from mgn.initialisers import initial_value
+from mgn.recipe import Recipe
 from mgn.report import OptimizeReport
 from mgn.runtime.devices import ComputeDevice
 from mgn.runtime.executable import Executable as DeviceExecutable
@@ -79,10 +80,13 @@ class Executable:
     `params` holds the parameters, `report` says how the kernels came about.
     """
 
-    def __init__(self, compiled: Compiled, device: ComputeDevice, seed: int = 0) -> None:
+    def __init__(
+        self, compiled: Compiled, device: ComputeDevice, recipe: Recipe, seed: int = 0
+    ) -> None:
         self.report: OptimizeReport = compiled.report
         self.kernels = compiled.kernels
         self.plan = compiled.plan
+        self.recipe = recipe
         self._executable = DeviceExecutable(compiled.plan, compiled.kernels, device)
         built = self._executable.build
         self.report.from_cache = built.from_cache
@@ -124,6 +128,14 @@ class Executable:
     def trace(self, path: str | Path) -> None:
         """Writes the last profiled run as a trace for Perfetto."""
         self._executable.trace(path)
+
+    def explain(self, path: str | Path) -> None:
+        """Writes a page of HTML that says how each kernel came about.
+
+        It has the times of the last profiled run, where there was one. The graph is compiled again.
+        """
+        times = [(item.kernel, item.seconds) for item in self.profile if item.kernel != "copy"]
+        self.recipe.write_page(path, times)
 
     def load_params(self, path: str | Path) -> int:
         """Loads all parameters from a .safetensors or .npz file; the number of arrays left over.

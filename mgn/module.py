@@ -32,6 +32,15 @@ class Module:
             return tuple(graph.sym_name.data for graph in graphs_of(self.source))
         return tuple(graph.name for graph in self.source.graphs)
 
+    @property
+    def texts(self) -> dict[str, str]:
+        """The program's files by the names that places in it have; none for IR."""
+        if isinstance(self.source, ModuleOp):
+            return {}
+        unit = self.source.unit
+        units = [unit, *(item.unit for item in unit.names.values())]
+        return {item.source.name: item.source.text for item in units}
+
     def lower(self, graph: str | None = None, dims: Mapping[str, int] | None = None) -> ModuleOp:
         """A fresh xDSL module of all graphs or of one, its dimension parameters bound.
 

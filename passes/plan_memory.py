@@ -188,7 +188,9 @@ class _Writer:
                 self._view(result)
         call = plan_steps.PrepareOp if is_prepared else plan_steps.LaunchOp
         operands = [self._buffers[value] for value in (*op.inputs, *op.outputs)]
-        self._block.add_op(call(op.kernel_name, operands))
+        made = call(op.kernel_name, operands)
+        made.location = op.location
+        self._block.add_op(made)
 
     def _share(self, value: SSAValue, key: tuple[str, object]) -> None:
         """A parameter or constant: one buffer for all that read it, none where nobody does."""

@@ -22,7 +22,7 @@ def egglog_program(module: ModuleOp) -> str:
     from mgn.passes.saturate.saturate import literals_of
 
     rules = rules_of(DEFAULT_CLASSES)
-    encoded = encode_graph(_only_graph(module), literals_of(rules))
+    encoded = encode_graph(only_graph(module), literals_of(rules))
     return saturate_facts(encoded.facts, rules, keep_program=True).program + "\n"
 
 
@@ -30,7 +30,7 @@ def egraph_json(module: ModuleOp) -> str:
     """The saturated classes and e-nodes."""
     from mgn.passes.saturate.saturate import saturated_view
 
-    view = saturated_view(_only_graph(module))
+    view = saturated_view(only_graph(module))
     nodes: dict[str, Any] = {}
     for key, value in view.classes.items():
         if value.leaf is not None:
@@ -58,7 +58,8 @@ def _first(view: Any, key: int) -> str:
     return _node(key, 0 if view.classes[key].leaf is not None else 1)
 
 
-def _only_graph(module: ModuleOp) -> GraphOp:
+def only_graph(module: ModuleOp) -> GraphOp:
+    """The graph of a module. UsageError where there is not one, or it has kernels already."""
     graphs = list(graphs_of(module))
     if not graphs:
         raise UsageError("the program has no graph; this target wants one not yet lowered")

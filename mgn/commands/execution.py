@@ -12,13 +12,15 @@ from statistics import median
 
 import numpy as np
 
-from mgn.api import compile_lowered
-from mgn.commands.arguments import parse_dimensions, write_whole
+from mgn.api import compile_lowered, describe_device
+from mgn.commands.arguments import parse_dimensions
 from mgn.commands.errors import UsageError, say
 from mgn.commands.stages import program_of
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.dialects.types import element_of_dtype
 from mgn.executable import Executable
+from mgn.files import check_target, write_whole
+from mgn.recipe import Recipe
 from mgn.report import counted, kernel_table, seconds_text
 from mgn.sampling import sample_inputs
 
@@ -32,10 +34,14 @@ def execute(arguments: argparse.Namespace) -> None:
         raise UsageError(
             f"--outputs takes a file name that ends in .npz, not '{arguments.outputs}'"
         )
+    for path in (arguments.outputs, arguments.explain):
+        if path is not None:
+            check_target(path)
     dimensions = parse_dimensions(arguments.dim)
     started = time.perf_counter()
     program = program_of(arguments)
-    ir = program.lower(program.choose_graph(arguments.graph), dimensions)
+    graph = program.choose_graph(arguments.graph)
+    ir = program.lower(graph, dimensions)
     seconds = time.perf_counter() - started
     given = load_arrays(arguments.inputs) if arguments.inputs else None
     chosen = choose(arguments.device)
@@ -46,12 +52,12 @@ def execute(arguments: argparse.Namespace) -> None:
             say(f"random input {item.description}")
     else:
         inputs = given
-    exe = compile_lowered(
-        ir, chosen, arguments.seed, arguments.target, precision=arguments.precision
-    )
+    described = describe_device(chosen)
+    recipe = Recipe(program, graph, dimensions, described, precision=arguments.precision)
+    exe = compile_lowered(ir, chosen, recipe, arguments.seed, arguments.target)
     exe.report.times.insert(0, ("parse and lower", seconds))
     _set_parameters(exe, arguments.params)
-    profile = arguments.report or arguments.trace is not None
+    profile = arguments.report or arguments.trace is not None or arguments.explain is not None
     outputs = exe.run(inputs, profile=False)
     lines = [_output_line(label, array) for label, array in outputs.items()]
     sys.stdout.write("\n".join(lines) + "\n")
@@ -63,6 +69,8 @@ def execute(arguments: argparse.Namespace) -> None:
         sys.stdout.write(_report(exe))
     if arguments.trace is not None:
         exe.trace(arguments.trace)
+    if arguments.explain is not None:
+        exe.explain(arguments.explain)
     if arguments.outputs is not None:
         stream = io.BytesIO()
         np.savez(stream, **outputs)  # pyright: ignore[reportArgumentType]

@@ -123,7 +123,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.output is None or arguments.output == "-":
         _print(result)
     else:
-        from mgn.commands.arguments import write_whole
+        from mgn.files import write_whole
 
         write_whole(arguments.output, result.encode() if isinstance(result, str) else result)
     return 0

@@ -18,6 +18,7 @@ examples:
   mgn-run mlp.mgn --graph mlp --dim B=32 --seed 7
   mgn-run mlp.mgn --params w.safetensors --inputs in.npz --outputs out.npz
   mgn-run mlp.mgn --report --repeat 20                  what the compiler did, and kernel times
+  mgn-run mlp.mgn --explain=out.html                    why these kernels: a page for a browser
   mgn-run mlp.mgn --trace trace.json                    open it in https://ui.perfetto.dev
   mgn-run mlp.mgn --emit=fusion                         the kernels that the e-graph chose
   mgn-run mlp.mgn --emit=package -o mlp.mgnpkg          for mgn.load_package, and for C
@@ -76,6 +77,11 @@ def make_parser() -> argparse.ArgumentParser:
     add = views.add_argument
     add("--repeat", type=int, default=1, metavar="N", help="run N times and print the median time")
     add("--report", action="store_true", help="print the optimisation report and a kernel table")
+    add(
+        "--explain",
+        metavar="FILE.html",
+        help="write a page that says how each kernel came about, and what it costs",
+    )
     add("--trace", metavar="FILE.json", help="write the launches' times for Perfetto")
     add(
         "--emit",
@@ -116,8 +122,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _emit(arguments: argparse.Namespace) -> None:
     """Writes a stage of the program to the file that -o names, or to stdout."""
-    from mgn.commands.arguments import write_whole
     from mgn.commands.stages import PACKAGE, emit_stage
+    from mgn.files import write_whole
 
     if arguments.emit == PACKAGE:
         from mgn.commands.packaging import emit_package

@@ -80,6 +80,15 @@ def _dot(module: ModuleOp) -> str:
     return dot(module)
 
 
+def _explain(module: ModuleOp) -> str:
+    from mgn.commands.egraph_text import only_graph
+    from mgn.dialects.kernel.device import Device
+    from mgn.explain import explain_graph, page_of
+
+    only_graph(module)
+    return page_of(explain_graph(module, Device.of(module)))
+
+
 def _spirv(module: ModuleOp) -> bytes:
     from mgn.spirv_module import spirv_words
 
@@ -97,6 +106,7 @@ TARGETS: dict[str, Target] = {
     "mgn": Target("the language, pretty-printed", _mgn),
     "egglog": Target("what saturate tells the e-graph engine, as an egglog program", _egglog),
     "egraph-json": Target("the saturated e-graph as JSON, for e-graph viewers", _egraph_json),
+    "explain": Target("a page of HTML that says how each kernel came about", _explain),
     "dot": Target("the operations as a Graphviz graph, kernels as boxes", _dot),
     "plan": Target("the memory plan and the launches, of a planned program", _plan),
     "opencl": Target("the OpenCL C programs of all kernels, of a lowered program", _opencl),

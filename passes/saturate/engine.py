@@ -70,14 +70,37 @@ class SaturatedGraph:
         return len(self.nodes.keys() | self.leaves.keys())
 
 
+@dataclass(frozen=True)
+class Application:
+    """One match on which a rule acted: the row of the match, and the handle of its right side.
+
+    Handles from `first` on, below `end`, are the e-nodes and constants that it entered.
+    """
+
+    rule: str
+    row: tuple[int, ...]
+    result: int
+    first: int
+    end: int
+
+    @property
+    def root(self) -> int:
+        """The handle of the value that the left side matched."""
+        return self.row[0]
+
+
 class UnsoundRule(RuntimeError):
     """egglog refused a union: a rule equated values of different types."""
 
 
 def saturate_facts(
-    facts: Facts, rules: Sequence[Rule], time_budget: float = 5.0, keep_program: bool = False
+    facts: Facts,
+    rules: Sequence[Rule],
+    time_budget: float = 5.0,
+    keep_program: bool = False,
+    trail: list[Application] | None = None,
 ) -> SaturatedGraph:
-    """Runs rules over loaded facts to the fixpoint."""
+    """Runs rules over loaded facts to the fixpoint. A `trail` gets what the rules did, in order."""
     bindings = load_bindings()
     present = {(fact.name, len(fact.operands)) for _, fact in facts.new_nodes}
     active, constructors = active_rules(rules, present)
@@ -90,7 +113,7 @@ def saturate_facts(
         text.append(lines)
     program = "\n".join(text)
     with tempfile.TemporaryDirectory(prefix="mgn-egraph-") as folder:
-        engine = _Engine(bindings, Path(folder), facts, compiled, keep_program)
+        engine = _Engine(bindings, Path(folder), facts, compiled, keep_program, trail)
         try:
             engine.execute(program)
             return engine.run(time_budget)
@@ -108,12 +131,14 @@ class _Engine:
         facts: Facts,
         compiled: Sequence[CompiledRule],
         keep_program: bool,
+        trail: list[Application] | None,
     ) -> None:
         self.folder = folder
         self.facts = facts
         self.compiled = {item.rule.name: item for item in compiled}
         self.egraph = bindings.EGraph(fact_directory=folder)
         self.log: list[str] | None = [] if keep_program else None
+        self.trail = trail
         self.seen: dict[str, set[tuple[int, ...]]] = defaultdict(set)
         self.fired: Counter[str] = Counter()
         self.loads = 0
@@ -161,8 +186,12 @@ class _Engine:
                 for row in functions[compiled.relation].rows
             }
             for row in sorted(rows - seen):
+                first, unions = len(self.facts.handle_types), len(self.facts.new_unions)
                 if instantiate(compiled, row, self.facts):
                     self.fired[name] += 1
+                    if self.trail is not None and len(self.facts.new_unions) > unions:
+                        result, end = self.facts.new_unions[-1][1], len(self.facts.handle_types)
+                        self.trail.append(Application(name, row, result, first, end))
             seen |= rows
 
     def _load(self) -> bool:

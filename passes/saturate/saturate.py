@@ -33,6 +33,7 @@ from mgn.passes.saturate.report import SaturateReport
 from mgn.passes.saturate.rule import Rule, RuleClass
 from mgn.passes.saturate.rules import DEFAULT_CLASSES, rules_of
 from mgn.passes.saturate.siblings import sibling_candidates
+from mgn.passes.saturate.trace import SaturateTrace
 from mgn.passes.saturate.view import View, make_view
 
 
@@ -50,14 +51,22 @@ class SaturateOptions:
 
 
 def saturate_graph(
-    graph: GraphOp, device: Device, options: SaturateOptions | None = None
+    graph: GraphOp,
+    device: Device,
+    options: SaturateOptions | None = None,
+    trace: SaturateTrace | None = None,
 ) -> SaturateReport:
-    """Rewrites a graph in place into kernels, and reports what was done."""
+    """Rewrites a graph in place into kernels, and reports what was done.
+
+    A `trace` gets what explains the choice, which is then made afresh.
+    """
     with collector_paused():
-        return _saturate(graph, device, options or SaturateOptions())
+        return _saturate(graph, device, options or SaturateOptions(), trace)
 
 
-def _saturate(graph: GraphOp, device: Device, options: SaturateOptions) -> SaturateReport:
+def _saturate(
+    graph: GraphOp, device: Device, options: SaturateOptions, trace: SaturateTrace | None
+) -> SaturateReport:
     report = SaturateReport(graph=graph.sym_name.data)
     rules = rules_of(options.classes) if options.fuse else []
     with _timed(report, "encode"):
@@ -65,9 +74,12 @@ def _saturate(graph: GraphOp, device: Device, options: SaturateOptions) -> Satur
         report.operations = encoded.operations
         report.cost_before = price_of_separate_kernels(encoded.facts, device)
         key = choice_key(encoded, device, options, rules)
-    choice = recall(key)
+    if trace is not None:
+        trace.note_program(graph, encoded)
+        trace.rules = {rule.name: rule for rule in rules}
+    choice = recall(key) if trace is None else None
     if choice is None:
-        choice = _choose(encoded, device, options, rules, report, key)
+        choice = _choose(encoded, device, options, rules, report, key, trace)
         view = choice.view
     else:
         report = replace(choice.report, seconds=dict(report.seconds), remembered=True)
@@ -86,10 +98,12 @@ def _choose(
     rules: list[Rule],
     report: SaturateReport,
     key: Hashable,
+    trace: SaturateTrace | None,
 ) -> Choice:
     """Saturates, finds candidates and extracts; remembered where the fixpoint was reached."""
     with _timed(report, "saturate"):
-        saturated = saturate_facts(encoded.facts, rules, options.time_budget)
+        trail = None if trace is None else trace.applications
+        saturated = saturate_facts(encoded.facts, rules, options.time_budget, trail=trail)
         _describe_egraph(report, saturated)
     with _timed(report, "view"):
         view = make_view(saturated, encoded.outputs)
@@ -103,6 +117,9 @@ def _choose(
     with _timed(report, "extract"):
         extraction = extract(found, list(view.classes), options.extract_budget)
         _describe_extraction(report, found, extraction)
+    if trace is not None:
+        trace.saturated, trace.view = saturated, view
+        trace.found, trace.selection = found, extraction.selection
     choice = choice_of(encoded, view, found, extraction.selection, replace(report))
     if saturated.saturated:
         remember(key, choice)

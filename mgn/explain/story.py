@@ -1,0 +1,276 @@
+"""What there is to say of each kernel: where it comes from, why it was chosen, what it costs.
+
+In: a module of one graph that is not cut into kernels yet, a device's description, and, where the
+graph ran, the times of its launches. Out: an `Explanation`: plain data for the page.
+
+The graph is compiled with a trace of saturate. Every chosen kernel gets its number as its source
+location, which the passes after saturate keep: so launches know the kernel that they came from,
+also where one was cut into several.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
+
+from mgn.compilation import compile_graph
+from mgn.dialects.fusion import FusedKernelOp
+from mgn.dialects.kernel.device import Device
+from mgn.dialects.plan_steps import KernelCallOp, LaunchOp
+from mgn.explain.attribution import Attribution
+from mgn.kernel_work import Work, kernel_work
+from mgn.mlir_text import print_mlir
+from mgn.passes.saturate.alternatives import Alternatives
+from mgn.passes.saturate.candidates import Candidate
+from mgn.passes.saturate.derivation import Derivations, Step
+from mgn.passes.saturate.report import SaturateReport
+from mgn.passes.saturate.trace import SaturateTrace, SourceOperation
+from mgn.report import OptimizeReport
+
+if TYPE_CHECKING:
+    from mgn.passes.saturate import SaturateOptions
+
+NUMBERED = "kernel"
+"""The file name of the locations that number the kernels."""
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A kernel that was not chosen, and what the program would cost with it."""
+
+    kind: str
+    operations: tuple[str, ...]
+    results: int
+    price: float
+    change: float | None
+    added: tuple[str, ...]
+    dropped: int
+
+
+@dataclass
+class KernelStory:
+    """One chosen kernel. `functions` are what it became: several where it was cut for the device.
+
+    A `prepared` one runs when parameters have changed, and not in every run. `reads` are
+    numbers of kernels, and names of inputs.
+    """
+
+    number: int
+    kind: str
+    operations: tuple[str, ...]
+    predicted: float
+    work: Work
+    text: str = ""
+    schedules: list[str] = field(default_factory=list[str])
+    functions: list[str] = field(default_factory=list[str])
+    measured: float | None = None
+    prepared: bool = False
+    sources: list[int] = field(default_factory=list[int])
+    reads: list[int | str] = field(default_factory=list[int | str])
+    writes: list[str] = field(default_factory=list[str])
+
+
+@dataclass
+class Group:
+    """Chosen kernels that became the same functions; the first stands for all."""
+
+    kernels: list[KernelStory]
+    steps: list[Step] = field(default_factory=list[Step])
+    rivals: list[Rival] = field(default_factory=list[Rival])
+    rival_count: int = 0
+    separate: float | None = None
+
+    @property
+    def first(self) -> KernelStory:
+        return self.kernels[0]
+
+    @property
+    def predicted(self) -> float:
+        return sum(item.predicted for item in self.kernels)
+
+    @property
+    def measured(self) -> float | None:
+        """The time of all launches in a run, where each is known."""
+        times = [item.measured for item in self.kernels if not item.prepared]
+        if not times:
+            return None
+        return sum(t for t in times if t is not None) if None not in times else None
+
+
+@dataclass(frozen=True)
+class Function:
+    """A kernel function: its OpenCL C, and its launch."""
+
+    source: str
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...]
+
+
+@dataclass
+class Explanation:
+    """Everything that the page shows of one graph."""
+
+    report: OptimizeReport
+    saturation: SaturateReport
+    operations: list[SourceOperation]
+    inputs: dict[str, int]
+    outputs: dict[str, int]
+    kernels: list[KernelStory]
+    groups: list[Group]
+    functions: dict[str, Function]
+    texts: Mapping[str, str]
+    remark: str = ""
+
+
+def explain_graph(
+    module: ModuleOp,
+    device: Device,
+    *,
+    saturation: "SaturateOptions | None" = None,
+    precision: str = "f32",
+    times: Sequence[tuple[str, float]] = (),
+    texts: Mapping[str, str] | None = None,
+) -> Explanation:
+    """The explanation of a graph, which is compiled in place.
+
+    `times` are the launches of a run by kernel name, in order; `texts` the program's files by name.
+    """
+    trace = SaturateTrace()
+    stages = _Stages()
+    compiled = compile_graph(module, device, stages.observe, "opencl", saturation, precision, trace)
+    assert trace.found is not None and trace.selection is not None
+    chosen = [trace.found.candidates[number] for number in trace.selection.kernels]
+    kernels = [stages.story(n, item) for n, item in enumerate(chosen)]
+    for name, number, is_launch in stages.calls:
+        kernels[number].functions.append(name)
+        kernels[number].prepared = not is_launch
+    launches = [(name, number) for name, number, is_launch in stages.calls if is_launch]
+    remark = _measure(kernels, launches, times)
+    attribution = Attribution(trace, chosen)
+    for kernel, candidate in zip(kernels, chosen, strict=True):
+        kernel.sources = attribution.sources[kernel.number]
+        kernel.reads, kernel.writes = attribution.neighbours(candidate)
+    functions = {
+        name: Function(item.source, item.global_size, item.local_size)
+        for name, item in compiled.kernels.items()
+    }
+    saturated = compiled.report.saturation
+    assert isinstance(saturated, SaturateReport)
+    inputs = {name: handle for handle, name in trace.names.items()}
+    groups = _groups(kernels, chosen, trace, device)
+    return Explanation(
+        compiled.report,
+        saturated,
+        trace.operations,
+        inputs,
+        trace.outputs,
+        kernels,
+        groups,
+        functions,
+        texts or {},
+        remark,
+    )
+
+
+class _Stages:
+    """Looks at a module between passes: the kernels as chosen, scheduled and launched."""
+
+    def __init__(self) -> None:
+        self.chosen: list[tuple[str, Work]] = []
+        self.schedules: dict[int, list[str]] = {}
+        self.calls: list[tuple[str, int, bool]] = []
+
+    def observe(self, stage: str, module: ModuleOp) -> None:
+        if stage == "saturate":
+            for op in module.walk():
+                if isinstance(op, FusedKernelOp):
+                    number = len(self.chosen)
+                    self.chosen.append((print_mlir(op), kernel_work(op)))
+                    op.location = FileLineColLoc(StringAttr(NUMBERED), IntAttr(number), IntAttr(0))
+        elif stage == "choose-schedules":
+            for op in module.walk():
+                if isinstance(op, FusedKernelOp) and op.schedule is not None:
+                    entries = ", ".join(f"{k} = {v}" for k, v in op.schedule.values.items())
+                    self.schedules.setdefault(_number(op), []).append(entries)
+        elif stage == "plan-memory":
+            found = [op for op in module.walk() if isinstance(op, KernelCallOp)]
+            self.calls = [(op.kernel_name, _number(op), isinstance(op, LaunchOp)) for op in found]
+
+    def story(self, number: int, candidate: Candidate) -> KernelStory:
+        text, work = self.chosen[number]
+        return KernelStory(
+            number,
+            str(candidate.kind),
+            (),
+            candidate.price,
+            work,
+            text,
+            self.schedules.get(number, []),
+        )
+
+
+def _number(op: FusedKernelOp | KernelCallOp) -> int:
+    location = op.location
+    assert isinstance(location, FileLineColLoc) and location.filename.data == NUMBERED
+    return location.line.data
+
+
+def _measure(
+    kernels: Sequence[KernelStory],
+    launches: Sequence[tuple[str, int]],
+    times: Sequence[tuple[str, float]],
+) -> str:
+    """Gives the kernels their times; a remark where these are another compilation's."""
+    if not times:
+        return "The program did not run: there are no measured times."
+    if [name for name, _ in times] != [name for name, _ in launches]:
+        return "The run was of other kernels: its times are left out."
+    for (_, number), (_, seconds) in zip(launches, times, strict=True):
+        kernels[number].measured = (kernels[number].measured or 0.0) + seconds
+    return ""
+
+
+def _groups(
+    kernels: Sequence[KernelStory],
+    chosen: Sequence[Candidate],
+    trace: SaturateTrace,
+    device: Device,
+) -> list[Group]:
+    assert trace.view is not None
+    alternatives, derivations = Alternatives(trace, device), Derivations(trace)
+    names = _Names(trace)
+    groups: dict[tuple[str, ...], Group] = {}
+    for kernel, candidate in zip(kernels, chosen, strict=True):
+        kernel.operations = names.body(candidate)
+        key = tuple(kernel.functions)
+        if key in groups:
+            groups[key].kernels.append(kernel)
+            continue
+        group = groups[key] = Group([kernel], derivations.steps_of(candidate))
+        rivals, group.rival_count = alternatives.of(candidate)
+        group.separate = alternatives.separately(candidate)
+        group.rivals = [
+            Rival(
+                str(item.candidate.kind),
+                names.body(item.candidate),
+                len(item.candidate.results),
+                item.candidate.price,
+                item.change,
+                tuple(" ".join(names.body(added)) for added in item.added),
+                len(item.dropped),
+            )
+            for item in rivals
+        ]
+    return list(groups.values())
+
+
+class _Names:
+    """The operations of candidates by name."""
+
+    def __init__(self, trace: SaturateTrace) -> None:
+        assert trace.view is not None
+        self.signatures = trace.view.signatures
+
+    def body(self, candidate: Candidate) -> tuple[str, ...]:
+        return tuple(self.signatures[number].name for _, number, _ in candidate.body)

@@ -1,0 +1,55 @@
+"""How a graph was compiled, so that it can be compiled again: for an explanation.
+
+In: a program, the graph, and all that its compilation depended on. Out: `Recipe`, which gives the
+graph's IR afresh.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import ModuleOp
+
+from mgn.dialects.kernel.device import Device
+from mgn.files import write_whole
+from mgn.module import Module
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mgn.passes.saturate import SaturateOptions
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A graph of a program, its dimensions, the device, and the options."""
+
+    module: Module
+    graph: str
+    dims: Mapping[str, int] | None
+    device: Device
+    saturation: "SaturateOptions | None" = None
+    precision: str = "f32"
+
+    def lower(self) -> ModuleOp:
+        """A fresh module of the graph."""
+        return self.module.lower(self.graph, self.dims)
+
+    def page(self, times: "Sequence[tuple[str, float]]" = ()) -> str:
+        """The page that explains the kernels; `times` are the launches of a run."""
+        from mgn.explain import explain_graph, page_of
+
+        explanation = explain_graph(
+            self.lower(),
+            self.device,
+            saturation=self.saturation,
+            precision=self.precision,
+            times=times,
+            texts=self.module.texts,
+        )
+        return page_of(explanation)
+
+    def write_page(self, path: str | Path, times: "Sequence[tuple[str, float]]" = ()) -> None:
+        """Writes the page to a file, whole or not at all. MgnError where that cannot be."""
+        write_whole(path, self.page(times).encode())

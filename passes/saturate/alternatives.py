@@ -1,0 +1,83 @@
+"""Kernels that could have been chosen, and what the whole program would cost with them.
+
+In: a view, all candidates, the chosen ones. Out: for a chosen kernel the candidates that write the
+same value, each with its price and the program's cost when it is put in the chosen one's place.
+
+All other choices stay; what a candidate then wants in memory is written by the kernel of least flow
+(`greedy.py`). So the cost is an upper bound of the best choice with that candidate.
+"""
+
+from dataclasses import dataclass
+
+from mgn.dialects.kernel.device import Device
+from mgn.passes.saturate.candidates import Candidate
+from mgn.passes.saturate.forms import classify
+from mgn.passes.saturate.greedy import flow_preferences
+from mgn.passes.saturate.prices import price_kernel
+from mgn.passes.saturate.selection import CyclicSelection, select
+from mgn.passes.saturate.trace import SaturateTrace
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A candidate that was not chosen. `change` is of the program's cost; None for one that would
+    have to wait for itself.
+    """
+
+    candidate: Candidate
+    change: float | None
+    added: tuple[Candidate, ...] = ()
+    dropped: tuple[Candidate, ...] = ()
+
+
+class Alternatives:
+    """Compares candidates within one choice of kernels."""
+
+    def __init__(self, trace: SaturateTrace, device: Device) -> None:
+        assert trace.view is not None and trace.found is not None and trace.selection is not None
+        self.view, self.found, self.selection = trace.view, trace.found, trace.selection
+        self.device = device
+        flow = flow_preferences(self.found, list(self.view.classes))
+        self.preferred = {**flow, **self.selection.writer}
+
+    def of(self, candidate: Candidate, most: int = 8) -> tuple[list[Alternative], int]:
+        """What else could write the values of a chosen kernel, cheapest first, and how many."""
+        rivals: dict[int, int] = {}
+        for key in candidate.results:
+            if self.selection.writer.get(key) == candidate.number:
+                for number in self.found.writers[key]:
+                    rivals.setdefault(number, key)
+        rivals.pop(candidate.number, None)
+        tried = [self._with(self.found.candidates[n], key) for n, key in rivals.items()]
+        never = float("inf")
+        tried.sort(key=lambda item: never if item.change is None else item.change)
+        return tried[:most], len(tried)
+
+    def separately(self, candidate: Candidate) -> float | None:
+        """The sum of the prices of a body's operations as kernels of their own."""
+        total = 0.0
+        for node in candidate.body:
+            form = classify([node], self.view.signatures)
+            if form is None:
+                return None
+            types = {
+                key: self.view.classes[key].type
+                for key in node[2]
+                if not self.view.classes[key].inline
+            }
+            total += price_kernel([node], form, [node[0]], types, self.view.signatures, self.device)
+        return total
+
+    def _with(self, rival: Candidate, key: int) -> Alternative:
+        try:
+            chosen = select(self.found, {**self.preferred, key: rival.number})
+        except CyclicSelection:
+            return Alternative(rival, None)
+        before, after = set(self.selection.kernels), set(chosen.kernels)
+        candidates = self.found.candidates
+        return Alternative(
+            rival,
+            chosen.cost - self.selection.cost,
+            tuple(candidates[n] for n in chosen.kernels if n not in before and n != rival.number),
+            tuple(candidates[n] for n in self.selection.kernels if n not in after),
+        )
