@@ -14,6 +14,7 @@ from xdsl.dialects import scf, vector
 from mgn.codegen.opencl import emit
 from mgn.dialects.kernel import DEVICES, BarrierOp
 from mgn.dialects.types import ELEMENT_TYPES
+from mgn.passes.lower_kernels.tiling import STAGES
 
 TILINGS = [
     {"tile_down": 16, "tile_across": 16, "item_rows": 8, "item_columns": 8, "block_depth": 8},
@@ -22,6 +23,7 @@ TILINGS = [
     {"tile_down": 8, "tile_across": 8, "item_rows": 4, "item_columns": 4, "block_depth": 16},
     {"tile_down": 4, "tile_across": 8, "item_rows": 4, "item_columns": 4, "block_depth": 8},
     {"tile_down": 4, "tile_across": 4, "item_rows": 4, "item_columns": 4, "block_depth": 4},
+    {"tile_down": 4, "tile_across": 2, "item_rows": 8, "item_columns": 8, "block_depth": 4},
 ]
 SIZES = [(128, 128, 64), (67, 83, 101), (34, 132, 20), (5, 6, 7), (130, 129, 2), (32, 32, 512)]
 
@@ -45,7 +47,7 @@ def product_of(
     return kernel, [integers(a, element, 1), integers(b, element, 2)]
 
 
-@pytest.mark.parametrize("slices", [1, 2, 4])
+@pytest.mark.parametrize("slices", [1, 2, 4, 16])
 @pytest.mark.parametrize("tiling", TILINGS, ids=lambda t: "x".join(map(str, t.values())))
 def test_every_tiling_computes_the_same(
     tiling: dict[str, int],
@@ -116,11 +118,10 @@ def test_a_large_product_moves_aligned_vectors_and_meets_once_a_block() -> None:
     vectors = [op for op in function.walk() if isinstance(op, vector.LoadOp | vector.StoreOp)]
     assert vectors and all("alignment" in op.attributes for op in vectors)
     (outer,) = [op for op in function.body.block.ops if isinstance(op, scf.ForOp)]
-    assert len([op for op in outer.body.walk() if isinstance(op, BarrierOp)]) == 1
+    assert len([op for op in outer.body.walk() if isinstance(op, BarrierOp)]) == STAGES
     text = emit(function, device)
     assert "*(const __global float4*)(" in text
     assert "*(const __local float4*)(" in text
-    assert "#pragma unroll" in text
 
 
 def test_rows_that_are_no_multiple_of_a_vector_are_read_by_elements() -> None:

@@ -23,9 +23,9 @@ from mgn.passes.lower_kernels.tiling import Tiling
 WARP = 32
 """Work-items that run together."""
 
-NEIGHBOURS = 8
+NEIGHBOURS = 16
 """Of how many rows the work-items of a warp read vectors where a tile is turned: few enough to read
-whole sectors of memory, enough to spread the stores of one lane over the banks of local memory."""
+whole sectors of memory, enough that the stores of one lane meet every bank of local memory once."""
 
 
 @dataclass

@@ -1,8 +1,8 @@
 """The contraction template for GPUs: a work-group computes a tile of the result from local memory.
 
 For each block of the shared axis the group copies a tile of either operand into local memory: while
-one block is added up, the next one's values are stored and those after it are on their way into
-registers. Each work-item adds up a small square. The last
+one block is added up, the next one's values are on their way into registers. Each work-item adds up
+a small square. The last
 tile of an axis ends with the axis, and so overlaps the one before; an axis shorter than a tile is
 read again from its last element, and what lies past it is not written.
 """
@@ -93,62 +93,86 @@ class _Tiled:
         self.column = (warp % warps_across * side + lane % side) * sizes.width
 
     def _sums(self, panels: tuple[Panel, Panel]) -> list[SSAValue]:
-        """The work-item's sums over its slices of the shared axis."""
+        """The work-item's sums over its slices of the shared axis.
+
+        The loop takes a block for each stage at a time, so that every place in local memory is a
+        fixed distance from the work-item's first; the last blocks follow it. What a step multiplies
+        is read during the step before, and the barrier comes before a block's last step, when
+        nothing more is read of it.
+        """
         sizes, code = self.sizes, self.code
         blocks = ceil_div(self.product.depth, sizes.steps)
-        self._store(self._read(constant(0)), constant(0))
-        staged = self._read(constant(min(1, blocks - 1)))
+        self._store(self._read(constant(0)), 0)
         code.barrier()
-
-        def block(number: Index, held: list[SSAValue]) -> list[SSAValue]:
-            stage = number % STAGES * sizes.stage
-            self._store(held[count:], (number + 1) % STAGES * sizes.stage)
-            values = self._read((number + 2).clamp(0, blocks - 1))
-            totals = self._steps(panels, stage, held[:count])
-            code.barrier()
-            return [*totals, *values]
-
         zero = code.constant(0, self.type, sizes.width)
         count = sizes.rows * sizes.columns // sizes.width
-        return code.loop(0, blocks, block, [*[zero] * count, *staged])[:count]
+
+        def block(number: Index, stage: int, held: list[SSAValue]) -> list[SSAValue]:
+            after = (stage + 1) % STAGES
+            follows = number.low + 1 < blocks
+            values = self._read(number + 1) if follows else []
+            totals, factors = held[:count], held[count:]
+            for step in range(1, sizes.depth):
+                ahead = self._factors(panels, stage, step)
+                totals = self._multiply_add(factors, totals)
+                factors = ahead
+            ahead = factors
+            if follows:
+                self._store(values, after)
+                code.barrier()
+                ahead = self._factors(panels, after, 0)
+            return [*self._multiply_add(factors, totals), *ahead]
+
+        def blocks_of_all_stages(number: Index, held: list[SSAValue]) -> list[SSAValue]:
+            for stage in range(STAGES):
+                held = block(number * STAGES + stage, stage, held)
+            return held
+
+        held = [*[zero] * count, *self._factors(panels, 0, 0)]
+        rounds = (blocks - 1) // STAGES
+        held = code.loop(0, rounds, blocks_of_all_stages, held)
+        for number in range(rounds * STAGES, blocks):
+            held = block(constant(number), number % STAGES, held)
+        return held[:count]
 
     def _read(self, block: Index) -> list[SSAValue]:
         """What the work-item copies of a block of both operands."""
         return [value for copier in self.copiers for value in copier.read(block)]
 
-    def _store(self, values: list[SSAValue], stage: Index) -> None:
+    def _store(self, values: list[SSAValue], stage: int) -> None:
         rest = values
         for copier in self.copiers:
             own, rest = rest[: copier.count], rest[copier.count :]
-            copier.write(own, self.memory, stage)
+            copier.write(own, self.memory, constant(stage * self.sizes.stage))
 
-    def _steps(
-        self, panels: tuple[Panel, Panel], stage: Index, held: list[SSAValue]
-    ) -> list[SSAValue]:
-        """Adds up one block from local memory."""
+    def _factors(self, panels: tuple[Panel, Panel], stage: int, step: int) -> list[SSAValue]:
+        """What the work-item multiplies at a step of a block: of its rows, then of its columns."""
         sizes, code = self.sizes, self.code
-
-        def vectors(panel: Panel, own: Index, step: Index, side: int, count: int) -> list[SSAValue]:
-            result: list[SSAValue] = []
+        at = self.slice * sizes.depth + step
+        sides = (
+            (panels[0], self.row, sizes.down, sizes.rows),
+            (panels[1], self.column, sizes.across, sizes.columns),
+        )
+        result: list[SSAValue] = []
+        for panel, own, side, count in sides:
             for part in range(count // sizes.width):
-                place = stage + panel.place(step, own + part * side * sizes.width)
+                place = panel.place(at, own + part * side * sizes.width) + stage * sizes.stage
                 result.append(
                     code.load(self.memory, code.index(place), sizes.width, place.multiple)
                 )
-            return result
+        return result
 
-        def step(k: Index, held: list[SSAValue]) -> list[SSAValue]:
-            at = self.slice * sizes.depth + k
-            left = vectors(panels[0], self.row, at, sizes.down, sizes.rows)
-            right = vectors(panels[1], self.column, at, sizes.across, sizes.columns)
-            values = iter(held)
-            result: list[SSAValue] = []
-            for row in range(sizes.rows):
-                a = lane_of(code, left[row // sizes.width], row % sizes.width)
-                result += [multiply_add(code, self.element, a, b, next(values)) for b in right]
-            return result
-
-        return code.loop(0, sizes.depth, step, held, unroll=sizes.depth)
+    def _multiply_add(self, factors: list[SSAValue], held: list[SSAValue]) -> list[SSAValue]:
+        """Adds the products of a step to the sums."""
+        sizes, code = self.sizes, self.code
+        left = factors[: sizes.rows // sizes.width]
+        right = factors[sizes.rows // sizes.width :]
+        values = iter(held)
+        result: list[SSAValue] = []
+        for row in range(sizes.rows):
+            a = lane_of(code, left[row // sizes.width], row % sizes.width)
+            result += [multiply_add(code, self.element, a, b, next(values)) for b in right]
+        return result
 
     def _results(self, totals: list[SSAValue]) -> None:
         sizes = self.sizes
@@ -160,33 +184,60 @@ class _Tiled:
                 self._write(row, column, totals[i * parts + j])
 
     def _meet(self, totals: list[SSAValue]) -> None:
-        """Adds up the sums of all slices through local memory; work-items share the results."""
+        """Adds up the sums of all slices through local memory; work-items share the results.
+
+        Where memory holds half of them, the upper half of the slices adds to the lower one first.
+        """
         sizes, code = self.sizes, self.code
-        parts = sizes.columns // sizes.width
-        tile = sizes.tile_rows * sizes.tile_columns
-        for i in range(sizes.rows):
-            row = self.row + i // sizes.width * sizes.down * sizes.width + i % sizes.width
-            for j in range(parts):
-                column = self.column + j * sizes.across * sizes.width
-                place = self.slice * tile + row * sizes.tile_columns + column
-                value = totals[i * parts + j]
-                code.store(value, self.memory, code.index(place), place.multiple)
+        tile, meeting = sizes.tile_rows * sizes.tile_columns, sizes.meeting
+        code.barrier()
+        if meeting < sizes.slices:
+            lower = code.is_below(self.slice, meeting, 1)
+            places = self._places(self.slice % meeting)
+            upper = code.is_below(self.slice * -1, 1 - meeting, 1)
+            code.when(upper, lambda: self._put(totals, places))
+            code.barrier()
+
+            def add() -> None:
+                for total, place in zip(totals, places, strict=True):
+                    sum = combine(code, "sum", self.element, total, self._sum_at(place))
+                    code.store(sum, self.memory, code.index(place), place.multiple)
+
+            code.when(lower, add)
+        else:
+            self._put(totals, self._places(self.slice))
         code.barrier()
         vectors, across = tile // sizes.width, sizes.tile_columns // sizes.width
 
         def add_up(number: Index) -> None:
-            total: SSAValue | None = None
-            for n in range(sizes.slices):
-                place = number * sizes.width + n * tile
-                part = code.load(self.memory, code.index(place), sizes.width, place.multiple)
-                total = part if total is None else combine(code, "sum", self.element, total, part)
-            assert total is not None
+            total = self._sum_at(number * sizes.width)
+            for n in range(1, meeting):
+                part = self._sum_at(number * sizes.width + n * tile)
+                total = combine(code, "sum", self.element, total, part)
             self._write(number // across, number % across * sizes.width, total)
 
         for turn in range(ceil_div(vectors, sizes.items)):
             number = self.place + turn * sizes.items
             inside = code.is_below(number, vectors, 1)
             code.when(inside, lambda number=number: add_up(bounded(number, vectors, 1)))
+
+    def _places(self, slice: Index) -> list[Index]:
+        """Where local memory holds the work-item's sums as those of a slice."""
+        sizes = self.sizes
+        result: list[Index] = []
+        for i in range(sizes.rows):
+            row = self.row + i // sizes.width * sizes.down * sizes.width + i % sizes.width
+            for j in range(sizes.columns // sizes.width):
+                column = self.column + j * sizes.across * sizes.width
+                result.append((slice * sizes.tile_rows + row) * sizes.tile_columns + column)
+        return result
+
+    def _put(self, totals: list[SSAValue], places: list[Index]) -> None:
+        for value, place in zip(totals, places, strict=True):
+            self.code.store(value, self.memory, self.code.index(place), place.multiple)
+
+    def _sum_at(self, place: Index) -> SSAValue:
+        return self.code.load(self.memory, self.code.index(place), self.sizes.width, place.multiple)
 
     def _write(self, row: Index, column: Index, total: SSAValue) -> None:
         """Evaluates and stores what follows from neighbouring sums of a row of the tile."""
