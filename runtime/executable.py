@@ -7,7 +7,6 @@ and gives new ones.
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +18,11 @@ from mgn.runtime.cache import KernelCache
 from mgn.runtime.devices import ComputeDevice, choose, opencl
 from mgn.runtime.errors import InputError, RuntimeFault
 from mgn.runtime.host_arrays import DTYPES, check_inputs, mismatch, nearest
+from mgn.runtime.launches import Copy, Launch
 from mgn.runtime.memory import DeviceMemory, GuardedMemory, buffer_bytes
 from mgn.runtime.preparation import Preparation
 from mgn.runtime.profile import LaunchTime, launch_times, write_trace
 from mgn.runtime.programs import build_kernels
-
-
-@dataclass(frozen=True)
-class _Launch:
-    """A kernel object of its own, with its arguments set, and the sizes to enqueue it with."""
-
-    kernel: Any
-    global_size: tuple[int, int, int]
-    local_size: tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class _Copy:
-    source: Any
-    target: Any
-    size: int
 
 
 class Executable:
@@ -172,15 +156,15 @@ class Executable:
 
     def _bind(
         self, step: LaunchStep | CopyStep, kernels: Mapping[str, KernelSignature]
-    ) -> _Launch | _Copy:
+    ) -> Launch | Copy:
         buffers = self._memory.buffers
         if isinstance(step, CopyStep):
             size = buffer_bytes(self.plan.buffers[step.source])
-            return _Copy(buffers[step.source], buffers[step.target], size)
+            return Copy(self._queue, buffers[step.source], buffers[step.target], size)
         signature = kernels[step.kernel]
         kernel = opencl().Kernel(self.build.programs[step.kernel], signature.name)
         kernel.set_args(*(buffers[number] for number in step.arguments))
-        return _Launch(kernel, signature.global_size, signature.local_size)
+        return Launch(self._queue, kernel, signature.global_size, signature.local_size)
 
     def _run(self, arrays: Sequence[np.ndarray], profile: bool) -> dict[str, np.ndarray]:
         uploads = [
@@ -198,15 +182,10 @@ class Executable:
         self._memory.check()
         return outputs
 
-    def _enqueue(self, steps: Sequence[_Launch | _Copy]) -> None:
-        cl = opencl()
-        enqueue, queue = cl.enqueue_nd_range_kernel, self._queue
+    def _enqueue(self, steps: Sequence[Launch | Copy]) -> None:
         for step in steps:
-            if isinstance(step, _Launch):
-                enqueue(queue, step.kernel, step.global_size, step.local_size)
-            elif step.size:
-                cl.enqueue_copy(queue, step.target, step.source, byte_count=step.size)
-        queue.flush()
+            step.enqueue()
+        self._queue.flush()
 
     def _replay_profiled(self) -> list[LaunchTime]:
         cl = opencl()
@@ -216,18 +195,10 @@ class Executable:
         names: list[str] = []
         events: list[Any] = []
         for planned, step in zip(self.plan.steps, self._steps, strict=True):
-            if isinstance(step, _Launch):
-                names.append(planned.kernel if isinstance(planned, LaunchStep) else "")
-                events.append(
-                    cl.enqueue_nd_range_kernel(
-                        queue, step.kernel, step.global_size, step.local_size
-                    )
-                )
-            elif step.size:
-                names.append("copy")
-                events.append(
-                    cl.enqueue_copy(queue, step.target, step.source, byte_count=step.size)
-                )
+            if isinstance(step, Copy) and not step.size:
+                continue
+            names.append(planned.kernel if isinstance(planned, LaunchStep) else "copy")
+            events.append(step.timed(queue))
         queue.finish()
         return launch_times(names, events)
 
