@@ -89,12 +89,7 @@ def describe(device: ComputeDevice, *, measure: bool = True) -> dict[str, Any]:
     figures = probe(device)
     if measure:
         figures |= _measured(device, figures)
-    overrides = _overrides()
-    known = [*figures, "bandwidth", "launch_cost", "rates"]
-    for name in overrides:
-        if name not in known:
-            raise DeviceError(f"{FIGURES_VARIABLE}: no figure '{name}'{nearest(name, known)}")
-    return figures | overrides
+    return _with_overrides(figures)
 
 
 def probe(device: ComputeDevice) -> dict[str, Any]:
@@ -169,19 +164,52 @@ def _positive(number: Any) -> bool:
     return isinstance(number, float) and 0.0 < number < float("inf")
 
 
-def _overrides() -> dict[str, Any]:
+def overrides() -> dict[str, Any]:
+    """The entries of the file that MGN_DEVICE_FIGURES names. DeviceError where it is none."""
     chosen = os.environ.get(FIGURES_VARIABLE)
     if not chosen:
         return {}
     try:
-        figures: Any = json.loads(Path(chosen).read_text())
-    except (OSError, ValueError) as error:
+        figures: Any = json.loads(Path(chosen).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise DeviceError(
             f"{FIGURES_VARIABLE} names {chosen}, which is unusable: {error}"
         ) from None
     if not isinstance(figures, dict):
         raise DeviceError(f"{FIGURES_VARIABLE} names {chosen}, which holds no JSON object")
     return cast(dict[str, Any], figures)
+
+
+def _with_overrides(figures: dict[str, Any]) -> dict[str, Any]:
+    """Figures with those of the file in their places, each of its kind; rates one by one."""
+    known: dict[str, Any] = {"bandwidth": 0.0, "launch_cost": 0.0, "rates": {}, **figures}
+    merged = dict(figures)
+    for name, value in overrides().items():
+        if name not in known:
+            raise DeviceError(f"{FIGURES_VARIABLE}: no figure '{name}'{nearest(name, [*known])}")
+        if name == "rates" and isinstance(value, dict):
+            rates = cast(dict[str, Any], value)
+            merged[name] = known[name] | {
+                element: _of_kind(f"rates.{element}", rate, 0.0) for element, rate in rates.items()
+            }
+        else:
+            merged[name] = _of_kind(name, value, known[name])
+    return merged
+
+
+_WANTED = {bool: "true or false", int: "a whole number above 0", float: "a number above 0"}
+
+
+def _of_kind(name: str, value: Any, like: Any) -> Any:
+    """A value that may stand for `like`. DeviceError where it may not."""
+    kind: type = type(like)
+    if kind is float and type(value) is int:
+        value = float(value)
+    numeric = kind in (int, float)
+    if type(value) is not kind or (numeric and not 0 < value < float("inf")):
+        wanted = _WANTED.get(kind, "a text" if kind is str else "an object of rates")
+        raise DeviceError(f"{FIGURES_VARIABLE}: {name} must be {wanted}, not {json.dumps(value)}")
+    return value
 
 
 class _Bench:

@@ -1,7 +1,9 @@
 """`mgn-run`: results, random and given arrays, files, reports, and messages for bad input."""
 
 import json
+import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 from conftest import ROOT, Outcome, run_in_process
 from xdsl.dialects.builtin import TensorType
 
+from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn import structure
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.types import tensor
@@ -197,7 +200,23 @@ def test_devices_are_listed_with_selectors(mgn_run: Run) -> None:
     outcome = mgn_run("--list-devices", "-v")
     assert outcome.status == 0
     assert outcome.stdout.startswith("0:0")
-    assert "GFLOP/s" in outcome.stdout
+    for item in fields(Device):
+        assert item.name == "name" or f"     {item.name} " in outcome.stdout
+    assert "GFLOP/s" in outcome.stdout and "GB/s" in outcome.stdout
+
+
+@pytest.mark.usefixtures("device")
+def test_a_listed_description_says_what_was_overridden(
+    mgn_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "figures.json"
+    path.write_text('{"bandwidth": 5e9}')
+    monkeypatch.setenv("MGN_DEVICE_FIGURES", str(path))
+    outcome = mgn_run("--list-devices", "-v")
+    assert re.search(r"bandwidth +5 GB/s  \(from MGN_DEVICE_FIGURES\)", outcome.stdout)
+    path.write_text('{"bandwidth": 0}')
+    refused = mgn_run("--list-devices", "-v")
+    assert one_screen(refused) and "bandwidth must be a number above 0, not 0" in refused.stderr
 
 
 def test_without_a_device_the_message_names_the_extra(

@@ -152,6 +152,38 @@ def test_a_file_of_figures_wins_over_what_was_measured(
         describe(device, measure=False)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[1]", "holds no JSON object"),
+        ('{"bandwidth": "fast"}', 'bandwidth must be a number above 0, not "fast"'),
+        ('{"bandwidth": NaN}', "bandwidth must be a number above 0, not NaN"),
+        ('{"compute_units": 2.5}', "compute_units must be a whole number above 0, not 2.5"),
+        ('{"compute_units": true}', "compute_units must be a whole number above 0, not true"),
+        ('{"has_fp64": 1}', "has_fp64 must be true or false, not 1"),
+        ('{"rates": 3}', "rates must be an object of rates, not 3"),
+        ('{"rates": {"f32": -1}}', "rates.f32 must be a number above 0, not -1.0"),
+    ],
+)
+def test_a_figure_of_another_kind_is_told(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "figures.json"
+    path.write_text(text)
+    monkeypatch.setenv("MGN_DEVICE_FIGURES", str(path))
+    with pytest.raises(DeviceError) as error:
+        describe(choose(), measure=False)
+    assert message in str(error.value)
+
+
+def test_one_rate_can_be_overridden_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = describe(choose())["rates"]
+    path = tmp_path / "figures.json"
+    path.write_text('{"rates": {"bf16": 7}}')
+    monkeypatch.setenv("MGN_DEVICE_FIGURES", str(path))
+    assert describe(choose())["rates"] == {**measured, "bf16": 7.0}
+
+
 def test_the_cache_lies_in_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MGN_CACHE_DIR", raising=False)
     folder = cache_folder()

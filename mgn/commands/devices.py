@@ -1,15 +1,36 @@
 """What `mgn-run --list-devices` prints.
 
-In: the OpenCL devices of this machine. Out: a line for each, with its figures where they are asked
-for; a DeviceError that names the remedy where there is none.
+In: the OpenCL devices of this machine. Out: a line for each, with its whole description where that
+is asked for, field by field under the names that an overriding file uses; a DeviceError that names
+the remedy where there is none.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 from mgn.report import bytes_text, seconds_text
 
 if TYPE_CHECKING:
+    from mgn.dialects.kernel.device import Device
     from mgn.runtime.devices import ComputeDevice
+
+
+def _rates(rates: dict[str, float]) -> str:
+    return ", ".join(f"{name} {rate / 1e9:.4g}" for name, rate in rates.items()) + " GFLOP/s"
+
+
+UNITS: dict[str, Callable[[Any], str]] = {
+    "vector_bits": lambda bits: f"{bits} bits",
+    "local_memory": bytes_text,
+    "max_work_group_size": lambda items: f"{items} work-items",
+    "sub_group_size": lambda items: f"{items} work-item{'' if items == 1 else 's'}",
+    "global_memory": bytes_text,
+    "bandwidth": lambda rate: f"{rate / 1e9:.4g} GB/s",
+    "launch_cost": seconds_text,
+    "rates": _rates,
+}
+"""How fields of a description are written; the others as they are."""
 
 
 def device_listing(verbose: bool) -> str:
@@ -23,19 +44,36 @@ def device_listing(verbose: bool) -> str:
     for device in devices:
         lines.append(str(device))
         if verbose:
-            lines.extend(f"     {line}" for line in _figures(device))
+            lines.extend(f"     {line}" for line in _description(device))
     return "\n".join(lines) + "\n"
 
 
-def _figures(device: "ComputeDevice") -> list[str]:
+def _description(device: "ComputeDevice") -> Iterator[str]:
     from mgn.api import describe_device
+    from mgn.runtime.figures import FIGURES_VARIABLE, overrides
 
-    figures = describe_device(device)
-    rates = ", ".join(f"{name} {rate / 1e9:.0f}" for name, rate in figures.rates.items())
-    return [
-        f"{figures.compute_units} compute units, vectors of {figures.vector_bits} bits, "
-        f"sub-groups of {figures.sub_group_size}, work-groups up to {figures.max_work_group_size}",
-        f"memory {bytes_text(figures.global_memory)}, local {bytes_text(figures.local_memory)}, "
-        f"{figures.bandwidth / 1e9:.1f} GB/s",
-        f"GFLOP/s: {rates}; launch {seconds_text(figures.launch_cost)}",
-    ]
+    given = overrides()
+    yield from (
+        f"{line}  (from {FIGURES_VARIABLE})" if name in given else line
+        for name, line in description_lines(describe_device(device))
+    )
+
+
+def description_lines(description: "Device") -> Iterator[tuple[str, str]]:
+    """Every field of a description but its name: the field, and its line."""
+    width = max(len(item.name) for item in fields(description)) + 2
+    for item in fields(description):
+        if item.name != "name":
+            value = getattr(description, item.name)
+            shown = UNITS.get(item.name, _plain)(value)
+            yield item.name, f"{item.name:<{width}}{shown}"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {item:.4g}" for name, item in value.items()) or "none"
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value)) or "none"
+    return str(value)

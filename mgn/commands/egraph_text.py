@@ -4,8 +4,9 @@ In: a module with one graph that is not cut into kernels yet. Out: text.
 
 The egglog program holds the declarations, the rules' queries, the facts in the order in which they
 were loaded, and the runs between: egglog alone comes to the same classes, which the checks at its
-end ask. It has one command a line, so that it can be fed in pieces. Comments say what the numbers of types, attributes and constants stand for. The JSON has
-the form of https://github.com/egraphs-good/egraph-serialize, which e-graph viewers read.
+end ask. It has one command a line, so that it can be fed in pieces. Comments say what the numbers
+of types, attributes and constants stand for. The JSON has the form of
+https://github.com/egraphs-good/egraph-serialize, which e-graph viewers read.
 """
 
 import json
@@ -78,7 +79,7 @@ def _saturate(module: ModuleOp, keep_program: bool = False) -> _Saturated:
 def _legend(saturated: _Saturated) -> Iterator[str]:
     """What the numbers of a program stand for, as comments."""
     facts, trace = saturated.graph.facts, saturated.trace
-    yield "; one command a line: egglog's parser is quadratic, so give it some hundred lines at a time"
+    yield "; one command a line: egglog's parser wants some hundred lines at a time"
     yield "; (N h) is the value of handle h; an e-node has the numbers of its attributes and type"
     for number, type in enumerate(facts.types.things):
         yield f"; type {number} = {spelling(type)}"
