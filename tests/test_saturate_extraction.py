@@ -27,9 +27,9 @@ from mgn.passes.saturate.branch import branch_and_bound
 from mgn.passes.saturate.candidates import CandidateSet, find_candidates
 from mgn.passes.saturate.check import ExtractionError, check_selection
 from mgn.passes.saturate.components import LocalProblem
-from mgn.passes.saturate.exact import solve_integer_program
 from mgn.passes.saturate.extract import extract
 from mgn.passes.saturate.greedy import greedy_selection
+from mgn.passes.saturate.integer_program import solve_integer_program
 from mgn.passes.saturate.saturate import saturated_view
 from mgn.passes.saturate.selection import CyclicSelection, select
 from mgn.passes.saturate.view import View
@@ -76,14 +76,14 @@ def test_the_exact_choice_is_strictly_better_than_random_ones_somewhere() -> Non
 
 
 def random_problem(seed: int, most: int = 9) -> LocalProblem:
-    """Classes 0 … n - 1, class n - 1 demanded, candidates that read smaller classes."""
+    """Classes 0 … n - 1, class n - 1 demanded; candidates read classes below all they write."""
     rng = random.Random(seed)
     count = rng.randint(2, most)
     results, inputs, prices = [], [], []
     for key in range(count):
         for _ in range(rng.randint(1, 3)):
             extra = [item for item in range(key) if rng.random() < 0.2]
-            needs = [item for item in range(key) if rng.random() < 0.4 and item not in extra]
+            needs = [item for item in range(min(extra, default=key)) if rng.random() < 0.4]
             results.append((key, *extra))
             inputs.append(tuple(needs))
             prices.append(rng.uniform(1, 4) + len(extra))

@@ -9,6 +9,7 @@ import pytest
 from conftest import ROOT
 from saturate_programs import CPU, kernels_of, random_inputs
 
+from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import ReadOp
 from mgn.passes.saturate import saturate_graph
@@ -50,6 +51,15 @@ def test_a_layer_of_a_decoder_computes_the_same_after_saturation(
         np.testing.assert_allclose(found[name], array, rtol=1e-6, atol=1e-9 * scale, err_msg=name)
 
 
+@pytest.mark.parametrize("device", [CPU, DEVICES["nvidia-h200"]], ids=["cpu", "gpu"])
+@pytest.mark.parametrize(("layers", "gap"), [(1, 1e-4), (2, 1e-4), (4, 0.01)])
+def test_the_choice_for_a_training_graph_is_close_to_its_bound(
+    graphs: ModuleType, layers: int, gap: float, device: Device
+) -> None:
+    report = saturate_graph(graphs.training_graph(layers), device)
+    assert report.gap <= gap, report.method
+
+
 def test_a_training_step_of_ten_thousand_operations_is_saturated_and_extracted(
     graphs: ModuleType,
 ) -> None:
@@ -65,6 +75,7 @@ def test_a_training_step_of_ten_thousand_operations_is_saturated_and_extracted(
     forget_choices()
     assert report.operations >= 10_000
     assert report.saturated
+    assert report.gap < 0.01
     assert report.cost_after < 0.3 * report.cost_before
     assert len(kernels_of(graph)) < 0.2 * report.operations
     assert known.remembered

@@ -22,7 +22,7 @@ from mgn.passes.saturate.greedy import (
 from mgn.passes.saturate.selection import CyclicSelection, Selection, select
 
 CYCLE_ROUNDS = 20
-PROVED_GAP = 1e-6
+PROVED_GAP = 2e-5
 """Relative gap below which nothing is left to search for."""
 
 
@@ -45,24 +45,24 @@ class Extraction:
 
 def extract(found: CandidateSet, order: Sequence[int], time_budget: float = 2.0) -> Extraction:
     """Chooses kernels. `order` is all classes, operands before users."""
-    started = time.perf_counter()
+    started = time.process_time()
     solver = ExactSolver(found, time_budget)
     result = solver.solve()
     selection = _without_cycles(found, order, solver, result)
     method = "exact"
     proved = selection is not None and result.bound >= selection.cost * (1 - PROVED_GAP)
-    if selection is None or not proved:
-        remaining = max(started + time_budget - time.perf_counter(), time_budget / 4)
+    if selection is None or not result.complete:
+        remaining = max(started + time_budget - time.process_time(), time_budget / 4)
         searched = greedy_selection(found, order, remaining / 2)
-        if selection is None:
+        if selection is None or searched.cost < selection.cost:
             selection, method = searched, "search"
-        else:
-            better = improved_selection(found, selection, order, remaining / 2)
-            method = "exact" if result.complete else "solver"
-            if min(searched.cost, better.cost) < selection.cost:
-                selection, method = min(searched, better, key=lambda item: item.cost), "search"
+    if not proved:
+        remaining = max(started + time_budget - time.process_time(), time_budget / 4)
+        better = improved_selection(found, selection, order, remaining / 2)
+        if better.cost < selection.cost:
+            selection, method = better, "search"
     bound = min(result.bound, selection.cost)
-    return Extraction(selection, bound, method, result.components, len(solver.solutions))
+    return Extraction(selection, bound, method, result.components, len(solver.solved))
 
 
 def _without_cycles(

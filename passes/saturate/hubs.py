@@ -1,0 +1,129 @@
+"""A large problem cut at its most connected classes, with a price for each piece's use of them.
+
+In: a `LocalProblem` too large to solve at once. Out: a `Cut`: hubs, and pieces that share nothing
+else.
+
+A table of sines that all layers read ties them together: each may read it, or compute it again. A
+piece may *buy* a hub for its share of the least price at which it can be written, so that all
+pieces together pay at most that; what a hub's writers write for a piece they write at their full
+price. So the pieces' bounds add up to a bound, and where all buy or none does, nothing is lost.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from mgn.passes.saturate.components import Choices, LocalProblem, Part, split
+
+WHOLE = 1200
+"""Candidates up to which a problem is not cut."""
+PIECE = 600
+"""Candidates that a piece has at most, where cutting can make it so."""
+HUB_CANDIDATES = 16
+"""Candidates that touch a class from which on it may be cut."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Hubs, forced ones with the bound that they add, and pieces.
+
+    Numbers of candidates in pieces from `first_buy` on are of no candidate: each is the purchase of
+    a hub.
+    """
+
+    pieces: list[Part]
+    hubs: tuple[int, ...]
+    forced: frozenset[int]
+    least: dict[int, float]
+    purchases: dict[int, int]
+
+
+def cut_at_hubs(problem: LocalProblem) -> Cut | None:
+    """The pieces of a problem; None where no class is connected enough to be cut."""
+    hubs = _hubs_of(problem)
+    if not hubs:
+        return None
+    demands, cut = set(problem.demands), set(hubs)
+    choices = _without(problem, cut)
+    tangled = set(problem.tangled)
+    whole = split(choices, demands - cut, tangled)
+    home = {number: place for place, part in enumerate(whole) for number in part.candidates}
+    least: dict[int, float] = dict.fromkeys(hubs, float("inf"))
+    readers: dict[int, set[int]] = {hub: set() for hub in hubs}
+    for number, results in enumerate(problem.results):
+        price = 0.0 if number in choices.results else problem.prices[number]
+        for hub in cut.intersection(results):
+            least[hub] = min(least[hub], price / len(results))
+        if number in home:
+            for hub in cut.intersection(problem.inputs[number]):
+                readers[hub].add(home[number])
+    count = len(problem.prices)
+    purchases = {count + place: hub for place, hub in enumerate(hubs)}
+    pieces: list[Part] = []
+    for place, part in enumerate(whole):
+        bought = [(number, hub) for number, hub in purchases.items() if place in readers[hub]]
+        results = {n: choices.results[n] for n in part.candidates}
+        inputs = {
+            n: tuple(i for i in problem.inputs[n] if i not in cut or i not in demands)
+            for n in part.candidates
+        }
+        prices = {n: problem.prices[n] for n in part.candidates}
+        for number, hub in bought:
+            results[number], inputs[number] = (hub,), ()
+            prices[number] = 0.0 if hub in demands else least[hub] / len(readers[hub])
+        wanted = {key for n in part.candidates for key in results[n] if key in demands}
+        numbers = [*part.candidates, *(number for number, _ in bought)]
+        pieces += split(Choices(numbers, results, inputs, prices), wanted, tangled)
+    return Cut(pieces, tuple(hubs), frozenset(cut & demands), least, purchases)
+
+
+def _hubs_of(problem: LocalProblem) -> list[int]:
+    """The connected classes that have to be cut; those that only join small pieces stay."""
+    touching: dict[int, list[int]] = {}
+    for number, (results, inputs) in enumerate(zip(problem.results, problem.inputs, strict=True)):
+        for item in {*results, *inputs}:
+            touching.setdefault(item, []).append(number)
+    connected = [item for item, numbers in touching.items() if len(numbers) >= HUB_CANDIDATES]
+    demands, tangled, hubs = set(problem.demands), set(problem.tangled), set(connected)
+    parent = list(range(len(problem.prices)))
+    sizes = [1] * len(parent)
+
+    def find(number: int) -> int:
+        while parent[number] != number:
+            parent[number] = parent[parent[number]]
+            number = parent[number]
+        return number
+
+    def join(numbers: Iterable[int]) -> None:
+        roots = list(dict.fromkeys(map(find, numbers)))
+        for root in roots[1:]:
+            parent[root] = roots[0]
+            sizes[roots[0]] += sizes[root]
+
+    for part in split(_without(problem, hubs), demands - hubs, tangled):
+        join(part.candidates)
+    pending = sorted((0, hub) for hub in connected)
+    while pending:
+        known, hub = heappop(pending)
+        size = sum(sizes[root] for root in set(map(find, touching[hub])))
+        if size > known:
+            heappush(pending, (size, hub))
+        elif size <= PIECE:
+            join(touching[hub])
+            hubs.discard(hub)
+    return sorted(hubs)
+
+
+def _without(problem: LocalProblem, hubs: set[int]) -> Choices:
+    """The candidates that write anything else, as if the hubs were not there."""
+    results = {
+        number: tuple(item for item in results if item not in hubs)
+        for number, results in enumerate(problem.results)
+    }
+    results = {number: left for number, left in results.items() if left}
+    inputs = {
+        number: tuple(item for item in problem.inputs[number] if item not in hubs)
+        for number in results
+    }
+    prices = {number: problem.prices[number] for number in results}
+    return Choices(list(results), results, inputs, prices)

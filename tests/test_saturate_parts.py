@@ -1,0 +1,107 @@
+"""Problems of choosing kernels fall apart, at no loss: leaving out, cutting, bounding."""
+
+import random
+
+import pytest
+
+from mgn.passes.saturate.branch import branch_and_bound
+from mgn.passes.saturate.components import LocalProblem
+from mgn.passes.saturate.hubs import PIECE, cut_at_hubs
+from mgn.passes.saturate.integer_program import solve_integer_program
+from mgn.passes.saturate.necessity import bits_of, necessity_of
+from mgn.passes.saturate.pruning import parts_of
+
+
+def random_problem(seed: int) -> LocalProblem:
+    """Up to twelve classes, the last two demanded; candidates read smaller classes."""
+    rng = random.Random(seed)
+    count = rng.randint(3, 12)
+    results, inputs, prices = [], [], []
+    for key in range(count):
+        for _ in range(rng.randint(1, 4)):
+            extra = [item for item in range(key) if rng.random() < 0.2]
+            first = min(extra, default=key)
+            needs = [item for item in range(first) if rng.random() < 0.4]
+            results.append((key, *extra))
+            inputs.append(tuple(needs))
+            prices.append(rng.uniform(1, 4) + len(extra))
+    return LocalProblem((count - 2, count - 1), tuple(results), tuple(inputs), tuple(prices))
+
+
+def least_cost(problem: LocalProblem) -> float:
+    chosen = branch_and_bound(problem)
+    assert chosen is not None
+    return sum(problem.prices[number] for number in chosen)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_leaving_out_candidates_does_not_change_the_least_cost(seed: int) -> None:
+    problem = random_problem(seed)
+    parts = parts_of(problem)
+    assert sum(least_cost(part.problem) for part in parts) == pytest.approx(least_cost(problem))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_forced_class_is_written_by_the_best_choice(seed: int) -> None:
+    problem = random_problem(seed)
+    needs = necessity_of(problem)
+    chosen = branch_and_bound(problem)
+    assert chosen is not None
+    written = {item for number in chosen for item in problem.results[number]}
+    assert written.issuperset(bits_of(needs.forced))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_program_finds_the_least_cost_though_candidates_write_the_same_class(seed: int) -> None:
+    problem = random_problem(seed)
+    solution = solve_integer_program(problem, 10.0)
+    assert solution.chosen is not None
+    cost = sum(problem.prices[number] for number in solution.chosen)
+    assert cost == pytest.approx(least_cost(problem), rel=1e-4)
+    assert solution.bound <= cost * (1 + 1e-9)
+    assert solution.bound >= cost * (1 - 1e-4)
+
+
+def test_what_nobody_reads_once_a_better_candidate_is_there_goes_too() -> None:
+    direct, through, before = (2,), (2,), (1,)
+    problem = LocalProblem((2,), (direct, through, before), ((), (1,), ()), (2.0, 2.0, 1.0))
+    (part,) = parts_of(problem)
+    assert part.candidates == (0,)
+
+
+def test_classes_in_a_ring_are_not_free_for_those_who_would_wait_for_them() -> None:
+    """Reading the forced class 0 is cheaper, but it is in a ring with what reads it."""
+    results, inputs = ((0,), (1,), (1,)), ((1,), (0,), ())
+    free = LocalProblem((0, 1), results, inputs, (1.0, 1.0, 3.0))
+    ring = LocalProblem((0, 1), results, inputs, (1.0, 1.0, 3.0), (0, 1))
+    kept = {number for part in parts_of(free) for number in part.candidates}
+    safe = {number for part in parts_of(ring) for number in part.candidates}
+    assert 2 not in kept
+    assert 2 in safe
+
+
+def tied_layers(count: int, table_price: float) -> LocalProblem:
+    """Layers of five steps with two ways each, one of which reads a table that all share."""
+    results, inputs, prices = [(0,)], [()], [table_price]
+    demands = []
+    for layer in range(count):
+        for step in range(5):
+            key = 1 + 5 * layer + step
+            before = (key - 1,) if step else ()
+            results += [(key,), (key,), (key,)]
+            inputs += [(*before, 0), before, (*before, *before[:0])]
+            prices += [1.0, 1.1, 1.2]
+        demands.append(5 * layer + 5)
+    return LocalProblem(tuple(demands), tuple(results), tuple(inputs), tuple(prices))
+
+
+@pytest.mark.parametrize("price", [0.5, 1000.0])
+def test_a_table_that_ties_equal_layers_is_cut_without_loss(price: float) -> None:
+    problem = tied_layers(100, price)
+    cut = cut_at_hubs(problem)
+    assert cut is not None
+    assert cut.hubs == (0,)
+    assert max(len(part.candidates) for part in cut.pieces) <= PIECE
+    assert len({part.problem for part in cut.pieces}) == 1
+    bound = sum(least_cost(part.problem) for part in cut.pieces)
+    assert bound == pytest.approx(min(500 * 1.0 + price, 500 * 1.1))
