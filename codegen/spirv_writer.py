@@ -6,13 +6,15 @@ numbered from 1 in the order of their definitions, so that equal modules have eq
 
 import struct
 from array import array
+from dataclasses import dataclass
+from functools import lru_cache
 
 from xdsl.ir import SSAValue
 
 from mgn.codegen.spirv_error import SpirvError
 from mgn.dialects.spirv import InstructionOp, ModuleOp
 from mgn.dialects.spirv.fields import OperandError, paired_operands
-from mgn.dialects.spirv.table import Field
+from mgn.dialects.spirv.table import INSTRUCTIONS, Field
 from mgn.dialects.spirv.text import scalar_kind
 
 MAGIC = 0x07230203
@@ -43,25 +45,44 @@ def serialise(module: ModuleOp) -> bytes:
 
 
 def _operand_words(operation: InstructionOp, ids: dict[SSAValue, int], offset: int) -> list[int]:
-    row, operands = operation.row, operation.operands
+    row, operands = operation.row, tuple(operation.operands)
     try:
         words = [ids[value] for value in operands]
-        if row.has_result:
-            words.insert(1 if row.has_type else 0, ids[operation.results[0]])
         if not operation.properties:
+            if row.has_result:
+                words.insert(1 if row.has_type else 0, ids[operation.results[0]])
             return words
-        del words[row.has_type + row.has_result :]
+        given = words[row.has_type :]
+        del words[row.has_type :]
+        if row.has_result:
+            words.append(ids[operation.results[0]])
         kind = scalar_kind(operands[0]) if row.has_type else None
-        for field, value in paired_operands(row, operation.ids, operation.literals):
-            if isinstance(value, SSAValue):
-                words.append(ids[value])
-            else:
-                words += literal_words(field, value, kind)
+        for order in _orders(row.name, len(given), operation.literals, kind):
+            words.append(order if order >= 0 else given[~order])
     except KeyError:
         raise SpirvError(f"{row.name} uses a value from outside the module", offset) from None
     except OperandError as error:
         raise SpirvError(str(error), offset) from None
     return words
+
+
+@lru_cache(maxsize=1 << 14)
+def _orders(
+    name: str, ids: int, literals: tuple[int | str, ...], kind: tuple[str, int] | None
+) -> tuple[int, ...]:
+    """The words of an instruction's operands in their order, with ~n for the n-th of the ids."""
+    words: list[int] = []
+    places = [_Place(~number) for number in range(ids)]
+    for field, value in paired_operands(INSTRUCTIONS[name], places, literals):
+        words += [value.word] if isinstance(value, _Place) else literal_words(field, value, kind)
+    return tuple(words)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Stands for an id."""
+
+    word: int
 
 
 def literal_words(field: Field, value: object, kind: tuple[str, int] | None) -> list[int]:

@@ -5,6 +5,7 @@ In: a name of the language (`f32`), an IR type, or a NumPy dtype. Out: the row t
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 import ml_dtypes
 import numpy as np
@@ -110,7 +111,13 @@ def element_of_dtype(dtype: np.dtype) -> ElementType:
 def tensor(element: ElementType | str, shape: tuple[int, ...] | list[int]) -> TensorType:
     """The tensor type of an element type and a static shape."""
     row = ELEMENT_TYPES[element] if isinstance(element, str) else element
-    return TensorType(row.attribute, shape)
+    return _tensor(row.attribute, tuple(shape))
+
+
+@lru_cache(maxsize=4096)
+def _tensor(element: Attribute, shape: tuple[int, ...]) -> TensorType:
+    """Equal types are one object, which is soon compared."""
+    return TensorType(element, shape)
 
 
 def spelling(type: Attribute) -> str:

@@ -74,7 +74,7 @@ class Context:
         self._reported: set[tuple[str, int, int, str]] = set()
         self._operations = 0
         self._steps = 0
-        self._file_names: dict[Unit, StringAttr] = {}
+        self._locations: dict[tuple[Unit, Place], FileLineColLoc] = {}
 
     # ---- operations
 
@@ -91,11 +91,13 @@ class Context:
 
     def location(self, place: Place) -> FileLineColLoc:
         """A place of the current file, as operations carry it."""
-        unit = self.frame.unit
-        name = self._file_names.get(unit)
-        if name is None:
-            name = self._file_names[unit] = StringAttr(unit.source.name)
-        return FileLineColLoc(name, IntAttr(place[0]), IntAttr(place[1]))
+        key = (self.frame.unit, place)
+        found = self._locations.get(key)
+        if found is None:
+            name = StringAttr(self.frame.unit.source.name)
+            found = FileLineColLoc(name, IntAttr(place[0]), IntAttr(place[1]))
+            self._locations[key] = found
+        return found
 
     def step(self, place: Place) -> None:
         """Counts a statement; a program that runs away is abandoned with an error."""

@@ -255,3 +255,13 @@ def test_a_module_lists_its_graphs_and_an_initialiser_its_values() -> None:
     assert [item.sym_name.data for item in graphs_of(module)] == ["g"]
     assert InitialiserAttr.of("normal", 0.0, 0.02).values == (0.0, 0.02)
     assert isinstance(module.body.block.first_op, ParamOp)
+
+
+def test_the_sign_of_zero_tells_operations_apart() -> None:
+    made: list[Any] = []
+    emitter = Emitter(made.append)
+    x = emitter.constant_array(np.ones(3, np.float32))
+    for value in (0.0, -0.0, 0.0):
+        emitter.pad(x, [(1, 1)], value=value)
+    values = [op.values["value"] for op in made if isinstance(op, TensorOp)]
+    assert [str(value) for value in values] == ["0.0", "-0.0", "0.0"]

@@ -10,7 +10,7 @@ Everything that must know an operation (language, builder, interpreter, e-graph,
 spec.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, cast
@@ -90,6 +90,13 @@ class AttributeSpec:
             object.__setattr__(self, "default", self.kind.accept(self.default))
 
 
+Made = tuple[tuple[TensorType, ...], dict[str, Attribute]]
+"""The result types and properties of an operation."""
+
+REMEMBERED = 1024
+"""Of how many unequal operations a spec remembers that they are right."""
+
+
 @dataclass(frozen=True)
 class OperationSpec:
     """One operation: signature, types, and either how NumPy computes it or what it decomposes to.
@@ -116,6 +123,12 @@ class OperationSpec:
     operands: tuple[OperandSpec, ...] = field(init=False)
     attributes: tuple[AttributeSpec, ...] = field(init=False)
     op_class: "type[TensorOp]" = field(init=False)
+    made: dict[Hashable, Made] = field(
+        default_factory=dict[Hashable, Made], init=False, repr=False, compare=False
+    )
+    verified: set[Hashable] = field(
+        default_factory=set[Hashable], init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         operands = tuple(item for item in self.signature if isinstance(item, OperandSpec))
@@ -223,6 +236,17 @@ class TensorOp(IRDLOperation, HasFolderInterface):
         return fold(self)
 
     def verify_(self) -> None:
+        operands, results = self.operand_types, self.result_types
+        key = (tuple(operands), tuple(results), tuple(self.properties.items()))
+        if key in self.spec.verified:
+            return
+        self._check()
+        if len(self.spec.verified) >= REMEMBERED:
+            self.spec.verified.clear()
+        self.spec.verified.add(key)
+
+    def _check(self) -> None:
+        """All that is to be verified, which is a matter of types and attributes."""
         try:
             values = self._checked_values()
             operand_types = [operand.type for operand in self.operands]
@@ -370,19 +394,33 @@ def create_operation(
 
     `operands` is flat: a variadic operand's values stand in its place, an absent one is left out.
     """
-    operand_types = [operand.type for operand in operands]
-    values = dict(attributes)
-    if spec.canonical is not None:
-        values.update(spec.canonical(*spec.split_operands(operand_types), **values))
-    result_types = spec.infer_types(operand_types, values)
+    operand_types = tuple([operand.type for operand in operands])
+    result_types, properties = _made(spec, operand_types, attributes)
     op = spec.op_class.create(
-        operands=operands,
-        result_types=result_types,
-        properties=encode_attributes(spec, values),
+        operands=operands, result_types=result_types, properties=dict(properties)
     )
     if location is not None:
         op.location = location
     return op
+
+
+def _made(
+    spec: OperationSpec, operand_types: tuple[Attribute, ...], attributes: Mapping[str, Any]
+) -> Made:
+    """The types and properties of an operation, found once for equal operands and attributes."""
+    values = dict(attributes)
+    given = [(name, type(value), repr(value)) for name, value in values.items()]
+    key = (operand_types, *given)  # by their texts, since 0.0 equals -0.0, and 1 True
+    found = spec.made.get(key)
+    if found is not None:
+        return found
+    if spec.canonical is not None:
+        values.update(spec.canonical(*spec.split_operands(operand_types), **values))
+    result_types = spec.infer_types(operand_types, values)
+    if len(spec.made) >= REMEMBERED:
+        spec.made.clear()
+    found = spec.made[key] = (result_types, encode_attributes(spec, values))
+    return found
 
 
 def is_tensor_op(op: Operation, *names: str) -> bool:

@@ -1,0 +1,59 @@
+"""Equal operations are checked once, and a wrong one among many right ones is still found."""
+
+import pytest
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, f32, i32
+from xdsl.ir import Operation
+from xdsl.irdl import OpDef
+
+from mgn.mlir_text import InvalidModule, check_module
+from mgn.verification import verify_module
+
+
+def sums(count: int, wrong: int = -1) -> list[Operation]:
+    """A constant, and sums of it with itself, of which one may be said to be a float."""
+    one = arith.ConstantOp(IntegerAttr(1, i32))
+    return [
+        one,
+        *(
+            arith.AddiOp(one.result, one.result, result_type=f32 if n == wrong else i32)
+            for n in range(count)
+        ),
+    ]
+
+
+def test_a_wrong_operation_among_equal_ones_is_found() -> None:
+    operations = sums(20, wrong=10)
+    with pytest.raises(InvalidModule) as error:
+        check_module(ModuleOp(operations))
+    assert [item.operation for item in error.value.violations] == [operations[11]]
+
+
+def test_a_wrong_property_among_equal_operations_is_found() -> None:
+    operations = sums(20)
+    operations[7].properties["unknown"] = IntegerAttr(1, i32)
+    with pytest.raises(InvalidModule, match="'unknown'"):
+        check_module(ModuleOp(operations))
+
+
+def test_equal_declarations_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[Operation] = []
+    plain = OpDef.verify
+
+    def counting(self: OpDef, op: Operation) -> None:
+        checked.append(op)
+        plain(self, op)
+
+    monkeypatch.setattr(OpDef, "verify", counting)
+    module = ModuleOp(sums(20))
+    verify_module(module)
+    assert len(checked) == 3
+    module.verify()
+    assert len(checked) == 3 + 22
+
+
+def test_nothing_is_remembered_from_one_module_to_the_next() -> None:
+    verify_module(ModuleOp(sums(3)))
+    with pytest.raises(InvalidModule):
+        check_module(ModuleOp(sums(3, wrong=1)))
+    verify_module(ModuleOp(sums(3)))
