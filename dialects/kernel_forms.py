@@ -8,6 +8,8 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
                         removed or broadcast; results for each element or for each row
     scan                one scan; pointwise before it, elementwise after
     contraction         one matmul; pointwise before it, elementwise and reshape after
+    attention           one attention as it stands; pointwise before it, elementwise and reshape
+                        after
 """
 
 from collections.abc import Callable, Sequence
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from mgn.dialects.fusion import FusedKernelOp
 
 POINTWISE = frozenset({Kind.ELEMENTWISE, Kind.MOVEMENT, Kind.INDEXING, Kind.CONSTANT})
+
+WHOLE_COMPOSITES = frozenset({"attention"})
+"""Composites that a template computes as they stand; kernels of their name hold one."""
 
 Shape = tuple[int, ...]
 Operations = Sequence[TensorOp]
@@ -47,8 +52,12 @@ def _shape(value: SSAValue) -> Shape:
 
 
 def _only(kernel: "FusedKernelOp", operations: Operations, *heavy: Kind) -> None:
-    """All operations are pointwise or of the given kinds; composite ones are elementwise."""
+    """All operations are pointwise or of the given kinds; composite ones are elementwise, or the
+    kernel's own.
+    """
     for op in operations:
+        if op.spec.name in WHOLE_COMPOSITES and op.spec.name == kernel.kind.data:
+            continue
         if op.spec.kind not in POINTWISE and op.spec.kind not in heavy:
             _fail(kernel, f"{op.name} cannot be part of it")
         if not op.spec.is_core and op.spec.kind is not Kind.ELEMENTWISE:
@@ -121,17 +130,31 @@ def _verify_scan(kernel: "FusedKernelOp", operations: Operations) -> None:
 
 def _verify_contraction(kernel: "FusedKernelOp", operations: Operations) -> None:
     _only(kernel, operations, Kind.CONTRACTION)
-    matmul = _the_only(kernel, operations, Kind.CONTRACTION)
-    count = prod(_shape(matmul.results[0]))
-    after = _after(operations, [matmul])
+    _verify_epilogue(kernel, operations, _the_only(kernel, operations, Kind.CONTRACTION))
+
+
+def _verify_attention(kernel: "FusedKernelOp", operations: Operations) -> None:
+    _only(kernel, operations)
+    found = [op for op in operations if op.spec.name == "attention"]
+    if len(found) != 1:
+        _fail(kernel, f"needs exactly one attention operation, not {len(found)}")
+    _verify_epilogue(kernel, operations, found[0])
+
+
+def _verify_epilogue(kernel: "FusedKernelOp", operations: Operations, heavy: TensorOp) -> None:
+    """What follows the heavy operation keeps its elements in order, and all results follow it."""
+    name = heavy.spec.name
+    count = prod(_shape(heavy.results[0]))
+    after = _after(operations, [heavy])
     for op in after:
         if op.spec.kind is not Kind.ELEMENTWISE and op.spec.name != "reshape":
-            _fail(kernel, f"{op.name} cannot follow a matmul")
+            article = "an" if name.startswith("a") else "a"
+            _fail(kernel, f"{op.name} cannot follow {article} {name}")
         if prod(_shape(op.results[0])) != count:
-            _fail(kernel, f"{op.name} changes the matmul's number of elements")
+            _fail(kernel, f"{op.name} changes the {name}'s number of elements")
     for value in kernel.written:
-        if value.owner is not matmul and value.owner not in after:
-            _fail(kernel, "every result must depend on the matmul")
+        if value.owner is not heavy and value.owner not in after:
+            _fail(kernel, f"every result must depend on the {name}")
 
 
 FORMS: dict[str, Callable[["FusedKernelOp", Operations], None]] = {
@@ -140,5 +163,6 @@ FORMS: dict[str, Callable[["FusedKernelOp", Operations], None]] = {
     "reduction": _verify_reduction,
     "scan": _verify_scan,
     "contraction": _verify_contraction,
+    "attention": _verify_attention,
 }
 """The form of each kind that has a template."""

@@ -16,6 +16,8 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.types import element_of
 
+ATTENTION = "attention"
+
 
 @dataclass(frozen=True)
 class Work:
@@ -66,6 +68,8 @@ def _data_index(op: TensorOp) -> int:
 def _operations(op: Operation) -> int:
     if not isinstance(op, TensorOp):
         return 0
+    if op.spec.name == ATTENTION:
+        return _attention_operations(op)
     match op.spec.kind:
         case Kind.ELEMENTWISE:
             return _size(op.results[0].type)
@@ -75,6 +79,22 @@ def _operations(op: Operation) -> int:
             return 2 * _size(op.results[0].type) * _inner(op)
         case _:
             return 0
+
+
+def _attention_operations(op: TensorOp) -> int:
+    """Two products for each score that is seen."""
+    heads, causal, window = (op.values[name] for name in ("heads", "causal", "window"))
+    query, key, value = (operand.type.get_shape() for operand in op.operands[:3])  # pyright: ignore
+    rows, keys = query[-2], key[-2]
+    seen = 0
+    for row in range(rows):
+        last = row + keys - rows
+        end = min(max(last + 1, 0), keys) if causal else keys
+        begin = max(last - window + 1, 0) if window else 0
+        seen += max(end - begin, 0)
+    columns = query[-1] // heads + value[-1] // op.values["kv_heads"]
+    batch = _size(op.results[0].type) // (rows * (value[-1] // op.values["kv_heads"]) or 1)
+    return 2 * seen * batch * columns
 
 
 def _inner(op: TensorOp) -> int:

@@ -73,6 +73,9 @@ def _cpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     if fused.kernel_kind is KernelKind.CONTRACTION:
         entries |= {"tile_rows": 8, "tile_vectors": 2, "local_memory": device.local_memory}
         entries |= {"block_rows": 128, "block_columns": 64, "block_depth": 512}
+    if fused.kernel_kind is KernelKind.ATTENTION:
+        entries |= {"tile_rows": 8, "tile_vectors": 2, "local_memory": device.local_memory}
+        entries |= {"block_rows": 64, "block_keys": 128}
     return entries
 
 
@@ -87,7 +90,7 @@ def _gpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     }
     if device.vendor == "nvidia":
         entries["sub_group"] = device.sub_group_size
-    if fused.kernel_kind is KernelKind.CONTRACTION:
+    if fused.kernel_kind in (KernelKind.CONTRACTION, KernelKind.ATTENTION):
         entries |= {"local_memory": device.local_memory}
         entries |= {"largest_group": device.max_work_group_size}
     return entries

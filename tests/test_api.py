@@ -87,6 +87,17 @@ def test_the_work_of_a_kernel_is_counted_by_hand() -> None:
     assert work.roofline_seconds(device) == max(work.bytes / device.bandwidth, computing)
 
 
+def test_attention_is_counted_by_the_scores_that_are_seen() -> None:
+    text = """graph g(q: f32[2, 3, 8], k: f32[2, 4, 8], v: f32[2, 4, 6]) {
+      return y = attention(q, k, v, heads = 2, causal = true, window = 3)
+    }"""
+    device = DEVICES["cpu"].with_figures(launch_cost=1.0)
+    optimized = mgn.optimize(mgn.parse(text), device=device)
+    kernel = next(op for op in optimized.module.walk() if isinstance(op, FusedKernelOp))
+    assert kernel.kernel_kind == "attention"
+    assert kernel_work(kernel).operations == 2 * (2 + 3 + 3) * (2 * 2) * (4 + 3)
+
+
 def test_a_call_computes_what_numpy_computes(executable: mgn.Executable) -> None:
     random = np.random.default_rng(2)
     x = random.standard_normal((5, 4), np.float32)

@@ -33,6 +33,13 @@ ACCEPTED: dict[str, tuple[str, list[Any], Build]] = {
         [X, ("f32", (6, 8)), ("f32", (8,))],
         lambda b, x, y, z: b.reshape(b.add(b.matmul(b.exp(x), y), z), [2, 2, 8]),
     ),
+    "attention between a turn of the keys and a residual sum": (
+        "attention",
+        [("f32", (5, 8)), ("f32", (8, 7)), ("f32", (7, 8)), ("f32", (1, 5, 8))],
+        lambda b, q, k, v, x: b.add(
+            b.reshape(b.attention(q, b.transpose(b.neg(k), [1, 0]), v, heads=2), [1, 5, 8]), x
+        ),
+    ),
     "an embedding": ("gather", [("i32", (3,)), X], lambda b, i, t: b.gather(t, i, axis=0)),
 }
 
@@ -97,6 +104,49 @@ REFUSED: dict[str, tuple[str, list[Any], Build, str]] = {
         [("f32", (4, 4))],
         lambda b, x: [b.matmul(x, x), b.exp(x)],
         "must depend on the matmul",
+    ),
+    "two attentions": (
+        "attention",
+        [X],
+        lambda b, x: b.attention(b.attention(x, x, x, heads=2), x, x, heads=2),
+        "exactly one attention operation, not 2",
+    ),
+    "no attention": ("attention", [X], lambda b, x: b.exp(x), "exactly one attention .* not 0"),
+    "a matmul before attention": (
+        "attention",
+        [("f32", (4, 4))],
+        lambda b, x: b.attention(b.matmul(x, x), x, x, heads=2),
+        "mgn.matmul cannot be part",
+    ),
+    "a norm before attention": (
+        "attention",
+        [("f32", (4, 4))],
+        lambda b, x: b.attention(b.softmax(x), x, x, heads=2),
+        "mgn.softmax cannot be part",
+    ),
+    "a transpose after attention": (
+        "attention",
+        [("f32", (4, 4))],
+        lambda b, x: b.transpose(b.attention(x, x, x, heads=2), [1, 0]),
+        "mgn.transpose cannot follow an attention",
+    ),
+    "a result broadcast after attention": (
+        "attention",
+        [("f32", (4, 4)), ("f32", (3, 4, 4))],
+        lambda b, x, y: b.add(b.attention(x, x, x, heads=2), y),
+        "changes the attention's number of elements",
+    ),
+    "a result beside attention": (
+        "attention",
+        [("f32", (4, 4))],
+        lambda b, x: [b.attention(x, x, x, heads=2), b.exp(x)],
+        "must depend on the attention",
+    ),
+    "attention in a kernel of another kind": (
+        "contraction",
+        [("f32", (4, 4))],
+        lambda b, x: b.matmul(b.attention(x, x, x, heads=2), x),
+        "mgn.attention cannot be part",
     ),
     "movement after a scan": (
         "scan",

@@ -7,6 +7,11 @@ import lower_fixture
 import pytest
 from opencl_fixture import cl_queue  # noqa: F401
 from spirv_fixture import need_spirv, validated_signature
+from test_attention_kernels import (
+    test_attention_computes_what_the_interpreter_does,  # noqa: F401
+    test_nan_and_infinity_pass_as_in_the_interpreter,  # noqa: F401
+    test_other_element_types_are_computed_wide_and_rounded_once,  # noqa: F401
+)
 from test_differential import (
     test_a_cast_truncates_saturates_or_wraps,  # noqa: F401
     test_a_convolution_is_a_matmul_read_through_an_index_map,  # noqa: F401

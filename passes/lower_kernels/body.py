@@ -1,7 +1,8 @@
 """The body of a `fusion.kernel` as a graph of core operations, equal ones shared.
 
 In: the kernel. Out: a `Body`: input nodes, and the nodes that are written. Composite elementwise
-operations are replaced by their decompositions, so that templates see core operations only.
+operations are replaced by their decompositions, so that templates see core operations only, and
+the composites that have a template of their own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp
+from mgn.dialects.kernel_forms import WHOLE_COMPOSITES
 from mgn.dialects.mgn.decompose import decomposition_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
@@ -26,7 +28,7 @@ SPLAT = "splat"
 
 @dataclass(eq=False)
 class Node:
-    """One value of a body. `name` is a core operation, `input` or `splat`."""
+    """One value of a body. `name` is an operation, `input` or `splat`."""
 
     name: str
     kind: Kind
@@ -87,7 +89,7 @@ class _Builder:
             return
         assert isinstance(op, TensorOp)
         operands = tuple(environment[operand] for operand in op.operands)
-        if op.spec.evaluate is None:
+        if op.spec.evaluate is None and op.spec.name not in WHOLE_COMPOSITES:
             expansion = decomposition_of(op)
             inner: dict[SSAValue, Node] = dict(zip(expansion.block.args, operands, strict=True))
             for step in expansion.block.ops:

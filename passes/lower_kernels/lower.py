@@ -28,6 +28,7 @@ from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind, Launc
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.passes.choose_schedules import schedule_for
+from mgn.passes.lower_kernels.attention import lower_attention
 from mgn.passes.lower_kernels.body import Body, read_body
 from mgn.passes.lower_kernels.contraction import lower_contraction
 from mgn.passes.lower_kernels.emission import Code
@@ -42,6 +43,7 @@ TEMPLATES: Mapping[KernelKind, Callable[[Job], Launch]] = {
     KernelKind.REDUCTION: lower_reduction,
     KernelKind.SCAN: lower_scan,
     KernelKind.CONTRACTION: lower_contraction,
+    KernelKind.ATTENTION: lower_attention,
 }
 """Which template writes a kernel's loops."""
 

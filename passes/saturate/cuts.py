@@ -13,6 +13,7 @@ A cut set is written over *local* names 0, 1, 2 … of the classes it mentions, 
 of what it was made from. So the thirty equal layers of a network are worked out once.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, product
@@ -29,10 +30,13 @@ from mgn.passes.saturate.view import ValueClass, View
 
 @dataclass(frozen=True)
 class CutLimits:
-    """Bounds of the search: cones kept for each kernel kind, merges tried, sizes of a body."""
+    """Bounds of the search: cones kept for each kernel kind, merges tried (before an attention,
+    which has up to four operands, more of them), sizes of a body.
+    """
 
     cones: int = 4
     merges: int = 24
+    attention: int = 81
     operations: int = 64
     leaves: int = 16
 
@@ -174,10 +178,12 @@ class CutBuilder:
         kernel can compute it together with that user: the user's result takes its place there at
         no greater cost.
         """
-        choices = [self._choices(number, mapped, traits) for number, mapped in operands]
+        heavy = self.view.signatures[signature].heavy
+        choices = [self._choices(number, mapped, traits, heavy) for number, mapped in operands]
         plain = self.view.signatures[signature].kind in (Kind.ELEMENTWISE, Kind.REDUCTION)
+        merges = self.limits.attention if heavy is KernelKind.ATTENTION else self.limits.merges
         legal: list[tuple[frozenset[int], Cone]] = []
-        for combination in islice(product(*choices), self.limits.merges):
+        for combination in islice(product(*choices), merges):
             cone = self._merge(signature, operands, combination, traits)
             if cone is not None:
                 alone = (
@@ -194,10 +200,21 @@ class CutBuilder:
         return [cone for positions, cone in legal if not any(positions < other for other in fused)]
 
     def _choices(
-        self, number: int, mapped: Sequence[int], traits: Sequence[Traits]
+        self,
+        number: int,
+        mapped: Sequence[int],
+        traits: Sequence[Traits],
+        heavy: KernelKind | None = None,
     ) -> list[Cone | None]:
-        """How an operand may come: None is from memory (or, for a constant, inside the body)."""
-        cones: list[Cone | None] = [_mapped(cone, mapped) for cone in self.numbered[number].cones]
+        """How an operand may come: None is from memory (or, for a constant, inside the body).
+
+        Before a heavy operation everything is pointwise.
+        """
+        cones: list[Cone | None] = [
+            _mapped(cone, mapped)
+            for cone in self.numbered[number].cones
+            if heavy is None or cone.form.kind is KernelKind.POINTWISE
+        ]
         operand = traits[mapped[0]]
         if operand.in_memory or operand.inline or not cones:
             return [None]
@@ -233,6 +250,8 @@ class CutBuilder:
             return None
         types = {name: traits[name].type for name in real}
         price = price_kernel(ordered, form, [0], types, self.view.signatures, self.device)
+        if price == math.inf:
+            return None
         return Cone(tuple(ordered), real, form, price)
 
     def _keep(self, cones: Sequence[Cone], traits: Sequence[Traits]) -> list[Cone]:

@@ -7,6 +7,7 @@ for each value how it lies in that space; or None where no template can compute 
     reduction    values in *full* space S, or in *row* space: S without the reduced axes, or with
                  1s in their place
     contraction  one matmul, and what keeps its elements in order
+    attention    one attention, and what keeps its elements in order
     scan         one scan, and what keeps its shape
 """
 
@@ -31,7 +32,7 @@ class Place(Enum):
     FULL = auto()  # depends on a reduction; one value an element of S
     KEPT = auto()  # row space, reduced axes are 1
     DROPPED = auto()  # row space, reduced axes are gone
-    AFTER = auto()  # depends on the matmul or the scan, elements in its order
+    AFTER = auto()  # depends on the heavy operation, elements in its order
 
 
 @dataclass
@@ -82,7 +83,7 @@ def classify(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> Form 
         found = [places.get(operand, Place.BEFORE) for operand in operands]
         if signature.kind is Kind.REDUCTION:
             place = _reduce(form, signature, found[0])
-        elif signature.kind in (Kind.CONTRACTION, Kind.SCAN):
+        elif signature.heavy is not None:
             place = _heavy(form, name, signature, found)
         elif all(item is Place.BEFORE for item in found):
             place = Place.BEFORE
@@ -112,9 +113,8 @@ def _reduce(form: Form, signature: Signature, operand: Place) -> Place | None:
 def _heavy(form: Form, name: int, signature: Signature, operands: Sequence[Place]) -> Place | None:
     if form.kind is not KernelKind.POINTWISE or any(item is not Place.BEFORE for item in operands):
         return None
-    is_scan = signature.kind is Kind.SCAN
-    form.kind = KernelKind.SCAN if is_scan else KernelKind.CONTRACTION
-    form.shape, form.heavy = signature.shape, name
+    assert signature.heavy is not None
+    form.kind, form.shape, form.heavy = signature.heavy, signature.shape, name
     return Place.AFTER
 
 
@@ -149,7 +149,7 @@ def _movement(form: Form, signature: Signature, operands: Sequence[Place]) -> Pl
     if len(operands) != 1:
         return None
     if form.kind is not KernelKind.REDUCTION:
-        keeps = signature.name == "reshape" and form.kind is KernelKind.CONTRACTION
+        keeps = signature.name == "reshape" and form.kind is not KernelKind.SCAN
         return Place.AFTER if keeps else None
     (place,) = operands
     shape = signature.shape

@@ -21,6 +21,7 @@ from mgn.dialects.mgn.element_cost import ELEMENT_COST
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of
+from mgn.passes.saturate.attention_price import attention_demands, attention_seconds
 from mgn.passes.saturate.forms import BodyNode, Form, Place
 from mgn.passes.saturate.view import Signature
 
@@ -138,6 +139,8 @@ def _compute_seconds(signature: Signature, evaluations: float, device: Device) -
     rate = device.rate(signature.element)
     if signature.kind is Kind.CONTRACTION:
         return _matmul_seconds(signature, device)
+    if signature.name == "attention":
+        return attention_seconds(signature, device)
     if signature.kind in (Kind.REDUCTION, Kind.SCAN):
         slow = 4.0 if signature.kind is Kind.SCAN else 1.0
         return 2.0 * slow * signature.operand_sizes[0] / rate
@@ -177,6 +180,8 @@ def _demands(signature: Signature, evaluations: float, form: Form, device: Devic
         passes_a = math.ceil(columns / tiles.columns)
         passes_b = math.ceil(rows / tiles.rows)
         return [float(sizes[0] * passes_a), float(sizes[1] * passes_b)]
+    if signature.name == "attention":
+        return attention_demands(signature, device)
     if signature.kind in (Kind.REDUCTION, Kind.SCAN):
         return [float(sizes[0])]
     if signature.name in ("concat", "pad"):

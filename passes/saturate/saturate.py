@@ -18,6 +18,7 @@ from xdsl.passes import ModulePass
 
 from mgn.dialects.garbage import collector_paused
 from mgn.dialects.kernel.device import Device
+from mgn.dialects.kernel_forms import WHOLE_COMPOSITES
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.passes.saturate.baseline import price_of_separate_kernels
 from mgn.passes.saturate.candidates import CandidateSet, Reach, find_candidates
@@ -106,7 +107,7 @@ def _choose(
         saturated = saturate_facts(encoded.facts, rules, options.time_budget, trail=trail)
         _describe_egraph(report, saturated)
     with _timed(report, "view"):
-        view = make_view(saturated, encoded.outputs)
+        view = make_view(saturated, encoded.outputs, whole_composites(options))
     limits = options.limits if options.fuse else replace(options.limits, operations=1)
     with _timed(report, "candidates"):
         found = find_candidates(view, device, limits)
@@ -131,7 +132,16 @@ def saturated_view(graph: GraphOp, options: SaturateOptions | None = None) -> Vi
     options = options or SaturateOptions()
     rules = rules_of(options.classes)
     encoded = encode_graph(graph, literals_of(rules))
-    return make_view(saturate_facts(encoded.facts, rules, options.time_budget), encoded.outputs)
+    saturated = saturate_facts(encoded.facts, rules, options.time_budget)
+    return make_view(saturated, encoded.outputs, whole_composites(options))
+
+
+def whole_composites(options: SaturateOptions) -> frozenset[str]:
+    """The composites that kernels may compute as they stand: their templates sum in another order
+    than the decompositions do.
+    """
+    allowed = options.fuse and RuleClass.REASSOCIATES in options.classes
+    return WHOLE_COMPOSITES if allowed else frozenset()
 
 
 def literals_of(rules: list[Rule]) -> list[float]:

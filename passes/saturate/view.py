@@ -6,18 +6,23 @@ order, each with its type, its e-nodes (as numbers of `Signature`s with operand 
 whether it already lies in memory.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from xdsl.dialects.builtin import TensorType
 
+from mgn.dialects.fusion import KernelKind
+from mgn.dialects.kernel_forms import WHOLE_COMPOSITES
 from mgn.dialects.mgn.operation import OPERATIONS, Kind, OperationSpec
 from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.engine import ClassNode, SaturatedGraph
 from mgn.passes.saturate.facts import Leaf, Properties, splat_number
+
+HEAVY_KINDS = {Kind.CONTRACTION: KernelKind.CONTRACTION, Kind.SCAN: KernelKind.SCAN}
+HEAVY_COMPOSITES = {name: KernelKind(name) for name in WHOLE_COMPOSITES}
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,11 @@ class Signature:
     @cached_property
     def kind(self) -> Kind:
         return self.spec.kind
+
+    @cached_property
+    def heavy(self) -> KernelKind | None:
+        """The kind of the kernels that this one operation decides; a kernel holds one of them."""
+        return HEAVY_KINDS.get(self.kind) or HEAVY_COMPOSITES.get(self.name)
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
@@ -107,10 +117,15 @@ class View:
     locations: dict[int, Any] = field(default_factory=dict[int, Any])
 
 
-def make_view(graph: SaturatedGraph, outputs: Iterable[int]) -> View:
-    """Reads the classes that matter out of a saturated e-graph."""
+def make_view(
+    graph: SaturatedGraph, outputs: Iterable[int], whole: Collection[str] = WHOLE_COMPOSITES
+) -> View:
+    """Reads the classes that matter out of a saturated e-graph.
+
+    `whole` names the composites that kernels may compute as they stand.
+    """
     roots = [graph.class_of[output] for output in outputs]
-    members = {key: _useful(graph, key, nodes) for key, nodes in graph.nodes.items()}
+    members = {key: _useful(graph, key, nodes, whole) for key, nodes in graph.nodes.items()}
     order = _acyclic_order(members, roots)
     facts = graph.facts
     signatures: list[Signature] = []
@@ -162,7 +177,9 @@ def _written_class(
     return key
 
 
-def _useful(graph: SaturatedGraph, key: int, nodes: Sequence[ClassNode]) -> list[ClassNode]:
+def _useful(
+    graph: SaturatedGraph, key: int, nodes: Sequence[ClassNode], whole: Collection[str]
+) -> list[ClassNode]:
     """The e-nodes worth choosing: none for what is a leaf, one of each commuted pair, none that
     kernels cannot hold.
     """
@@ -171,7 +188,8 @@ def _useful(graph: SaturatedGraph, key: int, nodes: Sequence[ClassNode]) -> list
     kept: dict[Any, ClassNode] = {}
     for node in nodes:
         spec = OPERATIONS[node.name]
-        if key in node.operands or (not spec.is_core and spec.kind is not Kind.ELEMENTWISE):
+        held = spec.is_core or spec.kind is Kind.ELEMENTWISE or node.name in whole
+        if key in node.operands or not held:
             continue
         operands = tuple(sorted(node.operands)) if spec.commutative else node.operands
         kept.setdefault((node.name, node.attributes, operands), node)

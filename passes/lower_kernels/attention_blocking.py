@@ -1,0 +1,84 @@
+"""Sizes of the blocks in which a CPU's work-items compute attention.
+
+In: the sizes of an attention and the schedule's entries. Out: a `Blocking` that fits into local
+memory, with as many rows a work-item as leave work for every compute unit.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from mgn.passes.lower_kernels.attention_node import Attention
+from mgn.passes.lower_kernels.template import Job, ceil_div
+
+LEAST_ITEMS = 4
+"""Work-items that each compute unit should have, so that long and short ones level out."""
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """`down` tiles of `rows` rows a work-item; keys in blocks of `panels` panels of `key_vectors`
+    vectors of `lanes`; a row's result has `columns` panels of `column_vectors` vectors.
+    """
+
+    lanes: int
+    rows: int
+    down: int
+    panels: int
+    key_vectors: int
+    columns: int
+    column_vectors: int
+    depth: int
+
+    @property
+    def key_panel(self) -> int:
+        return self.key_vectors * self.lanes
+
+    @property
+    def keys(self) -> int:
+        return self.panels * self.key_panel
+
+    @property
+    def column_panel(self) -> int:
+        return self.column_vectors * self.lanes
+
+    @property
+    def width(self) -> int:
+        return self.columns * self.column_panel
+
+    @property
+    def memory(self) -> int:
+        """Elements of local memory."""
+        a_row = self.depth + self.width + 2
+        return self.keys * (self.depth + self.width + self.rows) + self.down * self.rows * a_row
+
+
+def blocking_of(job: Job, attention: Attention) -> Blocking:
+    """The sizes for one attention: as many rows as leave work for all units, as memory allows."""
+    width = job.number("lanes", 16)
+    vectors = job.number("tile_vectors", 2)
+    key_vectors = min(vectors, ceil_div(attention.keys, width))
+    column_vectors = min(vectors, ceil_div(attention.width, width))
+    panels = min(
+        max(job.number("block_keys", 128) // (key_vectors * width), 1),
+        ceil_div(attention.keys, key_vectors * width),
+    )
+    rows = min(job.number("tile_rows", 8), attention.rows)
+    tiles = ceil_div(attention.rows, rows)
+    down = max(min(job.number("block_rows", 64) // rows, tiles), 1)
+    outer = prod(attention.batch) * attention.kv_heads
+    while down > 1 and ceil_div(tiles, down) * outer < LEAST_ITEMS * job.number("units", 2):
+        down = ceil_div(down, 2)
+    room = job.number("local_memory", 256 * 1024) // attention.element.bytes
+    columns = ceil_div(attention.width, column_vectors * width)
+    while True:
+        sizes = Blocking(
+            width, rows, down, panels, key_vectors, columns, column_vectors, attention.depth
+        )
+        if sizes.memory <= room or (down == 1 and panels == 1 and rows == 1):
+            return sizes
+        if panels > 1:
+            panels = ceil_div(panels, 2)
+        elif down > 1:
+            down = ceil_div(down, 2)
+        else:
+            rows = ceil_div(rows, 2)

@@ -1,0 +1,230 @@
+"""An attention node as templates see it: sizes, index maps, masks, and how scores are computed.
+
+In: a body with one attention. Out: its `Attention`, and what every form of the template writes.
+
+Query heads that share keys are taken together: *row* r of a key head is query r // group of its
+head r % group, so that a tile of keys serves them all. Scores are kept times log2(e): powers of two
+are what devices compute.
+"""
+
+import math as numbers
+from dataclasses import dataclass
+from functools import cached_property
+
+from xdsl.dialects import arith, math
+from xdsl.ir import SSAValue
+
+from mgn.dialects.types import ElementType
+from mgn.passes.lower_kernels.body import Body, Indices, Node
+from mgn.passes.lower_kernels.emission import Code, lane_count, memory_type
+from mgn.passes.lower_kernels.evaluate import Evaluator
+from mgn.passes.lower_kernels.index import Counter, Index, of
+from mgn.passes.lower_kernels.movement import broadcast_index, reshaped_index
+from mgn.passes.lower_kernels.scalar import accumulator, narrowed, unary, widened
+from mgn.passes.lower_kernels.template import Job
+
+ATTENTION = "attention"
+LOG2_E = 1 / numbers.log(2)
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The sizes of an attention node; `depth` is a head's size in q and k, `width` in v."""
+
+    node: Node
+
+    @staticmethod
+    def of_body(body: Body) -> "Attention":
+        (node,) = [node for node in body.nodes if node.name == ATTENTION]
+        return Attention(node)
+
+    @property
+    def element(self) -> ElementType:
+        """The type that scores and sums are computed in."""
+        return accumulator(self.node.element)
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        return self.node.shape[:-2]
+
+    @cached_property
+    def heads(self) -> int:
+        return self.node.values["heads"]
+
+    @cached_property
+    def kv_heads(self) -> int:
+        return self.node.values["kv_heads"]
+
+    @property
+    def group(self) -> int:
+        """Query heads that share a key head."""
+        return self.heads // self.kv_heads
+
+    @property
+    def queries(self) -> int:
+        return self.node.shape[-2]
+
+    @property
+    def rows(self) -> int:
+        """Queries of a key head."""
+        return self.queries * self.group
+
+    @property
+    def keys(self) -> int:
+        return self.node.operands[1].shape[-2]
+
+    @property
+    def depth(self) -> int:
+        return self.node.operands[0].shape[-1] // self.heads
+
+    @property
+    def width(self) -> int:
+        return self.node.shape[-1] // self.heads
+
+    @cached_property
+    def causal(self) -> bool:
+        return bool(self.node.values["causal"])
+
+    @cached_property
+    def window(self) -> int:
+        return self.node.values["window"]
+
+    @cached_property
+    def softcap(self) -> float:
+        return self.node.values["softcap"]
+
+    @property
+    def bias(self) -> Node | None:
+        operands = self.node.operands
+        return operands[3] if len(operands) > 3 else None
+
+    @property
+    def may_be_blind(self) -> bool:
+        """Whether a query that sees no key gives 0; else no finite score gives NaN."""
+        return self.bias is not None or (self.causal and self.queries > self.keys)
+
+    # What a row sees
+
+    def query(self, row: Index) -> Index:
+        return row // self.group
+
+    def limit(self, row: Index) -> Index | int:
+        """The keys below this are seen."""
+        if not self.causal:
+            return self.keys
+        return (self.query(row) + (self.keys - self.queries + 1)).clamp(0, self.keys)
+
+    def first(self, row: Index) -> Index | int:
+        """The keys from this on are seen."""
+        if not self.window:
+            return 0
+        start = self.query(row) + (self.keys - self.queries - self.window + 1)
+        return start.clamp(0, self.keys)
+
+    # Operands
+
+    def query_values(
+        self, evaluator: Evaluator, batch: Indices, head: Index, row: Index, k: Index
+    ) -> SSAValue:
+        """A row's elements, scaled so that products with keys are scores or their tangents."""
+        q = self.node.operands[0]
+        own = (self.query(row), (head * self.group + row % self.group) * self.depth + k)
+        value = self._operand(evaluator, q, batch, own)
+        code = evaluator.code
+        factor = self.node.values["scale"]
+        factor = factor / self.softcap if self.softcap > 0 else factor * LOG2_E
+        constant = code.constant(factor, memory_type(self.element), lane_count(value))
+        return code.binary(arith.MulfOp, value, constant)
+
+    def key_values(
+        self, evaluator: Evaluator, batch: Indices, head: Index, key: Index, k: Index
+    ) -> SSAValue:
+        """Elements of a key."""
+        own = (key, head * self.depth + k)
+        return self._operand(evaluator, self.node.operands[1], batch, own)
+
+    def value_values(
+        self, evaluator: Evaluator, batch: Indices, head: Index, key: Index, column: Index
+    ) -> SSAValue:
+        """Elements of a key's value."""
+        own = (key, head * self.width + column)
+        return self._operand(evaluator, self.node.operands[2], batch, own)
+
+    def _operand(self, evaluator: Evaluator, node: Node, batch: Indices, own: Indices) -> SSAValue:
+        index = (*broadcast_index(batch, node.shape[:-2]), *own)
+        return widened(evaluator.code, evaluator.lanes_at(node, index), node.element)
+
+    def bias_values(
+        self, evaluator: Evaluator, batch: Indices, head: Index, row: Index, key: Index
+    ) -> SSAValue:
+        """The bias of a row's scores at keys, or of rows' scores at a key."""
+        bias = self.bias
+        assert bias is not None
+        full = (*batch, head * self.group + row % self.group, self.query(row), key)
+        value = evaluator.lanes_at(bias, broadcast_index(full, bias.shape))
+        return widened(evaluator.code, value, bias.element)
+
+    # Scores and results
+
+    def score(self, code: Code, product: SSAValue, bias: SSAValue | None) -> SSAValue:
+        """The score of a product of a scaled query and a key, times log2(e)."""
+        type, count = memory_type(self.element), lane_count(product)
+        if self.softcap > 0:
+            cap = code.constant(self.softcap * LOG2_E, type, count)
+            product = code.binary(arith.MulfOp, unary(code, math.TanhOp, product), cap)
+        if bias is None:
+            return product
+        unit = code.constant(LOG2_E, type, count)
+        scaled = code.binary(arith.MulfOp, bias, unit)
+        return code.binary(arith.AddfOp, product, scaled)
+
+    def shift(self, code: Code, largest: SSAValue) -> SSAValue:
+        """What is taken from scores before their powers: the largest, or 0 where that is -inf."""
+        type, count = memory_type(self.element), lane_count(largest)
+        nothing = code.constant(-numbers.inf, type, count)
+        blind = code.compare_floats("oeq", largest, nothing)
+        return code.select(blind, code.constant(0, type, count), largest)
+
+    def reciprocal(self, code: Code, total: SSAValue) -> SSAValue:
+        """What sums of weighted values are multiplied by in the end."""
+        type, count = memory_type(self.element), lane_count(total)
+        one = code.constant(1, type, count)
+        if self.may_be_blind:
+            blind = code.compare_floats("oeq", total, code.constant(0, type, count))
+            total = code.select(blind, one, total)
+        return code.binary(arith.DivfOp, one, total)
+
+    def write(
+        self,
+        job: Job,
+        evaluator: Evaluator,
+        batch: Indices,
+        head: Index,
+        row: Index,
+        column: Index,
+        value: SSAValue,
+    ) -> None:
+        """Evaluates what follows on neighbouring results of a row, and stores it."""
+        value = narrowed(job.code, value, self.node.element)
+        evaluator.given[self.node] = lambda _, value=value: value
+        place = (head * self.group + row % self.group) * self.width + column
+        index = (*batch, self.query(row), place)
+        job.write(
+            evaluator,
+            [
+                (n, node, reshaped_index(index, self.node.shape, node.shape))
+                for n, node in enumerate(job.body.written)
+            ],
+        )
+
+
+def power_of_two(code: Code, value: SSAValue) -> SSAValue:
+    """2 to the value; 0 for -inf."""
+    return unary(code, math.Exp2Op, value)
+
+
+def bounded(code: Code, index: Index, limit: int) -> Index:
+    """An index brought below a limit, and known to be."""
+    if index.high < limit and index.low >= 0:
+        return index
+    return of(Counter(code.index(index.clamp(0, limit - 1)), 0, limit - 1))

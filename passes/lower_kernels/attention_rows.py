@@ -1,0 +1,438 @@
+"""Attention on a CPU: a work-item takes a block of rows of a key head, a few rows at a time.
+
+For each block of keys it packs the keys, turned so that vectors run along them, and the values;
+then, for each tile of rows, it multiplies queries and keys in registers, takes powers, and adds
+weighted values to the rows' sums, which wait in local memory.
+"""
+
+import math as numbers
+from collections.abc import Callable, Sequence
+from math import prod
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import i32
+from xdsl.ir import SSAValue
+
+from mgn.dialects import kernel
+from mgn.passes.lower_kernels.attention_blocking import blocking_of
+from mgn.passes.lower_kernels.attention_node import Attention, bounded, power_of_two
+from mgn.passes.lower_kernels.emission import memory_type, shaped
+from mgn.passes.lower_kernels.index import Index, constant, delinearised, lanes
+from mgn.passes.lower_kernels.panel_copies import lane_of
+from mgn.passes.lower_kernels.panels import transposed
+from mgn.passes.lower_kernels.product import multiply_add, tile_start
+from mgn.passes.lower_kernels.scalar import across_lanes
+from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
+
+
+def lower_rows(job: Job, attention: Attention) -> Launch:
+    """Writes an attention kernel of work-items on their own."""
+    return _Rows(job, attention).write()
+
+
+class _Rows:
+    def __init__(self, job: Job, attention: Attention) -> None:
+        self.job, self.attention, self.code = job, attention, job.code
+        self.sizes = blocking_of(job, attention)
+        self.type = memory_type(attention.element)
+        sizes, code = self.sizes, job.code
+        count = sizes.down * sizes.rows
+        self.queries = code.local(self.type, count * max(sizes.depth, 1))
+        self.keys = code.local(self.type, sizes.keys * max(sizes.depth, 1))
+        self.values = code.local(self.type, sizes.keys * sizes.width)
+        self.weights = code.local(self.type, sizes.keys * sizes.rows)
+        self.sums = code.local(self.type, count * sizes.width)
+        self.largest = code.local(self.type, count)
+        self.totals = code.local(self.type, count)
+        self.tiles = ceil_div(attention.rows, sizes.rows)
+
+    def write(self) -> Launch:
+        attention, sizes, code = self.attention, self.sizes, self.code
+        blocks = ceil_div(self.tiles, sizes.down)
+        items = blocks * attention.kv_heads * prod(attention.batch)
+        item = code.counter(kernel.GlobalIdOp, 0, items)
+        block, other = item % blocks, item // blocks
+        if attention.causal:
+            block = block * -1 + (blocks - 1)
+        self.head = other % attention.kv_heads
+        self.batch = delinearised(other // attention.kv_heads, attention.batch)
+        self.first_tile = block * sizes.down
+        self.count: Index | int = sizes.down
+        if self.tiles % sizes.down:
+            self.count = (self.first_tile * -1 + self.tiles).clamp(1, sizes.down)
+        code.loop(0, self.count, lambda tile, _: self._begin(tile) or ())
+        first_row = self._row(constant(0))
+        last_tile = self.count - 1 if isinstance(self.count, Index) else constant(self.count - 1)
+        last_row = bounded(code, self._row(last_tile) + (sizes.rows - 1), attention.rows)
+        begin, end = attention.first(first_row), attention.limit(last_row)
+        code.loop(
+            begin // sizes.keys,
+            (end + (sizes.keys - 1)) // sizes.keys,
+            lambda number, _: self._block(number * sizes.keys) or (),
+        )
+        code.loop(0, self.count, lambda tile, _: self._finish(tile) or ())
+        return Launch((items,))
+
+    def _row(self, tile: Index) -> Index:
+        """The first row of a tile of this work-item."""
+        number = bounded(self.code, self.first_tile + tile, self.tiles)
+        return tile_start(self.code, number, self.sizes.rows, self.attention.rows)
+
+    def _along(self, count: int, put: Callable[[Index, int], None]) -> None:
+        """Runs over an axis, a vector at a time; the last one ends with the axis."""
+        code, width = self.code, self.sizes.lanes
+        while width > count:
+            width //= 2
+
+        def one(number: Index) -> None:
+            put(bounded(code, number * width, count - width + 1), width)
+
+        if count:
+            code.loop(0, ceil_div(count, width), lambda number, _: one(number) or ())
+
+    def _begin(self, tile: Index) -> None:
+        """Copies a tile's queries; nothing is summed up yet."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        start = self._row(tile)
+
+        def one_row(i: Index) -> None:
+            row = bounded(code, start + i, attention.rows)
+            number = tile * sizes.rows + i
+
+            def put(k: Index, width: int) -> None:
+                evaluator = self.job.evaluator(width)
+                value = attention.query_values(
+                    evaluator, self.batch, self.head, row, k + lanes(width)
+                )
+                code.store(value, self.queries, code.index(number * sizes.depth + k))
+
+            self._along(attention.depth, put)
+            zero = code.constant(0, self.type, sizes.lanes)
+
+            def clear(part: Index) -> None:
+                place = number * sizes.width + part * sizes.lanes
+                code.store(zero, self.sums, code.index(place))
+
+            code.loop(0, sizes.width // sizes.lanes, lambda part, _: clear(part) or ())
+            nothing = code.constant(-numbers.inf, self.type)
+            code.store(nothing, self.largest, code.index(number))
+            code.store(code.constant(0, self.type), self.totals, code.index(number))
+
+        code.loop(0, sizes.rows, lambda i, _: one_row(i) or ())
+
+    def _block(self, first: Index) -> None:
+        """Adds what a block of keys contributes to all rows."""
+        self._pack_keys(first)
+        self._pack_values(first)
+        self.code.loop(0, self.count, lambda tile, _: self._tile(tile, first) or ())
+
+    def _pack_keys(self, first: Index) -> None:
+        """Squares of keys, turned: vectors along keys for each element of the head."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        side = sizes.lanes
+        while side > attention.depth and side > 1:
+            side //= 2
+        beside = sizes.key_panel // side
+
+        def square(number: Index, k: Index) -> None:
+            panel, part = number // beside, number % beside
+            own = panel * sizes.key_panel + part * side
+            evaluator = self.job.evaluator(side)
+            rows: list[SSAValue] = []
+            for c in range(side):
+                key = bounded(code, first + own + c, attention.keys)
+                rows.append(
+                    attention.key_values(evaluator, self.batch, self.head, key, k + lanes(side))
+                )
+            base = panel * (attention.depth * sizes.key_panel) + part * side
+            for offset, value in enumerate(transposed(code, rows)):
+                place = base + (k + offset) * sizes.key_panel
+                code.store(value, self.keys, code.index(place))
+
+        def squares(number: Index) -> None:
+            self._along(attention.depth, lambda k, _: square(number, k))
+
+        code.loop(0, sizes.panels * beside, lambda number, _: squares(number) or ())
+
+    def _pack_values(self, first: Index) -> None:
+        attention, sizes, code = self.attention, self.sizes, self.code
+
+        def one_key(j: Index) -> None:
+            key = bounded(code, first + j, attention.keys)
+
+            def put(column: Index, width: int) -> None:
+                evaluator = self.job.evaluator(width)
+                value = attention.value_values(
+                    evaluator, self.batch, self.head, key, column + lanes(width)
+                )
+                place = self._value_place(j, column, width)
+                code.store(value, self.values, code.index(place))
+
+            self._along_panels(put)
+
+        code.loop(0, sizes.keys, lambda j, _: one_key(j) or ())
+
+    def _along_panels(self, put: Callable[[Index, int], None]) -> None:
+        """Runs over a head's columns by vectors that do not cross panels."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        width = sizes.lanes
+        while attention.width % width:
+            width //= 2
+        count = attention.width // width
+        code.loop(0, count, lambda number, _: put(number * width, width) or ())
+
+    def _value_place(self, j: Index, column: Index, width: int) -> Index:
+        sizes = self.sizes
+        panel, rest = column // sizes.column_panel, column % sizes.column_panel
+        return panel * (sizes.keys * sizes.column_panel) + j * sizes.column_panel + rest
+
+    def _tile(self, tile: Index, first: Index) -> None:
+        """Scores, powers and weighted values of a tile of rows and a block of keys."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        start = self._row(tile)
+        rows = [bounded(code, start + i, attention.rows) for i in range(sizes.rows)]
+        limits = [attention.limit(row) for row in rows]
+        starts = [attention.first(row) for row in rows]
+        seen = (first * -1 + limits[-1]).clamp(0, sizes.keys)
+        nothing = code.constant(-numbers.inf, self.type, sizes.lanes)
+
+        def panel(number: Index, largest: list[SSAValue]) -> list[SSAValue]:
+            products = self._products(tile, number)
+            result = list(largest)
+            for i in range(sizes.rows):
+                for j in range(sizes.key_vectors):
+                    own = number * sizes.key_panel + j * sizes.lanes
+                    score = self._score(
+                        products[i * sizes.key_vectors + j],
+                        rows[i],
+                        first + own,
+                        limits[i],
+                        starts[i],
+                    )
+                    place = own + i * sizes.keys
+                    code.store(score, self.weights, code.index(place))
+                    larger = code.compare_floats("ogt", score, result[i])
+                    result[i] = code.select(larger, score, result[i])
+            return result
+
+        panels = (seen + (sizes.key_panel - 1)) // sizes.key_panel
+        found = code.loop(0, panels, panel, [nothing] * sizes.rows)
+        factors, shifts = self._rescale(tile, found)
+        self._powers(tile, seen, shifts, factors)
+        self._add_values(tile, seen, factors)
+
+    def _products(self, tile: Index, panel: Index) -> list[SSAValue]:
+        """Queries of a tile times keys of a panel."""
+        sizes, code = self.sizes, self.code
+        base = panel * (sizes.depth * sizes.key_panel)
+        own = tile * (sizes.rows * sizes.depth)
+
+        def left(i: int, k: Index) -> SSAValue:
+            return code.load(self.queries, code.index(own + i * sizes.depth + k))
+
+        zero = code.constant(0, self.type, sizes.lanes)
+        held = [zero] * (sizes.rows * sizes.key_vectors)
+        return self._multiply(left, self.keys, base, sizes.key_vectors, sizes.depth, held)
+
+    def _multiply(
+        self,
+        left: Callable[[int, Index], SSAValue],
+        right: SSAValue,
+        base: Index,
+        vectors: int,
+        steps: Index | int,
+        held: Sequence[SSAValue],
+    ) -> list[SSAValue]:
+        """Adds up products of a tile's elements and a panel's vectors."""
+        sizes, code = self.sizes, self.code
+
+        def step(k: Index, held: list[SSAValue]) -> list[SSAValue]:
+            parts = [
+                code.load(
+                    right,
+                    code.index(base + k * (vectors * sizes.lanes) + j * sizes.lanes),
+                    sizes.lanes,
+                )
+                for j in range(vectors)
+            ]
+            values = iter(held)
+            result: list[SSAValue] = []
+            for i in range(sizes.rows):
+                a = left(i, k)
+                result += [
+                    multiply_add(code, self.attention.element, a, b, next(values)) for b in parts
+                ]
+            return result
+
+        return code.loop(0, steps, step, held)
+
+    def _score(
+        self,
+        product: SSAValue,
+        row: Index,
+        key: Index,
+        limit: Index | int,
+        start: Index | int,
+    ) -> SSAValue:
+        attention, sizes, code = self.attention, self.sizes, self.code
+        bias = None if attention.bias is None else self._bias(row, key)
+        score = attention.score(code, product, bias)
+        nothing = code.constant(-numbers.inf, self.type, sizes.lanes)
+        numbered = key + lanes(sizes.lanes)
+        if isinstance(limit, Index) or numbered.high >= limit:
+            inside = self._compare("slt", numbered, limit)
+            score = code.select(inside, score, nothing)
+        if isinstance(start, Index):
+            inside = self._compare("sge", numbered, start)
+            score = code.select(inside, score, nothing)
+        return score
+
+    def _compare(self, predicate: str, key: Index, bound: Index | int) -> SSAValue:
+        code = self.code
+        keys = code.lanes_index(key, self.sizes.lanes, i32)
+        other = code.convert("index_cast", code.index(bound), i32)
+        return code.compare_integers(predicate, keys, other)
+
+    def _bias(self, row: Index, key: Index) -> SSAValue:
+        """A vector along keys; past the last one, any number."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        evaluator = self.job.evaluator(sizes.lanes)
+        vectors, rest = divmod(attention.keys, sizes.lanes)
+
+        def at(key: Index) -> SSAValue:
+            return attention.bias_values(evaluator, self.batch, self.head, row, key)
+
+        def whole() -> SSAValue:
+            number = bounded(code, key // sizes.lanes, vectors)
+            return at(number * sizes.lanes + lanes(sizes.lanes))
+
+        def single() -> SSAValue:
+            return at((key + lanes(sizes.lanes)).clamp(0, attention.keys - 1))
+
+        if not rest or not vectors:
+            return single() if rest else whole()
+        inside = code.is_below(key // sizes.lanes, vectors, 1)
+        if isinstance(inside, bool):
+            return whole() if inside else single()
+        return code.branch(inside, lambda: [whole()], lambda: [single()])[0]
+
+    def _rescale(
+        self, tile: Index, found: Sequence[SSAValue]
+    ) -> tuple[list[SSAValue], list[SSAValue]]:
+        """Each row's factor for what was summed before, and the shift of its scores."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        count = 1 << (sizes.rows - 1).bit_length()
+        element = attention.element
+        base = tile * sizes.rows
+        before, largest = [], []
+        for i in range(sizes.rows):
+            old = code.load(self.largest, code.index(base + i))
+            own = across_lanes(code, "max_reduce", element, found[i])
+            larger = code.compare_floats("ogt", own, old)
+            new = code.select(larger, own, old)
+            code.store(new, self.largest, code.index(base + i))
+            before.append(old)
+            largest.append(new)
+        shift = attention.shift(code, self._joined(largest, count))
+        change = code.binary(arith.SubfOp, self._joined(before, count), shift)
+        factor = power_of_two(code, change)
+        return (
+            [lane_of(code, factor, i) for i in range(sizes.rows)],
+            [lane_of(code, shift, i) for i in range(sizes.rows)],
+        )
+
+    def _joined(self, values: list[SSAValue], count: int) -> SSAValue:
+        if count == 1:
+            return values[0]
+        padded = [*values, *values[-1:] * (count - len(values))]
+        return self.code.pure(kernel.FromElementsOp, padded, shaped(self.type, count))
+
+    def _powers(
+        self,
+        tile: Index,
+        seen: Index,
+        shifts: Sequence[SSAValue],
+        factors: Sequence[SSAValue],
+    ) -> None:
+        """Scores become weights, whose sums join the rows' totals."""
+        sizes, code = self.sizes, self.code
+
+        def vector(number: Index, held: list[SSAValue]) -> list[SSAValue]:
+            result: list[SSAValue] = []
+            for i in range(sizes.rows):
+                place = code.index(number * sizes.lanes + i * sizes.keys)
+                score = code.load(self.weights, place, sizes.lanes)
+                weight = power_of_two(code, code.binary(arith.SubfOp, score, shifts[i]))
+                code.store(weight, self.weights, place)
+                result.append(code.binary(arith.AddfOp, held[i], weight))
+            return result
+
+        zero = code.constant(0, self.type, sizes.lanes)
+        vectors = (seen + (sizes.lanes - 1)) // sizes.lanes
+        sums = code.loop(0, vectors, vector, [zero] * sizes.rows)
+        for i in range(sizes.rows):
+            place = code.index(tile * sizes.rows + i)
+            own = across_lanes(code, "sum", self.attention.element, sums[i])
+            old = code.load(self.totals, place)
+            code.store(
+                multiply_add(code, self.attention.element, old, factors[i], own),
+                self.totals,
+                place,
+            )
+
+    def _add_values(self, tile: Index, seen: Index, factors: Sequence[SSAValue]) -> None:
+        sizes, code = self.sizes, self.code
+
+        def left(i: int, j: Index) -> SSAValue:
+            return code.load(self.weights, code.index(j + i * sizes.keys))
+
+        def panel(number: Index) -> None:
+            base = number * (sizes.keys * sizes.column_panel)
+            places = [
+                code.index(
+                    tile * (sizes.rows * sizes.width)
+                    + i * sizes.width
+                    + number * sizes.column_panel
+                    + j * sizes.lanes
+                )
+                for i in range(sizes.rows)
+                for j in range(sizes.column_vectors)
+            ]
+            held: list[SSAValue] = []
+            for n, place in enumerate(places):
+                old = code.load(self.sums, place, sizes.lanes)
+                factor = factors[n // sizes.column_vectors]
+                held.append(code.binary(arith.MulfOp, old, factor))
+            sums = self._multiply(left, self.values, base, sizes.column_vectors, seen, held)
+            for place, value in zip(places, sums, strict=True):
+                code.store(value, self.sums, place)
+
+        code.loop(0, sizes.columns, lambda number, _: panel(number) or ())
+
+    def _finish(self, tile: Index) -> None:
+        attention, sizes, code = self.attention, self.sizes, self.code
+        start = self._row(tile)
+
+        def one_row(i: Index) -> None:
+            row = bounded(code, start + i, attention.rows)
+            number = tile * sizes.rows + i
+            total = code.load(self.totals, code.index(number))
+            factor = attention.reciprocal(code, total)
+
+            def put(column: Index, width: int) -> None:
+                place = number * sizes.width + column
+                value = code.load(self.sums, code.index(place), width)
+                value = code.binary(arith.MulfOp, value, factor)
+                attention.write(
+                    self.job,
+                    self.job.evaluator(width),
+                    self.batch,
+                    self.head,
+                    row,
+                    column + lanes(width),
+                    value,
+                )
+
+            self._along_panels(put)
+
+        code.loop(0, sizes.rows, lambda i, _: one_row(i) or ())

@@ -1,0 +1,488 @@
+"""Attention on a GPU: a work-group takes a tile of rows of a key head.
+
+The tile's queries stay in local memory. For each tile of keys the group copies keys and values
+there; each work-item multiplies a small square of scores in registers, neighbours exchange each
+row's largest score, and the weights pass through the keys' memory, turned, to where the rows' sums
+are added up. In local memory vectors of neighbouring lines are exchanged so that the work-items
+that read them together find them in different banks.
+"""
+
+import math as numbers
+from collections.abc import Callable, Sequence
+from math import prod
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import i32
+from xdsl.ir import Operation, SSAValue
+
+from mgn.dialects import kernel
+from mgn.passes.lower_kernels.attention_node import Attention, bounded, power_of_two
+from mgn.passes.lower_kernels.attention_tiling import BANK_GROUPS, tiling_of
+from mgn.passes.lower_kernels.emission import INDEX, lane_count, memory_type, shaped
+from mgn.passes.lower_kernels.index import Counter, Index, delinearised, lanes, of
+from mgn.passes.lower_kernels.panel_copies import lane_of
+from mgn.passes.lower_kernels.product import multiply_add
+from mgn.passes.lower_kernels.sub_groups import EXCHANGED, SUB_GROUP
+from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
+
+UNROLL = 4
+"""Steps of the loops over products that the device's compiler is asked to do at a time."""
+
+AT_ONCE = 4
+"""Vectors of a plain operand that a work-item reads before it stores the first."""
+
+Vectors = list[SSAValue]
+
+
+def lower_attention_tiles(job: Job, attention: Attention) -> Launch:
+    """Writes an attention kernel of work-groups."""
+    return _Tiles(job, attention).write()
+
+
+class _Tiles:
+    def __init__(self, job: Job, attention: Attention) -> None:
+        self.job, self.attention, self.code = job, attention, job.code
+        self.sizes = tiling_of(job, attention)
+        self.type = memory_type(attention.element)
+        sizes, code = self.sizes, job.code
+        self.queries = code.local(self.type, sizes.queries_size)
+        self.keys = code.local(self.type, sizes.keys_size)
+        self.values = code.local(self.type, sizes.tile_keys * sizes.width)
+        self.row_parts = range(sizes.rows // sizes.row_vector)
+
+    def write(self) -> Launch:
+        attention, sizes, code = self.attention, self.sizes, self.code
+        blocks = ceil_div(attention.rows, sizes.tile_rows)
+        groups = blocks * attention.kv_heads * prod(attention.batch)
+        group = code.counter(kernel.GroupIdOp, 0, groups)
+        self.place = code.counter(kernel.LocalIdOp, 0, sizes.items)
+        outer = group % (groups // blocks)
+        block = group // (groups // blocks)
+        if attention.causal:
+            block = block * -1 + (blocks - 1)
+        self.head = outer % attention.kv_heads
+        self.batch = delinearised(outer // attention.kv_heads, attention.batch)
+        self.first_row = block * sizes.tile_rows
+        self.own_down, self.own_across = self.place // sizes.across, self.place % sizes.across
+        self.own_rows = [self._clamped(self._own_row(part)) for part in self.row_parts]
+        self.limits = [attention.limit(row) for row in self.own_rows]
+        self.starts = [attention.first(row) for row in self.own_rows]
+        self._copy_queries()
+        last = bounded(code, self.first_row + (sizes.tile_rows - 1), attention.rows)
+        first = bounded(code, self.first_row, attention.rows)
+        begin, end = attention.first(first), attention.limit(last)
+        nothing = code.constant(-numbers.inf, self.type, sizes.row_vector)
+        zero = code.constant(0, self.type, sizes.row_vector)
+        count = len(self.row_parts)
+        held = [*[nothing] * count, *[zero] * count, *[zero] * (count * sizes.columns)]
+        held = code.loop(
+            begin // sizes.tile_keys,
+            (end + (sizes.tile_keys - 1)) // sizes.tile_keys,
+            lambda number, held: self._tile(number * sizes.tile_keys, held),
+            held,
+        )
+        self._finish(held[count : 2 * count], held[2 * count :])
+        return Launch((groups * sizes.items,), (sizes.items,))
+
+    # Places
+
+    def _own_row(self, part: int) -> Index:
+        """The first row, in the tile, of a vector of this work-item's rows."""
+        sizes = self.sizes
+        return self.own_down * sizes.row_vector + part * sizes.down * sizes.row_vector
+
+    def _own_key(self, c: int) -> Index:
+        return self.own_across + c * self.sizes.across
+
+    def _own_column(self, part: int) -> Index:
+        sizes = self.sizes
+        return self.own_across * sizes.column_vector + part * sizes.across * sizes.column_vector
+
+    def _clamped(self, row: Index) -> Index:
+        """A vector of rows of the attention, each of which it has."""
+        sizes, attention = self.sizes, self.attention
+        row = self.first_row + row + lanes(sizes.row_vector)
+        return row.clamp(0, attention.rows - 1)
+
+    def _exchanged(self, part: Index, line: Index, parts: int) -> Index:
+        """Where a line of so many vectors keeps one of them."""
+        code = self.code
+        among = min(parts & -parts, BANK_GROUPS)
+        if among == 1:
+            return part
+        mask = code.constant(among - 1, INDEX)
+        low = code.pure(arith.AndIOp, [code.index(line), mask], INDEX)
+        value = code.pure(arith.XOrIOp, [code.index(part), low], INDEX)
+        return of(Counter(value, 0, parts - 1))
+
+    def _key_place(self, key: Index, part: Index) -> Index:
+        sizes = self.sizes
+        own = self._exchanged(part, key, sizes.parts)
+        return (key * sizes.parts + own) * sizes.vector
+
+    def _weight_place(self, key: Index, row: Index) -> Index:
+        """Where local memory has a key's weights for a vector of rows."""
+        sizes = self.sizes
+        parts = sizes.tile_rows // sizes.row_vector
+        own = self._exchanged(row // sizes.row_vector, key, parts)
+        return key * sizes.tile_rows + own * sizes.row_vector
+
+    # Copies
+
+    def _copy(
+        self,
+        lines: int,
+        count: int,
+        size: int,
+        read: Callable[[Index, Index, int], SSAValue],
+        place: Callable[[Index, Index], Index],
+        memory: SSAValue,
+        at_once: int,
+    ) -> None:
+        """Copies lines of `size` elements of which `count` exist, zeros after them."""
+        code, sizes = self.code, self.sizes
+        width = dividing_lanes(count, sizes.vector)
+        while size % width:
+            width //= 2
+        across = size // width
+        pieces = lines * across
+        turns = ceil_div(pieces, sizes.items)
+        zero = code.constant(0, self.type, width)
+
+        def value(number: Index) -> SSAValue:
+            line, column = number // across, number % across * width
+            if size == count:
+                return read(line, column, width)
+            inside = code.is_below(number % across, count // width, 1)
+            own = bounded(code, number % across, count // width) * width
+            item = read(line, own, width)
+            return item if isinstance(inside, bool) else code.select(inside, item, zero)
+
+        def some(turn: Index, together: int) -> None:
+            spots = [self.place + (turn + n) * sizes.items for n in range(together)]
+            within = [bounded(code, spot, pieces) for spot in spots]
+            values = [value(number) for number in within]
+            for spot, number, item in zip(spots, within, values, strict=True):
+                target = place(number // across, number % across * width)
+
+                def put(item: SSAValue = item, target: Index = target) -> None:
+                    code.store(item, memory, code.index(target), target.multiple)
+
+                code.when(code.is_below(spot, pieces, 1), put)
+
+        together = at_once
+        while turns % together:
+            together //= 2
+        code.loop(0, turns // together, lambda turn, _: some(turn * together, together) or ())
+
+    def _at_once(self, operand: int) -> int:
+        return AT_ONCE if self.attention.node.operands[operand].name == "input" else 1
+
+    def _copy_queries(self) -> None:
+        attention, sizes, code = self.attention, self.sizes, self.code
+
+        def read(line: Index, k: Index, width: int) -> SSAValue:
+            row = bounded(code, self.first_row + line, attention.rows)
+            evaluator = self.job.evaluator(width)
+            return attention.query_values(evaluator, self.batch, self.head, row, k + lanes(width))
+
+        size = sizes.parts * sizes.vector
+        self._copy(
+            sizes.tile_rows,
+            attention.depth,
+            size,
+            read,
+            lambda line, k: line * size + k,
+            self.queries,
+            self._at_once(0),
+        )
+
+    def _copy_keys(self, first: Index) -> None:
+        attention, sizes, code = self.attention, self.sizes, self.code
+
+        def read(line: Index, k: Index, width: int) -> SSAValue:
+            key = bounded(code, first + line, attention.keys)
+            evaluator = self.job.evaluator(width)
+            return attention.key_values(evaluator, self.batch, self.head, key, k + lanes(width))
+
+        def place(line: Index, k: Index) -> Index:
+            return self._key_place(line, k // sizes.vector) + k % sizes.vector
+
+        self._copy(
+            sizes.tile_keys,
+            attention.depth,
+            sizes.parts * sizes.vector,
+            read,
+            place,
+            self.keys,
+            self._at_once(1),
+        )
+
+    def _copy_values(self, first: Index) -> None:
+        attention, sizes, code = self.attention, self.sizes, self.code
+
+        def read(line: Index, column: Index, width: int) -> SSAValue:
+            key = bounded(code, first + line, attention.keys)
+            evaluator = self.job.evaluator(width)
+            return attention.value_values(
+                evaluator, self.batch, self.head, key, column + lanes(width)
+            )
+
+        self._copy(
+            sizes.tile_keys,
+            attention.width,
+            sizes.width,
+            read,
+            lambda line, column: line * sizes.width + column,
+            self.values,
+            self._at_once(2),
+        )
+
+    # A tile of keys
+
+    def _tile(self, first: Index, held: Vectors) -> Vectors:
+        """Adds what a tile of keys contributes to the rows' largest scores, totals and sums."""
+        attention, code = self.attention, self.code
+        count = len(self.row_parts)
+        largest, totals, sums = held[:count], held[count : 2 * count], held[2 * count :]
+        code.barrier()
+        self._copy_keys(first)
+        self._copy_values(first)
+        code.barrier()
+        scores = self._scores(first)
+        own = [self._over(arith.MaxnumfOp, scores[part]) for part in self.row_parts]
+        code.barrier()
+        found = self._meet(arith.MaxnumfOp, own)
+        new = [code.binary(arith.MaxnumfOp, a, b) for a, b in zip(largest, found, strict=True)]
+        shifts = [attention.shift(code, value) for value in new]
+        factors = [
+            power_of_two(code, code.binary(arith.SubfOp, old, shift))
+            for old, shift in zip(largest, shifts, strict=True)
+        ]
+        weights = [
+            [power_of_two(code, code.binary(arith.SubfOp, score, shift)) for score in column]
+            for column, shift in zip(scores, shifts, strict=True)
+        ]
+        for part in self.row_parts:
+            for c, weight in enumerate(weights[part]):
+                place = self._weight_place(self._own_key(c), self._own_row(part))
+                code.store(weight, self.keys, code.index(place), place.multiple)
+        totals = [
+            multiply_add(code, attention.element, total, factor, self._over(arith.AddfOp, column))
+            for total, factor, column in zip(totals, factors, weights, strict=True)
+        ]
+        code.barrier()
+        scaled = [
+            code.binary(arith.MulfOp, value, factors[n % count]) for n, value in enumerate(sums)
+        ]
+        return [*new, *totals, *self._add_values(scaled)]
+
+    def _over(self, cls: type[Operation], values: Sequence[SSAValue]) -> SSAValue:
+        total = values[0]
+        for value in values[1:]:
+            total = self.code.binary(cls, total, value)
+        return total
+
+    def _scores(self, first: Index) -> list[Vectors]:
+        """The work-item's scores: for each vector of rows, one for each of its keys."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        size = sizes.parts * sizes.vector
+
+        def step(part: Index, held: Vectors) -> Vectors:
+            columns: list[Vectors] = []
+            for own in self.row_parts:
+                rows: Vectors = []
+                for i in range(sizes.row_vector):
+                    place = (self._own_row(own) + i) * size + part * sizes.vector
+                    rows.append(self._load(self.queries, place, sizes.vector))
+                columns.append([self._turned(rows, lane) for lane in range(sizes.vector)])
+            keys = [
+                self._load(self.keys, self._key_place(self._own_key(c), part), sizes.vector)
+                for c in range(sizes.keys)
+            ]
+            totals = list(held)
+            for lane in range(sizes.vector):
+                for n in range(len(totals)):
+                    own, c = divmod(n, sizes.keys)
+                    totals[n] = multiply_add(
+                        code,
+                        attention.element,
+                        columns[own][lane],
+                        lane_of(code, keys[c], lane),
+                        totals[n],
+                    )
+            return totals
+
+        zero = code.constant(0, self.type, sizes.row_vector)
+        count = len(self.row_parts) * sizes.keys
+        products = code.loop(0, sizes.parts, step, [zero] * count, unroll=UNROLL)
+        return [
+            [
+                self._score(products[part * sizes.keys + c], part, first + self._own_key(c))
+                for c in range(sizes.keys)
+            ]
+            for part in self.row_parts
+        ]
+
+    def _load(self, memory: SSAValue, place: Index, width: int) -> SSAValue:
+        return self.code.load(memory, self.code.index(place), width, place.multiple)
+
+    def _turned(self, rows: Vectors, lane: int) -> SSAValue:
+        """One lane of each row."""
+        values = [lane_of(self.code, row, lane) for row in rows]
+        if len(values) == 1:
+            return values[0]
+        type = shaped(self.type, len(values))
+        return self.code.pure(kernel.FromElementsOp, values, type)
+
+    def _score(self, product: SSAValue, part: int, key: Index) -> SSAValue:
+        attention, sizes, code = self.attention, self.sizes, self.code
+        bias = None
+        if attention.bias is not None:
+            evaluator = self.job.evaluator(sizes.row_vector)
+            own = bounded(code, key, attention.keys)
+            row = self.own_rows[part]
+            bias = attention.bias_values(evaluator, self.batch, self.head, row, own)
+        score = attention.score(code, product, bias)
+        nothing = code.constant(-numbers.inf, self.type, sizes.row_vector)
+        limit, start = self.limits[part], self.starts[part]
+        if isinstance(limit, Index) or key.high >= limit:
+            score = code.select(self._compare("slt", key, limit), score, nothing)
+        if isinstance(start, Index):
+            score = code.select(self._compare("sge", key, start), score, nothing)
+        return score
+
+    def _compare(self, predicate: str, key: Index, bound: Index | int) -> SSAValue:
+        """A key's number against a bound of each row."""
+        code = self.code
+        own = code.convert("index_cast", code.index(key), i32)
+        if isinstance(bound, int) or not bound.varies:
+            other = code.convert("index_cast", code.index(bound), i32)
+        else:
+            other = code.lanes_index(bound, self.sizes.row_vector, i32)
+        return code.compare_integers(predicate, own, other)
+
+    def _add_values(self, sums: Vectors) -> Vectors:
+        """Adds weights times values over the tile's keys."""
+        sizes, code = self.sizes, self.code
+        column_parts = range(sizes.columns // sizes.column_vector)
+
+        def step(key: Index, held: Vectors) -> Vectors:
+            weights = [
+                self._load(
+                    self.keys, self._weight_place(key, self._own_row(part)), sizes.row_vector
+                )
+                for part in self.row_parts
+            ]
+            values = [
+                self._load(
+                    self.values,
+                    key * sizes.width + self._own_column(part),
+                    sizes.column_vector,
+                )
+                for part in column_parts
+            ]
+            result: Vectors = []
+            for n, total in enumerate(held):
+                column, part = divmod(n, len(self.row_parts))
+                vector, lane = divmod(column, sizes.column_vector)
+                value = lane_of(code, values[vector], lane)
+                result.append(
+                    multiply_add(code, self.attention.element, weights[part], value, total)
+                )
+            return result
+
+        return code.loop(0, sizes.tile_keys, step, sums, unroll=UNROLL)
+
+    # Rows
+
+    def _meet(self, cls: type[Operation], values: Vectors) -> Vectors:
+        """What the work-items of a row have, combined, in all of them."""
+        sizes = self.sizes
+        scalars = shaped(self.type, 1)
+        exchanges = self.job.number("sub_group", 1) == SUB_GROUP and scalars in EXCHANGED
+        if exchanges and sizes.across <= SUB_GROUP and sizes.items % SUB_GROUP == 0:
+            return [self._meet_in_registers(cls, value) for value in values]
+        return self._meet_in_memory(cls, values)
+
+    def _meet_in_registers(self, cls: type[Operation], value: SSAValue) -> SSAValue:
+        code = self.code
+        own = code.index(self.place % SUB_GROUP)
+        found: Vectors = []
+        for lane in range(lane_count(value)):
+            total = lane_of(code, value, lane)
+            distance = self.sizes.across // 2
+            while distance:
+                other = code.pure(arith.XOrIOp, [own, code.constant(distance, INDEX)], INDEX)
+                partner = code.effect(
+                    kernel.SubGroupShuffleOp, [total, other], result_types=[total.type]
+                ).results[0]
+                total = code.binary(cls, total, partner)
+                distance //= 2
+            found.append(total)
+        return self._turned(found, 0)
+
+    def _meet_in_memory(self, cls: type[Operation], values: Vectors) -> Vectors:
+        """Through the keys' memory, which nobody reads now."""
+        sizes, code = self.sizes, self.code
+
+        def place(across: Index | int, part: int) -> Index:
+            line = self._own_row(part)
+            return line + (across * sizes.tile_rows)
+
+        for part, value in zip(self.row_parts, values, strict=True):
+            target = place(self.own_across, part)
+            code.store(value, self.keys, code.index(target), target.multiple)
+        code.barrier()
+        found: Vectors = []
+        for part in self.row_parts:
+            shares = [
+                self._load(self.keys, place(across, part), sizes.row_vector)
+                for across in range(sizes.across)
+            ]
+            found.append(self._over(cls, shares))
+        code.barrier()
+        return found
+
+    def _finish(self, totals: Vectors, sums: Vectors) -> None:
+        """Divides by the totals, and writes what follows, a vector of columns at a time."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        code.barrier()
+        totals = self._meet(arith.AddfOp, totals)
+        factors = [attention.reciprocal(code, total) for total in totals]
+        count = len(self.row_parts)
+        scaled = [
+            code.binary(arith.MulfOp, value, factors[n % count]) for n, value in enumerate(sums)
+        ]
+        for part in self.row_parts:
+            for lane in range(sizes.row_vector):
+                row = self.first_row + self._own_row(part) + lane
+                inside = code.is_below(row, attention.rows, 1)
+                columns = [lane_of(code, value, lane) for value in scaled[part::count]]
+                code.when(
+                    inside,
+                    lambda row=row, columns=columns: self._write_row(
+                        bounded(code, row, attention.rows), columns
+                    ),
+                )
+
+    def _write_row(self, row: Index, columns: Vectors) -> None:
+        attention, sizes, code = self.attention, self.sizes, self.code
+        width = dividing_lanes(attention.width, sizes.column_vector)
+        for start in range(0, sizes.columns, width):
+            part, offset = divmod(start, sizes.column_vector)
+            column = self._own_column(part) + offset
+            own = columns[start : start + width]
+            value = own[0]
+            if width > 1:
+                value = code.pure(kernel.FromElementsOp, own, shaped(self.type, width))
+
+            def put(column: Index = column, value: SSAValue = value) -> None:
+                limit = attention.width // width
+                place = bounded(code, column // width, limit) * width
+                evaluator = self.job.evaluator(width)
+                attention.write(
+                    self.job, evaluator, self.batch, self.head, row, place + lanes(width), value
+                )
+
+            code.when(code.is_below(column // width, attention.width // width, 1), put)
