@@ -41,3 +41,15 @@ def _make_old() -> None:
     elif gc.get_freeze_count() == 0:
         gc.freeze()
         gc.unfreeze()
+
+
+@contextmanager
+def collector_running() -> Generator[None]:
+    """Garbage is looked for inside a pause, where much IR is made and dropped."""
+    was_enabled = gc.isenabled()
+    gc.enable()
+    try:
+        yield
+    finally:
+        if not was_enabled:
+            gc.disable()

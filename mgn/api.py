@@ -111,6 +111,7 @@ def compile(
     target: str = "auto",
     saturation: "SaturateOptions | None" = None,
     precision: str = "f32",
+    tune: float = 0.0,
 ) -> Executable:
     """An executable for a graph of a program. The graph may be left out where there is one only.
 
@@ -119,9 +120,12 @@ def compile(
     kernels: `opencl`, `spirv`, or `auto` for what is quicker on the device. `saturation` limits
     what the e-graph may do: which classes of rules, and whether to fuse. `precision` says what the
     operands of f32 products may be rounded to: `f32` (not at all), `tf32`, `bf16` or `f16`; sums
-    stay in f32.
+    stay in f32. `tune` is for how many seconds better schedules are searched for by measuring; what
+    is found is kept on disk, and used by later compilations of the same kernels for the device.
     """
     check_precision(precision)
+    if not 0 <= tune < float("inf"):
+        raise MgnError(f"tune takes a number of seconds, not {tune}")
     if mode not in MODES:
         raise MgnError(f"unknown mode '{mode}'; there are {', '.join(MODES)}")
     refusal = MODES[mode]
@@ -132,7 +136,7 @@ def compile(
     chosen = choose(device)
     recipe = _recipe(module, graph, dims, describe_device(chosen), saturation, precision)
     ir, seconds = _lower(recipe)
-    executable = compile_lowered(ir, chosen, recipe, seed, target)
+    executable = compile_lowered(ir, chosen, recipe, seed, target, tune)
     executable.report.times.insert(0, ("lower", seconds))
     return executable
 
@@ -143,15 +147,22 @@ def compile_lowered(
     recipe: Recipe,
     seed: int = 0,
     target: str = "auto",
+    tune: float = 0.0,
 ) -> Executable:
     """An executable for the module of a recipe's graph, which is changed in place."""
     from mgn.kernel_targets import choose_target
     from mgn.program_cache import compile_or_recall
+    from mgn.tuning.store import ScheduleStore
+    from mgn.tuning.trials import DeviceTrials
+    from mgn.tuning.tuner import Tuner
 
     form = choose_target(target, device)
+    store = ScheduleStore.default(f"{device.identity}/{form}")
+    trial = DeviceTrials(device, recipe.device, form) if tune else None
     compiled = compile_or_recall(
         ir,
         recipe.device,
+        Tuner(store, trial, tune),
         target=form,
         saturation=recipe.saturation,
         precision=recipe.precision,

@@ -33,6 +33,7 @@ from mgn.report import DerivedParameter, KernelLine, MemoryReport, OptimizeRepor
 if TYPE_CHECKING:
     from mgn.passes.saturate import SaturateOptions
     from mgn.passes.saturate.trace import SaturateTrace
+    from mgn.tuning.tuner import Tuner
 
 OPTIMIZING = ("simplify", "convert-precision", "saturate")
 """The passes of `mgn.optimize`; the rest of the inference pipeline follows in `mgn.compile`."""
@@ -90,13 +91,15 @@ def compile_graph(
     saturation: "SaturateOptions | None" = None,
     precision: str = "f32",
     trace: "SaturateTrace | None" = None,
+    tuner: "Tuner | None" = None,
 ) -> Compiled:
     """Takes a module of one graph all the way to a plan and kernels of a target, in place.
 
-    A `trace` gets what explains the choice of kernels, which is then made afresh.
+    A `trace` gets what explains the choice of kernels, which is then made afresh. A `tuner` changes
+    schedules once they are chosen.
     """
     with collector_paused():
-        return _compile(module, device, observe, target, saturation, precision, trace)
+        return _compile(module, device, observe, target, saturation, precision, trace, tuner)
 
 
 def _compile(
@@ -107,6 +110,7 @@ def _compile(
     saturation: "SaturateOptions | None",
     precision: str,
     trace: "SaturateTrace | None",
+    tuner: "Tuner | None",
 ) -> Compiled:
     from mgn.codegen.plan_to_launches import launch_plan
     from mgn.dialects.kernel import FuncOp
@@ -119,6 +123,9 @@ def _compile(
         _run_pass(find_pass(name)(), module, report, observe)
         if name == "choose-schedules":
             _list_kernels(report, module)
+            if tuner is not None:
+                with _timed(report, "tune"):
+                    report.tuning = tuner.apply(module)
     with _timed(report, "verify again"):
         check_module(module)
     with _timed(report, "emit"):

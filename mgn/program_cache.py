@@ -12,7 +12,7 @@ import pickle
 import time
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -25,6 +25,9 @@ from mgn.program_key import NoKey, program_key
 from mgn.report import OptimizeReport
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.location import cache_folder
+
+if TYPE_CHECKING:
+    from mgn.tuning.tuner import Tuner
 
 VARIABLE = "MGN_PROGRAM_CACHE"
 LIMIT = 256 << 20
@@ -50,16 +53,23 @@ class _Entry:
     report: OptimizeReport
 
 
-def compile_or_recall(module: ModuleOp, device: Device, **settings: Any) -> Compiled:
-    """What `compile_graph` gives for these settings. The module is used up."""
+def compile_or_recall(
+    module: ModuleOp, device: Device, tuner: "Tuner | None" = None, **settings: Any
+) -> Compiled:
+    """What `compile_graph` gives for these settings. The module is used up.
+
+    Where schedules are to be searched for, the graph is compiled, and not kept: the schedules are.
+    """
     start = time.perf_counter()
-    cache = _cache()
+    cache = _cache() if tuner is None or not tuner.searches else None
+    schedules = "" if tuner is None else tuner.store.state
     try:
-        key = program_key(module, {"device": device, **settings}) if cache is not None else None
+        whole = {"device": device, "schedules": schedules, **settings}
+        key = program_key(module, whole) if cache is not None else None
     except NoKey:
         key = None
     if cache is None or key is None:
-        return compile_graph(module, device, **settings)
+        return compile_graph(module, device, tuner=tuner, **settings)
     entry = _unpacked(cache.load(key))
     if entry is not None:
         declared = parameters_of(module)
@@ -69,7 +79,7 @@ def compile_or_recall(module: ModuleOp, device: Device, **settings: Any) -> Comp
         return Compiled(entry.plan, entry.kernels, parameters, entry.report)
     declared = set(parameters_of(module))
     looked = time.perf_counter() - start
-    compiled = compile_graph(module, device, **settings)
+    compiled = compile_graph(module, device, tuner=tuner, **settings)
     compiled.report.times.insert(0, ("look up", looked))
     if compiled.report.is_settled and declared.issuperset(compiled.parameters):
         _keep(cache, key, compiled)

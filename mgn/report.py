@@ -44,6 +44,31 @@ class DerivedParameter:
     parameters: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class TuningReport:
+    """Tuned schedules: how many came from earlier searches, and what this search found.
+
+    `before` and `after` are the seconds of all launches of the kernels that were measured.
+    """
+
+    recalled: int = 0
+    seconds: float = 0.0
+    kernels: int = 0
+    tried: int = 0
+    won: int = 0
+    before: float = 0.0
+    after: float = 0.0
+
+    def __str__(self) -> str:
+        if not self.seconds:
+            return f"{counted(self.recalled, 'distinct kernel')} with a tuned schedule"
+        return (
+            f"tuned for {seconds_text(self.seconds)}: {counted(self.tried, 'schedule')} of "
+            f"{counted(self.kernels, 'kernel')} tried, {self.won} better than the one chosen; "
+            f"their launches {seconds_text(self.before)} → {seconds_text(self.after)}"
+        )
+
+
 @dataclass
 class OptimizeReport:
     """From a graph to kernels: operations before, kernels after, cost, memory and times.
@@ -63,6 +88,7 @@ class OptimizeReport:
     derived: list[DerivedParameter] = field(default_factory=list[DerivedParameter])
     prepare_seconds: float | None = None
     saturation: object | None = None
+    tuning: TuningReport | None = None
     memory: MemoryReport | None = None
     times: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     distinct_kernels: int = 0
@@ -102,6 +128,8 @@ class OptimizeReport:
         if self.memory is not None:
             lines.append(f"  {memory_line(self.memory)}")
         lines += self._prepared_lines()
+        if self.tuning is not None:
+            lines.append(f"  {self.tuning}")
         cost = f"  roofline of all kernels {seconds_text(self.roofline_seconds)}"
         if self.measured_seconds is not None:
             cost += f", measured {seconds_text(self.measured_seconds)}"

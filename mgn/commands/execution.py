@@ -54,7 +54,7 @@ def execute(arguments: argparse.Namespace) -> None:
         inputs = given
     described = describe_device(chosen)
     recipe = Recipe(program, graph, dimensions, described, precision=arguments.precision)
-    exe = compile_lowered(ir, chosen, recipe, arguments.seed, arguments.target)
+    exe = compile_lowered(ir, chosen, recipe, arguments.seed, arguments.target, arguments.tune)
     exe.report.times.insert(0, ("parse and lower", seconds))
     _set_parameters(exe, arguments.params)
     profile = arguments.report or arguments.trace is not None or arguments.explain is not None

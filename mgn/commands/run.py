@@ -18,6 +18,7 @@ examples:
   mgn-run mlp.mgn --graph mlp --dim B=32 --seed 7
   mgn-run mlp.mgn --params w.safetensors --inputs in.npz --outputs out.npz
   mgn-run mlp.mgn --report --repeat 20                  what the compiler did, and kernel times
+  mgn-run mlp.mgn --tune 60 --report                    measured schedules, kept for later runs
   mgn-run mlp.mgn --explain=out.html                    why these kernels: a page for a browser
   mgn-run mlp.mgn --trace trace.json                    open it in https://ui.perfetto.dev
   mgn-run mlp.mgn --emit=fusion                         the kernels that the e-graph chose
@@ -71,6 +72,13 @@ def make_parser() -> argparse.ArgumentParser:
         default="auto",
         help="the form of the kernels (default: what is quicker on the device)",
     )
+    add(
+        "--tune",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="search for better schedules by measuring, and keep them for later runs",
+    )
     add("--list-devices", action="store_true", help="print what can be used; -v: with figures")
     add("-v", "--verbose", action="store_true", help="say more")
     views = parser.add_argument_group("looking on")
@@ -102,6 +110,8 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UsageError("--repeat takes a number of at least 1")
     if arguments.seed < 0:
         raise UsageError("--seed takes a number of at least 0")
+    if not 0 <= arguments.tune < float("inf"):
+        raise UsageError("--tune takes a number of seconds")
     if arguments.list_devices:
         from mgn.commands.devices import device_listing
 

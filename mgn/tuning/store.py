@@ -1,0 +1,78 @@
+"""Schedules that won a search, on disk, for later compilations.
+
+In: a scheduled kernel. Out: the schedule that was measured to be better on this device with this
+driver and version of mgn, where there is one. The key is the kernel's structure: its operations,
+shapes and element types, and the schedule that is chosen without measuring.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
+from mgn.passes.lower_kernels.lower import structure
+from mgn.runtime.cache import KernelCache, kernel_key
+from mgn.runtime.location import cache_folder
+
+LIMIT = 8 << 20
+"""Bytes that all entries of a device may take."""
+
+
+class ScheduleStore:
+    """The tuned schedules of one device and target. Without a folder nothing is kept."""
+
+    def __init__(self, folder: Path | None, identity: str) -> None:
+        self._identity = identity
+        name = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        self._folder = None if folder is None else folder / name
+        self._cache = KernelCache(self._folder, LIMIT)
+
+    @staticmethod
+    def default(identity: str) -> "ScheduleStore":
+        """The user's, where `MGN_CACHE_DIR` puts it."""
+        root = cache_folder()
+        return ScheduleStore(None if root is None else root / "tuning", identity)
+
+    @property
+    def state(self) -> str:
+        """A digest of all entries: a graph compiled under another state may come out otherwise.
+        Empty where there are none.
+        """
+        if self._folder is None or not self._folder.is_dir():
+            return ""
+        digest = hashlib.sha256()
+        for path in sorted(self._folder.glob("*/*.kernel")):
+            try:
+                digest.update(path.name.encode() + path.read_bytes())
+            except OSError:
+                continue
+        return digest.hexdigest()
+
+    def load(self, fused: FusedKernelOp) -> ScheduleAttr | None:
+        """The tuned schedule of a kernel; None where there is none that can be read."""
+        assert fused.schedule is not None
+        data = self._cache.load(self._key(fused, fused.schedule))
+        if data is None:
+            return None
+        try:
+            entries = json.loads(data)
+        except ValueError:
+            return None
+        first = fused.schedule.values
+        whole = isinstance(entries, dict) and all(
+            isinstance(value, str) if name == "form" else type(value) is int
+            for name, value in entries.items()  # pyright: ignore[reportUnknownVariableType]
+        )
+        return ScheduleAttr.of(**entries) if whole and set(first) <= set(entries) else None  # pyright: ignore
+
+    def save(self, fused: FusedKernelOp, first: ScheduleAttr, best: ScheduleAttr) -> None:
+        """Keeps the best schedule of a kernel, found under the one chosen without measuring."""
+        text = json.dumps(dict(best.values), sort_keys=True)
+        self._cache.store(self._key(fused, first), text.encode())
+
+    def _key(self, fused: FusedKernelOp, first: ScheduleAttr) -> str:
+        held, fused.schedule = fused.schedule, first
+        parts = structure(fused)
+        fused.schedule = held
+        assert isinstance(parts, tuple)
+        return kernel_key("\n".join(map(str, parts)), (), self._identity)  # pyright: ignore

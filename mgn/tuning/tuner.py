@@ -1,0 +1,90 @@
+"""Tuned schedules in a compilation: those of earlier searches, and a search where asked for.
+
+In: a module whose kernels have schedules. Out: the same with better ones, and a `TuningReport`.
+"""
+
+import time
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
+from mgn.dialects.garbage import collector_running
+from mgn.dialects.mgn.parameter_only import parameter_only
+from mgn.dialects.mgn.structure import graphs_of
+from mgn.passes.lower_kernels.lower import structure
+from mgn.report import TuningReport
+from mgn.tuning.search import Candidate, Outcome, Trial, search
+from mgn.tuning.store import ScheduleStore
+
+
+@dataclass
+class Tuner:
+    """Looks schedules up, and searches for `seconds` where that is not zero."""
+
+    store: ScheduleStore
+    trial: Trial | None = None
+    seconds: float = 0.0
+    clock: Callable[[], float] = time.monotonic
+
+    @property
+    def searches(self) -> bool:
+        """Whether schedules are measured, and not only looked up."""
+        return self.trial is not None and self.seconds > 0
+
+    def apply(self, module: ModuleOp) -> TuningReport | None:
+        """Gives kernels their tuned schedules, in place; None where nothing was tuned."""
+        if not self.searches and not self.store.state:
+            return None
+        groups = _groups(module)
+        found = {key: self.store.load(kernels[0]) for key, kernels in groups.items()}
+        kept = {key: schedule for key, schedule in found.items() if schedule is not None}
+        report = TuningReport(recalled=len(kept))
+        if self.trial is not None and self.searches:
+            constant = {value for graph in graphs_of(module) for value in parameter_only(graph)}
+            candidates: list[Candidate] = []
+            for key, kernels in groups.items():
+                launches = sum(not constant.issuperset(op.outputs) for op in kernels)
+                if launches:
+                    candidates.append(Candidate(kernels[0], launches, kept.get(key)))
+            with collector_running():
+                outcomes = search(candidates, self.trial, self.seconds, self.clock)
+            for outcome in outcomes:
+                if outcome.won:
+                    fused = outcome.candidate.fused
+                    kept[structure(fused)] = outcome.schedule
+                    self.store.save(fused, outcome.candidate.schedule, outcome.schedule)
+            report = _report(report.recalled, self.seconds, outcomes)
+        for key, schedule in kept.items():
+            _give(groups[key], schedule)
+        return report if self.searches or kept else None
+
+
+def _groups(module: ModuleOp) -> dict[Hashable, list[FusedKernelOp]]:
+    """Kernels that are equal but for what they are applied to."""
+    groups: dict[Hashable, list[FusedKernelOp]] = {}
+    for fused in _kernels(module):
+        groups.setdefault(structure(fused), []).append(fused)
+    return groups
+
+
+def _kernels(module: ModuleOp) -> Iterator[FusedKernelOp]:
+    return (op for op in module.walk() if isinstance(op, FusedKernelOp) and op.schedule is not None)
+
+
+def _give(kernels: list[FusedKernelOp], schedule: ScheduleAttr) -> None:
+    for fused in kernels:
+        fused.schedule = schedule
+
+
+def _report(recalled: int, seconds: float, outcomes: list[Outcome]) -> TuningReport:
+    return TuningReport(
+        recalled=recalled,
+        seconds=seconds,
+        kernels=len(outcomes),
+        tried=sum(outcome.tried for outcome in outcomes),
+        won=sum(outcome.won for outcome in outcomes),
+        before=sum(outcome.before * outcome.candidate.launches for outcome in outcomes),
+        after=sum(outcome.after * outcome.candidate.launches for outcome in outcomes),
+    )
