@@ -26,6 +26,7 @@ from mgn.codegen.expression import Expression
 from mgn.codegen.opencl_arithmetic import ARITHMETIC_ROWS
 from mgn.codegen.opencl_control import CONTROL_ROWS
 from mgn.codegen.opencl_conversions import CONVERSION_ROWS
+from mgn.codegen.opencl_matrix import MATRIX_ROWS
 from mgn.codegen.opencl_memory import MEMORY_ROWS
 from mgn.codegen.signature import KernelArgument, KernelSignature
 from mgn.codegen.writer import CodegenError, Row, Writer
@@ -42,6 +43,7 @@ ROWS: dict[type[Operation], Row] = {
     **CONVERSION_ROWS,
     **MEMORY_ROWS,
     **CONTROL_ROWS,
+    **MATRIX_ROWS,
 }
 
 _INT_LIMIT = 1 << 31
@@ -65,7 +67,11 @@ def signature(func: FuncOp, device: Device | None = None) -> KernelSignature:
         for extension in sorted(writer.extensions)
     )
     size = ", ".join(str(items) for items in func.local_sizes)
-    head = f"__kernel __attribute__((reqd_work_group_size({size})))\nvoid {kernel_name}("
+    lanes = f" __attribute__((intel_reqd_sub_group_size({writer.sub_group})))"
+    attributes = f"__attribute__((reqd_work_group_size({size})))" + (
+        lanes if writer.sub_group else ""
+    )
+    head = f"__kernel {attributes}\nvoid {kernel_name}("
     source = (
         f"{pragmas}#pragma OPENCL FP_CONTRACT OFF\n\n{writer.library.text}"
         f"{head}{_broken(parameters)})\n{{\n{writer.text}}}\n"

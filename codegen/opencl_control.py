@@ -7,10 +7,8 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType
 from xdsl.ir import Operation
 
 from mgn.codegen.expression import Expression, call, cast, offset
-from mgn.codegen.opencl_functions import shaped
 from mgn.codegen.writer import Row, Writer
 from mgn.dialects import kernel
-from mgn.dialects.kernel.lanes import lanes
 
 PLACES: dict[type[Operation], str] = {
     kernel.GlobalIdOp: "get_global_id",
@@ -178,51 +176,6 @@ def _async_wait(writer: Writer, operation: kernel.AsyncWaitOp) -> None:
         writer.line(f"wait_group_events(1, &{writer.value(event)});")
 
 
-def _mma(writer: Writer, operation: kernel.MmaOp) -> None:
-    """NVIDIA's `mma.sync`; each pair of 16-bit lanes becomes a register, a tf32 lane its bits."""
-    if writer.vendor != "nvidia":
-        raise writer.error(operation, "needs an NVIDIA device")
-    shape, element = operation.shape.data.split("_")
-    a, b = lanes(operation.a.type), lanes(operation.b.type)
-    pack = _pack_function(writer, element)
-    registers = [len(part) for part in (_pairs(element, a), _pairs(element, b))]
-    count = sum(registers)
-    inputs = [f'"r"({pack}({text}))' for text in _pairs(element, a, "a")]
-    inputs += [f'"r"({pack}({text}))' for text in _pairs(element, b, "b")]
-    inputs += [f'"f"(c.s{number})' for number in range(4)]
-    groups = (range(4), range(4, 4 + registers[0]), range(4 + registers[0], 4 + count))
-    last = range(4 + count, 8 + count)
-    text = ", ".join(f"{{{', '.join(f'%{n}' for n in group)}}}" for group in (*groups, last))
-    body = (
-        "float4 d;",
-        f'asm volatile("mma.sync.aligned.{shape}.row.col.f32.{element}.{element}.f32 {text};"',
-        '             : "=f"(d.s0), "=f"(d.s1), "=f"(d.s2), "=f"(d.s3)',
-        f"             : {', '.join(inputs)});",
-        "return d;",
-    )
-    parameters = f"{shaped('float', a)} a, {shaped('float', b)} b, float4 c"
-    name = writer.library.add(f"mma_{operation.shape.data}", "float4", parameters, *body)
-    parts = [writer.value(part) for part in (operation.a, operation.b, operation.acc)]
-    writer.declare(operation.result, call(name, *parts))
-
-
-def _pairs(element: str, count: int, name: str = "") -> list[str]:
-    if element == "tf32":
-        return [f"{name}.s{number}" for number in range(count)]
-    return [f"{name}.s{number}{number + 1}" for number in range(0, count, 2)]
-
-
-def _pack_function(writer: Writer, element: str) -> str:
-    """A function from the lanes of one register, held as floats, to the register."""
-    if element == "tf32":
-        return "as_uint"
-    if element == "bf16":
-        body = ("uint2 bits = as_uint2(x);", "return (bits.y & 0xffff0000u) | (bits.x >> 16);")
-    else:
-        body = ("uint bits;", "vstore_half2_rte(x, 0, (half*)&bits);", "return bits;")
-    return writer.library.add(f"pack_{element}", "uint", "float2 x", *body)
-
-
 CONTROL_ROWS: dict[type[Operation], Row] = {
     scf.ForOp: _for,
     scf.IfOp: _if,
@@ -236,5 +189,4 @@ CONTROL_ROWS: dict[type[Operation], Row] = {
     kernel.SubGroupReduceOp: _sub_group_reduce,
     kernel.SubGroupShuffleOp: _exchange("sub_group_shuffle"),
     kernel.SubGroupBroadcastOp: _exchange("sub_group_broadcast"),
-    kernel.MmaOp: _mma,
 }

@@ -47,7 +47,10 @@ Row = Callable[["Writer", Any], Expression | None]
 
 
 class Writer(Translation[Expression]):
-    """Writes one kernel. An expression that was `set` is written in place, whatever it costs."""
+    """Writes one kernel. An expression that was `set` is written in place, whatever it costs.
+
+    `sub_group` is how many work-items its sub-groups must have, where that matters.
+    """
 
     ERROR = CodegenError
     MISSING = "has no OpenCL C text"
@@ -59,6 +62,7 @@ class Writer(Translation[Expression]):
         self.library = Library()
         self.extensions: set[str] = set()
         self.local_memory = 0
+        self.sub_group = 0
         self._lines: list[str] = []
         self._depth = 1
         self._named: dict[str, int] = {}

@@ -79,6 +79,18 @@ def _cpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     return entries
 
 
+def _on_matrix_unit(fused: FusedKernelOp, device: Device) -> str | None:
+    """What the device's matrix unit multiplies the product's operands as; None where it cannot."""
+    if not device.matrix_rates:
+        return None
+    from mgn.passes.lower_kernels.body import read_body
+    from mgn.passes.lower_kernels.product import Product
+    from mgn.passes.lower_kernels.tensor_panels import matrix_element
+
+    name = matrix_element(Product.of_body(read_body(fused)))
+    return name if name in device.matrix_rates else None
+
+
 def _gpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     lanes = max(1, min(16, device.lanes(widest_bytes(fused))))
     most = REDUCTION_ITEMS if fused.kernel_kind is KernelKind.REDUCTION else POINTWISE_ITEMS
@@ -93,4 +105,7 @@ def _gpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     if fused.kernel_kind in (KernelKind.CONTRACTION, KernelKind.ATTENTION):
         entries |= {"local_memory": device.local_memory}
         entries |= {"largest_group": device.max_work_group_size}
+        unit = _on_matrix_unit(fused, device)
+        if unit is not None:
+            entries |= {"matrix": unit}
     return entries

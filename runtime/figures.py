@@ -20,9 +20,16 @@ from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import DeviceError
 from mgn.runtime.host_arrays import nearest
 from mgn.runtime.location import cache_folder, write_atomically
+from mgn.runtime.matrix_figures import (
+    MATRIX_STEPS,
+    OPERATIONS,
+    REACHED,
+    SUB_GROUPS,
+    matrix_source,
+)
 
 FIGURES_VARIABLE = "MGN_DEVICE_FIGURES"
-_VERSION = 2
+_VERSION = 3
 _VENDORS = ("intel", "nvidia", "amd", "pocl", "apple", "arm", "qualcomm")
 _REPEATS = 3
 _LAUNCHES = 200
@@ -152,12 +159,19 @@ def _valid(data: Any) -> dict[str, Any] | None:
     """The measured figures of a file that is whole; None for any other content."""
     try:
         rates: dict[str, Any] = dict(data["rates"])
+        matrix: dict[str, Any] = dict(data["matrix_rates"])
         numbers = [data["bandwidth"], data["launch_cost"], rates["f32"], *rates.values()]
+        numbers += matrix.values()
     except (KeyError, TypeError, ValueError):
         return None
     if not all(_positive(number) for number in numbers):
         return None
-    return {"bandwidth": numbers[0], "launch_cost": numbers[1], "rates": rates}
+    return {
+        "bandwidth": numbers[0],
+        "launch_cost": numbers[1],
+        "rates": rates,
+        "matrix_rates": matrix,
+    }
 
 
 def _positive(number: Any) -> bool:
@@ -182,15 +196,16 @@ def overrides() -> dict[str, Any]:
 
 def _with_overrides(figures: dict[str, Any]) -> dict[str, Any]:
     """Figures with those of the file in their places, each of its kind; rates one by one."""
-    known: dict[str, Any] = {"bandwidth": 0.0, "launch_cost": 0.0, "rates": {}, **figures}
+    known: dict[str, Any] = {"bandwidth": 0.0, "launch_cost": 0.0}
+    known |= {"rates": {}, "matrix_rates": {}, **figures}
     merged = dict(figures)
     for name, value in overrides().items():
         if name not in known:
             raise DeviceError(f"{FIGURES_VARIABLE}: no figure '{name}'{nearest(name, [*known])}")
-        if name == "rates" and isinstance(value, dict):
+        if name in ("rates", "matrix_rates") and isinstance(value, dict):
             rates = cast(dict[str, Any], value)
             merged[name] = known[name] | {
-                element: _of_kind(f"rates.{element}", rate, 0.0) for element, rate in rates.items()
+                element: _of_kind(f"{name}.{element}", rate, 0.0) for element, rate in rates.items()
             }
         else:
             merged[name] = _of_kind(name, value, known[name])
@@ -217,6 +232,7 @@ class _Bench:
 
     def __init__(self, device: ComputeDevice, figures: dict[str, Any]) -> None:
         cl = opencl()
+        self._handle = device.handle
         self._kind: str = figures["kind"]
         self._units: int = figures["compute_units"]
         self._has_fp64: bool = figures["has_fp64"]
@@ -234,7 +250,25 @@ class _Bench:
             "bandwidth": self._bandwidth(program),
             "launch_cost": self._launch_cost(program),
             "rates": {"f32": f32, "f64": f64, "f16": half, "bf16": half},
+            "matrix_rates": self._matrix_rates(),
         }
+
+    def _matrix_rates(self) -> dict[str, float]:
+        """Operations per second of products on the matrix unit; empty where there is none."""
+        source = matrix_source(self._handle)
+        if source is None:
+            return {}
+        program = opencl().Program(self._context, source).build(cache_dir=False)
+        items = SUB_GROUPS * 32 * self._units
+        target = self._buffer(items * 4)
+        rates: dict[str, float] = {}
+        for name, operations in OPERATIONS.items():
+            kernel = opencl().Kernel(program, f"rate_{name}")
+            kernel.set_args(target, np.int32(MATRIX_STEPS))
+            seconds = self._time(lambda kernel=kernel: self._launch(kernel, items, 256))
+            total = operations * MATRIX_STEPS * SUB_GROUPS * self._units
+            rates[name] = REACHED * total / seconds
+        return rates
 
     def _buffer(self, size: int) -> Any:
         """A buffer that is in memory, and not zero."""

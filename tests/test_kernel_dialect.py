@@ -108,7 +108,30 @@ ERRORS: list[tuple[str, str]] = [
     (
         "%a = arith.constant dense<1.0> : vector<4xf32>\n"
         "%d = kernel.mma m16n8k16_bf16 %a, %a, %a : vector<4xf32>, vector<4xf32>, vector<4xf32>",
-        "m16n8k16_bf16 takes vector<8xbf16> as a",
+        "m16n8k16_bf16 takes vector<4xi32> as a",
+    ),
+    (
+        "%r = kernel.load_matrix %x[%i] : memref<64xf32> -> vector<4xf32>",
+        "kernel.load_matrix reads local memory",
+    ),
+    (
+        "%m = kernel.local_alloc : memref<64xf32, #kernel.space<local>>\n%r = kernel.load_matrix"
+        " transposed %m[%i] : memref<64xf32, #kernel.space<local>> -> vector<4xf32>",
+        "kernel.load_matrix takes no transposed f32",
+    ),
+    (
+        "kernel.copy_chunk %x[%i], %y[%i] count 4 : memref<64xf32>, memref<64xf32>",
+        "kernel.copy_chunk goes from global to local memory",
+    ),
+    (
+        "%m = kernel.local_alloc : memref<64xf32, #kernel.space<local>>\nkernel.copy_chunk"
+        " %x[%i], %m[%i] count 8 : memref<64xf32>, memref<64xf32, #kernel.space<local>>",
+        "kernel.copy_chunk moves 4, 8 or 16 bytes, not 32",
+    ),
+    ("kernel.wait_copies -1", "kernel.wait_copies takes a number of groups"),
+    (
+        "%a = arith.constant 1 : i32\n%r = kernel.round_tf32 %a : i32",
+        "kernel.round_tf32 rounds f32, not i32",
     ),
     (
         "%a = arith.constant 1 : i8\n%s = kernel.sub_group_reduce add %a : i8",

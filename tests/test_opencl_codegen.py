@@ -249,10 +249,10 @@ kernel.func @lanes(%x : memref<64xf32>, %y : memref<64xf32>) access [read, write
 
 MMA = """
 kernel.func @mma(%y : memref<4xf32>) access [write] global [32, 1, 1] local [32, 1, 1] {
-  %a = arith.constant dense<1.0> : vector<8xbf16>
-  %b = arith.constant dense<1.0> : vector<4xbf16>
+  %a = arith.constant dense<1065369472> : vector<4xi32>
+  %b = arith.constant dense<1065369472> : vector<2xi32>
   %c = arith.constant dense<0.0> : vector<4xf32>
-  %d = kernel.mma m16n8k16_bf16 %a, %b, %c : vector<8xbf16>, vector<4xbf16>, vector<4xf32>
+  %d = kernel.mma m16n8k16_bf16 %a, %b, %c : vector<4xi32>, vector<2xi32>, vector<4xf32>
   %zero = arith.constant 0 : index
   vector.store %d, %y[%zero] : memref<4xf32>, vector<4xf32>
   kernel.return
@@ -304,11 +304,38 @@ kernel.func @reduce(%x : memref<4xi32>, %y : memref<3xi32>) access [read, write]
     np.testing.assert_array_equal(y, [-(2**31) + 2, -2, -5])
 
 
-def test_matrix_instructions_become_ptx_on_nvidia_and_an_error_elsewhere() -> None:
+def test_matrix_instructions_become_ptx_on_nvidia_and_exchanges_elsewhere() -> None:
     text = emit(kernel(MMA), DEVICES["nvidia-h200"])
     assert "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}" in text
-    with pytest.raises(CodegenError, match=r"kernel\.mma needs an NVIDIA device"):
-        emit(kernel(MMA), DEVICES["cpu"])
+    text = emit(kernel(MMA), DEVICES["cpu"])
+    assert "asm" not in text and "intel_reqd_sub_group_size(32)" in text
+
+
+def test_copies_and_fragments_are_ptx_on_nvidia() -> None:
+    text = emit(
+        kernel("""
+kernel.func @copies(%x : memref<64xf32>) access [read] global [32, 1, 1] local [32, 1, 1] {
+  %m = kernel.local_alloc : memref<256xf32, #kernel.space<local>>
+  %i = kernel.sub_group_lane
+  kernel.copy_chunk %x[%i], %m[%i] count 4 : memref<64xf32>, memref<256xf32, #kernel.space<local>>
+  kernel.copy_chunk %x[%i], %m[%i] count 1 valid %i : memref<64xf32>, memref<256xf32, #kernel.space<local>>
+  kernel.commit_copies
+  kernel.wait_copies 1
+  %r = kernel.load_matrix %m[%i] : memref<256xf32, #kernel.space<local>> -> vector<4xf32>
+  %s = kernel.round_tf32 %r : vector<4xf32>
+  kernel.return
+}"""),  # noqa: E501
+        DEVICES["nvidia-h200"],
+    )
+    for instruction in (
+        "cp.async.cg.shared.global [%0], [%1], 16;",
+        "cp.async.ca.shared.global [%0], [%1], 4, %2;",
+        "cp.async.commit_group;",
+        "cp.async.wait_group 1;",
+        "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];",
+        "cvt.rna.tf32.f32 %0, %1;",
+    ):
+        assert instruction in text
 
 
 def test_an_operation_without_a_row_is_an_error_that_names_it() -> None:

@@ -19,7 +19,12 @@
     kernel.sub_group_size   sub_group_id   sub_group_lane                               : index
     kernel.sub_group_reduce add|max|min %x : f32
     kernel.sub_group_shuffle %x, %lane : f32      sub_group_broadcast %x, %lane : f32
-    kernel.mma m16n8k16_bf16 %a, %b, %c : …, …, …
+
+    kernel.copy_chunk %x[%i], %m[%j] count 8 [valid %n] : …, …    one work-item's own copy
+    kernel.commit_copies                  wait_copies 2: all but the last two groups have arrived
+    kernel.load_matrix [transposed] %m[%i] : memref<…, #kernel.space<local>> -> vector<4xi32>
+    kernel.mma m16n8k16_bf16 %a, %b, %c : vector<4xi32>, vector<2xi32>, vector<4xf32>
+    kernel.round_tf32 %x : vector<4xf32>
 
     vector.load %x[%i] {alignment = 16 : i64} : …    the vector lies at a multiple of 16 bytes
     scf.for … { … } {unroll = 8 : i64}    the device's compiler is asked for 8 steps at a time
@@ -42,10 +47,17 @@ from mgn.dialects.kernel.masks import (
     compare_integers,
     select,
 )
+from mgn.dialects.kernel.matrix_units import (
+    MMA_SHAPES,
+    CommitCopiesOp,
+    CopyChunkOp,
+    LoadMatrixOp,
+    MmaOp,
+    RoundTf32Op,
+    WaitCopiesOp,
+)
 from mgn.dialects.kernel.remainder import RemainderOp
 from mgn.dialects.kernel.sub_groups import (
-    MMA_SHAPES,
-    MmaOp,
     SubGroupBroadcastOp,
     SubGroupIdOp,
     SubGroupLaneOp,
@@ -110,6 +122,11 @@ Kernel = Dialect(
         SubGroupShuffleOp,
         SubGroupBroadcastOp,
         MmaOp,
+        LoadMatrixOp,
+        RoundTf32Op,
+        CopyChunkOp,
+        CommitCopiesOp,
+        WaitCopiesOp,
     ],
     [SpaceAttr, AccessAttr, CombineAttr, EventType, DeviceAttr],
 )
@@ -127,8 +144,10 @@ __all__ = [
     "CastOp",
     "Combine",
     "CombineAttr",
+    "CommitCopiesOp",
     "CompareFloatsOp",
     "CompareIntegersOp",
+    "CopyChunkOp",
     "Device",
     "DeviceAttr",
     "EventType",
@@ -139,6 +158,7 @@ __all__ = [
     "GlobalSizeOp",
     "GroupIdOp",
     "Kernel",
+    "LoadMatrixOp",
     "LocalAllocOp",
     "LocalIdOp",
     "LocalSizeOp",
@@ -146,6 +166,7 @@ __all__ = [
     "NumGroupsOp",
     "RemainderOp",
     "ReturnOp",
+    "RoundTf32Op",
     "SelectOp",
     "Space",
     "SpaceAttr",
@@ -155,6 +176,7 @@ __all__ = [
     "SubGroupReduceOp",
     "SubGroupShuffleOp",
     "SubGroupSizeOp",
+    "WaitCopiesOp",
     "compare_floats",
     "compare_integers",
     "convert",

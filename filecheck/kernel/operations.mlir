@@ -66,10 +66,33 @@ kernel.func @lanes(%y : memref<64xf32>) access [read_write] global [64, 1, 1] lo
   %s = kernel.sub_group_shuffle %r, %lane : f32
   // CHECK-NEXT: %b = kernel.sub_group_broadcast %s, %lane : f32
   %b = kernel.sub_group_broadcast %s, %lane : f32
-  %p = arith.constant dense<1.0> : vector<8xbf16>
-  %q = arith.constant dense<1.0> : vector<4xbf16>
+  kernel.return
+}
+
+// CHECK: kernel.func @matrix_unit
+kernel.func @matrix_unit(%x : memref<512xbf16>) access [read] global [32, 1, 1] local [32, 1, 1] {
+  %m = kernel.local_alloc : memref<512xbf16, #kernel.space<local>>
+  %l = kernel.sub_group_lane
+  %eight = arith.constant 8 : index
+  %i = arith.muli %l, %eight : index
+  // CHECK: kernel.copy_chunk %x[%i], %m[%i] count 8 : memref<512xbf16>, memref<512xbf16, #kernel.space<local>>
+  kernel.copy_chunk %x[%i], %m[%i] count 8 : memref<512xbf16>, memref<512xbf16, #kernel.space<local>>
+  // CHECK-NEXT: kernel.copy_chunk %x[%i], %m[%i] count 4 valid %eight : memref<512xbf16>
+  kernel.copy_chunk %x[%i], %m[%i] count 4 valid %eight : memref<512xbf16>, memref<512xbf16, #kernel.space<local>>
+  // CHECK-NEXT: kernel.commit_copies
+  kernel.commit_copies
+  // CHECK-NEXT: kernel.wait_copies 0
+  kernel.wait_copies 0
+  kernel.barrier
+  // CHECK: %p = kernel.load_matrix %m[%i] : memref<512xbf16, #kernel.space<local>> -> vector<4xi32>
+  %p = kernel.load_matrix %m[%i] : memref<512xbf16, #kernel.space<local>> -> vector<4xi32>
+  // CHECK-NEXT: %t = kernel.load_matrix transposed %m[%i] : memref<512xbf16, #kernel.space<local>> -> vector<4xi32>
+  %t = kernel.load_matrix transposed %m[%i] : memref<512xbf16, #kernel.space<local>> -> vector<4xi32>
+  %q = vector.shuffle %t, %t [0, 1] : vector<4xi32>, vector<4xi32>
   %c = arith.constant dense<0.0> : vector<4xf32>
-  // CHECK: %d = kernel.mma m16n8k16_bf16 %p, %q, %c : vector<8xbf16>, vector<4xbf16>, vector<4xf32>
-  %d = kernel.mma m16n8k16_bf16 %p, %q, %c : vector<8xbf16>, vector<4xbf16>, vector<4xf32>
+  // CHECK: %d = kernel.mma m16n8k16_bf16 %p, %q, %c : vector<4xi32>, vector<2xi32>, vector<4xf32>
+  %d = kernel.mma m16n8k16_bf16 %p, %q, %c : vector<4xi32>, vector<2xi32>, vector<4xf32>
+  // CHECK-NEXT: %r = kernel.round_tf32 %d : vector<4xf32>
+  %r = kernel.round_tf32 %d : vector<4xf32>
   kernel.return
 }

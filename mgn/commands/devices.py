@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def _rates(rates: dict[str, float]) -> str:
-    return ", ".join(f"{name} {rate / 1e9:.4g}" for name, rate in rates.items()) + " GFLOP/s"
+    listing = ", ".join(f"{name} {rate / 1e9:.4g}" for name, rate in rates.items())
+    return f"{listing} GFLOP/s" if rates else "none"
 
 
 UNITS: dict[str, Callable[[Any], str]] = {
@@ -29,6 +30,7 @@ UNITS: dict[str, Callable[[Any], str]] = {
     "bandwidth": lambda rate: f"{rate / 1e9:.4g} GB/s",
     "launch_cost": seconds_text,
     "rates": _rates,
+    "matrix_rates": _rates,
 }
 """How fields of a description are written; the others as they are."""
 

@@ -187,9 +187,18 @@ def _async_wait(c: Converter, operation: kernel.AsyncWaitOp) -> None:
         b.emit_operation("OpGroupWaitEvents", None, scope, one, variable)
 
 
-def _mma(c: Converter, operation: kernel.MmaOp) -> None:
+def _matrix_unit(c: Converter, operation: Operation) -> None:
     raise c.error(operation, "needs an NVIDIA device, which takes no SPIR-V")
 
+
+MATRIX_UNIT: tuple[type[Operation], ...] = (
+    kernel.MmaOp,
+    kernel.LoadMatrixOp,
+    kernel.RoundTf32Op,
+    kernel.CopyChunkOp,
+    kernel.CommitCopiesOp,
+    kernel.WaitCopiesOp,
+)
 
 CONTROL_ROWS: dict[type[Operation], Row] = {
     scf.ForOp: _for,
@@ -204,5 +213,5 @@ CONTROL_ROWS: dict[type[Operation], Row] = {
     kernel.SubGroupReduceOp: _sub_group_reduce,
     kernel.SubGroupShuffleOp: _sub_group_shuffle,
     kernel.SubGroupBroadcastOp: _sub_group_broadcast,
-    kernel.MmaOp: _mma,
+    **dict.fromkeys(MATRIX_UNIT, _matrix_unit),
 }

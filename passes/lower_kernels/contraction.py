@@ -3,7 +3,7 @@
 CPU: large products go through packed panels (packed_product.py). Products of a few rows keep a
 tile of the result in registers and read both operands where they lie: vectors along the columns,
 or, where the right operand is transposed, along the shared axis. GPU: tiles in local memory
-(tiled_product.py).
+(tiled_product.py), or on its matrix unit (tensor_product.py).
 """
 
 from collections.abc import Sequence
@@ -23,6 +23,7 @@ from mgn.passes.lower_kernels.product import Product, multiply_add, tile_start, 
 from mgn.passes.lower_kernels.product_as_sum import product_as_sum
 from mgn.passes.lower_kernels.scalar import accumulator, across_lanes, combine, widened
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
+from mgn.passes.lower_kernels.tensor_product import lower_tensor
 from mgn.passes.lower_kernels.tiled_product import lower_tiled
 
 DOT_ROWS = 4
@@ -42,6 +43,9 @@ def lower_contraction(job: Job) -> Launch:
         return _dots(job, product, product.rows, min(8 // product.rows, product.columns))
     if along_k and product.left_runs_along_depth and product.columns == 1 and right.name == INPUT:
         return _dots(job, product, min(8, product.rows), 1)
+    matrix = job.schedule.get("matrix")
+    if product.rows > DOT_ROWS and left.count and right.count and matrix:
+        return lower_tensor(job, product, str(matrix))
     if product.rows > DOT_ROWS and left.count and right.count:
         return lower_tiled(job, product) if job.is_gpu else lower_packed(job, product)
     return _direct(job, product)

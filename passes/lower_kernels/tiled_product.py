@@ -271,7 +271,7 @@ class _Tiled:
                 [total],
             )
 
-        code.when(_both(self.job, tests), inside)
+        code.when(both(self.job, tests), inside)
 
 
 def _tile_start(tile: Index, size: int, limit: int) -> Index:
@@ -284,7 +284,8 @@ def _tile_start(tile: Index, size: int, limit: int) -> Index:
     return (tile * (size // step)).clamp(0, (limit - size) // step) * step
 
 
-def _both(job: Job, tests: list[SSAValue | bool]) -> SSAValue | bool:
+def both(job: Job, tests: list[SSAValue | bool]) -> SSAValue | bool:
+    """Whether all of some tests hold."""
     if False in tests:
         return False
     unknown = [test for test in tests if not isinstance(test, bool)]

@@ -24,6 +24,7 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.saturate.forms import BodyNode, Form, classify
+from mgn.passes.saturate.matrix_price import unit_reads
 from mgn.passes.saturate.prices import price_kernel, tensor_bytes
 from mgn.passes.saturate.view import ValueClass, View
 
@@ -176,12 +177,14 @@ class CutBuilder:
 
         A value with one user, read elementwise or by a reduction, never lies in memory where a
         kernel can compute it together with that user: the user's result takes its place there at
-        no greater cost.
+        no greater cost. What a matrix unit takes from memory is the exception.
         """
-        heavy = self.view.signatures[signature].heavy
-        choices = [self._choices(number, mapped, traits, heavy) for number, mapped in operands]
-        plain = self.view.signatures[signature].kind in (Kind.ELEMENTWISE, Kind.REDUCTION)
-        merges = self.limits.attention if heavy is KernelKind.ATTENTION else self.limits.merges
+        root = self.view.signatures[signature]
+        choices = [self._choices(number, mapped, traits, root.heavy) for number, mapped in operands]
+        plain = root.kind in (Kind.ELEMENTWISE, Kind.REDUCTION)
+        plain = plain and not unit_reads(root, self.device)
+        attends = root.heavy is KernelKind.ATTENTION
+        merges = self.limits.attention if attends else self.limits.merges
         legal: list[tuple[frozenset[int], Cone]] = []
         for combination in islice(product(*choices), merges):
             cone = self._merge(signature, operands, combination, traits)

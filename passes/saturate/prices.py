@@ -23,6 +23,7 @@ from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.attention_price import attention_demands, attention_seconds
 from mgn.passes.saturate.forms import BodyNode, Form, Place
+from mgn.passes.saturate.matrix_price import ROUNDINGS, matrix_rate
 from mgn.passes.saturate.view import Signature
 
 GPU_SPECIAL = frozenset(
@@ -102,10 +103,12 @@ def measure_kernel(
     strided: set[int] = set()
     scattered: set[int] = set()
     seconds = 0.0
+    on_unit = matrix_rate(body, signatures, leaf_types, device)
     for name, number, operands in reversed(body):
         signature = signatures[number]
         evaluations = times.get(name, 0.0)
-        seconds += _compute_seconds(signature, evaluations, device)
+        if on_unit is None or signature.name not in ROUNDINGS:
+            seconds += _compute_seconds(signature, evaluations, device, on_unit)
         demands = _demands(signature, evaluations, form, device)
         turns = signature.name == "transpose" and _moves_last_axis(signature)
         for position, operand in enumerate(operands):
@@ -135,10 +138,12 @@ def _space(signature: Signature, place: Place, form: Form) -> int:
     return signature.size
 
 
-def _compute_seconds(signature: Signature, evaluations: float, device: Device) -> float:
+def _compute_seconds(
+    signature: Signature, evaluations: float, device: Device, on_unit: float | None
+) -> float:
     rate = device.rate(signature.element)
     if signature.kind is Kind.CONTRACTION:
-        return _matmul_seconds(signature, device)
+        return _matmul_seconds(signature, device, on_unit or rate)
     if signature.name == "attention":
         return attention_seconds(signature, device)
     if signature.kind in (Kind.REDUCTION, Kind.SCAN):
@@ -158,16 +163,15 @@ def _matmul_shape(signature: Signature) -> tuple[int, int, int, int]:
     return batches, rows, columns, inner
 
 
-def _matmul_seconds(signature: Signature, device: Device) -> float:
+def _matmul_seconds(signature: Signature, device: Device, rate: float) -> float:
     batches, rows, columns, inner = _matmul_shape(signature)
     tiles = tiles_of(device)
     down, across = math.ceil(rows / tiles.rows), math.ceil(columns / tiles.columns)
     count = max(batches * down * across, 1)
     waves = math.ceil(count / device.compute_units)
     flops_a_tile = 2.0 * tiles.rows * tiles.columns * inner
-    rate = device.rate(signature.element) / device.compute_units
-    useful = 2.0 * batches * rows * columns * inner / device.rate(signature.element)
-    padded = waves * flops_a_tile / rate
+    useful = 2.0 * batches * rows * columns * inner / rate
+    padded = waves * flops_a_tile / (rate / device.compute_units)
     return max(useful, min(padded, 4.0 * useful) if rows * columns else 0.0)
 
 

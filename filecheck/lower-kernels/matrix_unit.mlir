@@ -1,0 +1,28 @@
+// RUN: mgn-opt -p choose-schedules --device nvidia-h200 %s | filecheck %s --check-prefix SCHEDULE
+// RUN: mgn-opt -p choose-schedules,lower-kernels --device nvidia-h200 %s | filecheck %s
+
+// SCHEDULE: schedule {form = "gpu", {{.*}}matrix = "bf16"}
+
+// Two stages are on their way before the loop, which starts the next copies and multiplies.
+// CHECK:     kernel.func @contraction_cast_matmul_0
+// CHECK:     [[M:%.+]] = kernel.local_alloc : memref<{{.*}}xbf16, #kernel.space<local>>
+// CHECK:     kernel.copy_chunk %p[{{.*}}], [[M]][{{.*}}] count 8
+// CHECK:     kernel.commit_copies
+// CHECK:     scf.for
+// CHECK:     kernel.wait_copies
+// CHECK-NEXT: kernel.barrier
+// CHECK:     kernel.copy_chunk %q
+// CHECK:     kernel.commit_copies
+// CHECK:     kernel.load_matrix [[M]]
+// CHECK:     kernel.load_matrix transposed [[M]]
+// CHECK:     kernel.mma m16n8k16_bf16
+// CHECK:     vector.store {{.*}}, %out
+mgn.graph @g("a" = %a : tensor<256x512xbf16>, "b" = %b : tensor<512x256xbf16>) -> ("y" : tensor<256x256xf32>) {
+  %0 = fusion.kernel contraction (%p = %a : tensor<256x512xbf16>, %q = %b : tensor<512x256xbf16>) -> (tensor<256x256xf32>) {
+    %l = mgn.cast(%p) T = f32 : (tensor<256x512xbf16>) -> tensor<256x512xf32>
+    %r = mgn.cast(%q) T = f32 : (tensor<512x256xbf16>) -> tensor<512x256xf32>
+    %m = mgn.matmul(%l, %r) : (tensor<256x512xf32>, tensor<512x256xf32>) -> tensor<256x256xf32>
+    fusion.return %m : tensor<256x256xf32>
+  }
+  mgn.return %0 : tensor<256x256xf32>
+}

@@ -1,0 +1,342 @@
+"""Operands of a matrix unit: how tiles of them come to local memory, and fragments from there.
+
+In: an operand of a product whose values are rounded to bf16, f16 or tf32, where its tile begins, a
+block of the shared axis. Out: asynchronous copies where the operand lies in memory as it is, else
+values computed in registers and stored; later the fragments of a matrix instruction.
+
+A tile is lines of 64 or 128 bytes: rows or columns with the shared axis along the line, or steps
+of the shared axis. The 16-byte chunks of a line are exchanged by its number, so that neither the
+copies nor the fragments meet in a bank.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from xdsl.dialects import arith, vector
+from xdsl.dialects.builtin import DenseArrayBase, VectorType, i64
+from xdsl.ir import SSAValue
+
+from mgn.dialects import kernel
+from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.types import ELEMENT_TYPES, ElementType
+from mgn.passes.lower_kernels.body import INPUT, Indices, Node
+from mgn.passes.lower_kernels.emission import INDEX, Code, memory_type, shaped
+from mgn.passes.lower_kernels.evaluate import Evaluator
+from mgn.passes.lower_kernels.index import Counter, Index, lanes, linear, of
+from mgn.passes.lower_kernels.movement import MOVEMENT_ROWS
+from mgn.passes.lower_kernels.panel_copies import bounded
+from mgn.passes.lower_kernels.product import Product
+from mgn.passes.lower_kernels.scalar import cast
+from mgn.passes.lower_kernels.template import Job, ceil_div, dividing_lanes
+from mgn.passes.lower_kernels.tensor_tiling import STEP_CHUNKS, TensorTiling
+
+LINE_CHUNKS = 8
+"""Chunks of the longest line: 128 bytes, once around the banks."""
+
+MOVED = frozenset({"reshape", "transpose", "slice", "broadcast_to"})
+"""Movement that leaves a rounded value rounded."""
+
+
+def matrix_element(product: Product) -> str | None:
+    """What a matrix unit may take both operands as; None where their values are not so rounded."""
+    names = {rounded_to(operand) for operand in product.node.operands}
+    return names.pop() if len(names) == 1 else None
+
+
+def rounded_to(node: Node) -> str | None:
+    """The type a value is known to be rounded to: bf16, f16 or tf32."""
+    if node.element.name in ("bf16", "f16"):
+        return node.element.name
+    if node.name == "round_tf32":
+        return "tf32"
+    if node.name == "cast" and node.operands[0].element.name in ("bf16", "f16"):
+        return node.operands[0].element.name
+    return rounded_to(node.operands[0]) if node.name in MOVED else None
+
+
+class _Places(Evaluator):
+    """Finds where in memory a rounded value lies, instead of loading it."""
+
+    def __init__(self, code: Code, buffers: "list[SSAValue]", width: int) -> None:
+        super().__init__(code, buffers, width)
+        self.found: tuple[SSAValue, Index] | None = None
+
+    def at(self, node: Node, index: Indices) -> SSAValue:
+        if node.name == INPUT:
+            self.found = self.buffers[node.number], linear(index, node.shape)
+            return self.buffers[node.number]
+        if node.kind is Kind.MOVEMENT:
+            return MOVEMENT_ROWS[node.name](self, node, index)
+        return self.at(node.operands[0], index)
+
+
+def lies_in_memory(node: Node, name: str) -> bool:
+    """Whether a rounded value is moved, but not computed, from memory that can be copied."""
+    while node.name in MOVED or node.name in ("cast", "round_tf32"):
+        node = node.operands[0]
+        if node.element.name == name:
+            break
+    while node.name in MOVED:
+        node = node.operands[0]
+    return node.name == INPUT and node.element.name == ("f32" if name == "tf32" else name)
+
+
+@dataclass
+class Panel:
+    """The tile of one operand in local memory: `size` rows or columns of `limit`, from `first` on.
+
+    `by_depth` says that lines run along the shared axis. `base` is where it begins in a stage.
+    """
+
+    job: Job
+    product: Product
+    sizes: TensorTiling
+    name: str
+    operand: int
+    size: int
+    limit: int
+    first: Index
+    batch: Indices
+    place: Index
+    base: int
+    memory: SSAValue
+
+    @property
+    def code(self) -> Code:
+        return self.job.code
+
+    @property
+    def node(self) -> Node:
+        return self.product.node.operands[self.operand]
+
+    @cached_property
+    def by_depth(self) -> bool:
+        flag = ("transpose_a", "transpose_b")[self.operand]
+        return bool(self.product.node.values[flag]) == (self.operand == 1)
+
+    @property
+    def element(self) -> ElementType:
+        """What a number takes in local memory."""
+        return ELEMENT_TYPES["f32" if self.name == "tf32" else self.name]
+
+    @property
+    def along(self) -> int:
+        """Chunks of the tile along its lines."""
+        return self.sizes.chunks if self.by_depth else self.size // self.sizes.chunk
+
+    @property
+    def lines(self) -> int:
+        return self.size if self.by_depth else self.sizes.depth
+
+    @property
+    def line_chunks(self) -> int:
+        """Chunks of one line; a longer tile is in several parts."""
+        return min(self.along, LINE_CHUNKS)
+
+    def spot(self, chunk: Index, line: Index) -> Index:
+        """Where a chunk of a line begins within a stage, in elements."""
+        count = self.line_chunks
+        part, inner = chunk // count, chunk % count
+        exchanged = self._exchanged(inner, line)
+        start = part * (self.lines * count) + line * count + exchanged
+        return start * self.sizes.chunk + self.base
+
+    def _exchanged(self, chunk: Index, line: Index) -> Index:
+        """The chunk's place in its line: its number, with bits changed by the line's."""
+        count = self.line_chunks
+        if not self.by_depth and self.name == "tf32":
+            key = line % 4 * 2 % count  # fragments are read a number at a time, two chunks a step
+        elif count == LINE_CHUNKS:
+            key = line % LINE_CHUNKS
+        else:
+            key = line // (LINE_CHUNKS // count) % count
+        code = self.code
+        value = code.pure(arith.XOrIOp, [code.index(chunk), code.index(key)], INDEX)
+        known = code.recall(("exchanged", value))
+        if known is None:
+            known = of(Counter(value, 0, count - 1))
+            code.remember(("exchanged", value), known)
+        return known
+
+    # Copies
+
+    def _index(self, own: Index, k: Index) -> Indices:
+        if self.operand == 0:
+            return self.product.left_index(self.batch, own, k)
+        return self.product.right_index(self.batch, k, own)
+
+    @cached_property
+    def asynchronous(self) -> bool:
+        """Whether copies go past the registers."""
+        return lies_in_memory(self.node, self.name) and self.width * self.element.bytes >= 4
+
+    @cached_property
+    def width(self) -> int:
+        """Elements that are copied at once: aligned, and inside the operand or outside."""
+        limit = self.product.depth if self.by_depth else self.limit
+        width = dividing_lanes(limit, self.sizes.chunk)
+        if not lies_in_memory(self.node, self.name):
+            return width
+        line = of(Counter(None, 0, self.lines - 1))
+        while width > 1:
+            _, index = self._source(line, self.place * width, width)
+            if index.lane_stride == 1 and index.at_lane(0).multiple % width == 0:
+                break
+            width //= 2
+        return width
+
+    @property
+    def count(self) -> int:
+        """How many pieces a work-item copies of a block."""
+        return ceil_div(self.lines * self.along * self.sizes.chunk // self.width, self.sizes.items)
+
+    def _piece(self, turn: int) -> tuple[Index, Index, Index]:
+        """Number, line and first element along the line of a piece of the tile."""
+        number = self.place + turn * self.sizes.items
+        across = self.along * self.sizes.chunk // self.width
+        return number, number // across, number % across * self.width
+
+    def _source(self, line: Index, start: Index, width: int) -> tuple[SSAValue, Index]:
+        """The buffer and the index of an element of the operand and those after it."""
+        places = _Places(self.code, list(self.job.inputs), width)
+        own, k = self._bounded(line, start, width)
+        places.at(self.node, self._index(own, k))
+        assert places.found is not None
+        return places.found
+
+    def _bounded(self, line: Index, start: Index, width: int) -> tuple[Index, Index]:
+        """Row or column, and step, brought inside the operand; lanes run along the line."""
+        if self.by_depth:
+            own = bounded(line, self.limit, 1)
+            return own, bounded(start, self.product.depth, width) + lanes(width)
+        k = bounded(line, self.product.depth, 1)
+        return bounded(start, self.limit, width) + lanes(width), k
+
+    def _absolute(self, block: Index, line: Index, start: Index) -> tuple[Index, Index, Index]:
+        """Line and start in the operand, and the step of the piece's first element."""
+        step = block * self.sizes.depth
+        if self.by_depth:
+            return self.first + line, step + start, step + start
+        return step + line, self.first + start, step + line
+
+    def read(self, block: Index) -> list[SSAValue]:
+        """What the work-item computes of a block; nothing where copies go past the registers."""
+        if self.asynchronous:
+            return []
+        return [self._value(block, turn) for turn in range(self.count)]
+
+    def _value(self, block: Index, turn: int) -> SSAValue:
+        code, width = self.code, self.width
+        _, line, start = self._piece(turn)
+        line, start, k = self._absolute(block, line, start)
+        own, step = self._bounded(line, start, width)
+        value = self.job.evaluator(width).lanes_at(self.node, self._index(own, step))
+        value = cast(code, value, self.node.element, self.element)
+        inside = code.is_below(k, self.product.depth, 1)
+        if inside is True:
+            return value
+        zero = code.constant(0, memory_type(self.element), width)
+        return zero if inside is False else code.select(inside, value, zero)
+
+    def copy(self, block: Index, stage: Index, values: list[SSAValue]) -> None:
+        """Starts the copies of a block into a stage, or stores what was computed of it."""
+        code, width = self.code, self.width
+        pieces = self.lines * self.along * self.sizes.chunk // width
+        for turn in range(self.count):
+            number, line, start = self._piece(turn)
+
+            def put(line: Index = line, start: Index = start, turn: int = turn) -> None:
+                chunk = self.sizes.chunk
+                target = stage + self.spot(start // chunk, line) + start % chunk
+                if not self.asynchronous:
+                    code.store(values[turn], self.memory, code.index(target), target.multiple)
+                    return
+                self._start_copy(block, line, start, code.index(target))
+
+            code.when(code.is_below(number, pieces, 1), put)
+
+    def _start_copy(self, block: Index, line: Index, start: Index, target: SSAValue) -> None:
+        code, width = self.code, self.width
+        line, start, k = self._absolute(block, line, start)
+        buffer, index = self._source(line, start, width)
+        operands = [buffer, code.index(index.at_lane(0)), self.memory, target]
+        inside = code.is_below(k, self.product.depth, 1)
+        valid = None
+        if not isinstance(inside, bool):
+            valid = code.select(inside, code.constant(width, INDEX), code.constant(0, INDEX))
+        elif not inside:
+            valid = code.constant(0, INDEX)
+        code.block.add_op(kernel.CopyChunkOp(*operands, count=width, valid=valid))
+
+    # Fragments
+
+    def fragments(self, stage: Index, own: Index, count: int, step: Index) -> list[SSAValue]:
+        """Fragments of `count` rows or columns from `own` on, for one step of the instruction.
+
+        Of the left operand each is for 16 rows, of the right one for 8 columns.
+        """
+        lane = self.place % 32
+        result: list[SSAValue] = []
+        for part in range(count // 16):
+            first = own + part * 16
+            if not self.by_depth and self.name == "tf32":
+                result += self._numbers(stage, first, step, lane)
+                continue
+            registers = self._matrices(stage, first, step, lane)
+            if self.operand == 0:
+                result.append(registers)
+            else:
+                result += [pair_of(self.code, registers, 0), pair_of(self.code, registers, 2)]
+        return [self._rounded(value) for value in result]
+
+    def _rounded(self, value: SSAValue) -> SSAValue:
+        if self.name != "tf32" or not self.asynchronous:
+            return value
+        return self.code.pure(kernel.RoundTf32Op, [value], value.type)
+
+    def _matrices(self, stage: Index, own: Index, step: Index, lane: Index) -> SSAValue:
+        """Two by two matrices of 8 rows or columns and a chunk of the shared axis."""
+        low, high = lane // 8 % 2, lane // 16
+        along_own, along_k = (low, high) if self.operand == 0 else (high, low)
+        if self.by_depth:
+            line = own + along_own * 8 + lane % 8
+            chunk = step * STEP_CHUNKS + along_k
+        else:
+            line = step * (STEP_CHUNKS * self.sizes.chunk) + along_k * 8 + lane % 8
+            chunk = own // self.sizes.chunk + along_own
+        place = stage + self.spot(chunk, line)
+        op = kernel.LoadMatrixOp(self.memory, self.code.index(place), not self.by_depth)
+        self.code.block.add_op(op)
+        return op.result
+
+    def _numbers(self, stage: Index, own: Index, step: Index, lane: Index) -> list[SSAValue]:
+        """Fragments of 32-bit numbers whose lines are steps: read one by one."""
+        chunk, code = self.sizes.chunk, self.code
+
+        def number(own_offset: int, k_offset: int) -> SSAValue:
+            column = own + own_offset + lane // 4
+            line = step * (STEP_CHUNKS * chunk) + k_offset + lane % 4
+            place = stage + self.spot(column // chunk, line) + column % chunk
+            return code.load(self.memory, code.index(place))
+
+        parts = [[number(8 * j, 4 * i) for i in range(2)] for j in range(2)]
+        if self.operand == 1:
+            return [_joined(code, values) for values in parts]
+        order = [parts[0][0], parts[1][0], parts[0][1], parts[1][1]]
+        return [_joined(code, order)]
+
+
+def _joined(code: Code, values: list[SSAValue]) -> SSAValue:
+    return code.pure(kernel.FromElementsOp, values, shaped(values[0].type, len(values)))
+
+
+def pair_of(code: Code, value: SSAValue, first: int) -> SSAValue:
+    """Two neighbouring lanes."""
+    assert isinstance(value.type, VectorType)
+    held = value.type.element_type
+    return code.pure(
+        vector.ShuffleOp,
+        [value, value],
+        VectorType(held, [2]),
+        mask=DenseArrayBase.from_list(i64, [first, first + 1]),
+    )

@@ -1,0 +1,219 @@
+"""The contraction template for matrix units: tiles by `kernel.mma`, several stages deep.
+
+While a block of the shared axis is multiplied, the copies of the next ones are under way. Operands
+that lie in memory as the unit takes them are copied past the registers; others are computed while
+the unit works, and stored after. Tiles that reach past the result copy its last row or column
+instead, and do not write what lies past it; past the shared axis they hold zeros.
+"""
+
+from math import prod
+
+from xdsl.dialects.builtin import f32
+from xdsl.ir import SSAValue
+
+from mgn.dialects import kernel
+from mgn.dialects.types import ELEMENT_TYPES
+from mgn.passes.lower_kernels.emission import memory_type
+from mgn.passes.lower_kernels.index import Index, constant, delinearised, lanes
+from mgn.passes.lower_kernels.panel_copies import bounded, lane_of
+from mgn.passes.lower_kernels.product import Product, write_tile
+from mgn.passes.lower_kernels.scalar import combine
+from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
+from mgn.passes.lower_kernels.tensor_panels import Panel, pair_of
+from mgn.passes.lower_kernels.tensor_tiling import STEP_CHUNKS, SUB_GROUP, tensor_tiling
+from mgn.passes.lower_kernels.tiled_product import STRIP, both
+
+INSTRUCTIONS = {"bf16": "m16n8k16_bf16", "f16": "m16n8k16_f16", "tf32": "m16n8k8_tf32"}
+"""What operands are rounded to → the instruction that multiplies them."""
+
+ROWS, COLUMNS = 16, 8
+"""Rows and columns of an instruction's result."""
+
+
+def lower_tensor(job: Job, product: Product, name: str) -> Launch:
+    """Writes a contraction kernel whose operands are rounded to a type of the matrix unit."""
+    return _Tensor(job, product, name).write()
+
+
+class _Tensor:
+    def __init__(self, job: Job, product: Product, name: str) -> None:
+        self.job, self.product, self.code, self.name = job, product, job.code, name
+        element = ELEMENT_TYPES["f32" if name == "tf32" else name]
+        self.sizes = tensor_tiling(job, product, element.bytes)
+        count = self.sizes.stages * self.sizes.stage
+        self.memory = self.code.local(memory_type(element), count)
+
+    def write(self) -> Launch:
+        product, sizes, code = self.product, self.sizes, self.code
+        across = ceil_div(product.columns, sizes.tile_columns)
+        down = ceil_div(product.rows, sizes.tile_rows)
+        groups = across * down * prod(product.batch)
+        group = code.counter(kernel.GroupIdOp, 0, groups)
+        self.place = code.counter(kernel.LocalIdOp, 0, sizes.items)
+        strip = max(n for n in range(1, STRIP + 1) if down % n == 0)
+        inner, outer = group % (strip * across), group // (strip * across)
+        self.batch = delinearised(outer // (down // strip), product.batch)
+        tile_row = outer % (down // strip) * strip + inner % strip
+        self.first_row = tile_row * sizes.tile_rows
+        self.first_column = inner // strip * sizes.tile_columns
+        warp = self.place // SUB_GROUP
+        self.slice = warp // (sizes.down * sizes.across)
+        self.row = warp // sizes.across % sizes.down * sizes.rows
+        self.column = warp % sizes.across * sizes.columns
+        self.panels = self._panels()
+        totals = self._sums()
+        if sizes.slices == 1:
+            self._results(totals)
+        else:
+            self._meet(totals)
+        return Launch((groups * sizes.items,), (sizes.items,))
+
+    def _panels(self) -> tuple[Panel, Panel]:
+        product, sizes = self.product, self.sizes
+        shared = (self.batch, self.place)
+        base = sizes.tile_rows * sizes.depth
+        left = (0, sizes.tile_rows, product.rows, self.first_row)
+        right = (1, sizes.tile_columns, product.columns, self.first_column)
+        return (
+            Panel(self.job, product, sizes, self.name, *left, *shared, 0, self.memory),
+            Panel(self.job, product, sizes, self.name, *right, *shared, base, self.memory),
+        )
+
+    def _sums(self) -> list[SSAValue]:
+        """The work-item's part of the sums of its sub-group's tile."""
+        sizes, code = self.sizes, self.code
+        blocks = ceil_div(self.product.depth, sizes.depth)
+        ahead = sizes.stages - 1
+        for number in range(ahead):
+            if number < blocks:
+                self._copy(constant(number), number % sizes.stages * sizes.stage, None)
+            code.effect(kernel.CommitCopiesOp, [])
+
+        def block(number: Index, held: list[SSAValue]) -> list[SSAValue]:
+            code.block.add_op(kernel.WaitCopiesOp(ahead - 1))
+            code.barrier()
+            later = number + ahead
+            inside = code.is_below(later, blocks, 1)
+            safe = bounded(later, blocks, 1)
+            values = [panel.read(safe) for panel in self.panels]
+            target = later % sizes.stages * sizes.stage
+            computed = any(values)
+            if not computed:
+                code.when(inside, lambda: self._copy(safe, target, values))
+                code.effect(kernel.CommitCopiesOp, [])
+            totals = self._steps(number % sizes.stages * sizes.stage, held)
+            if computed:
+                code.when(inside, lambda: self._copy(safe, target, values))
+                code.effect(kernel.CommitCopiesOp, [])
+            return totals
+
+        zero = code.constant(0, f32, 4)
+        count = (sizes.rows // ROWS) * (sizes.columns // COLUMNS)
+        return code.loop(0, blocks, block, [zero] * count)
+
+    def _copy(self, block: Index, stage: Index | int, values: list[list[SSAValue]] | None) -> None:
+        stage = constant(stage) if isinstance(stage, int) else stage
+        for number, panel in enumerate(self.panels):
+            panel.copy(block, stage, panel.read(block) if values is None else values[number])
+
+    def _steps(self, stage: Index, held: list[SSAValue]) -> list[SSAValue]:
+        """Multiplies one block; the fragments of a step are loaded while those before multiply."""
+        sizes, code = self.sizes, self.code
+        count = sizes.chunks // STEP_CHUNKS // sizes.slices
+
+        def load(number: int) -> tuple[list[SSAValue], list[SSAValue]]:
+            step = self.slice * count + number
+            left, right = self.panels
+            return (
+                left.fragments(stage, self.row, sizes.rows, step),
+                right.fragments(stage, self.column, sizes.columns, step),
+            )
+
+        totals = list(held)
+        ready = load(0)
+        for number in range(count):
+            left, right = ready
+            if number + 1 < count:
+                ready = load(number + 1)
+            across = len(right)
+            for i, a in enumerate(left):
+                for j, b in enumerate(right):
+                    op = kernel.MmaOp(INSTRUCTIONS[self.name], a, b, totals[i * across + j])
+                    code.block.add_op(op)
+                    totals[i * across + j] = op.result
+        return totals
+
+    def _meet(self, totals: list[SSAValue]) -> None:
+        """The first slice adds what the others found, through local memory."""
+        sizes, code = self.sizes, self.code
+        square = sizes.items // sizes.slices
+        handed = code.local(f32, sizes.sums)
+        inner = self.place % square
+        count = len(totals)
+
+        def spot(other: Index | int, number: int) -> Index:
+            return (inner + number * square) * 4 + other * (count * square * 4)
+
+        def hand_over() -> None:
+            for number, total in enumerate(totals):
+                place = spot(self.slice - 1, number)
+                code.store(total, handed, code.index(place), 4)
+
+        code.when(code.compare_integers("sgt", *self._slice_and_zero()), hand_over)
+        code.barrier()
+
+        def finish() -> None:
+            result: list[SSAValue] = []
+            for number, total in enumerate(totals):
+                for other in range(sizes.slices - 1):
+                    place = spot(constant(other), number)
+                    part = code.load(handed, code.index(place), 4, 4)
+                    total = combine(code, "sum", ELEMENT_TYPES["f32"], total, part)
+                result.append(total)
+            self._results(result)
+
+        code.when(code.is_below(self.slice, 1, 1), finish)
+
+    def _slice_and_zero(self) -> tuple[SSAValue, SSAValue]:
+        return self.code.index(self.slice), self.code.index(0)
+
+    def _results(self, totals: list[SSAValue]) -> None:
+        """Each quarter of a sub-group holds two neighbouring columns of two rows of eight."""
+        sizes, lane = self.sizes, self.place % SUB_GROUP
+        across = sizes.columns // COLUMNS
+        for number, total in enumerate(totals):
+            row = self.row + number // across * ROWS + lane // 4
+            column = self.column + number % across * COLUMNS + lane % 4 * 2
+            for half in range(2):
+                self._write(row + half * 8, column, pair_of(self.code, total, 2 * half))
+
+    def _write(self, row: Index, column: Index, total: SSAValue) -> None:
+        if self.product.columns % 2 == 0:
+            self._write_lanes(row, column, total, 2)
+        else:
+            for lane in range(2):
+                self._write_lanes(row, column + lane, lane_of(self.code, total, lane), 1)
+
+    def _write_lanes(self, row: Index, column: Index, total: SSAValue, width: int) -> None:
+        """Evaluates and stores what follows from neighbouring sums of a row of the tile."""
+        product, code = self.product, self.code
+        row, column = self.first_row + row, self.first_column + column
+        tests = [
+            code.is_below(row, product.rows, 1),
+            code.is_below(column, product.columns, 1),
+        ]
+        row = bounded(row, product.rows, 1)
+        column = bounded(column, product.columns, width)
+
+        def inside() -> None:
+            write_tile(
+                self.job,
+                product,
+                self.job.evaluator(width),
+                self.batch,
+                [row],
+                [column + lanes(width)],
+                [total],
+            )
+
+        code.when(both(self.job, tests), inside)

@@ -1,0 +1,88 @@
+"""Whether a kernel's product may run on the matrix unit, and at which rate.
+
+In: a legal body, its leaves, a `Device`. Out: operations per second, or None where the operands are
+not rounded to what the unit multiplies, or the device has none.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects.builtin import TensorType
+
+from mgn.dialects.kernel.device import Device
+from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.types import element_of
+from mgn.passes.saturate.forms import BodyNode
+from mgn.passes.saturate.view import Signature
+
+COMPUTED = 0.3
+"""The share of its rate that the unit reaches on operands that are computed before the product."""
+
+FEWEST_ROWS = 5
+"""Products of fewer rows are sums along memory."""
+
+ROUNDINGS = frozenset({"round_tf32", "cast"})
+"""Operations that the unit's kernels do on the way for nothing."""
+
+_MOVED = frozenset({"reshape", "transpose", "slice", "broadcast_to"})
+_HALVES = ("bf16", "f16")
+
+
+def matrix_rate(
+    body: Sequence[BodyNode],
+    signatures: Sequence[Signature],
+    leaf_types: Mapping[int, TensorType],
+    device: Device,
+) -> float | None:
+    """The rate of the one product of a body on the device's matrix unit."""
+    if not device.matrix_rates:
+        return None
+    nodes = {name: (signatures[number], operands) for name, number, operands in body}
+    for signature, operands in nodes.values():
+        if signature.kind is not Kind.CONTRACTION:
+            continue
+        if len(signature.shape) < 2 or signature.shape[-2] < FEWEST_ROWS:
+            return None
+        found = {_rounded(operand, nodes, leaf_types) for operand in operands}
+        rate = device.matrix_rates.get(found.pop() or "") if len(found) == 1 else None
+        if rate is None:
+            return None
+        computed = any(_is_computed(operand, nodes, leaf_types) for operand in operands)
+        return rate * (COMPUTED if computed else 1.0)
+    return None
+
+
+def unit_reads(signature: Signature, device: Device) -> bool:
+    """Whether an operation widens what the device's matrix unit multiplies as it is."""
+    if signature.name != "cast" or not device.matrix_rates:
+        return False
+    return element_of(signature.operand_types[0]).name in device.matrix_rates
+
+
+_Nodes = Mapping[int, tuple[Signature, tuple[int, ...]]]
+
+
+def _rounded(name: int, nodes: _Nodes, leaf_types: Mapping[int, TensorType]) -> str | None:
+    """What a value is known to be rounded to."""
+    if name not in nodes:
+        element = element_of(leaf_types[name]).name if name in leaf_types else ""
+        return element if element in _HALVES else None
+    signature, operands = nodes[name]
+    if signature.element in _HALVES:
+        return signature.element
+    if signature.name == "round_tf32":
+        return "tf32"
+    if signature.name == "cast":
+        source = element_of(signature.operand_types[0]).name
+        return source if source in _HALVES else None
+    return _rounded(operands[0], nodes, leaf_types) if signature.name in _MOVED else None
+
+
+def _is_computed(name: int, nodes: _Nodes, leaf_types: Mapping[int, TensorType]) -> bool:
+    """Whether a rounded value differs from what lies in memory by more than movement."""
+    while name in nodes:
+        signature, operands = nodes[name]
+        narrows = signature.name == "cast" and signature.element in _HALVES
+        if narrows or signature.name not in _MOVED | ROUNDINGS:
+            return True
+        name = operands[0]
+    return False

@@ -1,0 +1,239 @@
+"""Products on matrix units: every tiling, layout, way of copying and edge, against the interpreter.
+
+Where there is no matrix unit, the same kernels run with sub-groups that exchange registers. Small
+integers make sums exact, so that results are compared bit by bit; random floats are held to
+the bound of a sum of n terms, for products of rounded operands are exact.
+"""
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import opencl_fixture
+import pytest
+from lower_fixture import CPU, GPU_ON_CPU, expected, fused_kernel, lowered, run
+from opencl_fixture import cl_queue, device_description  # noqa: F401
+from xdsl.ir import SSAValue
+
+from mgn.dialects.kernel import DEVICES, CopyChunkOp, Device, LoadMatrixOp, MmaOp
+from mgn.dialects.types import ELEMENT_TYPES, element_of
+from mgn.passes.choose_schedules import schedule_for
+
+TYPES: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32}
+LAYOUTS = list(itertools.product((False, True), repeat=2))
+TILINGS: list[dict[str, int]] = [
+    {"tile_down": 2, "tile_across": 2, "item_rows": 64, "item_columns": 64, "stages": 3},
+    {"tile_down": 2, "tile_across": 2, "item_rows": 32, "item_columns": 32, "stages": 4},
+    {"tile_across": 2, "item_rows": 32, "item_columns": 32, "slices": 2, "chunks": 8},
+    {"tile_across": 1, "item_rows": 16, "item_columns": 32, "slices": 4, "chunks": 8},
+]
+SIZES = [(64, 64, 64), (67, 84, 101), (34, 132, 24), (5, 6, 7), (130, 129, 2), (32, 32, 264)]
+
+VECTORISER = "CL_CONFIG_CPU_VECTORIZER_MODE"
+"""The CPU's driver makes sub-groups where this is 0 before it is loaded."""
+
+SLOW = "-cl-opt-disable"
+"""That driver takes minutes to optimise exchanges between registers."""
+
+
+def test_these_tests_pass_where_the_driver_makes_sub_groups() -> None:
+    if os.environ.get(VECTORISER) == "0" or os.environ.get("MGN_TEST_DEVICE", "cpu") != "cpu":
+        pytest.skip("the tests below run in this process")
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__]
+    done = subprocess.run(
+        command, env={**os.environ, VECTORISER: "0"}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.fixture
+def device(cl_queue: Any, monkeypatch: pytest.MonkeyPatch) -> Device:  # noqa: F811
+    """The device under test, with a matrix unit if only by exchange of registers."""
+    if not device_description(cl_queue).is_cpu:
+        return DEVICES["nvidia-h200"]
+    if os.environ.get(VECTORISER) != "0":
+        pytest.skip("run in a process of its own by the first test of this file")
+    monkeypatch.setattr(opencl_fixture, "build_options", lambda queue: [SLOW])
+    return GPU_ON_CPU.with_figures(matrix_rates=DEVICES["nvidia-h200"].matrix_rates)
+
+
+Prologue = Callable[[Any, SSAValue], SSAValue]
+
+
+def rounding(name: str) -> Prologue:
+    """How an f32 operand is rounded."""
+    if name == "tf32":
+        return lambda e, x: e.round_tf32(x)
+    return lambda e, x: e.cast(e.cast(x, ELEMENT_TYPES[name]), ELEMENT_TYPES["f32"])
+
+
+def in_memory(name: str) -> str:
+    """The element type of an operand that lies in memory as the unit takes it."""
+    return "f32" if name == "tf32" else name
+
+
+def product_of(
+    name: str, sizes: tuple[int, int, int], turned: tuple[bool, bool], computed: bool
+) -> Any:
+    """A product of operands that are copied as they lie, or computed on the way."""
+    rows, columns, depth = sizes
+    a = (depth, rows) if turned[0] else (rows, depth)
+    b = (columns, depth) if turned[1] else (depth, columns)
+    element = "f32" if computed else in_memory(name)
+
+    def operand(e: Any, x: SSAValue) -> SSAValue:
+        if computed:
+            return rounding(name)(e, e.neg(x))
+        return e.round_tf32(x) if name == "tf32" else e.cast(x, ELEMENT_TYPES["f32"])
+
+    return fused_kernel(
+        "contraction",
+        [(element, a), (element, b)],
+        lambda e, x, y: e.matmul(
+            operand(e, x), operand(e, y), transpose_a=turned[0], transpose_b=turned[1]
+        ),
+    )
+
+
+def integers(shape: tuple[int, ...], seed: int, dtype: Any) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(dtype)
+
+
+def arrays_of(kernel: Any, make: Callable[..., np.ndarray]) -> list[np.ndarray]:
+    return [
+        make(value.type.get_shape(), seed, element_of(value.type).dtype)
+        for seed, value in enumerate(kernel.inputs)
+    ]
+
+
+def same_bits(queue: Any, device: Device, kernel: Any, what: object, **schedule: Any) -> None:
+    arrays = arrays_of(kernel, integers)
+    (got,) = run(queue, kernel, arrays, device, **schedule)
+    (want,) = expected(kernel, arrays)
+    np.testing.assert_array_equal(got.astype(np.float64), want, err_msg=str(what))
+
+
+@pytest.mark.parametrize("tiling", TILINGS, ids=lambda t: "x".join(map(str, t.values())))
+@pytest.mark.parametrize("name", TYPES)
+def test_every_tiling_and_layout_computes_the_same(
+    name: str,
+    tiling: dict[str, int],
+    cl_queue: Any,  # noqa: F811
+    device: Device,
+) -> None:
+    first = TILINGS.index(tiling) % 2
+    for number, sizes in list(enumerate(SIZES))[first::2]:
+        turned = LAYOUTS[number % 4]
+        kernel = product_of(name, sizes, turned, computed=number % 3 == 1)
+        same_bits(cl_queue, device, kernel, (sizes, turned), matrix=name, **tiling)
+
+
+@pytest.mark.parametrize("turned", LAYOUTS)
+@pytest.mark.parametrize("name", TYPES)
+def test_every_layout_is_copied_or_computed(
+    name: str,
+    turned: tuple[bool, bool],
+    cl_queue: Any,  # noqa: F811
+    device: Device,
+) -> None:
+    for sizes in ((48, 72, 80), (37, 43, 41)):
+        for computed in (False, True):
+            kernel = product_of(name, sizes, turned, computed)
+            what = (sizes, computed)
+            same_bits(cl_queue, device, kernel, what, tile_down=1, item_rows=32, item_columns=32)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_sums_are_those_of_rounded_operands(
+    name: str,
+    cl_queue: Any,  # noqa: F811
+    device: Device,
+) -> None:
+    depth = 515
+    kernel = product_of(name, (33, 47, depth), (False, False), computed=True)
+
+    def normal(shape: tuple[int, ...], seed: int, dtype: Any) -> np.ndarray:
+        return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+    arrays = arrays_of(kernel, normal)
+    (got,) = run(cl_queue, kernel, arrays, device)
+    a, b = (rounded(array, name) for array in arrays)
+    # A matrix unit cuts off what does not fit f32, where an addition would round: 2**-23.
+    bound = (depth + 1) * 2.0**-23 * (np.abs(a) @ np.abs(b))
+    assert np.all(np.abs(got - a @ b) <= bound)
+
+
+def rounded(array: np.ndarray, name: str) -> np.ndarray:
+    """The nearest numbers that the unit multiplies, in f64."""
+    if name != "tf32":
+        return array.astype(TYPES[name]).astype(np.float64)
+    mantissa, exponent = np.frexp(array.astype(np.float64))
+    return np.ldexp(np.round(mantissa * 2**11), exponent - 11)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_nan_and_infinity_stay_in_their_rows_and_columns(
+    name: str,
+    cl_queue: Any,  # noqa: F811
+    device: Device,
+) -> None:
+    kernel = product_of(name, (20, 24, 19), (False, False), computed=False)
+    a, b = arrays_of(kernel, integers)
+    a[3, 18], a[7, 2], b[5, 23] = np.nan, np.inf, -np.inf
+    (got,) = run(cl_queue, kernel, [a, b], device)
+    (want,) = expected(kernel, [a, b])
+    np.testing.assert_array_equal(got.astype(np.float64), want)
+
+
+def test_batches_epilogues_and_heads_of_attention(
+    cl_queue: Any,  # noqa: F811
+    device: Device,
+) -> None:
+    kernel = fused_kernel(
+        "contraction",
+        [("f32", (2, 40, 3, 16)), ("f32", (2, 3, 24, 16)), ("f32", (24,))],
+        lambda e, x, y, bias: e.relu(
+            e.add(
+                e.matmul(
+                    e.round_tf32(e.transpose(x, [0, 2, 1, 3])), e.round_tf32(y), transpose_b=True
+                ),
+                bias,
+            )
+        ),
+    )
+    assert schedule_for(kernel, device).values["matrix"] == "tf32"
+    same_bits(cl_queue, device, kernel, "heads")
+    kernel = fused_kernel(
+        "contraction",
+        [("bf16", (3, 36, 40)), ("bf16", (40, 18))],
+        lambda e, x, y: e.matmul(x, y),
+    )
+    assert schedule_for(kernel, device).values["matrix"] == "bf16"
+    same_bits(cl_queue, device, kernel, "bf16")
+
+
+def test_only_rounded_operands_go_to_the_unit_and_only_where_there_is_one() -> None:
+    unit = DEVICES["nvidia-h200"]
+    rounded_product = product_of("tf32", (64, 64, 64), (False, False), computed=True)
+    assert schedule_for(rounded_product, unit).values["matrix"] == "tf32"
+    assert "matrix" not in schedule_for(rounded_product, unit.with_figures(matrix_rates={})).values
+    assert "matrix" not in schedule_for(rounded_product, CPU).values
+    types = [("f32", (64, 64)), ("f32", (64, 64))]
+    plain = fused_kernel("contraction", types, lambda e, x, y: e.matmul(x, y))
+    half = fused_kernel("contraction", types, lambda e, x, y: e.matmul(e.round_tf32(x), y))
+    assert "matrix" not in schedule_for(plain, unit).values
+    assert "matrix" not in schedule_for(half, unit).values
+
+
+def test_operands_as_the_unit_takes_them_are_copied_past_the_registers() -> None:
+    unit = DEVICES["nvidia-h200"]
+    for name, computed in itertools.product(TYPES, (False, True)):
+        function = lowered(product_of(name, (256, 256, 256), (False, True), computed), unit)
+        operations = [type(op) for op in function.walk()]
+        assert (CopyChunkOp in operations) == (not computed)
+        assert MmaOp in operations and LoadMatrixOp in operations
