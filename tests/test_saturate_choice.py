@@ -123,6 +123,19 @@ def turned(b: Emitter, x: SSAValue, w: SSAValue) -> list[SSAValue]:
     return [b.max_reduce(cheap, axis=0), b.softmax(cheap, axis=1)]
 
 
+def test_two_results_of_one_sum_are_one_kernel_though_each_alone_would_rather_read_the_sum() -> (
+    None
+):
+    def body(b: Emitter, x: SSAValue, y: SSAValue) -> list[SSAValue]:
+        total = b.add(x, y)
+        return [b.relu(total), b.mul(total, 2.0)]
+
+    graph = build_graph(body, f32(512, 768), f32(512, 768))
+    saturate_graph(graph, GPU)
+    (kernel,) = kernels_of(graph)
+    assert len(kernel.results) == 2
+
+
 def body_types(x: tuple[int, ...], w: tuple[int, ...]) -> tuple[TensorType, TensorType]:
     return f32(*x), f32(*w)
 

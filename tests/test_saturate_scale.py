@@ -12,7 +12,7 @@ from saturate_programs import CPU, kernels_of, random_inputs
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import ReadOp
-from mgn.passes.saturate import saturate_graph
+from mgn.passes.saturate import SaturateOptions, saturate_graph
 from mgn.passes.saturate.memo import forget_choices
 
 
@@ -56,7 +56,9 @@ def test_a_layer_of_a_decoder_computes_the_same_after_saturation(
 def test_the_choice_for_a_training_graph_is_close_to_its_bound(
     graphs: ModuleType, layers: int, gap: float, device: Device
 ) -> None:
-    report = saturate_graph(graphs.training_graph(layers), device)
+    report = saturate_graph(
+        graphs.training_graph(layers), device, SaturateOptions(extract_budget=30.0)
+    )
     assert report.gap <= gap, report.method
 
 

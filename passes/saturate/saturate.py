@@ -46,7 +46,7 @@ class SaturateOptions:
 
     classes: frozenset[RuleClass] = DEFAULT_CLASSES
     time_budget: float = 5.0
-    extract_budget: float = 2.0
+    extract_budget: float = 4.0
     fuse: bool = True
     limits: CutLimits = field(default_factory=CutLimits)
 

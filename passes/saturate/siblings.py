@@ -18,6 +18,8 @@ from mgn.passes.saturate.view import View
 
 READERS = 6
 """Readers of one value that are tried with each other."""
+WAYS = 2
+"""Candidates of one class that are tried: the cheapest, and the next that reads other values."""
 
 Depends = Callable[[int, int], bool]
 Space = tuple[KernelKind, tuple[int, ...], tuple[int, ...]]
@@ -28,7 +30,7 @@ def sibling_candidates(
 ) -> Iterator[Candidate]:
     """Candidates of two results that are cheaper than the two kernels they replace."""
     groups: dict[tuple[int, Space], list[Candidate]] = {}
-    for candidate in _cheapest_alone(found):
+    for candidate in _cheap_alone(found):
         form = classify(candidate.body, view.signatures)
         if form is None or form.kind not in (KernelKind.POINTWISE, KernelKind.REDUCTION):
             continue
@@ -40,19 +42,27 @@ def sibling_candidates(
     for readers in groups.values():
         for first, second in combinations(readers[:READERS], 2):
             pair = (first.number, second.number)
-            if pair not in tried:
+            if pair not in tried and first.results != second.results:
                 tried.add(pair)
                 merged = _merged(view, first, second, device, depends)
                 if merged is not None:
                     yield merged
 
 
-def _cheapest_alone(found: CandidateSet) -> Iterator[Candidate]:
-    """For each class the cheapest candidate that writes it alone."""
+def _cheap_alone(found: CandidateSet) -> Iterator[Candidate]:
+    """For each class a few candidates that write it alone, from different values: first the
+    cheapest of all classes.
+    """
+    ways: list[list[Candidate]] = [[] for _ in range(WAYS)]
     for key, numbers in found.writers.items():
         alone = [found.candidates[n] for n in numbers if found.candidates[n].results == (key,)]
-        if alone:
-            yield min(alone, key=lambda item: (item.price, item.number))
+        alone.sort(key=lambda item: (item.price, item.number))
+        distinct = {frozenset(item.reads): item for item in reversed(alone)}
+        rest = sorted(distinct.values(), key=lambda item: (item.price, item.number))
+        for place, candidate in zip(ways, rest, strict=False):
+            place.append(candidate)
+    for place in ways:
+        yield from place
 
 
 def _merged(
