@@ -19,7 +19,7 @@ from mgn.runtime.devices import ComputeDevice, choose, opencl
 from mgn.runtime.errors import InputError, RuntimeFault
 from mgn.runtime.host_arrays import DTYPES, check_inputs, mismatch, nearest
 from mgn.runtime.launches import Copy, Launch
-from mgn.runtime.memory import DeviceMemory, GuardedMemory, buffer_bytes
+from mgn.runtime.memory import DeviceMemory, GuardedMemory, buffer_bytes, guard_is_wanted
 from mgn.runtime.preparation import Preparation
 from mgn.runtime.profile import LaunchTime, launch_times, write_trace
 from mgn.runtime.programs import build_kernels
@@ -29,7 +29,8 @@ class Executable:
     """Runs one planned graph on one device, any number of times, from any thread.
 
     `guard` surrounds every buffer with poisoned zones that are checked after each run, and fills
-    the views with NaN before it: slow, and sure to notice a kernel that writes too far.
+    the views with NaN before it: slow, and sure to notice a kernel that writes too far, or whose
+    results depend on what it reads there. By default `MGN_GUARD=on` asks for it.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Executable:
         *,
         cache: KernelCache | None = None,
         options: Sequence[str] = (),
-        guard: bool = False,
+        guard: bool | None = None,
     ) -> None:
         cl = opencl()
         self.plan = plan
@@ -54,7 +55,8 @@ class Executable:
         cache = KernelCache.default() if cache is None else cache
         signatures = [kernels[name] for name in used]
         self.build = build_kernels(signatures, self.device, self._context, cache, options)
-        memory_class = GuardedMemory if guard else DeviceMemory
+        guarded = guard_is_wanted() if guard is None else guard
+        memory_class = GuardedMemory if guarded else DeviceMemory
         self._memory = memory_class(plan, self.device, self._context, self._queue)
         self._queue.finish()
         self._inputs = list(plan.of_kind(BufferKind.INPUT))

@@ -5,6 +5,7 @@ slices of one arena. Guarded memory gives each place its own slice with a poison
 side, so that a kernel which leaves its buffer is found out and named.
 """
 
+import os
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -16,7 +17,9 @@ from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import DeviceError, GuardError
 from mgn.runtime.host_arrays import DTYPES, as_bytes
 
-_GUARD_BYTES = 4096
+GUARD_VARIABLE = "MGN_GUARD"
+_WORDS = {"": False, "off": False, "0": False, "on": True, "1": True}
+_GUARD_BYTES = 1 << 14
 _POISON = np.uint16(0xFFC5)
 """Every 16 bits of a guard zone: a NaN in each float type, and no plausible integer."""
 
@@ -121,15 +124,15 @@ class GuardedMemory(DeviceMemory):
         return buffers
 
     def _guarded(self, size: int, label: str) -> Any:
-        guard = max(_GUARD_BYTES, self._alignment)
+        guard = self._guard
         holder = self._new_buffer(guard + max(size, 1) + guard)
-        self._fill(holder)
+        opencl().enqueue_copy(self._queue, holder, _pattern(holder.size), is_blocking=True)
         self._holders.append((holder, size, label))
         return holder.get_sub_region(guard, max(size, 1))
 
-    def _fill(self, buffer: Any) -> None:
-        data = np.full(-(-buffer.size // 2), _POISON).view(np.uint8)[: buffer.size]
-        opencl().enqueue_copy(self._queue, buffer, data, is_blocking=True)
+    @property
+    def _guard(self) -> int:
+        return -(-_GUARD_BYTES // self._alignment) * self._alignment
 
     def poison(self) -> None:
         """Fill every view with 0xFF bytes: a NaN in each float type."""
@@ -144,22 +147,35 @@ class GuardedMemory(DeviceMemory):
     def check(self) -> None:
         """GuardError, naming the buffer and the distance, where a guard zone was written."""
         for holder, size, label in self._holders:
-            content = np.empty(holder.size, np.uint8)
-            opencl().enqueue_copy(self._queue, content, holder)
-            guard = max(_GUARD_BYTES, self._alignment)
-            pattern = np.full(-(-holder.size // 2), _POISON).view(np.uint8)[: holder.size]
-            touched = np.flatnonzero(content != pattern)
-            before = touched[touched < guard]
-            after = touched[touched >= guard + size]
+            before = self._touched(holder, 0, self._guard)
             if len(before):
-                raise GuardError(
-                    f"a kernel wrote {guard - int(before[0])} bytes before the start of {label}"
-                )
+                distance = self._guard - int(before[0])
+                raise GuardError(f"a kernel wrote {distance} bytes before the start of {label}")
+            after = self._touched(holder, self._guard + size, holder.size)
             if len(after):
+                distance = int(after[-1]) - self._guard - size + 1
                 raise GuardError(
-                    f"a kernel wrote {int(after[-1]) - guard - size + 1} bytes past the end of "
-                    f"{label}, which has {size}"
+                    f"a kernel wrote {distance} bytes past the end of {label}, which has {size}"
                 )
+
+    def _touched(self, holder: Any, start: int, end: int) -> np.ndarray:
+        """The places in a zone of a holder that no longer have the pattern."""
+        content = np.empty(end - start, np.uint8)
+        opencl().enqueue_copy(self._queue, content, holder, src_offset=start)
+        return start + np.flatnonzero(content != _pattern(end)[start:])
+
+
+def _pattern(size: int) -> np.ndarray:
+    """What a guard zone holds, as bytes from the start of its holder."""
+    return np.full(-(-size // 2), _POISON).view(np.uint8)[:size]
+
+
+def guard_is_wanted() -> bool:
+    """Whether MGN_GUARD asks for guard zones. DeviceError for a word it does not know."""
+    word = os.environ.get(GUARD_VARIABLE, "").strip().lower()
+    if word not in _WORDS:
+        raise DeviceError(f"{GUARD_VARIABLE} is on or off, not '{word}'")
+    return _WORDS[word]
 
 
 def planned_bytes(plan: LaunchPlan) -> int:

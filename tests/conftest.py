@@ -1,12 +1,21 @@
-"""What all tests share: commands run in this process, and the devices of this machine."""
+"""What all tests share: commands run in this process, and the device under test.
 
+`MGN_TEST_DEVICE` selects the device that kernels are tested on. The tests that run on it have the
+marker `gpu`: those that want a queue on it, and those of modules that read the variable. So `pytest
+-m gpu` is all of them on a GPU; it skips them, saying so, where there is none. Buffers lie between
+guard zones in every run of a program.
+"""
+
+import inspect
 import io
 import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,6 +23,45 @@ ROOT = Path(__file__).resolve().parent.parent
 """The checkout."""
 
 os.environ["MGN_PROGRAM_CACHE"] = "off"  # what is tested is the compiler, not what it once gave
+
+
+os.environ.setdefault("MGN_GUARD", "on")
+DEVICE_VARIABLE = "MGN_TEST_DEVICE"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before any test module is imported, which may read the variable."""
+    if config.getoption("markexpr", "").strip() == "gpu":
+        os.environ[DEVICE_VARIABLE] = "gpu"
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks the tests that run on the device under test."""
+    module = getattr(item, "module", None)
+    wants_queue = "cl_queue" in getattr(item, "fixturenames", ())
+    if wants_queue or (module is not None and reads_the_variable(module)):
+        item.add_marker("gpu")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips what is for a GPU where there is none."""
+    wanted = os.environ.get(DEVICE_VARIABLE) == "gpu"
+    if wanted and item.get_closest_marker("gpu") is not None and not gpu_names():
+        pytest.skip("there is no OpenCL GPU on this machine")
+
+
+@cache
+def reads_the_variable(module: ModuleType) -> bool:
+    """Whether a module's tests run on the device that the variable selects."""
+    return DEVICE_VARIABLE in inspect.getsource(module)
+
+
+@cache
+def gpu_names() -> list[str]:
+    """The GPUs that OpenCL has here."""
+    from mgn.runtime.devices import list_devices
+
+    return [device.name for device in list_devices() if device.kind == "gpu"]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from guard_zones import launch_guarded
 from xdsl.context import Context
 from xdsl.dialects import arith, builtin, math, memref, scf, vector
 from xdsl.parser import Parser
@@ -17,7 +18,6 @@ from mgn.dialects.kernel import DEVICES, Device, FuncOp, Kernel
 from mgn.runtime.devices import choose, opencl
 from mgn.runtime.errors import DeviceError
 
-POISON = 0xA5
 DTYPES: dict[str, Any] = {
     "f64": np.float64,
     "f32": np.float32,
@@ -71,26 +71,9 @@ def build_options(queue: Any) -> list[str]:
 
 
 def run_kernel(queue: Any, kernel: KernelSignature, arrays: list[np.ndarray]) -> None:
-    """Launch a kernel; written arrays start as poison on the device and are read back in place."""
-    pyopencl = opencl()
-    flags = pyopencl.mem_flags
-    program = pyopencl.Program(_CONTEXTS[-1], kernel.program).build(options=build_options(queue))
-    buffers = []
-    for array, argument in zip(arrays, kernel.arguments, strict=True):
-        assert array.nbytes == argument.bytes
-        if argument.access == "write":
-            array.view(np.uint8)[:] = POISON
-        buffers.append(
-            pyopencl.Buffer(
-                _CONTEXTS[-1], flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=array.view(np.uint8)
-            )
-        )
-    launch = pyopencl.Kernel(program, kernel.name)
-    launch(queue, kernel.global_size, kernel.local_size, *buffers)
-    for array, argument, buffer in zip(arrays, kernel.arguments, buffers, strict=True):
-        if argument.access != "read":
-            pyopencl.enqueue_copy(queue, array.view(np.uint8), buffer)
-    queue.finish()
+    """Launch a kernel between guard zones; written arrays are read back in place."""
+    program = opencl().Program(_CONTEXTS[-1], kernel.program).build(options=build_options(queue))
+    launch_guarded(queue, _CONTEXTS[-1], program, kernel, arrays)
 
 
 def kernel(text: str) -> FuncOp:

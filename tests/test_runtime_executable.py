@@ -23,6 +23,7 @@ from mgn.runtime.cache import KernelCache
 from mgn.runtime.errors import BuildError, DeviceError, GuardError, InputError, RuntimeFault
 from mgn.runtime.executable import Executable
 
+pytestmark = pytest.mark.gpu
 RANDOM = np.random.default_rng(7)
 
 
@@ -117,6 +118,34 @@ def test_a_kernel_that_writes_before_its_buffer_is_found() -> None:
     executable = guarded("y[(long)i - 2] = x[i] + w[i];")
     with pytest.raises(GuardError, match="wrote 8 bytes before the start of view %y"):
         executable.run({"x": np.ones((8, 12), np.float32)})
+
+
+@pytest.mark.parametrize(("index", "element"), [("i + 1", SIZE - 1), ("(long)i - 1", 0)])
+def test_what_a_kernel_reads_outside_its_buffer_is_nan_under_guard(
+    index: str, element: int
+) -> None:
+    executable = guarded(f"y[i] = x[i] + w[{index}];")
+    y = executable.run({"x": np.ones((8, 12), np.float32)})["y"].ravel()
+    assert np.flatnonzero(np.isnan(y)).tolist() == [element]
+
+
+def test_a_variable_asks_for_guard_zones(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = (
+        "__kernel void add(__global const float *x, __global const float *w, __global float *y)"
+    )
+    wrong = signature("add", source + "{ y[get_global_id(0) + 1] = 0; }", "read", "read", "write")
+    for word, is_found in (("on", True), ("off", False)):
+        monkeypatch.setenv("MGN_GUARD", word)
+        executable = Executable(PLAN, {**KERNELS, "add": wrong}, cache=KernelCache.disabled())
+        executable.set_param("scale", np.ones(SIZE, np.float32))
+        if is_found:
+            with pytest.raises(GuardError, match="wrote 4 bytes past the end of view %y"):
+                executable.run({"x": np.ones((8, 12), np.float32)})
+        else:
+            executable.run({"x": np.ones((8, 12), np.float32)})
+    monkeypatch.setenv("MGN_GUARD", "perhaps")
+    with pytest.raises(DeviceError, match="MGN_GUARD is on or off, not 'perhaps'"):
+        Executable(PLAN, KERNELS, cache=KernelCache.disabled())
 
 
 def test_what_a_kernel_leaves_unwritten_is_nan_under_guard() -> None:
@@ -218,10 +247,10 @@ def test_offsets_that_the_device_cannot_take_are_an_error_of_ours() -> None:
     view = BufferPlan(BufferKind.VIEW, "%t", "f32", (SIZE,), 4)
     plan = replace(PLAN, buffers=(*PLAN.buffers[:3], view, PLAN.buffers[4]))
     with pytest.raises(DeviceError, match="%t lies at 4, and this one needs multiples of"):
-        Executable(plan, KERNELS, cache=KernelCache.disabled())
+        Executable(plan, KERNELS, cache=KernelCache.disabled(), guard=False)
 
 
 def test_memory_that_the_device_has_not_is_an_error_of_ours() -> None:
     plan = replace(PLAN, arena=1 << 60)
     with pytest.raises(DeviceError, match=r"has no .* bytes for 'affine'"):
-        Executable(plan, KERNELS, cache=KernelCache.disabled())
+        Executable(plan, KERNELS, cache=KernelCache.disabled(), guard=False)
