@@ -81,7 +81,7 @@ def _cpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
 
 def _on_matrix_unit(fused: FusedKernelOp, device: Device) -> str | None:
     """What the device's matrix unit multiplies the product's operands as; None where it cannot."""
-    if not device.matrix_rates:
+    if not device.matrix_rates or fused.kernel_kind is not KernelKind.CONTRACTION:
         return None
     from mgn.passes.lower_kernels.body import read_body
     from mgn.passes.lower_kernels.product import Product
