@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from rule_examples import Instance, example_of
 from saturate_programs import build_graph
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, SSAValue
@@ -19,7 +20,7 @@ from xdsl.ir import Block, SSAValue
 from mgn.dialects.mgn.build import CallError, Emitter
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.operation import OPERATIONS
-from mgn.dialects.mgn.structure import GraphOp, array_of
+from mgn.dialects.mgn.structure import GraphOp, ReadOp, array_of
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import ELEMENT_TYPES, element_of, tensor
 from mgn.passes.saturate.encode import encode_graph
@@ -74,9 +75,9 @@ class Trial:
 def try_rule(rule: Rule, wanted: int = 10, most: int = 4000, seed: int = 0) -> Trial:
     """Draws instances until the rule acted on enough of them, or both sides once disagreed."""
     outcome = Trial()
-    for types, attributes, constants in itertools.islice(instances(rule, seed), most):
+    for instance in itertools.islice(instances(rule, seed), most):
         try:
-            agrees = both_sides_agree(rule, types, attributes, constants)
+            agrees = both_sides_agree(rule, instance)
         except Unfit:
             continue
         if agrees is not None:
@@ -87,23 +88,24 @@ def try_rule(rule: Rule, wanted: int = 10, most: int = 4000, seed: int = 0) -> T
     return outcome
 
 
-Instance = tuple[list[TensorType], dict[str, object], list[float]]
-
-
 def instances(rule: Rule, seed: int) -> Iterator[Instance]:
-    """Types of the variables, values of the attribute variables, and constants to try.
+    """Instances to try: examples of the row where it has them, else random types.
 
     Alike types are drawn often, as most operations want them.
     """
     rng = random.Random(seed)
     names = attribute_names(rule.left_pattern)
     while True:
+        example = example_of(rule.name, rng, rule.variables)
+        if example is not None:
+            yield example
+            continue
         element = rng.choice(ELEMENTS)
         first = rng.choice(SHAPES)
         shapes = [first if rng.random() < 0.4 else rng.choice(SHAPES) for _ in rule.variables]
         types = [tensor(element, shape) for shape in shapes]
         values = {name: rng.choice(ATTRIBUTES[keyword]) for name, keyword in names.items()}
-        yield types, values, [rng.choice(CONSTANTS) for _ in rule.constants]
+        yield Instance(types, values, {name: rng.choice(CONSTANTS) for name in rule.constants})
 
 
 def attribute_names(pattern: Pattern) -> dict[str, str]:
@@ -132,7 +134,7 @@ def emit_left(
         else:
             operands.append(emit_left(b, operand, values, attributes))
     keywords = {
-        name: attributes[node.id] if isinstance(node, ast.Name) else ast.literal_eval(node)
+        name: attributes.get(node.id) if isinstance(node, ast.Name) else ast.literal_eval(node)
         for name, node in pattern.attributes.items()
     }
     result = b.call(pattern.name, *operands, **keywords)
@@ -140,30 +142,43 @@ def emit_left(
     return result
 
 
-def left_side(
-    rule: Rule, types: list[TensorType], attributes: dict[str, object], constants: list[float]
-) -> GraphOp:
+def left_side(rule: Rule, instance: Instance) -> GraphOp:
     """A graph that computes the left side. Unfit where these types do not make one."""
 
     def body(b: Emitter, *inputs: SSAValue) -> SSAValue:
         values = dict(zip(rule.variables, inputs, strict=True))
-        for name, constant in zip(rule.constants, constants, strict=True):
-            values[name] = b.constant(constant, element_of(values[name].type))
-        return emit_left(b, rule.left_pattern, values, attributes)
+        for name in rule.constants:
+            values[name] = b.constant(instance.constants[name], element_of(values[name].type))
+        for name, array in instance.known.items():
+            values[name] = b.constant_array(np.ascontiguousarray(array))
+        for name in parameters_of(rule):
+            assert isinstance(values[name].type, TensorType)
+            op = ReadOp(name, values[name].type)
+            b.insert(op)
+            values[name] = op.result
+        return emit_left(b, rule.left_pattern, values, instance.attributes)
 
     try:
-        graph = build_graph(body, *types)
+        graph = build_graph(body, *instance.types)
         graph.verify()
     except (ShapeError, ValueError, KeyError, CallError) as error:
         raise Unfit from error
     return graph
 
 
-def both_sides_agree(
-    rule: Rule, types: list[TensorType], attributes: dict[str, object], constants: list[float]
-) -> bool | None:
+def parameters_of(rule: Rule) -> list[str]:
+    """The variables that a rule wants to depend on parameters alone."""
+    return [
+        argument.id
+        for call in rule.conditions
+        for argument in call.args
+        if getattr(call.func, "id", "") == "parameters" and isinstance(argument, ast.Name)
+    ]
+
+
+def both_sides_agree(rule: Rule, instance: Instance) -> bool | None:
     """Whether both sides agree on this instance; None where the rule does not act on it."""
-    graph = left_side(rule, types, attributes, constants)
+    graph = left_side(rule, instance)
     facts = encode_graph(graph, literals_of([rule])).facts
     result = saturate_facts(facts, [rule])
     if not result.fired[rule.name]:
@@ -206,7 +221,13 @@ class Values:
         inputs = [random_array(rng, argument.type, wide) for argument in self.graph.block.args]
         for key, leaves in self.result.leaves.items():
             leaf = self.result.facts.leaves.things[leaves[0]]
-            array = inputs[leaf.key] if leaf.kind == "input" else array_of(leaf.key)
+            array = (
+                random_array(rng, leaf.type, wide)
+                if leaf.kind == "parameter"
+                else inputs[leaf.key]
+                if leaf.kind == "input"
+                else array_of(leaf.key)
+            )
             widens = wide and element_of(leaf.type).is_float
             arrays[key] = array.astype(np.float64) if widens else array
         outcomes = {key: [value] for key, value in arrays.items()}

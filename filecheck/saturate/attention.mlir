@@ -1,11 +1,11 @@
 // RUN: mgn-opt -p saturate,choose-schedules %s | filecheck %s
 // RUN: mgn-opt -p 'saturate{rules=exact}' %s | filecheck %s --check-prefix=EXACT
 
-// The scale of the queries, attention and the residual sum are one kernel; scores are not stored.
+// The scale of the queries joins attention's own, and the residual sum is part of its kernel; scores
+// are not stored.
 // CHECK:      mgn.graph @mixed
 // CHECK-NEXT: %[[y:[a-z0-9]+]] = fusion.kernel attention ({{.*}}) -> (tensor<96x32xf32>) schedule {form = "cpu", lanes = 16 : i64, {{.*}}block_rows = 64 : i64, block_keys = 128 : i64} {
-// CHECK:        %[[q:[a-z0-9]+]] = mgn.mul
-// CHECK-NEXT:   %[[a:[a-z0-9]+]] = mgn.attention(%[[q]], {{.*}}) heads = 4, kv_heads = 2, causal = true
+// CHECK:        %[[a:[a-z0-9]+]] = mgn.attention({{.*}}) heads = 4, kv_heads = 2, causal = true, scale = 0.25
 // CHECK-NEXT:   %[[s:[a-z0-9]+]] = mgn.add({{.*}}%[[a]]
 // CHECK-NEXT:   fusion.return %[[s]]
 // CHECK-NEXT: }

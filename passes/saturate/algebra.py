@@ -1,4 +1,4 @@
-"""Rows of the rule table: elementwise algebra and the movement of elements.
+"""Rows of the rule table: elementwise algebra.
 
 In half precision each operation rounds visibly, so a row that removes a rounding asks `wide(x)`.
 """
@@ -142,27 +142,4 @@ ALGEBRA: tuple[Rule, ...] = (
         "leaves_no_trace(A, B, x)",
     ),
     Rule("round-round", "round_tf32(round_tf32(x))", "round_tf32(x)", EXACT, "it is round already"),
-    # Movement.
-    Rule(
-        "transpose-transpose",
-        "transpose(transpose(x, perm=P), perm=Q)",
-        "transpose(x, perm=compose(P, Q))",
-        EXACT,
-        "permutations compose",
-    ),
-    Rule(
-        "reshape-reshape",
-        "reshape(reshape(x, shape=S), shape=R)",
-        "reshape(x, shape=R)",
-        EXACT,
-        "the order of elements stays",
-    ),
-    Rule(
-        "broadcast-broadcast",
-        "broadcast_to(broadcast_to(x, shape=S), shape=R)",
-        "broadcast_to(x, shape=R)",
-        EXACT,
-        "broadcasting composes",
-    ),
-    Rule("flip-flip", "flip(flip(x, axis=A), axis=A)", "x", EXACT, "reversed twice"),
 )

@@ -1,20 +1,26 @@
 """The rows of the rule table as egglog rules: egglog finds the matches, Python builds the right
 sides.
 
-In: rules, the vocabulary of facts, the constructors that can occur. Out: egglog text, and a
-`CompiledRule` each.
+In: rules, the vocabulary of facts, the constructors that occur. Out: egglog text, and a
+`CompiledRule` for each rule.
 
 Each rule becomes a query and a relation that collects its matches: handles of the root and the
 variables, numbers of constants and attributes. `instantiate.py` then checks the condition, infers
 types and enters the right side.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.passes.saturate.facts import Facts
-from mgn.passes.saturate.patterns import Call, Number, Pattern, Variable, calls_of
+from mgn.passes.saturate.patterns import (
+    Call,
+    Number,
+    Pattern,
+    Variable,
+    calls_of,
+    text_of,
+)
 from mgn.passes.saturate.rule import Rule
 
 Constructor = tuple[str, int]
@@ -52,49 +58,30 @@ def constructors_of(pattern: Pattern) -> set[Constructor]:
     return {(call.name, len(call.operands)) for call in calls_of(pattern)}
 
 
-def active_rules(
-    rules: Iterable[Rule], present: set[Constructor]
-) -> tuple[list[Rule], set[Constructor]]:
-    """The rules that can ever match, and all constructors that can then occur."""
-    waiting, active = list(rules), list[Rule]()
-    known = set(present)
-    while True:
-        ready = [rule for rule in waiting if constructors_of(rule.left_pattern) <= known]
-        if not ready:
-            return active, known
-        for rule in ready:
-            known |= constructors_of(rule.right_pattern)
-        active.extend(ready)
-        waiting = [rule for rule in waiting if rule not in ready]
+PRELUDE = """
+(sort T)
+(constructor N (i64) T :unextractable)
+(constructor leaf (i64 i64) T)
+(function ty (T) i64 :no-merge)
+(function handle (T) i64 :merge (min old new))
+(function splat (T) i64 :no-merge)
+(relation in_leaf (i64 i64 i64))
+(relation in_splat (i64 i64))
+(relation in_union (i64 i64))
+(ruleset load)
+(ruleset rewrite)
+(rule ((in_leaf h t k)) ((let e (leaf t k)) (union e (N h)) (set (ty e) t) (set (handle e) h))
+ :ruleset load :name "load leaf")
+(rule ((in_splat h s)) ((set (splat (N h)) s)) :ruleset load :name "load splat")
+(rule ((in_union a b)) ((union (N a) (N b))) :ruleset load :name "load union")
+"""
+"""Sorts, functions and rulesets: all but what operations and rows of the table need."""
 
 
-def prelude(constructors: set[Constructor], exact: bool = False) -> str:
-    """Sorts, functions and loading rules: everything but the rules of the table. With `exact`,
-    what commutes does so to the bit.
+def declare(constructor: Constructor, exact: bool = False) -> str:
+    """An operation with a number of operands: how it is loaded, and what holds of it always. With
+    `exact`, what commutes does so to the bit.
     """
-    lines = [
-        "(sort T)",
-        "(constructor N (i64) T :unextractable)",
-        "(constructor leaf (i64 i64) T)",
-        "(function ty (T) i64 :no-merge)",
-        "(function handle (T) i64 :merge (min old new))",
-        "(function splat (T) i64 :no-merge)",
-        "(relation in_leaf (i64 i64 i64))",
-        "(relation in_splat (i64 i64))",
-        "(relation in_union (i64 i64))",
-        "(ruleset load)",
-        "(ruleset rewrite)",
-        "(rule ((in_leaf h t k)) ((let e (leaf t k)) (union e (N h)) (set (ty e) t)"
-        ' (set (handle e) h)) :ruleset load :name "load leaf")',
-        '(rule ((in_splat h s)) ((set (splat (N h)) s)) :ruleset load :name "load splat")',
-        '(rule ((in_union a b)) ((union (N a) (N b))) :ruleset load :name "load union")',
-    ]
-    for constructor in sorted(constructors):
-        lines += _declare(constructor, exact)
-    return "\n".join(lines)
-
-
-def _declare(constructor: Constructor, exact: bool) -> list[str]:
     operation, arity = constructor
     name = constructor_name(constructor)
     operands = [f"x{index}" for index in range(arity)]
@@ -118,17 +105,16 @@ def _declare(constructor: Constructor, exact: bool) -> list[str]:
             f"(rule ((= e ({name} a t x)) (= s (splat x))) ((set (splat e) s))"
             f' :ruleset rewrite :name "splat {operation}")'
         )
-    return lines
+    return "\n".join(lines)
 
 
 def compile_rule(rule: Rule, number: int, facts: Facts) -> tuple[CompiledRule, str]:
     """A rule's relation and the egglog text that fills it."""
     atoms: list[str] = []
     attribute_calls: list[Call] = []
-    fresh = 0
+    named: dict[str, str] = {}
 
     def visit(pattern: Pattern, root: str) -> None:
-        nonlocal fresh
         assert isinstance(pattern, Call)
         operands: list[str] = []
         deferred: list[tuple[Pattern, str]] = []
@@ -136,9 +122,11 @@ def compile_rule(rule: Rule, number: int, facts: Facts) -> tuple[CompiledRule, s
             if isinstance(operand, Variable):
                 operands.append(f"v_{operand.name}")
                 continue
-            fresh += 1
-            operands.append(f"n{fresh}")
-            deferred.append((operand, f"n{fresh}"))
+            text = text_of(operand)
+            if text not in named:
+                named[text] = f"n{len(named) + 1}"
+                deferred.append((operand, named[text]))
+            operands.append(named[text])
         if OPERATIONS[pattern.name].attributes:
             attribute = f"a{len(attribute_calls)}"
             attribute_calls.append(pattern)

@@ -12,6 +12,8 @@ from typing import Any
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.types import ElementType, Family, element_of
+from mgn.passes.saturate import layouts
+from mgn.passes.saturate.definitions import Definition
 
 
 @dataclass(frozen=True)
@@ -22,10 +24,15 @@ class Operand:
 
     type: TensorType
     constant: float | None = None
+    definition: Definition | None = None
 
     @property
     def element(self) -> ElementType:
         return element_of(self.type)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.type.get_shape())
 
 
 _MANTISSA = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
@@ -103,6 +110,21 @@ def _one_row(x: Operand) -> bool:
     return x.type.get_shape()[-2:-1] in ((), (1,))
 
 
+def _keeps_order(x: Operand, perm: tuple[int, ...]) -> bool:
+    moved = [axis for axis in perm if x.shape[axis] != 1]
+    return moved == sorted(moved)
+
+
+THIN = 32
+"""Rows of a batch below which the rows of several are worth a matrix of their own."""
+
+
+def _thin_batches(a: Operand, b: Operand) -> bool:
+    """Whether many products of few rows share their right side."""
+    *batches, rows, _ = a.shape if len(a.shape) > 2 else (1, 1, 1)
+    return math.prod(batches) > 1 and rows < THIN and len(b.shape) == 2
+
+
 def _power_of_two(x: Operand) -> bool:
     value = x.constant
     return value is not None and math.isfinite(value) and abs(math.frexp(value)[0]) == 0.5
@@ -132,7 +154,22 @@ PREDICATES: dict[str, Callable[..., bool]] = {
         a, c, b, m, not q, not n
     ),
     "leaves_no_trace": lambda inner, outer, x: _leaves_no_trace(inner, outer, x.element),
-    "same_axes": lambda left, right: left == right,
+    "keeps_order": _keeps_order,
+    "thin_batches": _thin_batches,
+    "parameters": lambda x: x.definition is not None and x.definition.of_parameters,
+    "last_axis": lambda axis, shape: axis == len(shape) - 1,
+    "single_axis": lambda axes: len(axes) == 1,
+    "far": lambda x: x.constant is not None and x.constant <= layouts.FAR,
+    "sees_a_key": layouts.sees_a_key,
+    "leaves_a_key": layouts.leaves_a_key,
+    "is_window": layouts.is_window,
+    "spans": lambda m, q, k: m.shape[-2:] == (q.shape[-2], k.shape[-2]),
+    "splits": layouts.splits,
+    "repeats": layouts.repeats,
+    "repeats_merged": layouts.repeats_merged,
+    "same_leading": lambda left, right, last: left[:-last] == right[:-last],
+    "merges_batches": layouts.merges_batches,
+    "same_batches": lambda x, y: x.shape[:-2] == y.shape[:-2],
 }
 """Predicates by name. Arguments are matched values as `Operand`, or attribute values."""
 
@@ -144,5 +181,21 @@ def _compose(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]
 
 ATTRIBUTE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "compose": _compose,
+    "as_matrix": lambda x: (math.prod(x.shape[:-1]), x.shape[-1]),
+    "scale_of": layouts.scale_of,
+    "only": lambda axes: axes[0],
+    "turned": lambda x, perm: tuple(x.shape[axis] for axis in perm),
+    "one_head": layouts.one_head,
+    "one_head_bias": layouts.one_head_bias,
+    "keys_last": layouts.keys_last,
+    "heads_inward": layouts.heads_inward,
+    "heads_outward": layouts.heads_outward,
+    "merged": layouts.merged,
+    "unmerged": layouts.unmerged,
+    "merged_bias": layouts.merged_bias,
+    "merged_keys": layouts.merged_keys,
+    "heads_of": layouts.heads_of,
+    "without_group": layouts.without_group,
+    "window_of": layouts.window_of,
 }
-"""What right sides may compute from attribute values."""
+"""What right sides may compute from matched values and attributes."""

@@ -9,16 +9,18 @@ A composite is expanded down to core operations and elementwise composites: thos
 as they stand.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from xdsl.dialects.builtin import LocationAttr, TensorType, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from mgn.dialects.mgn.decompose import decomposition_of
-from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.dialects.kernel_forms import WHOLE_COMPOSITES
+from mgn.dialects.mgn.decompose import Decomposition, decompose_signature, decomposition_of
+from mgn.dialects.mgn.operation import Kind, OperationSpec, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp
-from mgn.passes.saturate.facts import Facts, Leaf, Properties
+from mgn.passes.saturate.facts import Facts, Leaf, Properties, properties_of
 
 
 @dataclass
@@ -58,9 +60,9 @@ def tensor_type(value: SSAValue) -> TensorType:
     return value.type
 
 
-def expands(op: TensorOp) -> bool:
+def expands(spec: OperationSpec) -> bool:
     """Whether kernels cannot compute an operation as it stands."""
-    return not op.spec.is_core and (op.spec.kind is not Kind.ELEMENTWISE or op.spec.several_results)
+    return not spec.is_core and (spec.kind is not Kind.ELEMENTWISE or spec.several_results)
 
 
 class Encoder:
@@ -88,17 +90,38 @@ class Encoder:
         else:
             raise TypeError(f"saturate does not know {op.name}")
 
+    def enter(
+        self,
+        spec: OperationSpec,
+        operands: Sequence[int],
+        values: Mapping[str, Any],
+        location: LocationAttr | None,
+    ) -> int:
+        """Enters an operation that a rule makes, from canonical attributes; ShapeError where the
+        operands do not fit. A composite that a kernel computes as it stands is made of its parts,
+        and so not expanded into them again.
+        """
+        types = [self.facts.handle_types[operand] for operand in operands]
+        (type,) = spec.infer_types(types, values)
+        known = len(self.facts.handle_types)
+        handle = self.facts.node(spec, operands, properties_of(spec, values), type, location)
+        if handle == known and expands(spec) and spec.name not in WHOLE_COMPOSITES:
+            parts = self._expand(decompose_signature(spec, types, values), operands, location)
+            self.facts.union(handle, parts[0])
+        return handle
+
     def _tensor_op(
         self, op: TensorOp, operands: Sequence[int], location: LocationAttr | None
     ) -> list[int]:
-        if expands(op) and op.spec.several_results:
-            return self._expand(op, operands, location)
+        if expands(op.spec) and op.spec.several_results:
+            return self._expand(decomposition_of(op), operands, location)
         properties = self._properties(op)
         handle = self.facts.node(
             op.spec, operands, properties, tensor_type(op.results[0]), location
         )
-        if expands(op):
-            self.facts.union(handle, self._expand(op, operands, location)[0])
+        if expands(op.spec):
+            parts = self._expand(decomposition_of(op), operands, location)
+            self.facts.union(handle, parts[0])
         return [handle]
 
     def _properties(self, op: TensorOp) -> Properties:
@@ -111,9 +134,8 @@ class Encoder:
         return known[0]
 
     def _expand(
-        self, op: TensorOp, operands: Sequence[int], location: LocationAttr | None
+        self, expansion: Decomposition, operands: Sequence[int], location: LocationAttr | None
     ) -> list[int]:
-        expansion = decomposition_of(op)
         inner: dict[SSAValue, int] = dict(zip(expansion.block.args, operands, strict=True))
         for step in expansion.block.ops:
             self.encode(step, inner)

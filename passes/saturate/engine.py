@@ -18,12 +18,13 @@ from typing import Any
 
 from mgn.passes.saturate.bindings import load_bindings
 from mgn.passes.saturate.compile_rules import (
+    PRELUDE,
     CompiledRule,
     Constructor,
-    active_rules,
     compile_rule,
     constructor_name,
-    prelude,
+    constructors_of,
+    declare,
 )
 from mgn.passes.saturate.facts import Facts, NodeFact
 from mgn.passes.saturate.instantiate import instantiate
@@ -102,20 +103,9 @@ def saturate_facts(
 ) -> SaturatedGraph:
     """Runs rules over loaded facts to the fixpoint. A `trail` gets what the rules did, in order."""
     bindings = load_bindings()
-    present = {(fact.name, len(fact.operands)) for _, fact in facts.new_nodes}
-    active, constructors = active_rules(rules, present)
-    compiled: list[CompiledRule] = []
-    exact = all(rule.equality is RuleClass.EXACT for rule in rules)
-    text = [prelude(constructors, exact)]
-    for number, rule in enumerate(active):
-        made, lines = compile_rule(rule, number, facts)
-        compiled.append(made)
-        text.append(lines)
-    program = "\n".join(text)
     with tempfile.TemporaryDirectory(prefix="mgn-egraph-") as folder:
-        engine = _Engine(bindings, Path(folder), facts, compiled, keep_program, trail)
         try:
-            engine.execute(program)
+            engine = _Engine(bindings, Path(folder), facts, rules, keep_program, trail)
             return engine.run(time_budget)
         except bindings.EggSmolError as error:
             raise UnsoundRule(str(error.context)) from error
@@ -129,19 +119,23 @@ class _Engine:
         bindings: Any,
         folder: Path,
         facts: Facts,
-        compiled: Sequence[CompiledRule],
+        rules: Sequence[Rule],
         keep_program: bool,
         trail: list[Application] | None,
     ) -> None:
         self.folder = folder
         self.facts = facts
-        self.compiled = {item.rule.name: item for item in compiled}
+        self.exact = all(rule.equality is RuleClass.EXACT for rule in rules)
+        self.waiting = dict(enumerate(rules))
+        self.constructors: set[Constructor] = set()
+        self.compiled: dict[str, CompiledRule] = {}
         self.egraph = bindings.EGraph(fact_directory=folder)
         self.log: list[str] | None = [] if keep_program else None
         self.trail = trail
         self.seen: dict[str, set[tuple[int, ...]]] = defaultdict(set)
         self.fired: Counter[str] = Counter()
         self.loads = 0
+        self.execute(PRELUDE)
 
     def execute(self, text: str) -> list[Any]:
         if self.log is not None:
@@ -194,9 +188,23 @@ class _Engine:
                         self.trail.append(Application(name, row, result, first, end))
             seen |= rows
 
+    def _admit(self, constructors: set[Constructor]) -> None:
+        """Declares operations that occur now, and the rules that can match from now on."""
+        self.constructors |= constructors
+        text = [declare(constructor, self.exact) for constructor in sorted(constructors)]
+        for number, rule in list(self.waiting.items()):
+            if constructors_of(rule.left_pattern) <= self.constructors:
+                self.compiled[rule.name], lines = compile_rule(rule, number, self.facts)
+                text.append(lines)
+                del self.waiting[number]
+        self.execute("\n".join(text))
+
     def _load(self) -> bool:
         """Loads what is new. False where nothing was."""
         facts = self.facts
+        present = {(fact.name, len(fact.operands)) for _, fact in facts.new_nodes}
+        if present - self.constructors:
+            self._admit(present - self.constructors)
         tables: dict[str, list[str]] = defaultdict(list)
         for handle, type, key in facts.new_leaves:
             tables["in_leaf"].append(f"{handle}\t{type}\t{key}\n")

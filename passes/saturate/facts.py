@@ -68,7 +68,8 @@ class Facts:
     """All handles, and what has not been loaded yet.
 
     `literals` are the numbers that rules name: a constant that equals one of them, rounded to the
-    constant's element type, is that number.
+    constant's element type, is that number. `definitions` holds the e-node or leaf of each handle;
+    `arrays` and `origins` what `definitions.py` found out from them.
     """
 
     literals: Sequence[float] = ()
@@ -77,8 +78,11 @@ class Facts:
     leaves: Interner = field(default_factory=Interner)
     splats: Interner = field(default_factory=Interner)
     handles: dict[Any, int] = field(default_factory=dict[Any, int])
+    definitions: list[Any] = field(default_factory=list[Any])
     handle_types: list[TensorType] = field(default_factory=list[TensorType])
     locations: dict[int, LocationAttr] = field(default_factory=dict[int, LocationAttr])
+    arrays: dict[int, Any] = field(default_factory=dict[int, Any])
+    origins: dict[int, int] = field(default_factory=dict[int, int])
     new_nodes: list[tuple[int, NodeFact]] = field(default_factory=list[tuple[int, NodeFact]])
     new_leaves: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
     new_splats: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -133,6 +137,7 @@ class Facts:
 
     def _new_handle(self, key: Any, type: TensorType, location: LocationAttr | None) -> int:
         handle = self.handles[key] = len(self.handle_types)
+        self.definitions.append(key)
         self.handle_types.append(type)
         if location is not None:
             self.locations[handle] = location

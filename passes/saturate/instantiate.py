@@ -5,7 +5,7 @@ condition fails or the two sides differ in type.
 """
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -20,7 +20,9 @@ from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import ElementType, element_of
 from mgn.passes.saturate.compile_rules import CompiledRule
 from mgn.passes.saturate.conditions import ATTRIBUTE_FUNCTIONS, PREDICATES, Operand
-from mgn.passes.saturate.facts import Facts, Leaf, properties_of
+from mgn.passes.saturate.definitions import Definition
+from mgn.passes.saturate.encode import Encoder
+from mgn.passes.saturate.facts import Facts, Leaf
 from mgn.passes.saturate.patterns import (
     ROOT_ELEMENT,
     ROOT_SHAPE,
@@ -30,9 +32,14 @@ from mgn.passes.saturate.patterns import (
     Pattern,
     Variable,
     evaluate,
-    parse_conditions,
 )
-from mgn.passes.saturate.rule import RuleClass
+from mgn.passes.saturate.rule import Rule, RuleClass
+
+MOVES_NOTHING: dict[str, Callable[[TensorType, Mapping[str, Any]], bool]] = {
+    "reshape": lambda type, values: type.get_shape() == values["shape"],
+    "transpose": lambda type, values: values["perm"] == tuple(range(len(values["perm"]))),
+}
+"""Movement that is left out where it leaves its operand as it is."""
 
 
 class Mismatch(Exception):
@@ -50,11 +57,16 @@ def instantiate(compiled: CompiledRule, row: Sequence[int], facts: Facts) -> boo
     }
     root = row[0]
     try:
-        attributes = _bind_attributes(compiled, row[start + len(constants) :], facts)
-        if not _holds(compiled, handles, constants, attributes, facts):
+        names = _bind_attributes(compiled, row[start + len(constants) :], facts)
+        names[ROOT_SHAPE] = tuple(facts.handle_types[root].get_shape())
+        names[ROOT_ELEMENT] = element_of(facts.handle_types[root])
+        for name, handle in handles.items():
+            definition = Definition(facts, handle)
+            names[name] = Operand(facts.handle_types[handle], constants.get(name), definition)
+        if not _holds(rule, names):
             return False
         rounds = rule.equality is RuleClass.APPROXIMATES
-        builder = _Builder(facts, root, handles, constants, attributes, rounds)
+        builder = _Builder(facts, root, handles, constants, names, rounds)
         result = builder.build(rule.right_pattern, None)
     except (Mismatch, ShapeError):
         return False
@@ -87,24 +99,10 @@ def _bind_attributes(
     return bound
 
 
-def _holds(
-    compiled: CompiledRule,
-    handles: Mapping[str, int],
-    constants: Mapping[str, float],
-    attributes: Mapping[str, Any],
-    facts: Facts,
-) -> bool:
-    for condition in parse_conditions(compiled.rule.when):
-        arguments: list[Any] = []
-        for argument in condition.args:
-            assert isinstance(argument, ast.Name)
-            name = argument.id
-            if name in handles:
-                operand = Operand(facts.handle_types[handles[name]], constants.get(name))
-                arguments.append(operand)
-            else:
-                arguments.append(attributes[name])
+def _holds(rule: Rule, names: Mapping[str, Any]) -> bool:
+    for condition in rule.conditions:
         assert isinstance(condition.func, ast.Name)
+        arguments = [evaluate(item, names, ATTRIBUTE_FUNCTIONS) for item in condition.args]
         if not PREDICATES[condition.func.id](*arguments):
             return False
     return True
@@ -119,7 +117,7 @@ class _Builder:
         root: int,
         handles: Mapping[str, int],
         constants: Mapping[str, float],
-        attributes: Mapping[str, Any],
+        names: Mapping[str, Any],
         rounds: bool,
     ) -> None:
         self.facts = facts
@@ -128,11 +126,7 @@ class _Builder:
         self.location = facts.locations.get(root)
         self.handles = handles
         self.constants = constants
-        self.names = {
-            **attributes,
-            ROOT_SHAPE: tuple(self.root_type.get_shape()),
-            ROOT_ELEMENT: element_of(self.root_type),
-        }
+        self.names = names
 
     def build(self, pattern: Pattern, element: ElementType | None) -> int:
         if isinstance(pattern, Variable):
@@ -145,13 +139,17 @@ class _Builder:
 
     def _call(self, call: Call) -> int:
         spec = OPERATIONS[call.name]
-        known = [
-            self.facts.handle_types[self.handles[operand.name]]
-            for operand in call.operands
-            if isinstance(operand, Variable)
+        elements: dict[str, ElementType] = {}
+        groups = [spec.operands[min(i, len(spec.operands) - 1)] for i in range(len(call.operands))]
+        for group, operand in zip(groups, call.operands, strict=True):
+            if isinstance(operand, Variable):
+                type = self.facts.handle_types[self.handles[operand.name]]
+                elements.setdefault(group.group, element_of(type))
+        own = element_of(self.root_type)
+        operands = [
+            self.build(operand, elements.get(group.group, own))
+            for group, operand in zip(groups, call.operands, strict=True)
         ]
-        element = element_of(known[0] if known else self.root_type)
-        operands = [self.build(operand, element) for operand in call.operands]
         types = [self.facts.handle_types[operand] for operand in operands]
         values: dict[str, Any] = {
             item.name: item.default for item in spec.attributes if item.default is not REQUIRED
@@ -161,8 +159,9 @@ class _Builder:
             values[name] = None if value is None else spec.attribute(name).kind.accept(value)
         if spec.canonical is not None:
             values.update(spec.canonical(*spec.split_operands(types), **values))
-        (type,) = spec.infer_types(types, values)
-        return self.facts.node(spec, operands, properties_of(spec, values), type, self.location)
+        if spec.name in MOVES_NOTHING and MOVES_NOTHING[spec.name](types[0], values):
+            return operands[0]
+        return Encoder(self.facts).enter(spec, operands, values, self.location)
 
     def _folded(self, pattern: Folded, element: ElementType | None) -> float:
         """Arithmetic on constants, in fractions. Mismatch where it rounds and must not."""
@@ -181,11 +180,12 @@ class _Builder:
         element = element or element_of(self.root_type)
         if element.dtype is None:
             raise Mismatch
-        if not element.is_float and not float(value).is_integer():
+        if not element.is_float and not (np.isfinite(value) and float(value).is_integer()):
             raise Mismatch
         with np.errstate(all="ignore"):
             array = np.asarray(value).astype(element.dtype)
-        if element.is_float and not np.isfinite(array.astype(np.float64)):
+        overflows = np.isfinite(value) and not np.isfinite(array.astype(np.float64))
+        if element.is_float and overflows:
             raise Mismatch
         dense = dense_of(array)
         assert isinstance(dense.type, TensorType)

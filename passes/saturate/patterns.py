@@ -103,9 +103,24 @@ def literal_number(node: ast.expr) -> float | None:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         inner = literal_number(node.operand)
         return None if inner is None else -float(inner)
+    if isinstance(node, ast.Name) and node.id == "inf":
+        return float("inf")
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         return None if isinstance(node.value, bool) else node.value
     return None
+
+
+def text_of(pattern: Pattern) -> str:
+    """A pattern as it is written: the same text for the same pattern."""
+    if isinstance(pattern, Variable):
+        return pattern.name
+    if isinstance(pattern, Number):
+        return repr(pattern.value)
+    if isinstance(pattern, Folded):
+        return ast.unparse(pattern.expression)
+    parts = [text_of(operand) for operand in pattern.operands]
+    parts += [f"{name}={ast.unparse(value)}" for name, value in pattern.attributes.items()]
+    return f"{pattern.name}({', '.join(parts)})"
 
 
 def calls_of(pattern: Pattern) -> Iterator[Call]:

@@ -80,4 +80,14 @@ RECOGNITION: tuple[Rule, ...] = (
         "Hendrycks and Gimpel 2016, with tanh",
         "wide(x)",
     ),
+    # Norms.
+    Rule(
+        "softmax",
+        "div(exp(sub(x, max_reduce(x, axis=A, keepdims=True))), "
+        "sum(exp(sub(x, max_reduce(x, axis=A, keepdims=True))), axis=A, keepdims=True))",
+        "softmax(x, axis=only(A))",
+        EXACT,
+        "the definition",
+        "wide(x) and single_axis(A)",
+    ),
 )

@@ -63,12 +63,17 @@ class Rule:
         """The variables that must be constants, because the rule asks or computes with them."""
         asked = {
             argument.id
-            for call in parse_conditions(self.when)
+            for call in self.conditions
             for argument in call.args
             if getattr(call.func, "id", "") == "constant" and isinstance(argument, ast.Name)
         }
         wanted = asked | folded_variables(self.right_pattern)
         return [name for name in self.variables if name in wanted]
+
+    @cached_property
+    def conditions(self) -> list[ast.Call]:
+        """The predicates that must hold of a match."""
+        return parse_conditions(self.when)
 
     def check(self) -> None:
         """Raises PatternError where the row names what does not exist."""
@@ -79,7 +84,7 @@ class Rule:
         unbound = set(variables_of(self.right_pattern)) - set(self.variables)
         if unbound:
             raise PatternError(f"rule {self.name}: '{min(unbound)}' is not bound on the left")
-        for condition in parse_conditions(self.when):
+        for condition in self.conditions:
             name = getattr(condition.func, "id", "?")
             if name not in PREDICATES:
                 raise PatternError(f"rule {self.name}: unknown predicate '{name}'")

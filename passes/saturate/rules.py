@@ -9,6 +9,8 @@ Users add rows with `register_rule`.
 """
 
 from mgn.passes.saturate.algebra import ALGEBRA
+from mgn.passes.saturate.attention_rules import ATTENTION
+from mgn.passes.saturate.movement_rules import MOVEMENT
 from mgn.passes.saturate.patterns import PatternError
 from mgn.passes.saturate.products import PRODUCTS
 from mgn.passes.saturate.recognition import RECOGNITION
@@ -16,7 +18,7 @@ from mgn.passes.saturate.rule import Rule, RuleClass
 
 DEFAULT_CLASSES = frozenset({RuleClass.EXACT, RuleClass.REASSOCIATES})
 
-BUILT_IN = (*ALGEBRA, *PRODUCTS, *RECOGNITION)
+BUILT_IN = (*ALGEBRA, *MOVEMENT, *PRODUCTS, *RECOGNITION, *ATTENTION)
 """mgn's own rows."""
 
 RULES: dict[str, Rule] = {rule.name: rule for rule in BUILT_IN}

@@ -8,9 +8,10 @@
 
 import time
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import isfinite
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -18,8 +19,8 @@ from xdsl.passes import ModulePass
 
 from mgn.dialects.garbage import collector_paused
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.kernel_forms import WHOLE_COMPOSITES
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
+from mgn.passes.saturate.attention_price import attention_seconds
 from mgn.passes.saturate.baseline import price_of_separate_kernels
 from mgn.passes.saturate.candidates import CandidateSet, Reach, find_candidates
 from mgn.passes.saturate.check import check_selection
@@ -35,7 +36,7 @@ from mgn.passes.saturate.rule import Rule, RuleClass
 from mgn.passes.saturate.rules import DEFAULT_CLASSES, rules_of
 from mgn.passes.saturate.siblings import sibling_candidates
 from mgn.passes.saturate.trace import SaturateTrace
-from mgn.passes.saturate.view import View, make_view
+from mgn.passes.saturate.view import Signature, View, make_view
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def _choose(
         saturated = saturate_facts(encoded.facts, rules, options.time_budget, trail=trail)
         _describe_egraph(report, saturated)
     with _timed(report, "view"):
-        view = make_view(saturated, encoded.outputs, whole_composites(options))
+        view = make_view(saturated, encoded.outputs, whole_composites(options, device))
     limits = options.limits if options.fuse else replace(options.limits, operations=1)
     with _timed(report, "candidates"):
         found = find_candidates(view, device, limits)
@@ -136,12 +137,16 @@ def saturated_view(graph: GraphOp, options: SaturateOptions | None = None) -> Vi
     return make_view(saturated, encoded.outputs, whole_composites(options))
 
 
-def whole_composites(options: SaturateOptions) -> frozenset[str]:
-    """The composites that kernels may compute as they stand: their templates sum in another order
-    than the decompositions do.
+def whole_composites(
+    options: SaturateOptions, device: Device | None = None
+) -> Callable[[Signature], bool]:
+    """Which composites kernels may compute as they stand: their templates sum in another order
+    than the decompositions do, and some are too large for a device.
     """
     allowed = options.fuse and RuleClass.REASSOCIATES in options.classes
-    return WHOLE_COMPOSITES if allowed else frozenset()
+    if not allowed or device is None:
+        return lambda signature: allowed
+    return lambda signature: isfinite(attention_seconds(signature, device))
 
 
 def literals_of(rules: list[Rule]) -> list[float]:

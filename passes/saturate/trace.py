@@ -83,7 +83,7 @@ class _Parts(Encoder):
 
     def of(self, op: TensorOp, handles: Mapping[SSAValue, int]) -> tuple[int, ...]:
         """The handles of what an operation's decomposition computes."""
-        if not expands(op):
+        if not expands(op.spec):
             return ()
         self.seen: dict[int, None] = {}
         self.encode(op, dict(handles))

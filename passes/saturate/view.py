@@ -6,7 +6,7 @@ order, each with its type, its e-nodes (as numbers of `Signature`s with operand 
 whether it already lies in memory.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,9 +19,12 @@ from mgn.dialects.mgn.operation import OPERATIONS, Kind, OperationSpec
 from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.engine import ClassNode, SaturatedGraph
-from mgn.passes.saturate.facts import Leaf, Properties, splat_number
+from mgn.passes.saturate.facts import Facts, Leaf, Properties, splat_number
 
 HEAVY_KINDS = {Kind.CONTRACTION: KernelKind.CONTRACTION, Kind.SCAN: KernelKind.SCAN}
+STEPS = dict.fromkeys(WHOLE_COMPOSITES, 64)
+"""What a composite counts where a way round is cut: more than its parts, which so stay a choice."""
+
 HEAVY_COMPOSITES = {name: KernelKind(name) for name in WHOLE_COMPOSITES}
 
 
@@ -118,14 +121,17 @@ class View:
 
 
 def make_view(
-    graph: SaturatedGraph, outputs: Iterable[int], whole: Collection[str] = WHOLE_COMPOSITES
+    graph: SaturatedGraph,
+    outputs: Iterable[int],
+    whole: Callable[[Signature], bool] = lambda signature: True,
 ) -> View:
     """Reads the classes that matter out of a saturated e-graph.
 
-    `whole` names the composites that kernels may compute as they stand.
+    `whole` says which of the composites that kernels know they may compute as they stand.
     """
     roots = [graph.class_of[output] for output in outputs]
     members = {key: _useful(graph, key, nodes, whole) for key, nodes in graph.nodes.items()}
+    _keep_computable(members, graph.leaves)
     order = _acyclic_order(members, roots)
     facts = graph.facts
     signatures: list[Signature] = []
@@ -143,9 +149,7 @@ def make_view(
             number = numbers.get(shape)
             if number is None:
                 number = numbers[shape] = len(signatures)
-                operand_types = tuple(facts.types.things[item] for item in types)
-                properties = facts.properties.things[node.attributes]
-                signatures.append(Signature(node.name, properties, value.type, operand_types))
+                signatures.append(_signature(facts, node, key))
             value.members.append(Member(number, node.operands))
         classes[key] = value
     for value in classes.values():
@@ -178,7 +182,10 @@ def _written_class(
 
 
 def _useful(
-    graph: SaturatedGraph, key: int, nodes: Sequence[ClassNode], whole: Collection[str]
+    graph: SaturatedGraph,
+    key: int,
+    nodes: Sequence[ClassNode],
+    whole: Callable[[Signature], bool],
 ) -> list[ClassNode]:
     """The e-nodes worth choosing: none for what is a leaf, one of each commuted pair, none that
     kernels cannot hold.
@@ -188,12 +195,46 @@ def _useful(
     kept: dict[Any, ClassNode] = {}
     for node in nodes:
         spec = OPERATIONS[node.name]
-        held = spec.is_core or spec.kind is Kind.ELEMENTWISE or node.name in whole
+        held = spec.is_core or spec.kind is Kind.ELEMENTWISE
+        if node.name in WHOLE_COMPOSITES:
+            held = whole(_signature(graph.facts, node, key))
         if key in node.operands or not held:
             continue
         operands = tuple(sorted(node.operands)) if spec.commutative else node.operands
         kept.setdefault((node.name, node.attributes, operands), node)
     return list(kept.values())
+
+
+def _signature(facts: Facts, node: ClassNode, key: int) -> Signature:
+    operands = tuple(facts.handle_types[item] for item in node.operands)
+    properties = facts.properties.things[node.attributes]
+    return Signature(node.name, properties, facts.handle_types[key], operands)
+
+
+def _keep_computable(members: dict[int, list[ClassNode]], leaves: Container[int]) -> None:
+    """Removes e-nodes that need what nothing computes: a composite that rules made, of which no
+    kernel is known.
+    """
+    if all(nodes or key in leaves for key, nodes in members.items()):
+        return
+    users: dict[int, list[int]] = {}
+    for key, nodes in members.items():
+        for node in nodes:
+            for operand in node.operands:
+                users.setdefault(operand, []).append(key)
+    computable = {operand for operand in users if operand not in members or operand in leaves}
+    pending = [*computable, *(key for key in members if key in leaves)]
+    pending += [key for key, nodes in members.items() if any(not node.operands for node in nodes)]
+    computable.update(pending)
+    while pending:
+        for key in users.get(pending.pop(), ()):
+            if key not in computable and any(
+                computable.issuperset(node.operands) for node in members[key]
+            ):
+                computable.add(key)
+                pending.append(key)
+    for key, nodes in members.items():
+        members[key] = [node for node in nodes if computable.issuperset(node.operands)]
 
 
 def _acyclic_order(members: dict[int, list[ClassNode]], roots: Sequence[int]) -> list[int]:
@@ -241,7 +282,7 @@ def _depths(members: dict[int, list[ClassNode]], component: dict[int, int]) -> d
         changed = False
         for key in component:
             options = [
-                1 + max((depth[item] for item in node.operands), default=0)
+                STEPS.get(node.name, 1) + max((depth[item] for item in node.operands), default=0)
                 for node in members.get(key, ())
                 if all(item in depth for item in node.operands)
             ]

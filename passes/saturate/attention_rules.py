@@ -1,0 +1,186 @@
+"""Rows of the rule table: attention put together again from its parts.
+
+First softmax(scores)·v becomes attention in one head, its leading axes batches; then an axis of
+heads before the positions becomes heads of the last axis, whose movement cancels against the
+program's own; then keys that are repeated for several heads are read where they are.
+"""
+
+from mgn.passes.saturate.rule import Rule, RuleClass
+
+EXACT, REASSOCIATES = RuleClass.EXACT, RuleClass.REASSOCIATES
+APPROXIMATES = RuleClass.APPROXIMATES
+
+PRODUCT = "matmul(q, k, transpose_b=N)"
+SCORES = {
+    # name of the row: how scores are computed, the queries, the scale, what must hold
+    "attention": (PRODUCT, "q", "1.0", ""),
+    "scaled-attention": (f"mul({PRODUCT}, c)", "q", "scale_of(c, q)", " and constant(c)"),
+    "divided-attention": (f"div({PRODUCT}, c)", "div(q, c)", "1.0", " and scalar(c)"),
+}
+BIASES = {
+    # end of the row's name: the masked scores, the bias, what must hold, how equal both sides are
+    "": ("{}", "", "", REASSOCIATES),
+    "-with-bias": ("add({}, m)", "m", "", REASSOCIATES),
+    "-where-seen": ("where(m, {}, -inf)", "where(m, 0.0, -inf)", "", REASSOCIATES),
+    "-unless-hidden": ("where(m, -inf, {})", "where(m, -inf, 0.0)", "", REASSOCIATES),
+    "-where-seen-far": (
+        "where(m, {}, f)",
+        "where(m, 0.0, -inf)",
+        " and far(f) and sees_a_key(m) and constant(f)",
+        REASSOCIATES,
+    ),
+    "-unless-hidden-far": (
+        "where(m, f, {})",
+        "where(m, -inf, 0.0)",
+        " and far(f) and leaves_a_key(m) and constant(f)",
+        REASSOCIATES,
+    ),
+    "-where-seen-filled": (
+        "where(m, {}, f)",
+        "where(m, 0.0, f)",
+        " and far(f) and constant(f)",
+        APPROXIMATES,
+    ),
+    "-unless-hidden-filled": (
+        "where(m, f, {})",
+        "where(m, f, 0.0)",
+        " and far(f) and constant(f)",
+        APPROXIMATES,
+    ),
+}
+REASONS = {
+    "": "softmax of q kᵀ times v is attention's definition",
+    "-with-bias": "the definition, but for rows of -inf, where the left is 0 / 0",
+    "-where-seen": "a score of -inf is any finite score plus -inf",
+    "-unless-hidden": "a score of -inf is any finite score plus -inf",
+    "-where-seen-far": "beside a key that is seen, one of -1e9 weighs nothing",
+    "-unless-hidden-far": "beside a key that is seen, one of -1e9 weighs nothing",
+    "-where-seen-filled": "-1e9 hides a score of any usual size",
+    "-unless-hidden-filled": "-1e9 hides a score of any usual size",
+}
+
+
+def _one_head(scores: str, mask: str) -> Rule:
+    """One way to compute scores, masked in one way, as attention in one head."""
+    product, queries, scale, asked = SCORES[scores]
+    pattern, bias, asked_too, equality = BIASES[mask]
+    operands = (
+        f"reshape({queries}, shape=one_head(q, q, k, v)), "
+        "reshape(transpose(k, perm=keys_last(k, N)), "
+        "shape=one_head(turned(k, keys_last(k, N)), q, k, v)), "
+        "reshape(v, shape=one_head(v, q, k, v))"
+    )
+    if bias:
+        operands += f", reshape({bias}, shape=one_head_bias(m, q, k, v))"
+    return Rule(
+        scores + mask,
+        f"matmul(softmax({pattern.format(product)}, axis=A), v)",
+        f"reshape(attention({operands}, heads=1, scale={scale}), shape=SHAPE)",
+        equality,
+        REASONS[mask],
+        f"last_axis(A, SHAPE) and wide(q) and matrix(q) and matrix(v){asked}{asked_too}",
+    )
+
+
+ATTRIBUTES = "causal=C, window=W, scale=S, softcap=Z"
+REPEATED_K, REPEATED_V = (
+    f"reshape(broadcast_to(reshape({x}, shape={single}), shape={wide}), shape={result})"
+    for x, single, wide, result in ("kDEF", "vGHI")
+)
+
+
+def _in_heads(name: str, axes: int, bias: bool, reason: str) -> Rule:
+    """Attention in one head whose last leading axes are heads, merged."""
+    parts = ", ".join(
+        f"reshape(transpose({x}, perm=heads_inward({x}, {axes})), shape=merged({x}, {axes}))"
+        for x in "qkv"
+    )
+    given = "q, k, v, m" if bias else "q, k, v"
+    if bias:
+        parts += f", reshape(m, shape=merged_bias(m, q, {axes}))"
+    return Rule(
+        name + ("-with-bias" if bias else ""),
+        f"attention({given}, heads=1, kv_heads=1, {ATTRIBUTES})",
+        f"transpose(reshape(attention({parts}, heads=heads_of(q, {axes}), "
+        f"kv_heads=heads_of(k, {axes}), {ATTRIBUTES}), shape=unmerged(SHAPE, {axes})), "
+        f"perm=heads_outward(SHAPE, {axes}))",
+        REASSOCIATES,
+        reason,
+        f"splits(q, k, v, {axes})",
+    )
+
+
+def _shared_split(bias: bool) -> Rule:
+    """Attention in one head over keys that are repeated along the axis of heads."""
+    parts = ["reshape(transpose(q, perm=heads_inward(q, 1)), shape=merged(q, 1))"]
+    for x, single in (("k", "D"), ("v", "G")):
+        split = f"without_group({single}, -3)"
+        parts.append(
+            f"reshape(transpose(reshape({x}, shape={split}), perm=heads_inward({split}, 1)), "
+            f"shape=merged({split}, 1))"
+        )
+    given = f"q, {REPEATED_K}, {REPEATED_V}"
+    if bias:
+        given += ", m"
+        parts.append("reshape(m, shape=merged_bias(m, q, 1))")
+    return Rule(
+        "shared-keys" + ("-with-bias" if bias else ""),
+        f"attention({given}, heads=1, kv_heads=1, {ATTRIBUTES})",
+        f"transpose(reshape(attention({', '.join(parts)}, heads=heads_of(q, 1), "
+        f"kv_heads=heads_of(without_group(D, -3), 1), {ATTRIBUTES}), shape=unmerged(SHAPE, 1)), "
+        "perm=heads_outward(SHAPE, 1))",
+        REASSOCIATES,
+        "heads of a group read the same keys (Ainslie et al. 2023)",
+        "repeats(D, E, F, -3) and repeats(G, H, I, -3) and splits(q, F, I, 1) and "
+        "same_leading(E, H, 2)",
+    )
+
+
+def _shared_merged(bias: bool) -> Rule:
+    """Attention over keys that are repeated within the last axis."""
+    given = f"q, {REPEATED_K}, {REPEATED_V}"
+    parts = "q, reshape(k, shape=merged_keys(D)), reshape(v, shape=merged_keys(G))"
+    if bias:
+        given, parts = f"{given}, m", f"{parts}, m"
+    return Rule(
+        "shared-merged-keys" + ("-with-bias" if bias else ""),
+        f"attention({given}, heads=X, kv_heads=Y, {ATTRIBUTES})",
+        f"attention({parts}, heads=X, kv_heads=heads_of(D, 1), {ATTRIBUTES})",
+        REASSOCIATES,
+        "heads of a group read the same keys (Ainslie et al. 2023)",
+        "repeats_merged(D, E, F, Y) and repeats_merged(G, H, I, Y) and same_leading(E, H, 1)",
+    )
+
+
+ATTENTION: tuple[Rule, ...] = (
+    *(_one_head(scores, mask) for scores in SCORES for mask in BIASES),
+    Rule(
+        "causal-attention",
+        "attention(q, k, v, m, heads=X, kv_heads=Y, causal=False, window=0, scale=S, softcap=Z)",
+        "attention(q, k, v, heads=X, kv_heads=Y, causal=True, window=window_of(m), scale=S, "
+        "softcap=Z)",
+        REASSOCIATES,
+        "a bias of 0 and -inf that is attention's own mask",
+        "is_window(m) and spans(m, q, k)",
+    ),
+    *(
+        _in_heads("heads", 1, bias, "each head is a batch of its own (Vaswani et al. 2017)")
+        for bias in (False, True)
+    ),
+    *(
+        _in_heads("grouped-heads", 2, bias, "heads of a group read the same keys")
+        for bias in (False, True)
+    ),
+    *(_shared_split(bias) for bias in (False, True)),
+    *(_shared_merged(bias) for bias in (False, True)),
+    Rule(
+        "attention-of-merged-batches",
+        f"attention(reshape(q, shape=D), reshape(k, shape=E), reshape(v, shape=F), heads=1, "
+        f"kv_heads=1, {ATTRIBUTES})",
+        f"reshape(attention(q, k, v, heads=1, kv_heads=1, {ATTRIBUTES}), shape=SHAPE)",
+        REASSOCIATES,
+        "batches in any shape",
+        "merges_batches(q, D) and merges_batches(k, E) and merges_batches(v, F) "
+        "and same_batches(q, k) and same_batches(q, v)",
+    ),
+)

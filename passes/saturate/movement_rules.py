@@ -1,0 +1,112 @@
+"""Rows of the rule table: the movement of elements, by itself and through what it passes.
+
+Movement goes one way, from operands to results, so that it meets the movement that undoes it.
+"""
+
+from mgn.passes.saturate.rule import Rule, RuleClass
+
+EXACT, REASSOCIATES = RuleClass.EXACT, RuleClass.REASSOCIATES
+
+REDUCTIONS = ("sum", "prod", "max_reduce", "min_reduce")
+SCALED = ("mul", "div")
+
+MOVEMENT: tuple[Rule, ...] = (
+    # Movement of movement.
+    Rule(
+        "transpose-transpose",
+        "transpose(transpose(x, perm=P), perm=Q)",
+        "transpose(x, perm=compose(P, Q))",
+        EXACT,
+        "permutations compose",
+    ),
+    Rule(
+        "transpose-as-reshape",
+        "transpose(x, perm=P)",
+        "reshape(x, shape=SHAPE)",
+        EXACT,
+        "only axes of size 1 change places",
+        "keeps_order(x, P)",
+    ),
+    Rule(
+        "reshape-reshape",
+        "reshape(reshape(x, shape=S), shape=R)",
+        "reshape(x, shape=R)",
+        EXACT,
+        "the order of elements stays",
+    ),
+    Rule(
+        "broadcast-broadcast",
+        "broadcast_to(broadcast_to(x, shape=S), shape=R)",
+        "broadcast_to(x, shape=R)",
+        EXACT,
+        "broadcasting composes",
+    ),
+    Rule("flip-flip", "flip(flip(x, axis=A), axis=A)", "x", EXACT, "reversed twice"),
+    # Reductions with and without the reduced axes.
+    *(
+        Rule(
+            f"{name}-then-kept",
+            f"reshape({name}(x, axis=A), shape=S)",
+            f"{name}(x, axis=A, keepdims=True)",
+            EXACT,
+            "the reduced axes put back as 1",
+        )
+        for name in REDUCTIONS
+    ),
+    *(
+        Rule(
+            f"{name}-then-dropped",
+            f"reshape({name}(x, axis=A, keepdims=True), shape=S)",
+            f"{name}(x, axis=A)",
+            EXACT,
+            "the reduced axes left out",
+        )
+        for name in REDUCTIONS
+    ),
+    # A broadcast that its user makes anyway.
+    *(
+        Rule(
+            f"{name}-of-broadcast",
+            f"{name}({operands})",
+            f"{name}(x, y)",
+            EXACT,
+            "operands are broadcast as they are used",
+        )
+        for name, operands in (
+            ("add", "broadcast_to(x, shape=S), y"),
+            ("mul", "broadcast_to(x, shape=S), y"),
+            ("sub", "x, broadcast_to(y, shape=S)"),
+            ("div", "x, broadcast_to(y, shape=S)"),
+        )
+    ),
+    # Scales pass through movement, towards the result.
+    *(
+        Rule(
+            f"{move}-of-{name}",
+            f"{move}({name}(x, c), {attribute}=P)",
+            f"{name}({move}(x, {attribute}=P), c)",
+            EXACT,
+            "one scale for all elements",
+            "scalar(c)",
+        )
+        for name in SCALED
+        for move, attribute in (("transpose", "perm"), ("reshape", "shape"))
+    ),
+    # Leading axes of products, merged or not.
+    Rule(
+        "matmul-of-merged-batches",
+        "matmul(reshape(a, shape=S), reshape(b, shape=R), transpose_a=M, transpose_b=N)",
+        "reshape(matmul(a, b, transpose_a=M, transpose_b=N), shape=SHAPE)",
+        REASSOCIATES,
+        "batches in any shape; another kernel may add up in another order",
+        "merges_batches(a, S) and merges_batches(b, R) and same_batches(a, b)",
+    ),
+    Rule(
+        "matmul-of-thin-batches",
+        "matmul(a, b, transpose_b=N)",
+        "reshape(matmul(reshape(a, shape=as_matrix(a)), b, transpose_b=N), shape=SHAPE)",
+        REASSOCIATES,
+        "the rows of all batches are one matrix, and fill more of a tile",
+        "thin_batches(a, b)",
+    ),
+)

@@ -1,0 +1,182 @@
+"""Instances of rows that random types hardly ever make: of attention, and with shapes that fit.
+
+In: the name of a row and a random generator. Out: an `Instance`: types of the variables, values of
+the attribute variables, constants, and the values of variables that a row looks at.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+
+from mgn.dialects.types import tensor
+
+Shape = tuple[int, ...]
+
+
+@dataclass
+class Instance:
+    """One instance of a left side. `known` are variables that are constants, not inputs."""
+
+    types: list[TensorType]
+    attributes: dict[str, object]
+    constants: dict[str, float] = field(default_factory=dict[str, float])
+    known: dict[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
+
+
+def example_of(row: str, rng: random.Random, variables: list[str]) -> Instance | None:
+    """An instance of a row; None where random types make enough of them."""
+    for part, make in EXAMPLES.items():
+        if part in row:
+            return make(row, rng, variables)
+    return None
+
+
+def _scores(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """q kᵀ, scaled and masked; some masks hide whole rows, and some axes are not the last."""
+    batch = rng.choice([(), (2,), (3, 2), (2, 1), (1,)])
+    rows, keys, size, width = (rng.choice([2, 3, 4]) for _ in range(4))
+    turned = rng.random() < 0.6
+    shapes: dict[str, Shape] = {
+        "q": (*batch, rows, size),
+        "k": (*batch, keys, size) if turned else (*batch, size, keys),
+        "v": (*batch, keys, width),
+        "c": (),
+        "f": (),
+        "m": rng.choice([(rows, keys), (*batch, rows, keys), (keys,)]),
+    }
+    axis = len(batch) + (1 if rng.random() < 0.8 else 0)
+    known: dict[str, np.ndarray] = {}
+    if "seen" in row or "hidden" in row:
+        mask = np.array([[rng.random() < 0.6 for _ in range(keys)] for _ in range(rows)])
+        if "far" not in row or rng.random() < 0.7:
+            mask[:, 0] = True
+        known["m"] = np.broadcast_to(mask if len(shapes["m"]) > 1 else mask[0], shapes["m"])
+        if "hidden" in row:
+            known["m"] = ~known["m"]
+    constants = {"c": rng.choice([0.5, 2.0, 0.1]), "f": rng.choice([-1e9, -3e38, -np.inf, -2.0])}
+    types = [tensor("f32", shapes[name]) for name in variables]
+    return Instance(types, {"N": turned, "A": axis}, constants, known)
+
+
+def _attention(rng: random.Random) -> dict[str, object]:
+    return {
+        "C": rng.random() < 0.5,
+        "W": rng.choice([0, 0, 2]),
+        "S": rng.choice([0.5, 1.0, 0.3]),
+        "Z": rng.choice([0.0, 0.0, 2.0]),
+    }
+
+
+def _in_heads(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Axes of heads before the positions; keys of one head, or of a group, for several."""
+    rows, keys, size, width = (rng.choice([2, 3]) for _ in range(4))
+    batch = rng.choice([(), (2,)])
+    heads, shared = ((2,), (rng.choice([1, 2]),))
+    if "grouped" in row:
+        heads, shared = (2, 3), (2, rng.choice([1, 1, 3]))
+    shapes: dict[str, Shape] = {
+        "q": (*batch, *heads, rows, size),
+        "k": (*batch, *shared, keys, size),
+        "v": (*batch, *shared, keys, width),
+        "m": rng.choice([(rows, keys), (*batch, *heads, 1, rows, keys), (1, 1, keys)]),
+    }
+    return Instance([tensor("f32", shapes[name]) for name in variables], _attention(rng))
+
+
+def _shared(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Keys repeated for the heads of a group: split, or within the last axis; or tiled instead."""
+    rows, keys, size, width = (rng.choice([2, 3]) for _ in range(4))
+    batch = rng.choice([(), (2,)])
+    shared, group = rng.choice([(2, 2), (2, 3), (1, 2)])
+    tiled = rng.random() < 0.3
+    attributes = _attention(rng)
+    shapes: dict[str, Shape] = {"m": (rows, keys)}
+    for name, length, letters in (("k", size, "DEF"), ("v", width, "GHI")):
+        if "merged" in row:
+            single: Shape = (*batch, keys, shared, 1, length)
+            wide: Shape = (*batch, keys, shared, group, length)
+            result: Shape = (*batch, keys, shared * group * length)
+        else:
+            pair = (1, shared) if tiled else (shared, 1)
+            repeated = (group, shared) if tiled else (shared, group)
+            single, wide = (*batch, *pair, keys, length), (*batch, *repeated, keys, length)
+            result = (*batch, shared * group, keys, length)
+        shapes[name] = tuple(n for n in single if n != 1) if rng.random() < 0.5 else single
+        attributes |= dict(zip(letters, (single, wide, result), strict=True))
+    heads = shared * group
+    q: Shape = (*batch, rows, heads * size) if "merged" in row else (*batch, heads, rows, size)
+    shapes["q"] = q
+    attributes |= {"X": heads, "Y": heads}
+    return Instance([tensor("f32", shapes[name]) for name in variables], attributes)
+
+
+def _merged_batches(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    rows, keys, size, width = (rng.choice([2, 3]) for _ in range(4))
+    ends = {"q": (rows, size), "k": (keys, size), "v": (keys, width)}
+    attributes = _attention(rng)
+    for name, letter in zip("qkv", "DEF", strict=True):
+        attributes[letter] = (6, *ends[name])
+    other = rng.choice([(2, 3), (3, 2)])
+    shapes: dict[str, Shape] = {name: (2, 3, *ends[name]) for name in "qv"}
+    shapes["k"] = (*other, *ends["k"])
+    return Instance([tensor("f32", shapes[name]) for name in variables], attributes)
+
+
+def _causal(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Masks of every window, of all, or of one key too many; for all rows, or for one."""
+    rows, keys, heads = rng.choice([1, 3, 4]), rng.choice([3, 4]), rng.choice([1, 2])
+    distance = np.arange(keys) - np.arange(rows)[:, None] - (keys - rows)
+    window = rng.choice([1, 2, 9])
+    seen = (distance <= rng.choice([0, 0, 0, 1])) & (distance > -window)
+    if rng.random() < 0.2:
+        seen = np.ones((1, keys), bool)
+    hidden = rng.choice([-np.inf, -1e9, -2.0])
+    bias = np.where(seen, 0.0, hidden).astype(np.float32)
+    bias = bias.reshape(rng.choice([bias.shape, (1, *bias.shape)]))
+    shapes: dict[str, Shape] = {
+        "q": (2, rows, heads * 2),
+        "k": (2, keys, heads * 2),
+        "v": (2, keys, heads * 3),
+        "m": bias.shape,
+    }
+    attributes = {**_attention(rng), "X": heads, "Y": heads}
+    return Instance(
+        [tensor("f32", shapes[name]) for name in variables], attributes, {}, {"m": bias}
+    )
+
+
+def _kept(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """A reduction, and the reduced axes put back as 1; elsewhere, too."""
+    shape = rng.choice([(3, 4), (4, 4), (2, 3, 4), (2, 2, 2)])
+    axes = tuple(sorted(rng.sample(range(len(shape)), rng.randint(1, len(shape)))))
+    left = [size for axis, size in enumerate(shape) if axis not in axes]
+    kept = [1 if axis in axes else size for axis, size in enumerate(shape)]
+    if rng.random() < 0.2:
+        kept = [*left, *(1,) * len(axes)]
+    element = rng.choice(["f32", "f64", "i32"])
+    return Instance([tensor(element, shape)], {"A": axes, "S": tuple(kept)})
+
+
+def _merged_products(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Batches of both operands merged, from the same axes or from others."""
+    turned = rng.random() < 0.5
+    ends = {"a": (3, 3) if turned else (2, 3), "b": (3, 3) if turned else (3, 4)}
+    batches = {"a": (2, 3), "b": rng.choice([(2, 3), (2, 3), (3, 2)])}
+    types = [tensor("f32", (*batches[name], *ends[name])) for name in variables]
+    attributes = {"S": (6, *ends["a"]), "R": (6, *ends["b"]), "M": turned, "N": turned}
+    return Instance(types, attributes)
+
+
+EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
+    "causal-attention": _causal,
+    "attention-of-merged-batches": _merged_batches,
+    "matmul-of-merged-batches": _merged_products,
+    "-then-kept": _kept,
+    "heads": _in_heads,
+    "shared": _shared,
+    "attention": _scores,
+}
+"""By a part of a row's name."""
