@@ -1,101 +1,88 @@
-"""`python -m benchmarks [--device D] [--json FILE] [--only WORD]`: the table of kernels.
+"""`python -m benchmarks [--device D] [--suite S] [--only WORD] [--json FILE]`: tables of times.
 
-Each kernel is checked against NumPy in f64 on random data, then timed in turn with NumPy (on a CPU)
-and, where it is installed, PyTorch. The share is of the ceiling measured in the same run: the
+Each kernel and model is checked on random data, then timed in turn with NumPy (on a CPU) and what
+is installed of PyTorch and ONNX Runtime. The share is of the ceiling measured in the same run: the
 device's copy bandwidth for kernels bound by memory, the best matmul rate of all contestants for
-matmuls.
+matmuls. `--suite odd` times thirty products whose sizes fit no tile instead.
 """
 
 import argparse
-import importlib.util
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
+from datetime import date
+from math import exp, log
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import mgn
-from benchmarks.cases import CASES, Case
-from benchmarks.measure import interleaved_medians
+from benchmarks import contestants, models
+from benchmarks.cases import Case
+from benchmarks.measure import APART, SHARED, interleaved_medians
+from benchmarks.suites import SUITES
 
-COPY_BYTES = 256 << 20
-TOLERANCE = 2e-5
-"""Largest accepted error relative to the largest magnitude of the result."""
-
-
-def contestants_of(case: Case, device: str) -> dict[str, Callable[[], Any]]:
-    """The functions to time, after mgn's result was checked against NumPy in f64."""
-    generator = np.random.default_rng(0)
-    arrays = {
-        name: generator.standard_normal(shape, np.float32) for name, shape in case.inputs.items()
-    }
-    executable = mgn.compile(mgn.parse(case.program), device=device)
-    found = next(iter(executable(**arrays).values()))
-    wanted = case.numpy(*(array.astype(np.float64) for array in arrays.values()))
-    error = float(np.max(np.abs(found - wanted)) / np.max(np.abs(wanted)))
-    if not error <= TOLERANCE:
-        raise SystemExit(f"{case.name}: wrong result, relative error {error:.3g}")
-    on_gpu = executable.device.kind == "gpu"
-    contestants: dict[str, Callable[[], Any]] = {"mgn": replay_of(executable)}
-    if not on_gpu:
-        contestants["numpy"] = lambda: case.numpy(*arrays.values())
-    if importlib.util.find_spec("torch") is not None:
-        contestants["torch"] = torch_call(case, arrays, on_gpu)
-    return contestants
+COPY_BYTES = {"cpu": 256 << 20, "gpu": 1 << 30}
+Row = dict[str, Any]
 
 
-def replay_of(executable: mgn.Executable) -> Callable[[], Any]:
-    """mgn's contestant: timed by the device's events on a GPU, by the wall clock on a CPU."""
-    if executable.device.kind != "gpu":
-        return executable.replay
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the tables, and writes the JSON file."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--device", default="auto", help="as in mgn-run")
+    names = sorted({suite for _, suite in SUITES})
+    parser.add_argument("--suite", choices=names, default="kernels")
+    parser.add_argument("--json", type=Path, help="write the rows to this file as well")
+    parser.add_argument("--only", default="", help="kernels and models whose name has this word")
+    options = parser.parse_args(arguments)
+    from mgn.runtime.devices import choose
 
-    def replay() -> float:
-        launches = executable.replay(profile=True)
-        return max(launch.start + launch.seconds for launch in launches)
-
-    return replay
-
-
-def torch_call(case: Case, arrays: dict[str, np.ndarray], on_gpu: bool) -> Callable[[], Any]:
-    """PyTorch's contestant, on the same kind of device; timed by events on a GPU."""
-    import torch
-
-    place = "cuda" if on_gpu else "cpu"
-    tensors = [torch.from_numpy(array).to(place) for array in arrays.values()]
-
-    def call() -> float | None:
-        if not on_gpu:
-            case.torch(torch, *tensors)
-            return None
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        case.torch(torch, *tensors)
-        end.record()
-        torch.cuda.synchronize()
-        return start.elapsed_time(end) / 1e3
-
-    return call
+    device = choose(options.device)
+    cases = [case for case in SUITES[device.kind, options.suite] if options.only in case.name]
+    chosen = [model for model in models.MODELS if options.only in model.name]
+    chosen = chosen if options.suite == "kernels" else []
+    if not cases and not chosen:
+        print(f"nothing has '{options.only}' in its name", file=sys.stderr)
+        return 1
+    print(f"{device.name}, {device.driver}, {date.today()}")
+    result: dict[str, Any] = {"device": device.identity, "date": str(date.today())}
+    if cases:
+        bandwidth = copy_bandwidth(options.device)
+        rows = kernel_rows(cases, options.device, device.kind, bandwidth)
+        result |= {"copy GB/s": bandwidth / 1e9, "kernels": rows}
+        print(f"copy {bandwidth / 1e9:.4g} GB/s\n\n{table_of(rows)}")
+        print(against_torch(rows))
+    if chosen:
+        rows = model_rows(chosen, options.device, device.kind)
+        result["models"] = rows
+        print(f"\n{table_of(rows)}")
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    return 0
 
 
 def copy_bandwidth(device: str) -> float:
     """Bytes per second of a copy on the device, read and written bytes counted."""
-    count = COPY_BYTES // 4
-    executable = mgn.compile(
-        mgn.parse(f"graph g(x: f32[{count}]) {{ return y = identity(x) }}"), device=device
-    )
-    executable(x=np.ones(count, np.float32))
-    return 2 * COPY_BYTES / interleaved_medians({"copy": replay_of(executable)})["copy"]
+    from mgn.runtime.devices import choose
+
+    size = COPY_BYTES[choose(device).kind]
+    program = f"graph g(x: f32[{size // 4}]) {{ return y = identity(x) }}"
+    executable = mgn.compile(mgn.parse(program), device=device)
+    executable(x=np.ones(size // 4, np.float32))
+    return 2 * size / interleaved_medians({"copy": contestants.replay_of(executable)})["copy"]
 
 
-def rows_of(cases: list[Case], device: str) -> list[dict[str, Any]]:
+def _timed(functions: dict[str, Any], kind: str) -> dict[str, float]:
+    return interleaved_medians(functions, SHARED if kind == "cpu" else APART)
+
+
+def kernel_rows(cases: Sequence[Case], device: str, kind: str, bandwidth: float) -> list[Row]:
     """One row a case: times in ms, rates, share of the ceiling."""
-    bandwidth = copy_bandwidth(device)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for case in cases:
-        times = interleaved_medians(contestants_of(case, device))
-        row: dict[str, Any] = {"kernel": case.name, "bound": case.bound}
+        times = _timed(contestants.contestants_of(case, device), kind)
+        row: Row = {"kernel": case.name, "bound": case.bound}
         row.update({f"{name} ms": value * 1e3 for name, value in times.items()})
         row["GFLOP/s"] = case.operations / times["mgn"] / 1e9
         row["GB/s"] = case.bytes / times["mgn"] / 1e9
@@ -114,13 +101,38 @@ def rows_of(cases: list[Case], device: str) -> list[dict[str, Any]]:
     return rows
 
 
-def table_of(rows: list[dict[str, Any]]) -> str:
+def against_torch(rows: Sequence[Row]) -> str:
+    """The geometric mean of PyTorch's time over mgn's, by what bounds the kernel."""
+    lines: list[str] = []
+    for bound in ("matmul", "copy"):
+        ratios = [
+            row["torch ms"] / row["mgn ms"]
+            for row in rows
+            if row["bound"] == bound and "torch ms" in row
+        ]
+        if ratios:
+            mean = exp(sum(map(log, ratios)) / len(ratios))
+            shown = f"{mean:.3g} over {len(ratios)} kernels"
+            lines.append(f"PyTorch's time over mgn's, bound by {bound}: geometric mean {shown}")
+    return "\n".join(lines)
+
+
+def model_rows(chosen: Sequence[models.Model], device: str, kind: str) -> list[Row]:
+    """One row a model: times in ms of all contestants, by the wall clock."""
+    rows: list[Row] = []
+    for model in chosen:
+        times = _timed(models.contestants_of(model, device), kind)
+        rows.append({"model": model.name} | {f"{k} ms": v * 1e3 for k, v in times.items()})
+    return rows
+
+
+def table_of(rows: Sequence[Row]) -> str:
     """The rows as aligned text."""
     names = list(dict.fromkeys(name for row in rows for name in row if name != "bound"))
     lines = [names]
     for row in rows:
         cells = [row.get(name, "") for name in names]
-        lines.append([f"{c:.3g}" if isinstance(c, float) else str(c) for c in cells])
+        lines.append([f"{c:.4g}" if isinstance(c, float) else str(c) for c in cells])
     widths = [max(len(line[column]) for line in lines) for column in range(len(names))]
     return "\n".join(
         "  ".join(
@@ -129,23 +141,6 @@ def table_of(rows: list[dict[str, Any]]) -> str:
         )
         for line in lines
     )
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--device", default="auto", help="as in mgn-run")
-    parser.add_argument("--json", type=Path, help="write the rows to this file as well")
-    parser.add_argument("--only", default="", help="kernels whose name has this word")
-    options = parser.parse_args()
-    cases = [case for case in CASES if options.only in case.name]
-    if not cases:
-        print(f"no kernel has '{options.only}' in its name", file=sys.stderr)
-        return 1
-    rows = rows_of(cases, options.device)
-    print(table_of(rows))
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=1) + "\n")
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """The kernels that are timed: each as an mgn program, a NumPy function and a PyTorch function.
 
-In: nothing. Out: `CASES`, with the bytes each kernel must move and the operations it must do.
+In: sizes. Out: a `Case`, with the bytes the kernel must move and the operations it must do.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ class Case:
 
     `numpy` and `torch` take the inputs in order; `torch` receives the module first. `bound` names
     the ceiling that the share refers to: "copy" (bandwidth) or "matmul" (the best rate of the run).
+    `by_row` names inputs whose rows are the result's rows: some rows are then checked for all.
+    `below` bounds the inputs that are integers.
     """
 
     name: str
@@ -28,19 +30,30 @@ class Case:
     bytes: int
     operations: int
     bound: str
+    by_row: tuple[str, ...] = ()
+    below: dict[str, int] = field(default_factory=dict[str, int])
 
 
 def matmul(size: int) -> Case:
     """A square f32 product."""
+    return product(size, size, size, f"matmul {size}")
+
+
+def product(rows: int, inner: int, columns: int, name: str = "", batch: int = 1) -> Case:
+    """An f32 product, of a batch of matrices where that is more than one."""
+    front = (batch,) if batch > 1 else ()
+    left, right = (*front, rows, inner), (*front, inner, columns)
+    shown = "x".join(map(str, (*front, rows, inner, columns)))
     return Case(
-        f"matmul {size}",
-        f"graph g(a: f32[{size}, {size}], b: f32[{size}, {size}]) {{ return y = a @ b }}",
-        {"a": (size, size), "b": (size, size)},
+        name or f"matmul {shown}",
+        f"graph g(a: f32{list(left)}, b: f32{list(right)}) {{ return y = a @ b }}",
+        {"a": left, "b": right},
         lambda a, b: a @ b,
         lambda torch, a, b: torch.matmul(a, b),
-        3 * 4 * size**2,
-        2 * size**3,
+        4 * batch * (rows * inner + inner * columns + rows * columns),
+        2 * batch * rows * inner * columns,
         "matmul",
+        ("a", "b") if batch > 1 else ("a",),
     )
 
 
@@ -58,6 +71,7 @@ def gelu_matmul(rows: int, inner: int, columns: int) -> Case:
         4 * (rows * inner + inner * columns + columns + rows * columns),
         2 * rows * inner * columns,
         "matmul",
+        ("x",),
     )
 
 
@@ -78,6 +92,7 @@ def chain(rows: int, columns: int) -> Case:
         4 * 4 * rows * columns,
         6 * rows * columns,
         "copy",
+        ("a", "b", "c"),
     )
 
 
@@ -94,6 +109,7 @@ def residual(rows: int, columns: int) -> Case:
         3 * 4 * rows * columns,
         2 * rows * columns,
         "copy",
+        ("a", "b"),
     )
 
 
@@ -113,6 +129,7 @@ def softmax(rows: int, columns: int) -> Case:
         2 * 4 * rows * columns,
         5 * rows * columns,
         "copy",
+        ("x",),
     )
 
 
@@ -133,17 +150,5 @@ def layer_norm(rows: int, columns: int) -> Case:
         2 * 4 * rows * columns,
         7 * rows * columns,
         "copy",
+        ("x",),
     )
-
-
-CASES: tuple[Case, ...] = (
-    matmul(512),
-    matmul(1024),
-    matmul(2048),
-    gelu_matmul(512, 768, 3072),
-    residual(4096, 4096),
-    chain(4096, 4096),
-    softmax(4096, 1024),
-    softmax(16384, 64),
-    layer_norm(4096, 1024),
-)

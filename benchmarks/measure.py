@@ -8,13 +8,23 @@ all contestants use as many threads as the machine has cores.
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-PAUSE = 0.25
-"""Seconds between two contestants: OpenBLAS keeps its threads spinning for tens of milliseconds."""
 
-TURNS = 6
-TURN_SECONDS = 0.15
-"""How often each contestant has its turn, and how long about one lasts."""
+@dataclass(frozen=True)
+class Turns:
+    """How many turns each contestant has, how long about one lasts, and the pause before it."""
+
+    count: int
+    seconds: float
+    pause: float
+
+
+SHARED = Turns(6, 0.15, 0.25)
+"""Contestants that share cores: OpenBLAS keeps its threads spinning for tens of milliseconds."""
+
+APART = Turns(2, 0.04, 0.0)
+"""Contestants on a device whose own events time them."""
 
 Contestants = Mapping[str, Callable[[], object]]
 
@@ -26,17 +36,17 @@ def seconds_of(function: Callable[[], object]) -> float:
     return measured if isinstance(measured, float) else time.perf_counter() - start
 
 
-def interleaved_medians(contestants: Contestants) -> dict[str, float]:
+def interleaved_medians(contestants: Contestants, turns: Turns = SHARED) -> dict[str, float]:
     """The median time of a call of each contestant, over several turns of each.
 
     A turn begins with a pause and a call that is not counted: the thread pool of the contestant
     before goes on spinning for a while, and would take a core away.
     """
     times: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(TURNS):
+    for _ in range(turns.count):
         for name, function in contestants.items():
-            time.sleep(PAUSE)
+            time.sleep(turns.pause)
             warm = seconds_of(function)
-            calls = max(1, min(50, int(TURN_SECONDS / max(warm, 1e-6))))
+            calls = max(1, min(50, int(turns.seconds / max(warm, 1e-6))))
             times[name].extend(seconds_of(function) for _ in range(calls))
     return {name: statistics.median(values) for name, values in times.items()}

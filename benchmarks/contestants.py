@@ -1,0 +1,91 @@
+"""A case as functions to be timed, after mgn's result was checked.
+
+In: a case and a device. Out: mgn's replay, and where they are there, NumPy (on a CPU) and PyTorch.
+"""
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import mgn
+from benchmarks.cases import Arrays, Case
+
+TOLERANCE = 2e-5
+"""Largest accepted error relative to the largest magnitude of the result."""
+
+CHECKED_ROWS = 64
+
+
+def contestants_of(case: Case, device: str) -> dict[str, Callable[[], Any]]:
+    """The functions to time. SystemExit where mgn's result is wrong."""
+    arrays = arrays_of(case)
+    executable = mgn.compile(mgn.parse(case.program), device=device)
+    check(case, arrays, next(iter(executable(**arrays).values())))
+    on_gpu = executable.device.kind == "gpu"
+    contestants: dict[str, Callable[[], Any]] = {"mgn": replay_of(executable)}
+    if not on_gpu:
+        contestants["numpy"] = lambda: case.numpy(*arrays.values())
+    if importlib.util.find_spec("torch") is not None:
+        contestants["torch"] = torch_call(case, arrays, on_gpu)
+    return contestants
+
+
+def arrays_of(case: Case) -> Arrays:
+    """Random inputs."""
+    generator = np.random.default_rng(0)
+    return {
+        name: generator.integers(0, case.below[name], shape, np.int32)
+        if name in case.below
+        else generator.standard_normal(shape, np.float32)
+        for name, shape in case.inputs.items()
+    }
+
+
+def check(case: Case, arrays: Arrays, found: np.ndarray) -> None:
+    """Compares with NumPy in f64, where rows are independent on some of them."""
+    rows = found.shape[0] if found.ndim else 1
+    if case.by_row and rows > CHECKED_ROWS:
+        picked = np.random.default_rng(1).choice(rows, CHECKED_ROWS, replace=False)
+        arrays = {
+            name: array[picked] if name in case.by_row else array for name, array in arrays.items()
+        }
+        found = found[picked]
+    wanted = case.numpy(*(array.astype(np.float64) for array in arrays.values()))
+    error = float(np.max(np.abs(found - wanted)) / np.max(np.abs(wanted)))
+    if not error <= TOLERANCE:
+        raise SystemExit(f"{case.name}: wrong result, relative error {error:.3g}")
+
+
+def replay_of(executable: mgn.Executable) -> Callable[[], Any]:
+    """mgn's contestant: timed by the device's events on a GPU, by the wall clock on a CPU."""
+    if executable.device.kind != "gpu":
+        return executable.replay
+
+    def replay() -> float:
+        launches = executable.replay(profile=True)
+        return max(launch.start + launch.seconds for launch in launches)
+
+    return replay
+
+
+def torch_call(case: Case, arrays: Arrays, on_gpu: bool) -> Callable[[], Any]:
+    """PyTorch's contestant, on the same kind of device; timed by events on a GPU."""
+    import torch
+
+    place = "cuda" if on_gpu else "cpu"
+    tensors = [torch.from_numpy(array).to(place) for array in arrays.values()]
+
+    def call() -> float | None:
+        if not on_gpu:
+            case.torch(torch, *tensors)
+            return None
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        case.torch(torch, *tensors)
+        end.record()
+        torch.cuda.synchronize()
+        return start.elapsed_time(end) / 1e3
+
+    return call

@@ -1,0 +1,63 @@
+"""Which kernels are timed on which kind of device.
+
+In: a device's kind and the name of a suite. Out: its cases: `kernels` is the table of the README,
+`odd` thirty products whose sizes fit no tile.
+"""
+
+from benchmarks.cases import (
+    Case,
+    chain,
+    gelu_matmul,
+    layer_norm,
+    matmul,
+    product,
+    residual,
+    softmax,
+)
+from benchmarks.memory_cases import column_sum, cross_entropy, rms_norm, swiglu, transpose
+
+CPU: tuple[Case, ...] = (
+    *(matmul(size) for size in (512, 1024, 2048, 4096)),
+    gelu_matmul(512, 768, 3072),
+    residual(4096, 4096),
+    chain(4096, 4096),
+    softmax(4096, 1024),
+    softmax(16384, 64),
+    layer_norm(4096, 1024),
+    rms_norm(4096, 1024),
+)
+
+_SHORT_TO_LONG = ((1 << 20, 64), (1 << 18, 256), (65536, 1024), (4096, 16384), (1024, 65536))
+
+GPU: tuple[Case, ...] = (
+    *(matmul(size) for size in (512, 1024, 2048, 4096, 8192)),
+    gelu_matmul(512, 768, 3072),
+    residual(4096, 4096),
+    chain(4096, 4096),
+    *(make(16384, 4096) for make in (softmax, rms_norm, layer_norm, swiglu, cross_entropy)),
+    transpose(16384, 4096),
+    transpose(8191, 8193),
+    column_sum(16384, 4096),
+    *(softmax(rows, columns) for rows, columns in _SHORT_TO_LONG),
+)
+
+ODD: tuple[Case, ...] = (
+    *(matmul(size) for size in (1000, 1023, 1025, 2047, 2050, 3000, 4095, 4097)),
+    *(product(*sizes) for sizes in ((8191, 512, 513), (16384, 1024, 96), (30000, 300, 300))),
+    *(product(*sizes) for sizes in ((100, 1024, 16384), (513, 512, 8191), (200, 2000, 20000))),
+    *(product(*sizes) for sizes in ((4096, 65, 4096), (4096, 33, 4099), (2048, 100, 8192))),
+    *(product(*sizes) for sizes in ((1500, 8000, 700), (333, 9999, 777), (64, 20000, 1000))),
+    *(product(*sizes, batch=30) for sizes in ((500, 500, 500), (129, 257, 511), (1000, 64, 1000))),
+    *(product(*sizes, batch=96) for sizes in ((197, 64, 197), (197, 197, 64))),
+    *(gelu_matmul(*sizes) for sizes in ((1000, 1000, 1000), (2047, 768, 3001), (4095, 1023, 511))),
+    gelu_matmul(5000, 384, 1536),
+    gelu_matmul(777, 3072, 768),
+)
+
+SUITES: dict[tuple[str, str], tuple[Case, ...]] = {
+    ("cpu", "kernels"): CPU,
+    ("gpu", "kernels"): GPU,
+    ("cpu", "odd"): ODD,
+    ("gpu", "odd"): ODD,
+}
+"""Cases by the device's kind and the suite's name."""

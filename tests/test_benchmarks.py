@@ -1,0 +1,70 @@
+"""The benchmarks' cases compute what they say, at small sizes, and the tables hold together."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mgn.runtime.devices import choose
+from mgn.runtime.errors import DeviceError
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import mgn
+from benchmarks import __main__ as command
+from benchmarks import cases, contestants, memory_cases, suites
+from benchmarks.cases import Case
+
+SMALL = (
+    cases.matmul(33),
+    cases.product(70, 12, 9),
+    cases.product(5, 6, 7, batch=3),
+    cases.gelu_matmul(7, 8, 9),
+    *(make(80, 24) for make in (cases.residual, cases.chain, cases.softmax, cases.layer_norm)),
+    *(make(80, 24) for make in (memory_cases.rms_norm, memory_cases.swiglu)),
+    *(make(80, 24) for make in (memory_cases.cross_entropy, memory_cases.transpose)),
+    memory_cases.column_sum(80, 24),
+)
+
+
+def needs_device() -> None:
+    try:
+        choose("cpu")
+    except DeviceError:
+        pytest.skip("no OpenCL device for the CPU: install the extra 'cpu'")
+
+
+@pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)
+def test_a_case_is_the_same_in_mgn_and_numpy_and_a_wrong_result_is_found(case: Case) -> None:
+    needs_device()
+    arrays = contestants.arrays_of(case)
+    executable = mgn.compile(mgn.parse(case.program), device="cpu")
+    found = next(iter(executable(**arrays).values()))
+    contestants.check(case, arrays, found)
+    with pytest.raises(SystemExit, match="wrong result"):
+        contestants.check(case, arrays, np.where(np.isfinite(found), found * 1.01 + 0.1, found))
+
+
+def test_there_are_thirty_odd_products_and_names_are_unique() -> None:
+    assert len(suites.ODD) == 30
+    for table in suites.SUITES.values():
+        assert len({case.name for case in table}) == len(table)
+
+
+def test_the_command_prints_a_table_and_writes_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs_device()
+    monkeypatch.setitem(suites.SUITES, ("cpu", "odd"), (cases.softmax(80, 24), cases.matmul(33)))
+    monkeypatch.setattr(command, "copy_bandwidth", lambda device: 1e10)
+    monkeypatch.setattr(command, "_timed", lambda functions, kind: dict.fromkeys(functions, 2e-6))
+    target = tmp_path / "out.json"
+    assert command.main(["--device", "cpu", "--suite", "odd", "--json", str(target)]) == 0
+    assert "softmax 80x24" in capsys.readouterr().out
+    written = json.loads(target.read_text())
+    rows = {row["kernel"]: row for row in written["kernels"]}
+    assert rows["matmul 33"]["share"] == 1.0
+    assert rows["softmax 80x24"]["share"] == pytest.approx(2 * 4 * 80 * 24 / 2e-6 / 1e10)
+    assert command.main(["--device", "cpu", "--only", "nothing of that name"]) == 1
