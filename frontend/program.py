@@ -68,7 +68,7 @@ class Program:
             message = None
             if name not in known:
                 listing = ", ".join(item.node.name for item in chosen)
-                hint = suggestion(name, known)
+                hint = suggestion(str(name), known)
                 message = f"there is no dimension '{name}' in graph {listing}{hint}"
             elif type(size) is not int or size < 0:
                 message = f"dimension '{name}' cannot be {size!r}"

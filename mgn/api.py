@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from xdsl.dialects.builtin import ModuleOp
 
+from mgn.call_arguments import check_arguments, check_saturation
 from mgn.compilation import optimize_graph
 from mgn.diagnostics import MgnError
 from mgn.dialects.kernel.device import DEVICES, Device
@@ -64,6 +65,7 @@ class Optimized:
 
 def parse(text: str, name: str = "<text>") -> Module:
     """A program from `.mgn` text. DiagnosticsError with every error found."""
+    check_arguments("mgn.parse", text=text, name=name)
     return load_program("mgn", text, name)
 
 
@@ -71,6 +73,7 @@ def parse_file(path: str | Path) -> Module:
     """A program from a `.mgn` or `.mlir` file. DiagnosticsError with every error found."""
     from mgn.frontend.source import read_source
 
+    check_arguments("mgn.parse_file", path=path)
     path = Path(path)
     if path.suffix == ".mlir":
         return load_program("mlir", read_source(path).text, str(path))
@@ -90,6 +93,7 @@ def optimize(
 
     `device` is a description, or the name of one in `mgn.dialects.kernel.DEVICES`.
     """
+    check_arguments("mgn.optimize", graph=graph, dims=dims, description=device, precision=precision)
     if isinstance(device, str):
         if device not in DEVICES:
             raise MgnError(f"unknown device '{device}'; there are {', '.join(DEVICES)}")
@@ -123,9 +127,14 @@ def compile(
     stay in f32. `tune` is for how many seconds better schedules are searched for by measuring; what
     is found is kept on disk, and used by later compilations of the same kernels for the device.
     """
+    check_arguments("mgn.compile", graph=graph, dims=dims, device=device, mode=mode, seed=seed)
+    check_arguments("mgn.compile", target=target, precision=precision, tune=tune)
+    check_saturation("mgn.compile", saturation)
     check_precision(precision)
     if not 0 <= tune < float("inf"):
         raise MgnError(f"tune takes a number of seconds, not {tune}")
+    if seed < 0:
+        raise MgnError(f"seed takes a number of at least 0, not {seed}")
     if mode not in MODES:
         raise MgnError(f"unknown mode '{mode}'; there are {', '.join(MODES)}")
     refusal = MODES[mode]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from mgn.diagnostics import MgnError
+from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError
 from mgn.dialects.mgn.structure import ReadOp, graphs_of, parameters_of
 from mgn.mlir_text import check_module, print_mlir
 
@@ -86,12 +86,27 @@ def load_program(language: str, text: str, name: str, path: Path | None = None) 
         from mgn.frontend.program import parse
 
         return Module(parse(text, name, path))
+    return Module(_load_mlir(text, name))
+
+
+def _load_mlir(text: str, name: str) -> ModuleOp:
+    """The module of a text in MLIR. DiagnosticsError with what is wrong."""
     from mgn.dialect_table import make_context
+    from mgn.mlir_errors import diagnostics_of
     from mgn.mlir_text import parse_mlir
 
-    module = parse_mlir(text, make_context(), name)
-    check_module(module)
-    return Module(module)
+    try:
+        module = parse_mlir(text, make_context(), name)
+        check_module(module)
+    except RecursionError:
+        found = [Diagnostic("the program is nested too deep", name)]
+    except Exception as error:
+        found = diagnostics_of(error, {name: text})
+        if found is None:
+            raise
+    else:
+        return module
+    raise DiagnosticsError(found)
 
 
 def keep_graph(module: ModuleOp, name: str) -> None:

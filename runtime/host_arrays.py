@@ -62,6 +62,8 @@ def dtype_expression(dtype: np.dtype[Any]) -> str:
 
 def check_inputs(inputs: Sequence[BufferPlan], arrays: Mapping[str, Any]) -> list[np.ndarray]:
     """The arrays in the order of the planned inputs. InputError with every fault at once."""
+    if not hasattr(arrays, "keys"):
+        raise InputError(f"inputs are arrays by name, not {type(arrays).__name__}")
     names = [buffer.name for buffer in inputs]
     faults = [
         f"there is no input '{name}'{nearest(name, names)}" for name in arrays if name not in names

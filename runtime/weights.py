@@ -18,6 +18,9 @@ from mgn.runtime.host_arrays import DTYPES, mismatch, nearest, spelling
 from mgn.runtime.location import write_atomically
 
 _SHOWN = 12
+_ARCHIVE, _EMPTY_ARCHIVE, _ARRAY = b"PK\x03\x04", b"PK\x05\x06", b"\x93NUMPY"
+"""How files of NumPy begin: archives of arrays, and single ones."""
+
 _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -120,6 +123,10 @@ def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
+    with path.open("rb") as file:
+        start = file.read(len(_ARRAY))
+    if not start.startswith((_ARCHIVE, _EMPTY_ARCHIVE, _ARRAY)):
+        raise WeightsError(f"{path} is no npz file, which is an archive that np.savez writes")
     try:
         archive = np.load(path, allow_pickle=False)
         if isinstance(archive, np.ndarray):

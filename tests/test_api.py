@@ -143,6 +143,12 @@ def test_parameters_are_checked_and_saved(executable: mgn.Executable, tmp_path: 
         executable.load_params(tmp_path / "w.npz")
 
 
+def test_inputs_that_have_no_names_are_refused(executable: mgn.Executable) -> None:
+    for inputs in (None, [np.ones((3, 4), np.float32)]):
+        with pytest.raises(InputError, match="inputs are arrays by name, not"):
+            executable.run(inputs)  # pyright: ignore[reportArgumentType]
+
+
 def test_what_is_not_there_yet_says_so() -> None:
     module = mgn.parse(TEXT)
     with pytest.raises(mgn.MgnError, match="training is not available in this version"):
@@ -161,6 +167,67 @@ def test_an_mlir_file_that_cannot_be_read_is_a_diagnostic(tmp_path: Path) -> Non
     (tmp_path / "binary.mlir").write_bytes(b"module {\xff}")
     with pytest.raises(mgn.DiagnosticsError, match=r"1:9: error: the file is not UTF-8"):
         mgn.parse_file(tmp_path / "binary.mlir")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("mgn.graph @g( {", r"bad\.mlir:1:15: error: string literal expected"),
+        ("", r"bad\.mlir:1:1: error: the file defines nothing"),
+        ("\n%%%", r"bad\.mlir:2:1: error: Expected suffix identifier after '%'"),
+        ('"foo.bar"() : () -> ()', r"bad\.mlir:1:10: error: Operation foo\.bar is not registered"),
+        ("builtin.module {" * 10_000, r"bad\.mlir: error: the program is nested too deep"),
+        (
+            'mgn.graph @g("x" = %x : tensor<4xf32>) -> ("y" : tensor<4xf32>) {\n'
+            "  %y = mgn.sum(%x) axis = [3], keepdims = false : tensor<4xf32>\n"
+            "  mgn.return %y : tensor<4xf32>\n}",
+            r"bad\.mlir:2:3: error: .*axis",
+        ),
+        (
+            'mgn.graph @g("x" = %x : tensor<4xf32>) -> ("y" : tensor<5xf32>) {\n'
+            "  mgn.return %x : tensor<4xf32>\n}",
+            r"bad\.mlir:1:50: error: result 'y' is said to be tensor<5xf32>, but tensor<4xf32>",
+        ),
+    ],
+)
+def test_wrong_mlir_is_a_diagnostic_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "bad.mlir").write_text(text)
+    with pytest.raises(mgn.DiagnosticsError, match=message):
+        mgn.parse_file(tmp_path / "bad.mlir")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"device": None}, "'device' takes a selector such as 'auto', 'cpu' or '0:0', not None"),
+        ({"dims": [1]}, "'dims' takes sizes by name, such as .*, not list"),
+        ({"graph": 3}, "'graph' takes the name of a graph, not int"),
+        ({"seed": "a"}, "'seed' takes a whole number, not str"),
+        ({"seed": True}, "'seed' takes a whole number, not bool"),
+        ({"target": None}, "'target' takes 'opencl', 'spirv' or 'auto', not None"),
+        ({"precision": 32}, "'precision' takes .*, not int"),
+        ({"saturation": 3}, "'saturation' takes SaturateOptions, not int"),
+        ({"tune": "long"}, "'tune' takes a number of seconds, not str"),
+    ],
+)
+def test_an_argument_of_another_type_is_a_type_error_that_names_it(
+    arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        mgn.compile(mgn.parse(TEXT), **{"graph": "affine", **arguments})
+
+
+def test_other_calls_say_what_they_take() -> None:
+    with pytest.raises(TypeError, match=r"mgn\.parse: 'text' takes the text of a program"):
+        mgn.parse(None)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match=r"mgn\.parse_file: 'path' takes a path, not int"):
+        mgn.parse_file(3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match=r"mgn\.optimize: 'device' takes the name of a device"):
+        mgn.optimize(mgn.parse(TEXT), "affine", device=3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(mgn.MgnError, match="seed takes a number of at least 0"):
+        mgn.compile(mgn.parse(TEXT), "affine", seed=-1)
+    with pytest.raises(mgn.DiagnosticsError, match="there is no dimension '3'"):
+        mgn.optimize(mgn.parse(TEXT), "affine", dims={3: 2})  # pyright: ignore[reportArgumentType]
 
 
 def test_an_mlir_file_is_a_program_too(tmp_path: Path) -> None:

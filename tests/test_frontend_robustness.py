@@ -120,9 +120,9 @@ def test_a_chain_of_calls_is_bounded() -> None:
 def test_twenty_thousand_operations_lower_in_time() -> None:
     lines = (f"  v{i + 1} = relu(v{i}) * 2.0 + x" for i in range(6700))
     body = "\n".join(lines)
-    start = time.perf_counter()
+    start = time.process_time()
     module = parse(f"graph g(x: f32[4]) {{\n  v0 = x\n{body}\n  return v6700\n}}").lower()
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert sum(1 for _ in module.walk()) == 6700 * 4 + 3
 
 

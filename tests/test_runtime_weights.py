@@ -112,6 +112,12 @@ def test_a_single_array_or_pickled_objects_are_refused(tmp_path: Path) -> None:
         np.save(file, np.zeros(3))
     with pytest.raises(WeightsError, match="one array without a name"):
         load_arrays(tmp_path / "one.npz")
+    (tmp_path / "rubbish.npz").write_bytes(b"\x80\x05K\x01." * 50)
+    with pytest.raises(WeightsError, match=r"rubbish\.npz is no npz file") as error:
+        load_arrays(tmp_path / "rubbish.npz")
+    assert "allow_pickle" not in str(error.value)
+    np.savez(tmp_path / "none.npz")
+    assert load_arrays(tmp_path / "none.npz") == {}
     np.savez(tmp_path / "objects.npz", a=np.array([{}], dtype=object))
     with pytest.raises(WeightsError, match="no whole npz"):
         load_arrays(tmp_path / "objects.npz")

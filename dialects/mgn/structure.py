@@ -363,18 +363,25 @@ class GraphOp(IRDLOperation):
             parser.parse_punctuation("=")
             return label, parser.parse_argument()
 
-        def parse_output() -> str:
+        def parse_output() -> tuple[str, Attribute, int]:
             label = parser.parse_str_literal()
             parser.parse_punctuation(":")
-            parser.parse_type()
-            return label
+            position = parser.pos
+            return label, parser.parse_type(), position
 
         inputs = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parse_input)
         parser.parse_punctuation("->")
         outputs = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parse_output)
         attributes = parser.parse_optional_attr_dict_with_keyword()
         body = parser.parse_region([argument for _, argument in inputs])
-        op = cls(name, [label for label, _ in inputs], outputs, body)
+        last = body.block.last_op
+        for returned, (label, type, at) in zip(
+            last.operands if last else (), outputs, strict=False
+        ):
+            if returned.type != type:
+                message = f"result '{label}' is said to be {type}, but {returned.type} is returned"
+                parser.raise_error(message, at, at)
+        op = cls(name, [label for label, _ in inputs], [label for label, *_ in outputs], body)
         if attributes is not None:
             op.attributes.update(attributes.data)
         return op

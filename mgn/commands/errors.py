@@ -81,9 +81,11 @@ def message_of(error: BaseException) -> str:
         return f"error: {os_message(error)}"
     if _is_runtime_fault(error):
         return f"error: {error}"
+    from mgn.mlir_errors import first_lines
+
     return (
         f"error: internal error, which is a fault in mgn: {type(error).__name__}: "
-        f"{_first_lines(str(error))}\nnote: MGN_TRACEBACK=1 shows where it happened"
+        f"{first_lines(str(error))}\nnote: MGN_TRACEBACK=1 shows where it happened"
     )
 
 
@@ -102,72 +104,14 @@ def diagnose(error: BaseException, sources: Mapping[str, str]) -> list[Diagnosti
         return list(error.diagnostics)
     if "xdsl" not in sys.modules:
         return None
-    from xdsl.utils.exceptions import DiagnosticException, ParseError
+    from mgn.mlir_errors import diagnostics_of
 
-    from mgn.mlir_text import InvalidModule
-
-    if isinstance(error, ParseError):
-        return [_from_parse_error(error)]
-    if isinstance(error, InvalidModule):
-        return [
-            _at_operation(violation.operation, violation.message, sources)
-            for violation in error.violations
-        ]
-    if isinstance(error, DiagnosticException):
-        return [Diagnostic(_first_lines(str(error)), file=next(iter(sources), "<input>"))]
-    return None
-
-
-def _from_parse_error(error: object) -> Diagnostic:
-    from xdsl.utils.exceptions import ParseError
-
-    assert isinstance(error, ParseError)
-    span = error.span
-    text = span.input.content
-    assert isinstance(text, str)
-    place = span.get_location()
-    start = span.input.get_start_of_line(span.start)
-    return Diagnostic(
-        _clipped(" ".join(error.msg.split())),
-        file=place.file,
-        line=place.line,
-        column=place.col,
-        source_line=text[start : span.input.get_end_of_line(span.start)],
-    )
-
-
-def _at_operation(op: object, message: str, sources: Mapping[str, str]) -> Diagnostic:
-    from xdsl.dialects.builtin import FileLineColLoc
-    from xdsl.ir import Operation
-
-    assert isinstance(op, Operation)
-    location = op.location
-    if not isinstance(location, FileLineColLoc):
-        return Diagnostic(message, file=next(iter(sources), "<input>"))
-    file, line = location.filename.data, location.line.data
-    lines = sources.get(file, "").split("\n")
-    return Diagnostic(
-        message,
-        file=file,
-        line=line,
-        column=location.column.data,
-        source_line=lines[line - 1] if 0 < line <= len(lines) else None,
-    )
+    return diagnostics_of(error, sources)
 
 
 def _is_runtime_fault(error: BaseException) -> bool:
     module = sys.modules.get("mgn.runtime.errors")
     return module is not None and isinstance(error, module.RuntimeFault)
-
-
-def _clipped(text: str, most: int = 300) -> str:
-    return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
-
-
-def _first_lines(text: str, most: int = 8) -> str:
-    lines = text.strip().splitlines() or ["no message"]
-    shown = [_clipped(line) for line in lines[:most]]
-    return "\n".join(shown) + ("\n…" if len(lines) > most else "")
 
 
 def _drop_stdout() -> None:

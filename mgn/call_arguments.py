@@ -1,0 +1,48 @@
+"""Arguments of the public calls that are of another type than the call takes.
+
+In: a call's name and its arguments. Out: nothing, or a TypeError that says what was expected.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from mgn.dialects.kernel.device import Device
+
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "text": ((str,), "the text of a program"),
+    "name": ((str,), "a file's name for messages"),
+    "path": ((str, Path), "a path"),
+    "graph": ((str, type(None)), "the name of a graph"),
+    "dims": ((Mapping, type(None)), "sizes by name, such as {'B': 32}"),
+    "device": ((str,), "a selector such as 'auto', 'cpu' or '0:0'"),
+    "description": ((str, Device), "the name of a device description, or one"),
+    "mode": ((str,), "'inference'"),
+    "seed": ((int,), "a whole number"),
+    "target": ((str,), "'opencl', 'spirv' or 'auto'"),
+    "precision": ((str,), "'f32', 'tf32', 'bf16' or 'f16'"),
+    "tune": ((int, float), "a number of seconds"),
+}
+"""What the arguments of the calls may be, and how that is said."""
+
+
+def check_arguments(call: str, **arguments: object) -> None:
+    """TypeError where an argument of a call is of another type."""
+    for name, value in arguments.items():
+        kinds, wanted = _KINDS[name]
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            shown = "device" if name == "description" else name
+            raise TypeError(f"{call}: '{shown}' takes {wanted}, not {_said(value)}")
+
+
+def check_saturation(call: str, value: object) -> None:
+    """The same for `saturation`, whose type is not imported where there is none."""
+    if value is None:
+        return
+    from mgn.passes.saturate import SaturateOptions
+
+    if not isinstance(value, SaturateOptions):
+        raise TypeError(f"{call}: 'saturation' takes SaturateOptions, not {_said(value)}")
+
+
+def _said(value: object) -> str:
+    return "None" if value is None else type(value).__name__
