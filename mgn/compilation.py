@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from mgn.codegen.launch_plan import LaunchPlan, LaunchStep
@@ -79,7 +80,7 @@ def optimize_graph(
         report.saturation = saturate_graph(graph, device, saturation, trace)
     if observe is not None:
         observe("saturate", module)
-    _list_kernels(report, module)
+    _list_kernels(report, module, saturation is None or saturation.prepare)
     return report
 
 
@@ -119,10 +120,12 @@ def _compile(
 
     report = optimize_graph(module, device, observe, saturation, precision, trace)
     parameters = parameters_of(module)
+    prepares = saturation is None or saturation.prepare
     for name in PIPELINES["inference"][len(OPTIMIZING) :]:
-        _run_pass(find_pass(name)(), module, report, observe)
+        prepare = {"prepare": prepares} if name == "plan-memory" else {}
+        _run_pass(find_pass(name)(**prepare), module, report, observe)
         if name == "choose-schedules":
-            _list_kernels(report, module)
+            _list_kernels(report, module, prepares)
             if tuner is not None:
                 with _timed(report, "tune"):
                     report.tuning = tuner.apply(module)
@@ -161,10 +164,10 @@ def _timed(report: OptimizeReport, name: str) -> Generator[None]:
     report.times.append((name, time.perf_counter() - start))
 
 
-def _list_kernels(report: OptimizeReport, module: ModuleOp) -> None:
+def _list_kernels(report: OptimizeReport, module: ModuleOp, prepares: bool) -> None:
     """Puts down the kernels of a module, which has one graph, in the order they run."""
     graph = next(graphs_of(module))
-    constant = parameter_only(graph)
+    constant = parameter_only(graph) if prepares else frozenset[SSAValue]()
     report.kernels, report.prepared = [], []
     for op in graph.block.ops:
         if isinstance(op, FusedKernelOp):

@@ -55,7 +55,7 @@ def test_the_input_may_be_mgn_text_on_stdin(mgn_opt: Run) -> None:
         (["-p", "simplfy", "-"], "did you mean 'simplify'?"),
         (["-p", "simplify{speed=3}", "-"], "pass 'simplify' has no option 'speed'"),
         (["-p", "saturate{tim=3}", "-"], "has no option 'tim'; did you mean 'time'?"),
-        (["-p", "saturate{report=3}", "-"], "its options are rules, time, fuse\n"),
+        (["-p", "saturate{kernels=3}", "-"], "its options are rules, time, fuse, prepare\n"),
         (
             ["-p", "saturate{rules=foo}", "-"],
             "no class of rules 'foo'; there are exact, reassociates, approximates",

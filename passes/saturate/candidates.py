@@ -16,7 +16,7 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.cuts import Cone, CutBuilder, CutLimits, PlacedCuts
 from mgn.passes.saturate.forms import BodyNode
-from mgn.passes.saturate.prices import price_kernel
+from mgn.passes.saturate.prices import price_kernel, price_per_run
 from mgn.passes.saturate.view import View
 
 DEFAULT_LIMITS = CutLimits()
@@ -138,19 +138,22 @@ class _Offers:
     def _local(self, placed: PlacedCuts) -> Iterator[tuple[Cone, tuple[int, ...], float]]:
         traits = placed.cuts.traits
         signatures = self.view.signatures
+        prepared = traits[0].prepared
         for cone in placed.cuts.cones:
             yield cone, (0,), cone.price
             root = signatures[cone.body[-1][1]]
             extras = [
                 name
                 for name, signature, _ in cone.body[:-1]
-                if traits[name].shared and cone.form.writable(name, signatures[signature], root)
+                if traits[name].shared
+                and traits[name].prepared is prepared
+                and cone.form.writable(name, signatures[signature], root)
             ]
             types = {name: traits[name].type for name in cone.leaves}
             for chosen in _subsets(extras[-EXTRA_RESULTS:]):
                 results = (0, *chosen)
                 price = price_kernel(cone.body, cone.form, results, types, signatures, self.device)
-                yield cone, results, price
+                yield cone, results, price_per_run(price, prepared)
 
 
 def _subsets(names: Sequence[int]) -> Iterator[tuple[int, ...]]:

@@ -12,7 +12,7 @@ import math
 from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.forms import classify
-from mgn.passes.saturate.prices import price_kernel
+from mgn.passes.saturate.prices import PREPARED_RUNS, price_kernel
 from mgn.passes.saturate.selection import Selection
 from mgn.passes.saturate.view import View
 
@@ -26,6 +26,11 @@ def check_selection(view: View, found: CandidateSet, selection: Selection, devic
     memory = {key for key, value in view.classes.items() if value.leaf is not None}
     if len(set(selection.kernels)) != len(selection.kernels):
         raise ExtractionError("a kernel is chosen twice")
+    constant = {
+        key
+        for key, value in view.classes.items()
+        if view.prepares and value.leaf is not None and value.leaf.kind != "input"
+    }
     total = 0.0
     for number in selection.kernels:
         candidate = found.candidates[number]
@@ -45,10 +50,14 @@ def check_selection(view: View, found: CandidateSet, selection: Selection, devic
         if form is None or form.kind is not candidate.kind:
             raise ExtractionError(f"kernel {number}: the body is not a {candidate.kind} kernel")
         types = {key: view.classes[key].type for key in candidate.reads}
-        total += price_kernel(
+        price = price_kernel(
             candidate.body, form, candidate.results, types, view.signatures, device
         )
+        prepared = view.prepares and constant.issuperset(candidate.reads)
+        total += price / PREPARED_RUNS if prepared else price
         memory |= set(candidate.results)
+        if prepared:
+            constant |= set(candidate.results)
     for key in view.outputs:
         if key not in memory:
             raise ExtractionError(f"the output of class {key} is not computed")

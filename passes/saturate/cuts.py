@@ -25,8 +25,14 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.saturate.forms import BodyNode, Form, classify
 from mgn.passes.saturate.matrix_price import unit_reads
-from mgn.passes.saturate.prices import price_kernel, tensor_bytes
+from mgn.passes.saturate.prices import operation_weight, price_kernel, price_per_run, tensor_bytes
 from mgn.passes.saturate.view import ValueClass, View
+
+VIEWS = frozenset({"reshape", "broadcast_to", "slice"})
+"""Movement that any kernel reads through at no cost."""
+
+DEAR = 4.0
+"""Weight of an operation from which on its result is better read than computed again."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,7 @@ class Traits:
     inline: bool
     users: int
     is_output: bool
+    prepared: bool = False
 
     @property
     def shared(self) -> bool:
@@ -162,7 +169,9 @@ class CutBuilder:
 
     def _traits(self, value: ValueClass) -> Traits:
         users = min(value.users, 3)
-        traits = Traits(value.type, value.in_memory, value.inline, users, value.is_output)
+        traits = Traits(
+            *(value.type, value.in_memory, value.inline, users, value.is_output, value.prepared)
+        )
         self.trait_numbers.setdefault(traits, len(self.trait_numbers))
         self.traits[value.key] = traits
         return traits
@@ -177,7 +186,8 @@ class CutBuilder:
 
         A value with one user, read elementwise or by a reduction, never lies in memory where a
         kernel can compute it together with that user: the user's result takes its place there at
-        no greater cost. What a matrix unit takes from memory is the exception.
+        no greater cost. What a matrix unit takes from memory is an exception, and what is prepared
+        where its user is not: it is there for nothing.
         """
         root = self.view.signatures[signature]
         choices = [self._choices(number, mapped, traits, root.heavy) for number, mapped in operands]
@@ -192,7 +202,9 @@ class CutBuilder:
                 alone = (
                     position
                     for position, (_, mapped) in enumerate(operands)
-                    if combination[position] is not None and not traits[mapped[0]].shared
+                    if combination[position] is not None
+                    and not traits[mapped[0]].shared
+                    and traits[mapped[0]].prepared is traits[0].prepared
                 )
                 legal.append((frozenset(alone) if plain else frozenset(), cone))
         if not legal:
@@ -221,7 +233,23 @@ class CutBuilder:
         operand = traits[mapped[0]]
         if operand.in_memory or operand.inline or not cones:
             return [None]
+        if operand.prepared and not traits[0].prepared:
+            return self._prepared_choices(cones)
         return [*cones[:3], None]
+
+    def _prepared_choices(self, cones: Sequence[Cone | None]) -> list[Cone | None]:
+        """How a run's kernel may get what is prepared: what only views a parameter is read through,
+        what is expensive, or lies in several places, is never computed again.
+        """
+        best = next(cone for cone in cones if cone is not None)
+        signatures = [self.view.signatures[number] for _, number, _ in best.body]
+        if all(signature.name in VIEWS for signature in signatures):
+            return [best]
+        dear = any(
+            item.name == "concat" or operation_weight(item, self.device) >= DEAR
+            for item in signatures
+        )
+        return [None] if dear else [None, best]
 
     def _merge(
         self,
@@ -255,6 +283,7 @@ class CutBuilder:
         price = price_kernel(ordered, form, [0], types, self.view.signatures, self.device)
         if price == math.inf:
             return None
+        price = price_per_run(price, traits[0].prepared)
         return Cone(tuple(ordered), real, form, price)
 
     def _keep(self, cones: Sequence[Cone], traits: Sequence[Traits]) -> list[Cone]:
@@ -282,7 +311,7 @@ class CutBuilder:
         if traits.in_memory:
             return 0.0
         cost = self.device.launch_cost + tensor_bytes(traits.type) / self.device.bandwidth
-        return cost / (traits.users + traits.is_output)
+        return price_per_run(cost, traits.prepared) / (traits.users + traits.is_output)
 
 
 def body_order(

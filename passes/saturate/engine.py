@@ -11,7 +11,7 @@ the run stops when nothing changes, or when time or size is exceeded, and says w
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,17 @@ from mgn.passes.saturate.compile_rules import (
 from mgn.passes.saturate.facts import Facts, NodeFact
 from mgn.passes.saturate.instantiate import instantiate
 from mgn.passes.saturate.rule import Rule, RuleClass
+from mgn.passes.saturate.wide_products import Product, WideProducts, constant_classes
 
 GROWTH_LIMIT = 40
 """How many times the original e-nodes an e-graph may hold before the run stops; small ones get a
 fixed allowance.
 """
 ALLOWANCE = 100_000
+
+PRODUCT: Constructor = ("matmul", 2)
+WIDENINGS = 2
+"""How often products are put side by side, each time at a fixpoint of the rules."""
 
 
 @dataclass(frozen=True)
@@ -100,12 +105,17 @@ def saturate_facts(
     time_budget: float = 5.0,
     keep_program: bool = False,
     trail: list[Application] | None = None,
+    widen: bool = False,
 ) -> SaturatedGraph:
-    """Runs rules over loaded facts to the fixpoint. A `trail` gets what the rules did, in order."""
+    """Runs rules over loaded facts to the fixpoint; with `widen` also `wide_products`.
+
+    A `trail` gets what the rules did, in order.
+    """
     bindings = load_bindings()
     with tempfile.TemporaryDirectory(prefix="mgn-egraph-") as folder:
         try:
             engine = _Engine(bindings, Path(folder), facts, rules, keep_program, trail)
+            engine.widenings = WIDENINGS if widen else 0
             return engine.run(time_budget)
         except bindings.EggSmolError as error:
             raise UnsoundRule(str(error.context)) from error
@@ -135,6 +145,8 @@ class _Engine:
         self.seen: dict[str, set[tuple[int, ...]]] = defaultdict(set)
         self.fired: Counter[str] = Counter()
         self.loads = 0
+        self.widenings = 0
+        self.wide = WideProducts(facts)
         self.execute(PRELUDE)
 
     def execute(self, text: str) -> list[Any]:
@@ -156,7 +168,7 @@ class _Engine:
             if any(matched.get(name) for name in self.compiled):
                 self._act([name for name in self.compiled if matched.get(name)])
             loaded = self._load()
-            if not loaded and not report.updated:
+            if not loaded and not report.updated and not self._widen():
                 saturated = True
                 break
             too_large = len(self.facts.handle_types) > original * GROWTH_LIMIT + ALLOWANCE
@@ -198,6 +210,41 @@ class _Engine:
                 text.append(lines)
                 del self.waiting[number]
         self.execute("\n".join(text))
+
+    def _widen(self) -> bool:
+        """At a fixpoint, puts products side by side; whether that gave anything new."""
+        if not self.widenings or PRODUCT not in self.constructors:
+            return False
+        self.widenings -= 1
+        functions = self.egraph.freeze().functions
+        number = self.egraph.value_to_i64
+        names = {row.inputs[0]: number(row.output) for row in functions["handle"].rows}
+        nodes: list[tuple[int, tuple[int, ...]]] = []
+        products: list[Product] = []
+        sums: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for name, operation in _operations(functions):
+            for row in functions[name].rows:
+                result = names[row.output]
+                operands = tuple(names[operand] for operand in row.inputs[2:])
+                nodes.append((result, operands))
+                if operation == PRODUCT[0]:
+                    left, right = operands
+                    products.append(Product(result, left, right, number(row.inputs[0])))
+                elif operation == "add":
+                    sums[operands[0]].append((result, operands[1]))
+        things = self.facts.leaves.things
+        leaves = {
+            names[row.output]
+            for row in functions["leaf"].rows
+            if things[number(row.inputs[1])].kind != "input"
+        }
+        if not self.wide.enter(products, leaves, constant_classes(leaves, nodes), sums):
+            return False
+        for step in self.wide.steps:
+            self.fired[step[0]] += 1
+            if self.trail is not None:
+                self.trail.append(Application(*step))
+        return self._load()
 
     def _load(self) -> bool:
         """Loads what is new. False where nothing was."""
@@ -246,11 +293,8 @@ class _Engine:
         class_of = {number(row.inputs[0]): names[row.output] for row in functions["N"].rows}
         for row in functions["leaf"].rows:
             leaves[names[row.output]].append(number(row.inputs[1]))
-        for name, function in functions.items():
-            operation, _, arity = name.rpartition("_")
-            if function.output_sort != "T" or not arity.isdecimal():
-                continue
-            for row in function.rows:
+        for name, operation in _operations(functions):
+            for row in functions[name].rows:
                 attributes, type, *operands = row.inputs
                 node = ClassNode(
                     operation,
@@ -288,6 +332,14 @@ class _Engine:
             "\n".join(self.log or ()),
             locations,
         )
+
+
+def _operations(functions: Any) -> Iterator[tuple[str, str]]:
+    """The tables of e-nodes, each with the operation whose e-nodes it holds."""
+    for name, function in functions.items():
+        operation, _, arity = name.rpartition("_")
+        if function.output_sort == "T" and arity.isdecimal():
+            yield name, operation
 
 
 def _order(node: ClassNode) -> tuple[str, int, int, tuple[int, ...]]:

@@ -7,6 +7,8 @@ In: a legal body, its leaves and results, a `Device`. Out: seconds:
 Each leaf is read once, at most as many elements as are asked for. A value is computed as often as
 the template evaluates it: once an element of the space, once a row in row space, and again for each
 tile that reads it before a matmul.
+
+A kernel that runs only when parameters are set is paid for over many runs.
 """
 
 import math
@@ -32,6 +34,11 @@ GPU_SPECIAL = frozenset(
 GPU_SPECIAL_WEIGHT = 4.0
 STRIDED_READ = 2.0
 GATHER_READ = 1.25
+
+PREPARED_RUNS = 100
+"""Over how many runs the making of what parameters alone decide is spread. It is a figure for the
+memory that such a value holds: it pays if a run saves a hundredth of the time to write it.
+"""
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,11 @@ def price_kernel(
     return kernel_seconds(
         measure_kernel(body, form, results, leaf_types, signatures, device), device
     )
+
+
+def price_per_run(price: float, prepared: bool) -> float:
+    """What a kernel of that price costs each run."""
+    return price / PREPARED_RUNS if prepared else price
 
 
 def measure_kernel(

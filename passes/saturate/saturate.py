@@ -37,18 +37,20 @@ from mgn.passes.saturate.rules import DEFAULT_CLASSES, rules_of
 from mgn.passes.saturate.siblings import sibling_candidates
 from mgn.passes.saturate.trace import SaturateTrace
 from mgn.passes.saturate.view import Signature, View, make_view
+from mgn.passes.saturate.wide_products import WIDE_PRODUCTS
 
 
 @dataclass(frozen=True)
 class SaturateOptions:
     """What may be done: classes of rules, seconds for saturation and for extraction, whether to
-    fuse at all.
+    fuse at all, whether what parameters alone decide is computed once, when they are set.
     """
 
     classes: frozenset[RuleClass] = DEFAULT_CLASSES
     time_budget: float = 5.0
     extract_budget: float = 4.0
     fuse: bool = True
+    prepare: bool = True
     limits: CutLimits = field(default_factory=CutLimits)
 
 
@@ -78,7 +80,7 @@ def _saturate(
         key = choice_key(encoded, device, options, rules)
     if trace is not None:
         trace.note_program(graph, encoded)
-        trace.rules = {rule.name: rule for rule in rules}
+        trace.rules = {rule.name: rule for rule in (*rules, *WIDE_PRODUCTS)}
     choice = recall(key) if trace is None else None
     if choice is None:
         choice = _choose(encoded, device, options, rules, report, key, trace)
@@ -105,10 +107,13 @@ def _choose(
     """Saturates, finds candidates and extracts; remembered where the fixpoint was reached."""
     with _timed(report, "saturate"):
         trail = None if trace is None else trace.applications
-        saturated = saturate_facts(encoded.facts, rules, options.time_budget, trail=trail)
+        saturated = saturate_facts(
+            encoded.facts, rules, options.time_budget, trail=trail, widen=_widens(options)
+        )
         _describe_egraph(report, saturated)
     with _timed(report, "view"):
-        view = make_view(saturated, encoded.outputs, whole_composites(options, device))
+        whole = whole_composites(options, device)
+        view = make_view(saturated, encoded.outputs, whole, options.prepare)
     limits = options.limits if options.fuse else replace(options.limits, operations=1)
     with _timed(report, "candidates"):
         found = find_candidates(view, device, limits)
@@ -133,8 +138,8 @@ def saturated_view(graph: GraphOp, options: SaturateOptions | None = None) -> Vi
     options = options or SaturateOptions()
     rules = rules_of(options.classes)
     encoded = encode_graph(graph, literals_of(rules))
-    saturated = saturate_facts(encoded.facts, rules, options.time_budget)
-    return make_view(saturated, encoded.outputs, whole_composites(options))
+    saturated = saturate_facts(encoded.facts, rules, options.time_budget, widen=_widens(options))
+    return make_view(saturated, encoded.outputs, whole_composites(options), options.prepare)
 
 
 def whole_composites(
@@ -147,6 +152,11 @@ def whole_composites(
     if not allowed or device is None:
         return lambda signature: allowed
     return lambda signature: isfinite(attention_seconds(signature, device))
+
+
+def _widens(options: SaturateOptions) -> bool:
+    """Whether products may be put side by side: that reassociates, and derives parameters."""
+    return options.fuse and options.prepare and RuleClass.REASSOCIATES in options.classes
 
 
 def literals_of(rules: list[Rule]) -> list[float]:
@@ -192,7 +202,8 @@ class Saturate(ModulePass):
     """Rewrites every graph of a module into kernels for the module's device.
 
     Options: `rules`, the classes that may act, joined by `+`; `time`, seconds for saturation;
-    `fuse=false` gives each operation a kernel of its own.
+    `fuse=false` gives each operation a kernel of its own; `prepare=false` computes in every run
+    also what parameters alone decide.
     """
 
     name = "saturate"
@@ -200,6 +211,7 @@ class Saturate(ModulePass):
     rules: str = "exact+reassociates"
     time: float = 5.0
     fuse: bool = True
+    prepare: bool = True
     reports: list[SaturateReport] = field(
         default_factory=list[SaturateReport], init=False, compare=False
     )
@@ -214,7 +226,7 @@ class Saturate(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         classes = _rule_classes(self.rules)
-        options = SaturateOptions(classes=classes, time_budget=self.time, fuse=self.fuse)
+        options = SaturateOptions(classes, self.time, fuse=self.fuse, prepare=self.prepare)
         device = Device.of(op)
         for graph in graphs_of(op):
             self.reports.append(saturate_graph(graph, device, options))

@@ -13,7 +13,7 @@ from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.candidates import Candidate, CandidateSet
 from mgn.passes.saturate.cuts import body_order
 from mgn.passes.saturate.forms import BodyNode, classify
-from mgn.passes.saturate.prices import price_kernel
+from mgn.passes.saturate.prices import price_kernel, price_per_run
 from mgn.passes.saturate.view import View
 
 READERS = 6
@@ -72,6 +72,9 @@ def _merged(
     for node in second.body:
         nodes.setdefault(node[0], node)
     results = first.results + second.results
+    prepared = view.classes[first.results[0]].prepared
+    if view.classes[second.results[0]].prepared is not prepared:
+        return None
     body = body_order(nodes, results)
     if body is None:
         return None
@@ -99,6 +102,7 @@ def _merged(
         return None
     types = {item: view.classes[item].type for item in reads}
     price = price_kernel(body, form, results, types, view.signatures, device)
+    price = price_per_run(price, prepared)
     if price >= first.price + second.price:
         return None
     return Candidate(-1, form.kind, tuple(body), results, reads, inputs, price)

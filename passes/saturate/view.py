@@ -6,7 +6,7 @@ order, each with its type, its e-nodes (as numbers of `Signature`s with operand 
 whether it already lies in memory.
 """
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -94,7 +94,7 @@ class Member:
 @dataclass
 class ValueClass:
     """An e-class. `leaf` is set where it lies in memory or, when `inline`, is a constant bodies
-    hold themselves.
+    hold themselves; `prepared` where it is computed when parameters are set, not in every run.
     """
 
     key: int
@@ -104,6 +104,7 @@ class ValueClass:
     inline: bool = False
     users: int = 0
     is_output: bool = False
+    prepared: bool = False
 
     @property
     def in_memory(self) -> bool:
@@ -112,18 +113,24 @@ class ValueClass:
 
 @dataclass
 class View:
-    """All classes that the outputs can need, operands before users."""
+    """All classes that the outputs can need, operands before users.
+
+    Where it `prepares`, values that parameters and constants alone decide are computed once; of
+    their forms only those remain that need nothing else.
+    """
 
     classes: dict[int, ValueClass]
     outputs: list[int]
     signatures: list[Signature]
     locations: dict[int, Any] = field(default_factory=dict[int, Any])
+    prepares: bool = False
 
 
 def make_view(
     graph: SaturatedGraph,
     outputs: Iterable[int],
     whole: Callable[[Signature], bool] = lambda signature: True,
+    prepare: bool = False,
 ) -> View:
     """Reads the classes that matter out of a saturated e-graph.
 
@@ -152,13 +159,29 @@ def make_view(
                 signatures.append(_signature(facts, node, key))
             value.members.append(Member(number, node.operands))
         classes[key] = value
+        if prepare:
+            _note_prepared(value, classes)
     for value in classes.values():
         for operand in {item for member in value.members for item in member.operands}:
             classes[operand].users += 1
     returned = [_written_class(classes, root, signatures, graph) for root in roots]
     for key in returned:
         classes[key].is_output = True
-    return View(classes, returned, signatures, graph.locations)
+    return View(classes, returned, signatures, graph.locations, prepare)
+
+
+def _note_prepared(value: ValueClass, classes: Mapping[int, ValueClass]) -> None:
+    """Keeps, where there are any, only the e-nodes that need nothing but prepared values."""
+    if value.leaf is not None:
+        value.prepared = value.leaf.kind != "input"
+        return
+    members = [
+        member
+        for member in value.members
+        if all(classes[operand].prepared for operand in member.operands)
+    ]
+    if members:
+        value.members, value.prepared = members, True
 
 
 def _written_class(
@@ -174,7 +197,8 @@ def _written_class(
     key = len(graph.facts.handle_types) + root
     if key not in classes:
         signatures.append(Signature("identity", (), value.type, (value.type,)))
-        classes[key] = ValueClass(key, value.type, [Member(len(signatures) - 1, (root,))])
+        copy = Member(len(signatures) - 1, (root,))
+        classes[key] = ValueClass(key, value.type, [copy], prepared=value.prepared)
         value.users += 1
         if root in graph.locations:
             graph.locations[key] = graph.locations[root]

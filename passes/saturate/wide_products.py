@@ -1,0 +1,220 @@
+"""Products of one left operand with several parameters, as slices of one wide product.
+
+Before, where q and k depend on parameters alone:
+
+    matmul(x, q)                      matmul(x, k)
+
+After, each equal to what it was, for the price to decide:
+
+    slice(matmul(x, concat(q, k)))    slice(matmul(x, concat(q, k)))
+
+and, where each product has a bias of its own, the same with all biases in one addition. `concat(q,
+k)` is then a derived parameter. A rule of the table has one root; this one has as many as there are
+products, and acts once on all of them. A device may add up a product of another shape in another
+order: like the rows of `products.py` it reassociates.
+
+In: an e-graph's products, and which values are parameters' alone. Out: new e-nodes and unions.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mgn.dialects.mgn.operation import OPERATIONS
+from mgn.passes.saturate.encode import Encoder
+from mgn.passes.saturate.facts import Facts
+from mgn.passes.saturate.rule import Rule, RuleClass
+
+_OF_WIDE = "matmul(x, concat(v, w), transpose_a=M, transpose_b=N)"
+WIDE_PRODUCTS = (
+    Rule(
+        "wide-product",
+        "matmul(x, w, transpose_a=M, transpose_b=N)",
+        f"slice({_OF_WIDE}, starts=S, stops=E)",
+        RuleClass.REASSOCIATES,
+        "products of one x with parameters v and w are columns of one product",
+    ),
+    Rule(
+        "wide-product-with-biases",
+        "add(matmul(x, w, transpose_a=M, transpose_b=N), b)",
+        f"slice(add({_OF_WIDE}, concat(a, b)), starts=S, stops=E)",
+        RuleClass.REASSOCIATES,
+        "products of one x with parameters v and w, and their biases, are columns of one product",
+    ),
+)
+"""What this file does, as reports show it; a row's right side cannot say how many there are."""
+
+MOST = 16
+"""Products that are put side by side at most."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """An e-node `matmul(left, right)`, by handles; `attributes` numbers its transposes."""
+
+    result: int
+    left: int
+    right: int
+    attributes: int
+
+
+def constant_classes(
+    leaves: Iterable[int], nodes: Iterable[tuple[int, tuple[int, ...]]]
+) -> set[int]:
+    """The classes that `leaves` alone decide through some e-node: (class, operands) each."""
+    found: set[int] = set()
+    waiting: dict[int, list[int]] = {}
+    missing: list[int] = []
+    results: list[int] = []
+    pending = list(leaves)
+    for number, (result, operands) in enumerate(nodes):
+        distinct = set(operands)
+        missing.append(len(distinct))
+        results.append(result)
+        for operand in distinct:
+            waiting.setdefault(operand, []).append(number)
+        if not distinct:
+            pending.append(result)
+    while pending:
+        key = pending.pop()
+        if key in found:
+            continue
+        found.add(key)
+        for number in waiting.get(key, ()):
+            missing[number] -= 1
+            if not missing[number]:
+                pending.append(results[number])
+    return found
+
+
+@dataclass
+class WideProducts:
+    """Groups of products that were entered.
+
+    `steps` lists what was done the last time: a rule's name, the handles of its root and variables,
+    that of the slice, and the first and past the last of those that it entered.
+    """
+
+    facts: Facts
+    steps: list[tuple[str, tuple[int, ...], int, int, int]] = field(
+        default_factory=list[tuple[str, tuple[int, ...], int, int, int]]
+    )
+    leaves: set[int] = field(default_factory=set[int])
+    constant: set[int] = field(default_factory=set[int])
+    sums: dict[int, list[tuple[int, int]]] = field(default_factory=dict[int, list[tuple[int, int]]])
+    made: set[int] = field(default_factory=set[int])
+    seen: set[tuple[int, ...]] = field(default_factory=set[tuple[int, ...]])
+
+    def enter(
+        self,
+        products: Iterable[Product],
+        leaves: set[int],
+        constant: set[int],
+        sums: dict[int, list[tuple[int, int]]],
+    ) -> bool:
+        """Enters what has not been entered; whether there was anything.
+
+        `leaves` holds parameters and constants, `constant` what they alone decide; `sums`, for a
+        class, the classes that are its sum with another, and that other.
+        """
+        self.leaves, self.constant, self.sums = leaves, constant, sums
+        groups: dict[object, dict[int, Product]] = {}
+        for item in sorted(products, key=lambda item: (item.result, item.right)):
+            key = self._key(item)
+            if key is not None and item.right not in self.made:
+                groups.setdefault(key, {}).setdefault(item.result, item)
+        self.steps.clear()
+        simplest = sorted(groups.values(), key=lambda group: -len(self._parameters(group)))
+        for members in simplest:
+            self._group(list(members.values()))
+        return bool(self.steps)
+
+    def _parameters(self, group: Mapping[int, Product]) -> list[int]:
+        """The right operands that are parameters as they stand, not turned or computed."""
+        return [item.right for item in group.values() if item.right in self.leaves]
+
+    def _key(self, item: Product) -> object:
+        """What products have in common that can be one; None for one that cannot take part."""
+        right = list(self.facts.handle_types[item.right].get_shape())
+        if len(right) < 2:
+            return None
+        right[self._axis(item)] = 0
+        element = self.facts.handle_types[item.result].get_element_type()
+        return item.left, item.attributes, tuple(right), element
+
+    def _axis(self, item: Product) -> int:
+        """Which axis of the right operand runs along the columns of the result."""
+        return -2 if self._values(item)["transpose_b"] else -1
+
+    def _values(self, item: Product) -> Mapping[str, Any]:
+        spec = OPERATIONS["matmul"]
+        stored = dict(self.facts.properties.things[item.attributes])
+        return {
+            attribute.name: attribute.kind.decode(stored[attribute.name])
+            for attribute in spec.attributes
+            if attribute.name in stored
+        }
+
+    def _group(self, members: Sequence[Product]) -> None:
+        if len(members) < 2 or members[0].left in self.constant:
+            return
+        members = [item for item in members if item.right in self.constant]
+        for start in range(0, len(members), MOST):
+            chosen = tuple(members[start : start + MOST])
+            name = (chosen[0].left, *(item.result for item in chosen))
+            if len(chosen) > 1 and name not in self.seen:
+                self.seen.add(name)
+                self._widen(chosen)
+
+    def _widen(self, members: Sequence[Product]) -> None:
+        first, start = members[0], len(self.facts.handle_types)
+        axis = self._axis(first) + len(self.facts.handle_types[first.right].get_shape())
+        weight = self._operation("concat", [item.right for item in members], axis=axis)
+        self.made.add(weight)
+        wide = self._operation("matmul", [first.left, weight], **self._values(first))
+        plain, biased = WIDE_PRODUCTS
+        rows = [(item.result, item.left, item.right) for item in members]
+        self._slices(wide, plain.name, rows, start)
+        sums = [self._bias(item.result) for item in members]
+        found = [item for item in sums if item is not None]
+        if len(found) == len(members):
+            start = len(self.facts.handle_types)
+            bias = self._operation("concat", [other for _, other in found], axis=0)
+            total = self._operation("add", [wide, bias])
+            ends = zip(rows, found, strict=True)
+            added = [(result, x, w, other) for (_, x, w), (result, other) in ends]
+            self._slices(total, biased.name, added, start)
+
+    def _bias(self, result: int) -> tuple[int, int] | None:
+        """A sum of a product with one number a column, which parameters decide."""
+        columns = self.facts.handle_types[result].get_shape()[-1]
+        for total, other in sorted(self.sums.get(result, ())):
+            type = self.facts.handle_types[other]
+            same = self.facts.handle_types[total] == self.facts.handle_types[result]
+            if type.get_shape() == (columns,) and same and other in self.constant:
+                return total, other
+        return None
+
+    def _slices(self, wide: int, rule: str, rows: Sequence[tuple[int, ...]], entered: int) -> None:
+        """Notes that the roots of matches are the columns of a wide value, one after the other."""
+        shape = self.facts.handle_types[wide].get_shape()
+        start = 0
+        for row in rows:
+            stop = start + self.facts.handle_types[row[0]].get_shape()[-1]
+            part = self._operation(
+                "slice",
+                [wide],
+                starts=[*(0 for _ in shape[:-1]), start],
+                stops=[*shape[:-1], stop],
+                steps=[1] * len(shape),
+            )
+            self.facts.union(row[0], part)
+            end = len(self.facts.handle_types)
+            self.steps.append((rule, row, part, entered, end))
+            start, entered = stop, end
+
+    def _operation(self, name: str, operands: Sequence[int], **values: Any) -> int:
+        location = self.facts.locations.get(operands[0])
+        spec = OPERATIONS[name]
+        defaults = {item.name: item.default for item in spec.attributes}
+        return Encoder(self.facts).enter(spec, operands, {**defaults, **values}, location)
