@@ -3,6 +3,7 @@
 In: a `Compiled` graph and a device. Out: `Executable`, with its parameters as a mapping.
 """
 
+import time
 from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -87,10 +88,12 @@ class Executable:
         self.kernels = compiled.kernels
         self.plan = compiled.plan
         self.recipe = recipe
+        start = time.perf_counter()
         self._executable = DeviceExecutable(compiled.plan, compiled.kernels, device)
+        seconds = time.perf_counter() - start
         built = self._executable.build
         self.report.from_cache = built.from_cache
-        self.report.times.append(("build", built.seconds))
+        self.report.times += [("build", built.seconds), ("bind", seconds - built.seconds)]
         self.params = Parameters(self._executable, compiled, seed)
 
     @property

@@ -17,6 +17,7 @@ from mgn.runtime.icd import (
     find_intel_library,
     settle_variables,
 )
+from mgn.runtime.invokers import share_invokers
 
 _KIND_ORDER = ("gpu", "accelerator", "cpu")
 _INDEX = re.compile(r"\d+:\d+")
@@ -59,6 +60,7 @@ def opencl() -> Any:
     import pyopencl
 
     warnings.filterwarnings("ignore", category=pyopencl.CompilerWarning)
+    share_invokers()
     return pyopencl
 
 

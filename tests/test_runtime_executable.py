@@ -4,6 +4,7 @@ import json
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -254,3 +255,25 @@ def test_memory_that_the_device_has_not_is_an_error_of_ours() -> None:
     plan = replace(PLAN, arena=1 << 60)
     with pytest.raises(DeviceError, match=r"has no .* bytes for 'affine'"):
         Executable(plan, KERNELS, cache=KernelCache.disabled(), guard=False)
+
+
+def test_kernels_that_are_alike_share_what_pyopencl_writes_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from pyopencl import invoker
+
+    written: list[str] = []
+    plain = invoker._generate_enqueue_and_set_args_module  # pyright: ignore
+
+    def counting(name: str, *rest: Any) -> Any:
+        written.append(name)
+        return plain(name, *rest)
+
+    executable = Executable(PLAN, KERNELS)
+    monkeypatch.setattr(invoker, "_generate_enqueue_and_set_args_module", counting)
+    again = Executable(PLAN, KERNELS)
+    assert written == []
+    for item in (executable, again):
+        item.set_param("scale", np.full(SIZE, 2.0, np.float32))
+    x = {"x": np.ones((8, 12), np.float32)}
+    assert np.array_equal(executable.run(x)["y"], again.run(x)["y"])
