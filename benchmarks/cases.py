@@ -152,3 +152,39 @@ def layer_norm(rows: int, columns: int) -> Case:
         "copy",
         ("x",),
     )
+
+
+def attention(batch: int, heads: int, rows: int, size: int) -> Case:
+    """Causal attention; half of the scores are counted."""
+    width = heads * size
+    shape = (batch, rows, width)
+    operand = f"f32[{batch}, {rows}, {width}]"
+    return Case(
+        f"causal attention {batch}x{heads}x{rows}x{size}",
+        f"graph g(q: {operand}, k: {operand}, v: {operand}) "
+        f"{{ return y = attention(q, k, v, heads = {heads}, causal = true) }}",
+        {"q": shape, "k": shape, "v": shape},
+        lambda q, k, v: _merged(_attention(*(_split(x, heads) for x in (q, k, v)))),
+        lambda torch, q, k, v: torch.nn.functional.scaled_dot_product_attention(
+            *(_split(x, heads) for x in (q, k, v)), is_causal=True
+        ),
+        4 * 4 * batch * rows * width,
+        2 * batch * rows * rows * width,
+        "matmul",
+    )
+
+
+def _split(x: Any, heads: int) -> Any:
+    """`[batch, rows, heads * size]` as `[batch, heads, rows, size]`, of NumPy or PyTorch."""
+    return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads).swapaxes(1, 2)
+
+
+def _merged(x: np.ndarray) -> np.ndarray:
+    rows = x.swapaxes(1, 2)
+    return rows.reshape(*rows.shape[:2], -1)
+
+
+def _attention(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    scores = q @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1])
+    unseen = np.triu(np.ones(scores.shape[-2:], bool), 1)
+    return _softmax(np.where(unseen, -np.inf, scores)) @ v

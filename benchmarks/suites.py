@@ -6,6 +6,7 @@ In: a device's kind and the name of a suite. Out: its cases: `kernels` is the ta
 
 from benchmarks.cases import (
     Case,
+    attention,
     chain,
     gelu_matmul,
     layer_norm,
@@ -25,6 +26,8 @@ CPU: tuple[Case, ...] = (
     softmax(16384, 64),
     layer_norm(4096, 1024),
     rms_norm(4096, 1024),
+    attention(1, 9, 128, 64),
+    attention(1, 8, 1024, 64),
 )
 
 _SHORT_TO_LONG = ((1 << 20, 64), (1 << 18, 256), (65536, 1024), (4096, 16384), (1024, 65536))
@@ -39,6 +42,8 @@ GPU: tuple[Case, ...] = (
     transpose(8191, 8193),
     column_sum(16384, 4096),
     *(softmax(rows, columns) for rows, columns in _SHORT_TO_LONG),
+    attention(1, 9, 128, 64),
+    attention(4, 16, 2048, 64),
 )
 
 ODD: tuple[Case, ...] = (

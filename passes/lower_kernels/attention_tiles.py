@@ -8,7 +8,7 @@ that read them together find them in different banks.
 """
 
 import math as numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 
 from xdsl.dialects import arith
@@ -16,10 +16,12 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
+from mgn.passes.lower_kernels.attention_copies import LineCopy, Lines, Read
 from mgn.passes.lower_kernels.attention_node import Attention, bounded, power_of_two
 from mgn.passes.lower_kernels.attention_tiling import BANK_GROUPS, tiling_of
+from mgn.passes.lower_kernels.body import INPUT
 from mgn.passes.lower_kernels.emission import INDEX, lane_count, memory_type, shaped
-from mgn.passes.lower_kernels.index import Counter, Index, delinearised, lanes, of
+from mgn.passes.lower_kernels.index import Counter, Index, constant, delinearised, lanes, of
 from mgn.passes.lower_kernels.panel_copies import lane_of
 from mgn.passes.lower_kernels.product import multiply_add
 from mgn.passes.lower_kernels.sub_groups import EXCHANGED, SUB_GROUP
@@ -30,6 +32,10 @@ UNROLL = 4
 
 AT_ONCE = 4
 """Vectors of a plain operand that a work-item reads before it stores the first."""
+
+STAGED = 16
+"""Up to how many vectors of a tile of keys and values a work-item reads while it adds up the tile
+before; half as many where something has to be computed first."""
 
 Vectors = list[SSAValue]
 
@@ -71,17 +77,24 @@ class _Tiles:
         last = bounded(code, self.first_row + (sizes.tile_rows - 1), attention.rows)
         first = bounded(code, self.first_row, attention.rows)
         begin, end = attention.first(first), attention.limit(last)
+        begin = begin // sizes.tile_keys
+        end = (end + (sizes.tile_keys - 1)) // sizes.tile_keys
+        self.copies = self._copies()
+        plain = all(node.name == INPUT for node in attention.node.operands[1:3])
+        most = STAGED if plain else STAGED // 2
+        self.is_staged = sum(copy.turns for copy in self.copies) <= most
         nothing = code.constant(-numbers.inf, self.type, sizes.row_vector)
         zero = code.constant(0, self.type, sizes.row_vector)
         count = len(self.row_parts)
-        held = [*[nothing] * count, *[zero] * count, *[zero] * (count * sizes.columns)]
+        self.first_sum = 2 * count
+        self.first_staged = self.first_sum + count * sizes.columns
+        held = [*[nothing] * count, *[zero] * (self.first_staged - count)]
+        begin = begin if isinstance(begin, Index) else constant(begin)
+        held += self._stage(begin * sizes.tile_keys)
         held = code.loop(
-            begin // sizes.tile_keys,
-            (end + (sizes.tile_keys - 1)) // sizes.tile_keys,
-            lambda number, held: self._tile(number * sizes.tile_keys, held),
-            held,
+            begin, end, lambda number, held: self._tile(number * sizes.tile_keys, held), held
         )
-        self._finish(held[count : 2 * count], held[2 * count :])
+        self._finish(held[count : self.first_sum], held[self.first_sum : self.first_staged])
         return Launch((groups * sizes.items,), (sizes.items,))
 
     # Places
@@ -129,55 +142,6 @@ class _Tiles:
 
     # Copies
 
-    def _copy(
-        self,
-        lines: int,
-        count: int,
-        size: int,
-        read: Callable[[Index, Index, int], SSAValue],
-        place: Callable[[Index, Index], Index],
-        memory: SSAValue,
-        at_once: int,
-    ) -> None:
-        """Copies lines of `size` elements of which `count` exist, zeros after them."""
-        code, sizes = self.code, self.sizes
-        width = dividing_lanes(count, sizes.vector)
-        while size % width:
-            width //= 2
-        across = size // width
-        pieces = lines * across
-        turns = ceil_div(pieces, sizes.items)
-        zero = code.constant(0, self.type, width)
-
-        def value(number: Index) -> SSAValue:
-            line, column = number // across, number % across * width
-            if size == count:
-                return read(line, column, width)
-            inside = code.is_below(number % across, count // width, 1)
-            own = bounded(code, number % across, count // width) * width
-            item = read(line, own, width)
-            return item if isinstance(inside, bool) else code.select(inside, item, zero)
-
-        def some(turn: Index, together: int) -> None:
-            spots = [self.place + (turn + n) * sizes.items for n in range(together)]
-            within = [bounded(code, spot, pieces) for spot in spots]
-            values = [value(number) for number in within]
-            for spot, number, item in zip(spots, within, values, strict=True):
-                target = place(number // across, number % across * width)
-
-                def put(item: SSAValue = item, target: Index = target) -> None:
-                    code.store(item, memory, code.index(target), target.multiple)
-
-                code.when(code.is_below(spot, pieces, 1), put)
-
-        together = at_once
-        while turns % together:
-            together //= 2
-        code.loop(0, turns // together, lambda turn, _: some(turn * together, together) or ())
-
-    def _at_once(self, operand: int) -> int:
-        return AT_ONCE if self.attention.node.operands[operand].name == "input" else 1
-
     def _copy_queries(self) -> None:
         attention, sizes, code = self.attention, self.sizes, self.code
 
@@ -187,56 +151,72 @@ class _Tiles:
             return attention.query_values(evaluator, self.batch, self.head, row, k + lanes(width))
 
         size = sizes.parts * sizes.vector
-        self._copy(
-            sizes.tile_rows,
-            attention.depth,
-            size,
-            read,
-            lambda line, k: line * size + k,
-            self.queries,
-            self._at_once(0),
+        rows = Lines(
+            sizes.tile_rows, attention.depth, size, self.queries, lambda line, k: line * size + k
         )
+        LineCopy(self.job, rows, sizes.items, sizes.vector, self.place).copy(read, self._at_once(0))
 
-    def _copy_keys(self, first: Index) -> None:
-        attention, sizes, code = self.attention, self.sizes, self.code
+    def _at_once(self, operand: int) -> int:
+        return AT_ONCE if self.attention.node.operands[operand].name == INPUT else 1
 
-        def read(line: Index, k: Index, width: int) -> SSAValue:
-            key = bounded(code, first + line, attention.keys)
-            evaluator = self.job.evaluator(width)
-            return attention.key_values(evaluator, self.batch, self.head, key, k + lanes(width))
+    def _copies(self) -> tuple[LineCopy, LineCopy]:
+        """How a tile's keys and values come into local memory."""
+        attention, sizes = self.attention, self.sizes
 
-        def place(line: Index, k: Index) -> Index:
+        def key_place(line: Index, k: Index) -> Index:
             return self._key_place(line, k // sizes.vector) + k % sizes.vector
 
-        self._copy(
+        keys = Lines(
             sizes.tile_keys,
             attention.depth,
             sizes.parts * sizes.vector,
-            read,
-            place,
             self.keys,
-            self._at_once(1),
+            key_place,
         )
+        values = Lines(
+            sizes.tile_keys,
+            attention.width,
+            sizes.width,
+            self.values,
+            lambda line, column: line * sizes.width + column,
+        )
+        made = [
+            LineCopy(self.job, lines, sizes.items, sizes.vector, self.place)
+            for lines in (keys, values)
+        ]
+        return made[0], made[1]
 
-    def _copy_values(self, first: Index) -> None:
-        attention, sizes, code = self.attention, self.sizes, self.code
+    def _reader(self, first: Index, of_values: bool) -> Read:
+        """Reads elements of the keys, or of the values, of a tile that begins at a key."""
+        attention, code = self.attention, self.code
 
         def read(line: Index, column: Index, width: int) -> SSAValue:
             key = bounded(code, first + line, attention.keys)
             evaluator = self.job.evaluator(width)
-            return attention.value_values(
-                evaluator, self.batch, self.head, key, column + lanes(width)
-            )
+            elements = attention.value_values if of_values else attention.key_values
+            return elements(evaluator, self.batch, self.head, key, column + lanes(width))
 
-        self._copy(
-            sizes.tile_keys,
-            attention.width,
-            sizes.width,
-            read,
-            lambda line, column: line * sizes.width + column,
-            self.values,
-            self._at_once(2),
-        )
+        return read
+
+    def _stage(self, first: Index) -> Vectors:
+        """What the work-item copies of a tile, in registers; nothing where that is too much."""
+        if not self.is_staged:
+            return []
+        return [
+            value
+            for n, copy in enumerate(self.copies)
+            for value in copy.read(self._reader(first, bool(n)), 0, copy.turns)
+        ]
+
+    def _fill(self, first: Index, staged: Vectors) -> None:
+        """Stores a tile's keys and values, which were read before or are read now."""
+        rest = staged
+        for n, copy in enumerate(self.copies):
+            if self.is_staged:
+                copy.write(rest[: copy.turns], 0)
+                rest = rest[copy.turns :]
+            else:
+                copy.copy(self._reader(first, bool(n)), self._at_once(1 + n))
 
     # A tile of keys
 
@@ -244,10 +224,10 @@ class _Tiles:
         """Adds what a tile of keys contributes to the rows' largest scores, totals and sums."""
         attention, code = self.attention, self.code
         count = len(self.row_parts)
-        largest, totals, sums = held[:count], held[count : 2 * count], held[2 * count :]
+        largest, totals = held[:count], held[count : self.first_sum]
+        sums = held[self.first_sum : self.first_staged]
         code.barrier()
-        self._copy_keys(first)
-        self._copy_values(first)
+        self._fill(first, held[self.first_staged :])
         code.barrier()
         scores = self._scores(first)
         own = [self._over(arith.MaxnumfOp, scores[part]) for part in self.row_parts]
@@ -272,10 +252,11 @@ class _Tiles:
             for total, factor, column in zip(totals, factors, weights, strict=True)
         ]
         code.barrier()
+        staged = self._stage(first + self.sizes.tile_keys)
         scaled = [
             code.binary(arith.MulfOp, value, factors[n % count]) for n, value in enumerate(sums)
         ]
-        return [*new, *totals, *self._add_values(scaled)]
+        return [*new, *totals, *self._add_values(scaled), *staged]
 
     def _over(self, cls: type[Operation], values: Sequence[SSAValue]) -> SSAValue:
         total = values[0]

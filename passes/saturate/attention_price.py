@@ -5,6 +5,7 @@ an element. Scores and weights stay in registers and local memory and move no by
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -13,8 +14,8 @@ from mgn.dialects.mgn.element_cost import ELEMENT_COST
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.view import Signature
 
-EFFICIENCY = {True: 1.0, False: 0.55}
-"""The share of a device's best rate that the template's products reach, on CPUs and on GPUs."""
+EFFICIENCY = {True: 1.0, False: 0.72}
+"""The share of a device's rate for products that the template reaches, on CPUs and on GPUs."""
 
 GPU_POWER = 4.0
 """What a power of two costs a GPU, in simple operations."""
@@ -22,24 +23,36 @@ GPU_POWER = 4.0
 SCORE_STEPS = 4.0
 """Simple operations on a score beside its products and its power: masks, the largest, sums."""
 
+KEYS = {True: 32, False: 64}
+"""The keys of a tile: what is computed past the last key that is seen."""
+
 
 @dataclass(frozen=True)
-class AttentionTiles:
-    """The template's tiles: rows and keys that are computed together, seen or not."""
+class Tile:
+    """Rows that are computed together; the share of a compute unit's best rate that this reaches
+    alone there, and among as many as it holds.
+    """
 
     rows: int
-    keys: int
+    alone: float
+    crowded: float
 
 
-def attention_tiles(device: Device, rows: int, outer: int) -> AttentionTiles:
-    """The tiles that an attention of so many rows, `outer` times, is priced with."""
-    size = 64
-    while size > 8 and outer * math.ceil(rows / size) < device.compute_units:
-        size //= 2
-    return AttentionTiles(min(size, max(rows, 1)), 32 if device.is_cpu else 64)
+CPU_TILES = (Tile(64, 1.0, 1.0), Tile(32, 0.95, 0.95), Tile(16, 0.85, 0.85), Tile(8, 0.7, 0.7))
+GPU_TILES = (
+    Tile(64, 0.70, 1.00),
+    Tile(32, 0.45, 0.85),
+    Tile(16, 0.26, 0.68),
+    Tile(8, 0.15, 0.50),
+    Tile(4, 0.14, 0.25),
+)
+"""The template's tiles, measured on an NVIDIA H200."""
+
+SHARED = {True: 1, False: 4}
+"""Tiles that a compute unit works on at once."""
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def visited_keys(
     queries: int, keys: int, causal: bool, window: int, rows: int, block: int
 ) -> tuple[int, ...]:
@@ -54,67 +67,86 @@ def visited_keys(
 
 
 @dataclass(frozen=True)
-class _Sizes:
-    """Sizes of an attention: `outer` key heads in all, `group` query heads for each."""
+class Plan:
+    """How an attention is cut: the rows of a tile, the keys that each tile visits, how many key
+    heads there are, and the time in which so many scores are done, in that of one at the best rate.
+    """
 
-    outer: int
-    group: int
-    queries: int
-    keys: int
-    depth: int
-    width: int
-    visited: tuple[int, ...]
     rows: int
+    visited: tuple[int, ...]
+    outer: int
+    scores: float
+
+    @property
+    def total(self) -> float:
+        """The scores that are computed, seen or not."""
+        return float(self.outer * sum(self.visited) * self.rows)
 
 
-def _sizes(signature: Signature, device: Device) -> _Sizes:
-    values, shapes = signature.values, signature.operand_shapes
+def plan_of(signature: Signature, device: Device) -> Plan:
+    """The cut that takes the least time."""
+    values = signature.values
     heads, kv_heads = values["heads"], values["kv_heads"]
-    *batch, queries, columns = signature.shape
-    keys, group = shapes[1][-2], heads // kv_heads
+    *batch, queries, _ = signature.shape
+    keys, group = signature.operand_shapes[1][-2], heads // kv_heads
     outer = math.prod(batch) * kv_heads
-    tiles = attention_tiles(device, queries * group, outer)
-    visited = visited_keys(
-        queries,
-        keys,
-        bool(values["causal"]),
-        values["window"],
-        max(tiles.rows // group, 1),
-        tiles.keys,
-    )
-    depth, width = shapes[0][-1] // heads, columns // heads
-    return _Sizes(outer, group, queries, keys, depth, width, visited, tiles.rows)
+    units, shared = device.compute_units, SHARED[device.is_cpu]
+    plans: list[Plan] = []
+    for tile in _tiles(device, queries * group):
+        rows = max(tile.rows // group, 1)
+        window, block = values["window"], KEYS[device.is_cpu]
+        visited = visited_keys(queries, keys, bool(values["causal"]), window, rows, block)
+        share = math.ceil(outer * len(visited) / units)
+        rounds, rest = divmod(share, shared)
+        turns = rounds * max(1 / tile.alone, shared / tile.crowded)
+        turns += max(1 / tile.alone, rest / tile.crowded) if rest else 0.0
+        longest, mean = max(visited, default=0), sum(visited) / max(len(visited), 1)
+        a_tile = tile.rows * (longest if share <= shared else mean)
+        plans.append(Plan(tile.rows, visited, outer, turns * a_tile * units))
+    return min(plans, key=lambda plan: plan.scores)
 
 
-def least_memory(depth: int, width: int, signature: Signature, device: Device) -> int:
+def _tiles(device: Device, rows: int) -> Sequence[Tile]:
+    """The tiles that are not mostly empty, and the smallest one."""
+    tiles = CPU_TILES if device.is_cpu else GPU_TILES
+    return [tile for tile in tiles if tile.rows < 2 * rows] or tiles[-1:]
+
+
+def least_memory(signature: Signature, device: Device) -> int:
     """Bytes of local memory that the template's smallest tiles take."""
+    depth, width = _sizes(signature)
     rows, keys = (1, 32) if device.is_cpu else (4, 8)
     size = max(element_of(signature.type).bytes, 4)
     return size * (rows * (depth + width + 32) + keys * (depth + width + 32))
 
 
+def _sizes(signature: Signature) -> tuple[int, int]:
+    """The size of a head in keys and in values."""
+    heads = signature.values["heads"]
+    return signature.operand_shapes[0][-1] // heads, signature.shape[-1] // heads
+
+
 def attention_seconds(signature: Signature, device: Device) -> float:
-    """Seconds of computing: every compute unit takes tiles of rows in turn."""
-    sizes = _sizes(signature, device)
-    if least_memory(sizes.depth, sizes.width, signature, device) > device.local_memory:
+    """Seconds of computing; infinite where no tile fits into local memory."""
+    if least_memory(signature, device) > device.local_memory:
         return math.inf
-    rate = device.rate(signature.element)
     power = ELEMENT_COST["exp"] if device.is_cpu else GPU_POWER
-    products = 2.0 * (sizes.depth + sizes.width) / EFFICIENCY[device.is_cpu]
+    products = 2.0 * sum(_sizes(signature)) / EFFICIENCY[device.is_cpu]
     a_score = products + 2.0 * (power + SCORE_STEPS)
-    tiles = [keys * sizes.rows * a_score for keys in sizes.visited]
-    total = sizes.outer * sum(tiles) / rate
-    longest = max(tiles, default=0.0) * device.compute_units / rate
-    return max(total, longest)
+    return plan_of(signature, device).scores * a_score / device.rate(signature.element)
 
 
 def attention_demands(signature: Signature, device: Device) -> list[float]:
-    """How many times each operand is asked for an element: keys and values once a tile of rows."""
-    sizes = _sizes(signature, device)
-    passes = sum(sizes.visited) / max(sizes.keys, 1)
+    """How many times each operand is asked for an element: keys and values once a tile of rows.
+
+    What is computed on the way takes longer where compute units are idle, like the products do.
+    """
+    plan = plan_of(signature, device)
+    keys = max(signature.operand_shapes[1][-2], 1)
+    stretch = max(plan.scores / max(plan.total, 1.0), 1.0)
+    passes = sum(plan.visited) / keys * stretch
     counts = [float(size) for size in signature.operand_sizes]
-    demands = [counts[0], counts[1] * passes, counts[2] * passes]
+    demands = [counts[0] * stretch, counts[1] * passes, counts[2] * passes]
     if len(counts) > 3:
-        scores = sizes.outer * sum(sizes.visited) * sizes.rows
-        demands.append(float(scores))
+        demands.append(plan.total * stretch)
     return demands

@@ -28,9 +28,7 @@ from mgn.passes.saturate.forms import BodyNode, Form, Place
 from mgn.passes.saturate.matrix_price import ROUNDINGS, matrix_rate
 from mgn.passes.saturate.view import Signature
 
-GPU_SPECIAL = frozenset(
-    {"exp", "log", "sin", "cos", "rsqrt", "recip", "sqrt", "div", "sigmoid", "silu"}
-)
+GPU_SPECIAL = frozenset({"exp", "log", "rsqrt", "recip", "sqrt", "div", "sigmoid", "silu"})
 GPU_SPECIAL_WEIGHT = 4.0
 STRIDED_READ = 2.0
 GATHER_READ = 1.25
