@@ -89,7 +89,10 @@ class Executable:
         self.plan = compiled.plan
         self.recipe = recipe
         start = time.perf_counter()
-        self._executable = DeviceExecutable(compiled.plan, compiled.kernels, device)
+        options = recipe.build_options(device)
+        self._executable = DeviceExecutable(
+            compiled.plan, compiled.kernels, device, options=options
+        )
         seconds = time.perf_counter() - start
         built = self._executable.build
         self.report.from_cache = built.from_cache

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 
+from mgn.codegen.opencl import BUILD_OPTIONS
 from mgn.dialects.kernel.device import Device
 from mgn.files import write_whole
 from mgn.module import Module
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mgn.passes.saturate import SaturateOptions
+    from mgn.runtime.devices import ComputeDevice
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,19 @@ class Recipe:
     device: Device
     saturation: "SaturateOptions | None" = None
     precision: str = "f32"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether only exact rules may act, so that results have the bits of separate kernels."""
+        return self.saturation is not None and all(
+            item == "exact" for item in self.saturation.classes
+        )
+
+    def build_options(self, device: "ComputeDevice") -> tuple[str, ...]:
+        """Options for the driver. A quotient that it may round as it likes, it rounds by what
+        stands beside it.
+        """
+        return (BUILD_OPTIONS,) if self.is_exact and device.rounds_divisions else ()
 
     def lower(self) -> ModuleOp:
         """A fresh module of the graph."""

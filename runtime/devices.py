@@ -48,6 +48,12 @@ class ComputeDevice:
             return False
         return "SPIR-V_1." in versions
 
+    @property
+    def rounds_divisions(self) -> bool:
+        """Whether programs in OpenCL C may ask for correctly rounded quotients and roots in f32."""
+        flag = opencl().device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT
+        return bool(self.handle.single_fp_config & flag)
+
     def __str__(self) -> str:
         return f"{self.index}  {self.kind:<4} {self.name} ({self.platform}, driver {self.driver})"
 

@@ -26,6 +26,7 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.passes.saturate.forms import BodyNode, Form, classify
 from mgn.passes.saturate.matrix_price import unit_reads
 from mgn.passes.saturate.prices import operation_weight, price_kernel, price_per_run, tensor_bytes
+from mgn.passes.saturate.rounding_order import keeps_bits
 from mgn.passes.saturate.view import ValueClass, View
 
 VIEWS = frozenset({"reshape", "broadcast_to", "slice"})
@@ -38,7 +39,8 @@ DEAR = 4.0
 @dataclass(frozen=True)
 class CutLimits:
     """Bounds of the search: cones kept for each kernel kind, merges tried (before an attention,
-    which has up to four operands, more of them), sizes of a body.
+    which has up to four operands, more of them), sizes of a body; and whether a kernel must give
+    the bits of its operations alone.
     """
 
     cones: int = 4
@@ -46,6 +48,7 @@ class CutLimits:
     attention: int = 81
     operations: int = 64
     leaves: int = 16
+    keep_bits: bool = False
 
 
 @dataclass(frozen=True)
@@ -270,6 +273,8 @@ class CutBuilder:
         nodes[0] = (0, signature, names)
         ordered = body_order(nodes)
         if ordered is None or len(ordered) > self.limits.operations:
+            return None
+        if self.limits.keep_bits and not keeps_bits(ordered, self.view.signatures):
             return None
         leaves = leaves_of(ordered)
         real = tuple(name for name in leaves if not traits[name].inline)

@@ -32,6 +32,7 @@ from mgn.passes.saturate.memo import Choice, choice_key, choice_of, recall, reme
 from mgn.passes.saturate.patterns import Number, Pattern, calls_of
 from mgn.passes.saturate.rebuild import rebuild_graph
 from mgn.passes.saturate.report import SaturateReport
+from mgn.passes.saturate.rounding_order import keeps_bits
 from mgn.passes.saturate.rule import Rule, RuleClass
 from mgn.passes.saturate.rules import DEFAULT_CLASSES, rules_of
 from mgn.passes.saturate.siblings import sibling_candidates
@@ -114,12 +115,13 @@ def _choose(
     with _timed(report, "view"):
         whole = whole_composites(options, device)
         view = make_view(saturated, encoded.outputs, whole, options.prepare)
-    limits = options.limits if options.fuse else replace(options.limits, operations=1)
+    limits = limits_of(options)
     with _timed(report, "candidates"):
         found = find_candidates(view, device, limits)
         if options.fuse:
             for candidate in list(sibling_candidates(view, found, device, Reach(view).depends)):
-                found.add(candidate)
+                if not limits.keep_bits or keeps_bits(candidate.body, view.signatures):
+                    found.add(candidate)
         report.candidates, report.considered = len(found.candidates), found.considered
     with _timed(report, "extract"):
         extraction = extract(found, list(view.classes), options.extract_budget)
@@ -131,6 +133,13 @@ def _choose(
     if saturated.saturated:
         remember(key, choice)
     return choice
+
+
+def limits_of(options: SaturateOptions) -> CutLimits:
+    """The bounds of kernels: one operation each without fusing; the same bits with exact rules."""
+    exact = options.classes <= {RuleClass.EXACT}
+    operations = options.limits.operations if options.fuse else 1
+    return replace(options.limits, operations=operations, keep_bits=exact)
 
 
 def saturated_view(graph: GraphOp, options: SaturateOptions | None = None) -> View:
