@@ -8,6 +8,7 @@ holds it, and back.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from xdsl.dialects.builtin import (
@@ -171,7 +172,15 @@ def _parse_pairs(parser: AttrParser) -> Pairs:
 
 
 def _encode_ints(value: Sequence[int]) -> Attribute:
+    return _array_of(tuple(value))
+
+
+@lru_cache(maxsize=4096)
+def _array_of(value: tuple[int, ...]) -> Attribute:
     return DenseArrayBase.from_list(i64, list(value))
+
+
+_BOOLS = (IntegerAttr(0, i1), IntegerAttr(1, i1))
 
 
 INT = AttributeKind(
@@ -201,7 +210,7 @@ NUMBER = AttributeKind(
 BOOL = AttributeKind(
     "bool",
     _accept_bool,
-    lambda value: IntegerAttr(int(value), i1),
+    lambda value: _BOOLS[int(value)],
     lambda attribute: bool(attribute.value.data),
     lambda printer, value: printer.print_string("true" if value else "false"),
     lambda parser: parser.parse_boolean(),
