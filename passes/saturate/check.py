@@ -8,9 +8,11 @@ memory.
 """
 
 import math
+from collections.abc import Hashable
 
+from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
-from mgn.passes.saturate.candidates import CandidateSet
+from mgn.passes.saturate.candidates import Candidate, CandidateSet
 from mgn.passes.saturate.forms import classify
 from mgn.passes.saturate.prices import PREPARED_RUNS, price_kernel
 from mgn.passes.saturate.selection import Selection
@@ -32,34 +34,56 @@ def check_selection(view: View, found: CandidateSet, selection: Selection, devic
         if view.prepares and value.leaf is not None and value.leaf.kind != "input"
     }
     total = 0.0
+    prices: dict[Hashable, tuple[KernelKind | None, float]] = {}
     for number in selection.kernels:
         candidate = found.candidates[number]
-        available = set(memory)
+        inside: set[int] = set()
         for name, signature, operands in candidate.body:
             members = view.classes[name].members
             if not any((m.signature, m.operands) == (signature, operands) for m in members):
                 raise ExtractionError(f"kernel {number}: no such e-node in class {name}")
-            missing = [item for item in operands if item not in available]
+            missing = [item for item in operands if item not in memory and item not in inside]
             if missing:
                 raise ExtractionError(f"kernel {number}: needs {missing[0]}, not computed yet")
-            available.add(name)
-        unwritten = [key for key in candidate.results if key not in available]
+            inside.add(name)
+        unwritten = [key for key in candidate.results if key not in inside]
         if unwritten:
             raise ExtractionError(f"kernel {number}: does not compute {unwritten[0]}")
-        form = classify(candidate.body, view.signatures)
-        if form is None or form.kind is not candidate.kind:
+        shape = _shape_of(candidate)
+        if shape not in prices:
+            prices[shape] = _kind_and_price(view, candidate, device)
+        kind, price = prices[shape]
+        if kind is not candidate.kind:
             raise ExtractionError(f"kernel {number}: the body is not a {candidate.kind} kernel")
-        types = {key: view.classes[key].type for key in candidate.reads}
-        price = price_kernel(
-            candidate.body, form, candidate.results, types, view.signatures, device
-        )
         prepared = view.prepares and constant.issuperset(candidate.reads)
         total += price / PREPARED_RUNS if prepared else price
-        memory |= set(candidate.results)
+        memory.update(candidate.results)
         if prepared:
-            constant |= set(candidate.results)
+            constant.update(candidate.results)
     for key in view.outputs:
         if key not in memory:
             raise ExtractionError(f"the output of class {key} is not computed")
     if not math.isclose(total, selection.cost, rel_tol=1e-9, abs_tol=1e-15):
         raise ExtractionError(f"the cost is {total}, not {selection.cost}")
+
+
+def _shape_of(candidate: Candidate) -> Hashable:
+    """A kernel but for the names of its values: what decides its kind and its price."""
+    names: dict[int, int] = {}
+    body = tuple(
+        (signature, tuple(names.setdefault(item, len(names)) for item in (*operands, name)))
+        for name, signature, operands in candidate.body
+    )
+    results = tuple(names[key] for key in candidate.results)
+    return body, results, tuple(names.get(key) for key in candidate.reads)
+
+
+def _kind_and_price(
+    view: View, candidate: Candidate, device: Device
+) -> tuple[KernelKind | None, float]:
+    form = classify(candidate.body, view.signatures)
+    if form is None:
+        return None, 0.0
+    types = {key: view.classes[key].type for key in candidate.reads}
+    price = price_kernel(candidate.body, form, candidate.results, types, view.signatures, device)
+    return form.kind, price

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mgn.passes.saturate.bindings import load_bindings
 from mgn.passes.saturate.compile_rules import (
@@ -42,8 +42,7 @@ WIDENINGS = 2
 """How often products are put side by side, each time at a fixpoint of the rules."""
 
 
-@dataclass(frozen=True)
-class ClassNode:
+class ClassNode(NamedTuple):
     """An e-node as read back: operation, attribute number, type number, operand classes."""
 
     name: str

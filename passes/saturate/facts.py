@@ -12,7 +12,7 @@ find out.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr, TensorType
 from xdsl.ir import Attribute
@@ -53,8 +53,7 @@ class Interner:
         return number
 
 
-@dataclass(frozen=True)
-class NodeFact:
+class NodeFact(NamedTuple):
     """One e-node: constructor, attributes, type, operands' handles."""
 
     name: str

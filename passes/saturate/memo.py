@@ -46,12 +46,28 @@ class Choice:
 _CHOICES: OrderedDict[Hashable, Choice] = OrderedDict()
 
 
+class ChoiceKey:
+    """Parts that are compared one by one, and hashed once."""
+
+    __slots__ = ("hash", "parts")
+
+    def __init__(self, *parts: Hashable) -> None:
+        self.parts = parts
+        self.hash = hash(parts)
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ChoiceKey) and self.parts == other.parts
+
+
 def choice_key(
     encoded: EncodedGraph, device: Device, options: object, rules: Sequence[Rule]
 ) -> Hashable:
     """All that a choice depends on. To be taken before saturation, which adds facts."""
     facts = encoded.facts
-    return (
+    return ChoiceKey(
         tuple(facts.handles),
         tuple(facts.types.things),
         tuple(facts.properties.things),

@@ -6,14 +6,17 @@ of parameters, constants that kernels read from memory, kernels and the return.
 
 from collections.abc import Sequence
 
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp
+from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp
 from mgn.passes.saturate.candidates import Candidate, CandidateSet
 from mgn.passes.saturate.facts import Leaf
 from mgn.passes.saturate.selection import Selection
 from mgn.passes.saturate.view import View
+
+_KINDS = {kind: StringAttr(str(kind)) for kind in KernelKind}
 
 
 def rebuild_graph(graph: GraphOp, view: View, found: CandidateSet, selection: Selection) -> None:
@@ -22,9 +25,12 @@ def rebuild_graph(graph: GraphOp, view: View, found: CandidateSet, selection: Se
 
 
 class _Rebuilder:
+    """Collects the new operations beside the old block, which they then replace as a whole."""
+
     def __init__(self, graph: GraphOp, view: View) -> None:
         self.graph = graph
         self.view = view
+        self.block = Block(arg_types=graph.block.arg_types)
         self.values: dict[int, SSAValue] = {}
         self.leading: list[Operation] = []
         self.kernels: list[Operation] = []
@@ -37,11 +43,12 @@ class _Rebuilder:
         returned = [self.values[key] for key in self.view.outputs]
         final = ReturnOp(returned)
         final.location = self.graph.return_op.location
-        block = self.graph.block
-        for op in reversed(list(block.ops)):
-            op.detach()
-            op.drop_all_references()
-        block.add_ops([*self.leading, *self.kernels, final])
+        before = self.graph.block
+        for old, new in zip(before.args, self.block.args, strict=True):
+            new.name_hint = old.name_hint
+        self.graph.body.detach_block(before)
+        self.graph.body.add_block(self.block)
+        self.block.add_ops([*self.leading, *self.kernels, final])
 
     def _kernel(self, candidate: Candidate, written: Sequence[int]) -> None:
         operands = [self._in_memory(key) for key in candidate.reads]
@@ -56,18 +63,19 @@ class _Rebuilder:
                 operands=[inside[key] for key in operand_keys],
                 result_types=[signature.type],
                 properties=dict(signature.properties),
+                location=self.view.locations.get(name),
             )
-            location = self.view.locations.get(name)
-            if location is not None:
-                op.location = location
             block.add_op(op)
             inside[name] = op.results[0]
-        block.add_op(FusionReturnOp([inside[key] for key in written]))
-        types = [inside[key].type for key in written]
-        kernel = FusedKernelOp(candidate.kind, operands, types, Region(block))
-        location = self.view.locations.get(candidate.results[0])
-        if location is not None:
-            kernel.location = location
+        results = [inside[key] for key in written]
+        block.add_op(FusionReturnOp.create(operands=results))
+        kernel = FusedKernelOp.create(
+            operands=operands,
+            result_types=[result.type for result in results],
+            properties={"kind": _KINDS[candidate.kind]},
+            regions=[Region(block)],
+            location=self.view.locations.get(candidate.results[0]),
+        )
         self.kernels.append(kernel)
         self.values.update(zip(written, kernel.results, strict=True))
 
@@ -82,7 +90,7 @@ class _Rebuilder:
 
     def _leaf(self, leaf: Leaf, key: int) -> SSAValue:
         if leaf.kind == "input":
-            return self.graph.block.args[leaf.key]
+            return self.block.args[leaf.key]
         if leaf.kind == "parameter":
             op: ReadOp | ConstantOp = ReadOp(leaf.key, leaf.type)
         else:
@@ -97,6 +105,6 @@ class _Rebuilder:
         """A constant inside a kernel's body."""
         leaf = self.view.classes[key].leaf
         assert leaf is not None
-        op = ConstantOp(leaf.key)
+        op = ConstantOp.create(result_types=[leaf.type], properties={"value": leaf.key})
         block.add_op(op)
-        return op.result
+        return op.results[0]

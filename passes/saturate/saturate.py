@@ -77,7 +77,6 @@ def _saturate(
     with _timed(report, "encode"):
         encoded = encode_graph(graph, literals_of(rules))
         report.operations = encoded.operations
-        report.cost_before = price_of_separate_kernels(encoded.facts, device)
         key = choice_key(encoded, device, options, rules)
     if trace is not None:
         trace.note_program(graph, encoded)
@@ -106,6 +105,8 @@ def _choose(
     trace: SaturateTrace | None,
 ) -> Choice:
     """Saturates, finds candidates and extracts; remembered where the fixpoint was reached."""
+    with _timed(report, "price before"):
+        report.cost_before = price_of_separate_kernels(encoded.facts, device)
     with _timed(report, "saturate"):
         trail = None if trace is None else trace.applications
         saturated = saturate_facts(
