@@ -166,25 +166,32 @@ class Reach:
     """Whether computing one class may need another, by the classes' order and edges."""
 
     def __init__(self, view: View) -> None:
-        self.view = view
         self.position = {key: index for index, key in enumerate(view.classes)}
+        self.operands = {
+            key: tuple({item for member in value.members for item in member.operands})
+            for key, value in view.classes.items()
+        }
         self.memo: dict[tuple[int, int], bool] = {}
 
     def depends(self, key: int, other: int) -> bool:
         """Whether some form of `key` uses `other`, directly or not."""
-        if self.position[key] <= self.position[other]:
+        position = self.position
+        floor = position[other]
+        if position[key] <= floor:
             return key == other
         known = self.memo.get((key, other))
-        if known is not None:
-            return known
-        floor = self.position[other]
-        pending, seen, found = [key], {key}, False
-        while pending and not found:
-            for member in self.view.classes[pending.pop()].members:
-                for operand in member.operands:
-                    found |= operand == other
-                    if operand not in seen and self.position[operand] > floor:
-                        seen.add(operand)
-                        pending.append(operand)
-        self.memo[(key, other)] = found
-        return found
+        if known is None:
+            known = self.memo[(key, other)] = self._uses(key, other, floor)
+        return known
+
+    def _uses(self, key: int, other: int, floor: int) -> bool:
+        position, operands = self.position, self.operands
+        pending, seen = [key], {key}
+        while pending:
+            for operand in operands[pending.pop()]:
+                if operand == other:
+                    return True
+                if operand not in seen and position[operand] > floor:
+                    seen.add(operand)
+                    pending.append(operand)
+        return False

@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 from mgn.passes.saturate.branch import branch_and_bound
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.components import LocalProblem, components_of
-from mgn.passes.saturate.hubs import WHOLE, Cut, cut_at_hubs
+from mgn.passes.saturate.hubs import SMALL, WHOLE, Cut, cut_at_hubs
 from mgn.passes.saturate.integer_program import LocalSolution, solve_integer_program
 from mgn.passes.saturate.pruning import parts_of
 
+SLACK = 1e-3
+"""Relative gap up to which the choice of pieces is taken for that of the whole."""
 SOLVABLE = 4000
 """Candidates above which a part is bounded and left to the local search."""
 
@@ -88,13 +90,15 @@ class ExactSolver:
         chosen = branch_and_bound(problem)
         if chosen is not None:
             return LocalSolution(chosen, sum(problem.prices[number] for number in chosen))
-        if len(problem.prices) > WHOLE:
-            cut = cut_at_hubs(problem)
-            if cut is not None:
-                return self._solve_pieces(problem, cut)
+        pieces = None
+        cut = cut_at_hubs(problem) if len(problem.prices) > SMALL else None
+        if cut is not None:
+            pieces = self._solve_pieces(problem, cut)
+            if len(problem.prices) > WHOLE or _is_proved(problem, pieces):
+                return pieces
         remaining = self.deadline - time.process_time()
         if remaining <= 0 or len(problem.prices) > SOLVABLE:
-            return LocalSolution(None, _least_price(problem))
+            return pieces or LocalSolution(None, _least_price(problem))
         solution = solve_integer_program(problem, remaining)
         solution.bound = max(solution.bound, _least_price(problem))
         return solution
@@ -123,6 +127,16 @@ def _add(total: LocalSolution, part: LocalSolution, numbers: tuple[int, ...]) ->
         total.chosen = None
     else:
         total.chosen += tuple(numbers[index] for index in part.chosen)
+
+
+def _is_proved(problem: LocalProblem, solution: LocalSolution) -> bool:
+    """Whether a choice writes all that it has to, at no more than the bound."""
+    if solution.chosen is None:
+        return False
+    written = {item for number in solution.chosen for item in problem.results[number]}
+    needed = {item for number in solution.chosen for item in problem.inputs[number]}
+    cost = sum(problem.prices[number] for number in solution.chosen)
+    return needed.union(problem.demands) <= written and cost <= solution.bound * (1 + SLACK)
 
 
 def _decide_by_comparison(problem: LocalProblem) -> int | None:

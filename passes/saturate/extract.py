@@ -22,7 +22,7 @@ from mgn.passes.saturate.greedy import (
 from mgn.passes.saturate.selection import CyclicSelection, Selection, select
 
 CYCLE_ROUNDS = 20
-PROVED_GAP = 2e-5
+PROVED_GAP = 1e-4
 """Relative gap below which nothing is left to search for."""
 
 

@@ -15,10 +15,14 @@ from heapq import heappop, heappush
 
 from mgn.passes.saturate.components import Choices, LocalProblem, Part, split
 
-WHOLE = 1200
+SMALL = 160
 """Candidates up to which a problem is not cut."""
+WHOLE = 1800
+"""Candidates up to which a problem whose pieces prove nothing is solved as a whole."""
 PIECE = 600
-"""Candidates that a piece has at most, where cutting can make it so."""
+"""Candidates that a piece has at most, where cutting can make it so; a quarter of a problem that
+could be solved as a whole.
+"""
 HUB_CANDIDATES = 16
 """Candidates that touch a class from which on it may be cut."""
 
@@ -103,12 +107,13 @@ def _hubs_of(problem: LocalProblem) -> list[int]:
     for part in split(_without(problem, hubs), demands - hubs, tangled):
         join(part.candidates)
     pending = sorted((0, hub) for hub in connected)
+    most = PIECE if len(parent) > WHOLE else len(parent) // 4
     while pending:
         known, hub = heappop(pending)
         size = sum(sizes[root] for root in set(map(find, touching[hub])))
         if size > known:
             heappush(pending, (size, hub))
-        elif size <= PIECE:
+        elif size <= most:
             join(touching[hub])
             hubs.discard(hub)
     return sorted(hubs)
