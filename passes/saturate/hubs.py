@@ -23,6 +23,8 @@ PIECE = 600
 """Candidates that a piece has at most, where cutting can make it so; a quarter of a problem that
 could be solved as a whole.
 """
+LARGEST = 0.75
+"""The share of a problem that a piece may be: otherwise it did not fall apart."""
 HUB_CANDIDATES = 16
 """Candidates that touch a class from which on it may be cut."""
 
@@ -43,7 +45,7 @@ class Cut:
 
 
 def cut_at_hubs(problem: LocalProblem) -> Cut | None:
-    """The pieces of a problem; None where no class is connected enough to be cut."""
+    """The pieces of a problem; None where no class is connected enough for it to fall apart."""
     hubs = _hubs_of(problem)
     if not hubs:
         return None
@@ -78,6 +80,8 @@ def cut_at_hubs(problem: LocalProblem) -> Cut | None:
         wanted = {key for n in part.candidates for key in results[n] if key in demands}
         numbers = [*part.candidates, *(number for number, _ in bought)]
         pieces += split(Choices(numbers, results, inputs, prices), wanted, tangled)
+    if max(len(part.candidates) for part in pieces) > LARGEST * count:
+        return None
     return Cut(pieces, tuple(hubs), frozenset(cut & demands), least, purchases)
 
 
