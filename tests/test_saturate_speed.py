@@ -8,11 +8,13 @@ from conftest import ROOT
 from saturate_programs import CPU, body_names, kernels_of, matrices_of
 
 import mgn
-from mgn.dialects.mgn.structure import GraphOp, graphs_of
-from mgn.passes.saturate import SaturateReport, saturate_graph
+from mgn.dialects.mgn.structure import GraphOp, ReadOp, graphs_of
+from mgn.passes.saturate import SaturateOptions, SaturateReport, saturate_graph
 from mgn.passes.simplify import simplify_graph
 
 LAYERS = 30
+PATIENT = SaturateOptions(time_budget=60.0, extract_budget=30.0)
+"""Limits that do not fire on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +23,9 @@ def smollm() -> tuple[GraphOp, SaturateReport, float]:
     module = mgn.parse_file(ROOT / "examples" / "smollm2.mgn").lower()
     graph = next(graphs_of(module))
     simplify_graph(graph)
-    saturate_graph(graph.clone(), CPU)
+    saturate_graph(graph.clone(), CPU, PATIENT)
     start = time.process_time()
-    report = saturate_graph(graph, CPU)
+    report = saturate_graph(graph, CPU, PATIENT)
     seconds = time.process_time() - start
     module.verify()
     return graph, report, seconds
@@ -43,9 +45,11 @@ def test_the_decoder_saturates_and_is_extracted_to_proven_optimality(
 def test_every_matrix_product_is_computed_once_with_its_epilogue(
     smollm: tuple[GraphOp, SaturateReport, float],
 ) -> None:
+    """Queries, keys and values are one wide product; both of attention's are in its kernel."""
     graph, report, _ = smollm
-    assert len(matrices_of(graph)) == 9 * LAYERS + 1
-    assert report.kernels["contraction"] == 9 * LAYERS + 1
+    assert len(matrices_of(graph)) == 5 * LAYERS + 1
+    assert report.kernels["contraction"] == 5 * LAYERS + 1
+    assert report.kernels["attention"] == LAYERS
     bodies = Counter(tuple(body_names(kernel)) for kernel in kernels_of(graph))
     gated = sum(n for body, n in bodies.items() if "matmul" in body and "swiglu" in body)
     residual = sum(n for body, n in bodies.items() if "matmul" in body and body[-1] == "add")
@@ -55,10 +59,13 @@ def test_every_matrix_product_is_computed_once_with_its_epilogue(
     assert norms == 2 * LAYERS + 1
 
 
-def test_no_kernel_only_moves_elements(smollm: tuple[GraphOp, SaturateReport, float]) -> None:
+def test_no_kernel_only_moves_elements_but_of_parameters(
+    smollm: tuple[GraphOp, SaturateReport, float],
+) -> None:
     graph, _, _ = smollm
     movement = {"reshape", "transpose", "slice", "concat", "broadcast_to", "pad"}
-    assert not [kernel for kernel in kernels_of(graph) if set(body_names(kernel)) <= movement]
+    moving = [kernel for kernel in kernels_of(graph) if set(body_names(kernel)) <= movement]
+    assert all(isinstance(item.owner, ReadOp) for kernel in moving for item in kernel.inputs)
 
 
 def test_it_takes_little_time(smollm: tuple[GraphOp, SaturateReport, float]) -> None:
