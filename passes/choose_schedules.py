@@ -21,6 +21,12 @@ from mgn.dialects.types import element_of
 
 SMALL_CHUNK, LARGE_CHUNK = 512, 8192
 
+LARGE_OPERAND = 1 << 22
+"""Elements from which on a product's operands do not stay in a CPU's own caches."""
+
+WIDE_BLOCK_BYTES, WIDE_BLOCK_MEMORY = 1024, 256 * 1024
+"""Bytes of a row of a large product's block on a CPU, and the local memory that it needs."""
+
 REDUCTION_ITEMS, POINTWISE_ITEMS = 1024, 256
 """The most work-items of a group on a GPU."""
 
@@ -72,7 +78,8 @@ def _cpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     }
     if fused.kernel_kind is KernelKind.CONTRACTION:
         entries |= {"tile_rows": 8, "tile_vectors": 2, "local_memory": device.local_memory}
-        entries |= {"block_rows": 128, "block_columns": 64, "block_depth": 512}
+        columns = _block_columns(fused, device)
+        entries |= {"block_rows": 128, "block_columns": columns, "block_depth": 512}
     if fused.kernel_kind is KernelKind.ATTENTION:
         entries |= {"tile_rows": 8, "tile_vectors": 2, "local_memory": device.local_memory}
         entries |= {"block_rows": 64, "block_keys": 128}
@@ -89,6 +96,13 @@ def _on_matrix_unit(fused: FusedKernelOp, device: Device) -> str | None:
 
     name = matrix_element(Product.of_body(read_body(fused)))
     return name if name in device.matrix_rates else None
+
+
+def _block_columns(fused: FusedKernelOp, device: Device) -> int:
+    """Wider blocks where operands come from memory: the left one is read less often."""
+    if _elements(fused) < LARGE_OPERAND or device.local_memory < WIDE_BLOCK_MEMORY:
+        return 64
+    return WIDE_BLOCK_BYTES // widest_bytes(fused)
 
 
 def _gpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
