@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lower_fixture import FORMS, GPU_ON_CPU, expected, fused_kernel, lowered, run
 from opencl_fixture import cl_queue  # noqa: F401
+from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel import DEVICES, BarrierOp, SubGroupShuffleOp
@@ -241,6 +242,13 @@ def test_half_precision_inputs_are_not_rounded_on_the_way(cl_queue: Any) -> None
     nearest = wanted.astype(ml_dtypes.bfloat16).astype(np.float64)
     close = np.abs(found.astype(np.float64) - wanted) <= np.abs(nearest - wanted) * (1 + 1e-3)
     assert close.mean() > 0.99
+
+
+@pytest.mark.parametrize("device", ["cpu", "nvidia-h200"])
+def test_heads_that_fit_no_tile_are_an_error(device: str) -> None:
+    kernel = attention_kernel([(8, 6000)] * 3, {"heads": 1}, "f32")
+    with pytest.raises(VerifyException, match="heads of 6000 and 6000 elements do not fit"):
+        lowered(kernel, DEVICES[device])
 
 
 def test_a_gpu_with_sub_groups_exchanges_scores_in_registers() -> None:

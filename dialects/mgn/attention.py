@@ -171,6 +171,8 @@ def attention(
     order: scale (default 1 / sqrt(d)), `softcap * tanh(scores / softcap)`, bias, masks. With
     causal, query i sees keys `j <= i + (T - S)`; a window w > 0 keeps `j > i + (T - S) - w`. A
     query that sees no key, by the masks or by -inf in the bias, gives 0, as in PyTorch since 2.5.
+    Values of keys that a query does not see have weight 0; a kernel may leave them out, even where
+    they are not finite.
     Half precision is computed in f32 and rounded once. Errors: sizes that do not divide into heads,
     heads not a multiple of kv_heads, a bias that does not broadcast. Vaswani et al. 2017
     (arXiv:1706.03762), Ainslie et al. 2023 (arXiv:2305.13245).

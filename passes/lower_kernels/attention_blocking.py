@@ -7,7 +7,7 @@ memory, with as many rows a work-item as leave work for every compute unit.
 from dataclasses import dataclass
 from math import prod
 
-from mgn.passes.lower_kernels.attention_node import Attention
+from mgn.passes.lower_kernels.attention_node import Attention, heads_too_large
 from mgn.passes.lower_kernels.template import Job, ceil_div
 
 LEAST_ITEMS = 4
@@ -53,7 +53,10 @@ class Blocking:
 
 
 def blocking_of(job: Job, attention: Attention) -> Blocking:
-    """The sizes for one attention: as many rows as leave work for all units, as memory allows."""
+    """The sizes for one attention: as many rows as leave work for all units, as memory allows.
+
+    VerifyException where heads are too large for the smallest.
+    """
     width = job.number("lanes", 16)
     vectors = job.number("tile_vectors", 2)
     key_vectors = min(vectors, ceil_div(attention.keys, width))
@@ -74,8 +77,10 @@ def blocking_of(job: Job, attention: Attention) -> Blocking:
         sizes = Blocking(
             width, rows, down, panels, key_vectors, columns, column_vectors, attention.depth
         )
-        if sizes.memory <= room or (down == 1 and panels == 1 and rows == 1):
+        if sizes.memory <= room:
             return sizes
+        if down == 1 and panels == 1 and rows == 1:
+            raise heads_too_large(attention)
         if panels > 1:
             panels = ceil_div(panels, 2)
         elif down > 1:

@@ -13,6 +13,7 @@ from functools import cached_property
 
 from xdsl.dialects import arith, math
 from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.types import ElementType
 from mgn.passes.lower_kernels.body import Body, Indices, Node
@@ -216,6 +217,14 @@ class Attention:
                 for n, node in enumerate(job.body.written)
             ],
         )
+
+
+def heads_too_large(attention: Attention) -> VerifyException:
+    """The error where no block of keys and values fits; such a kernel is never chosen."""
+    return VerifyException(
+        f"fusion.kernel attention: heads of {attention.depth} and {attention.width} elements "
+        "do not fit into the device's local memory"
+    )
 
 
 def power_of_two(code: Code, value: SSAValue) -> SSAValue:

@@ -8,7 +8,7 @@ memory and registers.
 from dataclasses import dataclass
 from math import prod
 
-from mgn.passes.lower_kernels.attention_node import Attention
+from mgn.passes.lower_kernels.attention_node import Attention, heads_too_large
 from mgn.passes.lower_kernels.template import Job, ceil_div
 
 VECTOR_BYTES = 16
@@ -158,7 +158,8 @@ def tilings(job: Job, attention: Attention) -> list[tuple[float, Tiling]]:
 
 
 def tiling_of(job: Job, attention: Attention) -> Tiling:
-    """The tiling that takes the least time."""
+    """The tiling that takes the least time. VerifyException where heads are too large for all."""
     found = tilings(job, attention)
-    assert found, "no tiling fits the device's local memory"
+    if not found:
+        raise heads_too_large(attention)
     return min(found, key=lambda item: item[0])[1]
