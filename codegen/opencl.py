@@ -26,6 +26,7 @@ from mgn.codegen.expression import Expression
 from mgn.codegen.opencl_arithmetic import ARITHMETIC_ROWS
 from mgn.codegen.opencl_control import CONTROL_ROWS
 from mgn.codegen.opencl_conversions import CONVERSION_ROWS
+from mgn.codegen.opencl_group import GROUP_ROWS
 from mgn.codegen.opencl_matrix import MATRIX_ROWS
 from mgn.codegen.opencl_memory import MEMORY_ROWS
 from mgn.codegen.signature import KernelArgument, KernelSignature
@@ -44,6 +45,7 @@ ROWS: dict[type[Operation], Row] = {
     **MEMORY_ROWS,
     **CONTROL_ROWS,
     **MATRIX_ROWS,
+    **GROUP_ROWS,
 }
 
 _INT_LIMIT = 1 << 31
@@ -73,7 +75,7 @@ def signature(func: FuncOp, device: Device | None = None) -> KernelSignature:
     )
     head = f"__kernel {attributes}\nvoid {kernel_name}("
     source = (
-        f"{pragmas}#pragma OPENCL FP_CONTRACT OFF\n\n{writer.library.text}"
+        f"{_directives(writer)}{pragmas}#pragma OPENCL FP_CONTRACT OFF\n\n{writer.library.text}"
         f"{head}{_broken(parameters)})\n{{\n{writer.text}}}\n"
     )
     return KernelSignature(
@@ -84,6 +86,18 @@ def signature(func: FuncOp, device: Device | None = None) -> KernelSignature:
         arguments=kernel_arguments(func),
         local_memory=writer.local_memory,
     )
+
+
+def _directives(writer: Writer) -> str:
+    """What the runtime must know to complete the program in its PTX; empty for most programs."""
+    if not writer.architecture and not writer.enlarged:
+        return ""
+    lines = ["#ifndef MGN_PTX", "#error this program is completed in its PTX", "#endif"]
+    if writer.architecture:
+        lines.append(f"// ptx target {writer.architecture}")
+    for name, (declared, size) in writer.enlarged.items():
+        lines.append(f"// ptx shared {name} {declared} {size}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _parameters(func: FuncOp, writer: Writer) -> Iterator[str]:

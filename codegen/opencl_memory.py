@@ -39,6 +39,9 @@ from mgn.codegen.writer import Row, Writer
 from mgn.dialects import kernel
 from mgn.dialects.kernel.lanes import element, is_bool, is_float, is_small_float, is_vector, lanes
 
+LARGEST_LOCAL, DECLARED_LOCAL = 48 * 1024, 32 * 1024
+"""Bytes of local memory that NVIDIA's OpenCL C takes, and that are declared in place of more."""
+
 LANE_NAMES = "0123456789abcdef"
 
 SPACES = {None: "__global ", kernel.Space.LOCAL: "__local ", kernel.Space.PRIVATE: ""}
@@ -180,6 +183,11 @@ def _array(writer: Writer, value: SSAValue, space: str, end: str = "") -> None:
     storage, memory = writer.types.storage(type), writer.types.memory(type)
     name = writer.fresh(value.name_hint or "buffer")
     writer.set(value, Expression(name))
+    size = kernel.element_bytes(type)
+    if count * size > LARGEST_LOCAL and space and writer.vendor == "nvidia":
+        held = name if storage == memory else f"{name}_bits"
+        writer.enlarged[held] = (DECLARED_LOCAL, count * size)
+        count = DECLARED_LOCAL // size
     if storage == memory:
         writer.line(f"{space}{storage} {name}[{count}]{end};")
         return
@@ -195,7 +203,8 @@ def _alloca(writer: Writer, operation: memref.AllocaOp) -> None:
 def _local_alloc(writer: Writer, operation: kernel.LocalAllocOp) -> None:
     type = operation.memref.type
     writer.local_memory += type.get_shape()[0] * kernel.element_bytes(type.element_type)
-    _array(writer, operation.memref, "__local ", " __attribute__((aligned(64)))")
+    alignment = 1024 if writer.vendor == "nvidia" and writer.local_memory > 4096 else 64
+    _array(writer, operation.memref, "__local ", f" __attribute__((aligned({alignment})))")
 
 
 def _broadcast(writer: Writer, operation: vector.BroadcastOp) -> Expression:

@@ -49,7 +49,9 @@ Row = Callable[["Writer", Any], Expression | None]
 class Writer(Translation[Expression]):
     """Writes one kernel. An expression that was `set` is written in place, whatever it costs.
 
-    `sub_group` is how many work-items its sub-groups must have, where that matters.
+    `sub_group` is how many work-items its sub-groups must have, where that matters. What OpenCL C
+    cannot say for NVIDIA is noted: the `architecture`, and `enlarged` local memory, by name the
+    bytes that are declared and those that are needed.
     """
 
     ERROR = CodegenError
@@ -63,6 +65,8 @@ class Writer(Translation[Expression]):
         self.extensions: set[str] = set()
         self.local_memory = 0
         self.sub_group = 0
+        self.architecture = ""
+        self.enlarged: dict[str, tuple[int, int]] = {}
         self._lines: list[str] = []
         self._depth = 1
         self._named: dict[str, int] = {}

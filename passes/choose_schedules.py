@@ -121,5 +121,5 @@ def _gpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
         entries |= {"largest_group": device.max_work_group_size}
         unit = _on_matrix_unit(fused, device)
         if unit is not None:
-            entries |= {"matrix": unit}
+            entries |= {"matrix": unit, "matrix_unit": device.matrix_unit}
     return entries

@@ -21,11 +21,14 @@ from mgn.runtime.errors import DeviceError
 from mgn.runtime.host_arrays import nearest
 from mgn.runtime.location import cache_folder, write_atomically
 from mgn.runtime.matrix_figures import (
+    BY_GROUPS,
+    GROUP_GAIN,
     MATRIX_STEPS,
     OPERATIONS,
     REACHED,
     SUB_GROUPS,
     matrix_source,
+    matrix_unit,
 )
 
 FIGURES_VARIABLE = "MGN_DEVICE_FIGURES"
@@ -117,6 +120,7 @@ def probe(device: ComputeDevice) -> dict[str, Any]:
         "global_memory": handle.global_mem_size,
         "has_fp16": "cl_khr_fp16" in extensions,
         "has_fp64": bool(handle.double_fp_config),
+        "matrix_unit": matrix_unit(handle),
     }
 
 
@@ -268,6 +272,8 @@ class _Bench:
             seconds = self._time(lambda kernel=kernel: self._launch(kernel, items, 256))
             total = operations * MATRIX_STEPS * SUB_GROUPS * self._units
             rates[name] = REACHED * total / seconds
+            if name in BY_GROUPS and matrix_unit(self._handle) == "wgmma":
+                rates[name] *= GROUP_GAIN
         return rates
 
     def _buffer(self, size: int) -> Any:

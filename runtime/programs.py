@@ -16,6 +16,7 @@ from mgn.codegen.signature import KernelSignature
 from mgn.runtime.cache import KernelCache, kernel_key
 from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import BuildError
+from mgn.runtime.ptx import GUARD, completed, needs_completion
 
 _MESSAGE_LINES = 30
 
@@ -58,6 +59,20 @@ def build_kernels(
     )
 
 
+def build_source(
+    context: Any, handle: Any, source: str, options: Sequence[str]
+) -> tuple[Any, bytes]:
+    """A program of OpenCL C, completed in its PTX where it asks for that, and its binary."""
+    cl = opencl()
+    if not needs_completion(source):
+        program = cl.Program(context, source).build(list(options), cache_dir=False)
+        return program, program.binaries[0]
+    program = cl.Program(context, source).build([*options, f"-D{GUARD}"], cache_dir=False)
+    text = program.binaries[0].decode().rstrip("\0")
+    binary = completed(source, text).encode() + b"\0"
+    return cl.Program(context, [handle], [binary]).build(list(options)), binary
+
+
 class _Builder:
     def __init__(
         self, device: ComputeDevice, context: Any, cache: KernelCache, options: tuple[str, ...]
@@ -76,8 +91,8 @@ class _Builder:
             if program is not None:
                 return program, True
             self._cache.discard(key)
-        program = self._from_source(source)
-        self._cache.store(key, program.binaries[0])
+        program, binary = self._from_source(source)
+        self._cache.store(key, binary)
         return program, False
 
     def _from_binary(self, binary: bytes) -> Any | None:
@@ -88,15 +103,15 @@ class _Builder:
         except cl.Error:
             return None
 
-    def _from_source(self, source: str | bytes) -> Any:
+    def _from_source(self, source: str | bytes) -> tuple[Any, bytes]:
         cl = opencl()
         if isinstance(source, bytes) and not self._device.accepts_spirv:
             raise BuildError(f"{self._device.name} takes no SPIR-V: compile for OpenCL C")
         try:
-            program = cl.Program(self._context, source)
-            if isinstance(source, bytes):
-                return program.build(list(self._options))
-            return program.build(list(self._options), cache_dir=False)
+            if isinstance(source, str):
+                return build_source(self._context, self._device.handle, source, self._options)
+            program = cl.Program(self._context, source).build(list(self._options))
+            return program, program.binaries[0]
         except cl.Error as error:
             words = "\n".join(str(error).splitlines()[:_MESSAGE_LINES])
             raise BuildError(f"{self._device.name} refused a kernel:\n{words}") from None

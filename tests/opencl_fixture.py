@@ -17,6 +17,7 @@ from mgn.codegen.signature import KernelSignature
 from mgn.dialects.kernel import DEVICES, Device, FuncOp, Kernel
 from mgn.runtime.devices import choose, opencl
 from mgn.runtime.errors import DeviceError
+from mgn.runtime.programs import build_source
 
 DTYPES: dict[str, Any] = {
     "f64": np.float64,
@@ -70,9 +71,16 @@ def build_options(queue: Any) -> list[str]:
     return [BUILD_OPTIONS] if queue.device.single_fp_config & rounded else []
 
 
+def built(queue: Any, program: str | bytes) -> Any:
+    """A program of the text or the SPIR-V of a kernel."""
+    if isinstance(program, bytes):
+        return opencl().Program(_CONTEXTS[-1], program).build(options=build_options(queue))
+    return build_source(_CONTEXTS[-1], queue.device, program, build_options(queue))[0]
+
+
 def run_kernel(queue: Any, kernel: KernelSignature, arrays: list[np.ndarray]) -> None:
     """Launch a kernel between guard zones; written arrays are read back in place."""
-    program = opencl().Program(_CONTEXTS[-1], kernel.program).build(options=build_options(queue))
+    program = built(queue, kernel.program)
     launch_guarded(queue, _CONTEXTS[-1], program, kernel, arrays)
 
 

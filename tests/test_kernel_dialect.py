@@ -128,6 +128,18 @@ ERRORS: list[tuple[str, str]] = [
         " %x[%i], %m[%i] count 8 : memref<64xf32>, memref<64xf32, #kernel.space<local>>",
         "kernel.copy_chunk moves 4, 8 or 16 bytes, not 32",
     ),
+    (
+        "%a = arith.constant dense<1.0> : vector<4xf32>\n%d = kernel.group_mma %x[%i, %i] steps 1"
+        " parts [0, 0] adds %a : memref<64xf32>, vector<4xf32> -> vector<4xf32>",
+        "kernel.group_mma reads local memory",
+    ),
+    (
+        "%a = arith.constant dense<1.0> : vector<4xf32>\n"
+        "%m = kernel.local_alloc : memref<64xf32, #kernel.space<local>>\n"
+        "%d = kernel.group_mma %m[%i, %i] steps 1 parts [0, 0] adds %a"
+        " : memref<64xf32, #kernel.space<local>>, vector<4xf32> -> vector<4xf32>",
+        "kernel.group_mma takes no f32",
+    ),
     ("kernel.wait_copies -1", "kernel.wait_copies takes a number of groups"),
     (
         "%a = arith.constant 1 : i32\n%r = kernel.round_tf32 %a : i32",

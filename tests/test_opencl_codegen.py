@@ -311,6 +311,27 @@ def test_matrix_instructions_become_ptx_on_nvidia_and_exchanges_elsewhere() -> N
     assert "asm" not in text and "intel_reqd_sub_group_size(32)" in text
 
 
+def test_products_of_groups_carry_their_registers_in_a_comment() -> None:
+    text = emit(
+        kernel("""
+kernel.func @group(%y : memref<512xf32>) access [write] global [128, 1, 1] local [128, 1, 1] {
+  %m = kernel.local_alloc : memref<32768xf16, #kernel.space<local>>
+  %c = arith.constant dense<0.0> : vector<4xf32>
+  %zero = arith.constant 0 : index
+  kernel.publish_copies
+  kernel.barrier
+  %d = kernel.group_mma %m[%zero, %zero] steps 4 parts [0, 0] adds %c
+      : memref<32768xf16, #kernel.space<local>>, vector<4xf32> -> vector<4xf32>
+  vector.store %d, %y[%zero] : memref<512xf32>, vector<4xf32>
+  kernel.return
+}"""),
+        DEVICES["nvidia-h200"],
+    )
+    assert "// @wgmma f16 8 4 0 0 %0 %1 %2 %3 %4 %5" in text
+    assert "// ptx shared m_bits 32768 65536" in text
+    assert text.index("fence.proxy.async") < text.index("barrier(") < text.index("// @wgmma ")
+
+
 def test_copies_and_fragments_are_ptx_on_nvidia() -> None:
     text = emit(
         kernel("""

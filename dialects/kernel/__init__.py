@@ -25,6 +25,8 @@
     kernel.load_matrix [transposed] %m[%i] : memref<…, #kernel.space<local>> -> vector<4xi32>
     kernel.mma m16n8k16_bf16 %a, %b, %c : vector<4xi32>, vector<2xi32>, vector<4xf32>
     kernel.round_tf32 %x : vector<4xf32>
+    kernel.group_mma %m[%i, %j] steps 4 parts [0, 0] adds %a, … : …    tiles in local memory
+    kernel.publish_copies                 the matrix unit sees what was written, after a barrier
 
     vector.load %x[%i] {alignment = 16 : i64} : …    the vector lies at a multiple of 16 bytes
     scf.for … { … } {unroll = 8 : i64}    the device's compiler is asked for 8 steps at a time
@@ -39,6 +41,13 @@ from xdsl.ir import Dialect
 from mgn.dialects.kernel.casts import SCALAR_CASTS, CastOp, convert
 from mgn.dialects.kernel.device import DEVICES, Device, DeviceAttr
 from mgn.dialects.kernel.function import FuncOp, ReturnOp
+from mgn.dialects.kernel.group_units import (
+    GROUP_DEPTH,
+    GROUP_ITEMS,
+    GROUP_ROWS,
+    GroupMmaOp,
+    PublishCopiesOp,
+)
 from mgn.dialects.kernel.masks import (
     CompareFloatsOp,
     CompareIntegersOp,
@@ -127,12 +136,17 @@ Kernel = Dialect(
         CopyChunkOp,
         CommitCopiesOp,
         WaitCopiesOp,
+        GroupMmaOp,
+        PublishCopiesOp,
     ],
     [SpaceAttr, AccessAttr, CombineAttr, EventType, DeviceAttr],
 )
 
 __all__ = [
     "DEVICES",
+    "GROUP_DEPTH",
+    "GROUP_ITEMS",
+    "GROUP_ROWS",
     "MMA_SHAPES",
     "SCALAR_CASTS",
     "VECTOR_LANES",
@@ -157,6 +171,7 @@ __all__ = [
     "GlobalIdOp",
     "GlobalSizeOp",
     "GroupIdOp",
+    "GroupMmaOp",
     "Kernel",
     "LoadMatrixOp",
     "LocalAllocOp",
@@ -164,6 +179,7 @@ __all__ = [
     "LocalSizeOp",
     "MmaOp",
     "NumGroupsOp",
+    "PublishCopiesOp",
     "RemainderOp",
     "ReturnOp",
     "RoundTf32Op",

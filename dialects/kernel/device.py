@@ -34,7 +34,8 @@ class Device:
     """A device's description: sizes in bytes, bandwidth in bytes/s, rates in operations/s.
 
     `matrix_rates` are those of products on the matrix unit, by what operands are rounded to: bf16,
-    f16, tf32. It is empty where there is no unit that `kernel.mma` reaches.
+    f16, tf32. It is empty where there is no unit that `kernel.mma` reaches. `matrix_unit` says by
+    which instructions it is reached: none, mma, or wgmma besides.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Device:
     has_fp64: bool
     rates: dict[str, float] = field(default_factory=dict[str, float])
     matrix_rates: dict[str, float] = field(default_factory=dict[str, float])
+    matrix_unit: str = "none"
 
     @property
     def is_cpu(self) -> bool:
@@ -147,7 +149,8 @@ DEVICES: dict[str, Device] = {
             has_fp16=False,
             has_fp64=True,
             rates={"f32": 5.1e13, "f64": 2.5e13, "f16": 5.1e13, "bf16": 5.1e13},
-            matrix_rates={"bf16": 4.0e14, "f16": 4.0e14, "tf32": 1.6e14},
+            matrix_rates={"bf16": 5.5e14, "f16": 5.5e14, "tf32": 1.7e14},
+            matrix_unit="wgmma",
         ),
     )
 }

@@ -94,5 +94,9 @@ kernel.func @matrix_unit(%x : memref<512xbf16>) access [read] global [32, 1, 1] 
   %d = kernel.mma m16n8k16_bf16 %p, %q, %c : vector<4xi32>, vector<2xi32>, vector<4xf32>
   // CHECK-NEXT: %r = kernel.round_tf32 %d : vector<4xf32>
   %r = kernel.round_tf32 %d : vector<4xf32>
+  // CHECK-NEXT: kernel.publish_copies
+  kernel.publish_copies
+  // CHECK-NEXT: %s, %u = kernel.group_mma %m[%i, %l] steps 2 parts [0, 8192] adds %d, %r : memref<512xbf16, #kernel.space<local>>, vector<4xf32>, vector<4xf32> -> vector<4xf32>, vector<4xf32>
+  %s, %u = kernel.group_mma %m[%i, %l] steps 2 parts [0, 8192] adds %d, %r : memref<512xbf16, #kernel.space<local>>, vector<4xf32>, vector<4xf32> -> vector<4xf32>, vector<4xf32>
   kernel.return
 }

@@ -1,7 +1,7 @@
 // RUN: mgn-opt -p choose-schedules --device nvidia-h200 %s | filecheck %s --check-prefix SCHEDULE
 // RUN: mgn-opt -p choose-schedules,lower-kernels --device nvidia-h200 %s | filecheck %s
 
-// SCHEDULE: schedule {form = "gpu", {{.*}}matrix = "bf16"}
+// SCHEDULE: schedule {form = "gpu", {{.*}}matrix = "bf16", matrix_unit = "wgmma"}
 
 // Two stages are on their way before the loop, which starts the next copies and multiplies.
 // CHECK:     kernel.func @contraction_cast_matmul_0

@@ -198,6 +198,8 @@ MATRIX_UNIT: tuple[type[Operation], ...] = (
     kernel.CopyChunkOp,
     kernel.CommitCopiesOp,
     kernel.WaitCopiesOp,
+    kernel.GroupMmaOp,
+    kernel.PublishCopiesOp,
 )
 
 CONTROL_ROWS: dict[type[Operation], Row] = {

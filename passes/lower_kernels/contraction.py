@@ -23,7 +23,7 @@ from mgn.passes.lower_kernels.product import Product, multiply_add, tile_start, 
 from mgn.passes.lower_kernels.product_as_sum import product_as_sum
 from mgn.passes.lower_kernels.scalar import accumulator, across_lanes, combine, widened
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
-from mgn.passes.lower_kernels.tensor_product import lower_tensor
+from mgn.passes.lower_kernels.tensor_product import lower_tensor, suits_unit
 from mgn.passes.lower_kernels.tiled_product import lower_tiled
 
 DOT_ROWS = 4
@@ -43,10 +43,11 @@ def lower_contraction(job: Job) -> Launch:
         return _dots(job, product, product.rows, min(8 // product.rows, product.columns))
     if along_k and product.left_runs_along_depth and product.columns == 1 and right.name == INPUT:
         return _dots(job, product, min(8, product.rows), 1)
-    matrix = job.schedule.get("matrix")
-    if product.rows > DOT_ROWS and left.count and right.count and matrix:
-        return lower_tensor(job, product, str(matrix))
-    if product.rows > DOT_ROWS and left.count and right.count:
+    tiles = product.rows > DOT_ROWS and bool(left.count) and bool(right.count)
+    unit = str(job.schedule.get("matrix", ""))
+    if tiles and unit and suits_unit(job, product, unit):
+        return lower_tensor(job, product, unit)
+    if tiles:
         return lower_tiled(job, product) if job.is_gpu else lower_packed(job, product)
     return _direct(job, product)
 

@@ -28,10 +28,15 @@ from mgn.passes.lower_kernels.panel_copies import bounded
 from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.scalar import cast
 from mgn.passes.lower_kernels.template import Job, ceil_div, dividing_lanes
-from mgn.passes.lower_kernels.tensor_tiling import STEP_CHUNKS, TensorTiling
+from mgn.passes.lower_kernels.tensor_tiling import (
+    CHUNK_BYTES,
+    LINE_CHUNKS,
+    STEP_CHUNKS,
+    TensorTiling,
+)
 
-LINE_CHUNKS = 8
-"""Chunks of the longest line: 128 bytes, once around the banks."""
+LINE = 64
+"""Elements of 16 bits on such a line."""
 
 MOVED = frozenset({"reshape", "transpose", "slice", "broadcast_to"})
 """Movement that leaves a rounded value rounded."""
@@ -170,6 +175,11 @@ class Panel:
         """Whether copies go past the registers."""
         return lies_in_memory(self.node, self.name) and self.width * self.element.bytes >= 4
 
+    @property
+    def whole(self) -> bool:
+        """Whether all of it is copied past the registers, a chunk at a time."""
+        return self.asynchronous and self.width == self.sizes.chunk
+
     @cached_property
     def width(self) -> int:
         """Elements that are copied at once: aligned, and inside the operand or outside."""
@@ -267,6 +277,17 @@ class Panel:
         elif not inside:
             valid = code.constant(0, INDEX)
         code.block.add_op(kernel.CopyChunkOp(*operands, count=width, valid=valid))
+
+    def start(self, own: Index) -> Index:
+        """Where in a stage the tile of `kernel.group_mma` from a row or column on begins."""
+        if self.by_depth:
+            return own * self.sizes.depth + self.base
+        return own // LINE * (self.lines * LINE) + self.base
+
+    @property
+    def part_bytes(self) -> int:
+        """Bytes of a part of a tile whose lines are steps; 0 of any other."""
+        return 0 if self.by_depth else self.lines * LINE_CHUNKS * CHUNK_BYTES
 
     # Fragments
 

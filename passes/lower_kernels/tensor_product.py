@@ -12,15 +12,20 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.dialects.types import ELEMENT_TYPES
+from mgn.dialects.types import ELEMENT_TYPES, ElementType
 from mgn.passes.lower_kernels.emission import memory_type
-from mgn.passes.lower_kernels.index import Index, constant, delinearised, lanes
+from mgn.passes.lower_kernels.index import Counter, Index, constant, delinearised, lanes, of
 from mgn.passes.lower_kernels.panel_copies import bounded, lane_of
 from mgn.passes.lower_kernels.product import Product, write_tile
 from mgn.passes.lower_kernels.scalar import combine
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 from mgn.passes.lower_kernels.tensor_panels import Panel, pair_of
-from mgn.passes.lower_kernels.tensor_tiling import STEP_CHUNKS, SUB_GROUP, tensor_tiling
+from mgn.passes.lower_kernels.tensor_tiling import (
+    STEP_CHUNKS,
+    SUB_GROUP,
+    any_tiling,
+    tensor_tiling,
+)
 from mgn.passes.lower_kernels.tiled_product import STRIP, both
 
 INSTRUCTIONS = {"bf16": "m16n8k16_bf16", "f16": "m16n8k16_f16", "tf32": "m16n8k8_tf32"}
@@ -35,11 +40,40 @@ def lower_tensor(job: Job, product: Product, name: str) -> Launch:
     return _Tensor(job, product, name).write()
 
 
+def _any_panels(job: Job, product: Product, name: str) -> tuple[Panel, Panel]:
+    """The operands in some tiling, to ask what does not depend on its sizes."""
+    sizes = any_tiling(_held(name).bytes)
+    batch = tuple(of(Counter(None, 0, size - 1)) for size in product.batch)
+    place = of(Counter(None, 0, sizes.items - 1))
+    rest = (constant(0), batch, place, 0, job.inputs[0])
+    return (
+        Panel(job, product, sizes, name, 0, sizes.tile_rows, product.rows, *rest),
+        Panel(job, product, sizes, name, 1, sizes.tile_columns, product.columns, *rest),
+    )
+
+
+def _held(name: str) -> ElementType:
+    """What an operand takes in memory."""
+    return ELEMENT_TYPES["f32" if name == "tf32" else name]
+
+
+def suits_unit(job: Job, product: Product, name: str) -> bool:
+    """Whether operands come in pieces of 4 bytes at least: others take longer than they save."""
+    least = 4 // _held(name).bytes
+    return all(panel.width >= least for panel in _any_panels(job, product, name))
+
+
+def _copied_whole(job: Job, product: Product, name: str) -> bool:
+    """Whether both operands lie in memory so that groups of sub-groups may multiply them."""
+    return _held(name).bytes == 2 and all(panel.whole for panel in _any_panels(job, product, name))
+
+
 class _Tensor:
     def __init__(self, job: Job, product: Product, name: str) -> None:
         self.job, self.product, self.code, self.name = job, product, job.code, name
-        element = ELEMENT_TYPES["f32" if name == "tf32" else name]
-        self.sizes = tensor_tiling(job, product, element.bytes)
+        element = _held(name)
+        by_groups = job.schedule.get("matrix_unit") == "wgmma" and _copied_whole(job, product, name)
+        self.sizes = tensor_tiling(job, product, element.bytes, by_groups)
         count = self.sizes.stages * self.sizes.stage
         self.memory = self.code.local(memory_type(element), count)
 
@@ -91,20 +125,27 @@ class _Tensor:
 
         def block(number: Index, held: list[SSAValue]) -> list[SSAValue]:
             code.block.add_op(kernel.WaitCopiesOp(ahead - 1))
+            if sizes.groups:
+                code.effect(kernel.PublishCopiesOp, [])
             code.barrier()
             later = number + ahead
             inside = code.is_below(later, blocks, 1)
             safe = bounded(later, blocks, 1)
             values = [panel.read(safe) for panel in self.panels]
             target = later % sizes.stages * sizes.stage
-            computed = any(values)
-            if not computed:
+            place = number % sizes.stages * sizes.stage
+
+            def copy() -> None:
                 code.when(inside, lambda: self._copy(safe, target, values))
                 code.effect(kernel.CommitCopiesOp, [])
-            totals = self._steps(number % sizes.stages * sizes.stage, held)
-            if computed:
-                code.when(inside, lambda: self._copy(safe, target, values))
-                code.effect(kernel.CommitCopiesOp, [])
+
+            multiply = self._multiply_by_groups if sizes.groups else self._steps
+            if any(values):
+                totals = multiply(place, held)
+                copy()
+            else:
+                copy()
+                totals = multiply(place, held)
             return totals
 
         zero = code.constant(0, f32, 4)
@@ -142,6 +183,21 @@ class _Tensor:
                     code.block.add_op(op)
                     totals[i * across + j] = op.result
         return totals
+
+    def _multiply_by_groups(self, stage: Index, held: list[SSAValue]) -> list[SSAValue]:
+        """Multiplies one block from local memory; four sub-groups together."""
+        left, right = self.panels
+        own = self.place // kernel.GROUP_ITEMS * kernel.GROUP_ROWS
+        op = kernel.GroupMmaOp(
+            self.memory,
+            self.code.index(stage + left.start(own)),
+            self.code.index(stage + right.start(constant(0))),
+            held,
+            self.sizes.chunks // STEP_CHUNKS,
+            (left.part_bytes, right.part_bytes),
+        )
+        self.code.block.add_op(op)
+        return list(op.results)
 
     def _meet(self, totals: list[SSAValue]) -> None:
         """The first slice adds what the others found, through local memory."""

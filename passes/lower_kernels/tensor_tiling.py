@@ -15,13 +15,22 @@ SUB_GROUP = 32
 CHUNK_BYTES = 16
 """What a work-item copies at once, and the unit in which tiles lie in local memory."""
 
+LINE_CHUNKS = 8
+"""Chunks of the longest line in local memory: 128 bytes, once around the banks."""
+
+GROUP_ROWS = 16
+"""Rows of each of the four sub-groups that multiply together."""
+
 STEP_CHUNKS = 2
 """Chunks of the shared axis that one matrix instruction multiplies."""
 
 
 @dataclass(frozen=True)
 class TensorTiling:
-    """A block is `chunks` chunks of the shared axis; `stages` of them are in local memory."""
+    """A block is `chunks` chunks of the shared axis; `stages` of them are in local memory.
+
+    With `groups`, four sub-groups together multiply from local memory (`kernel.group_mma`).
+    """
 
     down: int
     across: int
@@ -31,6 +40,13 @@ class TensorTiling:
     chunks: int
     stages: int
     element_bytes: int
+    groups: bool = False
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether groups, if there are any, find rows and lines of the sizes they multiply."""
+        lines = self.chunks == LINE_CHUNKS and self.rows == GROUP_ROWS
+        return not self.groups or (lines and self.down % 4 == 0 and self.across == 1)
 
     @property
     def items(self) -> int:
@@ -101,16 +117,43 @@ SHAPES = (
     Shape(1, 2, 32, 32, 2, 8, 3, 4, 0.35, 0.55),
     Shape(1, 1, 32, 32, 4, 8, 4, 4, 0.30, 0.45),
     Shape(1, 1, 16, 32, 4, 8, 4, 4, 0.20, 0.30),
+    Shape(1, 1, 32, 32, 4, 16, 3, 3, 0.42, 0.48),
+    Shape(1, 1, 16, 32, 4, 16, 3, 4, 0.28, 0.32),
 )
 """From large to small: the larger do more work for each byte, the smaller fill all units."""
 
 
-def tensor_tiling(job: Job, product: Product, element_bytes: int) -> TensorTiling:
-    """The tiling that takes the least time, as far as work and idle compute units tell."""
+GROUP_SHAPES = (
+    Shape(8, 1, 16, 128, 1, 8, 3, 2, 1.10, 1.64),
+    Shape(8, 1, 16, 256, 1, 8, 4, 1, 1.56, 1.56),
+    Shape(4, 1, 16, 128, 1, 8, 4, 2, 0.75, 1.24),
+)
+"""Tilings for products by groups of four sub-groups of 16 rows each."""
+
+ENLARGED = 227 * 1024
+"""Bytes of local memory where those products are, for every tiling."""
+
+
+def any_tiling(element_bytes: int) -> TensorTiling:
+    """A tiling, to ask what does not depend on its sizes."""
+    first = SHAPES[0]
+    sizes = (first.down, first.across, first.rows, first.columns, first.slices, first.chunks)
+    return TensorTiling(*sizes, first.stages, element_bytes)
+
+
+def tensor_tiling(
+    job: Job, product: Product, element_bytes: int, by_groups: bool = False
+) -> TensorTiling:
+    """The tiling that takes the least time, as far as work and idle compute units tell.
+
+    `by_groups` allows those for products by groups.
+    """
     units, most = job.number("units", 1), job.number("largest_group", 256)
-    room = job.number("local_memory", 1 << 15)
     best: tuple[float, TensorTiling] | None = None
-    for shape in SHAPES:
+    for shape in (*SHAPES, *(GROUP_SHAPES if by_groups else ())):
+        groups = bool(job.number("groups", int(shape in GROUP_SHAPES)))
+        enlarged = job.schedule.get("matrix_unit") == "wgmma"
+        room = ENLARGED if enlarged else job.number("local_memory", 1 << 15)
         tiling = TensorTiling(
             down=job.number("tile_down", shape.down),
             across=job.number("tile_across", shape.across),
@@ -120,8 +163,9 @@ def tensor_tiling(job: Job, product: Product, element_bytes: int) -> TensorTilin
             chunks=job.number("chunks", shape.chunks),
             stages=job.number("stages", shape.stages),
             element_bytes=element_bytes,
+            groups=groups,
         )
-        if tiling.items > most or tiling.memory > room:
+        if tiling.items > most or tiling.memory > room or not tiling.is_possible:
             continue
         down = ceil_div(product.rows, tiling.tile_rows)
         across = ceil_div(product.columns, tiling.tile_columns)

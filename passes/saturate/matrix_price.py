@@ -14,7 +14,7 @@ from mgn.dialects.types import element_of
 from mgn.passes.saturate.forms import BodyNode
 from mgn.passes.saturate.view import Signature
 
-COMPUTED = 0.3
+COMPUTED = 0.06
 """The share of its rate that the unit reaches on operands that are computed before the product."""
 
 FEWEST_ROWS = 5
