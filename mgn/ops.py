@@ -7,7 +7,7 @@ In: values of a graph (`g.input`, results of other operations), numbers, arrays.
 The functions are made from the table of operations; `help(ops.softmax)` shows one.
 """
 
-from typing import Any, NoReturn
+from typing import Any
 
 from mgn.builder import Value, current_graph
 from mgn.dialects.mgn import OPERATIONS
@@ -23,7 +23,9 @@ def constant(value: Any, T: Any = None) -> Value:
     return current_graph().constant(value, T)
 
 
-def __getattr__(name: str) -> NoReturn:
+def __getattr__(name: str) -> Any:
+    if name in OPERATIONS:
+        return operation_function(OPERATIONS[name])
     if name in NOT_YET:
         raise AttributeError(f"operation '{name}' is not supported by this version")
     raise AttributeError(f"there is no operation '{name}'{suggestion(name, list(OPERATIONS))}")

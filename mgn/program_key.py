@@ -17,6 +17,8 @@ from typing import cast
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from mgn.dialects.mgn.user_operations import USER_OPERATIONS
+
 _PACKAGES = ("xdsl", "egglog", "highspy", "numpy", "ml-dtypes")
 """What the compiler's decisions are made with."""
 
@@ -30,6 +32,8 @@ class NoKey(Exception):
 
 def program_key(module: ModuleOp, settings: Mapping[str, object]) -> str:
     """The key of a module and settings. NoKey where one of them, or mgn itself, has none."""
+    if USER_OPERATIONS:
+        raise NoKey("operations of the user's own mean what their Python functions build")
     digest = hashlib.sha256()
     parts = (compiler_digest(), _stable(dict(settings)), _stable(_rules_of_the_user()))
     for part in (*parts, *_Describer().operation(module)):

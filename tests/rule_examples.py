@@ -6,24 +6,13 @@ the attribute variables, constants, and the values of variables that a row looks
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.types import tensor
+from mgn.testing import Instance
 
 Shape = tuple[int, ...]
-
-
-@dataclass
-class Instance:
-    """One instance of a left side. `known` are variables that are constants, not inputs."""
-
-    types: list[TensorType]
-    attributes: dict[str, object]
-    constants: dict[str, float] = field(default_factory=dict[str, float])
-    known: dict[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
 
 
 def example_of(row: str, rng: random.Random, variables: list[str]) -> Instance | None:

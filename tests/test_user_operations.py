@@ -1,0 +1,108 @@
+"""Operations and rules of a user's own: parsed, saturated, lowered, tested and reported."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from xdsl.ir import SSAValue
+
+import mgn
+from mgn import nn, ops
+from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.interpreter import Interpreter
+from mgn.dialects.mgn.structure import graphs_of
+from mgn.dialects.mgn.user_operations import forget_operation, operation
+from mgn.passes.saturate import Rule, RuleClass, register_rule
+from mgn.passes.saturate.rules import RULES
+from mgn.program_key import NoKey, program_key
+from mgn.testing import UnsoundRule, check_rule
+
+EXACT = RuleClass.EXACT
+MISH = Rule("mish", "mul(x, tanh(softplus(x)))", "mish(x)", EXACT, "the definition", "wide(x)")
+
+
+@pytest.fixture(autouse=True)
+def declared() -> Iterator[None]:
+    """Two operations and a rule, for one test."""
+
+    @operation("mish", ("x",), elementwise=True)
+    def mish(b: Emitter, x: SSAValue) -> SSAValue:
+        return b.mul(x, b.tanh(b.softplus(x)))
+
+    @operation("scaled_mean", ("x", "y"), scale=2.0)
+    def scaled_mean(b: Emitter, x: SSAValue, y: SSAValue, scale: float) -> SSAValue:
+        return b.mul(b.mean(b.add(x, y), axis=-1), scale)
+
+    register_rule(MISH)
+    yield
+    del RULES["mish"]
+    forget_operation("mish")
+    forget_operation("scaled_mean")
+
+
+TEXT = """
+graph g(x: f32[6, 40]) {
+  return a = x * tanh(softplus(x)), b = mish(x), c = scaled_mean(x, x * 0.5, scale = 3.0)
+}
+"""
+
+
+def test_the_language_the_e_graph_and_the_report_know_it() -> None:
+    optimized = mgn.optimize(mgn.parse(TEXT))
+    saturation = optimized.report.saturation
+    assert saturation is not None and "mish 1" in str(saturation)
+    operations = [name for line in optimized.report.kernels for name in line.operations]
+    assert operations.count("mish") == 1 and "tanh" not in operations
+
+
+def test_the_device_computes_what_the_interpreter_does() -> None:
+    module = mgn.parse(TEXT)
+    x = np.random.default_rng(2).standard_normal((6, 40), np.float32)
+    (graph,) = graphs_of(module.lower())
+    wanted = Interpreter(wide=True).run(graph, {"x": x})
+    np.testing.assert_allclose(wanted["c"], 4.5 * x.mean(axis=-1, dtype=np.float64), rtol=1e-6)
+    found = mgn.compile(module, device="cpu")(x=x)
+    assert found["a"].tobytes() == found["b"].tobytes()
+    for name, value in wanted.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6)
+
+
+def test_the_builder_knows_it() -> None:
+    with mgn.graph("built") as g:
+        x = g.input("x", "f32[4, 8]")
+        g.output(y=ops.mish(nn.Linear(8, 8)(x)))
+    assert len(mgn.optimize(g).report.kernels) == 1
+
+
+def test_its_rule_is_tried_like_the_others() -> None:
+    assert check_rule(MISH).passes
+    wrong = Rule("wrong", "mul(x, tanh(softplus(x)))", "neg(mish(x))", EXACT, "", "wide(x)")
+    with pytest.raises(UnsoundRule, match="its sides differ on instance 1"):
+        check_rule(wrong)
+    idle = Rule("idle", "mish(x)", "x", EXACT, "", "integer(x)")
+    with pytest.raises(UnsoundRule, match="acted on no instance"):
+        check_rule(idle)
+
+
+def test_what_is_compiled_with_it_is_not_kept_for_other_processes() -> None:
+    with pytest.raises(NoKey, match="operations of the user's own"):
+        program_key(mgn.parse(TEXT).lower(), {})
+
+
+def test_a_wrong_declaration_is_told() -> None:
+    with pytest.raises(ValueError, match="'mish' is taken"):
+        operation("mish", ("x",))
+    with pytest.raises(ValueError, match="'no name' is no name"):
+        operation("no name", ("x",))
+    with pytest.raises(ValueError, match="attribute 'k' of 'f' has a default of no known kind"):
+        operation("f", ("x",), k=None)
+
+    @operation("summed", ("x",), elementwise=True)
+    def summed(b: Emitter, x: SSAValue) -> SSAValue:
+        return b.sum(x)
+
+    try:
+        with pytest.raises(mgn.DiagnosticsError, match="declared elementwise, and sum is not"):
+            mgn.parse("graph g(x: f32[4]) { return y = summed(x) }").lower()
+    finally:
+        forget_operation("summed")
