@@ -159,11 +159,27 @@ def _merged_products(row: str, rng: random.Random, variables: list[str]) -> Inst
     return Instance(types, attributes)
 
 
+def _variance(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """The mean of squares less the square of the mean, divided by the count or by another."""
+    axes = rng.choice([(0,), (1,), (0, 1)])
+    count = float(np.prod([(3, 4)[axis] for axis in axes]))
+    shapes: dict[str, Shape] = {"x": (3, 4), "n": ()}
+    types = [tensor("f32", shapes[name]) for name in variables]
+    return Instance(types, {"A": axes}, {"n": rng.choice([count, count, 2.0])})
+
+
+def _rows(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    shapes: dict[str, Shape] = {"x": (3, 4), "r": rng.choice([(3, 1), (4,)]), "s": (4,)}
+    return Instance([tensor("f32", shapes[name]) for name in variables], {})
+
+
 EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "causal-attention": _causal,
     "attention-of-merged-batches": _merged_batches,
     "matmul-of-merged-batches": _merged_products,
     "-then-kept": _kept,
+    "variance-of-squares": _variance,
+    "scale-of-rows": _rows,
     "heads": _in_heads,
     "shared": _shared,
     "attention": _scores,

@@ -11,7 +11,7 @@ from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.types import tensor
-from mgn.passes.saturate import saturate_graph
+from mgn.passes.saturate import SaturateOptions, saturate_graph
 from mgn.passes.saturate.encode import encode_graph
 from mgn.passes.saturate.engine import SaturatedGraph, saturate_facts
 from mgn.passes.saturate.rules import rules_of
@@ -25,7 +25,7 @@ def _recognised(body: Any, *types: Any) -> list[dict[str, Any]]:
     simplify_graph(graph)
     rules = rules_of()
     encoded = encode_graph(graph, literals_of(rules))
-    result = saturate_facts(encoded.facts, rules)
+    result = saturate_facts(encoded.facts, rules, 60.0)
     assert result.saturated
     root = result.class_of[encoded.outputs[0]]
     nodes = [node for node in result.nodes[root] if node.name == "attention"]
@@ -60,7 +60,7 @@ def test_attention_as_exporters_write_it_is_one_kernel_at_the_price_of_the_compo
     graph = build_graph(spelling.body, *spelling.types)
     before = graph.clone()
     simplify_graph(graph)
-    report = saturate_graph(graph, device)
+    report = saturate_graph(graph, device, SaturateOptions(time_budget=60.0))
     graph.verify()
     check_same(before, graph)
     (kernel,) = kernels_of(graph)

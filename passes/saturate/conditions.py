@@ -125,6 +125,15 @@ def _thin_batches(a: Operand, b: Operand) -> bool:
     return math.prod(batches) > 1 and rows < THIN and len(b.shape) == 2
 
 
+def _unshifted(x: Operand) -> bool:
+    """Whether a value is not some other one less its maximum."""
+    definition = x.definition
+    if definition is None or definition.node is None or definition.node.name != "sub":
+        return True
+    subtracted = definition.operands[1].node
+    return subtracted is None or subtracted.name != "max_reduce"
+
+
 def _power_of_two(x: Operand) -> bool:
     value = x.constant
     return value is not None and math.isfinite(value) and abs(math.frexp(value)[0]) == 0.5
@@ -143,6 +152,10 @@ PREDICATES: dict[str, Callable[..., bool]] = {
     "matrix": lambda x: len(x.type.get_shape()) >= 2,
     "swaps_last_two": _swaps_last_two,
     "identity_permutation": lambda perm: perm == tuple(range(len(perm))),
+    "vector": lambda x: math.prod(x.shape) == x.shape[-1] > 1 if x.shape else False,
+    "row_statistic": lambda x, r: x.shape[-1:] != (1,) and r.shape == (*x.shape[:-1], 1),
+    "unshifted": _unshifted,
+    "counts": lambda n, x, axes: n.constant == math.prod(x.shape[axis] for axis in axes),
     "one_column": _one_column,
     "one_row": _one_row,
     "less_work_from_the_right": _less_work_from_the_right,
@@ -156,7 +169,6 @@ PREDICATES: dict[str, Callable[..., bool]] = {
     "leaves_no_trace": lambda inner, outer, x: _leaves_no_trace(inner, outer, x.element),
     "keeps_order": _keeps_order,
     "thin_batches": _thin_batches,
-    "parameters": lambda x: x.definition is not None and x.definition.of_parameters,
     "last_axis": lambda axis, shape: axis == len(shape) - 1,
     "single_axis": lambda axes: len(axes) == 1,
     "far": lambda x: x.constant is not None and x.constant <= layouts.FAR,

@@ -1,7 +1,7 @@
-"""What the definition of a value says beyond its type: its elements where constants alone fix them,
-and whether it depends on parameters and constants alone.
+"""What the definition of a value says beyond its type: its operation, and its elements where
+constants alone fix them.
 
-In: facts and a handle. Out: an array or nothing; true or false. A value has one definition here,
+In: facts and a handle. Out: an e-node, an array, or nothing. A value has one definition here,
 the e-node or leaf that its handle was made for; equal forms that rules found later are not asked.
 """
 
@@ -17,8 +17,6 @@ from mgn.dialects.mgn.structure import array_of
 from mgn.dialects.shapes import element_count
 from mgn.passes.saturate.facts import Facts, Leaf, NodeFact
 
-ORIGINS = {"constant": 0, "parameter": 1, "input": 2}
-"""Kinds of leaves, those that vary more after those that vary less."""
 LARGEST_KNOWN = 1 << 24
 """Elements of the largest value that is computed to be looked at."""
 
@@ -50,26 +48,21 @@ class Definition:
             known[self.handle] = self._computed()
         return known[self.handle]
 
-    @property
-    def of_parameters(self) -> bool:
-        """Whether the value depends on parameters and constants alone."""
-        return self._origin() <= ORIGINS["parameter"]
-
-    def _origin(self) -> int:
-        """Of the leaves that the value depends on, the one that varies most, as `ORIGINS` says."""
-        known, definitions = self.facts.origins, self.facts.definitions
+    def _is_constant(self) -> bool:
+        """Whether the value depends on constants alone."""
+        known, definitions = self.facts.constants, self.facts.definitions
         pending = [self.handle]
         while pending:
             handle = pending[-1]
             definition = definitions[handle]
             if isinstance(definition, Leaf):
-                known[handle] = ORIGINS[definition.kind]
+                known[handle] = definition.kind == "constant"
             operands = definition.operands if isinstance(definition, NodeFact) else ()
             waiting = [item for item in operands if item not in known]
             if waiting:
                 pending.extend(waiting)
                 continue
-            known.setdefault(handle, max((known[item] for item in operands), default=0))
+            known.setdefault(handle, all(known[item] for item in operands))
             pending.pop()
         return known[self.handle]
 
@@ -79,7 +72,7 @@ class Definition:
             return array_of(definition.key) if definition.kind == "constant" else None
         type = self.facts.handle_types[self.handle]
         too_large = element_count(type.get_shape()) > LARGEST_KNOWN
-        if too_large or self._origin() > ORIGINS["constant"]:
+        if too_large or not self._is_constant():
             return None
         operands: list[np.ndarray] = []
         for operand in self.operands:

@@ -68,7 +68,7 @@ class Facts:
 
     `literals` are the numbers that rules name: a constant that equals one of them, rounded to the
     constant's element type, is that number. `definitions` holds the e-node or leaf of each handle;
-    `arrays` and `origins` what `definitions.py` found out from them.
+    `arrays` and `constants` what `definitions.py` found out from them.
     """
 
     literals: Sequence[float] = ()
@@ -81,7 +81,7 @@ class Facts:
     handle_types: list[TensorType] = field(default_factory=list[TensorType])
     locations: dict[int, LocationAttr] = field(default_factory=dict[int, LocationAttr])
     arrays: dict[int, Any] = field(default_factory=dict[int, Any])
-    origins: dict[int, int] = field(default_factory=dict[int, int])
+    constants: dict[int, bool] = field(default_factory=dict[int, bool])
     new_nodes: list[tuple[int, NodeFact]] = field(default_factory=list[tuple[int, NodeFact]])
     new_leaves: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
     new_splats: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])

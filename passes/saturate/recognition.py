@@ -80,7 +80,7 @@ RECOGNITION: tuple[Rule, ...] = (
         "Hendrycks and Gimpel 2016, with tanh",
         "wide(x)",
     ),
-    # Norms.
+    # Norms: another spelling becomes the one that the composite decomposes to.
     Rule(
         "softmax",
         "div(exp(sub(x, max_reduce(x, axis=A, keepdims=True))), "
@@ -89,5 +89,54 @@ RECOGNITION: tuple[Rule, ...] = (
         EXACT,
         "the definition",
         "wide(x) and single_axis(A)",
+    ),
+    Rule(
+        "softmax-unshifted",
+        "div(exp(x), sum(exp(x), axis=A, keepdims=True))",
+        "softmax(x, axis=only(A))",
+        APPROXIMATES,
+        "the left overflows where the right does not",
+        "wide(x) and single_axis(A) and unshifted(x)",
+    ),
+    Rule(
+        "log-softmax-of-logsumexp",
+        "sub(x, logsumexp(x, axis=A, keepdims=True))",
+        "log_softmax(x, axis=only(A))",
+        REASSOCIATES,
+        "the definition, but for infinite rows",
+        "wide(x) and single_axis(A)",
+    ),
+    Rule(
+        "log-softmax-of-parts",
+        "sub(x, add(y, max_reduce(x, axis=A, keepdims=True)))",
+        "sub(sub(x, max_reduce(x, axis=A, keepdims=True)), y)",
+        REASSOCIATES,
+        "the maximum taken off first",
+        "wide(x)",
+    ),
+    Rule(
+        "variance-of-squares",
+        "sub(div(sum(mul(x, x), axis=A, keepdims=True), n), "
+        "mul(div(sum(x, axis=A, keepdims=True), n), div(sum(x, axis=A, keepdims=True), n)))",
+        "var(x, axis=A, keepdims=True)",
+        APPROXIMATES,
+        "the left cancels where the mean is large",
+        "wide(x) and constant(n) and counts(n, x, A)",
+    ),
+    Rule(
+        "scale-of-rows-before-columns",
+        "mul(x, mul(r, s))",
+        "mul(mul(x, r), s)",
+        REASSOCIATES,
+        "the order of two scales",
+        "wide(x) and row_statistic(x, r) and vector(s)",
+    ),
+    Rule(
+        "shift-of-mean-before-scale",
+        "add(mul(x, s), sub(b, mul(m, s)))",
+        "add(mul(sub(x, m), s), b)",
+        REASSOCIATES,
+        "x s + (b - m s) = (x - m) s + b",
+        "wide(x)",
     ),
 )

@@ -226,7 +226,20 @@ def _useful(
             continue
         operands = tuple(sorted(node.operands)) if spec.commutative else node.operands
         kept.setdefault((node.name, node.attributes, operands), node)
-    return list(kept.values())
+    return _reading_least(graph.facts, list(kept.values()))
+
+
+def _reading_least(facts: Facts, nodes: list[ClassNode]) -> list[ClassNode]:
+    """E-nodes without the attentions that read more than another one: a mask where that computes
+    it, or keys repeated for each head.
+    """
+    reads: dict[ClassNode, tuple[int, int]] = {}
+    for node in nodes:
+        if node.name == "attention":
+            width = facts.handle_types[node.operands[1]].get_shape()[-1]
+            reads[node] = (len(node.operands), width)
+    least = min(reads.values(), default=None)
+    return [node for node in nodes if reads.get(node, least) == least]
 
 
 def _signature(facts: Facts, node: ClassNode, key: int) -> Signature:
