@@ -24,10 +24,11 @@ from mgn.passes.saturate import SaturateOptions
 SLOWER = 1.05
 TOLERANCE = {"f32": 2e-4, "f16": 2e-2}
 """Largest accepted difference of the two results, relative to their largest magnitude."""
-ROUNDS = 12
-ROUND_SECONDS = 0.008
-DOUBTFUL = 3
-"""How many times as many rounds a region gets that looks slower."""
+ROUNDS = 10
+ROUND_SECONDS = 0.2
+"""Least rounds and least time of a measurement: in each round both run once."""
+DOUBTFUL = 5
+"""How many times a region is measured that looks slower."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,9 @@ class Contestant:
         self.kernels = report.saturation.kernel_count
         self.times: list[float] = []
 
-    def run_for(self, seconds: float) -> None:
-        """Runs for about that long and keeps the times."""
-        self._time()
-        end = time.perf_counter() + seconds
-        while True:
-            self.times.append(self._time())
-            if time.perf_counter() > end:
-                return
+    def run(self) -> None:
+        """Runs once and keeps the time."""
+        self.times.append(self._time())
 
     def _time(self) -> float:
         if self.on_gpu:
@@ -103,9 +99,11 @@ def row_of(cell: Cell, device: str) -> Row:
         if not error <= TOLERANCE[cell.element]:
             raise ArithmeticError(f"{name} differs by {error:.3g}")
     for _ in range(DOUBTFUL):
-        for _ in range(ROUNDS):
-            fused.run_for(ROUND_SECONDS)
-            separate.run_for(ROUND_SECONDS)
+        end, rounds = time.perf_counter() + ROUND_SECONDS, 0
+        while rounds < ROUNDS or time.perf_counter() < end:
+            fused.run()
+            separate.run()
+            rounds += 1
         if fused.seconds <= SLOWER * separate.seconds:
             break
     return Row(
