@@ -127,3 +127,14 @@ def test_a_device_computes_the_rounded_products(precision: str, target: str) -> 
     assert np.all(np.abs(got["y"] - a @ b.T) <= sums * (np.abs(a) @ np.abs(b.T)))
     assert np.all(np.abs(got["v"] - a @ d) <= sums * (np.abs(a) @ np.abs(d)))
     assert f"products in {precision}" in str(exe.report)
+
+
+@pytest.mark.parametrize(("precision", "rounding"), [("tf32", "round_tf32"), ("bf16", "cast")])
+def test_a_matrix_unit_sees_that_a_parameter_is_rounded(precision: str, rounding: str) -> None:
+    text = """
+    param w: f32[2048, 1024]
+    graph g(x: f32[2048, 1024]) { return y = gelu(linear(x, w)) }
+    """
+    report = mgn.optimize(mgn.parse(text), device="nvidia-h200", precision=precision).report
+    (product,) = [kernel for kernel in report.kernels if kernel.kind == "contraction"]
+    assert product.operations.count(rounding) == 2

@@ -24,7 +24,7 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.saturate.forms import BodyNode, Form, classify
-from mgn.passes.saturate.matrix_price import unit_reads
+from mgn.passes.saturate.matrix_price import shows_rounding, unit_reads
 from mgn.passes.saturate.prices import operation_weight, price_kernel, price_per_run, tensor_bytes
 from mgn.passes.saturate.rounding_order import keeps_bits
 from mgn.passes.saturate.view import ValueClass, View
@@ -242,8 +242,12 @@ class CutBuilder:
 
     def _prepared_choices(self, cones: Sequence[Cone | None]) -> list[Cone | None]:
         """How a run's kernel may get what is prepared: what only views a parameter is read through,
-        what is expensive, or lies in several places, is never computed again.
+        what is expensive, or lies in several places, is never computed again. A matrix unit has
+        to see that its operand is rounded, which is done on the way for nothing.
         """
+        rounded = [cone for cone in cones if cone is not None and self._shows_rounding(cone)]
+        if rounded:
+            return [*rounded, None]
         best = next(cone for cone in cones if cone is not None)
         signatures = [self.view.signatures[number] for _, number, _ in best.body]
         if all(signature.name in VIEWS for signature in signatures):
@@ -253,6 +257,12 @@ class CutBuilder:
             for item in signatures
         )
         return [None] if dear else [None, best]
+
+    def _shows_rounding(self, cone: Cone) -> bool:
+        """Whether a body only rounds for the device's matrix unit what lies in memory."""
+        return all(
+            shows_rounding(self.view.signatures[number], self.device) for _, number, _ in cone.body
+        )
 
     def _merge(
         self,

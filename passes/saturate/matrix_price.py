@@ -58,6 +58,13 @@ def unit_reads(signature: Signature, device: Device) -> bool:
     return element_of(signature.operand_types[0]).name in device.matrix_rates
 
 
+def shows_rounding(signature: Signature, device: Device) -> bool:
+    """Whether an operation tells the device's matrix unit that its operand is rounded."""
+    if signature.name == "round_tf32":
+        return "tf32" in device.matrix_rates
+    return unit_reads(signature, device)
+
+
 _Nodes = Mapping[int, tuple[Signature, tuple[int, ...]]]
 
 
