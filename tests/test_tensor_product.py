@@ -64,7 +64,8 @@ def device(cl_queue: Any, monkeypatch: pytest.MonkeyPatch) -> Device:  # noqa: F
     if os.environ.get(VECTORISER) != "0":
         pytest.skip("run in a process of its own by the first test of this file")
     monkeypatch.setattr(opencl_fixture, "build_options", lambda queue: [SLOW])
-    return GPU_ON_CPU.with_figures(matrix_rates=DEVICES["nvidia-h200"].matrix_rates)
+    rates = DEVICES["nvidia-h200"].matrix_rates
+    return GPU_ON_CPU.with_figures(matrix_rates=rates, matrix_unit="wgmma")
 
 
 Prologue = Callable[[Any, SSAValue], SSAValue]
