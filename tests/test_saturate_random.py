@@ -5,13 +5,13 @@ from collections import Counter
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from rule_trials import same_bits
 from saturate_programs import check_same, kernels_of, random_graph, random_inputs
 
 from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import ConstantOp, ReadOp, ReturnOp
 from mgn.passes.saturate import RuleClass, SaturateOptions, saturate_graph
+from mgn.testing import same_bits
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, phases=[Phase.generate])
