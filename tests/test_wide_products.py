@@ -87,6 +87,41 @@ def test_every_form_that_is_entered_has_the_value_of_its_class(
     assert all(values.agree_widely(seed, RuleClass.REASSOCIATES) for seed in range(2))
 
 
+@pytest.mark.parametrize("rounded", ["round_tf32(w{})", "cast(cast(w{}, bf16), f32)"])
+def test_weights_that_are_rounded_alike_are_rounded_as_one(rounded: str) -> None:
+    first, second = rounded.format(0), rounded.format(1)
+    text = f"""
+    param w0: f32[6, 3]
+    param w1: f32[6, 5]
+    graph g(x: f32[4, 6]) {{ return y0 = tanh(x @ {first}), y1 = tanh(x @ {second}) }}
+    """
+    values = values_of(graph_of(text))
+    assert values.agree_widely(1, RuleClass.REASSOCIATES)
+    nodes = values.result.nodes
+    joined = {key for key, found in nodes.items() if any(node.name == "concat" for node in found)}
+    rounding = rounded.partition("(")[0]
+    assert any(
+        node.name == rounding and node.operands[0] in joined
+        for key in joined
+        for node in nodes[key]
+    )
+
+
+def test_weights_that_are_rounded_differently_are_not_rounded_as_one() -> None:
+    text = """
+    param w0: f32[6, 3]
+    param w1: f32[6, 5]
+    graph g(x: f32[4, 6]) {
+      return y0 = tanh(x @ round_tf32(w0)), y1 = tanh(x @ cast(cast(w1, f16), f32))
+    }
+    """
+    values = values_of(graph_of(text))
+    assert values.result.fired["wide-product"] == 2
+    nodes = values.result.nodes
+    joined = {key for key, found in nodes.items() if any(node.name == "concat" for node in found)}
+    assert {node.name for key in joined for node in nodes[key]} == {"concat"}
+
+
 def _swapped(self: WideProducts, members: Sequence[Product]) -> None:
     others = [*members[1:], members[0]]
     WIDEN(self, [_with_right(a, b) for a, b in zip(members, others, strict=True)])

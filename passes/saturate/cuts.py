@@ -24,7 +24,7 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.saturate.forms import BodyNode, Form, classify
-from mgn.passes.saturate.matrix_price import shows_rounding, unit_reads
+from mgn.passes.saturate.matrix_price import shows_rounding
 from mgn.passes.saturate.prices import operation_weight, price_kernel, price_per_run, tensor_bytes
 from mgn.passes.saturate.rounding_order import keeps_bits
 from mgn.passes.saturate.view import ValueClass, View
@@ -195,7 +195,7 @@ class CutBuilder:
         root = self.view.signatures[signature]
         choices = [self._choices(number, mapped, traits, root.heavy) for number, mapped in operands]
         plain = root.kind in (Kind.ELEMENTWISE, Kind.REDUCTION)
-        plain = plain and not unit_reads(root, self.device)
+        plain = plain and not shows_rounding(root, self.device)
         attends = root.heavy is KernelKind.ATTENTION
         merges = self.limits.attention if attends else self.limits.merges
         legal: list[tuple[frozenset[int], Cone]] = []

@@ -29,7 +29,13 @@ from mgn.passes.saturate.compile_rules import (
 from mgn.passes.saturate.facts import Facts, NodeFact
 from mgn.passes.saturate.instantiate import instantiate
 from mgn.passes.saturate.rule import Rule, RuleClass
-from mgn.passes.saturate.wide_products import Product, WideProducts, constant_classes
+from mgn.passes.saturate.wide_products import (
+    ROUNDINGS,
+    Product,
+    Rounding,
+    WideProducts,
+    constant_classes,
+)
 
 GROWTH_LIMIT = 40
 """How many times the original e-nodes an e-graph may hold before the run stops; small ones get a
@@ -221,6 +227,7 @@ class _Engine:
         nodes: list[tuple[int, tuple[int, ...]]] = []
         products: list[Product] = []
         sums: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        roundings: dict[int, list[Rounding]] = defaultdict(list)
         for name, operation in _operations(functions):
             for row in functions[name].rows:
                 result = names[row.output]
@@ -231,13 +238,16 @@ class _Engine:
                     products.append(Product(result, left, right, number(row.inputs[0])))
                 elif operation == "add":
                     sums[operands[0]].append((result, operands[1]))
+                elif operation in ROUNDINGS:
+                    rounding = Rounding(operation, number(row.inputs[0]), operands[0])
+                    roundings[result].append(rounding)
         things = self.facts.leaves.things
         leaves = {
             names[row.output]
             for row in functions["leaf"].rows
             if things[number(row.inputs[1])].kind != "input"
         }
-        if not self.wide.enter(products, leaves, constant_classes(leaves, nodes), sums):
+        if not self.wide.enter(products, leaves, constant_classes(leaves, nodes), sums, roundings):
             return False
         for step in self.wide.steps:
             self.fired[step[0]] += 1

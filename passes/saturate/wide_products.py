@@ -9,7 +9,8 @@ After, each equal to what it was, for the price to decide:
     slice(matmul(x, concat(q, k)))    slice(matmul(x, concat(q, k)))
 
 and, where each product has a bias of its own, the same with all biases in one addition. `concat(q,
-k)` is then a derived parameter. A rule of the table has one root; this one has as many as there are
+k)` is then a derived parameter. Weights that are each rounded are also rounded as one, so that a
+matrix unit sees it. A rule of the table has one root; this one has as many as there are
 products, and acts once on all of them. A device may add up a product of another shape in another
 order: like the rows of `products.py` it reassociates.
 
@@ -46,6 +47,9 @@ WIDE_PRODUCTS = (
 
 MOST = 16
 """Products that are put side by side at most."""
+
+ROUNDINGS = frozenset({"round_tf32", "cast"})
+"""Operations of one element each: of values side by side, they are those of the values."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,15 @@ def constant_classes(
     return found
 
 
+@dataclass(frozen=True)
+class Rounding:
+    """An e-node of `ROUNDINGS`, by handles."""
+
+    operation: str
+    attributes: int
+    operand: int
+
+
 @dataclass
 class WideProducts:
     """Groups of products that were entered.
@@ -102,6 +115,7 @@ class WideProducts:
     leaves: set[int] = field(default_factory=set[int])
     constant: set[int] = field(default_factory=set[int])
     sums: dict[int, list[tuple[int, int]]] = field(default_factory=dict[int, list[tuple[int, int]]])
+    roundings: dict[int, list[Rounding]] = field(default_factory=dict[int, list[Rounding]])
     made: set[int] = field(default_factory=set[int])
     seen: set[tuple[int, ...]] = field(default_factory=set[tuple[int, ...]])
 
@@ -111,13 +125,16 @@ class WideProducts:
         leaves: set[int],
         constant: set[int],
         sums: dict[int, list[tuple[int, int]]],
+        roundings: dict[int, list[Rounding]],
     ) -> bool:
         """Enters what has not been entered; whether there was anything.
 
         `leaves` holds parameters and constants, `constant` what they alone decide; `sums`, for a
-        class, the classes that are its sum with another, and that other.
+        class, the classes that are its sum with another, and that other; `roundings`, for a class,
+        what rounds another value to it.
         """
         self.leaves, self.constant, self.sums = leaves, constant, sums
+        self.roundings = roundings
         groups: dict[object, dict[int, Product]] = {}
         for item in sorted(products, key=lambda item: (item.result, item.right)):
             key = self._key(item)
@@ -147,8 +164,11 @@ class WideProducts:
         return -2 if self._values(item)["transpose_b"] else -1
 
     def _values(self, item: Product) -> Mapping[str, Any]:
-        spec = OPERATIONS["matmul"]
-        stored = dict(self.facts.properties.things[item.attributes])
+        return self._decoded("matmul", item.attributes)
+
+    def _decoded(self, operation: str, attributes: int) -> Mapping[str, Any]:
+        spec = OPERATIONS[operation]
+        stored = dict(self.facts.properties.things[attributes])
         return {
             attribute.name: attribute.kind.decode(stored[attribute.name])
             for attribute in spec.attributes
@@ -171,6 +191,7 @@ class WideProducts:
         axis = self._axis(first) + len(self.facts.handle_types[first.right].get_shape())
         weight = self._operation("concat", [item.right for item in members], axis=axis)
         self.made.add(weight)
+        self._round_as_one(weight, [item.right for item in members], axis)
         wide = self._operation("matmul", [first.left, weight], **self._values(first))
         plain, biased = WIDE_PRODUCTS
         rows = [(item.result, item.left, item.right) for item in members]
@@ -184,6 +205,26 @@ class WideProducts:
             ends = zip(rows, found, strict=True)
             added = [(result, x, w, other) for (_, x, w), (result, other) in ends]
             self._slices(total, biased.name, added, start)
+
+    def _round_as_one(self, weight: int, parts: Sequence[int], axis: int) -> None:
+        """Enters the rounding of values side by side, where all parts are rounded alike."""
+        for first in self.roundings.get(parts[0], ()):
+            inner = [self._rounded_like(part, first) for part in parts]
+            operands = [operand for operand in inner if operand is not None]
+            if len(operands) == len(parts):
+                joined = self._operation("concat", operands, axis=axis)
+                values = self._decoded(first.operation, first.attributes)
+                self.facts.union(weight, self._operation(first.operation, [joined], **values))
+                self.made.add(joined)
+
+    def _rounded_like(self, part: int, first: Rounding) -> int | None:
+        """What is rounded to `part` as `first` does it."""
+        element = self.facts.handle_types[first.operand].get_element_type()
+        for item in self.roundings.get(part, ()):
+            same = (item.operation, item.attributes) == (first.operation, first.attributes)
+            if same and self.facts.handle_types[item.operand].get_element_type() == element:
+                return item.operand
+        return None
 
     def _bias(self, result: int) -> tuple[int, int] | None:
         """A sum of a product with one number a column, which parameters decide."""
