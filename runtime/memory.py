@@ -41,12 +41,13 @@ class DeviceMemory:
         self._queue = queue
         self._context = context
         self._alignment = max(device.handle.mem_base_addr_align // 8, 1)
+        missing = f"{device.name} has no {planned_bytes(plan)} bytes for '{plan.name}'"
+        if planned_bytes(plan) > device.handle.global_mem_size:  # some drivers only say so later
+            raise DeviceError(f"{missing}: {device.handle.global_mem_size} in all")
         try:
             self.buffers = self._allocate()
         except cl.Error as error:
-            raise DeviceError(
-                f"{device.name} has no {planned_bytes(plan)} bytes for '{plan.name}': {error}"
-            ) from None
+            raise DeviceError(f"{missing}: {error}") from None
         for number, buffer in plan.of_kind(BufferKind.CONSTANT):
             assert buffer.value is not None
             self.upload(number, buffer.value)
