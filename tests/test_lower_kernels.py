@@ -145,6 +145,15 @@ def test_the_form_follows_the_device() -> None:
     assert operations(gpu, BarrierOp) > 0
 
 
+def test_many_long_rows_of_which_only_totals_are_written_take_fewer_work_items() -> None:
+    h200 = DEVICES["nvidia-h200"]
+    groups: dict[tuple[int, int], tuple[int, int, int]] = {}
+    for rows, length in ((4096, 4096), (1024, 4096), (4096, 2048)):
+        kernel = fused_kernel("reduction", [("f32", (rows, length))], lambda b, x: b.sum(x, axis=1))
+        groups[rows, length] = lowered(kernel, h200).local_sizes
+    assert [sizes[0] for sizes in groups.values()] == [128, 512, 256]
+
+
 def test_a_diamond_is_computed_once() -> None:
     def build(b: Any, x: Any) -> Any:
         for _ in range(20):

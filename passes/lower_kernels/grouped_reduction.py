@@ -35,6 +35,13 @@ KEPT_ELEMENTS = 32
 ELEMENTS_AT_ONCE = 8
 """How many elements a work-item should read before it needs the first."""
 
+READ_AT_ONCE, READ_KEPT = 32, 16
+"""The same two for many long rows of which nothing is written but their totals: fewer work-items
+for each row, with more loads in flight, meet sooner. `READ_ROWS` a compute unit are many.
+"""
+
+READ_ROWS = 16
+
 USUAL_ITEMS = 512
 """Larger groups leave units idle at barriers; they are for rows that need so many registers."""
 
@@ -94,11 +101,19 @@ def _grouping(job: Job, space: RowSpace) -> Grouping:
     width = dividing_lanes(inner, job.number("lanes", 4))
     vectors = max(space.length // width, 1)
     most = local if space.length > USUAL_ITEMS * KEPT_ELEMENTS else min(local, USUAL_ITEMS)
-    shares = min(most, _power_below(vectors), _power_above(vectors * width // ELEMENTS_AT_ONCE))
+    at_once = READ_AT_ONCE if _only_reads(job, space) else ELEMENTS_AT_ONCE
+    shares = min(most, _power_below(vectors), _power_above(vectors * width // at_once))
     rows = 1
     if shares < 128:
         rows = min(max(256 // shares, 1), local // shares, _power_above(space.rows))
     return Grouping(rows, shares, True, width)
+
+
+def _only_reads(job: Job, space: RowSpace) -> bool:
+    """Whether a kernel only reads its rows, which are many and long."""
+    long = space.length >= READ_AT_ONCE * 128
+    many = space.rows >= READ_ROWS * job.number("units", 1)
+    return long and many and not any(space.is_full(node) for node in job.body.written)
 
 
 def _across(job: Job, space: RowSpace, local: int) -> Grouping:
@@ -120,10 +135,11 @@ class _Grouped:
         trips = ceil_div(self.vectors, self.sizes.shares)
         self.trips = trips
         self.kept_trips = trips
-        if trips * self.sizes.width > KEPT_ELEMENTS:
+        most = READ_KEPT if _only_reads(job, space) else KEPT_ELEMENTS
+        if trips * self.sizes.width > most:
             again = len(stages_of(job.body, space).reductions) > 1
             again |= any(space.is_full(node) for node in job.body.written)
-            kept = KEPT_ELEMENTS // self.sizes.width
+            kept = most // self.sizes.width
             self.kept_trips = kept if again and self.sizes.by_row else 0
 
     def write(self) -> Launch:
