@@ -148,7 +148,7 @@ def test_ten_thousand_mutations_are_read_or_refused_in_bounded_time() -> None:
     outcomes = {"refused": 0, "invalid": 0, "valid": 0}
     for _ in range(MUTATIONS):
         data = mutated(generator.choice(seeds), generator)
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             module = deserialise(data)
             words = module_bytes(module)
@@ -160,16 +160,16 @@ def test_ten_thousand_mutations_are_read_or_refused_in_bounded_time() -> None:
             assert 0 <= error.offset <= len(data)
         except VerifyException:
             outcomes["invalid"] += 1
-        assert time.perf_counter() - start < LONGEST_SECONDS
+        assert time.process_time() - start < LONGEST_SECONDS
     assert sum(outcomes.values()) == MUTATIONS
     assert min(outcomes.values()) > 50
 
 
 def test_a_header_that_promises_much_costs_nothing() -> None:
     greedy = struct.pack("<5I", 0x07230203, 0x00010000, 0, 2**32 - 1, 0)
-    start = time.perf_counter()
+    start = time.process_time()
     assert list(deserialise(greedy).instructions) == []
-    assert time.perf_counter() - start < 0.1
+    assert time.process_time() - start < 0.1
 
 
 def test_types_that_hold_themselves_are_refused_and_not_followed() -> None:

@@ -1,0 +1,35 @@
+"""Many long rows of which only totals are written: what few work-items a row compute.
+
+The reference is the wide interpreter; both forms of the template run.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from lower_fixture import FORMS, expected, fused_kernel, run
+from opencl_fixture import cl_queue  # noqa: F401
+from test_differential import EPSILON, assert_near, draw
+
+
+def sum_error(terms: int) -> float:
+    """The relative error of a sum of positive terms in f32, whatever the order."""
+    return terms * EPSILON["f32"] / 2
+
+
+@pytest.mark.parametrize("length", [4096, 4099, 4100, 9000])
+def test_the_logarithm_of_a_sum_of_exponents_of_many_long_rows(length: int, cl_queue: Any) -> None:  # noqa: F811
+    def build(b: Any, x: Any) -> Any:
+        largest = b.max_reduce(x, axis=-1, keepdims=True)
+        return b.add(b.log(b.sum(b.exp(b.sub(x, largest)), axis=-1, keepdims=True)), largest)
+
+    rows = 16 * max(device.compute_units for form, device in FORMS.items() if form != "cpu")
+    array = draw("f32", (rows, length), 5)
+    kernel = fused_kernel("reduction", [("f32", (rows, length))], build)
+    (want,) = expected(kernel, [array])
+    # The sum errs by `sum_error` of itself, exp by 4 ulp and by its rounded argument; the
+    # logarithm takes these as they are, and log and the last addition add 4 ulp of the result.
+    bound = sum_error(length) + EPSILON["f32"] * (8 + 4 * np.abs(want) + np.log(length))
+    for form, device in FORMS.items():
+        (got,) = run(cl_queue, kernel, [array], device)
+        assert_near(got, want, bound, f"{length} {form}")
