@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import DiagnosticException, ParseError
 from mgn.diagnostics import Diagnostic
 from mgn.mlir_text import InvalidModule
 
-MOST_CHARACTERS = 300
+MOST_CHARACTERS = 200
 """Of one line of a message."""
 
 MOST_LINES = 8

@@ -320,7 +320,7 @@ ROW_BODIES: dict[str, Callable[..., Any]] = {
 }
 
 
-def _sum_error(terms: int) -> float:
+def sum_error(terms: int) -> float:
     """The relative error of a sum of positive terms in f32, whatever the order."""
     return terms * EPSILON["f32"] / 2
 
@@ -332,7 +332,7 @@ def softmax_bound(x: np.ndarray, want: np.ndarray) -> np.ndarray:
     wide = x.astype(np.float64)
     shifted = np.abs(wide - wide.max(-1, keepdims=True)).max(-1, keepdims=True)
     unit = EPSILON["f32"]
-    return want * (unit * (shifted + 9) + _sum_error(x.shape[-1])) + 1e-37
+    return want * (unit * (shifted + 9) + sum_error(x.shape[-1])) + 1e-37
 
 
 def layer_norm_bound(
@@ -342,11 +342,11 @@ def layer_norm_bound(
     over the deviation, and by its own sum's error.
     """
     wide, unit, count = x.astype(np.float64), EPSILON["f32"], x.shape[-1]
-    mean_error = _sum_error(count + 2) * np.abs(wide).mean(-1, keepdims=True)
+    mean_error = sum_error(count + 2) * np.abs(wide).mean(-1, keepdims=True)
     centred = np.abs(wide - wide.mean(-1, keepdims=True))
     deviation = np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
     centred_error = mean_error + unit * (centred + np.abs(wide))
-    relative = centred_error.max(-1, keepdims=True) / deviation + _sum_error(count + 8)
+    relative = centred_error.max(-1, keepdims=True) / deviation + sum_error(count + 8)
     normal = centred_error / deviation + centred / deviation * (relative + 4 * unit)
     return normal * np.abs(w) + unit * (np.abs(want) + np.abs(bias))
 
@@ -354,7 +354,7 @@ def layer_norm_bound(
 def add_and_norm_bound(x: np.ndarray, y: np.ndarray, want: np.ndarray) -> np.ndarray:
     """Half an ulp for the sum of two; for the mean of squares the sum's error and their own."""
     terms = 1 if want.shape == x.shape else x.shape[-1] + 4
-    return np.abs(want) * _sum_error(terms) * (1 + 1e-6) + 1e-37
+    return np.abs(want) * sum_error(terms) * (1 + 1e-6) + 1e-37
 
 
 ROW_BOUNDS: dict[str, Callable[..., np.ndarray]] = {

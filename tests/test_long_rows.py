@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 from lower_fixture import FORMS, expected, fused_kernel, run
 from opencl_fixture import cl_queue  # noqa: F401
-from test_differential import EPSILON, assert_near, draw
-
-
-def sum_error(terms: int) -> float:
-    """The relative error of a sum of positive terms in f32, whatever the order."""
-    return terms * EPSILON["f32"] / 2
+from test_differential import EPSILON, assert_near, draw, sum_error
 
 
 @pytest.mark.parametrize("length", [4096, 4099, 4100, 9000])
