@@ -38,7 +38,13 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, NoMemoryEffect, Pur
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.kernel.function import verify_converged
-from mgn.dialects.kernel.types import Space, element_bytes, space_of, verify_buffer
+from mgn.dialects.kernel.types import (
+    Space,
+    element_bytes,
+    space_of,
+    verify_buffer,
+    verify_copy_to_local,
+)
 
 MMA_SHAPES: dict[str, Attribute] = {
     "m16n8k16_bf16": i32,
@@ -236,16 +242,9 @@ class CopyChunkOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        source, target = self.source.type, self.target.type
-        verify_buffer(source, "the source")
-        verify_buffer(target, "the target")
-        assert isinstance(source, MemRefType) and isinstance(target, MemRefType)
-        if space_of(source) is not None or space_of(target) is not Space.LOCAL:
-            raise VerifyException("kernel.copy_chunk goes from global to local memory")
-        if source.element_type != target.element_type:
-            raise VerifyException(
-                f"kernel.copy_chunk from {source.element_type} to {target.element_type}"
-            )
+        source = self.source.type
+        verify_copy_to_local(self.name, source, self.target.type)
+        assert isinstance(source, MemRefType)
         size = self.count.value.data * element_bytes(source.element_type)
         if size not in CHUNK_BYTES:
             raise VerifyException(f"kernel.copy_chunk moves 4, 8 or 16 bytes, not {size}")

@@ -155,6 +155,17 @@ def verify_buffer(type: Attribute, what: str) -> None:
         raise VerifyException(f"{what} lies in an unknown memory space: {type.memory_space}")
 
 
+def verify_copy_to_local(name: str, source: Attribute, target: Attribute) -> None:
+    """A copy goes from a buffer in global memory to one in local memory, of one element type."""
+    verify_buffer(source, "the source")
+    verify_buffer(target, "the target")
+    assert isinstance(source, MemRefType) and isinstance(target, MemRefType)
+    if space_of(source) is not None or space_of(target) is not Space.LOCAL:
+        raise VerifyException(f"{name} goes from global to local memory")
+    if source.element_type != target.element_type:
+        raise VerifyException(f"{name} from {source.element_type} to {target.element_type}")
+
+
 def verify_vector(type: Attribute, what: str) -> None:
     """A vector has 2, 4, 8 or 16 lanes of an element type or of index."""
     if not isinstance(type, VectorType):

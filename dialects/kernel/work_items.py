@@ -19,7 +19,13 @@ from xdsl.traits import MemoryAllocEffect, MemoryReadEffect, MemoryWriteEffect, 
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.kernel.function import FuncOp, verify_converged
-from mgn.dialects.kernel.types import EventType, Space, space_of, verify_buffer
+from mgn.dialects.kernel.types import (
+    EventType,
+    Space,
+    space_of,
+    verify_buffer,
+    verify_copy_to_local,
+)
 
 
 class PlaceOp(IRDLOperation):
@@ -179,16 +185,9 @@ class AsyncCopyOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        source, target = self.source.type, self.target.type
-        verify_buffer(source, "the source")
-        verify_buffer(target, "the target")
-        assert isinstance(source, MemRefType) and isinstance(target, MemRefType)
-        if space_of(source) is not None or space_of(target) is not Space.LOCAL:
-            raise VerifyException("kernel.async_copy goes from global to local memory")
-        if source.element_type != target.element_type:
-            raise VerifyException(
-                f"kernel.async_copy from {source.element_type} to {target.element_type}"
-            )
+        target = self.target.type
+        verify_copy_to_local(self.name, self.source.type, target)
+        assert isinstance(target, MemRefType)
         count = self.count.value.data
         if not 0 < count <= target.get_shape()[0]:
             raise VerifyException(f"kernel.async_copy of {count} elements into {target}")
