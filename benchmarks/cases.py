@@ -11,6 +11,10 @@ import numpy as np
 
 Arrays = dict[str, np.ndarray]
 
+STORED = {"f32": "f32", "tf32": "f32", "bf16": "bf16"}
+"""What a product's operands may be rounded to, and the element type of its inputs and its result.
+"""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -19,7 +23,8 @@ class Case:
     `numpy` and `torch` take the inputs in order; `torch` receives the module first. `bound` names
     the ceiling that the share refers to: "copy" (bandwidth) or "matmul" (the best rate of the run).
     `by_row` names inputs whose rows are the result's rows: some rows are then checked for all.
-    `below` bounds the inputs that are integers.
+    `below` bounds the inputs that are integers. `precision` is what a product multiplies: bf16 is
+    the type of the inputs themselves, tf32 is asked of the compiler.
     """
 
     name: str
@@ -32,47 +37,73 @@ class Case:
     bound: str
     by_row: tuple[str, ...] = ()
     below: dict[str, int] = field(default_factory=dict[str, int])
+    precision: str = "f32"
 
 
-def matmul(size: int) -> Case:
-    """A square f32 product."""
-    return product(size, size, size, f"matmul {size}")
+def matmul(size: int, precision: str = "f32") -> Case:
+    """A square product."""
+    return product(size, size, size, str(size), precision=precision)
 
 
-def product(rows: int, inner: int, columns: int, name: str = "", batch: int = 1) -> Case:
-    """An f32 product, of a batch of matrices where that is more than one."""
+def product(
+    rows: int, inner: int, columns: int, name: str = "", batch: int = 1, precision: str = "f32"
+) -> Case:
+    """A product, of a batch of matrices where that is more than one."""
     front = (batch,) if batch > 1 else ()
     left, right = (*front, rows, inner), (*front, inner, columns)
-    shown = "x".join(map(str, (*front, rows, inner, columns)))
+    shown = name or "x".join(map(str, (*front, rows, inner, columns)))
+    stored, rounded = STORED[precision], _rounding(precision)
     return Case(
-        name or f"matmul {shown}",
-        f"graph g(a: f32{list(left)}, b: f32{list(right)}) {{ return y = a @ b }}",
+        f"matmul {shown}{_suffix(precision)}",
+        f"graph g(a: {stored}{list(left)}, b: {stored}{list(right)}) {{ return y = a @ b }}",
         {"a": left, "b": right},
-        lambda a, b: a @ b,
+        lambda a, b: rounded(a) @ rounded(b),
         lambda torch, a, b: torch.matmul(a, b),
-        4 * batch * (rows * inner + inner * columns + rows * columns),
+        _bytes(stored) * batch * (rows * inner + inner * columns + rows * columns),
         2 * batch * rows * inner * columns,
         "matmul",
         ("a", "b") if batch > 1 else ("a",),
+        precision=precision,
     )
 
 
-def gelu_matmul(rows: int, inner: int, columns: int) -> Case:
+def gelu_matmul(rows: int, inner: int, columns: int, precision: str = "f32") -> Case:
     """A linear layer with a bias and a gelu as its epilogue."""
+    t, rounded = STORED[precision], _rounding(precision)
     return Case(
-        f"linear + gelu {rows}x{inner}x{columns}",
-        f"graph g(x: f32[{rows}, {inner}], w: f32[{columns}, {inner}], b: f32[{columns}]) "
+        f"linear + gelu {rows}x{inner}x{columns}{_suffix(precision)}",
+        f"graph g(x: {t}[{rows}, {inner}], w: {t}[{columns}, {inner}], b: {t}[{columns}]) "
         '{ return y = gelu(linear(x, w, b), approx = "tanh") }',
         {"x": (rows, inner), "w": (columns, inner), "b": (columns,)},
-        lambda x, w, b: _gelu(x @ w.T + b),
+        lambda x, w, b: _gelu(rounded(x) @ rounded(w).T + b),
         lambda torch, x, w, b: torch.nn.functional.gelu(
             torch.nn.functional.linear(x, w, b), approximate="tanh"
         ),
-        4 * (rows * inner + inner * columns + columns + rows * columns),
+        _bytes(t) * (rows * inner + inner * columns + columns + rows * columns),
         2 * rows * inner * columns,
         "matmul",
         ("x",),
+        precision=precision,
     )
+
+
+def _suffix(precision: str) -> str:
+    return "" if precision == "f32" else f" {precision}"
+
+
+def _bytes(stored: str) -> int:
+    return 2 if stored == "bf16" else 4
+
+
+def _rounding(precision: str) -> Callable[[np.ndarray], np.ndarray]:
+    """How operands of f64 are rounded on the way into a product."""
+    return _round_tf32 if precision == "tf32" else lambda x: x
+
+
+def _round_tf32(x: np.ndarray) -> np.ndarray:
+    """The nearest numbers of 11 significant bits, ties away from zero."""
+    mantissa, exponent = np.frexp(np.abs(x))
+    return np.copysign(np.ldexp(np.floor(mantissa * 2**11 + 0.5), exponent - 11), x)
 
 
 def _gelu(x: np.ndarray) -> np.ndarray:

@@ -7,13 +7,16 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import mgn
 from benchmarks.cases import Arrays, Case
 
-TOLERANCE = 2e-5
-"""Largest accepted error relative to the largest magnitude of the result."""
+TOLERANCES = {"f32": 2e-5, "tf32": 2e-5, "bf16": 2**-7}
+"""Largest accepted error relative to the largest magnitude of the result, by what is multiplied.
+
+Operands of tf32 are rounded in the reference too. A result in bf16 is rounded up to three times."""
 
 CHECKED_ROWS = 64
 
@@ -21,7 +24,7 @@ CHECKED_ROWS = 64
 def contestants_of(case: Case, device: str) -> dict[str, Callable[[], Any]]:
     """The functions to time. SystemExit where mgn's result is wrong."""
     arrays = arrays_of(case)
-    executable = mgn.compile(mgn.parse(case.program), device=device)
+    executable = executable_of(case, device)
     check(case, arrays, next(iter(executable(**arrays).values())))
     on_gpu = executable.device.kind == "gpu"
     contestants: dict[str, Callable[[], Any]] = {"mgn": replay_of(executable)}
@@ -32,13 +35,20 @@ def contestants_of(case: Case, device: str) -> dict[str, Callable[[], Any]]:
     return contestants
 
 
+def executable_of(case: Case, device: str) -> mgn.Executable:
+    """The case, compiled."""
+    precision = "tf32" if case.precision == "tf32" else "f32"
+    return mgn.compile(mgn.parse(case.program), device=device, precision=precision)
+
+
 def arrays_of(case: Case) -> Arrays:
     """Random inputs."""
     generator = np.random.default_rng(0)
+    dtype = ml_dtypes.bfloat16 if case.precision == "bf16" else np.float32
     return {
         name: generator.integers(0, case.below[name], shape, np.int32)
         if name in case.below
-        else generator.standard_normal(shape, np.float32)
+        else generator.standard_normal(shape, np.float32).astype(dtype, copy=False)
         for name, shape in case.inputs.items()
     }
 
@@ -53,8 +63,8 @@ def check(case: Case, arrays: Arrays, found: np.ndarray) -> None:
         }
         found = found[picked]
     wanted = case.numpy(*(array.astype(np.float64) for array in arrays.values()))
-    error = float(np.max(np.abs(found - wanted)) / np.max(np.abs(wanted)))
-    if not error <= TOLERANCE:
+    error = float(np.max(np.abs(found.astype(np.float64) - wanted)) / np.max(np.abs(wanted)))
+    if not error <= TOLERANCES[case.precision]:
         raise SystemExit(f"{case.name}: wrong result, relative error {error:.3g}")
 
 
@@ -75,12 +85,13 @@ def torch_call(case: Case, arrays: Arrays, on_gpu: bool) -> Callable[[], Any]:
     import torch
 
     place = "cuda" if on_gpu else "cpu"
-    tensors = [torch.from_numpy(array).to(place) for array in arrays.values()]
+    tensors = [_tensor(torch, array).to(place) for array in arrays.values()]
 
     def call() -> float | None:
         if not on_gpu:
             case.torch(torch, *tensors)
             return None
+        torch.backends.cuda.matmul.allow_tf32 = case.precision == "tf32"
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         case.torch(torch, *tensors)
@@ -89,3 +100,9 @@ def torch_call(case: Case, arrays: Arrays, on_gpu: bool) -> Callable[[], Any]:
         return start.elapsed_time(end) / 1e3
 
     return call
+
+
+def _tensor(torch: Any, array: np.ndarray) -> Any:
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.astype(np.float32)).to(torch.bfloat16)
+    return torch.from_numpy(array)

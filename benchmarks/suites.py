@@ -1,7 +1,7 @@
 """Which kernels are timed on which kind of device.
 
 In: a device's kind and the name of a suite. Out: its cases: `kernels` is the table of the README,
-`odd` thirty products whose sizes fit no tile.
+`odd` thirty products whose sizes fit no tile, on a GPU at every precision of its matrix unit.
 """
 
 from benchmarks.cases import (
@@ -46,23 +46,47 @@ GPU: tuple[Case, ...] = (
     attention(4, 16, 2048, 64),
 )
 
-ODD: tuple[Case, ...] = (
-    *(matmul(size) for size in (1000, 1023, 1025, 2047, 2050, 3000, 4095, 4097)),
-    *(product(*sizes) for sizes in ((8191, 512, 513), (16384, 1024, 96), (30000, 300, 300))),
-    *(product(*sizes) for sizes in ((100, 1024, 16384), (513, 512, 8191), (200, 2000, 20000))),
-    *(product(*sizes) for sizes in ((4096, 65, 4096), (4096, 33, 4099), (2048, 100, 8192))),
-    *(product(*sizes) for sizes in ((1500, 8000, 700), (333, 9999, 777), (64, 20000, 1000))),
-    *(product(*sizes, batch=30) for sizes in ((500, 500, 500), (129, 257, 511), (1000, 64, 1000))),
-    *(product(*sizes, batch=96) for sizes in ((197, 64, 197), (197, 197, 64))),
-    *(gelu_matmul(*sizes) for sizes in ((1000, 1000, 1000), (2047, 768, 3001), (4095, 1023, 511))),
-    gelu_matmul(5000, 384, 1536),
-    gelu_matmul(777, 3072, 768),
+_SIZES: tuple[tuple[int, int, int], ...] = (
+    *((8191, 512, 513), (16384, 1024, 96), (30000, 300, 300)),
+    *((100, 1024, 16384), (513, 512, 8191), (200, 2000, 20000)),
+    *((4096, 65, 4096), (4096, 33, 4099), (2048, 100, 8192)),
+    *((1500, 8000, 700), (333, 9999, 777), (64, 20000, 1000)),
 )
+"""Tall, wide, of a short shared axis, of a long one."""
+
+_BATCHED: tuple[tuple[int, int, int, int], ...] = (
+    *((30, 500, 500, 500), (30, 129, 257, 511), (30, 1000, 64, 1000)),
+    *((96, 197, 64, 197), (96, 197, 197, 64)),
+)
+
+_LAYERS: tuple[tuple[int, int, int], ...] = (
+    *((1000, 1000, 1000), (2047, 768, 3001), (4095, 1023, 511)),
+    *((5000, 384, 1536), (777, 3072, 768)),
+)
+
+
+def odd(precision: str) -> tuple[Case, ...]:
+    """Thirty products of operands that are rounded to a precision."""
+    squares = (1000, 1023, 1025, 2047, 2050, 3000, 4095, 4097)
+    return (
+        *(matmul(size, precision) for size in squares),
+        *(product(*sizes, precision=precision) for sizes in _SIZES),
+        *(product(*sizes, batch=n, precision=precision) for n, *sizes in _BATCHED),
+        *(gelu_matmul(*sizes, precision) for sizes in _LAYERS),
+    )
+
+
+PRECISE: tuple[Case, ...] = tuple(
+    case
+    for precision in ("tf32", "bf16")
+    for case in (*(matmul(size, precision) for size in (4096, 8192)), *odd(precision))
+)
+"""Products on a GPU's matrix unit."""
 
 SUITES: dict[tuple[str, str], tuple[Case, ...]] = {
     ("cpu", "kernels"): CPU,
     ("gpu", "kernels"): GPU,
-    ("cpu", "odd"): ODD,
-    ("gpu", "odd"): ODD,
+    ("cpu", "odd"): odd("f32"),
+    ("gpu", "odd"): (*odd("f32"), *PRECISE),
 }
 """Cases by the device's kind and the suite's name."""

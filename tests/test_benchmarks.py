@@ -12,7 +12,6 @@ from mgn.runtime.errors import DeviceError
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import mgn
 from benchmarks import __main__ as command
 from benchmarks import cases, contestants, memory_cases, suites
 from benchmarks.cases import Case
@@ -22,6 +21,8 @@ SMALL = (
     cases.product(70, 12, 9),
     cases.product(5, 6, 7, batch=3),
     cases.gelu_matmul(7, 8, 9),
+    *(cases.product(70, 12, 9, precision=precision) for precision in ("tf32", "bf16")),
+    *(cases.gelu_matmul(7, 8, 9, precision) for precision in ("tf32", "bf16")),
     *(make(80, 24) for make in (cases.residual, cases.chain, cases.softmax, cases.layer_norm)),
     *(make(80, 24) for make in (memory_cases.rms_norm, memory_cases.swiglu)),
     *(make(80, 24) for make in (memory_cases.cross_entropy, memory_cases.transpose)),
@@ -40,7 +41,7 @@ def needs_device() -> None:
 def test_a_case_is_the_same_in_mgn_and_numpy_and_a_wrong_result_is_found(case: Case) -> None:
     needs_device()
     arrays = contestants.arrays_of(case)
-    executable = mgn.compile(mgn.parse(case.program), device="cpu")
+    executable = contestants.executable_of(case, "cpu")
     found = next(iter(executable(**arrays).values()))
     contestants.check(case, arrays, found)
     with pytest.raises(SystemExit, match="wrong result"):
@@ -48,7 +49,8 @@ def test_a_case_is_the_same_in_mgn_and_numpy_and_a_wrong_result_is_found(case: C
 
 
 def test_there_are_thirty_odd_products_and_names_are_unique() -> None:
-    assert len(suites.ODD) == 30
+    for precision in cases.STORED:
+        assert len(suites.odd(precision)) == 30
     for table in suites.SUITES.values():
         assert len({case.name for case in table}) == len(table)
 
