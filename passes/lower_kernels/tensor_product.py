@@ -14,9 +14,9 @@ from xdsl.ir import SSAValue
 from mgn.dialects import kernel
 from mgn.dialects.types import ELEMENT_TYPES, ElementType
 from mgn.passes.lower_kernels.emission import memory_type
-from mgn.passes.lower_kernels.index import Counter, Index, constant, delinearised, lanes, of
-from mgn.passes.lower_kernels.panel_copies import bounded, lane_of
-from mgn.passes.lower_kernels.product import Product, write_tile
+from mgn.passes.lower_kernels.index import Counter, Index, constant, delinearised, of
+from mgn.passes.lower_kernels.panel_copies import bounded
+from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.scalar import combine
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 from mgn.passes.lower_kernels.tensor_panels import Panel, pair_of
@@ -26,7 +26,8 @@ from mgn.passes.lower_kernels.tensor_tiling import (
     any_tiling,
     tensor_tiling,
 )
-from mgn.passes.lower_kernels.tiled_product import STRIP, both
+from mgn.passes.lower_kernels.tile_results import TileResults
+from mgn.passes.lower_kernels.tiled_product import STRIP
 
 INSTRUCTIONS = {"bf16": "m16n8k16_bf16", "f16": "m16n8k16_f16", "tf32": "m16n8k8_tf32"}
 """What operands are rounded to → the instruction that multiplies them."""
@@ -237,39 +238,10 @@ class _Tensor:
         """Each quarter of a sub-group holds two neighbouring columns of two rows of eight."""
         sizes, lane = self.sizes, self.place % SUB_GROUP
         across = sizes.columns // COLUMNS
+        apart = self.product.columns % 2 != 0
+        results = TileResults(self.job, self.product, self.batch, True, True, apart)
         for number, total in enumerate(totals):
-            row = self.row + number // across * ROWS + lane // 4
-            column = self.column + number % across * COLUMNS + lane % 4 * 2
+            row = self.first_row + self.row + number // across * ROWS + lane // 4
+            column = self.first_column + self.column + number % across * COLUMNS + lane % 4 * 2
             for half in range(2):
-                self._write(row + half * 8, column, pair_of(self.code, total, 2 * half))
-
-    def _write(self, row: Index, column: Index, total: SSAValue) -> None:
-        if self.product.columns % 2 == 0:
-            self._write_lanes(row, column, total, 2)
-        else:
-            for lane in range(2):
-                self._write_lanes(row, column + lane, lane_of(self.code, total, lane), 1)
-
-    def _write_lanes(self, row: Index, column: Index, total: SSAValue, width: int) -> None:
-        """Evaluates and stores what follows from neighbouring sums of a row of the tile."""
-        product, code = self.product, self.code
-        row, column = self.first_row + row, self.first_column + column
-        tests = [
-            code.is_below(row, product.rows, 1),
-            code.is_below(column, product.columns, 1),
-        ]
-        row = bounded(row, product.rows, 1)
-        column = bounded(column, product.columns, width)
-
-        def inside() -> None:
-            write_tile(
-                self.job,
-                product,
-                self.job.evaluator(width),
-                self.batch,
-                [row],
-                [column + lanes(width)],
-                [total],
-            )
-
-        code.when(both(self.job, tests), inside)
+                results.write(row + half * 8, column, pair_of(self.code, total, 2 * half))

@@ -9,12 +9,11 @@ read again from its last element, and what lies past it is not written.
 
 from math import prod
 
-from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.emission import memory_type
-from mgn.passes.lower_kernels.index import Index, constant, delinearised, lanes
+from mgn.passes.lower_kernels.index import Index, constant, delinearised
 from mgn.passes.lower_kernels.panel_copies import (
     WARP,
     Copier,
@@ -24,9 +23,10 @@ from mgn.passes.lower_kernels.panel_copies import (
     left_panel,
     right_panel,
 )
-from mgn.passes.lower_kernels.product import Product, multiply_add, write_tile
+from mgn.passes.lower_kernels.product import Product, multiply_add
 from mgn.passes.lower_kernels.scalar import accumulator, combine
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
+from mgn.passes.lower_kernels.tile_results import TileResults
 from mgn.passes.lower_kernels.tiling import STAGES, tiling_of
 
 WARP_ACROSS = 8
@@ -175,13 +175,15 @@ class _Tiled:
         return result
 
     def _results(self, totals: list[SSAValue]) -> None:
-        sizes = self.sizes
+        sizes, results = self.sizes, self._tile()
         parts = sizes.columns // sizes.width
         for i in range(sizes.rows):
             row = self.row + i // sizes.width * sizes.down * sizes.width + i % sizes.width
             for j in range(parts):
                 column = self.column + j * sizes.across * sizes.width
-                self._write(row, column, totals[i * parts + j])
+                results.write(
+                    self.first_row + row, self.first_column + column, totals[i * parts + j]
+                )
 
     def _meet(self, totals: list[SSAValue]) -> None:
         """Adds up the sums of all slices through local memory; work-items share the results.
@@ -209,12 +211,15 @@ class _Tiled:
         code.barrier()
         vectors, across = tile // sizes.width, sizes.tile_columns // sizes.width
 
+        results = self._tile()
+
         def add_up(number: Index) -> None:
             total = self._sum_at(number * sizes.width)
             for n in range(1, meeting):
                 part = self._sum_at(number * sizes.width + n * tile)
                 total = combine(code, "sum", self.element, total, part)
-            self._write(number // across, number % across * sizes.width, total)
+            row, column = number // across, number % across * sizes.width
+            results.write(self.first_row + row, self.first_column + column, total)
 
         for turn in range(ceil_div(vectors, sizes.items)):
             number = self.place + turn * sizes.items
@@ -232,46 +237,20 @@ class _Tiled:
                 result.append((slice * sizes.tile_rows + row) * sizes.tile_columns + column)
         return result
 
+    def _tile(self) -> TileResults:
+        """The tile's results: of an axis shorter than a tile, some are not there."""
+        product, sizes = self.product, self.sizes
+        rows_end = product.rows < sizes.tile_rows
+        columns_end = product.columns < sizes.tile_columns
+        apart = columns_end and product.columns % sizes.width != 0
+        return TileResults(self.job, product, self.batch, rows_end, columns_end, apart)
+
     def _put(self, totals: list[SSAValue], places: list[Index]) -> None:
         for value, place in zip(totals, places, strict=True):
             self.code.store(value, self.memory, self.code.index(place), place.multiple)
 
     def _sum_at(self, place: Index) -> SSAValue:
         return self.code.load(self.memory, self.code.index(place), self.sizes.width, place.multiple)
-
-    def _write(self, row: Index, column: Index, total: SSAValue) -> None:
-        """Evaluates and stores what follows from neighbouring sums of a row of the tile."""
-        product, sizes = self.product, self.sizes
-        width = sizes.width
-        if product.columns < sizes.tile_columns and product.columns % width:
-            for lane in range(width):
-                self._write_lanes(row, column + lane, lane_of(self.code, total, lane), 1)
-        else:
-            self._write_lanes(row, column, total, width)
-
-    def _write_lanes(self, row: Index, column: Index, total: SSAValue, width: int) -> None:
-        product, code = self.product, self.code
-        row, column = self.first_row + row, self.first_column + column
-        tests: list[SSAValue | bool] = []
-        if product.rows < self.sizes.tile_rows:
-            tests.append(code.is_below(row, product.rows, 1))
-            row = bounded(row, product.rows, 1)
-        if product.columns < self.sizes.tile_columns:
-            tests.append(code.is_below(column, product.columns, 1))
-            column = bounded(column, product.columns, width)
-
-        def inside() -> None:
-            write_tile(
-                self.job,
-                product,
-                self.job.evaluator(width),
-                self.batch,
-                [row],
-                [column + lanes(width)],
-                [total],
-            )
-
-        code.when(both(self.job, tests), inside)
 
 
 def _tile_start(tile: Index, size: int, limit: int) -> Index:
@@ -282,16 +261,3 @@ def _tile_start(tile: Index, size: int, limit: int) -> Index:
     while size % step or limit % step:
         step //= 2
     return (tile * (size // step)).clamp(0, (limit - size) // step) * step
-
-
-def both(job: Job, tests: list[SSAValue | bool]) -> SSAValue | bool:
-    """Whether all of some tests hold."""
-    if False in tests:
-        return False
-    unknown = [test for test in tests if not isinstance(test, bool)]
-    if not unknown:
-        return True
-    test = unknown[0]
-    for more in unknown[1:]:
-        test = job.code.binary(arith.AndIOp, test, more)
-    return test

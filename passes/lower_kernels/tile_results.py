@@ -1,0 +1,70 @@
+"""What a work-item of a tiled product writes: sums that lie side by side in a row of the result.
+
+In: where they lie, and whether that may be outside the result. Out: code that evaluates what
+follows the product there, and stores it.
+"""
+
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.ir import SSAValue
+
+from mgn.passes.lower_kernels.body import Indices
+from mgn.passes.lower_kernels.emission import lane_count
+from mgn.passes.lower_kernels.index import Index, lanes
+from mgn.passes.lower_kernels.panel_copies import bounded, lane_of
+from mgn.passes.lower_kernels.product import Product, write_tile
+from mgn.passes.lower_kernels.template import Job
+
+
+@dataclass(frozen=True)
+class TileResults:
+    """A tile's results. `rows_end` and `columns_end` say that it may reach past the last ones,
+    `apart` that a vector may begin inside the result and end outside.
+    """
+
+    job: Job
+    product: Product
+    batch: Indices
+    rows_end: bool
+    columns_end: bool
+    apart: bool
+
+    def write(self, row: Index, column: Index, total: SSAValue) -> None:
+        """Evaluates and stores what follows from neighbouring sums, where the result has them."""
+        width = lane_count(total)
+        if not self.apart:
+            self._write(row, column, total, width)
+            return
+        for lane in range(width):
+            self._write(row, column + lane, lane_of(self.job.code, total, lane), 1)
+
+    def _write(self, row: Index, column: Index, total: SSAValue, width: int) -> None:
+        product, code = self.product, self.job.code
+        tests: list[SSAValue | bool] = []
+        if self.rows_end:
+            tests.append(code.is_below(row, product.rows, 1))
+            row = bounded(row, product.rows, 1)
+        if self.columns_end:
+            tests.append(code.is_below(column, product.columns, 1))
+            column = bounded(column, product.columns, width)
+
+        def inside() -> None:
+            evaluator = self.job.evaluator(width)
+            columns = [column + lanes(width)]
+            write_tile(self.job, product, evaluator, self.batch, [row], columns, [total])
+
+        code.when(_all(self.job, tests), inside)
+
+
+def _all(job: Job, tests: list[SSAValue | bool]) -> SSAValue | bool:
+    """Whether all of some tests hold."""
+    if False in tests:
+        return False
+    unknown = [test for test in tests if not isinstance(test, bool)]
+    if not unknown:
+        return True
+    test = unknown[0]
+    for more in unknown[1:]:
+        test = job.code.binary(arith.AndIOp, test, more)
+    return test
