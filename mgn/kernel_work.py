@@ -1,8 +1,8 @@
 """What a kernel has to do at least: bytes to and from memory, and arithmetic operations.
 
-In: a `fusion.kernel`. Out: its `Work`, the measure of how well a run of it used the device. Every
-input counts once, an operand that is read at indices only as far as it is asked for; a
-multiplication and an addition are two operations, an elementary function is one.
+In: a `fusion.kernel`, scheduled or not. Out: its `Work`, the measure of how well a run of it used
+the device. Every input counts once, an operand that is read at indices only as far as it is asked
+for; a multiplication and an addition are two operations, an elementary function is one.
 """
 
 import math
@@ -21,16 +21,19 @@ ATTENTION = "attention"
 
 @dataclass(frozen=True)
 class Work:
-    """The least that a kernel moves and computes, and in which element type it computes."""
+    """The least that a kernel moves and computes, in which element type it computes, and what its
+    product's operands are rounded to where it runs on the matrix unit.
+    """
 
     bytes: int
     operations: int
     element: str
+    unit: str = ""
 
     def roofline_seconds(self, device: Device) -> float:
         """The least time that a device's bandwidth and arithmetic allow."""
-        computing = self.operations / device.rate(self.element)
-        return max(self.bytes / device.bandwidth, computing)
+        rate = device.matrix_rates.get(self.unit) or device.rate(self.element)
+        return max(self.bytes / device.bandwidth, self.operations / rate)
 
 
 def kernel_work(kernel: FusedKernelOp) -> Work:
@@ -44,7 +47,13 @@ def kernel_work(kernel: FusedKernelOp) -> Work:
         for op in kernel.block.ops
         if isinstance(op, TensorOp) and element_of(op.results[0].type).is_float
     ]
-    return Work(moved, operations, computed[-1].name if computed else written.name)
+    element = computed[-1].name if computed else written.name
+    return Work(moved, operations, element, matrix_unit_of(kernel))
+
+
+def matrix_unit_of(kernel: FusedKernelOp) -> str:
+    """What the matrix unit multiplies, if the kernel's schedule says that it does; else nothing."""
+    return "" if kernel.schedule is None else str(kernel.schedule.values.get("matrix", ""))
 
 
 def _input_bytes(argument: SSAValue) -> int:

@@ -8,6 +8,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 import mgn
+from mgn.compilation import compile_graph
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel.device import DEVICES
 from mgn.kernel_work import kernel_work
@@ -85,6 +86,19 @@ def test_the_work_of_a_kernel_is_counted_by_hand() -> None:
     device = DEVICES["cpu"]
     computing = work.operations / device.rate("f32")
     assert work.roofline_seconds(device) == max(work.bytes / device.bandwidth, computing)
+
+
+def test_a_product_on_the_matrix_unit_is_held_against_the_rate_of_the_unit() -> None:
+    size = 512
+    text = f"graph g(a: f32[{size}, {size}], b: f32[{size}, {size}]) {{ return y = a @ b }}"
+    device = DEVICES["nvidia-h200"].with_figures(bandwidth=1e30)
+    seconds: dict[str, float] = {}
+    for precision in ("f32", "tf32"):
+        module = mgn.parse(text).lower()
+        report = compile_graph(module, device, precision=precision).report
+        seconds[precision] = report.roofline_seconds
+    assert seconds["f32"] == pytest.approx(2 * size**3 / device.rate("f32"))
+    assert seconds["tf32"] == pytest.approx(2 * size**3 / device.matrix_rates["tf32"], rel=0.01)
 
 
 def test_attention_is_counted_by_the_scores_that_are_seen() -> None:

@@ -9,7 +9,7 @@ also where one was cut into several.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
@@ -19,7 +19,7 @@ from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.plan_steps import KernelCallOp, LaunchOp
 from mgn.explain.attribution import Attribution
-from mgn.kernel_work import Work, kernel_work
+from mgn.kernel_work import Work, kernel_work, matrix_unit_of
 from mgn.mlir_text import print_mlir
 from mgn.passes.saturate.alternatives import Alternatives
 from mgn.passes.saturate.candidates import Candidate
@@ -193,6 +193,9 @@ class _Stages:
                 if isinstance(op, FusedKernelOp) and op.schedule is not None:
                     entries = ", ".join(f"{k} = {v}" for k, v in op.schedule.values.items())
                     self.schedules.setdefault(_number(op), []).append(entries)
+                    text, work = self.chosen[_number(op)]
+                    unit = matrix_unit_of(op)
+                    self.chosen[_number(op)] = text, replace(work, unit=unit or work.unit)
         elif stage == "plan-memory":
             found = [op for op in module.walk() if isinstance(op, KernelCallOp)]
             self.calls = [(op.kernel_name, _number(op), isinstance(op, LaunchOp)) for op in found]
