@@ -18,6 +18,7 @@ from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.saturate import candidates, saturate_graph
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.cuts import Cone, CutBuilder, Traits
+from mgn.passes.saturate.reach import Reach
 from mgn.passes.saturate.saturate import saturated_view
 from mgn.passes.saturate.selection import CyclicSelection, select
 
@@ -29,7 +30,8 @@ def all_candidates(graph: GraphOp, device: Device, monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as patched:
         patched.setattr(candidates, "undominated", list)
         patched.setattr(CutBuilder, "_node_cones", every_node_cone)
-        return candidates.find_candidates(saturated_view(graph), device)
+        view = saturated_view(graph)
+        return candidates.find_candidates(view, device, Reach(view))
 
 
 def every_node_cone(

@@ -30,6 +30,7 @@ from mgn.passes.saturate.components import LocalProblem
 from mgn.passes.saturate.extract import extract
 from mgn.passes.saturate.greedy import greedy_selection
 from mgn.passes.saturate.integer_program import solve_integer_program
+from mgn.passes.saturate.reach import Reach
 from mgn.passes.saturate.saturate import saturated_view
 from mgn.passes.saturate.selection import CyclicSelection, select
 from mgn.passes.saturate.view import View
@@ -39,7 +40,7 @@ GPU = DEVICES["nvidia-h200"]
 
 def choices(graph: GraphOp, device: Device = CPU) -> tuple[View, CandidateSet]:
     view = saturated_view(graph)
-    return view, find_candidates(view, device)
+    return view, find_candidates(view, device, Reach(view))
 
 
 def random_selection_cost(found: CandidateSet, rng: random.Random) -> float:
@@ -196,8 +197,9 @@ def test_the_checker_accepts_the_choice_and_notices_every_change() -> None:
     with pytest.raises(ExtractionError, match="twice"):
         twice = replace(selection, kernels=[*selection.kernels, selection.kernels[0]])
         check_selection(view, found, twice, CPU)
-    number = selection.kernels[0]
-    found.candidates[number] = replace(found.candidates[number], kind=KernelKind.SCAN)
+    chosen = found.candidates[selection.kernels[0]]
+    form = replace(chosen.template.form, kind=KernelKind.SCAN)
+    chosen.template = replace(chosen.template, form=form)
     with pytest.raises(ExtractionError, match="not a scan kernel"):
         check_selection(view, found, selection, CPU)
 

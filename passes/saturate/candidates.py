@@ -9,14 +9,15 @@ diamond.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
-from mgn.passes.saturate.cuts import Cone, CutBuilder, CutLimits, PlacedCuts
-from mgn.passes.saturate.forms import BodyNode
+from mgn.passes.saturate.cuts import CutBuilder, CutLimits, CutSet, PlacedCuts
+from mgn.passes.saturate.forms import BodyNode, Form
 from mgn.passes.saturate.prices import price_kernel, price_per_run
+from mgn.passes.saturate.reach import Reach
 from mgn.passes.saturate.view import View
 
 DEFAULT_LIMITS = CutLimits()
@@ -24,31 +25,64 @@ EXTRA_RESULTS = 4
 """Interior values of one body that are considered as further results."""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """One possible kernel. `results[0]` is its root; `inputs` are classes that must be in memory or
-    written.
+@dataclass(frozen=True, eq=False)
+class Template:
+    """One possible kernel over names of its own, wherever it may stand. `results[0]` is its root;
+    `inputs` are those of the values it reads that must be written before.
     """
 
-    number: int
-    kind: KernelKind
     body: tuple[BodyNode, ...]
+    form: Form
     results: tuple[int, ...]
     reads: tuple[int, ...]
     inputs: tuple[int, ...]
     price: float
 
 
-def undominated(candidates: Sequence[Candidate]) -> list[Candidate]:
+class Candidate:
+    """A template where it stands: `classes[i]` is the class of its name i."""
+
+    __slots__ = ("classes", "inputs", "number", "price", "results", "template")
+
+    def __init__(self, number: int, template: Template, classes: tuple[int, ...]) -> None:
+        self.number = number
+        self.template = template
+        self.classes = classes
+        self.price = template.price
+        self.results = tuple([classes[name] for name in template.results])
+        self.inputs = tuple([classes[name] for name in template.inputs])
+
+    @property
+    def kind(self) -> KernelKind:
+        return self.template.form.kind
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """The classes that it reads from memory: inputs, and those that lie there anyway."""
+        return tuple([self.classes[name] for name in self.template.reads])
+
+    @property
+    def body(self) -> tuple[BodyNode, ...]:
+        """The e-nodes that it computes, operands first."""
+        classes = self.classes
+        return tuple(
+            (classes[name], signature, tuple([classes[item] for item in operands]))
+            for name, signature, operands in self.template.body
+        )
+
+
+def undominated(templates: Sequence[Template]) -> list[Template]:
     """Those that no other one replaces: same results or more, same inputs or fewer, no dearer."""
     kept: list[tuple[frozenset[int], frozenset[int]]] = []
-    chosen: list[Candidate] = []
-    for item in sorted(candidates, key=lambda c: (c.price, len(c.inputs), c.number)):
+    chosen: list[tuple[int, Template]] = []
+    for place, item in sorted(
+        enumerate(templates), key=lambda pair: (pair[1].price, len(pair[1].inputs), pair[0])
+    ):
         results, inputs = frozenset(item.results), frozenset(item.inputs)
         if not any(results <= others and inputs >= needed for others, needed in kept):
             kept.append((results, inputs))
-            chosen.append(item)
-    return sorted(chosen, key=lambda c: c.number)
+            chosen.append((place, item))
+    return [item for _, item in sorted(chosen, key=lambda pair: pair[0])]
 
 
 @dataclass
@@ -61,40 +95,35 @@ class CandidateSet:
     outputs: tuple[int, ...] = ()
     considered: int = 0
 
-    def add(self, candidate: Candidate) -> None:
+    def add(self, template: Template, classes: tuple[int, ...]) -> Candidate:
         """Enters a candidate under the next number."""
-        number = len(self.candidates)
-        self.candidates.append(replace(candidate, number=number))
+        candidate = Candidate(len(self.candidates), template, classes)
+        self.candidates.append(candidate)
         for result in candidate.results:
-            self.writers.setdefault(result, []).append(number)
+            self.writers.setdefault(result, []).append(candidate.number)
+        return candidate
 
 
 class NoKernel(RuntimeError):
     """A value that no kernel form can compute."""
 
 
-def find_candidates(view: View, device: Device, limits: CutLimits = DEFAULT_LIMITS) -> CandidateSet:
+def find_candidates(
+    view: View, device: Device, reach: Reach, limits: CutLimits = DEFAULT_LIMITS
+) -> CandidateSet:
     """The candidates that can take part in computing the outputs of a view."""
     builder = CutBuilder(view, device, limits)
     placed = builder.build()
-    found = CandidateSet(considered=builder.considered)
+    found = CandidateSet(position=reach.position, considered=builder.considered)
     wanted = [root for root in dict.fromkeys(view.outputs) if not view.classes[root].leaf]
     found.outputs = tuple(wanted)
-    reach = Reach(view)
-    found.position = reach.position
-    offers = _Offers(view, device)
+    offers = _Offers(view, device, reach)
     queued = set(wanted)
     while wanted:
         key = wanted.pop()
-        offered: list[Candidate] = []
-        for kind, body, results, reads, price in offers.of(placed[key]):
-            inputs = tuple(item for item in reads if view.classes[item].leaf is None)
-            if any(reach.depends(item, extra) for extra in results[1:] for item in inputs):
-                continue
-            number = len(offered)
-            offered.append(Candidate(number, kind, body, results, reads, inputs, price))
-        for candidate in undominated(offered):
-            found.add(candidate)
+        offered = offers.of(placed[key])
+        for template in offered:
+            candidate = found.add(template, placed[key].classes)
             for item in (*candidate.inputs, *candidate.results):
                 if item not in queued:
                     queued.add(item)
@@ -106,41 +135,48 @@ def find_candidates(view: View, device: Device, limits: CutLimits = DEFAULT_LIMI
     return found
 
 
-Offer = tuple[KernelKind, tuple[BodyNode, ...], tuple[int, ...], tuple[int, ...], float]
-
-
 class _Offers:
-    """Candidates of a placed cut set; results and prices are worked out once for each cut set."""
+    """Templates of a placed cut set, worked out once for each cut set."""
 
-    def __init__(self, view: View, device: Device) -> None:
+    def __init__(self, view: View, device: Device, reach: Reach) -> None:
         self.view = view
         self.device = device
-        self.memo: dict[int, list[tuple[Cone, tuple[int, ...], float]]] = {}
+        self.reach = reach
+        self.made: dict[int, list[Template]] = {}
+        self.kept: dict[tuple[int, frozenset[int]], list[Template]] = {}
 
-    def of(self, placed: PlacedCuts) -> Iterator[Offer]:
-        local = self.memo.get(placed.cuts.number)
-        if local is None:
-            local = self.memo[placed.cuts.number] = list(self._local(placed))
-        classes = placed.classes
-        for cone, results, price in local:
-            body = tuple(
-                (classes[name], signature, tuple(classes[item] for item in operands))
-                for name, signature, operands in cone.body
-            )
-            yield (
-                cone.form.kind,
-                body,
-                tuple(classes[name] for name in results),
-                tuple(classes[name] for name in cone.leaves),
-                price,
-            )
+    def of(self, placed: PlacedCuts) -> list[Template]:
+        """The templates worth trying there: none that would wait for itself."""
+        cuts, classes = placed.cuts, placed.classes
+        made = self.made.get(cuts.number)
+        if made is None:
+            made = self.made[cuts.number] = list(self._make(cuts))
+        waiting = frozenset(
+            place
+            for place, template in enumerate(made)
+            if len(template.results) > 1 and self._waits(template, classes)
+        )
+        kept = self.kept.get((cuts.number, waiting))
+        if kept is None:
+            left = [template for place, template in enumerate(made) if place not in waiting]
+            kept = self.kept[cuts.number, waiting] = undominated(left)
+        return kept
 
-    def _local(self, placed: PlacedCuts) -> Iterator[tuple[Cone, tuple[int, ...], float]]:
-        traits = placed.cuts.traits
+    def _waits(self, template: Template, classes: tuple[int, ...]) -> bool:
+        """Whether an input depends on a further result."""
+        return any(
+            self.reach.depends(classes[item], classes[extra])
+            for extra in template.results[1:]
+            for item in template.inputs
+        )
+
+    def _make(self, cuts: CutSet) -> Iterator[Template]:
+        traits = cuts.traits
         signatures = self.view.signatures
         prepared = traits[0].prepared
-        for cone in placed.cuts.cones:
-            yield cone, (0,), cone.price
+        for cone in cuts.cones:
+            inputs = tuple(name for name in cone.leaves if not traits[name].in_memory)
+            yield Template(cone.body, cone.form, (0,), cone.leaves, inputs, cone.price)
             root = signatures[cone.body[-1][1]]
             extras = [
                 name
@@ -153,45 +189,11 @@ class _Offers:
             for chosen in _subsets(extras[-EXTRA_RESULTS:]):
                 results = (0, *chosen)
                 price = price_kernel(cone.body, cone.form, results, types, signatures, self.device)
-                yield cone, results, price_per_run(price, prepared)
+                price = price_per_run(price, prepared)
+                yield Template(cone.body, cone.form, results, cone.leaves, inputs, price)
 
 
 def _subsets(names: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Non-empty subsets worth trying: singles, pairs, and all."""
     for size in sorted({1, 2, len(names)} & set(range(1, len(names) + 1))):
         yield from combinations(names, size)
-
-
-class Reach:
-    """Whether computing one class may need another, by the classes' order and edges."""
-
-    def __init__(self, view: View) -> None:
-        self.position = {key: index for index, key in enumerate(view.classes)}
-        self.operands = {
-            key: tuple({item for member in value.members for item in member.operands})
-            for key, value in view.classes.items()
-        }
-        self.memo: dict[tuple[int, int], bool] = {}
-
-    def depends(self, key: int, other: int) -> bool:
-        """Whether some form of `key` uses `other`, directly or not."""
-        position = self.position
-        floor = position[other]
-        if position[key] <= floor:
-            return key == other
-        known = self.memo.get((key, other))
-        if known is None:
-            known = self.memo[(key, other)] = self._uses(key, other, floor)
-        return known
-
-    def _uses(self, key: int, other: int, floor: int) -> bool:
-        position, operands = self.position, self.operands
-        pending, seen = [key], {key}
-        while pending:
-            for operand in operands[pending.pop()]:
-                if operand == other:
-                    return True
-                if operand not in seen and position[operand] > floor:
-                    seen.add(operand)
-                    pending.append(operand)
-        return False

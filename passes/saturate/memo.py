@@ -100,7 +100,8 @@ def choice_of(
     numbers: dict[int, int] = {}
     for number in selection.kernels:
         numbers[number] = len(chosen.candidates)
-        chosen.add(found.candidates[number])
+        candidate = found.candidates[number]
+        chosen.add(candidate.template, candidate.classes)
     writer = {item: numbers[n] for item, n in selection.writer.items() if n in numbers}
     kept = Selection(writer, list(numbers.values()), selection.cost)
     places = encoded.facts.locations

@@ -22,7 +22,7 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.passes.saturate.attention_price import attention_seconds
 from mgn.passes.saturate.baseline import price_of_separate_kernels
-from mgn.passes.saturate.candidates import CandidateSet, Reach, find_candidates
+from mgn.passes.saturate.candidates import CandidateSet, find_candidates
 from mgn.passes.saturate.check import check_selection
 from mgn.passes.saturate.cuts import CutLimits
 from mgn.passes.saturate.encode import EncodedGraph, encode_graph
@@ -30,6 +30,7 @@ from mgn.passes.saturate.engine import SaturatedGraph, saturate_facts
 from mgn.passes.saturate.extract import Extraction, extract
 from mgn.passes.saturate.memo import Choice, choice_key, choice_of, recall, remember
 from mgn.passes.saturate.patterns import Number, Pattern, calls_of
+from mgn.passes.saturate.reach import Reach
 from mgn.passes.saturate.rebuild import rebuild_graph
 from mgn.passes.saturate.report import SaturateReport
 from mgn.passes.saturate.rounding_order import keeps_bits
@@ -118,11 +119,12 @@ def _choose(
         view = make_view(saturated, encoded.outputs, whole, options.prepare)
     limits = limits_of(options)
     with _timed(report, "candidates"):
-        found = find_candidates(view, device, limits)
+        reach = Reach(view)
+        found = find_candidates(view, device, reach, limits)
         if options.fuse:
-            for candidate in list(sibling_candidates(view, found, device, Reach(view).depends)):
-                if not limits.keep_bits or keeps_bits(candidate.body, view.signatures):
-                    found.add(candidate)
+            for template, classes in list(sibling_candidates(view, found, device, reach)):
+                if not limits.keep_bits or keeps_bits(template.body, view.signatures):
+                    found.add(template, classes)
         report.candidates, report.considered = len(found.candidates), found.considered
     with _timed(report, "extract"):
         extraction = extract(found, list(view.classes), options.extract_budget)

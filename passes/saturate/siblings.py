@@ -5,15 +5,16 @@ In: a view and its candidates of one result. Out: candidates of two: both arms o
 wanted, two statistics of the same rows.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
-from mgn.passes.saturate.candidates import Candidate, CandidateSet
-from mgn.passes.saturate.cuts import body_order
+from mgn.passes.saturate.candidates import Candidate, CandidateSet, Template
+from mgn.passes.saturate.cuts import body_order, leaves_of
 from mgn.passes.saturate.forms import BodyNode, classify
 from mgn.passes.saturate.prices import price_kernel, price_per_run
+from mgn.passes.saturate.reach import Reach
 from mgn.passes.saturate.view import View
 
 READERS = 6
@@ -21,32 +22,35 @@ READERS = 6
 WAYS = 2
 """Candidates of one class that are tried: the cheapest, and the next that reads other values."""
 
-Depends = Callable[[int, int], bool]
 Space = tuple[KernelKind, tuple[int, ...], tuple[int, ...]]
+Placed = tuple[Template, tuple[int, ...]]
 
 
 def sibling_candidates(
-    view: View, found: CandidateSet, device: Device, depends: Depends
-) -> Iterator[Candidate]:
-    """Candidates of two results that are cheaper than the two kernels they replace."""
+    view: View, found: CandidateSet, device: Device, reach: Reach
+) -> Iterator[Placed]:
+    """Templates of two results, with their classes, that are cheaper than the two kernels they
+    replace.
+    """
     groups: dict[tuple[int, Space], list[Candidate]] = {}
     for candidate in _cheap_alone(found):
-        form = classify(candidate.body, view.signatures)
-        if form is None or form.kind not in (KernelKind.POINTWISE, KernelKind.REDUCTION):
+        form = candidate.template.form
+        if form.kind not in (KernelKind.POINTWISE, KernelKind.REDUCTION):
             continue
-        root = view.signatures[candidate.body[-1][1]]
+        root = view.signatures[candidate.template.body[-1][1]]
         shape = root.shape if form.kind is KernelKind.POINTWISE else form.shape
         for read in candidate.reads:
             groups.setdefault((read, (form.kind, shape, form.axes)), []).append(candidate)
     tried: set[tuple[int, int]] = set()
+    merger = _Merger(view, device)
     for readers in groups.values():
         for first, second in combinations(readers[:READERS], 2):
             pair = (first.number, second.number)
             if pair not in tried and first.results != second.results:
                 tried.add(pair)
-                merged = _merged(view, first, second, device, depends)
-                if merged is not None:
-                    yield merged
+                template, classes = merger.merged(first, second)
+                if template is not None and not _waits(template, classes, reach):
+                    yield template, classes
 
 
 def _cheap_alone(found: CandidateSet) -> Iterator[Candidate]:
@@ -65,44 +69,79 @@ def _cheap_alone(found: CandidateSet) -> Iterator[Candidate]:
         yield from place
 
 
-def _merged(
-    view: View, first: Candidate, second: Candidate, device: Device, depends: Depends
-) -> Candidate | None:
-    nodes: dict[int, BodyNode] = {node[0]: node for node in first.body}
-    for node in second.body:
-        nodes.setdefault(node[0], node)
-    results = first.results + second.results
-    prepared = view.classes[first.results[0]].prepared
-    if view.classes[second.results[0]].prepared is not prepared:
-        return None
-    body = body_order(nodes, results)
-    if body is None:
-        return None
-    computed = {name for name, _, _ in body}
-    if any(result in other.reads for result in results for other in (first, second)):
-        return None
-    reads = tuple(
-        dict.fromkeys(
-            item
-            for _, _, operands in body
-            for item in operands
-            if item not in computed and not view.classes[item].inline
-        )
+def _waits(template: Template, classes: tuple[int, ...], reach: Reach) -> bool:
+    """Whether an input depends on a result."""
+    return any(
+        reach.depends(classes[item], classes[result])
+        for item in template.inputs
+        for result in template.results
     )
-    inputs = tuple(item for item in reads if view.classes[item].leaf is None)
-    if any(depends(item, result) for item in inputs for result in results):
-        return None
-    form = classify(body, view.signatures)
-    roots = [view.signatures[nodes[result][1]] for result in results]
-    if form is None or form.kind is not first.kind:
-        return None
-    if not all(
-        form.writable(result, root, roots[0]) for result, root in zip(results, roots, strict=True)
-    ):
-        return None
-    types = {item: view.classes[item].type for item in reads}
-    price = price_kernel(body, form, results, types, view.signatures, device)
-    price = price_per_run(price, prepared)
-    if price >= first.price + second.price:
-        return None
-    return Candidate(-1, form.kind, tuple(body), results, reads, inputs, price)
+
+
+class _Merger:
+    """Merges two kernels into one: each pair of templates once, for each way they share values."""
+
+    def __init__(self, view: View, device: Device) -> None:
+        self.view = view
+        self.device = device
+        self.used: dict[Template, tuple[int, ...]] = {}
+        self.made: dict[tuple[Template, Template, tuple[int, ...]], Template | None] = {}
+
+    def merged(
+        self, first: Candidate, second: Candidate
+    ) -> tuple[Template | None, tuple[int, ...]]:
+        """The template of both, None where there is none that is cheaper, and its classes."""
+        names: dict[int, int] = {}
+        shared = tuple(
+            names.setdefault(candidate.classes[name], len(names))
+            for candidate in (first, second)
+            for name in self._used(candidate.template)
+        )
+        key = (first.template, second.template, shared)
+        if key not in self.made:
+            self.made[key] = self._merge(first, second, names)
+        return self.made[key], tuple(names)
+
+    def _used(self, template: Template) -> tuple[int, ...]:
+        """The names that a template's body mentions."""
+        known = self.used.get(template)
+        if known is None:
+            mentioned = {name: None for node in template.body for name in (node[0], *node[2])}
+            known = self.used[template] = tuple(mentioned)
+        return known
+
+    def _merge(
+        self, first: Candidate, second: Candidate, names: Mapping[int, int]
+    ) -> Template | None:
+        classes, signatures = self.view.classes, self.view.signatures
+        nodes: dict[int, BodyNode] = {node[0]: node for node in (*second.body, *first.body)}
+        results = first.results + second.results
+        prepared = classes[first.results[0]].prepared
+        if classes[second.results[0]].prepared is not prepared:
+            return None
+        if any(result in other.reads for result in results for other in (first, second)):
+            return None
+        ordered = body_order(nodes, results)
+        if ordered is None:
+            return None
+        reads = [item for item in leaves_of(ordered) if not classes[item].inline]
+        body = tuple(
+            (names[name], signature, tuple(names[item] for item in operands))
+            for name, signature, operands in ordered
+        )
+        form = classify(body, signatures)
+        roots = [signatures[nodes[result][1]] for result in results]
+        if form is None or form.kind is not first.kind:
+            return None
+        written = tuple(names[result] for result in results)
+        if not all(
+            form.writable(name, root, roots[0]) for name, root in zip(written, roots, strict=True)
+        ):
+            return None
+        types = {names[item]: classes[item].type for item in reads}
+        price = price_kernel(body, form, written, types, signatures, self.device)
+        price = price_per_run(price, prepared)
+        if price >= first.price + second.price:
+            return None
+        inputs = tuple(names[item] for item in reads if classes[item].leaf is None)
+        return Template(body, form, written, tuple(types), inputs, price)
