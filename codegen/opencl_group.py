@@ -1,12 +1,16 @@
 """Rows of products by groups of 128 work-items: what the runtime turns into `wgmma`, and plain C.
 
-OpenCL C compiles to PTX for a target that lacks these instructions. So they are written as comments
-that carry their registers; the program's first lines say what its PTX needs (mgn/runtime/ptx.py).
+OpenCL C compiles to PTX for a target that lacks these instructions. So they are comments in its
+inline assembly, with their registers; the program's first lines say what its PTX needs. Whoever
+builds it makes instructions of them (mgn/runtime/ptx.py).
 """
 
-from xdsl.dialects.builtin import Float16Type, MemRefType
-from xdsl.ir import Operation
+from collections.abc import Sequence
 
+from xdsl.dialects.builtin import Float16Type, Float32Type, MemRefType
+from xdsl.ir import Operation, SSAValue
+
+from mgn.codegen import wgmma
 from mgn.codegen.expression import Expression, call, offset
 from mgn.codegen.writer import Row, Writer
 from mgn.dialects import kernel
@@ -14,17 +18,31 @@ from mgn.dialects import kernel
 ARCHITECTURE = "sm_90a"
 """The target of PTX that has the instructions."""
 
+_NUMBERS = {
+    "bf16": (2, "as_float((uint)*(const __local ushort*)p << 16)"),
+    "f16": (2, "vload_half(0, (const __local half*)p)"),
+    "tf32": (4, "as_float(*(const __local uint*)p & 0xffffe000u)"),
+}
+"""What is multiplied → its bytes in local memory, and how plain C reads it."""
+
 
 def _element(operation: kernel.GroupMmaOp) -> str:
     assert isinstance(operation.memory.type, MemRefType)
-    return "f16" if isinstance(operation.memory.type.element_type, Float16Type) else "bf16"
+    type = operation.memory.type.element_type
+    if isinstance(type, Float32Type):
+        return "tf32"
+    return "f16" if isinstance(type, Float16Type) else "bf16"
+
+
+def _array(writer: Writer, values: Sequence[SSAValue]) -> str:
+    name = writer.fresh("sums")
+    content = ", ".join(str(writer.value(value)) for value in values)
+    writer.line(f"float4 {name}[{len(values)}] = {{{content}}};")
+    return name
 
 
 def _group_mma(writer: Writer, operation: kernel.GroupMmaOp) -> None:
-    count = len(operation.sums)
-    name = writer.fresh("sums")
-    sums = ", ".join(str(writer.value(value)) for value in operation.sums)
-    writer.line(f"float4 {name}[{count}] = {{{sums}}};")
+    name = _array(writer, operation.sums)
     pointer = writer.pointer(operation.memory)
     tiles = [offset(pointer, writer.value(index)) for index in (operation.left, operation.right)]
     function = _instruction if writer.vendor == "nvidia" else _loops
@@ -37,17 +55,47 @@ def _instruction(
     writer: Writer, operation: kernel.GroupMmaOp, name: str, tiles: list[Expression]
 ) -> None:
     writer.architecture = ARCHITECTURE
-    count = operation.columns // 2
-    left, right = operation.part_bytes
-    head = f"@wgmma {_element(operation)} {operation.columns} {operation.steps.value.data}"
-    registers = " ".join(f"%{n}" for n in range(count + 2))
-    writer.line(f'asm volatile("// {head} {left} {right} {registers}"')
-    for number in range(count // 4):
-        end = "," if number + 1 < count // 4 else ""
-        lanes = ", ".join(f'"+f"({name}[{number}].s{lane})' for lane in range(4))
-        writer.line(f"    {':' if number == 0 else ' '} {lanes}{end}")
+    lines = wgmma.product(
+        _element(operation), operation.columns, operation.steps.value.data, operation.part_bytes
+    )
+    writer.line("asm volatile(")
+    _commented(writer, lines)
+    _in_and_out(writer, name, len(operation.sums))
     places = ", ".join(f'"r"((uint)(size_t)({tile}))' for tile in tiles)
     writer.line(f'    : {places} : "memory");')
+
+
+def _commented(writer: Writer, lines: list[str]) -> None:
+    """Instructions as comments."""
+    for line in lines:
+        writer.line(f'    "// @ptx {line}\\n"')
+
+
+def _in_and_out(writer: Writer, name: str, count: int) -> None:
+    """The lines of an instruction that say that it reads and writes an array of sums."""
+    for number in range(count):
+        end = "," if number + 1 < count else ""
+        lanes = ", ".join(f'"+f"({name}[{number}].s{lane})' for lane in range(4))
+        writer.line(f"    {':' if number == 0 else ' '} {lanes}{end}")
+
+
+def _wait_products(writer: Writer, operation: kernel.WaitProductsOp) -> None:
+    """Other devices have multiplied at once."""
+    if writer.vendor != "nvidia":
+        for value, result in zip(operation.sums, operation.results_, strict=True):
+            writer.set(result, writer.value(value))
+        return
+    writer.line("asm volatile(")
+    _commented(writer, wgmma.wait(operation.pending.value.data))
+    writer.line('    ::: "memory");')
+    if not operation.sums:
+        return
+    name = _array(writer, operation.sums)
+    writer.line('asm volatile(""')  # no sum is read before the instruction above
+    _in_and_out(writer, name, len(operation.sums))
+    writer.line('    :: "memory");')
+    for number, result in enumerate(operation.results_):
+        writer.declare(result, Expression(f"{name}[{number}]"))
 
 
 def _loops(
@@ -55,16 +103,14 @@ def _loops(
 ) -> None:
     """The same, a number at a time, by each work-item for its own sums."""
     element = _element(operation)
-    number = "vload_half(0, (const __local half*)p)"
-    if element == "bf16":
-        number = "as_float((uint)*(const __local ushort*)p << 16)"
+    bytes, number = _NUMBERS[element]
     writer.library.add(
         f"tile_number_{element}",
         "float",
         "const __local uchar* tile, int part, int own, int k",
         "int line = part ? k : own, along = part ? own % 64 : k;",
         "const __local uchar* p = tile + (part ? own / 64 * part : 0) + line * 128",
-        "    + ((along / 8 ^ line & 7) * 16) + along % 8 * 2;",
+        f"    + ((along / {16 // bytes} ^ line & 7) * 16) + along % {16 // bytes} * {bytes};",
         f"return {number};",
     )
     left, right = operation.part_bytes
@@ -84,7 +130,7 @@ def _loops(
         "        sums[n] += (float4)(x * y, x * w, z * y, z * w);",
         "    }",
     )
-    depth = kernel.GROUP_DEPTH * operation.steps.value.data
+    depth = kernel.GROUP_BYTES // bytes * operation.steps.value.data
     sizes = (str(len(operation.sums)), str(depth))
     arguments = (name, *sizes, tiles[0], str(left), tiles[1], str(right))
     writer.line(f"{call(function, *arguments)};")
@@ -97,5 +143,6 @@ def _publish_copies(writer: Writer, operation: kernel.PublishCopiesOp) -> None:
 
 GROUP_ROWS: dict[type[Operation], Row] = {
     kernel.GroupMmaOp: _group_mma,
+    kernel.WaitProductsOp: _wait_products,
     kernel.PublishCopiesOp: _publish_copies,
 }

@@ -155,6 +155,25 @@ def _round_tf32(writer: Writer, operation: kernel.RoundTf32Op) -> None:
     writer.declare(operation.result, call(name, writer.value(operation.value)))
 
 
+def _pack(writer: Writer, operation: kernel.PackOp) -> None:
+    pairs = lanes(operation.result.type)
+    parts = [
+        f"as_int(as_uint(x.s{2 * n:x}) >> 16 | as_uint(x.s{2 * n + 1:x}) & 0xffff0000u)"
+        for n in range(pairs)
+    ]
+    body = f"return (int{pairs})({', '.join(parts)});"
+    name = writer.library.add(f"pack_{pairs}", f"int{pairs}", f"float{2 * pairs} x", body)
+    writer.declare(operation.result, call(name, writer.value(operation.value)))
+
+
+def _unpack(writer: Writer, operation: kernel.UnpackOp) -> None:
+    pairs = lanes(operation.value.type)
+    parts = [f"as_float(x.s{n:x} << 16), as_float(x.s{n:x} & 0xffff0000u)" for n in range(pairs)]
+    body = f"return (float{2 * pairs})({', '.join(parts)});"
+    name = writer.library.add(f"unpack_{pairs}", f"float{2 * pairs}", f"int{pairs} x", body)
+    writer.declare(operation.result, call(name, writer.value(operation.value)))
+
+
 def _copy_chunk(writer: Writer, operation: kernel.CopyChunkOp) -> None:
     source = offset(writer.pointer(operation.source), writer.value(operation.source_index))
     target = offset(writer.pointer(operation.target), writer.value(operation.target_index))
@@ -199,6 +218,8 @@ MATRIX_ROWS: dict[type[Operation], Row] = {
     kernel.MmaOp: _mma,
     kernel.LoadMatrixOp: _load_matrix,
     kernel.RoundTf32Op: _round_tf32,
+    kernel.PackOp: _pack,
+    kernel.UnpackOp: _unpack,
     kernel.CopyChunkOp: _copy_chunk,
     kernel.CommitCopiesOp: _nvidia_only("cp.async.commit_group;"),
     kernel.WaitCopiesOp: _nvidia_only("cp.async.wait_group {};"),

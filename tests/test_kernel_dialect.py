@@ -135,10 +135,28 @@ ERRORS: list[tuple[str, str]] = [
     ),
     (
         "%a = arith.constant dense<1.0> : vector<4xf32>\n"
-        "%m = kernel.local_alloc : memref<64xf32, #kernel.space<local>>\n"
+        "%m = kernel.local_alloc : memref<64xi32, #kernel.space<local>>\n"
         "%d = kernel.group_mma %m[%i, %i] steps 1 parts [0, 0] adds %a"
+        " : memref<64xi32, #kernel.space<local>>, vector<4xf32> -> vector<4xf32>",
+        "kernel.group_mma takes no i32",
+    ),
+    (
+        "%a = arith.constant dense<1.0> : vector<4xf32>\n"
+        "%m = kernel.local_alloc : memref<64xf32, #kernel.space<local>>\n"
+        "%d = kernel.group_mma %m[%i, %i] steps 1 parts [0, 4096] adds %a"
         " : memref<64xf32, #kernel.space<local>>, vector<4xf32> -> vector<4xf32>",
-        "kernel.group_mma takes no f32",
+        "kernel.group_mma takes no transposed f32",
+    ),
+    ("kernel.wait_products -1", "kernel.wait_products takes a number of products"),
+    (
+        "%a = arith.constant dense<1.0> : vector<4xf32>\n"
+        "%d = kernel.wait_products 1 of %a : vector<4xf32>",
+        "kernel.wait_products gives sums when no product is under way",
+    ),
+    (
+        "%a = arith.constant dense<1.0> : vector<4xf32>\n"
+        "%d = kernel.pack %a : vector<4xf32> -> vector<2xi32>",
+        "kernel.pack holds pairs of bf16 as i32",
     ),
     ("kernel.wait_copies -1", "kernel.wait_copies takes a number of groups"),
     (

@@ -322,14 +322,22 @@ kernel.func @group(%y : memref<512xf32>) access [write] global [128, 1, 1] local
   kernel.barrier
   %d = kernel.group_mma %m[%zero, %zero] steps 4 parts [0, 0] adds %c
       : memref<32768xf16, #kernel.space<local>>, vector<4xf32> -> vector<4xf32>
-  vector.store %d, %y[%zero] : memref<512xf32>, vector<4xf32>
+  %e = kernel.wait_products 0 of %d : vector<4xf32>
+  vector.store %e, %y[%zero] : memref<512xf32>, vector<4xf32>
   kernel.return
 }"""),
         DEVICES["nvidia-h200"],
     )
-    assert "// @wgmma f16 8 4 0 0 %0 %1 %2 %3 %4 %5" in text
+    assert text.count("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}") == 4
     assert "// ptx shared m_bits 32768 65536" in text
-    assert text.index("fence.proxy.async") < text.index("barrier(") < text.index("// @wgmma ")
+    order = [
+        "fence.proxy.async",
+        "barrier(",
+        "// @ptx wgmma.fence",
+        "wgmma.wait_group",
+        "(sums_1[0].s3)",
+    ]
+    assert sorted(order, key=text.index) == order
 
 
 def test_copies_and_fragments_are_ptx_on_nvidia() -> None:

@@ -19,6 +19,7 @@ from mgn.runtime.icd import find_intel_library
 from mgn.runtime.package_format import Package
 from mgn.runtime.package_reader import read_package
 from mgn.runtime.package_writer import package_bytes
+from mgn.runtime.ptx import completed
 
 EXAMPLE = ROOT / "examples" / "embed_c"
 DIGITS = ROOT / "examples" / "digits"
@@ -174,6 +175,29 @@ def test_damage_never_crashes_the_reader_in_c(
         assert done.returncode in (0, 1), (done.returncode, done.stderr)
         said.update(re.findall(r"run_package: (damaged: [a-z ]{6}|.{9})", done.stderr))
     assert len(said) > 6
+
+
+def test_ptx_is_completed_as_in_python(runner: Path, fake: Path, tmp_path: Path) -> None:
+    package = affine()
+    source = "#ifndef MGN_PTX\n#error\n#endif\n// ptx target sm_90a\n// ptx shared m 32768 147456\n"
+    kernels = {
+        name: replace(item, source=replace(item.source, source=source))
+        for name, item in package.kernels.items()
+        if item.source is not None
+    }
+    ptx = (
+        ".version 8.8\n.target sm_90, texmode_independent\n"
+        ".shared .align 1024 .b8 f_$_m[32768];\n.shared .align 4 .b8 other[32768];\n"
+        "\t// begin inline asm\n\t// @ptx { // of a product\n// @ptx wgmma.fence;\n\t// end\n"
+    )
+    path, x = tmp_path / "a.mgnpkg", tmp_path / "x.bin"
+    path.write_bytes(package_bytes(replace(package, kernels=kernels)))
+    x.write_bytes(bytes(384))
+    environment = {**os.environ, "OPENCL_LIBRARY": str(fake), "FAKE_PTX": ptx}
+    command = [str(runner), str(path), f"x={x}"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(completed(source, ptx)) == len(kernels)
 
 
 def test_the_readme_names_what_is_there() -> None:

@@ -37,7 +37,10 @@ TILINGS: list[dict[str, int]] = [
 GROUPS = {"item_rows": 16, "chunks": 8, "stages": 3, "slices": 1}
 SIZES = [(64, 64, 64), (66, 84, 102), (34, 132, 24), (6, 10, 14), (130, 66, 2), (32, 32, 264)]
 ODD_SIZES = [(64, 64, 64), (67, 84, 101), (34, 132, 24), (5, 6, 7), (130, 129, 2), (32, 32, 264)]
-"""Numbers of 16 bits come in pairs at least."""
+"""Without groups, numbers of 16 bits come in pairs at least."""
+
+GROUP_SIZES = [(64, 64, 64), (66, 129, 64), (67, 84, 101), (5, 6, 7), (129, 66, 128), (32, 32, 264)]
+"""Both operands copied, one, and none."""
 
 VECTORISER = "CL_CONFIG_CPU_VECTORIZER_MODE"
 """The CPU's driver makes sub-groups where this is 0 before it is loaded."""
@@ -132,10 +135,9 @@ def test_every_tiling_and_layout_computes_the_same(
     cl_queue: Any,  # noqa: F811
     device: Device,
 ) -> None:
-    if name == "tf32" and tiling.get("groups"):
-        pytest.skip("groups multiply numbers of 16 bits")
     first = TILINGS.index(tiling) % 2
     cases = ODD_SIZES if name == "tf32" else SIZES
+    cases = GROUP_SIZES if tiling.get("groups") else cases
     for number, sizes in list(enumerate(cases))[first::2]:
         turned = LAYOUTS[number % 4]
         kernel = product_of(name, sizes, turned, computed=number % 3 == 1)
@@ -195,9 +197,10 @@ def test_nan_and_infinity_stay_in_their_rows_and_columns(
     kernel = product_of(name, (20, 24, 19), (False, False), computed=False)
     a, b = arrays_of(kernel, integers)
     a[3, 18], a[7, 2], b[5, 23] = np.nan, np.inf, -np.inf
-    (got,) = run(cl_queue, kernel, [a, b], device)
     (want,) = expected(kernel, [a, b])
-    np.testing.assert_array_equal(got.astype(np.float64), want)
+    for entries in ({}, GROUPS | TILINGS[1]):
+        (got,) = run(cl_queue, kernel, [a, b], device, **entries)
+        np.testing.assert_array_equal(got.astype(np.float64), want)
 
 
 def test_batches_epilogues_and_heads_of_attention(
@@ -249,15 +252,15 @@ def test_operands_as_the_unit_takes_them_are_copied_past_the_registers() -> None
         assert MmaOp in operations and LoadMatrixOp in operations
 
 
-def test_large_products_of_16_bits_are_multiplied_by_groups_where_the_device_can() -> None:
+def test_large_products_are_multiplied_by_groups_where_the_device_can() -> None:
     unit = DEVICES["nvidia-h200"]
 
-    def operations(name: str, sizes: tuple[int, int, int], device: Device) -> set[Any]:
-        function = lowered(product_of(name, sizes, (False, False), computed=False), device)
+    def operations(name: str, size: int, device: Device) -> set[Any]:
+        function = lowered(product_of(name, (size,) * 3, (False, False), computed=False), device)
         return {type(op) for op in function.walk()}
 
-    large = (4096, 4096, 4096)
-    assert GroupMmaOp in operations("bf16", large, unit)
-    assert GroupMmaOp not in operations("tf32", large, unit)
-    assert GroupMmaOp not in operations("bf16", (4097, 4097, 4097), unit)
-    assert GroupMmaOp not in operations("bf16", large, unit.with_figures(matrix_unit="mma"))
+    for name, size in itertools.product(TYPES, (4096, 4097)):
+        found = operations(name, size, unit)
+        assert GroupMmaOp in found
+        assert (CopyChunkOp in found) == (name != "tf32" and size == 4096)
+    assert GroupMmaOp not in operations("bf16", 4096, unit.with_figures(matrix_unit="mma"))

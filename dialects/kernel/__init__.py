@@ -25,7 +25,9 @@
     kernel.load_matrix [transposed] %m[%i] : memref<…, #kernel.space<local>> -> vector<4xi32>
     kernel.mma m16n8k16_bf16 %a, %b, %c : vector<4xi32>, vector<2xi32>, vector<4xf32>
     kernel.round_tf32 %x : vector<4xf32>
+    kernel.pack %x : vector<8xbf16> -> vector<4xi32>    unpack: the other way
     kernel.group_mma %m[%i, %j] steps 4 parts [0, 0] adds %a, … : …    tiles in local memory
+    %d:2 = kernel.wait_products 0 of %a, %b : …     the sums of products that are complete
     kernel.publish_copies                 the matrix unit sees what was written, after a barrier
 
     vector.load %x[%i] {alignment = 16 : i64} : …    the vector lies at a multiple of 16 bytes
@@ -42,11 +44,12 @@ from mgn.dialects.kernel.casts import SCALAR_CASTS, CastOp, convert
 from mgn.dialects.kernel.device import DEVICES, Device, DeviceAttr
 from mgn.dialects.kernel.function import FuncOp, ReturnOp
 from mgn.dialects.kernel.group_units import (
-    GROUP_DEPTH,
+    GROUP_BYTES,
     GROUP_ITEMS,
     GROUP_ROWS,
     GroupMmaOp,
     PublishCopiesOp,
+    WaitProductsOp,
 )
 from mgn.dialects.kernel.masks import (
     CompareFloatsOp,
@@ -62,7 +65,9 @@ from mgn.dialects.kernel.matrix_units import (
     CopyChunkOp,
     LoadMatrixOp,
     MmaOp,
+    PackOp,
     RoundTf32Op,
+    UnpackOp,
     WaitCopiesOp,
 )
 from mgn.dialects.kernel.remainder import RemainderOp
@@ -133,10 +138,13 @@ Kernel = Dialect(
         MmaOp,
         LoadMatrixOp,
         RoundTf32Op,
+        PackOp,
+        UnpackOp,
         CopyChunkOp,
         CommitCopiesOp,
         WaitCopiesOp,
         GroupMmaOp,
+        WaitProductsOp,
         PublishCopiesOp,
     ],
     [SpaceAttr, AccessAttr, CombineAttr, EventType, DeviceAttr],
@@ -144,7 +152,7 @@ Kernel = Dialect(
 
 __all__ = [
     "DEVICES",
-    "GROUP_DEPTH",
+    "GROUP_BYTES",
     "GROUP_ITEMS",
     "GROUP_ROWS",
     "MMA_SHAPES",
@@ -179,6 +187,7 @@ __all__ = [
     "LocalSizeOp",
     "MmaOp",
     "NumGroupsOp",
+    "PackOp",
     "PublishCopiesOp",
     "RemainderOp",
     "ReturnOp",
@@ -192,7 +201,9 @@ __all__ = [
     "SubGroupReduceOp",
     "SubGroupShuffleOp",
     "SubGroupSizeOp",
+    "UnpackOp",
     "WaitCopiesOp",
+    "WaitProductsOp",
     "compare_floats",
     "compare_integers",
     "convert",

@@ -3,7 +3,8 @@
 A tile lies there as the unit expects it, in lines of 128 bytes whose 16-byte chunks are exchanged:
 chunk c of line l is at place c ^ (l % 8). The lines of a tile are its rows (of the right operand:
 its columns), with the shared axis along them; or, `transposed`, steps of the shared axis, 64 rows
-along a line, the next 64 a whole part further.
+along a line, the next 64 a whole part further. Numbers of 32 bits, of which the unit takes the tf32
+in them and no other bit, are never transposed.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from xdsl.dialects.builtin import (
     BFloat16Type,
     DenseArrayBase,
     Float16Type,
+    Float32Type,
     IndexType,
     IntegerAttr,
     MemRefType,
@@ -29,31 +31,35 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
+from xdsl.parser import Parser
+from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.kernel.function import verify_converged
-from mgn.dialects.kernel.types import Space, space_of, verify_buffer
+from mgn.dialects.kernel.types import Space, element_bytes, space_of, verify_buffer
 
 GROUP_ROWS = 64
 GROUP_ITEMS = 128
-GROUP_DEPTH = 16
-"""Rows of a product, the work-items that share it, and steps of one instruction."""
+GROUP_BYTES = 32
+"""Rows of a product, the work-items that share it, and the bytes of the shared axis that one
+instruction multiplies."""
 
 
 @irdl_op_definition
 class GroupMmaOp(IRDLOperation):
-    """128 work-items add the product of two tiles in local memory, as `wgmma` does.
+    """128 work-items start to add the product of two tiles in local memory, as `wgmma` does.
 
     ```
     %d:2 = kernel.group_mma %m[%i, %j] steps 4 parts [0, 8192] adds %a, %b
         : memref<16384xbf16, …>, vector<4xf32>, vector<4xf32> -> vector<4xf32>, vector<4xf32>
     ```
-    The left tile has 64 rows, the right one 8 columns for each result, both 16 steps for each of
-    `steps`. `parts` is, for each operand, 0 or, where it is transposed, the bytes of a part. Each
-    result is held as `kernel.mma` holds it, sub-group n of the four with rows from 16 n on.
-    Errors: memory that is not local, other
-    elements than bf16 and f16, sums that are not vector<4xf32>, a place inside a branch.
+    The left tile has 64 rows, the right one 8 columns for each result, both 32 bytes of the shared
+    axis for each of `steps`. `parts` is, for each operand, 0 or, where it is transposed, the bytes
+    of a part. Each result is held as `kernel.mma` holds it, sub-group n of the four with rows from
+    16 n on; until `kernel.wait_products` only another product may add to it. Errors: memory that is
+    not local, other elements than bf16, f16 and f32, a transposed tile of f32, sums that are not
+    vector<4xf32>, a place inside a branch.
     """
 
     name = "kernel.group_mma"
@@ -104,8 +110,9 @@ class GroupMmaOp(IRDLOperation):
         assert isinstance(self.memory.type, MemRefType)
         if space_of(self.memory.type) is not Space.LOCAL:
             raise VerifyException("kernel.group_mma reads local memory")
-        if not isinstance(self.memory.type.element_type, BFloat16Type | Float16Type):
-            raise VerifyException(f"kernel.group_mma takes no {self.memory.type.element_type}")
+        element = self.memory.type.element_type
+        if not isinstance(element, BFloat16Type | Float16Type | Float32Type):
+            raise VerifyException(f"kernel.group_mma takes no {element}")
         if not 1 <= len(self.sums) <= 32:
             raise VerifyException("kernel.group_mma has from 8 to 256 columns")
         held = VectorType(f32, [4])
@@ -116,7 +123,72 @@ class GroupMmaOp(IRDLOperation):
             raise VerifyException("kernel.group_mma gives as many sums as it takes")
         if len(self.parts.get_values()) != 2 or self.steps.value.data < 1:
             raise VerifyException("kernel.group_mma has two parts, and at least one step")
+        if element_bytes(element) == 4 and any(self.part_bytes):
+            raise VerifyException(f"kernel.group_mma takes no transposed {element}")
         verify_converged(self)
+
+
+@irdl_op_definition
+class WaitProductsOp(IRDLOperation):
+    """The work-items wait until at most so many of their latest products are under way.
+
+    ```
+    kernel.wait_products 1
+    %d:2 = kernel.wait_products 0 of %a, %b : vector<4xf32>, vector<4xf32>
+    ```
+    The results are the sums, which may be read now. Errors: a negative number; sums that are asked
+    for while products are under way; a place inside a branch.
+    """
+
+    name = "kernel.wait_products"
+    pending = prop_def(IntegerAttr.constr(i64))
+    sums = var_operand_def(VectorType)
+    results_ = var_result_def(VectorType)
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+    def __init__(self, pending: int, sums: Sequence[SSAValue] = ()):
+        super().__init__(
+            operands=[list(sums)],
+            result_types=[[value.type for value in sums]],
+            properties={"pending": IntegerAttr(pending, i64)},
+        )
+
+    def verify_(self) -> None:
+        if self.pending.value.data < 0:
+            raise VerifyException("kernel.wait_products takes a number of products, from 0 on")
+        if self.sums and self.pending.value.data:
+            raise VerifyException("kernel.wait_products gives sums when no product is under way")
+        if [value.type for value in self.sums] != [value.type for value in self.results_]:
+            raise VerifyException("kernel.wait_products gives the sums that it takes")
+        verify_converged(self)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> "WaitProductsOp":
+        pending = parser.parse_integer(allow_boolean=False)
+        sums: Sequence[SSAValue] = ()
+        attributes = parser.parse_optional_attr_dict()
+        if parser.parse_optional_keyword("of"):
+            unresolved = parser.parse_comma_separated_list(
+                parser.Delimiter.NONE, parser.parse_unresolved_operand
+            )
+            attributes = attributes | parser.parse_optional_attr_dict()
+            parser.parse_punctuation(":")
+            start = parser.pos
+            types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
+            sums = parser.resolve_operands(unresolved, types, start)
+        operation = cls(pending, sums)
+        operation.attributes |= attributes
+        return operation
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.pending.value.data}")
+        if self.sums:
+            printer.print_string(" of ")
+            printer.print_list(self.sums, printer.print_operand)
+        printer.print_op_attributes(self.attributes)
+        if self.sums:
+            printer.print_string(" : ")
+            printer.print_list(self.sums, lambda value: printer.print_attribute(value.type))
 
 
 @irdl_op_definition

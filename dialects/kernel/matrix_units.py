@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     UnitAttr,
     VectorType,
+    bf16,
     f32,
     i32,
     i64,
@@ -197,6 +198,61 @@ class RoundTf32Op(IRDLOperation):
         type = self.value.type
         if (type.element_type if isinstance(type, VectorType) else type) != f32:
             raise VerifyException(f"kernel.round_tf32 rounds f32, not {type}")
+
+
+@irdl_op_definition
+class PackOp(IRDLOperation):
+    """Numbers of bf16 in pairs, as `kernel.mma` holds them: the first of a pair in the low bits.
+
+    Example: `kernel.pack %x : vector<8xbf16> -> vector<4xi32>`. Errors: other elements, a result
+    that is not half as long.
+    """
+
+    name = "kernel.pack"
+    value = operand_def(VectorType)
+    result = result_def(VectorType)
+    traits = traits_def(Pure())
+    assembly_format = "$value attr-dict `:` type($value) `->` type($result)"
+
+    def __init__(self, value: SSAValue | Operation):
+        value = SSAValue.get(value)
+        assert isinstance(value.type, VectorType)
+        super().__init__(
+            operands=[value], result_types=[VectorType(i32, [value.type.get_shape()[0] // 2])]
+        )
+
+    def verify_(self) -> None:
+        _verify_pairs(self.name, self.value.type, self.result.type)
+
+
+@irdl_op_definition
+class UnpackOp(IRDLOperation):
+    """The numbers that `kernel.pack` was given: `kernel.unpack %x : vector<4xi32> ->
+    vector<8xbf16>`. Errors: as of `kernel.pack`.
+    """
+
+    name = "kernel.unpack"
+    value = operand_def(VectorType)
+    result = result_def(VectorType)
+    traits = traits_def(Pure())
+    assembly_format = "$value attr-dict `:` type($value) `->` type($result)"
+
+    def __init__(self, value: SSAValue | Operation):
+        value = SSAValue.get(value)
+        assert isinstance(value.type, VectorType)
+        super().__init__(
+            operands=[value], result_types=[VectorType(bf16, [2 * value.type.get_shape()[0]])]
+        )
+
+    def verify_(self) -> None:
+        _verify_pairs(self.name, self.result.type, self.value.type)
+
+
+def _verify_pairs(name: str, numbers: Attribute, pairs: Attribute) -> None:
+    assert isinstance(numbers, VectorType)
+    expected = VectorType(i32, [numbers.get_shape()[0] // 2])
+    if numbers.element_type != bf16 or numbers.get_shape()[0] % 2 or pairs != expected:
+        raise VerifyException(f"{name} holds pairs of bf16 as i32, not {numbers} as {pairs}")
 
 
 @irdl_op_definition

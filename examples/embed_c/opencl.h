@@ -24,6 +24,8 @@ enum {
     CL_MEM_COPY_HOST_PTR = 32,
     CL_DEVICE_NAME = 0x102B,
     CL_DEVICE_IL_VERSION = 0x105B,
+    CL_PROGRAM_BINARY_SIZES = 0x1165,
+    CL_PROGRAM_BINARIES = 0x1166,
     CL_PROGRAM_BUILD_LOG = 0x1183,
     CL_BUFFER_CREATE_TYPE_REGION = 0x1220
 };
@@ -42,6 +44,10 @@ enum {
     F(cl_program, clCreateProgramWithSource,                                                       \
       (cl_context, cl_uint, const char **, const size_t *, cl_int *))                              \
     F(cl_program, clCreateProgramWithIL, (cl_context, const void *, size_t, cl_int *))             \
+    F(cl_program, clCreateProgramWithBinary,                                                       \
+      (cl_context, cl_uint, const cl_device_id *, const size_t *, const unsigned char **,          \
+       cl_int *, cl_int *))                                                                        \
+    F(cl_int, clGetProgramInfo, (cl_program, cl_uint, size_t, void *, size_t *))                   \
     F(cl_int, clBuildProgram,                                                                      \
       (cl_program, cl_uint, const cl_device_id *, const char *, void *, void *))                   \
     F(cl_int, clGetProgramBuildInfo,                                                               \

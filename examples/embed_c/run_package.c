@@ -7,6 +7,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "mgnpkg.h"
 #include "opencl.h"
+#include "ptx.h"
 
 static cl_device_id device;
 static cl_context context;
@@ -50,21 +51,26 @@ static cl_kernel build(const Kernel *kernel) {
     clGetDeviceInfo(device, CL_DEVICE_IL_VERSION, sizeof versions - 1, versions, NULL);
     int binary = clCreateProgramWithIL && kernel->spirv.count && strstr(versions, "SPIR-V_1.");
     Table block = binary ? kernel->spirv : kernel->source;
-    const char *code = rows(block, 1);
     size_t size = (size_t)block.count;
+    char *code = calloc(size + 1, 1);
+    if (!code) fail("out of memory");
+    memcpy(code, rows(block, 1), size);
     if (size == 0) fail("the device takes no SPIR-V, all that '%s' has", text(kernel->name));
     if (binary)
         program = clCreateProgramWithIL(context, code, size, &status);
     else
-        program = clCreateProgramWithSource(context, 1, &code, &size, &status);
+        program = clCreateProgramWithSource(context, 1, (const char **)&code, &size, &status);
     check(status, "creating a program");
-    if (clBuildProgram(program, 1, &device, "", NULL, NULL) != 0) {
+    status = binary ? clBuildProgram(program, 1, &device, "", NULL, NULL)
+                    : build_source(&program, context, device, code);
+    if (status != 0) {
         clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, sizeof log - 1, log, NULL);
         fail("'%s' does not build: %s", text(kernel->name), log);
     }
     Name entry = binary ? kernel->spirv_entry : kernel->source_entry;
     cl_kernel built = clCreateKernel(program, text(entry), &status);
     check(status, "clCreateKernel");
+    free(code);
     return built;
 }
 

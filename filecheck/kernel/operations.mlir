@@ -94,9 +94,18 @@ kernel.func @matrix_unit(%x : memref<512xbf16>) access [read] global [32, 1, 1] 
   %d = kernel.mma m16n8k16_bf16 %p, %q, %c : vector<4xi32>, vector<2xi32>, vector<4xf32>
   // CHECK-NEXT: %r = kernel.round_tf32 %d : vector<4xf32>
   %r = kernel.round_tf32 %d : vector<4xf32>
+  %h = vector.load %x[%i] : memref<512xbf16>, vector<8xbf16>
+  // CHECK: %k = kernel.pack %h : vector<8xbf16> -> vector<4xi32>
+  %k = kernel.pack %h : vector<8xbf16> -> vector<4xi32>
+  // CHECK-NEXT: %n = kernel.unpack %k : vector<4xi32> -> vector<8xbf16>
+  %n = kernel.unpack %k : vector<4xi32> -> vector<8xbf16>
   // CHECK-NEXT: kernel.publish_copies
   kernel.publish_copies
   // CHECK-NEXT: %s, %u = kernel.group_mma %m[%i, %l] steps 2 parts [0, 8192] adds %d, %r : memref<512xbf16, #kernel.space<local>>, vector<4xf32>, vector<4xf32> -> vector<4xf32>, vector<4xf32>
   %s, %u = kernel.group_mma %m[%i, %l] steps 2 parts [0, 8192] adds %d, %r : memref<512xbf16, #kernel.space<local>>, vector<4xf32>, vector<4xf32> -> vector<4xf32>, vector<4xf32>
+  // CHECK-NEXT: kernel.wait_products 1
+  kernel.wait_products 1
+  // CHECK-NEXT: %v, %w = kernel.wait_products 0 of %s, %u : vector<4xf32>, vector<4xf32>
+  %v, %w = kernel.wait_products 0 of %s, %u : vector<4xf32>, vector<4xf32>
   kernel.return
 }

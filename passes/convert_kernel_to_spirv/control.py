@@ -195,10 +195,13 @@ MATRIX_UNIT: tuple[type[Operation], ...] = (
     kernel.MmaOp,
     kernel.LoadMatrixOp,
     kernel.RoundTf32Op,
+    kernel.PackOp,
+    kernel.UnpackOp,
     kernel.CopyChunkOp,
     kernel.CommitCopiesOp,
     kernel.WaitCopiesOp,
     kernel.GroupMmaOp,
+    kernel.WaitProductsOp,
     kernel.PublishCopiesOp,
 )
 

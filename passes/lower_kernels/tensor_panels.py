@@ -116,6 +116,11 @@ class Panel:
 
     @cached_property
     def by_depth(self) -> bool:
+        return self.runs_by_depth
+
+    @cached_property
+    def runs_by_depth(self) -> bool:
+        """Whether the operand itself runs along the shared axis."""
         flag = ("transpose_a", "transpose_b")[self.operand]
         return bool(self.product.node.values[flag]) == (self.operand == 1)
 
@@ -183,7 +188,7 @@ class Panel:
     @cached_property
     def width(self) -> int:
         """Elements that are copied at once: aligned, and inside the operand or outside."""
-        limit = self.product.depth if self.by_depth else self.limit
+        limit = self.product.depth if self.runs_by_depth else self.limit
         width = dividing_lanes(limit, self.sizes.chunk)
         if not lies_in_memory(self.node, self.name):
             return width
@@ -216,7 +221,7 @@ class Panel:
 
     def _bounded(self, line: Index, start: Index, width: int) -> tuple[Index, Index]:
         """Row or column, and step, brought inside the operand; lanes run along the line."""
-        if self.by_depth:
+        if self.runs_by_depth:
             own = bounded(line, self.limit, 1)
             return own, bounded(start, self.product.depth, width) + lanes(width)
         k = bounded(line, self.product.depth, 1)
@@ -225,7 +230,7 @@ class Panel:
     def _absolute(self, block: Index, line: Index, start: Index) -> tuple[Index, Index, Index]:
         """Line and start in the operand, and the step of the piece's first element."""
         step = block * self.sizes.depth
-        if self.by_depth:
+        if self.runs_by_depth:
             return self.first + line, step + start, step + start
         return step + line, self.first + start, step + line
 
@@ -342,12 +347,13 @@ class Panel:
 
         parts = [[number(8 * j, 4 * i) for i in range(2)] for j in range(2)]
         if self.operand == 1:
-            return [_joined(code, values) for values in parts]
+            return [joined(code, values) for values in parts]
         order = [parts[0][0], parts[1][0], parts[0][1], parts[1][1]]
-        return [_joined(code, order)]
+        return [joined(code, order)]
 
 
-def _joined(code: Code, values: list[SSAValue]) -> SSAValue:
+def joined(code: Code, values: list[SSAValue]) -> SSAValue:
+    """Scalars as the lanes of a vector."""
     return code.pure(kernel.FromElementsOp, values, shaped(values[0].type, len(values)))
 
 

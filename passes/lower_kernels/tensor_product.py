@@ -7,6 +7,7 @@ instead, and do not write what lies past it; past the shared axis they hold zero
 """
 
 from math import prod
+from typing import Any
 
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
@@ -19,8 +20,12 @@ from mgn.passes.lower_kernels.panel_copies import bounded
 from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.scalar import combine
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
+from mgn.passes.lower_kernels.tensor_groups import GroupSums
 from mgn.passes.lower_kernels.tensor_panels import Panel, pair_of
+from mgn.passes.lower_kernels.tensor_staging import StagedPanel
 from mgn.passes.lower_kernels.tensor_tiling import (
+    GROUP_SHAPES,
+    SHAPES,
     STEP_CHUNKS,
     SUB_GROUP,
     any_tiling,
@@ -59,22 +64,31 @@ def _held(name: str) -> ElementType:
 
 
 def suits_unit(job: Job, product: Product, name: str) -> bool:
-    """Whether operands come in pieces of 4 bytes at least: others take longer than they save."""
+    """Whether a unit can take the operands: without groups, smaller pieces than 4 bytes take longer
+    than they save.
+    """
+    return _by_groups(job) or _in_pieces(job, product, name)
+
+
+def _by_groups(job: Job) -> bool:
+    return job.schedule.get("matrix_unit") == "wgmma"
+
+
+def _in_pieces(job: Job, product: Product, name: str) -> bool:
+    """Whether operands come in pieces of 4 bytes at least."""
     least = 4 // _held(name).bytes
     return all(panel.width >= least for panel in _any_panels(job, product, name))
-
-
-def _copied_whole(job: Job, product: Product, name: str) -> bool:
-    """Whether both operands lie in memory so that groups of sub-groups may multiply them."""
-    return _held(name).bytes == 2 and all(panel.whole for panel in _any_panels(job, product, name))
 
 
 class _Tensor:
     def __init__(self, job: Job, product: Product, name: str) -> None:
         self.job, self.product, self.code, self.name = job, product, job.code, name
         element = _held(name)
-        by_groups = job.schedule.get("matrix_unit") == "wgmma" and _copied_whole(job, product, name)
-        self.sizes = tensor_tiling(job, product, element.bytes, by_groups)
+        shapes = (
+            *(SHAPES if _in_pieces(job, product, name) else ()),
+            *(GROUP_SHAPES if _by_groups(job) else ()),
+        )
+        self.sizes = tensor_tiling(job, product, element.bytes, shapes)
         count = self.sizes.stages * self.sizes.stage
         self.memory = self.code.local(memory_type(element), count)
 
@@ -110,14 +124,23 @@ class _Tensor:
         left = (0, sizes.tile_rows, product.rows, self.first_row)
         right = (1, sizes.tile_columns, product.columns, self.first_column)
         return (
-            Panel(self.job, product, sizes, self.name, *left, *shared, 0, self.memory),
-            Panel(self.job, product, sizes, self.name, *right, *shared, base, self.memory),
+            self._panel(*left, *shared, 0, self.memory),
+            self._panel(*right, *shared, base, self.memory),
         )
+
+    def _panel(self, *arguments: Any) -> Panel:
+        panel = Panel(self.job, self.product, self.sizes, self.name, *arguments)
+        if not self.sizes.groups or (panel.whole and self.name != "tf32"):
+            return panel
+        return StagedPanel(self.job, self.product, self.sizes, self.name, *arguments)
 
     def _sums(self) -> list[SSAValue]:
         """The work-item's part of the sums of its sub-group's tile."""
         sizes, code = self.sizes, self.code
         blocks = ceil_div(self.product.depth, sizes.depth)
+        if sizes.groups:
+            loop = GroupSums(code, sizes, self.panels, self.memory, self.place, blocks)
+            return loop.totals()
         ahead = sizes.stages - 1
         for number in range(ahead):
             if number < blocks:
@@ -126,8 +149,6 @@ class _Tensor:
 
         def block(number: Index, held: list[SSAValue]) -> list[SSAValue]:
             code.block.add_op(kernel.WaitCopiesOp(ahead - 1))
-            if sizes.groups:
-                code.effect(kernel.PublishCopiesOp, [])
             code.barrier()
             later = number + ahead
             inside = code.is_below(later, blocks, 1)
@@ -140,13 +161,12 @@ class _Tensor:
                 code.when(inside, lambda: self._copy(safe, target, values))
                 code.effect(kernel.CommitCopiesOp, [])
 
-            multiply = self._multiply_by_groups if sizes.groups else self._steps
             if any(values):
-                totals = multiply(place, held)
+                totals = self._steps(place, held)
                 copy()
             else:
                 copy()
-                totals = multiply(place, held)
+                totals = self._steps(place, held)
             return totals
 
         zero = code.constant(0, f32, 4)
@@ -184,21 +204,6 @@ class _Tensor:
                     code.block.add_op(op)
                     totals[i * across + j] = op.result
         return totals
-
-    def _multiply_by_groups(self, stage: Index, held: list[SSAValue]) -> list[SSAValue]:
-        """Multiplies one block from local memory; four sub-groups together."""
-        left, right = self.panels
-        own = self.place // kernel.GROUP_ITEMS * kernel.GROUP_ROWS
-        op = kernel.GroupMmaOp(
-            self.memory,
-            self.code.index(stage + left.start(own)),
-            self.code.index(stage + right.start(constant(0))),
-            held,
-            self.sizes.chunks // STEP_CHUNKS,
-            (left.part_bytes, right.part_bytes),
-        )
-        self.code.block.add_op(op)
-        return list(op.results)
 
     def _meet(self, totals: list[SSAValue]) -> None:
         """The first slice adds what the others found, through local memory."""

@@ -5,6 +5,7 @@ In: the sizes of a product, the bytes of an operand's element, the schedule's en
 registers; a group has `slices` times `down` x `across` of them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -125,7 +126,7 @@ SHAPES = (
 
 GROUP_SHAPES = (
     Shape(8, 1, 16, 128, 1, 8, 3, 2, 1.10, 1.64),
-    Shape(8, 1, 16, 256, 1, 8, 4, 1, 1.56, 1.56),
+    Shape(8, 1, 16, 256, 1, 8, 4, 1, 1.80, 1.80),
     Shape(4, 1, 16, 128, 1, 8, 4, 2, 0.75, 1.24),
 )
 """Tilings for products by groups of four sub-groups of 16 rows each."""
@@ -142,15 +143,12 @@ def any_tiling(element_bytes: int) -> TensorTiling:
 
 
 def tensor_tiling(
-    job: Job, product: Product, element_bytes: int, by_groups: bool = False
+    job: Job, product: Product, element_bytes: int, shapes: Sequence[Shape]
 ) -> TensorTiling:
-    """The tiling that takes the least time, as far as work and idle compute units tell.
-
-    `by_groups` allows those for products by groups.
-    """
+    """The tiling that takes the least time, as far as work and idle compute units tell."""
     units, most = job.number("units", 1), job.number("largest_group", 256)
     best: tuple[float, TensorTiling] | None = None
-    for shape in (*SHAPES, *(GROUP_SHAPES if by_groups else ())):
+    for shape in shapes:
         groups = bool(job.number("groups", int(shape in GROUP_SHAPES)))
         enlarged = job.schedule.get("matrix_unit") == "wgmma"
         room = ENLARGED if enlarged else job.number("local_memory", 1 << 15)
