@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from mgn.dialects.mgn.elementwise import round_to_tf32
+
 Arrays = dict[str, np.ndarray]
 
 STORED = {"f32": "f32", "tf32": "f32", "bf16": "bf16"}
@@ -97,13 +99,7 @@ def _bytes(stored: str) -> int:
 
 def _rounding(precision: str) -> Callable[[np.ndarray], np.ndarray]:
     """How operands of f64 are rounded on the way into a product."""
-    return _round_tf32 if precision == "tf32" else lambda x: x
-
-
-def _round_tf32(x: np.ndarray) -> np.ndarray:
-    """The nearest numbers of 11 significant bits, ties away from zero."""
-    mantissa, exponent = np.frexp(np.abs(x))
-    return np.copysign(np.ldexp(np.floor(mantissa * 2**11 + 0.5), exponent - 11), x)
+    return round_to_tf32 if precision == "tf32" else lambda x: x
 
 
 def _gelu(x: np.ndarray) -> np.ndarray:

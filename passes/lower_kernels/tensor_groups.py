@@ -79,7 +79,9 @@ class GroupSums:
         code.barrier()
         sums = self._product(self._stage(number), sums)
         self._copy(number + self._ahead)
-        code.when(code.is_below(number + 1, self.blocks, 1), lambda: self._put(number + 1, held))
+        if held:
+            follows = code.is_below(number + 1, self.blocks, 1)
+            code.when(follows, lambda: self._put(number + 1, held))
         following = self._hold(number + 2)
         code.block.add_op(kernel.WaitProductsOp(self._flying))
         return [*sums, *following]
