@@ -52,7 +52,10 @@ def _launch(
             queue, holders[-1], content
         )  # a host pointer may be copied in parts, lazily
         buffers.append(holders[-1].get_sub_region(GUARD, array.nbytes))
-    cl.Kernel(program, kernel.name)(queue, kernel.global_size, kernel.local_size, *buffers)
+    function = cl.Kernel(program, kernel.name)
+    for number, buffer in enumerate(buffers):
+        function.set_arg(number, buffer)
+    cl.enqueue_nd_range_kernel(queue, function, kernel.global_size, kernel.local_size)
     results = []
     for number, (array, holder) in enumerate(zip(arrays, holders, strict=True)):
         content = np.empty(holder.size, np.uint8)

@@ -5,17 +5,18 @@ the wide interpreter's values (all floats in f64).
 """
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from joint_programs import opencl_signatures as signatures
 from opencl_fixture import run_kernel
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.test import TestOp
 from xdsl.ir import Block, Region, SSAValue
 
-from mgn.codegen.opencl import signature
+from mgn.codegen.signature import KernelSignature
 from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp
 from mgn.dialects.kernel import DEVICES, Device, FuncOp
 from mgn.dialects.mgn.build import Emitter
@@ -57,27 +58,93 @@ def fused_kernel(
     return kernel
 
 
-def lowered(kernel: FusedKernelOp, device: Device, **schedule: Any) -> FuncOp:
+def lowered(
+    kernel: FusedKernelOp, device: Device, name: str = "kernel_under_test", **schedule: Any
+) -> FuncOp:
     """The kernel's function on a device, with entries of the schedule changed."""
     entries = {**schedule_for(kernel, device).values, **schedule}
-    function = lower_kernel(kernel, "kernel_under_test", entries)
+    function = lower_kernel(kernel, name, entries)
     function.verify()
     return function
+
+
+@dataclass(frozen=True)
+class Run:
+    """A kernel, what it reads, and the device and entries of the schedule to lower it for.
+
+    `what` says which case of a test it is.
+    """
+
+    kernel: FusedKernelOp
+    arrays: Sequence[np.ndarray]
+    device: Device
+    schedule: Mapping[str, Any] = field(default_factory=lambda: {})
+    what: str = ""
+
+    def outputs(self) -> list[np.ndarray]:
+        """Room for the results."""
+        return [
+            np.empty(value.type.get_shape(), element_of(value.type).dtype)  # type: ignore
+            for value in self.kernel.outputs
+        ]
+
+
+Check = Callable[[Run, list[np.ndarray], list[np.ndarray]], None]
 
 
 def run(
     queue: Any, kernel: FusedKernelOp, arrays: Sequence[np.ndarray], device: Device, **schedule: Any
 ) -> list[np.ndarray]:
     """What the device computes, into poisoned outputs."""
-    function = lowered(kernel, device, **schedule)
-    outputs = [
-        np.empty(value.type.get_shape(), element_of(value.type).dtype)  # type: ignore
-        for value in kernel.outputs
+    return run_all(queue, [Run(kernel, arrays, device, schedule)])[0]
+
+
+def run_all(queue: Any, runs: Sequence[Run]) -> list[list[np.ndarray]]:
+    """The same of many kernels, built as one program."""
+    results = [item.outputs() for item in runs]
+    launched = [n for n, arrays in enumerate(results) if any(array.size for array in arrays)]
+    if not launched:
+        return results
+    functions = [
+        lowered(runs[n].kernel, runs[n].device, f"kernel_{n}", **runs[n].schedule) for n in launched
     ]
-    if all(array.size == 0 for array in outputs):
-        return outputs
+    devices = [runs[n].device for n in launched]
+    for n, kernel_signature in zip(launched, signatures(functions, devices), strict=True):
+        launch(queue, kernel_signature, runs[n].arrays, results[n])
+    return results
+
+
+def forms_of(kernel: FusedKernelOp, arrays: Sequence[np.ndarray], what: str = "") -> list[Run]:
+    """A run of the kernel in every form."""
+    return [Run(kernel, arrays, device, what=f"{what} {form}") for form, device in FORMS.items()]
+
+
+def check_all(queue: Any, runs: Sequence[Run], check: Check) -> None:
+    """Calls `check` with each run, what came of it, and what the interpreter says."""
+    for item, got in zip(runs, run_all(queue, runs), strict=True):
+        check(item, got, expected(item.kernel, item.arrays))
+
+
+def same_values(item: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
+    """A check: what came is what the interpreter says, to the bit."""
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_array_equal(one.astype(other.dtype), other, item.what)
+
+
+def same_rounded(item: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
+    """A check: what came is what the interpreter says, rounded to the element type."""
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_array_equal(one, other.astype(one.dtype), item.what)
+
+
+def launch(
+    queue: Any,
+    kernel_signature: KernelSignature,
+    arrays: Sequence[np.ndarray],
+    outputs: Sequence[np.ndarray],
+) -> None:
+    """Runs a kernel that writes the outputs."""
     flat = [_in_memory(np.array(array, order="C")) for array in (*arrays, *outputs)]
-    kernel_signature = signature(function, device)
     arguments = tuple(
         replace(argument, count=max(argument.count, 1)) for argument in kernel_signature.arguments
     )
@@ -85,7 +152,6 @@ def run(
     for output, raw in zip(outputs, flat[len(arrays) :], strict=True):
         if output.size:
             output[...] = raw.reshape(output.shape)
-    return outputs
 
 
 def _in_memory(array: np.ndarray) -> np.ndarray:

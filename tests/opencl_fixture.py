@@ -1,7 +1,7 @@
 """A queue on the device under test, and running one kernel on NumPy arrays."""
 
 import os
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -72,10 +72,15 @@ def build_options(queue: Any) -> list[str]:
 
 
 def built(queue: Any, program: str | bytes) -> Any:
-    """A program of the text or the SPIR-V of a kernel."""
+    """A program of the text or the SPIR-V of kernels."""
+    return _built(program, tuple(build_options(queue)))
+
+
+@lru_cache(maxsize=8)
+def _built(program: str | bytes, options: tuple[str, ...]) -> Any:
     if isinstance(program, bytes):
-        return opencl().Program(_CONTEXTS[-1], program).build(options=build_options(queue))
-    return build_source(_CONTEXTS[-1], queue.device, program, build_options(queue))[0]
+        return opencl().Program(_CONTEXTS[-1], program).build(options=list(options))
+    return build_source(_CONTEXTS[-1], _queue().device, program, options)[0]
 
 
 def run_kernel(queue: Any, kernel: KernelSignature, arrays: list[np.ndarray]) -> None:
@@ -84,8 +89,8 @@ def run_kernel(queue: Any, kernel: KernelSignature, arrays: list[np.ndarray]) ->
     launch_guarded(queue, _CONTEXTS[-1], program, kernel, arrays)
 
 
-def kernel(text: str) -> FuncOp:
-    """The first function of a module's text, verified."""
+@cache
+def _context() -> Context:
     context = Context()
     for dialect in (
         builtin.Builtin,
@@ -97,7 +102,12 @@ def kernel(text: str) -> FuncOp:
         Kernel,
     ):
         context.load_dialect(dialect)
-    module = Parser(context, text).parse_module()
+    return context
+
+
+def kernel(text: str) -> FuncOp:
+    """The first function of a module's text, verified."""
+    module = Parser(_context(), text).parse_module()
     module.verify()
     func = module.body.block.first_op
     assert isinstance(func, FuncOp)

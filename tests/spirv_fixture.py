@@ -2,9 +2,11 @@
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from joint_programs import spirv_signatures
 from opencl_fixture import opencl
 
 from mgn.codegen import spirv
@@ -45,10 +47,13 @@ def validate(binary: bytes) -> None:
     assert done.returncode == 0, (done.stdout + done.stderr).decode()
 
 
-def validated_signature(func: FuncOp, device: Device | None = None) -> KernelSignature:
-    """The same, and `spirv-val` has accepted the words, where there is one."""
-    signature = spirv_signature(func, device)
+def validated_signatures(
+    funcs: Sequence[FuncOp], devices: Sequence[Device]
+) -> list[KernelSignature]:
+    """Kernels of one module whose words `spirv-val` has accepted, where there is one."""
+    signatures = spirv_signatures(funcs, devices)
+    words = signatures[0].il
     if shutil.which("spirv-val") is not None:
-        assert signature.il is not None
-        validate(signature.il)
-    return signature
+        assert words is not None
+        validate(words)
+    return signatures

@@ -8,10 +8,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from attention_reference import attention_arrays, bounded_attention
+from attention_reference import Bounded, attention_arrays, bounded_attention
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lower_fixture import FORMS, GPU_ON_CPU, expected, fused_kernel, lowered, run
+from lower_fixture import FORMS, GPU_ON_CPU, Run, expected, fused_kernel, lowered, run, run_all
 from opencl_fixture import cl_queue  # noqa: F401
 from xdsl.utils.exceptions import VerifyException
 
@@ -61,45 +61,47 @@ def attention_kernel(shapes: list[Shape], how: dict[str, Any], element: str) -> 
     )
 
 
-def check(
-    queue: Any,
+def attention_run(
     shapes: list[Shape],
     how: dict[str, Any],
     form: str,
     element: str = "f32",
     seed: int = 0,
     **schedule: Any,
-) -> None:
+) -> tuple[Run, Bounded]:
+    """A kernel's run, and what it may give."""
     arrays = attention_arrays(shapes, ELEMENT_TYPES[element].dtype, seed)
     kernel = attention_kernel(shapes, how, element)
-    (found,) = run(queue, kernel, arrays, FORMS[form], **schedule)
     unit = 2.0**-53 if element == "f64" else 2.0**-24
     rounding = {"f16": 2.0**-11, "bf16": 2.0**-8}.get(element, 0.0)
     wanted = bounded_attention(*arrays, **how, unit=unit, rounding=rounding)
     (meaning,) = expected(kernel, arrays)
     np.testing.assert_allclose(wanted.value, meaning, rtol=1e-9, atol=1e-12)
-    wanted.check(found)
+    return Run(kernel, arrays, FORMS[form], schedule), wanted
 
 
-@pytest.mark.parametrize("form", FORMS)
+def check(queue: Any, *runs: tuple[Run, Bounded]) -> None:
+    found = run_all(queue, [run for run, _ in runs])
+    for (result,), (_, wanted) in zip(found, runs, strict=True):
+        wanted.check(result)
+
+
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_attention_computes_what_the_interpreter_does(
     case: tuple[list[Shape], dict[str, Any]],
-    form: str,
     cl_queue: Any,  # noqa: F811
 ) -> None:
-    check(cl_queue, *case, form)
+    check(cl_queue, *(attention_run(*case, form) for form in FORMS))
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("element", ["f64", "f16", "bf16"])
 def test_other_element_types_are_computed_wide_and_rounded_once(
-    element: str,
     form: str,
     cl_queue: Any,  # noqa: F811
 ) -> None:
     shapes = [(40, 24), (50, 24), (50, 40), (40, 50)]
-    check(cl_queue, shapes, {"heads": 2, "causal": True, "softcap": 5.0}, form, element)
+    how = {"heads": 2, "causal": True, "softcap": 5.0}
+    check(cl_queue, *(attention_run(shapes, how, form, e) for e in ("f64", "f16", "bf16")))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -131,7 +133,8 @@ def test_random_attentions(data: Any, form: str, cl_queue: Any) -> None:  # noqa
         "window": among(0, 0, 1, 9, 70),
         "softcap": among(0.0, 2.0),
     }
-    check(cl_queue, [*shapes, bias] if bias else shapes, how, form, seed=rows * keys)
+    shapes = [*shapes, bias] if bias else shapes
+    check(cl_queue, attention_run(shapes, how, form, seed=rows * keys))
 
 
 BLOCKINGS = [
@@ -149,8 +152,8 @@ def test_every_blocking_computes_the_same(
     blocking: dict[str, int],
     cl_queue: Any,  # noqa: F811
 ) -> None:
-    for shapes, how in (CASES["shared keys"], CASES["a causal window"], CASES["a bias"]):
-        check(cl_queue, shapes, how, "cpu", **blocking)
+    cases = (CASES["shared keys"], CASES["a causal window"], CASES["a bias"])
+    check(cl_queue, *(attention_run(*case, "cpu", **blocking) for case in cases))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -164,8 +167,8 @@ def test_every_tiling_computes_the_same(shape: Any, cl_queue: Any) -> None:  # n
         "item_keys": shape.keys,
         "local_memory": 1 << 18,
     }
-    for shapes, how in (CASES["shared keys"], CASES["a causal window"], CASES["a bias"]):
-        check(cl_queue, shapes, how, "gpu", **tiling)
+    cases = (CASES["shared keys"], CASES["a causal window"], CASES["a bias"])
+    check(cl_queue, *(attention_run(*case, "gpu", **tiling) for case in cases))
 
 
 @pytest.mark.parametrize("form", FORMS)

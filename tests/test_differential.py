@@ -6,13 +6,14 @@ ulp (f32) and the one rounding of a half-precision result; or, for sums of n ter
 accumulator's precision times the sum of magnitudes, the textbook bound of recursive summation.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from lower_fixture import FORMS, expected, fused_kernel, run
+from lower_fixture import Run, check_all, forms_of, fused_kernel, same_values
 from opencl_fixture import cl_queue  # noqa: F401
 
 from mgn.dialects.mgn.operation import OPERATIONS, Kind
@@ -65,13 +66,13 @@ def ulps(element: str, want: np.ndarray, count: float) -> np.ndarray:
     return count * EPSILON[element] * np.abs(want) + 2 * tiny
 
 
-def elementwise_cases() -> list[tuple[str, str]]:
-    cases: list[tuple[str, str]] = []
-    for spec in OPERATIONS.values():
-        if spec.kind is Kind.ELEMENTWISE and spec.is_core and spec.name not in ("where", "cast"):
-            accepted = spec.operands[0].accepts
-            cases += [(spec.name, e) for e in ELEMENTS if ELEMENT_TYPES[e].family in accepted]
-    return cases
+def elementwise_cases() -> dict[str, list[str]]:
+    """Operations, and the element types they take."""
+    return {
+        spec.name: [e for e in ELEMENTS if ELEMENT_TYPES[e].family in spec.operands[0].accepts]
+        for spec in OPERATIONS.values()
+        if spec.kind is Kind.ELEMENTWISE and spec.is_core and spec.name not in ("where", "cast")
+    }
 
 
 def test_every_core_elementwise_operation_has_a_row() -> None:
@@ -91,53 +92,52 @@ def test_every_core_reduction_and_scan_has_a_row() -> None:
     assert sorted(core - set(REDUCTION_ROWS)) == []
 
 
-@pytest.mark.parametrize(("name", "element"), elementwise_cases())
+@pytest.mark.parametrize(("name", "elements"), elementwise_cases().items())
 def test_an_elementwise_operation_computes_what_the_interpreter_does(
     name: str,
-    element: str,
+    elements: list[str],
     cl_queue: Any,  # noqa: F811
 ) -> None:
     count = len(OPERATIONS[name].operands)
-    for form, device in FORMS.items():
-        for number, shape in enumerate(SHAPES if form == "cpu" else SHAPES[-2:]):
-            positive = name in POSITIVE
-            arrays = [draw(element, shape, number + 9 * i, positive) for i in range(count)]
-            if name == "pow" and not ELEMENT_TYPES[element].is_float:
-                arrays[1] = (arrays[1] % 5).astype(arrays[1].dtype)
-            kernel = fused_kernel(
-                "pointwise", [(element, shape)] * count, lambda b, *x: b.call(name, *x)
-            )
-            (got,) = run(cl_queue, kernel, arrays, device)
-            (want,) = expected(kernel, arrays)
-            count_of_ulps = 16 if name in ("pow", "tan") else 5
-            what = f"{name} {element} {shape} {form}"
-            assert_near(got, want, ulps(element, want, count_of_ulps), what)
+    runs: list[Run] = []
+    for element, (number, shape) in itertools.product(elements, enumerate(SHAPES)):
+        arrays = [draw(element, shape, number + 9 * i, name in POSITIVE) for i in range(count)]
+        if name == "pow" and not ELEMENT_TYPES[element].is_float:
+            arrays[1] = (arrays[1] % 5).astype(arrays[1].dtype)
+        kernel = fused_kernel(
+            "pointwise", [(element, shape)] * count, lambda b, *x: b.call(name, *x)
+        )
+        everywhere = forms_of(kernel, arrays, f"{element} {shape}")
+        runs += everywhere if shape in SHAPES[-2:] else everywhere[:1]
+
+    def check(run: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
+        bound = ulps(run.what.split()[0], want[0], 16 if name in ("pow", "tan") else 5)
+        assert_near(got[0], want[0], bound, f"{name} {run.what}")
+
+    check_all(cl_queue, runs, check)
 
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 0.5, 1.5, 1e30, -1e30, 3.0]
 
 
-@pytest.mark.parametrize("element", ["f32", "f64", "f16", "bf16"])
 @pytest.mark.parametrize(
     "name", ["max", "min", "round", "round_tf32", "sign", "mod", "eq", "ne", "lt", "abs"]
 )
-def test_special_floats_pass_as_the_interpreter_says(
-    name: str,
-    element: str,
-    cl_queue: Any,  # noqa: F811
-) -> None:
-    values = np.array(SPECIAL, np.float64)
-    left, right = np.meshgrid(values, values)
+def test_special_floats_pass_as_the_interpreter_says(name: str, cl_queue: Any) -> None:  # noqa: F811
+    sides = np.meshgrid(*[np.array(SPECIAL, np.float64)] * 2)
     count = len(OPERATIONS[name].operands)
-    with np.errstate(all="ignore"):
-        arrays = [side.astype(ELEMENT_TYPES[element].dtype) for side in (left, right)][:count]
-    kernel = fused_kernel(
-        "pointwise", [(element, left.shape)] * count, lambda b, *x: b.call(name, *x)
-    )
-    for device in FORMS.values():
-        (got,) = run(cl_queue, kernel, arrays, device)
-        (want,) = expected(kernel, arrays)
-        assert_near(got, want, ulps(element, want, 1), name)
+    runs: list[Run] = []
+    for element in EPSILON:
+        with np.errstate(all="ignore"):
+            arrays = [side.astype(ELEMENT_TYPES[element].dtype) for side in sides][:count]
+        types = [(element, sides[0].shape)] * count
+        kernel = fused_kernel("pointwise", types, lambda b, *x: b.call(name, *x))
+        runs += forms_of(kernel, arrays, element)
+
+    def check(run: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
+        assert_near(got[0], want[0], ulps(run.what.split()[0], want[0], 1), f"{name} {run.what}")
+
+    check_all(cl_queue, runs, check)
 
 
 @pytest.mark.parametrize("source", ELEMENTS)
@@ -146,25 +146,26 @@ def test_a_cast_truncates_saturates_or_wraps(source: str, cl_queue: Any) -> None
     if ELEMENT_TYPES[source].is_float:
         array = np.concatenate([array.ravel(), np.array([300, -300, 1e6, 7e4, -7e4, np.nan, 0.5])])
         array = array.astype(ELEMENT_TYPES[source].dtype)
+    runs: list[Run] = []
     for target in ELEMENTS:
-        kernel = fused_kernel(
-            "pointwise", [(source, array.shape)], lambda b, x, T=target: b.cast(x, T)
-        )
-        for form, device in FORMS.items():
-            (got,) = run(cl_queue, kernel, [array], device)
-            (want,) = expected(kernel, [array])
-            assert_near(got, want, ulps(target, want, 1), f"{source} → {target} {form}")
+        types = [(source, array.shape)]
+        kernel = fused_kernel("pointwise", types, lambda b, x, T=target: b.cast(x, T))
+        runs += forms_of(kernel, [array], target)
+
+    def check(run: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
+        assert_near(got[0], want[0], ulps(run.what.split()[0], want[0], 1), run.what)
+
+    check_all(cl_queue, runs, check)
 
 
-@pytest.mark.parametrize("element", ELEMENTS)
-def test_where_chooses_elements_with_broadcasting(element: str, cl_queue: Any) -> None:  # noqa: F811
-    types = [("bool", (1, 37)), (element, (5, 37)), (element, (5, 1))]
-    arrays = [draw(e, s, n) for n, (e, s) in enumerate(types)]
-    kernel = fused_kernel("pointwise", types, lambda b, c, x, y: b.where(c, x, y))
-    for device in FORMS.values():
-        (got,) = run(cl_queue, kernel, arrays, device)
-        (want,) = expected(kernel, arrays)
-        np.testing.assert_array_equal(got.astype(want.dtype), want)
+def test_where_chooses_elements_with_broadcasting(cl_queue: Any) -> None:  # noqa: F811
+    runs: list[Run] = []
+    for element in ELEMENTS:
+        types = [("bool", (1, 37)), (element, (5, 37)), (element, (5, 1))]
+        arrays = [draw(e, s, n) for n, (e, s) in enumerate(types)]
+        kernel = fused_kernel("pointwise", types, lambda b, c, x, y: b.where(c, x, y))
+        runs += forms_of(kernel, arrays, element)
+    check_all(cl_queue, runs, same_values)
 
 
 MOVEMENTS: dict[str, tuple[list[tuple[int, ...]], Callable[..., Any]]] = {
@@ -202,51 +203,50 @@ MOVEMENTS: dict[str, tuple[list[tuple[int, ...]], Callable[..., Any]]] = {
 }
 
 
-@pytest.mark.parametrize("element", ["f32", "f64", "bf16", "u8", "bool"])
 @pytest.mark.parametrize("case", MOVEMENTS.values(), ids=MOVEMENTS.keys())
 def test_movement_copies_the_right_elements(
     case: tuple[list[tuple[int, ...]], Callable[..., Any]],
-    element: str,
     cl_queue: Any,  # noqa: F811
 ) -> None:
     shapes, build = case
-    kernel = fused_kernel("pointwise", [(element, shape) for shape in shapes], build)
-    arrays = [draw(element, shape, n) for n, shape in enumerate(shapes)]
-    for device in FORMS.values():
-        (got,) = run(cl_queue, kernel, arrays, device)
-        (want,) = expected(kernel, arrays)
-        np.testing.assert_array_equal(got.astype(want.dtype), want)
+    runs: list[Run] = []
+    for element in ("f32", "f64", "bf16", "u8", "bool"):
+        kernel = fused_kernel("pointwise", [(element, shape) for shape in shapes], build)
+        arrays = [draw(element, shape, n) for n, shape in enumerate(shapes)]
+        runs += forms_of(kernel, arrays, element)
+    check_all(cl_queue, runs, same_values)
 
 
-@pytest.mark.parametrize("ids", ["i64", "i32", "i16", "u8", "u32"])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_gather_clamps_ids_into_the_axis(ids: str, axis: int, cl_queue: Any) -> None:  # noqa: F811
-    numbers = np.array([[0, 3, 200, 5, 1], [2, 2, 100, 0, 4]]).astype(ELEMENT_TYPES[ids].dtype)
-    if not ids.startswith("u"):
-        numbers[0, 0] = -7
-    table = draw("f32", (6, 48), 1)
-    kernel = fused_kernel(
-        "gather", [("f32", (6, 48)), (ids, (2, 5))], lambda b, t, i: b.gather(t, i, axis=axis)
-    )
-    for device in FORMS.values():
-        (got,) = run(cl_queue, kernel, [table, numbers], device)
-        np.testing.assert_array_equal(got, expected(kernel, [table, numbers])[0])
+def test_gather_clamps_ids_into_the_axis(axis: int, cl_queue: Any) -> None:  # noqa: F811
+    table, runs = draw("f32", (6, 48), 1), list[Run]()
+    for ids in ("i64", "i32", "i16", "u8", "u32"):
+        numbers = np.array([[0, 3, 200, 5, 1], [2, 2, 100, 0, 4]]).astype(ELEMENT_TYPES[ids].dtype)
+        if not ids.startswith("u"):
+            numbers[0, 0] = -7
+        types = [("f32", (6, 48)), (ids, (2, 5))]
+        kernel = fused_kernel("gather", types, lambda b, t, i: b.gather(t, i, axis=axis))
+        runs += forms_of(kernel, [table, numbers], ids)
+    check_all(cl_queue, runs, same_values)
 
 
-@pytest.mark.parametrize("element", [name for name in ELEMENTS if name != "bool"])
-def test_iota_and_full_are_constants_of_their_type(element: str, cl_queue: Any) -> None:  # noqa: F811
-    for axis in (0, 1):
+@pytest.mark.parametrize("axis", [0, 1])
+def test_iota_and_full_are_constants_of_their_type(axis: int, cl_queue: Any) -> None:  # noqa: F811
+    runs: list[Run] = []
+    for element in (name for name in ELEMENTS if name != "bool"):
         kernel = fused_kernel(
             "pointwise",
             [(element, (7, 16))],
-            lambda b, x, axis=axis: b.add(
-                b.add(x, b.iota([7, 16], axis=axis, T=element)), b.full([7, 16], 3.0, T=element)
+            lambda b, x, T=element: b.add(
+                b.add(x, b.iota([7, 16], axis=axis, T=T)), b.full([7, 16], 3.0, T=T)
             ),
         )
-        array = np.zeros((7, 16), ELEMENT_TYPES[element].dtype)
-        for device in FORMS.values():
-            (got,) = run(cl_queue, kernel, [array], device)
-            np.testing.assert_array_equal(got.astype(float), np.indices((7, 16))[axis] + 3)
+        runs += forms_of(kernel, [np.zeros((7, 16), ELEMENT_TYPES[element].dtype)], element)
+
+    def check(run: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
+        np.testing.assert_array_equal(got[0].astype(float), np.indices((7, 16))[axis] + 3, run.what)
+
+    check_all(cl_queue, runs, check)
 
 
 # Templates
@@ -274,6 +274,7 @@ def test_a_reduction_computes_what_the_interpreter_does(
     element: str,
     cl_queue: Any,  # noqa: F811
 ) -> None:
+    runs: list[Run] = []
     for number, (shape, axes) in enumerate(REDUCED):
         array = draw(element, shape, number)
         if name == "prod" and array.dtype.kind not in "iu":
@@ -281,18 +282,20 @@ def test_a_reduction_computes_what_the_interpreter_does(
         kernel = fused_kernel(
             "reduction", [(element, shape)], lambda b, x, a=axes: b.call(name, x, axis=list(a))
         )
-        (want,) = expected(kernel, [array])
-        for form, device in FORMS.items():
-            (got,) = run(cl_queue, kernel, [array], device)
-            bound: Any = 0
-            if array.dtype.kind not in "iu":
-                terms = int(np.prod([shape[a] for a in axes]))
-                with np.errstate(all="ignore"):
-                    magnitude = np.abs(array.astype(np.float64)).sum(axis=tuple(axes))
-                unit = EPSILON["f64" if element == "f64" else "f32"]
-                scale = magnitude if name == "sum" else np.abs(want)
-                bound = terms * unit * scale + EPSILON[element] * np.abs(want)
-            assert_near(got, want, bound, f"{name} {element} {shape} {axes} {form}")
+        runs += forms_of(kernel, [array], f"{number} {shape} {axes}")
+
+    def check(run: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
+        bound: Any = 0
+        if element in EPSILON:
+            axes = tuple(REDUCED[int(run.what.split()[0])][1])
+            wide = np.abs(run.arrays[0].astype(np.float64))
+            terms = int(np.prod([wide.shape[axis] for axis in axes]))
+            scale = wide.sum(axis=axes) if name == "sum" else np.abs(want[0])
+            unit = EPSILON["f64" if element == "f64" else "f32"]
+            bound = terms * unit * scale + EPSILON[element] * np.abs(want[0])
+        assert_near(got[0], want[0], bound, f"{name} {element} {run.what}")
+
+    check_all(cl_queue, runs, check)
 
 
 def softmax(b: Any, x: Any) -> Any:
@@ -366,21 +369,20 @@ ROW_BOUNDS: dict[str, Callable[..., np.ndarray]] = {
 
 
 @pytest.mark.parametrize("name", ROW_BODIES)
-@pytest.mark.parametrize("shape", [(3, 7), (70, 33), (5, 64), (2, 3, 129), (2, 9001), (1, 1)])
-def test_dependent_reductions_share_one_kernel(
-    name: str,
-    shape: tuple[int, ...],
-    cl_queue: Any,  # noqa: F811
-) -> None:
-    types = [("f32", shape)]
-    types += {"softmax": [], "add_and_norm": [("f32", shape)]}.get(name, [("f32", shape[-1:])] * 2)
-    arrays = [draw(e, s, n) for n, (e, s) in enumerate(types)]
-    kernel = fused_kernel("reduction", types, ROW_BODIES[name])
-    for form, device in FORMS.items():
-        for got, want in zip(
-            run(cl_queue, kernel, arrays, device), expected(kernel, arrays), strict=True
-        ):
-            assert_near(got, want, ROW_BOUNDS[name](*arrays, want), f"{name} {shape} {form}")
+def test_dependent_reductions_share_one_kernel(name: str, cl_queue: Any) -> None:  # noqa: F811
+    runs: list[Run] = []
+    for shape in ((3, 7), (70, 33), (5, 64), (2, 3, 129), (2, 9001), (1, 1)):
+        more = {"softmax": [], "add_and_norm": [("f32", shape)]}
+        types = [("f32", shape), *more.get(name, [("f32", shape[-1:])] * 2)]
+        arrays = [draw(e, s, n) for n, (e, s) in enumerate(types)]
+        runs += forms_of(fused_kernel("reduction", types, ROW_BODIES[name]), arrays, str(shape))
+
+    def check(run: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
+        for one, other in zip(got, want, strict=True):
+            bound = ROW_BOUNDS[name](*run.arrays, other)
+            assert_near(one, other, bound, f"{name} {run.what}")
+
+    check_all(cl_queue, runs, check)
 
 
 def test_softmax_down_columns(cl_queue: Any) -> None:  # noqa: F811
@@ -388,113 +390,27 @@ def test_softmax_down_columns(cl_queue: Any) -> None:  # noqa: F811
         shifted = b.exp(b.sub(x, b.max_reduce(x, axis=0, keepdims=True)))
         return b.div(shifted, b.sum(shifted, axis=0, keepdims=True))
 
-    for shape in ((40, 100), (7, 3), (33, 16)):
-        array = draw("f32", shape, 1)
+    shapes, runs = ((40, 100), (7, 3), (33, 16)), list[Run]()
+    for shape in shapes:
         kernel = fused_kernel("reduction", [("f32", shape)], build)
-        for form, device in FORMS.items():
-            (got,) = run(cl_queue, kernel, [array], device)
-            assert_near(got, expected(kernel, [array])[0], 1e-6, f"{shape} {form}")
+        runs += forms_of(kernel, [draw("f32", shape, 1)], str(shape))
+    check_all(cl_queue, runs, lambda run, got, want: assert_near(got[0], want[0], 1e-6, run.what))
 
 
 @pytest.mark.parametrize("element", ["f64", "f32", "f16", "bf16", "i64", "i32", "u8"])
 def test_a_scan_is_the_running_sum(element: str, cl_queue: Any) -> None:  # noqa: F811
+    runs: list[Run] = []
     for shape, axis in (((5, 70), 1), ((5, 70), 0), ((1, 3, 1), 1), ((0, 4), 1), ((4, 0), 1)):
-        array = draw(element, shape, 2)
         kernel = fused_kernel(
             "scan", [(element, shape)], lambda b, x, a=axis: b.add(b.running_sum(x, axis=a), 1)
         )
-        (want,) = expected(kernel, [array])
-        for form, device in FORMS.items():
-            (got,) = run(cl_queue, kernel, [array], device)
-            magnitude = np.abs(array.astype(np.float64)).cumsum(axis)
-            unit = EPSILON["f64" if element == "f64" else "f32"]
-            bound = shape[axis] * unit / 2 * magnitude
-            bound = bound + EPSILON.get(element, 0) * (1 + np.abs(want))
-            assert_near(got, want, bound, f"{element} {shape} {axis} {form}")
+        runs += forms_of(kernel, [draw(element, shape, 2)], f"{axis} of {shape}")
 
+    def check(run: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
+        axis, wide = int(run.what.split()[0]), np.abs(run.arrays[0].astype(np.float64))
+        unit = EPSILON["f64" if element == "f64" else "f32"]
+        bound = wide.shape[axis] * unit / 2 * wide.cumsum(axis)
+        bound = bound + EPSILON.get(element, 0) * (1 + np.abs(want[0]))
+        assert_near(got[0], want[0], bound, f"{element} {run.what}")
 
-PRODUCTS: list[tuple[tuple[int, ...], tuple[int, ...], bool, bool]] = [
-    ((64, 57), (57, 70), False, False),
-    ((64, 57), (70, 57), False, True),
-    ((57, 64), (57, 70), True, False),
-    ((57, 64), (70, 57), True, True),
-    ((1, 1), (1, 1), False, False),
-    ((1, 100), (100, 300), False, False),
-    ((1, 100), (300, 100), False, True),
-    ((300, 100), (100, 1), False, False),
-    ((7, 3), (3, 5), False, False),
-    ((40, 0), (0, 20), False, False),
-    ((2, 3, 33, 20), (3, 20, 17), False, False),
-    ((3, 17, 40), (2, 1, 50, 40), False, True),
-    ((100,), (100, 30), False, False),
-    ((30, 100), (100,), False, False),
-    ((100,), (100,), False, False),
-    ((129, 600), (600, 257), False, False),
-    ((260, 530), (131, 530), False, True),
-    ((530, 140), (530, 131), True, False),
-]
-
-
-def check_product(
-    queue: Any, element: str, case: tuple[tuple[int, ...], tuple[int, ...], bool, bool]
-) -> None:
-    left, right, transpose_a, transpose_b = case
-    arrays = [draw(element, left, 1), draw(element, right, 2)]
-    kernel = fused_kernel(
-        "contraction",
-        [(element, left), (element, right)],
-        lambda b, x, y: b.matmul(x, y, transpose_a=transpose_a, transpose_b=transpose_b),
-    )
-    (want,) = expected(kernel, arrays)
-    a, c = (np.abs(array.astype(np.float64)) for array in arrays)
-    a = np.swapaxes(a, -1, -2) if transpose_a else a
-    c = np.swapaxes(c, -1, -2) if transpose_b else c
-    unit = EPSILON["f64" if element == "f64" else "f32"]
-    bound = a.shape[-1] * unit * (a @ c) + EPSILON.get(element, 0) * np.abs(want)
-    for form, device in FORMS.items():
-        (got,) = run(queue, kernel, arrays, device)
-        assert_near(got, want, bound, f"matmul {element} {case} {form}")
-
-
-@pytest.mark.parametrize("case", PRODUCTS, ids=str)
-def test_a_matmul_of_any_shape_is_right(case: Any, cl_queue: Any) -> None:  # noqa: F811
-    check_product(cl_queue, "f32", case)
-
-
-@pytest.mark.parametrize("element", ["f64", "f16", "bf16", "i64", "i32", "i8", "u8"])
-def test_a_matmul_of_any_element_type_is_right(element: str, cl_queue: Any) -> None:  # noqa: F811
-    for case in (PRODUCTS[0], PRODUCTS[1], PRODUCTS[2], PRODUCTS[8]):
-        check_product(cl_queue, element, case)
-
-
-def test_a_matmul_takes_prologues_and_epilogues(cl_queue: Any) -> None:  # noqa: F811
-    def build(b: Any, x: Any, y: Any, bias: Any, residual: Any) -> Any:
-        product = b.matmul(b.relu(x), b.reshape(y, [48, 70]))
-        activated = b.gelu(b.add(product, bias))
-        return [b.add(activated, residual), b.reshape(b.mul(product, 2.0), [10, 70, 5])]
-
-    types = [("f32", (50, 48)), ("f32", (48, 7, 10)), ("f32", (70,)), ("f32", (50, 70))]
-    arrays = [draw(e, s, n) for n, (e, s) in enumerate(types)]
-    kernel = fused_kernel("contraction", types, build)
-    for form, device in FORMS.items():
-        for got, want in zip(
-            run(cl_queue, kernel, arrays, device), expected(kernel, arrays), strict=True
-        ):
-            bound = 48 * EPSILON["f32"] * 4 * 48 + ulps("f32", want, 8)
-            assert_near(got, want, bound, form)
-
-
-def test_a_convolution_is_a_matmul_read_through_an_index_map(cl_queue: Any) -> None:  # noqa: F811
-    """Three taps along rows: shifted slices of a padded image, side by side, times a matrix."""
-
-    def build(b: Any, x: Any, w: Any) -> Any:
-        padded = b.pad(x, [[1, 1], [0, 0]], 0.0)
-        taps = [b.slice(padded, [k, 0], [k + 30, 16]) for k in range(3)]
-        return b.matmul(b.concat(taps, axis=1), w)
-
-    types = [("f32", (30, 16)), ("f32", (48, 20))]
-    arrays = [draw(e, s, n) for n, (e, s) in enumerate(types)]
-    kernel = fused_kernel("contraction", types, build)
-    for form, device in FORMS.items():
-        (got,) = run(cl_queue, kernel, arrays, device)
-        assert_near(got, expected(kernel, arrays)[0], 48 * EPSILON["f32"] * 4 * 48, form)
+    check_all(cl_queue, runs, check)

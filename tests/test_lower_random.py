@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lower_fixture import FORMS, expected, fused_kernel, run
+from lower_fixture import check_all, forms_of, fused_kernel, same_values
 from opencl_fixture import cl_queue  # noqa: F401
 
 SIZES = st.sampled_from([1, 2, 3, 7, 8, 16, 17, 33, 48])
@@ -69,10 +69,7 @@ def check(queue: Any, kind: str, types: list[Any], build: Any) -> None:
     kernel = fused_kernel(kind, types, build)
     random = np.random.default_rng(0)
     arrays = [random.integers(-5, 6, shape).astype(np.float32) for _, shape in types]
-    want = expected(kernel, arrays)
-    for form, device in FORMS.items():
-        for number, got in enumerate(run(queue, kernel, arrays, device)):
-            np.testing.assert_array_equal(got, want[number], err_msg=f"{form}\n{kernel}")
+    check_all(queue, forms_of(kernel, arrays, str(kernel)), same_values)
 
 
 @given(data=st.data())

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from opencl_cases import CASES, COUNT, Case, case_text, samples
+from joint_programs import opencl_signatures
+from opencl_cases import CASES, COUNT, Case, samples
 from opencl_fixture import (
     DTYPES,
     FLOATS,
@@ -17,6 +18,7 @@ from opencl_fixture import (
     kernel,
     run_kernel,
 )
+from row_kernels import row_signatures
 
 from mgn.codegen.opencl import ROWS, CodegenError, emit, signature
 from mgn.dialects.kernel import DEVICES
@@ -32,9 +34,8 @@ def test_each_row_computes_what_numpy_computes(case: Case, cl_queue: Any) -> Non
             for v, e in zip(inputs, case.inputs, strict=True)
         ]
         expected = np.asarray(case.reference(*wide)).astype(dtype)
-    for lanes in case.lanes:
+    for tested in row_signatures(case, opencl_signatures, cl_queue):
         result = np.empty(COUNT, dtype)
-        tested = signature(kernel(case_text(case, lanes)), device_description(cl_queue))
         run_kernel(cl_queue, tested, [*inputs, result])
         assert_close(result, expected, case.ulps)
 

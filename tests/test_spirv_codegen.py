@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import test_opencl_codegen as opencl_tests
-from opencl_cases import CASES, COUNT, Case, case_text, samples
+from joint_programs import opencl_signatures, spirv_signatures
+from opencl_cases import CASES, COUNT, Case, samples
 from opencl_fixture import DTYPES, assert_close, cl_queue, kernel, run_kernel  # noqa: F401
-from spirv_fixture import need_spirv, spirv_signature, tool, validate, validated_signature
+from row_kernels import row_kernels, row_signatures
+from spirv_fixture import need_spirv, spirv_signature, tool, validate, validated_signatures
 from test_opencl_codegen import (  # the same tests, on SPIR-V
     MMA,
     SUB_GROUPS,
@@ -20,13 +22,13 @@ from test_opencl_codegen import (  # the same tests, on SPIR-V
     test_sub_group_operations_exchange_values_between_work_items,  # noqa: F401
     test_vector_reduction_combines_all_lanes,  # noqa: F401
 )
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import IntegerAttr, i64
 
 from mgn.codegen.opencl import ROWS as OPENCL_ROWS
 from mgn.codegen.opencl import signature
 from mgn.codegen.spirv import deserialise, module_bytes
 from mgn.codegen.spirv_assembly import assembly
-from mgn.dialects.kernel import FuncOp
+from mgn.dialects.kernel import DEVICES, FuncOp
 from mgn.passes.convert_kernel_to_spirv import ROWS, ConversionError, convert
 
 LIBRARY_ULPS = 2
@@ -44,22 +46,21 @@ def on_spirv(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_each_row_gives_the_bits_that_opencl_c_gives(case: Case, cl_queue: Any) -> None:  # noqa: F811
     inputs = [samples(e, seed, case.low, case.high) for seed, e in enumerate(case.inputs)]
-    for lanes in case.lanes:
-        func = kernel(case_text(case, lanes))
-        results = [np.empty(COUNT, DTYPES[case.result]) for _ in range(2)]
-        for make, result in zip((signature, spirv_signature), results, strict=True):
-            run_kernel(cl_queue, make(func), [*inputs, result])
+    pairs = zip(
+        row_signatures(case, opencl_signatures, cl_queue),
+        row_signatures(case, spirv_signatures, cl_queue),
+        strict=True,
+    )
+    for pair in pairs:
+        results = [np.empty(COUNT, DTYPES[case.result]) for _ in pair]
+        for tested, result in zip(pair, results, strict=True):
+            run_kernel(cl_queue, tested, [*inputs, result])
         assert_close(results[1], results[0], LIBRARY_ULPS if case.ulps > 0.5 else 0)
 
 
 def case_kernels() -> list[FuncOp]:
-    """A kernel for each case and lane count, each with a name of its own."""
-    kernels: list[FuncOp] = []
-    for case in CASES:
-        for lanes in case.lanes:
-            kernels.append(kernel(case_text(case, lanes)))
-            kernels[-1].sym_name = StringAttr(f"row_{len(kernels)}")
-    return kernels
+    """All kernels of rows."""
+    return [func for number in range(len(CASES)) for func in row_kernels(number)]
 
 
 def test_the_khronos_validator_accepts_every_row() -> None:
@@ -205,5 +206,6 @@ kernel.func @copy(%x : memref<64x{element}>, %y : memref<64x{element}>) access [
     assert f"Aligned {size}" in text or "vloada_halfn" in text
     x = (np.arange(64) % 5 > 1).astype(DTYPES[element])
     y = np.empty_like(x)
-    run_kernel(cl_queue, validated_signature(func), [x, y])
+    (tested,) = validated_signatures([func], [DEVICES["cpu"]])
+    run_kernel(cl_queue, tested, [x, y])
     np.testing.assert_array_equal(x, y)

@@ -6,7 +6,7 @@ from typing import Any
 import lower_fixture
 import pytest
 from opencl_fixture import cl_queue  # noqa: F401
-from spirv_fixture import need_spirv, validated_signature
+from spirv_fixture import need_spirv, validated_signatures
 from test_attention_kernels import (
     test_attention_computes_what_the_interpreter_does,  # noqa: F401
     test_nan_and_infinity_pass_as_in_the_interpreter,  # noqa: F401
@@ -14,10 +14,6 @@ from test_attention_kernels import (
 )
 from test_differential import (
     test_a_cast_truncates_saturates_or_wraps,  # noqa: F401
-    test_a_convolution_is_a_matmul_read_through_an_index_map,  # noqa: F401
-    test_a_matmul_of_any_element_type_is_right,  # noqa: F401
-    test_a_matmul_of_any_shape_is_right,  # noqa: F401
-    test_a_matmul_takes_prologues_and_epilogues,  # noqa: F401
     test_a_reduction_computes_what_the_interpreter_does,  # noqa: F401
     test_a_scan_is_the_running_sum,  # noqa: F401
     test_an_elementwise_operation_computes_what_the_interpreter_does,  # noqa: F401
@@ -35,6 +31,12 @@ from test_lower_random import (
     test_random_reductions,  # noqa: F401
     test_random_scans,  # noqa: F401
 )
+from test_products import (
+    test_a_convolution_is_a_matmul_read_through_an_index_map,  # noqa: F401
+    test_a_matmul_of_any_element_type_is_right,  # noqa: F401
+    test_a_matmul_of_any_shape_is_right,  # noqa: F401
+    test_a_matmul_takes_prologues_and_epilogues,  # noqa: F401
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -42,5 +44,5 @@ def on_spirv(cl_queue: Any) -> Iterator[None]:  # noqa: F811
     """Lowered kernels are run as SPIR-V that the Khronos validator accepts."""
     need_spirv(cl_queue)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lower_fixture, "signature", validated_signature)
+        patch.setattr(lower_fixture, "signatures", validated_signatures)
         yield

@@ -16,7 +16,17 @@ import ml_dtypes
 import numpy as np
 import opencl_fixture
 import pytest
-from lower_fixture import CPU, GPU_ON_CPU, expected, fused_kernel, lowered, run
+from lower_fixture import (
+    CPU,
+    GPU_ON_CPU,
+    Run,
+    check_all,
+    expected,
+    fused_kernel,
+    lowered,
+    run,
+    same_values,
+)
 from opencl_fixture import cl_queue, device_description  # noqa: F401
 from xdsl.ir import SSAValue
 
@@ -120,11 +130,9 @@ def arrays_of(kernel: Any, make: Callable[..., np.ndarray]) -> list[np.ndarray]:
     ]
 
 
-def same_bits(queue: Any, device: Device, kernel: Any, what: object, **schedule: Any) -> None:
-    arrays = arrays_of(kernel, integers)
-    (got,) = run(queue, kernel, arrays, device, **schedule)
-    (want,) = expected(kernel, arrays)
-    np.testing.assert_array_equal(got.astype(np.float64), want, err_msg=str(what))
+def exact_run(kernel: Any, device: Device, what: object, **schedule: Any) -> Run:
+    """A run on integers, whose sums are exact."""
+    return Run(kernel, arrays_of(kernel, integers), device, schedule, str(what))
 
 
 @pytest.mark.parametrize("tiling", TILINGS, ids=lambda t: "x".join(map(str, t.values())))
@@ -138,11 +146,13 @@ def test_every_tiling_and_layout_computes_the_same(
     first = TILINGS.index(tiling) % 2
     cases = ODD_SIZES if name == "tf32" else SIZES
     cases = GROUP_SIZES if tiling.get("groups") else cases
+    runs: list[Run] = []
     for number, sizes in list(enumerate(cases))[first::2]:
         turned = LAYOUTS[number % 4]
         kernel = product_of(name, sizes, turned, computed=number % 3 == 1)
         entries = GROUPS | tiling if tiling.get("groups") else {"groups": 0} | tiling
-        same_bits(cl_queue, device, kernel, (sizes, turned), matrix=name, **entries)
+        runs.append(exact_run(kernel, device, (sizes, turned), matrix=name, **entries))
+    check_all(cl_queue, runs, same_values)
 
 
 @pytest.mark.parametrize("turned", LAYOUTS)
@@ -153,11 +163,13 @@ def test_every_layout_is_copied_or_computed(
     cl_queue: Any,  # noqa: F811
     device: Device,
 ) -> None:
-    for sizes in ((48, 72, 80), (38, 44, 42)):
-        for computed in (False, True):
-            kernel = product_of(name, sizes, turned, computed)
-            what = (sizes, computed)
-            same_bits(cl_queue, device, kernel, what, tile_down=1, item_rows=32, item_columns=32)
+    tiling = {"tile_down": 1, "item_rows": 32, "item_columns": 32}
+    cases = itertools.product(((48, 72, 80), (38, 44, 42)), (False, True))
+    runs = [
+        exact_run(product_of(name, sizes, turned, computed), device, (sizes, computed), **tiling)
+        for sizes, computed in cases
+    ]
+    check_all(cl_queue, runs, same_values)
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -220,14 +232,15 @@ def test_batches_epilogues_and_heads_of_attention(
         ),
     )
     assert schedule_for(kernel, device).values["matrix"] == "tf32"
-    same_bits(cl_queue, device, kernel, "heads")
+    runs = [exact_run(kernel, device, "heads")]
     kernel = fused_kernel(
         "contraction",
         [("bf16", (3, 36, 40)), ("bf16", (40, 18))],
         lambda e, x, y: e.matmul(x, y),
     )
     assert schedule_for(kernel, device).values["matrix"] == "bf16"
-    same_bits(cl_queue, device, kernel, "bf16")
+    runs.append(exact_run(kernel, device, "bf16"))
+    check_all(cl_queue, runs, same_values)
 
 
 def test_only_rounded_operands_go_to_the_unit_and_only_where_there_is_one() -> None:

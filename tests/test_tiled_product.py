@@ -3,11 +3,20 @@
 The values are small integers, so that every sum is exact and results are compared bit by bit.
 """
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
-from lower_fixture import GPU_ON_CPU, expected, fused_kernel, lowered, run
+from lower_fixture import (
+    GPU_ON_CPU,
+    Run,
+    check_all,
+    fused_kernel,
+    lowered,
+    same_rounded,
+    same_values,
+)
 from opencl_fixture import cl_queue  # noqa: F401
 from xdsl.dialects import scf, vector
 
@@ -57,36 +66,33 @@ def test_every_tiling_computes_the_same(
     items = tiling["tile_down"] * tiling["tile_across"] * slices
     if items > 256:
         pytest.skip("more work-items than a group of the test's device has")
-    room = {"local_memory": 1 << 18, "slices": slices}
+    schedule = {**tiling, "local_memory": 1 << 18, "slices": slices}
+    runs: list[Run] = []
     for number, sizes in enumerate(SIZES):
-        turn_a, turn_b = bool(number & 1), bool(number & 2)
-        kernel, arrays = product_of(*sizes, turn_a, turn_b)
-        (got,) = run(cl_queue, kernel, arrays, GPU_ON_CPU, **tiling, **room)
-        what = f"{sizes} {turn_a} {turn_b}"
-        np.testing.assert_array_equal(got, expected(kernel, arrays)[0], err_msg=what)
+        turned = bool(number & 1), bool(number & 2)
+        runs.append(Run(*product_of(*sizes, *turned), GPU_ON_CPU, schedule, f"{sizes} {turned}"))
+    check_all(cl_queue, runs, same_values)
 
 
-@pytest.mark.parametrize("turn_b", [False, True], ids=["b", "b-turned"])
-@pytest.mark.parametrize("turn_a", [False, True], ids=["a", "a-turned"])
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_the_tiling_chosen_computes_every_layout(
     sizes: tuple[int, int, int],
-    turn_a: bool,
-    turn_b: bool,
     cl_queue: Any,  # noqa: F811
 ) -> None:
-    kernel, arrays = product_of(*sizes, turn_a, turn_b)
-    (got,) = run(cl_queue, kernel, arrays, GPU_ON_CPU)
-    np.testing.assert_array_equal(got, expected(kernel, arrays)[0])
+    runs = [
+        Run(*product_of(*sizes, *turned), GPU_ON_CPU, what=str(turned))
+        for turned in itertools.product((False, True), repeat=2)
+    ]
+    check_all(cl_queue, runs, same_values)
 
 
-@pytest.mark.parametrize("element", ["f64", "f16", "bf16", "i64", "i32"])
-def test_every_element_type_is_tiled(element: str, cl_queue: Any) -> None:  # noqa: F811
-    for turn_b in (False, True):
-        kernel, arrays = product_of(70, 72, 24, False, turn_b, element)
-        (got,) = run(cl_queue, kernel, arrays, GPU_ON_CPU)
-        (want,) = expected(kernel, arrays)
-        np.testing.assert_array_equal(got, np.asarray(want).astype(got.dtype))
+@pytest.mark.parametrize("turn_b", [False, True], ids=["b", "b-turned"])
+def test_every_element_type_is_tiled(turn_b: bool, cl_queue: Any) -> None:  # noqa: F811
+    runs = [
+        Run(*product_of(70, 72, 24, False, turn_b, element), GPU_ON_CPU, what=element)
+        for element in ("f64", "f16", "bf16", "i64", "i32")
+    ]
+    check_all(cl_queue, runs, same_rounded)
 
 
 def test_what_is_past_an_edge_is_not_multiplied(cl_queue: Any) -> None:  # noqa: F811
@@ -95,8 +101,7 @@ def test_what_is_past_an_edge_is_not_multiplied(cl_queue: Any) -> None:  # noqa:
     b = b.copy()
     b[:, 3] = np.inf
     a = np.abs(a) + 1
-    (got,) = run(cl_queue, kernel, [a, b], GPU_ON_CPU)
-    np.testing.assert_array_equal(got, expected(kernel, [a, b])[0])
+    check_all(cl_queue, [Run(kernel, [a, b], GPU_ON_CPU)], same_values)
 
 
 def test_the_epilogue_sees_each_result_at_its_place(cl_queue: Any) -> None:  # noqa: F811
@@ -107,8 +112,7 @@ def test_the_epilogue_sees_each_result_at_its_place(cl_queue: Any) -> None:  # n
         lambda e, x, y, bias, more: e.add(e.relu(e.add(e.matmul(x, y), bias)), more),
     )
     arrays = [integers(shape, "f32", n) for n, (_, shape) in enumerate(types)]
-    (got,) = run(cl_queue, kernel, arrays, GPU_ON_CPU)
-    np.testing.assert_array_equal(got, expected(kernel, arrays)[0])
+    check_all(cl_queue, [Run(kernel, arrays, GPU_ON_CPU)], same_values)
 
 
 def test_a_large_product_moves_aligned_vectors_and_meets_once_a_block() -> None:

@@ -1,0 +1,51 @@
+"""Many kernels as one program: to start, a driver's compiler takes as long as for ten kernels.
+
+In: kernels that each have a name of their own. Out: their signatures, each with the program of all.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mgn.codegen import opencl
+from mgn.codegen.signature import KernelSignature
+from mgn.codegen.spirv import module_bytes
+from mgn.dialects.kernel import Device, FuncOp
+from mgn.passes.convert_kernel_to_spirv import convert, entry_point_name
+from mgn.runtime.ptx import needs_completion
+
+_KERNEL = "\n\n__kernel "
+
+
+def opencl_signatures(funcs: Sequence[FuncOp], devices: Sequence[Device]) -> list[KernelSignature]:
+    """Kernels in OpenCL C; those that are completed in their PTX keep programs of their own."""
+    signatures = list(map(opencl.signature, funcs, devices))
+    source = joined([item.source for item in signatures if not needs_completion(item.source)])
+    return [
+        item if needs_completion(item.source) else replace(item, source=source)
+        for item in signatures
+    ]
+
+
+def joined(sources: Sequence[str]) -> str:
+    """One text of all kernels, with the functions that they call once at its head."""
+    parts = [source.partition(_KERNEL) for source in sources]
+    heads = dict.fromkeys(text for head, _, _ in parts for text in head.split("\n\n"))
+    return "\n\n".join(heads) + "".join(_KERNEL + body for _, _, body in parts)
+
+
+def spirv_signatures(funcs: Sequence[FuncOp], devices: Sequence[Device]) -> list[KernelSignature]:
+    """Kernels as entry points of a SPIR-V module, which has been verified."""
+    module = convert(funcs, devices[0])
+    module.verify()
+    words = module_bytes(module)
+    return [
+        KernelSignature(
+            name=entry_point_name(func),
+            source="",
+            global_size=func.global_sizes,
+            local_size=func.local_sizes,
+            arguments=opencl.kernel_arguments(func),
+            il=words,
+        )
+        for func in funcs
+    ]
