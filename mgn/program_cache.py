@@ -7,7 +7,6 @@ anything else is no entry. `MGN_PROGRAM_CACHE=off` compiles every time.
 """
 
 import io
-import os
 import pickle
 import time
 from dataclasses import dataclass, is_dataclass
@@ -25,6 +24,7 @@ from mgn.program_key import NoKey, program_key
 from mgn.report import OptimizeReport
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.location import cache_folder
+from mgn.runtime.switches import switched_on
 
 if TYPE_CHECKING:
     from mgn.tuning.tuner import Tuner
@@ -103,7 +103,7 @@ def _keep(cache: KernelCache, key: str, compiled: Compiled) -> None:
 def _cache() -> KernelCache | None:
     """Where entries are; None where that is turned off."""
     folder = cache_folder()
-    if folder is None or os.environ.get(VARIABLE, "").strip().lower() in ("off", "none", "0"):
+    if not switched_on(VARIABLE, True) or folder is None:
         return None
     return KernelCache(folder / "programs", LIMIT)
 

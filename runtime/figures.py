@@ -18,7 +18,7 @@ import numpy as np
 
 from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import DeviceError
-from mgn.runtime.host_arrays import nearest
+from mgn.runtime.host_arrays import DTYPES, nearest
 from mgn.runtime.location import cache_folder, write_atomically
 from mgn.runtime.matrix_figures import (
     BY_GROUPS,
@@ -191,8 +191,9 @@ def overrides() -> dict[str, Any]:
     try:
         figures: Any = json.loads(Path(chosen).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
+        words = error.strerror if isinstance(error, OSError) else error
         raise DeviceError(
-            f"{FIGURES_VARIABLE} names {chosen}, which is unusable: {error}"
+            f"{FIGURES_VARIABLE} names {chosen}, which is unusable: {words}"
         ) from None
     if not isinstance(figures, dict):
         raise DeviceError(f"{FIGURES_VARIABLE} names {chosen}, which holds no JSON object")
@@ -209,6 +210,9 @@ def _with_overrides(figures: dict[str, Any]) -> dict[str, Any]:
             raise DeviceError(f"{FIGURES_VARIABLE}: no figure '{name}'{nearest(name, [*known])}")
         if name in ("rates", "matrix_rates") and isinstance(value, dict):
             rates = cast(dict[str, Any], value)
+            for element in rates.keys() - _RATED[name]:
+                hint = nearest(element, _RATED[name])
+                raise DeviceError(f"{FIGURES_VARIABLE}: no figure '{name}.{element}'{hint}")
             merged[name] = known[name] | {
                 element: _of_kind(f"{name}.{element}", rate, 0.0) for element, rate in rates.items()
             }
@@ -216,6 +220,18 @@ def _with_overrides(figures: dict[str, Any]) -> dict[str, Any]:
             merged[name] = _of_kind(name, value, known[name])
     return merged
 
+
+_RATED = {"rates": [*DTYPES], "matrix_rates": [*DTYPES, "tf32"]}
+"""What there may be rates of."""
+
+_CHOICES = {
+    "kind": ("cpu", "gpu"),
+    "vendor": (*_VENDORS, "other"),
+    "matrix_unit": ("none", "mma", "wgmma"),
+    "vector_bits": tuple(32 << n for n in range(8)),
+    "sub_group_size": tuple(1 << n for n in range(8)),
+}
+"""The values of figures that have few."""
 
 _WANTED = {bool: "true or false", int: "a whole number above 0", float: "a number above 0"}
 
@@ -229,6 +245,10 @@ def _of_kind(name: str, value: Any, like: Any) -> Any:
     if type(value) is not kind or (numeric and not 0 < value < float("inf")):
         wanted = _WANTED.get(kind, "a text" if kind is str else "an object of rates")
         raise DeviceError(f"{FIGURES_VARIABLE}: {name} must be {wanted}, not {json.dumps(value)}")
+    choices = _CHOICES.get(name, (value,))
+    if value not in choices:
+        listed = ", ".join(map(str, choices))
+        raise DeviceError(f"{FIGURES_VARIABLE}: {name} is one of {listed}, not {value}")
     return value
 
 

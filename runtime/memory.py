@@ -5,7 +5,6 @@ slices of one arena. Guarded memory gives each place its own slice with a poison
 side, so that a kernel which leaves its buffer is found out and named.
 """
 
-import os
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -16,9 +15,9 @@ from mgn.codegen.launch_plan import BufferKind, BufferPlan, LaunchPlan
 from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import DeviceError, GuardError
 from mgn.runtime.host_arrays import DTYPES, as_bytes
+from mgn.runtime.switches import switched_on
 
 GUARD_VARIABLE = "MGN_GUARD"
-_WORDS = {"": False, "off": False, "0": False, "on": True, "1": True}
 _GUARD_BYTES = 1 << 14
 _POISON = np.uint16(0xFFC5)
 """Every 16 bits of a guard zone: a NaN in each float type, and no plausible integer."""
@@ -172,11 +171,8 @@ def _pattern(size: int) -> np.ndarray:
 
 
 def guard_is_wanted() -> bool:
-    """Whether MGN_GUARD asks for guard zones. DeviceError for a word it does not know."""
-    word = os.environ.get(GUARD_VARIABLE, "").strip().lower()
-    if word not in _WORDS:
-        raise DeviceError(f"{GUARD_VARIABLE} is on or off, not '{word}'")
-    return _WORDS[word]
+    """Whether MGN_GUARD asks for guard zones."""
+    return switched_on(GUARD_VARIABLE, False)
 
 
 def planned_bytes(plan: LaunchPlan) -> int:

@@ -4,6 +4,7 @@ In: a path, and what the parameters should be. Out: arrays by name; or one `Weig
 everything that does not fit. A damaged file is a `WeightsError` too, whatever is wrong with it.
 """
 
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -30,8 +31,11 @@ _DAMAGE = (
     NotImplementedError,
     RuntimeError,
     SyntaxError,
+    tokenize.TokenError,
 )
 """What NumPy raises on an npz that is not whole."""
+_UNNAMED = np.dtype("V2")
+"""How NumPy reads back a bf16 array."""
 _SAFETENSORS = {name.upper(): dtype for name, dtype in DTYPES.items()}
 """Dtypes by the names in a safetensors header; an array of any other is kept as plain bytes."""
 
@@ -132,7 +136,7 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
         if isinstance(archive, np.ndarray):
             raise WeightsError(f"{path} holds one array without a name; write it with np.savez")
         with archive:
-            return _members(archive)
+            return _members(archive, path)
     except WeightsError:
         raise
     except OSError as error:
@@ -143,10 +147,22 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
         raise WeightsError(f"{path} is no whole npz file: {error}") from None
 
 
-def _members(archive: Any) -> dict[str, np.ndarray]:
-    arrays = {name: archive[name] for name in archive.files}
-    unnamed = np.dtype("V2")
-    return {
-        name: array.view(DTYPES["bf16"]) if array.dtype == unnamed else array
-        for name, array in arrays.items()
-    }
+def _members(archive: Any, path: Path) -> dict[str, np.ndarray]:
+    arrays: dict[str, np.ndarray] = {}
+    for name in archive.files:
+        if name in arrays:
+            raise WeightsError(f"{path} holds '{name}' twice")
+        array = _member(archive, name, path)
+        if not isinstance(array, np.ndarray):
+            raise WeightsError(f"{path} holds '{name}', which is no array")
+        arrays[name] = array.view(DTYPES["bf16"]) if array.dtype == _UNNAMED else array
+    return arrays
+
+
+def _member(archive: Any, name: str, path: Path) -> Any:
+    try:
+        return archive[name]
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+    raise WeightsError(f"{path}: '{name}' holds Python objects, which are not read")

@@ -22,6 +22,7 @@ from mgn.passes.saturate.rules import RULES
 from mgn.program_cache import compile_or_recall
 from mgn.program_key import compiler_digest, program_key
 from mgn.runtime.devices import choose
+from mgn.runtime.errors import DeviceError
 
 TEXT = """
 graph g[B = 4](x: f32[B, 8]) {
@@ -214,6 +215,12 @@ def test_a_damaged_entry_is_compiled_again_and_replaced(tmp_path: Path, damage: 
     assert not again.report.recalled
     assert np.array_equal(run(again)["y"], expected["y"])
     assert mgn.compile(mgn.parse(TEXT)).report.recalled
+
+
+def test_a_word_that_is_neither_on_nor_off_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MGN_PROGRAM_CACHE", "perhaps")
+    with pytest.raises(DeviceError, match="MGN_PROGRAM_CACHE is on or off, not 'perhaps'"):
+        mgn.compile(mgn.parse(TEXT), device="cpu")
 
 
 @pytest.mark.parametrize("variable", ["MGN_PROGRAM_CACHE", "MGN_CACHE_DIR"])

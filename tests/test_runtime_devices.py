@@ -163,6 +163,11 @@ def test_a_file_of_figures_wins_over_what_was_measured(
         ('{"has_fp64": 1}', "has_fp64 must be true or false, not 1"),
         ('{"rates": 3}', "rates must be an object of rates, not 3"),
         ('{"rates": {"f32": -1}}', "rates.f32 must be a number above 0, not -1.0"),
+        ('{"rates": {"f33": 1}}', "no figure 'rates.f33'; did you mean 'f32'?"),
+        ('{"matrix_rates": {"tf23": 1}}', "no figure 'matrix_rates.tf23'; did you mean 'tf32'?"),
+        ('{"kind": "toaster"}', "kind is one of cpu, gpu, not toaster"),
+        ('{"matrix_unit": "mme"}', "matrix_unit is one of none, mma, wgmma, not mme"),
+        ('{"vector_bits": 100}', "vector_bits is one of 32, 64, 128, 256, 512, 1024"),
     ],
 )
 def test_a_figure_of_another_kind_is_told(

@@ -1,6 +1,8 @@
 """Weight files are read with care: every fault is named, and damage is never a traceback."""
 
+import io
 import random
+import zipfile
 from pathlib import Path
 
 import ml_dtypes
@@ -119,8 +121,36 @@ def test_a_single_array_or_pickled_objects_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "none.npz")
     assert load_arrays(tmp_path / "none.npz") == {}
     np.savez(tmp_path / "objects.npz", a=np.array([{}], dtype=object))
-    with pytest.raises(WeightsError, match="no whole npz"):
+    with pytest.raises(WeightsError, match="'a' holds Python objects, which are not read"):
         load_arrays(tmp_path / "objects.npz")
+
+
+def npy(array: np.ndarray) -> bytes:
+    """The file that np.save writes."""
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ([("x.npy", npy(np.ones(3))), ("x.npy", npy(np.ones(3)))], "holds 'x' twice"),
+        ([("x", npy(np.ones(3))), ("x.npy", npy(np.ones(3)))], "holds 'x' twice"),
+        ([("x.txt", b"three ones")], r"holds 'x\.txt', which is no array"),
+        ([("x.npy", npy(np.ones((3, 4))).replace(b"(3, 4)", b"(3***4"))], "no whole npz file"),
+        ([("x.npy", npy(np.ones((3, 4))).replace(b"(3, 4)", b"(3,-4)"))], "no whole npz file"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_an_archive_of_anything_else_is_told_what_is_wrong(
+    tmp_path: Path, members: list[tuple[str, bytes]], message: str
+) -> None:
+    with zipfile.ZipFile(tmp_path / "w.npz", "w") as archive:
+        for name, data in members:
+            archive.writestr(name, data)
+    with pytest.raises(WeightsError, match=message):
+        load_arrays(tmp_path / "w.npz")
 
 
 def test_a_file_that_cannot_be_written_is_our_error(tmp_path: Path) -> None:
