@@ -17,10 +17,10 @@ GRAPH = "graph g(x: f32[2]) { y = %s\n return y }"
 
 def message_of(text: str) -> str:
     """The text of the error, which fits a screen."""
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(DiagnosticsError) as caught:
         parse(text, "t.mgn").lower()
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     message = str(caught.value)
     assert len(message) < 5000
     return message
@@ -105,10 +105,10 @@ def test_programs_that_run_away_are_stopped(
     text: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mgn.frontend.context.MOST_OPERATIONS", 20_000)
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(DiagnosticsError, match=message.replace("*", r"\*")):
         parse(f"graph g(x: f32[]) {{ y = x\n {text}\n return y }}")
-    assert time.perf_counter() - start < 60
+    assert time.process_time() - start < 60
 
 
 def test_a_chain_of_calls_is_bounded() -> None:
