@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     StringAttr,
 )
+from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import Operation
 
 from mgn.codegen.expression import (
@@ -306,6 +307,20 @@ def _integer_power(writer: Writer, operation: math.IPowIOp) -> Expression:
     return call(function, *writer.values(operation))
 
 
+def _power_of_two(writer: Writer, operation: math.Exp2Op) -> Expression:
+    """On NVIDIA, where an approximation will do, the instruction without care for tiny numbers."""
+    approximates = FastMathFlag.APPROX_FUNC in operation.fastmath.data
+    if (
+        writer.vendor != "nvidia"
+        or not approximates
+        or writer.types.bits(operation.operand.type) != 32
+    ):
+        return _float_call(writer, operation)
+    return call(
+        writer.library.power_of_two(lanes(operation.operand.type)), *writer.values(operation)
+    )
+
+
 ARITHMETIC_ROWS: dict[type[Operation], Row] = {
     arith.ConstantOp: _constant,
     **dict.fromkeys(FLOAT_INFIX, _float_infix),
@@ -314,6 +329,7 @@ ARITHMETIC_ROWS: dict[type[Operation], Row] = {
     **dict.fromkeys(INTEGER_INFIX, _integer_infix),
     **dict.fromkeys(BITWISE_INFIX, _bitwise_infix),
     **dict.fromkeys(DIVISIONS, _division),
+    math.Exp2Op: _power_of_two,
     arith.NegfOp: _negate,
     arith.MaximumfOp: _extremum("maximum"),
     arith.MinimumfOp: _extremum("minimum"),

@@ -143,6 +143,14 @@ class Library:
             choice = f"select(select(b, a, {wins}), {zeros}, a == b)"
         return self.add(function, type, f"{type} a, {type} b", f"return {choice};")
 
+    def power_of_two(self, lanes: int) -> str:
+        """NVIDIA's instruction for 2 to a float; what is below the least normal number is 0."""
+        type = shaped("float", lanes)
+        parts = [""] if lanes == 1 else [f".s{digit}" for digit in "0123456789abcdef"[:lanes]]
+        step = 'asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y{0}) : "f"(x{0}));'
+        body = [f"{type} y;", *(step.format(part) for part in parts), "return y;"]
+        return self.add(suffixed("power_of_two", lanes), type, f"{type} x", *body)
+
     def divide(self, name: str, scalar: str, lanes: int, unsigned: bool) -> str:
         """Integer division that cannot trap: by zero it gives 0, and the lowest number by -1 wraps.
 

@@ -6,6 +6,7 @@ units means the same everywhere and can be tested where there are none; no sched
 
 from typing import Any
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -157,6 +158,10 @@ def _round_tf32(writer: Writer, operation: kernel.RoundTf32Op) -> None:
 
 def _pack(writer: Writer, operation: kernel.PackOp) -> None:
     pairs = lanes(operation.result.type)
+    narrowed = operation.value.owner
+    if writer.vendor == "nvidia" and isinstance(narrowed, arith.TruncFOp):
+        writer.declare(operation.result, _rounded_pairs(writer, narrowed.input, pairs))
+        return
     parts = [
         f"as_int(as_uint(x.s{2 * n:x}) >> 16 | as_uint(x.s{2 * n + 1:x}) & 0xffff0000u)"
         for n in range(pairs)
@@ -164,6 +169,21 @@ def _pack(writer: Writer, operation: kernel.PackOp) -> None:
     body = f"return (int{pairs})({', '.join(parts)});"
     name = writer.library.add(f"pack_{pairs}", f"int{pairs}", f"float{2 * pairs} x", body)
     writer.declare(operation.result, call(name, writer.value(operation.value)))
+
+
+def _rounded_pairs(writer: Writer, value: SSAValue, pairs: int) -> Expression:
+    """Rounds f32 numbers and packs them, two by one instruction."""
+    body = (
+        "int r;",
+        'asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));',
+        "return r;",
+    )
+    pair = writer.library.add("round_pair", "int", "float low, float high", *body)
+    parts = ", ".join(f"{pair}(x.s{2 * n:x}, x.s{2 * n + 1:x})" for n in range(pairs))
+    result = f"return (int{pairs})({parts});"
+    name = f"round_pairs_{pairs}"
+    function = writer.library.add(name, f"int{pairs}", f"float{2 * pairs} x", result)
+    return call(function, writer.value(value))
 
 
 def _unpack(writer: Writer, operation: kernel.UnpackOp) -> None:

@@ -88,13 +88,19 @@ def _cpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
 
 def _on_matrix_unit(fused: FusedKernelOp, device: Device) -> str | None:
     """What the device's matrix unit multiplies the product's operands as; None where it cannot."""
-    if not device.matrix_rates or fused.kernel_kind is not KernelKind.CONTRACTION:
+    if not device.matrix_rates:
         return None
+    from mgn.passes.lower_kernels.attention_node import Attention
+    from mgn.passes.lower_kernels.attention_panels import attention_element
     from mgn.passes.lower_kernels.body import read_body
     from mgn.passes.lower_kernels.product import Product
     from mgn.passes.lower_kernels.tensor_panels import matrix_element
 
-    name = matrix_element(Product.of_body(read_body(fused)))
+    body = read_body(fused)
+    if fused.kernel_kind is KernelKind.ATTENTION:
+        name = attention_element(Attention.of_body(body))
+    else:
+        name = matrix_element(Product.of_body(body))
     return name if name in device.matrix_rates else None
 
 

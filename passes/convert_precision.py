@@ -11,7 +11,8 @@ After:
 
 A product of numbers so rounded is exact in f32, so that sums on matrix units differ by their order
 only. `tf32` rounds by `mgn.round_tf32`; `f32`, the default, rounds nothing. Composites made of
-products are expanded, but for attention, which stays whole and in f32.
+products are expanded, but for attention, which stays whole: its queries, keys and values are
+rounded, its weights stay in f32.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,8 +50,8 @@ PRECISIONS: dict[str, Rounding | None] = {
 }
 """What a run may ask for → how an operand of an f32 product is rounded; None for not at all."""
 
-WHOLE = ("attention",)
-"""Composites that are not expanded for the products in them."""
+WHOLE = {"attention": 3}
+"""Composites that are not expanded for the products in them, and how many operands those have."""
 
 PASSED = ("transpose", "reshape")
 """Movement that stays next to the product it belongs to: what it moves is rounded before."""
@@ -103,10 +104,11 @@ class _Products:
 
     def convert(self, block: Block) -> None:
         for op in list(block.ops):
-            if not isinstance(op, TensorOp) or op.spec.kind is not Kind.CONTRACTION:
+            if not isinstance(op, TensorOp):
                 continue
-            if element_of(op.operands[0].type).name == "f32":
-                for number, operand in enumerate(op.operands):
+            count = 2 if op.spec.kind is Kind.CONTRACTION else WHOLE.get(op.spec.name, 0)
+            if count and element_of(op.operands[0].type).name == "f32":
+                for number, operand in enumerate(op.operands[:count]):
                     op.operands[number] = self._round(operand)
 
     def _round(self, value: SSAValue) -> SSAValue:

@@ -57,8 +57,10 @@ def bounded_attention(
     softcap: float = 0.0,
     unit: float = 2.0**-24,
     rounding: float = 0.0,
+    weighing: float = 0.0,
 ) -> Bounded:
-    """`unit` is the rounding of the arithmetic, `rounding` that of the result's own type.
+    """`unit` is the rounding of the arithmetic, `rounding` that of the result's own type,
+    `weighing` how far off a weight may be besides, relative to it.
 
     The scale and the soft cap are numbers of the type that scores are computed in.
     """
@@ -91,7 +93,7 @@ def bounded_attention(
         size = size + 2 * np.where(np.isfinite(scores), np.abs(scores), 0.0) + POWER_UNITS
         worst = np.where(seen & np.isfinite(scores), size, 0.0).max(-1, keepdims=True, initial=0.0)
         result, magnitude = weights @ values, weights @ np.abs(values)
-        error = magnitude * (2 * worst + 2 * count + 16) * unit
+        error = magnitude * ((2 * worst + 2 * count + 16) * unit + weighing)
         error = error + np.abs(result) * rounding + np.finfo(np.float32).tiny
     return Bounded(_merged(result), _merged(error))
 

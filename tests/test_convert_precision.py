@@ -93,9 +93,23 @@ def test_products_are_those_of_rounded_operands(precision: str) -> None:
     assert np.all(np.abs(got["z"] - inner @ c) <= sums * (np.abs(inner) @ np.abs(c)))
 
 
-def test_attention_and_other_element_types_stay() -> None:
+def test_attention_stays_whole_and_what_it_multiplies_is_rounded() -> None:
     text = """
-    graph g(q: f32[4, 16], h: f16[4, 8], k: f16[8, 4]) {
+    graph g(q: f32[4, 16], k: f32[4, 16], b: f32[4, 4]) {
+      return a = attention(q, k, k, b, heads = 2)
+    }
+    """
+    module = lowered(text)
+    ConvertPrecision("tf32").apply(context(), module)
+    module.verify()
+    assert names(module) == ["round_tf32", "round_tf32", "attention"]
+    (attention,) = [op for op in module.walk() if isinstance(op, TensorOp) and op.operands[1:]]
+    assert attention.operands[1] is attention.operands[2]
+
+
+def test_other_element_types_stay() -> None:
+    text = """
+    graph g(q: bf16[4, 16], h: f16[4, 8], k: f16[8, 4]) {
       return a = attention(q, q, q, heads = 2, kv_heads = 2), b = h @ k
     }
     """

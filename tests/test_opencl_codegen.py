@@ -369,6 +369,35 @@ kernel.func @copies(%x : memref<64xf32>) access [read] global [32, 1, 1] local [
         assert instruction in text
 
 
+def test_rounding_two_numbers_into_a_register_is_one_instruction_on_nvidia() -> None:
+    source = kernel("""
+kernel.func @round(%x : memref<8xf32>, %y : memref<4xi32>) access [read, write]
+    global [1, 1, 1] local [1, 1, 1] {
+  %zero = arith.constant 0 : index
+  %v = vector.load %x[%zero] : memref<8xf32>, vector<8xf32>
+  %n = arith.truncf %v : vector<8xf32> to vector<8xbf16>
+  %p = kernel.pack %n : vector<8xbf16> -> vector<4xi32>
+  vector.store %p, %y[%zero] : memref<4xi32>, vector<4xi32>
+  kernel.return
+}""")
+    assert "cvt.rn.bf16x2.f32" in emit(source, DEVICES["nvidia-h200"])
+    assert "asm" not in emit(source, DEVICES["cpu"])
+
+
+@pytest.mark.parametrize("flags", ["", "fastmath<afn>"])
+def test_an_approximate_power_of_two_is_nvidias_instruction(flags: str) -> None:
+    source = kernel(f"""
+kernel.func @power(%x : memref<1xf32>) access [read_write] global [1, 1, 1] local [1, 1, 1] {{
+  %zero = arith.constant 0 : index
+  %v = memref.load %x[%zero] : memref<1xf32>
+  %p = math.exp2 %v {flags} : f32
+  memref.store %p, %x[%zero] : memref<1xf32>
+  kernel.return
+}}""")
+    assert ("ex2.approx.ftz.f32" in emit(source, DEVICES["nvidia-h200"])) == bool(flags)
+    assert "exp2(" in emit(source, DEVICES["cpu"])
+
+
 def test_an_operation_without_a_row_is_an_error_that_names_it() -> None:
     text = """
 kernel.func @wide(%y : memref<4xi32>) access [write] global [1, 1, 1] local [1, 1, 1] {

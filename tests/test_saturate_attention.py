@@ -89,7 +89,7 @@ def test_a_price_decides_between_the_kernel_and_its_parts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     forget_choices()
-    monkeypatch.setattr(PRICE, lambda signature, device: 1.0)
+    monkeypatch.setattr(PRICE, lambda *_: 1.0)
     graph, _ = saturated(causal, *operands(96, 96))
     forget_choices()
     assert KernelKind.ATTENTION not in kinds(graph)
@@ -107,7 +107,7 @@ def test_an_attention_that_a_rule_writes_is_a_candidate(monkeypatch: pytest.Monk
     row.check()
     monkeypatch.setitem(RULES, row.name, row)
     monkeypatch.setattr("saturate_programs.check_same", lambda before, after: None)
-    monkeypatch.setattr(PRICE, lambda signature, device: 0.0)
+    monkeypatch.setattr(PRICE, lambda *_: 0.0)
     graph, _ = saturated(lambda b, q, k: b.erf(b.matmul(q, k)), f32(64, 64), f32(64, 64))
     assert kinds(graph) == [KernelKind.ATTENTION]
 

@@ -6,19 +6,14 @@ the bound of a sum of n terms, for products of rounded operands are exact.
 """
 
 import itertools
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-import opencl_fixture
 import pytest
 from lower_fixture import (
     CPU,
-    GPU_ON_CPU,
     Run,
     check_all,
     expected,
@@ -27,7 +22,8 @@ from lower_fixture import (
     run,
     same_values,
 )
-from opencl_fixture import cl_queue, device_description  # noqa: F401
+from matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
+from opencl_fixture import cl_queue  # noqa: F401
 from xdsl.ir import SSAValue
 
 from mgn.dialects.kernel import DEVICES, CopyChunkOp, Device, GroupMmaOp, LoadMatrixOp, MmaOp
@@ -52,33 +48,9 @@ ODD_SIZES = [(64, 64, 64), (67, 84, 101), (34, 132, 24), (5, 6, 7), (130, 129, 2
 GROUP_SIZES = [(64, 64, 64), (66, 129, 64), (67, 84, 101), (5, 6, 7), (129, 66, 128), (32, 32, 264)]
 """Both operands copied, one, and none."""
 
-VECTORISER = "CL_CONFIG_CPU_VECTORIZER_MODE"
-"""The CPU's driver makes sub-groups where this is 0 before it is loaded."""
-
-SLOW = "-cl-opt-disable"
-"""That driver takes minutes to optimise exchanges between registers."""
-
 
 def test_these_tests_pass_where_the_driver_makes_sub_groups() -> None:
-    if os.environ.get(VECTORISER) == "0" or os.environ.get("MGN_TEST_DEVICE", "cpu") != "cpu":
-        pytest.skip("the tests below run in this process")
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__]
-    done = subprocess.run(
-        command, env={**os.environ, VECTORISER: "0"}, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout[-3000:]
-
-
-@pytest.fixture
-def device(cl_queue: Any, monkeypatch: pytest.MonkeyPatch) -> Device:  # noqa: F811
-    """The device under test, with a matrix unit if only by exchange of registers."""
-    if not device_description(cl_queue).is_cpu:
-        return DEVICES["nvidia-h200"]
-    if os.environ.get(VECTORISER) != "0":
-        pytest.skip("run in a process of its own by the first test of this file")
-    monkeypatch.setattr(opencl_fixture, "build_options", lambda queue: [SLOW])
-    rates = DEVICES["nvidia-h200"].matrix_rates
-    return GPU_ON_CPU.with_figures(matrix_rates=rates, matrix_unit="wgmma")
+    passes_in_a_process_with_sub_groups(__file__)
 
 
 Prologue = Callable[[Any, SSAValue], SSAValue]
@@ -130,9 +102,9 @@ def arrays_of(kernel: Any, make: Callable[..., np.ndarray]) -> list[np.ndarray]:
     ]
 
 
-def exact_run(kernel: Any, device: Device, what: object, **schedule: Any) -> Run:
+def exact_run(kernel: Any, unit: Device, what: object, **schedule: Any) -> Run:
     """A run on integers, whose sums are exact."""
-    return Run(kernel, arrays_of(kernel, integers), device, schedule, str(what))
+    return Run(kernel, arrays_of(kernel, integers), unit, schedule, str(what))
 
 
 @pytest.mark.parametrize("tiling", TILINGS, ids=lambda t: "x".join(map(str, t.values())))
@@ -141,7 +113,7 @@ def test_every_tiling_and_layout_computes_the_same(
     name: str,
     tiling: dict[str, int],
     cl_queue: Any,  # noqa: F811
-    device: Device,
+    device: Device,  # noqa: F811
 ) -> None:
     first = TILINGS.index(tiling) % 2
     cases = ODD_SIZES if name == "tf32" else SIZES
@@ -161,7 +133,7 @@ def test_every_layout_is_copied_or_computed(
     name: str,
     turned: tuple[bool, bool],
     cl_queue: Any,  # noqa: F811
-    device: Device,
+    device: Device,  # noqa: F811
 ) -> None:
     tiling = {"tile_down": 1, "item_rows": 32, "item_columns": 32}
     cases = itertools.product(((48, 72, 80), (38, 44, 42)), (False, True))
@@ -176,7 +148,7 @@ def test_every_layout_is_copied_or_computed(
 def test_sums_are_those_of_rounded_operands(
     name: str,
     cl_queue: Any,  # noqa: F811
-    device: Device,
+    device: Device,  # noqa: F811
 ) -> None:
     depth = 514
     kernel = product_of(name, (34, 46, depth), (False, False), computed=True)
@@ -204,7 +176,7 @@ def rounded(array: np.ndarray, name: str) -> np.ndarray:
 def test_nan_and_infinity_stay_in_their_rows_and_columns(
     name: str,
     cl_queue: Any,  # noqa: F811
-    device: Device,
+    device: Device,  # noqa: F811
 ) -> None:
     kernel = product_of(name, (20, 24, 19), (False, False), computed=False)
     a, b = arrays_of(kernel, integers)
@@ -217,7 +189,7 @@ def test_nan_and_infinity_stay_in_their_rows_and_columns(
 
 def test_batches_epilogues_and_heads_of_attention(
     cl_queue: Any,  # noqa: F811
-    device: Device,
+    device: Device,  # noqa: F811
 ) -> None:
     kernel = fused_kernel(
         "contraction",
@@ -268,8 +240,8 @@ def test_operands_as_the_unit_takes_them_are_copied_past_the_registers() -> None
 def test_large_products_are_multiplied_by_groups_where_the_device_can() -> None:
     unit = DEVICES["nvidia-h200"]
 
-    def operations(name: str, size: int, device: Device) -> set[Any]:
-        function = lowered(product_of(name, (size,) * 3, (False, False), computed=False), device)
+    def operations(name: str, size: int, on: Device) -> set[Any]:
+        function = lowered(product_of(name, (size,) * 3, (False, False), computed=False), on)
         return {type(op) for op in function.walk()}
 
     for name, size in itertools.product(TYPES, (4096, 4097)):

@@ -1,6 +1,7 @@
 """The attention template: softmax(q·kᵀ)·v in one kernel, without the scores in memory.
 
-A work-item (CPU, attention_rows.py) or a work-group (GPU, attention_tiles.py) takes a block of the
+A work-item (CPU, attention_rows.py) or a work-group (GPU, attention_tiles.py, on its matrix unit
+attention_matrix.py) takes a block of the
 queries of a key head and walks over blocks of keys. It keeps each row's largest score so far, the
 sum of its powers and the sum of weighted values; a larger score scales down what was summed before
 (M. Milakov, N. Gimelshein, arXiv:1805.02867; T. Dao et al., FlashAttention, arXiv:2205.14135).
@@ -11,12 +12,17 @@ evaluated as operands are copied into local memory, what follows on finished row
 from math import prod
 
 from mgn.dialects import kernel
+from mgn.passes.lower_kernels.attention_matrix import lower_attention_matrix
 from mgn.passes.lower_kernels.attention_node import Attention
+from mgn.passes.lower_kernels.attention_panels import matrix_tiling
 from mgn.passes.lower_kernels.attention_rows import lower_rows
 from mgn.passes.lower_kernels.attention_tiles import lower_attention_tiles
 from mgn.passes.lower_kernels.emission import memory_type
 from mgn.passes.lower_kernels.index import Counter, delinearised, of
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
+
+LEAST_ROWS = 8
+"""Rows from which on a matrix unit is worth its while: it multiplies 16."""
 
 
 def lower_attention(job: Job) -> Launch:
@@ -24,6 +30,10 @@ def lower_attention(job: Job) -> Launch:
     attention = Attention.of_body(job.body)
     if not attention.keys:
         return _without_keys(job, attention)
+    unit = str(job.schedule.get("matrix", ""))
+    tiling = matrix_tiling(job, attention, unit) if unit and attention.rows >= LEAST_ROWS else None
+    if tiling is not None:
+        return lower_attention_matrix(job, attention, unit, tiling)
     if job.is_gpu:
         return lower_attention_tiles(job, attention)
     return lower_rows(job, attention)

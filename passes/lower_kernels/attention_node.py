@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from xdsl.dialects import arith, math
+from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -25,6 +26,7 @@ from mgn.passes.lower_kernels.scalar import accumulator, narrowed, unary, widene
 from mgn.passes.lower_kernels.template import Job
 
 ATTENTION = "attention"
+APPROXIMATE = arith.FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
 LOG2_E = 1 / numbers.log(2)
 
 
@@ -124,17 +126,24 @@ class Attention:
 
     # Operands
 
+    def query_place(self, head: Index, row: Index, k: Index) -> Indices:
+        """The last two indices of a row's element in the queries."""
+        return (self.query(row), (head * self.group + row % self.group) * self.depth + k)
+
+    @property
+    def factor(self) -> float:
+        """What products of queries and keys are multiplied by to be scores or their tangents."""
+        scale = self.node.values["scale"]
+        return scale / self.softcap if self.softcap > 0 else scale * LOG2_E
+
     def query_values(
         self, evaluator: Evaluator, batch: Indices, head: Index, row: Index, k: Index
     ) -> SSAValue:
         """A row's elements, scaled so that products with keys are scores or their tangents."""
         q = self.node.operands[0]
-        own = (self.query(row), (head * self.group + row % self.group) * self.depth + k)
-        value = self._operand(evaluator, q, batch, own)
+        value = self._operand(evaluator, q, batch, self.query_place(head, row, k))
         code = evaluator.code
-        factor = self.node.values["scale"]
-        factor = factor / self.softcap if self.softcap > 0 else factor * LOG2_E
-        constant = code.constant(factor, memory_type(self.element), lane_count(value))
+        constant = code.constant(self.factor, memory_type(self.element), lane_count(value))
         return code.binary(arith.MulfOp, value, constant)
 
     def key_values(
@@ -228,8 +237,8 @@ def heads_too_large(attention: Attention) -> VerifyException:
 
 
 def power_of_two(code: Code, value: SSAValue) -> SSAValue:
-    """2 to the value; 0 for -inf."""
-    return unary(code, math.Exp2Op, value)
+    """2 to the value; 0 for -inf, and maybe for what is below the least normal number."""
+    return code.pure(math.Exp2Op, [value], value.type, fastmath=APPROXIMATE)
 
 
 def bounded(code: Code, index: Index, limit: int) -> Index:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import prod
 
 from mgn.passes.lower_kernels.attention_node import Attention, heads_too_large
-from mgn.passes.lower_kernels.template import Job, ceil_div
+from mgn.passes.lower_kernels.template import Job, ceil_div, turns
 
 VECTOR_BYTES = 16
 MOST_REGISTERS = 160
@@ -96,12 +96,6 @@ class Shape:
     alone: float
     crowded: float
 
-    def turns(self, groups: int, resident: int) -> float:
-        """The time of so many groups on one compute unit, in the best time of one."""
-        rounds, rest = divmod(groups, resident)
-        last = max(1 / self.alone, rest / self.crowded) if rest else 0.0
-        return rounds * max(1 / self.alone, resident / self.crowded) + last
-
 
 SHAPES = (
     Shape(16, 8, 4, 8, 0.70, 1.00),
@@ -153,7 +147,7 @@ def tilings(job: Job, attention: Attention) -> list[tuple[float, Tiling]]:
             continue
         groups = ceil_div(attention.rows, tiling.tile_rows) * prod(attention.batch)
         share = ceil_div(groups * attention.kv_heads, units)
-        found.append((tiling.tile_rows * shape.turns(share, SHARED), tiling))
+        found.append((tiling.tile_rows * turns(share, SHARED, shape.alone, shape.crowded), tiling))
     return found
 
 

@@ -149,10 +149,14 @@ class Code:
 
     def lane_numbers(self, count: int, type: Attribute) -> SSAValue:
         """0, 1, 2, … along the lanes."""
-        key = ("lane numbers", count, type)
+        return self.numbers(range(count), type)
+
+    def numbers(self, values: Sequence[int], type: Attribute) -> SSAValue:
+        """An integer in each lane."""
+        key = ("numbers", tuple(values), type)
         if key not in self._constant_values:
-            lanes_type = shaped(type, count)
-            value = DenseIntOrFPElementsAttr.from_list(lanes_type, list(range(count)))  # type: ignore
+            lanes_type = shaped(type, len(values))
+            value = DenseIntOrFPElementsAttr.from_list(lanes_type, list(values))  # type: ignore
             op = arith.ConstantOp.create(result_types=[lanes_type], properties={"value": value})
             self._constants.append(op)
             self._constant_values[key] = op.results[0]

@@ -67,3 +67,14 @@ def dividing_lanes(count: int, most: int) -> int:
     while lanes > 1 and count % lanes:
         lanes //= 2
     return max(lanes, 1)
+
+
+def turns(groups: int, resident: int, alone: float, crowded: float) -> float:
+    """The time of so many groups on one compute unit, in the best time of one.
+
+    It holds `resident` at once; `alone` and `crowded` are the shares of its best rate that it
+    reaches with one of them there, and with as many as there is room for.
+    """
+    rounds, rest = divmod(groups, resident)
+    last = max(1 / alone, rest / crowded) if rest else 0.0
+    return rounds * max(1 / alone, resident / crowded) + last

@@ -17,6 +17,9 @@ from mgn.passes.saturate.view import Signature
 EFFICIENCY = {True: 1.0, False: 0.72}
 """The share of a device's rate for products that the template reaches, on CPUs and on GPUs."""
 
+UNIT_EFFICIENCY = 0.5
+"""The same of the rate of a matrix unit, which multiplies weights twice."""
+
 GPU_POWER = 4.0
 """What a power of two costs a GPU, in simple operations."""
 
@@ -126,14 +129,17 @@ def _sizes(signature: Signature) -> tuple[int, int]:
     return signature.operand_shapes[0][-1] // heads, signature.shape[-1] // heads
 
 
-def attention_seconds(signature: Signature, device: Device) -> float:
-    """Seconds of computing; infinite where no tile fits into local memory."""
+def attention_seconds(signature: Signature, device: Device, on_unit: float | None = None) -> float:
+    """Seconds of computing, `on_unit` at the rate of a matrix unit; infinite where no tile fits
+    into local memory.
+    """
     if least_memory(signature, device) > device.local_memory:
         return math.inf
     power = ELEMENT_COST["exp"] if device.is_cpu else GPU_POWER
-    products = 2.0 * sum(_sizes(signature)) / EFFICIENCY[device.is_cpu]
-    a_score = products + 2.0 * (power + SCORE_STEPS)
-    return plan_of(signature, device).scores * a_score / device.rate(signature.element)
+    products, rate = 2.0 * sum(_sizes(signature)), device.rate(signature.element)
+    products /= on_unit * UNIT_EFFICIENCY if on_unit else rate * EFFICIENCY[device.is_cpu]
+    a_score = products + 2.0 * (power + SCORE_STEPS) / rate
+    return plan_of(signature, device).scores * a_score
 
 
 def attention_demands(signature: Signature, device: Device) -> list[float]:

@@ -20,6 +20,9 @@ COMPUTED = 0.06
 FEWEST_ROWS = 5
 """Products of fewer rows are sums along memory."""
 
+ATTENDED = ("bf16", "tf32")
+"""What the unit may take attention's weights as."""
+
 ROUNDINGS = frozenset({"round_tf32", "cast"})
 """Operations that the unit's kernels do on the way for nothing."""
 
@@ -33,11 +36,15 @@ def matrix_rate(
     leaf_types: Mapping[int, TensorType],
     device: Device,
 ) -> float | None:
-    """The rate of the one product of a body on the device's matrix unit."""
+    """The rate of the one product, or attention, of a body on the device's matrix unit."""
     if not device.matrix_rates:
         return None
     nodes = {name: (signatures[number], operands) for name, number, operands in body}
     for signature, operands in nodes.values():
+        if signature.name == "attention":
+            names = {_rounded(operand, nodes, leaf_types) for operand in operands[:3]}
+            name = names.pop() if len(names) == 1 else None
+            return device.matrix_rates.get(name) if name in ATTENDED else None
         if signature.kind is not Kind.CONTRACTION:
             continue
         if len(signature.shape) < 2 or signature.shape[-2] < FEWEST_ROWS:

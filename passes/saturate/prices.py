@@ -155,7 +155,7 @@ def _compute_seconds(
     if signature.kind is Kind.CONTRACTION:
         return _matmul_seconds(signature, device, on_unit or rate)
     if signature.name == "attention":
-        return attention_seconds(signature, device)
+        return attention_seconds(signature, device, on_unit)
     if signature.kind in (Kind.REDUCTION, Kind.SCAN):
         slow = 4.0 if signature.kind is Kind.SCAN else 1.0
         return 2.0 * slow * signature.operand_sizes[0] / rate

@@ -1,0 +1,427 @@
+"""Attention on a matrix unit: a work-group takes a tile of rows of a key head, a sub-group 16 rows.
+
+Queries, keys and values are numbers that the unit multiplies, so that their products are exact in
+f32. A sub-group keeps its queries, its scores and its rows' sums in registers; copies of the next
+tile of keys and values are under way while one is multiplied. Weights are f32: the unit takes each
+as the sum of two numbers, so that a weight is off by 2^-16 at most.
+"""
+
+import math as numbers
+from collections.abc import Callable, Sequence
+from math import prod
+
+from xdsl.dialects import arith, vector
+from xdsl.dialects.builtin import DenseArrayBase, VectorType, bf16, f32, i32, i64
+from xdsl.ir import Operation, SSAValue
+
+from mgn.dialects import kernel
+from mgn.passes.lower_kernels.attention_node import Attention, bounded, power_of_two
+from mgn.passes.lower_kernels.attention_panels import (
+    QUAD,
+    STAGES,
+    UNIT_COLUMNS,
+    UNIT_ROWS,
+    MatrixTiling,
+    Scores,
+    Sums,
+    held_element,
+)
+from mgn.passes.lower_kernels.emission import INDEX, lane_count, memory_type
+from mgn.passes.lower_kernels.index import Index, constant, delinearised, lanes
+from mgn.passes.lower_kernels.panel_copies import lane_of
+from mgn.passes.lower_kernels.product import multiply_add
+from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
+from mgn.passes.lower_kernels.tensor_panels import Panel, pair_of
+from mgn.passes.lower_kernels.tensor_product import INSTRUCTIONS
+from mgn.passes.lower_kernels.tensor_tiling import SUB_GROUP
+
+HALVES = 2
+"""Rows of a result that a work-item holds; the second is 8 further."""
+
+HELD = 4
+"""Numbers of a result that a work-item holds: two columns of each row."""
+
+TF32_BITS = -(1 << 13)
+"""The bits of an f32 number that a tf32 operand counts."""
+
+Vectors = list[SSAValue]
+
+
+def lower_attention_matrix(
+    job: Job, attention: Attention, name: str, sizes: MatrixTiling
+) -> Launch:
+    """Writes an attention kernel whose operands are rounded to a type of the matrix unit."""
+    return _Matrix(job, attention, name, sizes).write()
+
+
+class _Matrix:
+    def __init__(self, job: Job, attention: Attention, name: str, sizes: MatrixTiling) -> None:
+        self.job, self.attention, self.code, self.name = job, attention, job.code, name
+        self.sizes = sizes
+        self.paired = name == "tf32"
+        plain = attention.bias is None and not attention.softcap
+        self.scales_late = plain and attention.factor > 0
+        self.memory = self.code.local(memory_type(held_element(name)), self.sizes.memory)
+        self.tiles = self.sizes.keys // UNIT_COLUMNS
+        self.columns = ceil_div(attention.width, UNIT_ROWS) * UNIT_ROWS // UNIT_COLUMNS
+
+    def write(self) -> Launch:
+        attention, sizes, code = self.attention, self.sizes, self.code
+        blocks = ceil_div(attention.rows, sizes.rows)
+        groups = blocks * attention.kv_heads * prod(attention.batch)
+        group = code.counter(kernel.GroupIdOp, 0, groups)
+        self.place = code.counter(kernel.LocalIdOp, 0, sizes.items)
+        outer, block = group % (groups // blocks), group // (groups // blocks)
+        if attention.causal:
+            block = block * -1 + (blocks - 1)
+        self.head = outer % attention.kv_heads
+        self.batch = delinearised(outer // attention.kv_heads, attention.batch)
+        self.first_row = block * sizes.rows
+        self.lane = self.place % SUB_GROUP
+        own = self.place // SUB_GROUP * UNIT_ROWS + self.lane // QUAD
+        self.own_rows = [self.first_row + own + half * 8 for half in range(HALVES)]
+        self.rows = [bounded(code, row, attention.rows) for row in self.own_rows]
+        self.scores = Scores.of(attention, self.head, self.paired)
+        self.sums = Sums.of(attention, self.head)
+        self.begin, self.count = self._visited()
+        self._copy(constant(0), None)
+        queries = self._queries()
+        nothing, zero = code.constant(-numbers.inf, f32), code.constant(0, f32)
+        none = code.constant(0, f32, HELD)
+        held = [*[nothing] * HALVES, *[zero] * HALVES, *[none] * self.columns]
+        held = code.loop(0, self.count, lambda turn, held: self._tile(turn, queries, held), held)
+        self._finish(held[HALVES : 2 * HALVES], held[2 * HALVES :])
+        return Launch((groups * sizes.items,), (sizes.items,))
+
+    def _visited(self) -> tuple[Index, Index]:
+        """The first tile of keys that some row of the group sees, and how many there are."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        last = bounded(code, self.first_row + (sizes.rows - 1), attention.rows)
+        first = bounded(code, self.first_row, attention.rows)
+        begin, end = attention.first(first), attention.limit(last)
+        begin = begin if isinstance(begin, Index) else constant(begin)
+        end = end if isinstance(end, Index) else constant(end)
+        first_tile, tiles = begin // sizes.keys, ceil_div(attention.keys, sizes.keys)
+        count = (end + (sizes.keys - 1)) // sizes.keys - first_tile
+        return bounded(code, first_tile, tiles), count.clamp(0, tiles)
+
+    # Operands
+
+    def _panels(self, turn: Index) -> tuple[Panel, Panel]:
+        """The keys and the values of a tile."""
+        attention, sizes = self.attention, self.sizes
+        first = self._first(turn)
+        shared = (self.batch, self.place)
+        keys = sizes.panel(sizes.depth_line)
+        left = (1, sizes.keys, self.scores.columns, first)
+        values = sizes.panel(sizes.keys)
+        right = (1, sizes.width_line, attention.width, constant(0))
+        base = sizes.keys_size
+        return (
+            Panel(self.job, self.scores, keys, self.name, *left, *shared, 0, self.memory),
+            Panel(self.job, self.sums, values, self.name, *right, *shared, base, self.memory),
+        )
+
+    def _first(self, turn: Index) -> Index:
+        """The first key of a tile."""
+        return (self.begin + turn) * self.sizes.keys
+
+    def _stage(self, turn: Index) -> Index:
+        return turn % STAGES * self.sizes.stage
+
+    def _read(self, turn: Index) -> list[Vectors]:
+        """What the work-item computes of a tile; nothing where copies go past the registers."""
+        keys, values = self._panels(turn)
+        return [keys.read(constant(0)), values.read(self.begin + turn)]
+
+    def _copy(self, turn: Index, read: list[Vectors] | None) -> None:
+        """Starts the copies of a tile into its stage, or stores what was computed of it."""
+        keys, values = self._panels(turn)
+        computed = self._read(turn) if read is None else read
+        keys.copy(constant(0), self._stage(turn), computed[0])
+        values.copy(self.begin + turn, self._stage(turn), computed[1])
+
+    def _queries(self) -> Vectors:
+        """The sub-group's fragments of queries, which lie where the second tile will."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        tiling = sizes.panel(sizes.depth_line)
+        own = (0, sizes.rows, attention.rows, self.first_row, self.batch, self.place)
+        panel = Panel(self.job, self.scores, tiling, self.name, *own, 0, self.memory)
+        stage = constant(sizes.stage)
+        panel.copy(constant(0), stage, panel.read(constant(0)))
+        code.effect(kernel.CommitCopiesOp, [])
+        code.block.add_op(kernel.WaitCopiesOp(0))
+        code.barrier()
+        row = self.place // SUB_GROUP * UNIT_ROWS
+        return [
+            panel.fragments(stage, row, UNIT_ROWS, constant(step))[0]
+            for step in range(ceil_div(attention.depth, sizes.step))
+        ]
+
+    # A tile of keys
+
+    def _tile(self, turn: Index, queries: Vectors, held: Vectors) -> Vectors:
+        """Adds what a tile of keys contributes to the rows' largest scores, totals and sums."""
+        attention, code = self.attention, self.code
+        largest, totals = held[:HALVES], held[HALVES : 2 * HALVES]
+        code.block.add_op(kernel.WaitCopiesOp(0))
+        code.barrier()
+        inside = code.compare_integers("slt", code.index(turn + 1), code.index(self.count))
+        later = turn + 1
+        read = self._read(later)
+        computed = any(read)
+
+        def copy() -> None:
+            code.when(inside, lambda: self._copy(later, read))
+            code.effect(kernel.CommitCopiesOp, [])
+
+        if not computed:
+            copy()
+        scores = self._scores(turn, queries)
+        found = self._across(arith.MaxnumfOp, scores)
+        new = [code.binary(arith.MaxnumfOp, a, b) for a, b in zip(largest, found, strict=True)]
+        shifts = [attention.shift(code, value) for value in new]
+        factors = [self._power(old, shift) for old, shift in zip(largest, shifts, strict=True)]
+        shift = self._both(shifts)
+        weights = [self._power(score, shift) for score in scores]
+        shares = self._halves(arith.AddfOp, weights)
+        totals = [
+            multiply_add(code, attention.element, total, factor, share)
+            for total, factor, share in zip(totals, factors, shares, strict=True)
+        ]
+        factor = self._both(factors)
+        sums = [code.binary(arith.MulfOp, value, factor) for value in held[2 * HALVES :]]
+        sums = self._add_values(turn, weights, sums)
+        if computed:
+            copy()
+        return [*new, *totals, *sums]
+
+    def _power(self, score: SSAValue, shift: SSAValue) -> SSAValue:
+        """2 to the difference of two scores, which may lack their factor yet."""
+        code = self.code
+        if not self.scales_late:
+            return power_of_two(code, code.binary(arith.SubfOp, score, shift))
+        count = lane_count(score)
+        shift = code.binary(arith.MulfOp, shift, code.constant(-self.attention.factor, f32, count))
+        factor = code.constant(self.attention.factor, f32, count)
+        return power_of_two(code, multiply_add(code, self.attention.element, score, factor, shift))
+
+    def _both(self, values: Sequence[SSAValue]) -> SSAValue:
+        """A number of each row, in all lanes of a result."""
+        low, high = values
+        return self.code.pure(
+            kernel.FromElementsOp, [low, low, high, high], VectorType(low.type, [HELD])
+        )
+
+    def _halves(self, cls: type[Operation], values: Vectors) -> Vectors:
+        """What the work-item holds of each row, combined."""
+        code, total = self.code, values[0]
+        for value in values[1:]:
+            total = code.binary(cls, total, value)
+        parts = [lane_of(code, total, lane) for lane in range(HELD)]
+        return [code.binary(cls, parts[2 * half], parts[2 * half + 1]) for half in range(HALVES)]
+
+    def _across(self, cls: type[Operation], values: Vectors) -> Vectors:
+        """What all work-items hold of each row, combined, in all of them."""
+        return [self._meet(cls, value) for value in self._halves(cls, values)]
+
+    def _meet(self, cls: type[Operation], value: SSAValue) -> SSAValue:
+        code, own = self.code, self.code.index(self.lane)
+        distance = QUAD // 2
+        while distance:
+            other = code.pure(arith.XOrIOp, [own, code.constant(distance, INDEX)], INDEX)
+            partner = code.effect(
+                kernel.SubGroupShuffleOp, [value, other], result_types=[value.type]
+            ).results[0]
+            value = code.binary(cls, value, partner)
+            distance //= 2
+        return value
+
+    # Scores
+
+    def _scores(self, turn: Index, queries: Vectors) -> Vectors:
+        """The work-item's scores of a tile, -inf where a row does not see the key.
+
+        Where nothing but a factor is between a product and a score, it is left to the power.
+        """
+        attention, sizes, code = self.attention, self.sizes, self.code
+        keys, _ = self._panels(turn)
+        totals = [code.constant(0, f32, HELD)] * self.tiles
+        for step, query in enumerate(queries):
+            fragments = keys.fragments(self._stage(turn), constant(0), sizes.keys, constant(step))
+            totals = [
+                self._multiply(query, fragment, total)
+                for fragment, total in zip(fragments, totals, strict=True)
+            ]
+        first = self._first(turn)
+        if self.scales_late:
+            return self._masked(first, totals)
+        factor = code.constant(attention.factor, f32, HELD)
+        scores = [
+            attention.score(code, code.binary(arith.MulfOp, total, factor), self._bias(first, n))
+            for n, total in enumerate(totals)
+        ]
+        return self._masked(first, scores)
+
+    def _multiply(self, left: SSAValue, right: SSAValue, held: SSAValue) -> SSAValue:
+        op = kernel.MmaOp(INSTRUCTIONS[self.name], left, right, held)
+        self.code.block.add_op(op)
+        return op.result
+
+    def _key(self, n: int, lane: int) -> Index:
+        """The key, in its tile, that a lane of the n-th result is of."""
+        own = self.lane % QUAD
+        apart = UNIT_COLUMNS // 2 if self.paired else 1
+        return own * (1 if self.paired else 2) + (n * UNIT_COLUMNS + lane % 2 * apart)
+
+    def _bias(self, first: Index, n: int) -> SSAValue | None:
+        attention, code = self.attention, self.code
+        if attention.bias is None:
+            return None
+        evaluator = self.job.evaluator(1)
+        values: Vectors = []
+        for lane in range(HELD):
+            key = bounded(code, first + self._key(n, lane), attention.keys)
+            row = self.rows[lane // 2]
+            values.append(attention.bias_values(evaluator, self.batch, self.head, row, key))
+        return code.pure(kernel.FromElementsOp, values, VectorType(f32, [HELD]))
+
+    def _masked(self, first: Index, scores: Vectors) -> Vectors:
+        """Scores with -inf where a row does not see the key; most tiles are seen by all rows."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        limits = [attention.limit(row) for row in self.rows]
+        starts = [attention.first(row) for row in self.rows]
+        tests: list[tuple[SSAValue, str, SSAValue]] = []
+        if attention.causal or attention.keys % sizes.keys:
+            past = code.compare_integers(
+                "sgt", self._number(first + sizes.keys), self._bound(limits[0])
+            )
+            tests.append((past, "slt", self._bounds(first, limits)))
+        if attention.window:
+            before = code.compare_integers("slt", self._number(first), self._bound(starts[1]))
+            tests.append((before, "sge", self._bounds(first, starts)))
+        for test, predicate, bound in tests:
+            scores = code.branch(
+                test, self._select(predicate, bound, scores), lambda held=scores: held
+            )
+        return scores
+
+    def _number(self, index: Index) -> SSAValue:
+        return self.code.convert("index_cast", self.code.index(index), i32)
+
+    def _bound(self, bound: Index | int) -> SSAValue:
+        return self._number(bound if isinstance(bound, Index) else constant(bound))
+
+    def _bounds(self, first: Index, bounds: Sequence[Index | int]) -> SSAValue:
+        """The bounds of both rows, counted from the work-item's first key of a tile."""
+        return self._both([self._number(self._key(0, 0) * -1 - first + bound) for bound in bounds])
+
+    def _select(
+        self, predicate: str, bound: SSAValue, scores: Vectors
+    ) -> Callable[[], Sequence[SSAValue]]:
+        code = self.code
+        nothing = code.constant(-numbers.inf, f32, HELD)
+
+        def select() -> Sequence[SSAValue]:
+            result: Vectors = []
+            for n, score in enumerate(scores):
+                keys = code.numbers([self._key(n, lane).constant for lane in range(HELD)], i32)
+                seen = code.compare_integers(predicate, keys, bound)
+                result.append(code.select(seen, score, nothing))
+            return result
+
+        return select
+
+    # Values
+
+    def _add_values(self, turn: Index, weights: Vectors, sums: Vectors) -> Vectors:
+        """Adds weights times values over the tile's keys."""
+        _, values = self._panels(turn)
+        for step, terms in enumerate(self._weights(weights)):
+            count = self.columns * UNIT_COLUMNS
+            fragments = values.fragments(self._stage(turn), constant(0), count, constant(step))
+            for term in terms:
+                sums = [
+                    self._multiply(term, fragment, total)
+                    for fragment, total in zip(fragments, sums, strict=True)
+                ]
+        return sums
+
+    def _weights(self, weights: Vectors) -> list[Vectors]:
+        """For each step of keys, fragments whose sum is the weights.
+
+        The first is a little less than a weight, so that neither is 0 and infinite values stay so.
+        """
+        code = self.code
+        if self.paired:
+            order = [0, 2, 1, 3]
+            return [self._tf32_terms(self._shuffled(value, value, order)) for value in weights]
+        pairs = zip(weights[::2], weights[1::2], strict=True)
+        result: list[Vectors] = []
+        for low, high in pairs:
+            both = self._shuffled(low, high, range(2 * HELD))
+            first = self._packed(self._less(both, 2.0**-8))
+            held = code.pure(kernel.UnpackOp, [first], VectorType(bf16, [2 * HELD]))
+            rest = code.binary(arith.SubfOp, both, code.convert("extf", held, f32))
+            result.append([first, self._packed(rest)])
+        return result
+
+    def _shuffled(self, low: SSAValue, high: SSAValue, order: Sequence[int]) -> SSAValue:
+        mask = DenseArrayBase.from_list(i64, list(order))
+        return self.code.pure(
+            vector.ShuffleOp, [low, high], VectorType(f32, [len(order)]), mask=mask
+        )
+
+    def _less(self, value: SSAValue, part: float) -> SSAValue:
+        """A value without so small a part of it."""
+        factor = self.code.constant(1 - part, f32, lane_count(value))
+        return self.code.binary(arith.MulfOp, value, factor)
+
+    def _packed(self, value: SSAValue) -> SSAValue:
+        """Numbers rounded to bf16, as fragments hold them."""
+        narrow = self.code.convert("truncf", value, bf16)
+        return self.code.pure(kernel.PackOp, [narrow], VectorType(i32, [HELD]))
+
+    def _tf32_terms(self, value: SSAValue) -> Vectors:
+        code = self.code
+        bits = code.pure(vector.BitcastOp, [self._less(value, 2.0**-10)], VectorType(i32, [HELD]))
+        kept = code.binary(arith.AndIOp, bits, code.constant(TF32_BITS, i32, HELD))
+        first = code.pure(vector.BitcastOp, [kept], value.type)
+        rest = code.binary(arith.SubfOp, value, first)
+        return [first, code.pure(kernel.RoundTf32Op, [rest], value.type)]
+
+    # Rows
+
+    def _finish(self, totals: Vectors, sums: Vectors) -> None:
+        """Divides by the totals, and writes what follows, two columns at a time."""
+        attention, code = self.attention, self.code
+        totals = [self._meet(arith.AddfOp, total) for total in totals]
+        factor = self._both([attention.reciprocal(code, total) for total in totals])
+        scaled = [code.binary(arith.MulfOp, value, factor) for value in sums]
+        width = 2 if attention.width % 2 == 0 else 1
+        for half in range(HALVES):
+            inside = code.is_below(self.own_rows[half], attention.rows, 1)
+            code.when(inside, lambda half=half: self._write_row(half, scaled, width))
+
+    def _write_row(self, half: int, sums: Vectors, width: int) -> None:
+        attention, code = self.attention, self.code
+        for n, value in enumerate(sums):
+            pair = pair_of(code, value, 2 * half)
+            for lane in range(0, 2, width):
+                column = self.lane % QUAD * 2 + (n * UNIT_COLUMNS + lane)
+                own = pair if width == 2 else lane_of(code, pair, lane)
+                limit = attention.width // width
+
+                def put(column: Index = column, own: SSAValue = own, limit: int = limit) -> None:
+                    place = bounded(code, column // width, limit) * width
+                    attention.write(
+                        self.job,
+                        self.job.evaluator(width),
+                        self.batch,
+                        self.head,
+                        self.rows[half],
+                        place + lanes(width),
+                        own,
+                    )
+
+                code.when(code.is_below(column // width, limit, 1), put)

@@ -1,0 +1,42 @@
+"""A device with a matrix unit, if only by exchange of registers, and a process where that works."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import opencl_fixture
+import pytest
+from lower_fixture import GPU_ON_CPU
+from opencl_fixture import cl_queue, device_description  # noqa: F401
+
+from mgn.dialects.kernel import DEVICES, Device
+
+VECTORISER = "CL_CONFIG_CPU_VECTORIZER_MODE"
+"""The CPU's driver makes sub-groups where this is 0 before it is loaded."""
+
+SLOW = "-cl-opt-disable"
+"""That driver takes minutes to optimise exchanges between registers."""
+
+
+def passes_in_a_process_with_sub_groups(path: str) -> None:
+    """Runs the tests of a file where the CPU's driver makes sub-groups; skips in that process."""
+    if os.environ.get(VECTORISER) == "0" or os.environ.get("MGN_TEST_DEVICE", "cpu") != "cpu":
+        pytest.skip("the tests below run in this process")
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", path]
+    done = subprocess.run(
+        command, env={**os.environ, VECTORISER: "0"}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.fixture
+def device(cl_queue: Any, monkeypatch: pytest.MonkeyPatch) -> Device:  # noqa: F811
+    """The device under test, with a matrix unit if only by exchange of registers."""
+    if not device_description(cl_queue).is_cpu:
+        return DEVICES["nvidia-h200"]
+    if os.environ.get(VECTORISER) != "0":
+        pytest.skip("run in a process of its own by the first test of this file")
+    monkeypatch.setattr(opencl_fixture, "build_options", lambda queue: [SLOW])
+    rates = DEVICES["nvidia-h200"].matrix_rates
+    return GPU_ON_CPU.with_figures(matrix_rates=rates, matrix_unit="wgmma")

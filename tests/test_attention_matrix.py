@@ -1,0 +1,186 @@
+"""Attention on matrix units against the interpreter, in all that attention can be asked for.
+
+Where there is no matrix unit, the same kernels run with sub-groups that exchange registers.
+"""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from attention_reference import Bounded, attention_arrays, bounded_attention
+from lower_fixture import CPU, fused_kernel, lowered, run
+from matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
+from opencl_fixture import cl_queue  # noqa: F401
+from test_attention_kernels import CASES, Shape
+from xdsl.ir import SSAValue
+
+from mgn.dialects.fusion import FusedKernelOp
+from mgn.dialects.kernel import DEVICES, BarrierOp, CopyChunkOp, Device, MmaOp
+from mgn.dialects.mgn.interpreter import Interpreter
+from mgn.passes.choose_schedules import schedule_for
+from mgn.passes.lower_kernels.attention import LEAST_ROWS
+from mgn.passes.lower_kernels.attention_panels import SHAPES
+
+NAMES = ("bf16", "tf32")
+SMALL = {name: case for name, case in CASES.items() if name != "large heads"}
+"""Those that a driver on the CPU compiles in time; a head of 130 has more than a line, too."""
+
+UNIT = 2.0**-23
+"""A matrix unit cuts off what does not fit f32, where an addition would round."""
+
+WEIGHING = {"bf16": 2.0**-16, "tf32": 2.0**-20}
+"""A weight is taken as two numbers of 8 or 11 bits."""
+
+
+def test_these_tests_pass_where_the_driver_makes_sub_groups() -> None:
+    passes_in_a_process_with_sub_groups(__file__)
+
+
+def kernel_of(
+    shapes: list[Shape], how: dict[str, Any], name: str, computed: bool = False
+) -> FusedKernelOp:
+    """Attention whose operands lie in memory as the unit takes them, or are computed on the way."""
+    element = "f32" if computed or name == "tf32" else name
+
+    def operand(b: Any, x: SSAValue) -> SSAValue:
+        value = b.neg(x) if computed else x
+        if name == "tf32":
+            return b.round_tf32(value)
+        return b.cast(b.cast(value, name), "f32") if computed else value
+
+    return fused_kernel(
+        "attention",
+        [(element, shape) for shape in shapes],
+        lambda b, *x: b.attention(*(operand(b, y) for y in x[:3]), *x[3:], **how),
+    )
+
+
+def rounded(array: np.ndarray, name: str) -> np.ndarray:
+    """The nearest numbers that the unit multiplies."""
+    if name != "tf32":
+        return array.astype(ml_dtypes.bfloat16)
+    mantissa, exponent = np.frexp(array.astype(np.float64))
+    return np.ldexp(np.round(mantissa * 2**11), exponent - 11)
+
+
+def wanted(
+    arrays: list[np.ndarray], how: dict[str, Any], name: str, computed: bool = False
+) -> Bounded:
+    operands = [rounded(-array if computed else array, name) for array in arrays[:3]]
+    rounding = 0.0 if computed or name == "tf32" else 2.0**-8
+    figures = {"unit": UNIT, "rounding": rounding, "weighing": WEIGHING[name]}
+    return bounded_attention(*operands, *arrays[3:], **how, **figures)
+
+
+def check(
+    queue: Any,
+    unit: Device,
+    shapes: list[Shape],
+    how: dict[str, Any],
+    name: str,
+    computed: bool = False,
+    **schedule: Any,
+) -> None:
+    kernel = kernel_of(shapes, how, name, computed)
+    assert schedule_for(kernel, unit).values["matrix"] == name
+    dtype = np.float32 if computed or name == "tf32" else ml_dtypes.bfloat16
+    arrays = attention_arrays(shapes, dtype, 0)
+    (found,) = run(queue, kernel, arrays, unit, **schedule)
+    wanted(arrays, how, name, computed).check(found)
+
+
+def rows_of(shapes: list[Shape], how: dict[str, Any]) -> int:
+    return shapes[0][-2] * how["heads"] // how.get("kv_heads", how["heads"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("case", SMALL.values(), ids=SMALL.keys())
+def test_attention_computes_what_the_interpreter_does(
+    case: tuple[list[Shape], dict[str, Any]],
+    name: str,
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    if rows_of(*case) < LEAST_ROWS:
+        pytest.skip("too few rows for the unit")
+    computed = list(SMALL.values()).index(case) % 2 == NAMES.index(name)
+    check(cl_queue, device, *case, name, computed)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_every_tiling_computes_the_same(
+    shape: Any,
+    name: str,
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    if shape.warps * 32 > device.max_work_group_size:
+        pytest.skip("more work-items than a group of the test's device has")
+    tiling = {"tile_down": shape.warps, "local_memory": 1 << 18}
+    for case in ("shared keys", "a causal window", "another size of values"):
+        check(cl_queue, device, *CASES[case], name, **tiling)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nan_and_infinity_pass_as_in_the_interpreter(
+    name: str,
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    shapes: list[Shape] = [(24, 16), (80, 16), (80, 16)]
+    kernel = kernel_of(shapes, {"heads": 2}, name)
+    dtype = np.float32 if name == "tf32" else ml_dtypes.bfloat16
+    q, k, v = arrays = attention_arrays(shapes, dtype, 3)
+    q[1, 0], q[2, 1], q[3, 2] = np.nan, np.inf, -np.inf
+    k[40, 5], v[7, 3], v[60, 6], v[61, 9] = np.inf, np.nan, np.inf, -np.inf
+    (found,) = run(cl_queue, kernel, arrays, device)
+    with np.errstate(all="ignore"):
+        wanted(arrays, {"heads": 2}, name).check(found)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_prologues_and_epilogues_are_part_of_the_kernel(
+    name: str,
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    shapes: list[Shape] = [(40, 32), (40, 16), (16, 40), (1, 40, 32)]
+
+    def build(b: Any, q: Any, k: Any, v: Any, x: Any) -> Any:
+        def operand(y: Any) -> Any:
+            return b.round_tf32(y) if name == "tf32" else b.cast(b.cast(y, name), "f32")
+
+        parts = (operand(q), operand(b.mul(k, 0.5)), operand(b.transpose(v, [1, 0])))
+        mixed = b.attention(*parts, heads=4, kv_heads=2, causal=True)
+        return b.mul(b.add(x, b.reshape(mixed, [1, 40, 32])), 0.5)
+
+    kernel = fused_kernel("attention", [("f32", shape) for shape in shapes], build)
+    arrays = attention_arrays(shapes, np.float32, 4)
+    (found,) = run(cl_queue, kernel, arrays, device)
+    (meaning,) = Interpreter().run_op(kernel, arrays)
+    # Half of values up to 4 in magnitude whose weights are off by a share.
+    bound = 2 * WEIGHING[name] + 64 * 40 * UNIT
+    np.testing.assert_allclose(found, meaning, rtol=0, atol=bound)
+
+
+def test_operands_as_the_unit_takes_them_are_copied_while_it_multiplies() -> None:
+    kernel = kernel_of([(256, 128)] * 3, {"heads": 2}, "bf16")
+    function = lowered(kernel, DEVICES["nvidia-h200"])
+    operations = [type(op) for op in function.walk()]
+    assert CopyChunkOp in operations and MmaOp in operations
+    assert operations.count(BarrierOp) == 2
+
+
+def test_only_rounded_operands_go_to_the_unit_and_only_where_there_is_one() -> None:
+    unit = DEVICES["nvidia-h200"]
+    shapes: list[Shape] = [(64, 64)] * 3
+    kernel = kernel_of(shapes, {"heads": 1}, "bf16")
+    assert schedule_for(kernel, unit).values["matrix"] == "bf16"
+    assert "matrix" not in schedule_for(kernel, unit.with_figures(matrix_rates={})).values
+    assert "matrix" not in schedule_for(kernel, CPU).values
+    for element, how in (("f32", {"heads": 1}), ("f16", {"heads": 1})):
+        types = [(element, shape) for shape in shapes]
+        plain = fused_kernel("attention", types, lambda b, *x, how=how: b.attention(*x, **how))
+        assert "matrix" not in schedule_for(plain, unit).values
