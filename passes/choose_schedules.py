@@ -30,6 +30,9 @@ WIDE_BLOCK_BYTES, WIDE_BLOCK_MEMORY = 1024, 256 * 1024
 REDUCTION_ITEMS, POINTWISE_ITEMS = 1024, 256
 """The most work-items of a group on a GPU."""
 
+TILE_ITEMS = 512
+"""The same where a group takes a tile of a transpose."""
+
 
 class ChooseSchedules(ModulePass):
     """Gives every fusion.kernel without a schedule the device's, and cuts long reductions."""
@@ -120,6 +123,8 @@ def _gpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
         "local": min(most, device.max_work_group_size),
         "units": device.compute_units,
     }
+    if fused.kernel_kind in (KernelKind.POINTWISE, KernelKind.GATHER):
+        entries["tile_items"] = min(TILE_ITEMS, device.max_work_group_size)
     if device.vendor == "nvidia":
         entries["sub_group"] = device.sub_group_size
     if fused.kernel_kind in (KernelKind.CONTRACTION, KernelKind.ATTENTION):

@@ -19,7 +19,9 @@ pointwise kernel. Partial sums of half precision are kept in f32.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind
@@ -27,7 +29,7 @@ from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.types import element_of
-from mgn.passes.lower_kernels.rows import RowSpace
+from mgn.passes.lower_kernels.rows import RowSpace, columns_side_by_side
 from mgn.passes.lower_kernels.scalar import accumulator, neutral
 
 LEAST_ELEMENTS = 1 << 18
@@ -38,6 +40,9 @@ LEAST_PART = {True: 64, False: 8192}
 
 COLUMNS_A_GROUP = 128
 """How many rows a group on a GPU takes where neighbours belong to different rows."""
+
+BUSY = 0.9
+"""The share of a GPU's units that are enough to read as fast as its memory gives."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +61,25 @@ def split_reduction(fused: FusedKernelOp, device: Device) -> list[FusedKernelOp]
     stages = _stages(fused)
     first = stages[0][0]
     space = RowSpace(first.operands[0].type.get_shape(), tuple(first.values["axis"]))  # type: ignore
-    cut = choose_cut(space, device, len(stages))
+    inputs = [(prod(type.get_shape()), element_of(type).bytes) for type in _tensors(fused)]
+    cut = choose_cut(space, device, len(stages), columns_side_by_side(space, inputs))
     return [fused] if cut is None else _Splitter(fused, space, cut).split(stages)
 
 
-def choose_cut(space: RowSpace, device: Device, stages: int) -> Cut | None:
-    """How a reduction should be cut; None where the device has enough rows to work on."""
+def _tensors(fused: FusedKernelOp) -> list[TensorType]:
+    return [value.type for value in fused.block.args if isinstance(value.type, TensorType)]
+
+
+def choose_cut(space: RowSpace, device: Device, stages: int, columns: int = 32) -> Cut | None:
+    """How a reduction should be cut; None where the device has enough rows to work on.
+
+    `columns` is how few rows a group on a GPU may take where neighbours belong to different rows.
+    """
     if space.rows * space.length < LEAST_ELEMENTS:
         return None
     across, workers = space.innermost_is_kept, space.rows
+    if across and not device.is_cpu and space.rows // columns >= BUSY * device.compute_units:
+        return None
     if across and not device.is_cpu:
         workers = -(-space.rows // COLUMNS_A_GROUP)
     elif across:

@@ -49,7 +49,13 @@ def test_no_group_or_work_item_walks_a_million_elements_alone() -> None:
 
 
 def test_parts_divide_an_axis_where_a_divisor_is_near() -> None:
-    assert choose_cut(RowSpace((16384, 4096), (0,)), H200, 1) == Cut(0, 32, 512)
+    assert choose_cut(RowSpace((16384, 2048), (0,)), H200, 1) == Cut(0, 64, 256)
+
+
+def test_columns_are_cut_only_where_narrow_groups_are_too_few() -> None:
+    assert choose_cut(RowSpace((16384, 4096), (0,)), H200, 1) is None
+    assert choose_cut(RowSpace((16384, 3600), (0,)), H200, 1) is not None
+    assert choose_cut(RowSpace((16384, 4096), (0,)), H200, 1, columns=64) is not None
 
 
 def pieces(kernel: FusedKernelOp, device: Any) -> list[FusedKernelOp]:

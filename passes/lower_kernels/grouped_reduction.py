@@ -14,10 +14,16 @@ from xdsl.dialects.builtin import VectorType
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
+from mgn.dialects.mgn.operation import Kind
 from mgn.passes.lower_kernels.body import Node
 from mgn.passes.lower_kernels.emission import memory_type, scalar_type
 from mgn.passes.lower_kernels.index import ZERO, Counter, Index, lanes, of
-from mgn.passes.lower_kernels.rows import RowSpace, row_space, stages_of
+from mgn.passes.lower_kernels.rows import (
+    RowSpace,
+    columns_side_by_side,
+    row_space,
+    stages_of,
+)
 from mgn.passes.lower_kernels.scalar import (
     accumulator,
     across_lanes,
@@ -44,6 +50,12 @@ READ_ROWS = 16
 
 USUAL_ITEMS = 512
 """Larger groups leave units idle at barriers; they are for rows that need so many registers."""
+
+WIDE_VECTORS, WIDE_ITEMS = 32, 256
+"""Vectors of columns side by side, and work-items, of a group where there are many columns."""
+
+MET_BYTES = 32 * 1024
+"""Local memory in which the shares of columns meet."""
 
 UNROLL = 4
 """How many steps of a loop over a row the device's compiler is asked to do at a time."""
@@ -96,7 +108,7 @@ def _power_above(count: int) -> int:
 def _grouping(job: Job, space: RowSpace) -> Grouping:
     local = job.number("local", 256)
     if space.innermost_is_kept:
-        return _across(job, space, min(local, 256))
+        return _across(job, space, local)
     inner = next((size for size in reversed(space.reduced_shape) if size != 1), 1)
     width = dividing_lanes(inner, job.number("lanes", 4))
     vectors = max(space.length // width, 1)
@@ -117,13 +129,26 @@ def _only_reads(job: Job, space: RowSpace) -> bool:
 
 
 def _across(job: Job, space: RowSpace, local: int) -> Grouping:
+    """Few columns make groups as narrow as a segment of memory, with many work-items for each."""
     inner = next(size for size in reversed(space.kept_shape) if size != 1)
-    width = dividing_lanes(inner, job.number("lanes", 4))
-    rows = min(32, _power_above(space.rows // width))
-    shares = min(local // rows, _power_below(space.length))
-    while shares > 1 and space.rows // (rows * width) >= 8 * job.number("units", 1):
+    width, units = dividing_lanes(inner, job.number("lanes", 4)), job.number("units", 1)
+    vectors = space.rows // width
+    side_by_side, most = WIDE_VECTORS, min(local, WIDE_ITEMS)
+    if vectors < 2 * WIDE_VECTORS * units:
+        inputs = [(node.count, node.element.bytes) for node in job.body.inputs]
+        side_by_side = max(columns_side_by_side(space, inputs) // width, 1)
+        most = min(local, MET_BYTES // (width * _bytes_met(job)))
+    rows = min(side_by_side, _power_above(vectors))
+    shares = min(_power_below(most // rows), _power_below(space.length))
+    while shares > 1 and vectors // rows >= 8 * units:
         shares //= 2
     return Grouping(rows, shares, False, width)
+
+
+def _bytes_met(job: Job) -> int:
+    """What a work-item hands to the others of each column that it sees."""
+    reductions = job.body.of_kind(Kind.REDUCTION)
+    return sum(accumulator(node.element).bytes for node in reductions)
 
 
 class _Grouped:

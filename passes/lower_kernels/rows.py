@@ -4,6 +4,7 @@ In: a body with reductions over the same axes. Out: the kept and the reduced axe
 an element of a row, the stage in which each value can be computed, and what is worth storing.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
@@ -18,6 +19,9 @@ _WEIGHTS = {
     **dict.fromkeys(("gather", "pad", "concat"), 4),
     **dict.fromkeys(("input", "splat", "reshape"), 0),
 }
+
+SEGMENT = 128
+"""Bytes of memory that the work-items of a group on a GPU should at least read side by side."""
 
 STORE_FROM = 4
 """The cost, in additions, from which a value is stored for the next stage."""
@@ -78,6 +82,12 @@ class RowSpace:
             return reshaped_index(self.full_index(row, element), self.shape, node.shape)
         kept = delinearised(row, self.kept_shape)
         return reshaped_index(kept, self.kept_shape, node.shape)
+
+
+def columns_side_by_side(space: RowSpace, inputs: Iterable[tuple[int, int]]) -> int:
+    """Neighbouring rows that fill a segment; of each input its elements, and the bytes of one."""
+    full = space.rows * space.length
+    return SEGMENT // min((size for count, size in inputs if count == full), default=4)
 
 
 @dataclass

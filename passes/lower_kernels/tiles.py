@@ -6,7 +6,7 @@ local memory, whose rows are padded against bank conflicts; after a barrier the 
 along the results' contiguous axis. So both sides move whole segments of global memory.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -25,6 +25,7 @@ from mgn.passes.lower_kernels.index import (
     Remainder,
     delinearised,
     lanes,
+    linear,
     of,
 )
 from mgn.passes.lower_kernels.squares import Probe, is_plain
@@ -38,6 +39,12 @@ MOST_TURNED = 2
 
 LEAST_TILE = 16
 """Axes shorter than this do not fill a tile."""
+
+SEGMENT = 32
+"""The work-items of a sub-group; so many numbers of 4 bytes are a segment of memory."""
+
+RAGGED_TILE, RAGGED_ITEMS = (64, 128), 512
+"""Rows and columns of a tile, and the work-items of a group, where lines begin anywhere."""
 
 
 @dataclass(frozen=True)
@@ -131,42 +138,62 @@ def lower_tiles(job: Job, shape: tuple[int, ...], plan: Plan) -> Launch:
 
 
 class _Tiled:
+    """A tile has `rows` along the turned operands' contiguous axis, `columns` along the results'.
+
+    Where an axis' length is odd, its vectors would cross the segments of memory: a sub-group then
+    reads or writes a whole segment, which begins before the tile's line or reaches past it.
+    """
+
     def __init__(self, job: Job, shape: tuple[int, ...], plan: Plan) -> None:
         self.job, self.shape, self.plan, self.code = job, shape, plan, job.code
-        self.along, self.inner, self.tile = shape[plan.axis], shape[-1], plan.tile
+        self.along, self.inner = shape[plan.axis], shape[-1]
         most = job.number("lanes", 4)
         self.row_width = dividing_lanes(self.along, most)
         self.column_width = dividing_lanes(self.inner, most)
-        self.items = min(job.number("local", 256), self.tile * self.tile // most)
+        self.rows = self.columns = plan.tile
+        self.items = min(job.number("local", 256), plan.tile * plan.tile // most)
+        local = min(job.number("tile_items", 1), RAGGED_ITEMS)
+        self.is_ragged = 1 in (self.row_width, self.column_width) and local >= SEGMENT
+        if self.is_ragged:
+            self.rows, self.columns = RAGGED_TILE
+            self.items = local
+        self.pitch = self.rows + 1
 
     def write(self) -> Launch:
         code, plan, shape = self.code, self.plan, self.shape
-        across, down = ceil_div(self.inner, self.tile), ceil_div(self.along, self.tile)
+        across, down = ceil_div(self.inner, self.columns), ceil_div(self.along, self.rows)
         others = tuple(size for n, size in enumerate(shape[:-1]) if n != plan.axis)
         groups = prod(others) * across * down
         group = code.counter(kernel.GroupIdOp, 0, groups)
         self.place = code.counter(kernel.LocalIdOp, 0, self.items)
-        self.first_column = group % across * self.tile
-        self.first_row = group // across % down * self.tile
+        self.first_column = group % across * self.columns
+        self.first_row = group // across % down * self.rows
         self.outer = list(delinearised(group // (across * down), others))
-        pitch = self.tile + 1
-        memory = [
-            code.local(memory_type(self.job.body.inputs[load.number].element), pitch * self.tile)
+        self.memory = [
+            code.local(
+                memory_type(self.job.body.inputs[load.number].element), self.pitch * self.columns
+            )
             for load in plan.turned
         ]
-        for step in range(self._steps(self.row_width)):
-            self._fetch(step, memory, pitch)
+        if self.is_ragged and self.row_width == 1:
+            self._fetch_segments()
+        else:
+            for step in range(self._steps(self.row_width)):
+                self._fetch(step)
         code.barrier()
-        for step in range(self._steps(self.column_width)):
-            self._results(step, memory, pitch)
+        if self.is_ragged and self.column_width == 1:
+            self._write_segments()
+        else:
+            for step in range(self._steps(self.column_width)):
+                self._results(step)
         return Launch((groups * self.items,), (self.items,))
 
     def _steps(self, width: int) -> int:
-        return self.tile * self.tile // (width * self.items)
+        return self.rows * self.columns // (width * self.items)
 
-    def _own(self, step: int, width: int) -> tuple[Index, Index]:
-        """A step's vector along the tile's rows, and its row."""
-        vectors = self.tile // width
+    def _own(self, step: int, width: int, length: int) -> tuple[Index, Index]:
+        """A step's vector along the tile's lines of a length, and its line."""
+        vectors = length // width
         return self.place % vectors, self.place // vectors + step * (self.items // vectors)
 
     def _bounded(self, start: Index, count: int) -> Index:
@@ -179,40 +206,112 @@ class _Tiled:
         index = [*self.outer[: self.plan.axis], row, *self.outer[self.plan.axis :], column]
         return dict(zip(self.plan.counters, index, strict=True))
 
-    def _fetch(self, step: int, memory: Sequence[SSAValue], pitch: int) -> None:
+    def _fetch(self, step: int) -> None:
         """Vectors along the rows' axis, into local memory in the order they lie in memory."""
         code, width = self.code, self.row_width
-        vector, line = self._own(step, width)
+        vector, line = self._own(step, width, self.rows)
         vectors = self.along // width
         start = self._bounded(self.first_row // width + vector, vectors)
         column = self._bounded(self.first_column + line, self.inner)
         values = self._values(start * width + lanes(width), column)
         evaluator = self.job.evaluator(width)
-        for load, buffer in zip(self.plan.turned, memory, strict=True):
+        for load, buffer in zip(self.plan.turned, self.memory, strict=True):
             source = self.job.inputs[load.number]
             value = evaluator.load(source, substituted(load.index, values))
-            code.store(value, buffer, code.index(line * pitch + vector * width))
+            code.store(value, buffer, code.index(line * self.pitch + vector * width))
 
-    def _results(self, step: int, memory: Sequence[SSAValue], pitch: int) -> None:
-        code, width = self.code, self.column_width
-        vector, line = self._own(step, width)
+    def _results(self, step: int) -> None:
+        width = self.column_width
+        vector, line = self._own(step, width, self.columns)
         number, row = self.first_column // width + vector, self.first_row + line
         vectors = self.inner // width
 
         def inside() -> None:
             column = self._bounded(number, vectors) * width + lanes(width)
-            here = self._bounded(row, self.along)
-            values = self._values(here, column)
-            evaluator = _TileEvaluator(code, self.job.inputs, width)
-            for load, buffer in zip(self.plan.turned, memory, strict=True):
+            self._write(width, row, column, (vector * width + lanes(width)) * self.pitch + line)
+
+        below = self.code.is_below(number, vectors, 1)
+        self.code.when(
+            self.code.is_below(row, self.along, 1), lambda: self.code.when(below, inside)
+        )
+
+    def _write(self, width: int, row: Index, column: Index, place: Index) -> None:
+        """Evaluates and stores the results at an index; `place` is where local memory has it."""
+        here = self._bounded(row, self.along)
+        values = self._values(here, column)
+        evaluator = _TileEvaluator(self.code, self.job.inputs, width)
+        for load, buffer in zip(self.plan.turned, self.memory, strict=True):
+            source = self.job.inputs[load.number]
+            key = _key(source, substituted(load.index, values))
+            evaluator.tiles[key] = (buffer, place)
+        index = tuple(values[counter] for counter in self.plan.counters)
+        self.job.write(
+            evaluator, [(n, node, index) for n, node in enumerate(self.job.body.written)]
+        )
+
+    # Lines that begin anywhere in a segment
+
+    def _lines(self, count: int) -> list[Index]:
+        """The lines, of so many, that the work-item's sub-group takes."""
+        sub_groups = self.items // SEGMENT
+        return [self.place // SEGMENT + step * sub_groups for step in range(count // sub_groups)]
+
+    def _pieces(self, start: Index, length: int) -> list[tuple[Index, list[SSAValue | bool]]]:
+        """Of each segment that a line meets, the work-item's place in the line, and what holds
+        where the line has it.
+        """
+        code, shift = self.code, start % SEGMENT
+        pieces: list[tuple[Index, list[SSAValue | bool]]] = []
+        for number in range(length // SEGMENT + 1):
+            own = self.place % SEGMENT + number * SEGMENT - shift
+            tests = [code.is_below(own * -1, 1, 1), code.is_below(own, length, 1)]
+            pieces.append((own, tests))
+        return pieces
+
+    def _fetch_segments(self) -> None:
+        """Whole segments along the rows' axis: all are under way before the first is stored."""
+        code, evaluator = self.code, self.job.evaluator(1)
+        loaded: list[tuple[SSAValue, SSAValue, Index, list[SSAValue | bool]]] = []
+        for line in self._lines(self.columns):
+            column = self._bounded(self.first_column + line, self.inner)
+            for load, buffer in zip(self.plan.turned, self.memory, strict=True):
                 source = self.job.inputs[load.number]
-                place = (vector * width + lanes(width)) * pitch + line
-                key = _key(source, substituted(load.index, values))
-                evaluator.tiles[key] = (buffer, place)
-            index = tuple(values[counter] for counter in self.plan.counters)
-            self.job.write(
-                evaluator, [(n, node, index) for n, node in enumerate(self.job.body.written)]
+                start = substituted(load.index, self._values(self.first_row, column))
+                for own, tests in self._pieces(start, self.rows):
+                    row = self._bounded(self.first_row + own.clamp(0, self.rows - 1), self.along)
+                    place = substituted(load.index, self._values(row, column))
+                    value = evaluator.load(source, place)
+                    loaded.append((value, buffer, line * self.pitch + own, tests))
+        for value, buffer, place, tests in loaded:
+            self._when(
+                tests,
+                lambda value=value, buffer=buffer, place=place: code.store(
+                    value, buffer, code.index(place)
+                ),
             )
 
-        below = code.is_below(number, vectors, 1)
-        code.when(code.is_below(row, self.along, 1), lambda: code.when(below, inside))
+    def _write_segments(self) -> None:
+        """Whole segments along the results' contiguous axis."""
+        code = self.code
+        result = self.job.body.written[0]
+        for line in self._lines(self.rows):
+            row = self.first_row + line
+            values = self._values(row, self.first_column)
+            index = tuple(values[counter] for counter in self.plan.counters)
+            inside = code.is_below(row, self.along, 1)
+            for own, tests in self._pieces(linear(index, result.shape), self.columns):
+                column = self.first_column + own
+                tests = [inside, *tests, code.is_below(column, self.inner, 1)]
+
+                def put(own: Index = own, row: Index = row, column: Index = column) -> None:
+                    place = own.clamp(0, self.columns - 1) * self.pitch + (row - self.first_row)
+                    self._write(1, row, self._bounded(column, self.inner), place)
+
+                self._when(tests, put)
+
+    def _when(self, tests: Sequence[SSAValue | bool], body: Callable[[], object]) -> None:
+        """Runs a body where all tests hold."""
+        if not tests:
+            body()
+            return
+        self.code.when(tests[0], lambda: self._when(tests[1:], body))
