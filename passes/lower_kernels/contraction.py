@@ -18,6 +18,7 @@ from mgn.passes.lower_kernels.emission import memory_type, shaped
 from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.grouped_reduction import lower_grouped
 from mgn.passes.lower_kernels.index import Counter, Index, delinearised, lanes, of
+from mgn.passes.lower_kernels.operand_places import COLUMNS, right_axis
 from mgn.passes.lower_kernels.packed_product import lower_packed
 from mgn.passes.lower_kernels.product import Product, multiply_add, tile_start, write_tile
 from mgn.passes.lower_kernels.product_as_sum import product_as_sum
@@ -38,6 +39,11 @@ def lower_contraction(job: Job) -> Launch:
     few = few or (product.columns == 1 and product.left_runs_along_depth)
     if job.is_gpu and few and product.depth > 1:
         return lower_grouped(replace(job, body=product_as_sum(job.body, product)))
+    along = right_axis(job, product) if job.is_gpu and product.rows <= DOT_ROWS else None
+    if along is not None and product.depth > 1:
+        body = product_as_sum(job.body, product, across=along == COLUMNS)
+        items = job.number("largest_group" if along == COLUMNS else "local", 256)
+        return lower_grouped(replace(job, body=body, schedule={**job.schedule, "local": items}))
     along_k = product.depth >= job.number("lanes", 16)
     if along_k and product.right_runs_along_depth and product.rows <= DOT_ROWS:
         return _dots(job, product, product.rows, min(8 // product.rows, product.columns))

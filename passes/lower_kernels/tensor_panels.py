@@ -17,13 +17,11 @@ from xdsl.dialects.builtin import DenseArrayBase, VectorType, i64
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import ELEMENT_TYPES, ElementType
 from mgn.passes.lower_kernels.body import INPUT, Indices, Node
 from mgn.passes.lower_kernels.emission import INDEX, Code, memory_type, shaped
-from mgn.passes.lower_kernels.evaluate import Evaluator
-from mgn.passes.lower_kernels.index import Counter, Index, lanes, linear, of
-from mgn.passes.lower_kernels.movement import MOVEMENT_ROWS
+from mgn.passes.lower_kernels.index import Counter, Index, lanes, of
+from mgn.passes.lower_kernels.operand_places import MOVED, Places
 from mgn.passes.lower_kernels.panel_copies import bounded
 from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.scalar import cast
@@ -37,9 +35,6 @@ from mgn.passes.lower_kernels.tensor_tiling import (
 
 LINE = 64
 """Elements of 16 bits on such a line."""
-
-MOVED = frozenset({"reshape", "transpose", "slice", "broadcast_to"})
-"""Movement that leaves a rounded value rounded."""
 
 
 def matrix_element(product: Product) -> str | None:
@@ -57,22 +52,6 @@ def rounded_to(node: Node) -> str | None:
     if node.name == "cast" and node.operands[0].element.name in ("bf16", "f16"):
         return node.operands[0].element.name
     return rounded_to(node.operands[0]) if node.name in MOVED else None
-
-
-class _Places(Evaluator):
-    """Finds where in memory a rounded value lies, instead of loading it."""
-
-    def __init__(self, code: Code, buffers: "list[SSAValue]", width: int) -> None:
-        super().__init__(code, buffers, width)
-        self.found: tuple[SSAValue, Index] | None = None
-
-    def at(self, node: Node, index: Indices) -> SSAValue:
-        if node.name == INPUT:
-            self.found = self.buffers[node.number], linear(index, node.shape)
-            return self.buffers[node.number]
-        if node.kind is Kind.MOVEMENT:
-            return MOVEMENT_ROWS[node.name](self, node, index)
-        return self.at(node.operands[0], index)
 
 
 def lies_in_memory(node: Node, name: str) -> bool:
@@ -213,7 +192,7 @@ class Panel:
 
     def _source(self, line: Index, start: Index, width: int) -> tuple[SSAValue, Index]:
         """The buffer and the index of an element of the operand and those after it."""
-        places = _Places(self.code, list(self.job.inputs), width)
+        places = Places(self.code, list(self.job.inputs), width)
         own, k = self._bounded(line, start, width)
         places.at(self.node, self._index(own, k))
         assert places.found is not None
