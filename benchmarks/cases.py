@@ -181,23 +181,25 @@ def layer_norm(rows: int, columns: int) -> Case:
     )
 
 
-def attention(batch: int, heads: int, rows: int, size: int) -> Case:
+def attention(batch: int, heads: int, rows: int, size: int, precision: str = "f32") -> Case:
     """Causal attention; half of the scores are counted."""
     width = heads * size
     shape = (batch, rows, width)
-    operand = f"f32[{batch}, {rows}, {width}]"
+    stored, rounded = STORED[precision], _rounding(precision)
+    operand = f"{stored}[{batch}, {rows}, {width}]"
     return Case(
-        f"causal attention {batch}x{heads}x{rows}x{size}",
+        f"causal attention {batch}x{heads}x{rows}x{size}{_suffix(precision)}",
         f"graph g(q: {operand}, k: {operand}, v: {operand}) "
         f"{{ return y = attention(q, k, v, heads = {heads}, causal = true) }}",
         {"q": shape, "k": shape, "v": shape},
-        lambda q, k, v: _merged(_attention(*(_split(x, heads) for x in (q, k, v)))),
+        lambda q, k, v: _merged(_attention(*(_split(rounded(x), heads) for x in (q, k, v)))),
         lambda torch, q, k, v: torch.nn.functional.scaled_dot_product_attention(
             *(_split(x, heads) for x in (q, k, v)), is_causal=True
         ),
-        4 * 4 * batch * rows * width,
+        4 * _bytes(stored) * batch * rows * width,
         2 * batch * rows * rows * width,
         "matmul",
+        precision=precision,
     )
 
 
