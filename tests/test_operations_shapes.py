@@ -121,6 +121,7 @@ REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("add", (ones(2), ones(3)), {}, r"shapes \[2\] and \[3\] do not broadcast: axis -1 differs"),
     ("add", (ones(2), ones(2, dtype=np.int32)), {}, r"f32 and i32; use cast\(x, f32\)"),
     ("exp", (ones(2, dtype=np.int32),), {}, "operand 'x' must be float, not i32"),
+    ("sum", (ones(2, dtype=np.bool_),), {}, "operand 'x' must be float or integer, not bool"),
     ("add", (ones(2, dtype=np.int32), 0.5), {}, "0.5 is not an i32; use cast"),
     ("add", (ones(2, dtype=np.int8), 300), {}, "300 does not fit i8"),
     ("clamp", (ones(2, dtype=np.int8),), {"max": 300}, "300 does not fit i8"),

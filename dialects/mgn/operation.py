@@ -184,7 +184,7 @@ class OperationSpec:
             for type in types if item.variadic else [types] if types is not None else []:
                 row = _element_row(type)
                 if row.family not in item.accepts or (item.element and row.name != item.element):
-                    wanted = item.element or " or ".join(sorted(item.accepts))
+                    wanted = item.element or _families(item.accepts)
                     raise ShapeError(f"operand '{item.name}' must be {wanted}, not {row.name}")
                 first = seen.setdefault(item.group, type)
                 if item.element is None and first.element_type != type.element_type:
@@ -192,6 +192,14 @@ class OperationSpec:
                         f"operands have different element types {element_of(first).name} and "
                         f"{row.name}; use cast(x, {element_of(first).name})"
                     )
+
+
+def _families(accepted: frozenset[Family]) -> str:
+    """The families of element types as a message names them."""
+    integers = {Family.SIGNED, Family.UNSIGNED}
+    both = accepted >= integers
+    names = [str(family) for family in accepted if not both or family not in integers]
+    return " or ".join(sorted([*names, "integer"] if both else names))
 
 
 def _element_row(type: TensorType) -> ElementType:
