@@ -30,6 +30,12 @@ WIDE_BLOCK_BYTES, WIDE_BLOCK_MEMORY = 1024, 256 * 1024
 REDUCTION_ITEMS, POINTWISE_ITEMS = 1024, 256
 """The most work-items of a group on a GPU."""
 
+ENLARGED_MEMORY = 227 * 1024
+"""Bytes of local memory of NVIDIA's Hopper."""
+
+MET_BYTES = 2048
+"""Of these, what a reduction needs for the shares of its rows."""
+
 TILE_ITEMS = 512
 """The same where a group takes a tile of a transpose."""
 
@@ -114,6 +120,11 @@ def _block_columns(fused: FusedKernelOp, device: Device) -> int:
     return WIDE_BLOCK_BYTES // widest_bytes(fused)
 
 
+def _large_local_memory(device: Device) -> int:
+    """Local memory that a group may have, by way of its program's PTX where that goes further."""
+    return ENLARGED_MEMORY if device.matrix_unit == "wgmma" else device.local_memory
+
+
 def _gpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     lanes = max(1, min(16, device.lanes(widest_bytes(fused))))
     most = REDUCTION_ITEMS if fused.kernel_kind is KernelKind.REDUCTION else POINTWISE_ITEMS
@@ -125,6 +136,8 @@ def _gpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     }
     if fused.kernel_kind in (KernelKind.POINTWISE, KernelKind.GATHER):
         entries["tile_items"] = min(TILE_ITEMS, device.max_work_group_size)
+    if fused.kernel_kind is KernelKind.REDUCTION and device.matrix_unit != "none":
+        entries["stash_memory"] = _large_local_memory(device) - MET_BYTES
     if device.vendor == "nvidia":
         entries["sub_group"] = device.sub_group_size
     if fused.kernel_kind in (KernelKind.CONTRACTION, KernelKind.ATTENTION):

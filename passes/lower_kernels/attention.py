@@ -1,12 +1,12 @@
 """The attention template: softmax(q·kᵀ)·v in one kernel, without the scores in memory.
 
-A work-item (CPU, attention_rows.py) or a work-group (GPU, attention_tiles.py, on its matrix unit
-attention_matrix.py) takes a block of the
-queries of a key head and walks over blocks of keys. It keeps each row's largest score so far, the
-sum of its powers and the sum of weighted values; a larger score scales down what was summed before
-(M. Milakov, N. Gimelshein, arXiv:1805.02867; T. Dao et al., FlashAttention, arXiv:2205.14135).
-Blocks of keys that no query of the block sees are not visited. What comes before attention is
-evaluated as operands are copied into local memory, what follows on finished rows.
+A work-item (CPU, attention_rows.py) or a work-group (GPU, attention_tiles.py; on a matrix unit,
+attention_matrix.py) takes a block of the queries of a key head and walks over blocks of keys. It
+keeps each row's largest score so far, the sum of its powers and the sum of weighted values; a
+larger score scales down what was summed before (M. Milakov, N. Gimelshein, arXiv:1805.02867; T. Dao
+et al., FlashAttention, arXiv:2205.14135). Blocks of keys that no query of the block sees are not
+visited. What comes before attention is evaluated as operands are copied into local memory, what
+follows on finished rows.
 """
 
 from math import prod

@@ -3,7 +3,8 @@
 CPU: large products go through packed panels (packed_product.py). Products of a few rows keep a
 tile of the result in registers and read both operands where they lie: vectors along the columns,
 or, where the right operand is transposed, along the shared axis. GPU: tiles in local memory
-(tiled_product.py), or on its matrix unit (tensor_product.py).
+(tiled_product.py), or on its matrix unit (tensor_product.py); of a few rows, sums
+(product_as_sum.py).
 """
 
 from collections.abc import Sequence

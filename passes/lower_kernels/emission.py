@@ -106,10 +106,16 @@ class Code:
     def inside(self, block: Block) -> Iterator[None]:
         """Writes into another block; values of it are forgotten after."""
         outer, self.block = self.block, block
+        with self.forgetting():
+            yield
+        self.block = outer
+
+    @contextmanager
+    def forgetting(self) -> Iterator[None]:
+        """Values that are written inside are forgotten after."""
         self._known.append({})
         yield
         self._known.pop()
-        self.block = outer
 
     def effect(self, cls: type[Operation], operands: Sequence[SSAValue], **rest: Any) -> Operation:
         """An operation that must be written where it stands."""

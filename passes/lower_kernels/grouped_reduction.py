@@ -3,11 +3,12 @@
 Along rows, neighbouring work-items read neighbouring vectors, and short rows share a group. Across
 rows, neighbouring work-items have neighbouring vectors of rows. Each work-item combines its own
 share; the shares meet in local memory, or, where the device's sub-groups allow it, in registers
-first (sub_groups.py). What fits of a row is kept in registers from one stage
-to the next; the rest is read again.
+first (sub_groups.py). What fits of a row is kept from one stage to the next, in registers and, of
+long rows, in local memory (row_stash.py); the rest is read again.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import VectorType
@@ -15,9 +16,10 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
-from mgn.passes.lower_kernels.body import Node
+from mgn.passes.lower_kernels.body import Indices, Node
 from mgn.passes.lower_kernels.emission import memory_type, scalar_type
 from mgn.passes.lower_kernels.index import ZERO, Counter, Index, lanes, of
+from mgn.passes.lower_kernels.row_stash import RowStash, stashable
 from mgn.passes.lower_kernels.rows import (
     RowSpace,
     columns_side_by_side,
@@ -166,6 +168,23 @@ class _Grouped:
             again |= any(space.is_full(node) for node in job.body.written)
             kept = most // self.sizes.width
             self.kept_trips = kept if again and self.sizes.by_row else 0
+        self.stash = self._stashed(trips - self.kept_trips)
+        self.held_trips = self.kept_trips + (self.stash.trips if self.stash else 0)
+
+    def _stashed(self, trips: int) -> RowStash | None:
+        """Where the next trips of a row wait; None where there are none, or no memory for them.
+
+        Groups that are to share a compute unit would take it from each other.
+        """
+        job, sizes = self.job, self.sizes
+        alone = self.kept_trips and sizes.rows == 1 and not _only_reads(job, self.space)
+        room = job.number("stash_memory", 0) if alone else 0
+        nodes = stashable(job, self.space, sizes.width)
+        a_trip = sizes.items * sizes.width * sum(node.element.bytes for node in nodes)
+        trips = min(trips, room // a_trip if a_trip else 0)
+        if not trips or not sizes.by_row:
+            return None
+        return RowStash(job, nodes, sizes.items, sizes.width, self.kept_trips, trips)
 
     def write(self) -> Launch:
         sizes, space, code = self.sizes, self.space, self.code
@@ -183,13 +202,29 @@ class _Grouped:
         if row.high >= count:
             row = of(Counter(code.index(row.clamp(0, count - 1)), 0, count - 1))
         self.row = row * sizes.row_width + lanes(sizes.row_width)
-        for reductions in stages_of(self.job.body, space).reductions:
+        if self.stash is not None:
+            for trip in range(self.kept_trips, self.held_trips):
+                self.stash.start(trip, self.place, self._indices(trip))
+            code.effect(kernel.CommitCopiesOp, [])
+        for stage, reductions in enumerate(stages_of(self.job.body, space).reductions):
+            self.waits = self.stash is not None and stage == 0
             totals = self._meet(reductions, self._walk(reductions))
             for node, value in zip(reductions, totals, strict=True):
                 total = narrowed(code, value, node.element)
                 self.evaluator.given[node] = lambda _, total=total: total
         self._results()
         return Launch((groups * sizes.items,), (sizes.items,))
+
+    def _indices(self, trip: int) -> dict[Node, Indices]:
+        """Where a trip's vectors of the inputs begin."""
+        assert self.stash is not None
+        element, _ = self._elements(trip)
+        return {node: self.space.index_in(node, self.row, element) for node in self.stash.nodes}
+
+    def _from_stash(self, trip: int) -> AbstractContextManager[None]:
+        """Inside, inputs come from local memory."""
+        assert self.stash is not None
+        return self.stash.given(self.evaluator, trip, self.place, self._indices(trip))
 
     def _elements(self, trip: Index | int) -> tuple[Index, "SSAValue | bool"]:
         """The element a work-item sees in a trip, and whether the row has it."""
@@ -229,7 +264,12 @@ class _Grouped:
 
         for number in range(self.kept_trips):
             held = trip(number, held)
-        held = code.loop(self.kept_trips, self.trips, trip, held, unroll=UNROLL)
+        if self.waits and self.stash is not None:
+            self.stash.finish()
+        for number in range(self.kept_trips, self.held_trips):
+            with self._from_stash(number):
+                held = trip(number, held)
+        held = code.loop(self.held_trips, self.trips, trip, held, unroll=UNROLL)
         if not sizes.by_row:
             return list(held)
         return [
@@ -306,8 +346,11 @@ class _Grouped:
         if full:
             for number in range(self.kept_trips):
                 trip(number)
+            for number in range(self.kept_trips, self.held_trips):
+                with self._from_stash(number):
+                    trip(number)
             code.loop(
-                self.kept_trips, self.trips, lambda number, _: trip(number) or (), unroll=UNROLL
+                self.held_trips, self.trips, lambda number, _: trip(number) or (), unroll=UNROLL
             )
 
         def row_results() -> None:
