@@ -54,7 +54,7 @@ class Value:
     """A tensor of a graph that is being built: takes operators, `.T` and NumPy's indexing."""
 
     __hash__ = object.__hash__
-    __array_priority__ = 1000
+    __array_ufunc__ = None
 
     def __init__(self, graph: "GraphBuilder", value: SSAValue) -> None:
         self.graph = graph

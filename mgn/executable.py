@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mgn.call_arguments import check_arguments
 from mgn.compilation import Compiled
 from mgn.dialects.types import spelling
 from mgn.initialisers import initial_value
@@ -148,6 +149,7 @@ class Executable:
 
         WeightsError where one is missing or of another type.
         """
+        check_arguments("load_params", path=path)
         loaded = load_params(path, self._executable.parameters)
         for name, array in loaded.arrays.items():
             self.params[name] = array
@@ -155,4 +157,5 @@ class Executable:
 
     def save_params(self, path: str | Path) -> None:
         """Writes all parameters to a .safetensors file."""
+        check_arguments("save_params", path=path)
         save_params(path, dict(self.params))

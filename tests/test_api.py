@@ -238,6 +238,10 @@ def test_other_calls_say_what_they_take() -> None:
         mgn.parse_file(3)  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match=r"mgn\.optimize: 'device' takes the name of a device"):
         mgn.optimize(mgn.parse(TEXT), "affine", device=3)  # pyright: ignore[reportArgumentType]
+    executable = mgn.compile(mgn.parse(TEXT), "affine", device="cpu")
+    for call in (executable.load_params, executable.save_params):
+        with pytest.raises(TypeError, match=rf"{call.__name__}: 'path' takes a path, not dict"):
+            call({"w": 1})  # pyright: ignore[reportArgumentType]
     with pytest.raises(mgn.MgnError, match="seed takes a number of at least 0"):
         mgn.compile(mgn.parse(TEXT), "affine", seed=-1)
     with pytest.raises(mgn.DiagnosticsError, match="there is no dimension '3'"):

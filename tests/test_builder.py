@@ -139,6 +139,22 @@ def test_arrays_and_numbers_become_constants() -> None:
     assert results["e"].dtype == np.int32
 
 
+def test_numpys_operators_leave_values_to_the_graph_and_its_functions_refuse_them() -> None:
+    array = np.array([[1, 2], [3, 4]], np.float32)
+    with mgn.graph("g") as g:
+        x = g.input("x", "f32[2, 2]")
+        g.output(a=array - x, b=np.float32(6) / x, c=array @ x, d=array > x)
+        with pytest.raises(TypeError, match="does not support ufuncs"):
+            np.exp(x)  # pyright: ignore
+    (graph,) = graphs_of(g.module)
+    given = np.array([[2, 1], [1, 3]], np.float32)
+    results = Interpreter().run(graph, {"x": given})
+    for name, wanted in zip(
+        "abcd", (array - given, 6 / given, array @ given, array > given), strict=True
+    ):
+        np.testing.assert_array_equal(results[name], wanted)
+
+
 def test_an_error_points_at_the_line_and_column_of_the_caller() -> None:
     with pytest.raises(DiagnosticsError) as caught, mgn.graph("g") as g:
         x = g.input("x", "f32[2, 3]")
