@@ -43,6 +43,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("gpu")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts what takes long first, where several processes share the tests."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skips what is for a GPU where there is none."""
     wanted = os.environ.get(DEVICE_VARIABLE) == "gpu"

@@ -67,6 +67,7 @@ EXAMPLES = {"smollm2": 49152, "bert": 30522}
 """Models among the examples, and their vocabularies."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_model_agrees_with_the_interpreter_fused_or_not(name: str) -> None:
     """To a few times the largest error of NumPy's f32, for sixteen tokens."""

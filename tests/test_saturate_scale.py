@@ -62,6 +62,7 @@ def test_the_choice_for_a_training_graph_is_close_to_its_bound(
     assert report.gap <= gap, report.method
 
 
+@pytest.mark.long
 def test_a_training_step_of_ten_thousand_operations_is_saturated_and_extracted(
     graphs: ModuleType,
 ) -> None:

@@ -63,6 +63,7 @@ def case_kernels() -> list[FuncOp]:
     return [func for number in range(len(CASES)) for func in row_kernels(number)]
 
 
+@pytest.mark.long
 def test_the_khronos_validator_accepts_every_row() -> None:
     tool("spirv-val")
     kernels = case_kernels()

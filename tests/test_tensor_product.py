@@ -49,6 +49,7 @@ GROUP_SIZES = [(64, 64, 64), (66, 129, 64), (67, 84, 101), (5, 6, 7), (129, 66, 
 """Both operands copied, one, and none."""
 
 
+@pytest.mark.long
 def test_these_tests_pass_where_the_driver_makes_sub_groups() -> None:
     passes_in_a_process_with_sub_groups(__file__)
 
