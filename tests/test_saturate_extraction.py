@@ -28,7 +28,7 @@ from mgn.passes.saturate.candidates import CandidateSet, find_candidates
 from mgn.passes.saturate.check import ExtractionError, check_selection
 from mgn.passes.saturate.components import LocalProblem
 from mgn.passes.saturate.extract import extract
-from mgn.passes.saturate.greedy import greedy_selection
+from mgn.passes.saturate.greedy import flow_preferences, greedy_selection
 from mgn.passes.saturate.integer_program import solve_integer_program
 from mgn.passes.saturate.reach import Reach
 from mgn.passes.saturate.saturate import saturated_view
@@ -58,7 +58,8 @@ def test_no_random_and_no_greedy_choice_is_cheaper(seed: int) -> None:
     rng = random.Random(seed)
     costs = [random_selection_cost(found, rng) for _ in range(50)]
     first = {key: writers[0] for key, writers in found.writers.items()}
-    searched = greedy_selection(found, list(view.classes))
+    order = list(view.classes)
+    searched = greedy_selection(found, flow_preferences(found, order), order)
     limit = best.selection.cost * (1 - 1e-9)
     assert all(cost >= limit for cost in (*costs, select(found, first).cost, searched.cost))
     assert best.bound <= best.selection.cost

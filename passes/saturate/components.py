@@ -118,19 +118,19 @@ def _tied_classes(choices: Choices, free: Set[int]) -> dict[int, int]:
     parent: dict[int, int] = {}
 
     def find(item: int) -> int:
-        while parent.setdefault(item, item) != item:
-            parent[item] = parent[parent[item]]
-            item = parent[item]
+        above = parent.setdefault(item, item)
+        while above != item:
+            parent[item] = higher = parent[above]
+            item, above = above, higher
         return item
 
     for number in choices.numbers:
-        results = choices.results[number]
-        first = find(next(iter(results)))
-        for item in results:
-            parent[find(item)] = first
-        for item in choices.inputs[number]:
-            if item not in free:
-                parent[find(item)] = first
+        first, *tied = choices.results[number]
+        tied.extend(item for item in choices.inputs[number] if item not in free)
+        root = find(first)
+        for item in tied:
+            if parent.get(item) != root:
+                parent[find(item)] = root
     return {item: find(item) for item in list(parent)}
 
 

@@ -101,6 +101,8 @@ class ExactSolver:
             return pieces or LocalSolution(None, _least_price(problem))
         solution = solve_integer_program(problem, remaining)
         solution.bound = max(solution.bound, _least_price(problem))
+        if solution.chosen is None and pieces is not None:
+            return LocalSolution(pieces.chosen, max(solution.bound, pieces.bound))
         return solution
 
     def _solve_pieces(self, problem: LocalProblem, cut: Cut) -> LocalSolution:

@@ -9,7 +9,7 @@ depend on timing unless a limit fires.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mgn.passes.saturate.candidates import CandidateSet
@@ -22,6 +22,8 @@ from mgn.passes.saturate.greedy import (
 from mgn.passes.saturate.selection import CyclicSelection, Selection, select
 
 CYCLE_ROUNDS = 20
+BUDGETED = 20_000
+"""Candidates for which the time of an extraction is meant; where there are more, so is time."""
 PROVED_GAP = 1e-4
 """Relative gap below which nothing is left to search for."""
 
@@ -46,19 +48,21 @@ class Extraction:
 def extract(found: CandidateSet, order: Sequence[int], time_budget: float = 2.0) -> Extraction:
     """Chooses kernels. `order` is all classes, operands before users."""
     started = time.process_time()
+    time_budget *= max(1.0, len(found.candidates) / BUDGETED)
     solver = ExactSolver(found, time_budget)
+    flow = flow_preferences(found, order)
     result = solver.solve()
-    selection = _without_cycles(found, order, solver, result)
+    selection = _without_cycles(found, flow, solver, result)
     method = "exact"
     proved = selection is not None and result.bound >= selection.cost * (1 - PROVED_GAP)
     if selection is None or not result.complete:
         remaining = max(started + time_budget - time.process_time(), time_budget / 4)
-        searched = greedy_selection(found, order, remaining / 2)
+        searched = greedy_selection(found, flow, order, remaining / 2)
         if selection is None or searched.cost < selection.cost:
             selection, method = searched, "search"
     if not proved:
         remaining = max(started + time_budget - time.process_time(), time_budget / 4)
-        better = improved_selection(found, selection, order, remaining / 2)
+        better = improved_selection(found, selection, flow, order, remaining / 2)
         if better.cost < selection.cost:
             selection, method = better, "search"
     bound = min(result.bound, selection.cost)
@@ -66,17 +70,16 @@ def extract(found: CandidateSet, order: Sequence[int], time_budget: float = 2.0)
 
 
 def _without_cycles(
-    found: CandidateSet, order: Sequence[int], solver: ExactSolver, result: ExactResult
+    found: CandidateSet, flow: Mapping[int, int], solver: ExactSolver, result: ExactResult
 ) -> Selection | None:
     """The solver's choice; while kernels wait for each other, one with several results is banned.
 
     Classes that the solver had no time for get the candidate of least flow.
     """
     banned: set[int] = set()
-    base = flow_preferences(found, order)
     for _ in range(CYCLE_ROUNDS):
         try:
-            return select(found, {**base, **result.preferred})
+            return select(found, {**flow, **result.preferred})
         except CyclicSelection as cycle:
             several = [n for n in cycle.kernels if len(found.candidates[n].results) > 1]
             if not several:

@@ -8,7 +8,7 @@ shared among their readers. Then single choices are changed while the total, wit
 paid once, becomes less.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.local_search import improve
@@ -39,19 +39,25 @@ def flow_preferences(found: CandidateSet, order: Sequence[int]) -> dict[int, int
 
 
 def greedy_selection(
-    found: CandidateSet, order: Sequence[int], time_budget: float = 0.2
+    found: CandidateSet, flow: Mapping[int, int], order: Sequence[int], time_budget: float = 0.2
 ) -> Selection:
     """Least flow, then improvements by single changes until none helps or time is up."""
-    return improved_selection(
-        found, _first_acyclic(found, flow_preferences(found, order), order), order, time_budget
-    )
+    start = _first_acyclic(found, dict(flow), order)
+    return improved_selection(found, start, flow, order, time_budget)
 
 
 def improved_selection(
-    found: CandidateSet, start: Selection, order: Sequence[int], time_budget: float
+    found: CandidateSet,
+    start: Selection,
+    flow: Mapping[int, int],
+    order: Sequence[int],
+    time_budget: float,
 ) -> Selection:
-    """A selection improved by single changes; itself where the changes would make a cycle."""
-    preferred = {**flow_preferences(found, order), **start.writer}
+    """A selection improved by single changes; itself where the changes would make a cycle.
+
+    Classes that it does not write may come to be written by the candidates of least flow.
+    """
+    preferred = {**flow, **start.writer}
     try:
         searched = select(found, improve(found, preferred, order, time_budget))
     except CyclicSelection:

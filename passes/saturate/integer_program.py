@@ -23,7 +23,19 @@ import numpy as np
 from mgn.passes.saturate.components import LocalProblem
 from mgn.passes.saturate.necessity import Necessity, bits_of, necessity_of
 
-RELATIVE_GAP = 1e-5
+OPTIONS = {
+    "output_flag": False,
+    "threads": 1,
+    "random_seed": 0,
+    "mip_rel_gap": 1e-5,
+    "mip_heuristic_run_feasibility_jump": False,
+    "mip_heuristic_run_rins": False,
+    "mip_heuristic_run_rens": False,
+    "mip_heuristic_run_root_reduced_cost": False,
+}
+"""Good choices are found elsewhere: with these rows most bounds meet the choice before the solver
+branches, so that its own searches for one take more time than they save.
+"""
 
 
 @dataclass
@@ -76,10 +88,8 @@ def solve_integer_program(problem: LocalProblem, time_budget: float) -> LocalSol
     model.a_matrix_.value_ = np.array(rows.values)
     model.integrality_ = [highspy.HighsVarType.kInteger] * columns
     solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
-    solver.setOptionValue("random_seed", 0)
-    solver.setOptionValue("mip_rel_gap", RELATIVE_GAP)
+    for name, value in OPTIONS.items():
+        solver.setOptionValue(name, value)
     solver.setOptionValue("time_limit", max(time_budget, 0.01))
     solver.passModel(model)
     solver.run()

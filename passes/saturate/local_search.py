@@ -22,7 +22,7 @@ def improve(
     is up.
     """
     state = _State(found, preferred)
-    deadline = time.perf_counter() + time_budget
+    deadline = time.thread_time() + time_budget
     improved = True
     while improved:
         improved = False
@@ -32,7 +32,7 @@ def improve(
             for number in found.writers.get(key, ()):
                 if number != state.writer[key]:
                     improved |= state.try_writer(number)
-            if time.perf_counter() > deadline:
+            if time.thread_time() > deadline:
                 return state.writer
     return state.writer
 

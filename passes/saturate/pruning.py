@@ -7,12 +7,14 @@ is in memory whenever this one runs: what it reads, what was written on the way 
 every choice writes. What nobody reads any more is not wanted, so candidates that write it go next.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 
 from mgn.passes.saturate.components import Choices, LocalProblem, Part, split
 from mgn.passes.saturate.necessity import Necessity, bits_of, necessity_of
 
 ROUNDS = 4
+WORTHWHILE = 0.05
+"""The share of the candidates that has to go for another round to be made."""
 
 
 def parts_of(problem: LocalProblem) -> list[Part]:
@@ -21,6 +23,7 @@ def parts_of(problem: LocalProblem) -> list[Part]:
     results: Mapping[int, tuple[int, ...]] = dict(enumerate(problem.results))
     inputs = dict(enumerate(problem.inputs))
     prices = dict(enumerate(problem.prices))
+    reads = [sum(1 << item for item in items) for items in problem.inputs]
     tangled = set(problem.tangled)
     needs = Necessity({}, 0)
     for _ in range(ROUNDS):
@@ -32,10 +35,9 @@ def parts_of(problem: LocalProblem) -> list[Part]:
         )
         needs = necessity_of(smaller)
         results = _wanted_results(problem, left, results, needs.forced)
-        kept = _undominated(problem, left, results, needs, tangled)
-        if len(kept) == len(left):
+        before, left = left, _undominated(problem, left, results, reads, needs, tangled)
+        if len(before) - len(left) <= WORTHWHILE * len(before):
             break
-        left = kept
     forced = set(bits_of(needs.forced))
     return split(Choices(left, results, inputs, prices), forced, tangled)
 
@@ -64,26 +66,29 @@ def _undominated(
     problem: LocalProblem,
     left: list[int],
     results: Mapping[int, tuple[int, ...]],
+    reads: Sequence[int],
     needs: Necessity,
     tangled: Set[int],
 ) -> list[int]:
-    """Those of the candidates left that no other one replaces."""
+    """Those of the candidates left that no other one replaces; `reads` are inputs as bits."""
     free = needs.forced
     for item in tangled:
         free &= ~(1 << item)
-    reads = {n: sum(1 << item for item in problem.inputs[n]) & ~free for n in left}
+    dear = ~free
     order = sorted(
         (number for number in left if results[number]),
-        key=lambda n: (problem.prices[n], reads[n].bit_count(), -len(results[n]), n),
+        key=lambda n: (problem.prices[n], (reads[n] & dear).bit_count(), -len(results[n]), n),
     )
     kept: dict[int, list[int]] = {}
     chosen: list[int] = []
     for number in order:
-        available = free | needs.written_with(problem, number)
         mine = set(results[number])
-        rivals = kept.get(results[number][0], ())
-        if any(not reads[other] & ~available and mine.issubset(results[other]) for other in rivals):
-            continue
+        others = kept.get(results[number][0], ())
+        rivals = [other for other in others if mine.issubset(results[other])]
+        if rivals:
+            missing = ~(free | needs.written_with(problem, number))
+            if any(not reads[other] & missing for other in rivals):
+                continue
         chosen.append(number)
         for item in mine:
             kept.setdefault(item, []).append(number)
