@@ -5,7 +5,6 @@ Times are in seconds, memory is the peak of the process, the graph itself includ
 """
 
 import argparse
-import gc
 import multiprocessing
 import resource
 import sys
@@ -32,14 +31,13 @@ SIZES = (
     Size("inference 50,000", False, 1220),
     Size("inference 100,000", False, 2440),
 )
-STAGES = ("encode", "saturate", "view", "candidates", "extract", "check", "rebuild")
+STAGES = ("compare", "encode", "saturate", "view", "candidates", "extract", "check", "rebuild")
 
 
 def measure(size: Size) -> dict[str, str]:
     """One row of the table."""
     graph = (training_graph if size.training else inference_graph)(size.layers)
     copy = graph.clone()
-    gc.freeze()
     start = time.perf_counter()
     report = saturate_graph(graph, DEVICES["cpu"])
     cold = time.perf_counter() - start

@@ -77,6 +77,15 @@ def test_a_remembered_choice_has_the_locations_of_the_new_graph() -> None:
         assert kernels_of(graph)[0].location == place
 
 
+def test_a_choice_without_locations_does_not_serve_a_graph_that_has_them() -> None:
+    plain, placed = build_graph(norm, f32(4, 8)), build_graph(norm, f32(4, 8))
+    place = FileLineColLoc(StringAttr("a.mgn"), IntAttr(3), IntAttr(1))
+    for op in placed.block.ops:
+        op.location = place
+    assert not remembers(plain, placed)
+    assert kernels_of(placed)[0].location == place
+
+
 def test_only_the_last_graphs_are_remembered() -> None:
     for size in range(1, REMEMBERED + 2):
         saturate_graph(build_graph(norm, f32(4, size)), CPU)

@@ -1,19 +1,23 @@
 """Choices of kernels remembered within a process: an equal graph is not saturated again.
 
-In: the facts of a graph before saturation, the device, the options and the rules. Out: the classes
-and kernels chosen the last time that all of these were equal, or nothing.
+In: a graph, the device, the options and the rules. Out: the classes and kernels chosen the last
+time that all of these were equal, or nothing.
 
-Two graphs are equal here when their facts are: operations, attributes, types, leaves, order and
-outputs. Source locations are not compared; those of the new graph are put in.
+Two graphs are equal here when they are written the same: operations in order, attributes, types,
+operands, what is returned. Of source locations only their presence is compared; those of the new
+graph are put in.
 """
 
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from xdsl.dialects.builtin import UnknownLoc
+
 from mgn.dialects.kernel.device import Device
+from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.saturate.candidates import CandidateSet
-from mgn.passes.saturate.encode import EncodedGraph
+from mgn.passes.saturate.facts import Interner
 from mgn.passes.saturate.report import SaturateReport
 from mgn.passes.saturate.rule import Rule
 from mgn.passes.saturate.selection import Selection
@@ -27,7 +31,8 @@ REMEMBERED = 8
 class Choice:
     """What was chosen for a graph: its view, the chosen kernels alone, and the report.
 
-    `origins` says which value of the program a class has its source location from.
+    `origins` says which operation of the graph, counted from 0, a class has its source location
+    from.
     """
 
     view: View
@@ -36,10 +41,10 @@ class Choice:
     selection: Selection
     report: SaturateReport
 
-    def view_at(self, encoded: EncodedGraph) -> View:
+    def view_at(self, graph: GraphOp) -> View:
         """The view, with the source locations of an equal graph."""
-        places = encoded.facts.locations
-        locations = {key: places[handle] for key, handle in self.origins.items()}
+        places = [op.location for op in graph.block.ops]
+        locations = {key: places[number] for key, number in self.origins.items()}
         return replace(self.view, locations=locations)
 
 
@@ -62,22 +67,29 @@ class ChoiceKey:
         return isinstance(other, ChoiceKey) and self.parts == other.parts
 
 
-def choice_key(
-    encoded: EncodedGraph, device: Device, options: object, rules: Sequence[Rule]
-) -> Hashable:
-    """All that a choice depends on. To be taken before saturation, which adds facts."""
-    facts = encoded.facts
-    return ChoiceKey(
-        tuple(facts.handles),
-        tuple(facts.types.things),
-        tuple(facts.properties.things),
-        tuple(facts.new_unions),
-        tuple(facts.locations),
-        tuple(encoded.outputs),
-        repr(device),
-        options,
-        tuple(rules),
-    )
+def choice_key(graph: GraphOp, device: Device, options: object, rules: Sequence[Rule]) -> Hashable:
+    """All that a choice depends on."""
+    attributes = Interner()
+    rows, attribute_list = _rows_of(graph, attributes), attributes.things
+    return ChoiceKey(tuple(rows), tuple(attribute_list), repr(device), options, tuple(rules))
+
+
+def _rows_of(graph: GraphOp, attributes: Interner) -> list[Hashable]:
+    """The inputs' types and a row an operation, with values and attributes as numbers."""
+    values: dict[int, int] = {}
+    for argument in graph.block.args:
+        values[id(argument)] = len(values)
+    rows: list[Hashable] = [tuple([attributes(item.type) for item in graph.block.args])]
+    for op in graph.block.ops:
+        operands = tuple([values[id(operand)] for operand in op.operands])
+        properties = tuple([(name, attributes(item)) for name, item in op.properties.items()])
+        types: list[int] = []
+        for result in op.results:
+            values[id(result)] = len(values)
+            types.append(attributes(result.type))
+        placed = not isinstance(op.location, UnknownLoc)
+        rows.append((op.name, operands, properties, tuple(types), placed))
+    return rows
 
 
 def recall(key: Hashable) -> Choice | None:
@@ -89,7 +101,7 @@ def recall(key: Hashable) -> Choice | None:
 
 
 def choice_of(
-    encoded: EncodedGraph,
+    graph: GraphOp,
     view: View,
     found: CandidateSet,
     selection: Selection,
@@ -104,9 +116,8 @@ def choice_of(
         chosen.add(candidate.template, candidate.classes)
     writer = {item: numbers[n] for item, n in selection.writer.items() if n in numbers}
     kept = Selection(writer, list(numbers.values()), selection.cost)
-    places = encoded.facts.locations
-    handles = {id(places[handle]): handle for handle in sorted(places, reverse=True)}
-    origins = {key: handles[id(place)] for key, place in view.locations.items()}
+    places = {id(op.location): number for number, op in enumerate(graph.block.ops)}
+    origins = {key: places[id(place)] for key, place in view.locations.items()}
     return Choice(view, origins, chosen, kept, report)
 
 

@@ -6,7 +6,7 @@ of parameters, constants that kernels read from memory, kernels and the return.
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import UNKNOWN_LOC, StringAttr, SymbolRefAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind
@@ -51,9 +51,11 @@ class _Rebuilder:
         self.block.add_ops([*self.leading, *self.kernels, final])
 
     def _kernel(self, candidate: Candidate, written: Sequence[int]) -> None:
-        operands = [self._in_memory(key) for key in candidate.reads]
+        locations = self.view.locations
+        reads = candidate.reads
+        operands = [self._in_memory(key) for key in reads]
         block = Block(arg_types=[operand.type for operand in operands])
-        inside: dict[int, SSAValue] = dict(zip(candidate.reads, block.args, strict=True))
+        inside: dict[int, SSAValue] = dict(zip(reads, block.args, strict=True))
         for name, number, operand_keys in candidate.body:
             for key in operand_keys:
                 if key not in inside:
@@ -62,19 +64,19 @@ class _Rebuilder:
             op = signature.spec.op_class.create(
                 operands=[inside[key] for key in operand_keys],
                 result_types=[signature.type],
-                properties=dict(signature.properties),
-                location=self.view.locations.get(name),
+                properties=signature.property_dict,
+                location=locations.get(name, UNKNOWN_LOC),
             )
             block.add_op(op)
             inside[name] = op.results[0]
         results = [inside[key] for key in written]
-        block.add_op(FusionReturnOp.create(operands=results))
+        block.add_op(FusionReturnOp.create(operands=results, location=UNKNOWN_LOC))
         kernel = FusedKernelOp.create(
             operands=operands,
             result_types=[result.type for result in results],
             properties={"kind": _KINDS[candidate.kind]},
             regions=[Region(block)],
-            location=self.view.locations.get(candidate.results[0]),
+            location=locations.get(candidate.results[0], UNKNOWN_LOC),
         )
         self.kernels.append(kernel)
         self.values.update(zip(written, kernel.results, strict=True))
@@ -92,19 +94,20 @@ class _Rebuilder:
         if leaf.kind == "input":
             return self.block.args[leaf.key]
         if leaf.kind == "parameter":
-            op: ReadOp | ConstantOp = ReadOp(leaf.key, leaf.type)
+            made, properties = ReadOp, {"symbol": SymbolRefAttr(leaf.key)}
         else:
-            op = ConstantOp(leaf.key)
-        location = self.view.locations.get(key)
-        if location is not None:
-            op.location = location
+            made, properties = ConstantOp, {"value": leaf.key}
+        location = self.view.locations.get(key, UNKNOWN_LOC)
+        op = made.create(result_types=[leaf.type], properties=properties, location=location)
         self.leading.append(op)
-        return op.result
+        return op.results[0]
 
     def _constant(self, key: int, block: Block) -> SSAValue:
         """A constant inside a kernel's body."""
         leaf = self.view.classes[key].leaf
         assert leaf is not None
-        op = ConstantOp.create(result_types=[leaf.type], properties={"value": leaf.key})
+        op = ConstantOp.create(
+            result_types=[leaf.type], properties={"value": leaf.key}, location=UNKNOWN_LOC
+        )
         block.add_op(op)
         return op.results[0]

@@ -8,7 +8,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import isfinite
@@ -25,7 +25,7 @@ from mgn.passes.saturate.baseline import price_of_separate_kernels
 from mgn.passes.saturate.candidates import CandidateSet, find_candidates
 from mgn.passes.saturate.check import check_selection
 from mgn.passes.saturate.cuts import CutLimits
-from mgn.passes.saturate.encode import EncodedGraph, encode_graph
+from mgn.passes.saturate.encode import encode_graph
 from mgn.passes.saturate.engine import SaturatedGraph, saturate_facts
 from mgn.passes.saturate.extract import Extraction, extract
 from mgn.passes.saturate.memo import Choice, choice_key, choice_of, recall, remember
@@ -44,8 +44,9 @@ from mgn.passes.saturate.wide_products import WIDE_PRODUCTS
 
 @dataclass(frozen=True)
 class SaturateOptions:
-    """What may be done: classes of rules, seconds for saturation and for extraction, whether to
-    fuse at all, whether what parameters alone decide is computed once, when they are set.
+    """What may be done: classes of rules, the processor's seconds for saturation and for extraction
+    (of up to 20,000 e-nodes and candidates; more have more in proportion), whether to fuse at all,
+    whether what parameters alone decide is computed once, when they are set.
     """
 
     classes: frozenset[RuleClass] = DEFAULT_CLASSES
@@ -75,20 +76,17 @@ def _saturate(
 ) -> SaturateReport:
     report = SaturateReport(graph=graph.sym_name.data)
     rules = rules_of(options.classes) if options.fuse else []
-    with _timed(report, "encode"):
-        encoded = encode_graph(graph, literals_of(rules))
-        report.operations = encoded.operations
-        key = choice_key(encoded, device, options, rules)
-    if trace is not None:
-        trace.note_program(graph, encoded)
-        trace.rules = {rule.name: rule for rule in (*rules, *WIDE_PRODUCTS)}
-    choice = recall(key) if trace is None else None
+    with _timed(report, "compare"):
+        key = choice_key(graph, device, options, rules)
+        choice = recall(key) if trace is None else None
     if choice is None:
-        choice = _choose(encoded, device, options, rules, report, key, trace)
+        choice = _choose(graph, device, options, rules, report, trace)
+        if choice.report.saturated:
+            remember(key, choice)
         view = choice.view
     else:
         report = replace(choice.report, seconds=dict(report.seconds), remembered=True)
-        view = choice.view_at(encoded)
+        view = choice.view_at(graph)
     with _timed(report, "check"):
         check_selection(view, choice.found, choice.selection, device)
     with _timed(report, "rebuild"):
@@ -97,15 +95,20 @@ def _saturate(
 
 
 def _choose(
-    encoded: EncodedGraph,
+    graph: GraphOp,
     device: Device,
     options: SaturateOptions,
     rules: list[Rule],
     report: SaturateReport,
-    key: Hashable,
     trace: SaturateTrace | None,
 ) -> Choice:
-    """Saturates, finds candidates and extracts; remembered where the fixpoint was reached."""
+    """Saturates, finds candidates and extracts."""
+    with _timed(report, "encode"):
+        encoded = encode_graph(graph, literals_of(rules))
+        report.operations = encoded.operations
+    if trace is not None:
+        trace.note_program(graph, encoded)
+        trace.rules = {rule.name: rule for rule in (*rules, *WIDE_PRODUCTS)}
     with _timed(report, "price before"):
         report.cost_before = price_of_separate_kernels(encoded.facts, device)
     with _timed(report, "saturate"):
@@ -132,10 +135,7 @@ def _choose(
     if trace is not None:
         trace.saturated, trace.view = saturated, view
         trace.found, trace.selection = found, extraction.selection
-    choice = choice_of(encoded, view, found, extraction.selection, replace(report))
-    if saturated.saturated:
-        remember(key, choice)
-    return choice
+    return choice_of(graph, view, found, extraction.selection, replace(report))
 
 
 def limits_of(options: SaturateOptions) -> CutLimits:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel_forms import WHOLE_COMPOSITES
@@ -48,6 +49,10 @@ class Signature:
             item.name: item.kind.decode(stored[item.name]) if item.name in stored else None
             for item in self.spec.attributes
         }
+
+    @cached_property
+    def property_dict(self) -> dict[str, Attribute]:
+        return dict(self.properties)
 
     @cached_property
     def kind(self) -> Kind:
