@@ -9,7 +9,8 @@ variables, numbers of constants and attributes. `instantiate.py` then checks the
 types and enters the right side.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.passes.saturate.facts import Facts
@@ -39,13 +40,17 @@ class CompiledRule:
     """A rule with its relation: columns are the root, the variables, then constants, then attribute
     numbers.
 
-    `attribute_calls` are the calls of the left side whose attributes the last columns number.
+    `attribute_calls` are the calls of the left side whose attributes the last columns number;
+    `bound` keeps what the attribute variables are for such numbers, None where they do not fit.
     """
 
     rule: Rule
     relation: str
     columns: int
     attribute_calls: tuple[Call, ...]
+    bound: dict[tuple[int, ...], dict[str, Any] | None] = field(
+        default_factory=dict[tuple[int, ...], dict[str, Any] | None], compare=False
+    )
 
 
 def constructor_name(constructor: Constructor) -> str:

@@ -113,6 +113,7 @@ class CutBuilder:
         self.contents: dict[object, CutSet] = {}
         self.traits: dict[int, Traits] = {}
         self.trait_numbers: dict[Traits, int] = {}
+        self.known_traits: dict[tuple[object, ...], tuple[Traits, int]] = {}
         self.numbered: list[CutSet] = []
         self.considered = 0
 
@@ -125,21 +126,22 @@ class CutBuilder:
     def _class(self, value: ValueClass) -> PlacedCuts:
         traits = self._traits(value)
         names: dict[int, int] = {value.key: 0}
+        name_of = names.setdefault
         nodes: list[tuple[int, tuple[tuple[int, tuple[int, ...]], ...]]] = []
         for member in value.members:
             operands: list[tuple[int, tuple[int, ...]]] = []
             for operand in member.operands:
                 placed = self.placed[operand]
-                mapped = tuple(names.setdefault(item, len(names)) for item in placed.classes)
+                mapped = tuple([name_of(item, len(names)) for item in placed.classes])
                 operands.append((placed.cuts.number, mapped))
             nodes.append((member.signature, tuple(operands)))
-        key = (self.trait_numbers[traits], tuple(nodes))
+        key = (traits, tuple(nodes))
         known = self.memo.get(key)
         if known is None:
             known = self.memo[key] = self._compute(value, nodes, list(names))
         cuts, selected = known
         classes = list(names)
-        return PlacedCuts(cuts, tuple(classes[index] for index in selected))
+        return PlacedCuts(cuts, tuple([classes[index] for index in selected]))
 
     def _compute(
         self,
@@ -170,14 +172,17 @@ class CutBuilder:
             self.numbered.append(cuts)
         return cuts, tuple(used)
 
-    def _traits(self, value: ValueClass) -> Traits:
+    def _traits(self, value: ValueClass) -> int:
+        """Notes a class's traits, and gives their number; types are hashed once each."""
         users = min(value.users, 3)
-        traits = Traits(
-            *(value.type, value.in_memory, value.inline, users, value.is_output, value.prepared)
-        )
-        self.trait_numbers.setdefault(traits, len(self.trait_numbers))
-        self.traits[value.key] = traits
-        return traits
+        rest = (value.in_memory, value.inline, users, value.is_output, value.prepared)
+        known = self.known_traits.get((id(value.type), *rest))
+        if known is None:
+            traits = Traits(value.type, *rest)
+            number = self.trait_numbers.setdefault(traits, len(self.trait_numbers))
+            known = self.known_traits[id(value.type), *rest] = traits, number
+        self.traits[value.key] = known[0]
+        return known[1]
 
     def _node_cones(
         self,

@@ -20,7 +20,7 @@ from mgn.dialects.kernel_forms import WHOLE_COMPOSITES
 from mgn.dialects.mgn.decompose import Decomposition, decompose_signature, decomposition_of
 from mgn.dialects.mgn.operation import Kind, OperationSpec, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp
-from mgn.passes.saturate.facts import Facts, Leaf, Properties, properties_of
+from mgn.passes.saturate.facts import Facts, Leaf, Properties
 
 
 @dataclass
@@ -102,9 +102,9 @@ class Encoder:
         and so not expanded into them again.
         """
         types = [self.facts.handle_types[operand] for operand in operands]
-        (type,) = spec.infer_types(types, values)
+        type, properties = self.facts.inferred(spec, types, values)
         known = len(self.facts.handle_types)
-        handle = self.facts.node(spec, operands, properties_of(spec, values), type, location)
+        handle = self.facts.node(spec, operands, properties, type, location)
         if handle == known and expands(spec) and spec.name not in WHOLE_COMPOSITES:
             parts = self._expand(decompose_signature(spec, types, values), operands, location)
             self.facts.union(handle, parts[0])

@@ -42,6 +42,8 @@ GROWTH_LIMIT = 40
 fixed allowance.
 """
 ALLOWANCE = 100_000
+BUDGETED = 20_000
+"""E-nodes of a program for which the time of a run is meant; a larger one has more."""
 
 PRODUCT: Constructor = ("matmul", 2)
 WIDENINGS = 2
@@ -114,7 +116,7 @@ def saturate_facts(
 ) -> SaturatedGraph:
     """Runs rules over loaded facts to the fixpoint; with `widen` also `wide_products`.
 
-    A `trail` gets what the rules did, in order.
+    The time is the processor's. A `trail` gets what the rules did, in order.
     """
     bindings = load_bindings()
     with tempfile.TemporaryDirectory(prefix="mgn-egraph-") as folder:
@@ -160,8 +162,9 @@ class _Engine:
         return self.egraph.run_program(*self.egraph.parse_program(text))
 
     def run(self, time_budget: float) -> SaturatedGraph:
-        started = time.perf_counter()
+        started = time.thread_time()
         original = len(self.facts.handle_types)
+        time_budget *= max(1.0, original / BUDGETED)
         self._load()
         iterations, saturated = 0, False
         while True:
@@ -177,7 +180,7 @@ class _Engine:
                 saturated = True
                 break
             too_large = len(self.facts.handle_types) > original * GROWTH_LIMIT + ALLOWANCE
-            if too_large or time.perf_counter() - started > time_budget:
+            if too_large or time.thread_time() - started > time_budget:
                 break
         return self._read(saturated, iterations)
 
@@ -192,10 +195,10 @@ class _Engine:
         for name in names:
             compiled = self.compiled[name]
             seen = self.seen[name]
-            rows = {
-                tuple(number(value) for value in row.inputs)
-                for row in functions[compiled.relation].rows
-            }
+            matches = functions[compiled.relation].rows
+            if len(matches) == len(seen):
+                continue
+            rows = {tuple(map(number, row.inputs)) for row in matches}
             for row in sorted(rows - seen):
                 first, unions = len(self.facts.handle_types), len(self.facts.new_unions)
                 if instantiate(compiled, row, self.facts):
@@ -230,16 +233,16 @@ class _Engine:
         roundings: dict[int, list[Rounding]] = defaultdict(list)
         for name, operation in _operations(functions):
             for row in functions[name].rows:
-                result = names[row.output]
-                operands = tuple(names[operand] for operand in row.inputs[2:])
+                attributes, _, *values = row.inputs
+                result, operands = names[row.output], tuple([names[item] for item in values])
                 nodes.append((result, operands))
                 if operation == PRODUCT[0]:
                     left, right = operands
-                    products.append(Product(result, left, right, number(row.inputs[0])))
+                    products.append(Product(result, left, right, number(attributes)))
                 elif operation == "add":
                     sums[operands[0]].append((result, operands[1]))
                 elif operation in ROUNDINGS:
-                    rounding = Rounding(operation, number(row.inputs[0]), operands[0])
+                    rounding = Rounding(operation, number(attributes), operands[0])
                     roundings[result].append(rounding)
         things = self.facts.leaves.things
         leaves = {
@@ -305,20 +308,11 @@ class _Engine:
         for name, operation in _operations(functions):
             for row in functions[name].rows:
                 attributes, type, *operands = row.inputs
-                node = ClassNode(
-                    operation,
-                    number(attributes),
-                    number(type),
-                    tuple(names[operand] for operand in operands),
-                )
+                classes = tuple([names[operand] for operand in operands])
+                node = ClassNode(operation, number(attributes), number(type), classes)
                 nodes[names[row.output]].append(node)
         given = {
-            ClassNode(
-                fact.name,
-                fact.attributes,
-                fact.type,
-                tuple(class_of[item] for item in fact.operands),
-            )
+            (*fact[:3], tuple([class_of[item] for item in fact.operands]))
             for fact in self.facts.handles
             if isinstance(fact, NodeFact)
         }

@@ -68,7 +68,8 @@ class Facts:
 
     `literals` are the numbers that rules name: a constant that equals one of them, rounded to the
     constant's element type, is that number. `definitions` holds the e-node or leaf of each handle;
-    `arrays` and `constants` what `definitions.py` found out from them.
+    `arrays` and `constants` what `definitions.py` found out from them. `results` keeps the types
+    and attributes of operations that rules make.
     """
 
     literals: Sequence[float] = ()
@@ -82,6 +83,9 @@ class Facts:
     locations: dict[int, LocationAttr] = field(default_factory=dict[int, LocationAttr])
     arrays: dict[int, Any] = field(default_factory=dict[int, Any])
     constants: dict[int, bool] = field(default_factory=dict[int, bool])
+    results: dict[Any, tuple[TensorType, Properties]] = field(
+        default_factory=dict[Any, tuple[TensorType, Properties]]
+    )
     new_nodes: list[tuple[int, NodeFact]] = field(default_factory=list[tuple[int, NodeFact]])
     new_leaves: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
     new_splats: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -105,6 +109,22 @@ class Facts:
                 value = dict(properties)["value"]
                 self._note_splat(handle, value.value.data, element_of(type))  # pyright: ignore
         return handle
+
+    def inferred(
+        self, spec: OperationSpec, types: Sequence[TensorType], values: Mapping[str, Any]
+    ) -> tuple[TensorType, Properties]:
+        """The type and the attributes, as an e-node keeps them, of an operation with one result.
+        ShapeError where operands of such types do not fit.
+        """
+        plain = all(_is_plain(value) for value in values.values())
+        key = (spec.name, tuple(map(self.types, types)), tuple(values.items())) if plain else None
+        known = self.results.get(key)
+        if known is None:
+            (type,) = spec.infer_types(types, values)
+            known = type, properties_of(spec, values)
+            if plain:
+                self.results[key] = known
+        return known
 
     def leaf(self, leaf: Leaf, location: LocationAttr | None = None) -> int:
         """The handle of a leaf; equal constants share one."""
@@ -158,6 +178,13 @@ class Facts:
             if float(element.dtype.type(literal)) == value and not float(literal).is_integer():
                 return literal
         return value
+
+
+def _is_plain(value: object) -> bool:
+    """Whether values of an attribute that are equal to this one are the same; -0 is not 0."""
+    if isinstance(value, tuple):
+        return all(_is_plain(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
+    return value is None or isinstance(value, int | str)
 
 
 def number_key(value: float) -> tuple[float, bool]:

@@ -57,7 +57,7 @@ def instantiate(compiled: CompiledRule, row: Sequence[int], facts: Facts) -> boo
     }
     root = row[0]
     try:
-        names = _bind_attributes(compiled, row[start + len(constants) :], facts)
+        names = _bound_attributes(compiled, tuple(row[start + len(constants) :]), facts)
         names[ROOT_SHAPE] = tuple(facts.handle_types[root].get_shape())
         names[ROOT_ELEMENT] = element_of(facts.handle_types[root])
         for name, handle in handles.items():
@@ -74,6 +74,21 @@ def instantiate(compiled: CompiledRule, row: Sequence[int], facts: Facts) -> boo
         return False
     facts.union(root, result)
     return True
+
+
+def _bound_attributes(
+    compiled: CompiledRule, numbers: tuple[int, ...], facts: Facts
+) -> dict[str, Any]:
+    """Values of the attribute variables, to be added to. Mismatch where an attribute differs."""
+    if numbers not in compiled.bound:
+        try:
+            compiled.bound[numbers] = _bind_attributes(compiled, numbers, facts)
+        except Mismatch:
+            compiled.bound[numbers] = None
+    known = compiled.bound[numbers]
+    if known is None:
+        raise Mismatch
+    return dict(known)
 
 
 def _bind_attributes(

@@ -65,29 +65,21 @@ class Product:
 def constant_classes(
     leaves: Iterable[int], nodes: Iterable[tuple[int, tuple[int, ...]]]
 ) -> set[int]:
-    """The classes that `leaves` alone decide through some e-node: (class, operands) each."""
-    found: set[int] = set()
-    waiting: dict[int, list[int]] = {}
-    missing: list[int] = []
-    results: list[int] = []
-    pending = list(leaves)
-    for number, (result, operands) in enumerate(nodes):
-        distinct = set(operands)
-        missing.append(len(distinct))
-        results.append(result)
-        for operand in distinct:
-            waiting.setdefault(operand, []).append(number)
-        if not distinct:
-            pending.append(result)
-    while pending:
-        key = pending.pop()
-        if key in found:
-            continue
-        found.add(key)
-        for number in waiting.get(key, ()):
-            missing[number] -= 1
-            if not missing[number]:
-                pending.append(results[number])
+    """The classes that `leaves` alone decide through some e-node: (class, operands) each.
+
+    Most classes have a greater number than their operands, so that few rounds find all.
+    """
+    found = set(leaves)
+    left, before = sorted(nodes), -1
+    while len(found) > before:
+        before = len(found)
+        waiting: list[tuple[int, tuple[int, ...]]] = []
+        for node in left:
+            if found.issuperset(node[1]):
+                found.add(node[0])
+            elif node[0] not in found:
+                waiting.append(node)
+        left = waiting
     return found
 
 
