@@ -19,8 +19,7 @@ from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel import DEVICES, BarrierOp, CopyChunkOp, Device, MmaOp
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.passes.choose_schedules import schedule_for
-from mgn.passes.lower_kernels.attention import LEAST_ROWS
-from mgn.passes.lower_kernels.attention_panels import SHAPES
+from mgn.passes.lower_kernels.attention_panels import LEAST_ROWS, SHAPES
 
 NAMES = ("bf16", "tf32")
 SMALL = {name: case for name, case in CASES.items() if name != "large heads"}
@@ -83,7 +82,8 @@ def check(
     **schedule: Any,
 ) -> None:
     kernel = kernel_of(shapes, how, name, computed)
-    assert schedule_for(kernel, unit).values["matrix"] == name
+    assert computed or schedule_for(kernel, unit).values["matrix"] == name
+    schedule |= {"matrix": name, "matrix_unit": unit.matrix_unit}
     dtype = np.float32 if computed or name == "tf32" else ml_dtypes.bfloat16
     arrays = attention_arrays(shapes, dtype, 0)
     (found,) = run(queue, kernel, arrays, unit, **schedule)
@@ -158,7 +158,7 @@ def test_prologues_and_epilogues_are_part_of_the_kernel(
 
     kernel = fused_kernel("attention", [("f32", shape) for shape in shapes], build)
     arrays = attention_arrays(shapes, np.float32, 4)
-    (found,) = run(cl_queue, kernel, arrays, device)
+    (found,) = run(cl_queue, kernel, arrays, device, matrix=name, matrix_unit=device.matrix_unit)
     (meaning,) = Interpreter().run_op(kernel, arrays)
     # Half of values up to 4 in magnitude whose weights are off by a share.
     bound = 2 * WEIGHING[name] + 64 * 40 * UNIT
@@ -180,7 +180,17 @@ def test_only_rounded_operands_go_to_the_unit_and_only_where_there_is_one() -> N
     assert schedule_for(kernel, unit).values["matrix"] == "bf16"
     assert "matrix" not in schedule_for(kernel, unit.with_figures(matrix_rates={})).values
     assert "matrix" not in schedule_for(kernel, CPU).values
-    for element, how in (("f32", {"heads": 1}), ("f16", {"heads": 1})):
+    for element in ("f32", "f16"):
         types = [(element, shape) for shape in shapes]
-        plain = fused_kernel("attention", types, lambda b, *x, how=how: b.attention(*x, **how))
+        plain = fused_kernel("attention", types, lambda b, *x: b.attention(*x, heads=1))
         assert "matrix" not in schedule_for(plain, unit).values
+
+
+def test_few_rows_and_computed_keys_do_without_the_unit() -> None:
+    unit = DEVICES["nvidia-h200"]
+    few = kernel_of([(4, 64), (64, 64), (64, 64)], {"heads": 1}, "bf16")
+    assert "matrix" not in schedule_for(few, unit).values
+    computed = kernel_of([(64, 64)] * 3, {"heads": 1}, "tf32", computed=True)
+    assert "matrix" not in schedule_for(computed, unit).values
+    shared = kernel_of([(4, 128), (64, 64), (64, 64)], {"heads": 2, "kv_heads": 1}, "bf16")
+    assert schedule_for(shared, unit).values["matrix"] == "bf16"

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from joint_programs import opencl_signatures
@@ -369,19 +370,33 @@ kernel.func @copies(%x : memref<64xf32>) access [read] global [32, 1, 1] local [
         assert instruction in text
 
 
-def test_rounding_two_numbers_into_a_register_is_one_instruction_on_nvidia() -> None:
-    source = kernel("""
-kernel.func @round(%x : memref<8xf32>, %y : memref<4xi32>) access [read, write]
-    global [1, 1, 1] local [1, 1, 1] {
+PAIRS = """
+kernel.func @pairs(%x : memref<8xf32>, %y : memref<4xi32>, %z : memref<8xf32>)
+    access [read, write, write] global [1, 1, 1] local [1, 1, 1] {
   %zero = arith.constant 0 : index
   %v = vector.load %x[%zero] : memref<8xf32>, vector<8xf32>
   %n = arith.truncf %v : vector<8xf32> to vector<8xbf16>
   %p = kernel.pack %n : vector<8xbf16> -> vector<4xi32>
+  %u = kernel.unpack %p : vector<4xi32> -> vector<8xbf16>
+  %w = arith.extf %u : vector<8xbf16> to vector<8xf32>
   vector.store %p, %y[%zero] : memref<4xi32>, vector<4xi32>
+  vector.store %w, %z[%zero] : memref<8xf32>, vector<8xf32>
   kernel.return
-}""")
-    assert "cvt.rn.bf16x2.f32" in emit(source, DEVICES["nvidia-h200"])
-    assert "asm" not in emit(source, DEVICES["cpu"])
+}"""
+
+
+def test_pairs_are_rounded_to_nearest_with_the_first_in_the_lower_half(cl_queue: Any) -> None:  # noqa: F811
+    x = np.array([1.0, -(2.0**-9), 1 + 2.0**-9, 1 + 3 * 2.0**-9, 3e38, np.inf, -7, 0.1], np.float32)
+    y, z = np.empty(4, np.int32), np.empty(8, np.float32)
+    run_text(cl_queue, PAIRS, x, y, z)
+    rounded = x.astype(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(y.view(np.uint16), rounded.view(np.uint16))
+    np.testing.assert_array_equal(z, rounded.astype(np.float32))
+
+
+def test_rounding_two_numbers_into_a_register_is_one_instruction_on_nvidia() -> None:
+    assert "cvt.rn.bf16x2.f32" in emit(kernel(PAIRS), DEVICES["nvidia-h200"])
+    assert "asm" not in emit(kernel(PAIRS), DEVICES["cpu"])
 
 
 @pytest.mark.parametrize("flags", ["", "fastmath<afn>"])

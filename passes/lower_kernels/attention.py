@@ -21,9 +21,6 @@ from mgn.passes.lower_kernels.emission import memory_type
 from mgn.passes.lower_kernels.index import Counter, delinearised, of
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 
-LEAST_ROWS = 8
-"""Rows from which on a matrix unit is worth its while: it multiplies 16."""
-
 
 def lower_attention(job: Job) -> Launch:
     """Writes an attention kernel."""
@@ -31,7 +28,7 @@ def lower_attention(job: Job) -> Launch:
     if not attention.keys:
         return _without_keys(job, attention)
     unit = str(job.schedule.get("matrix", ""))
-    tiling = matrix_tiling(job, attention, unit) if unit and attention.rows >= LEAST_ROWS else None
+    tiling = matrix_tiling(job, attention, unit) if unit else None
     if tiling is not None:
         return lower_attention_matrix(job, attention, unit, tiling)
     if job.is_gpu:

@@ -20,8 +20,8 @@ COMPUTED = 0.06
 FEWEST_ROWS = 5
 """Products of fewer rows are sums along memory."""
 
-ATTENDED = ("bf16", "tf32")
-"""What the unit may take attention's weights as."""
+ATTENDED, ATTENDED_ROWS = ("bf16", "tf32"), 8
+"""What the unit may take attention's weights as, and from how many rows on it does."""
 
 ROUNDINGS = frozenset({"round_tf32", "cast"})
 """Operations that the unit's kernels do on the way for nothing."""
@@ -42,9 +42,7 @@ def matrix_rate(
     nodes = {name: (signatures[number], operands) for name, number, operands in body}
     for signature, operands in nodes.values():
         if signature.name == "attention":
-            names = {_rounded(operand, nodes, leaf_types) for operand in operands[:3]}
-            name = names.pop() if len(names) == 1 else None
-            return device.matrix_rates.get(name) if name in ATTENDED else None
+            return _attention_rate(signature, operands[:3], nodes, leaf_types, device)
         if signature.kind is not Kind.CONTRACTION:
             continue
         if len(signature.shape) < 2 or signature.shape[-2] < FEWEST_ROWS:
@@ -56,6 +54,24 @@ def matrix_rate(
         computed = any(_is_computed(operand, nodes, leaf_types) for operand in operands)
         return rate * (COMPUTED if computed else 1.0)
     return None
+
+
+def _attention_rate(
+    signature: Signature,
+    operands: Sequence[int],
+    nodes: "_Nodes",
+    leaf_types: Mapping[int, TensorType],
+    device: Device,
+) -> float | None:
+    """The rate for an attention; None where its template does without the unit."""
+    values = signature.values
+    rows = signature.shape[-2] * values["heads"] // values["kv_heads"]
+    names = {_rounded(operand, nodes, leaf_types) for operand in operands}
+    name = names.pop() if len(names) == 1 else None
+    computed = any(_is_computed(operand, nodes, leaf_types) for operand in operands[1:])
+    if name is None or name not in ATTENDED or computed or rows < ATTENDED_ROWS:
+        return None
+    return device.matrix_rates.get(name)
 
 
 def unit_reads(signature: Signature, device: Device) -> bool:
