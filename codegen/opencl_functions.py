@@ -9,6 +9,17 @@ from collections.abc import Callable
 _INTEGER_OF = {"float": "int", "double": "long"}
 
 
+_PREFETCH = """#ifdef __has_builtin
+#if __has_builtin(__builtin_prefetch)
+#define PREFETCH(pointer, level) \\
+    __builtin_prefetch((const void*)(size_t)(pointer), 0, 4 - (level))
+#endif
+#endif
+#ifndef PREFETCH
+#define PREFETCH(pointer, level)
+#endif"""
+
+
 def shaped(scalar: str, lanes: int) -> str:
     """The C type of that many lanes."""
     return scalar if lanes == 1 else f"{scalar}{lanes}"
@@ -35,6 +46,14 @@ class Library:
             lines = "".join(f"    {line}\n" for line in body)
             self._definitions[name] = f"{result} {name}({parameters})\n{{\n{lines}}}"
         return name
+
+    def prefetch(self) -> str:
+        """Asks for a cache line through the cache of a level; nothing where the compiler cannot.
+
+        OpenCL C's own `prefetch` is a call to Intel's CPU compiler, which costs more than it saves.
+        """
+        self._definitions.setdefault("PREFETCH", _PREFETCH)
+        return "PREFETCH"
 
     def round_f16(self, lanes: int, scalar: str = "float") -> str:
         """Rounds to the nearest f16, ties to even; the result is a `float`."""

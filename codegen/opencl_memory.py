@@ -207,6 +207,12 @@ def _local_alloc(writer: Writer, operation: kernel.LocalAllocOp) -> None:
     _array(writer, operation.memref, "__local ", f" __attribute__((aligned({alignment})))")
 
 
+def _prefetch(writer: Writer, operation: kernel.PrefetchOp) -> None:
+    place = offset(writer.pointer(operation.memref), writer.value(operation.index))
+    name = writer.library.prefetch()
+    writer.line(f"{call(name, str(place), str(operation.level.value.data))};")
+
+
 def _broadcast(writer: Writer, operation: vector.BroadcastOp) -> Expression:
     source = writer.value(operation.source)
     if is_vector(operation.source.type):
@@ -216,9 +222,13 @@ def _broadcast(writer: Writer, operation: vector.BroadcastOp) -> Expression:
     return writer.types.splat(operation.vector.type, source)
 
 
-def _fma(writer: Writer, operation: vector.FMAOp) -> Expression:
+def _fma(writer: Writer, operation: vector.FMAOp) -> None:
+    """A variable, where the operation stands: the sums of a loop would all be written at its end,
+    after the operands of all of them, and Intel's CPU compiler would run out of registers.
+    """
     parts = [writer.value(part) for part in (operation.lhs, operation.rhs, operation.acc)]
-    return rounded(writer, operation.res.type, call("fma", *parts))
+    value = rounded(writer, operation.res.type, call("fma", *parts))
+    writer.declare(operation.res, value)
 
 
 def _from_elements(writer: Writer, operation: kernel.FromElementsOp) -> Expression:
@@ -332,6 +342,7 @@ MEMORY_ROWS: dict[type[Operation], Row] = {
     vector.BitcastOp: _vector_bitcast,
     vector.ReductionOp: _reduction,
     kernel.LocalAllocOp: _local_alloc,
+    kernel.PrefetchOp: _prefetch,
     kernel.FromElementsOp: _from_elements,
     kernel.GatherOp: _gather,
 }

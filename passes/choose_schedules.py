@@ -21,11 +21,17 @@ from mgn.dialects.types import element_of
 
 SMALL_CHUNK, LARGE_CHUNK = 512, 8192
 
-LARGE_OPERAND = 1 << 22
-"""Elements from which on a product's operands do not stay in a CPU's own caches."""
+BLOCK_DEPTH = 256
+"""Steps of the shared axis that a CPU multiplies at a time: two tiles of them fit its own cache."""
 
-WIDE_BLOCK_BYTES, WIDE_BLOCK_MEMORY = 1024, 256 * 1024
-"""Bytes of a row of a large product's block on a CPU, and the local memory that it needs."""
+BLOCK_BYTES = 1024
+"""Bytes of a row of a work-item's block of a product on a CPU."""
+
+TILE_VECTORS = 2
+"""Vectors across a register tile on a CPU."""
+
+TILE_ROWS = {16: 6, 32: 14}
+"""Rows of a register tile, by the vector registers of a CPU: its sums leave room for operands."""
 
 REDUCTION_ITEMS, POINTWISE_ITEMS = 1024, 256
 """The most work-items of a group on a GPU."""
@@ -52,7 +58,24 @@ class ChooseSchedules(ModulePass):
         for found in list(op.walk()):
             if isinstance(found, FusedKernelOp) and found.schedule is None:
                 for fused in split_reduction(found, device):
-                    fused.schedule = schedule_for(fused, device)
+                    _schedule(fused, device)
+
+
+def _schedule(fused: FusedKernelOp, device: Device) -> None:
+    """Gives a kernel its schedule; a large product is packed before, where the device is a CPU."""
+    from mgn.passes.lower_kernels.packed_blocking import PANELS
+    from mgn.passes.prepack_products import prepack_product
+
+    if not device.is_cpu:
+        fused.schedule = schedule_for(fused, device)
+        return
+    kernels = prepack_product(fused, BLOCK_DEPTH, _tile_columns(fused, device))
+    for kernel in kernels:
+        kernel.schedule = schedule_for(kernel, device)
+    if len(kernels) > 1:
+        product = kernels[-1]
+        assert product.schedule is not None
+        product.schedule = ScheduleAttr.of(**product.schedule.values, right=PANELS)
 
 
 def schedule_for(fused: FusedKernelOp, device: Device) -> ScheduleAttr:
@@ -75,20 +98,29 @@ def _elements(fused: FusedKernelOp) -> int:
     )
 
 
+def _cpu_lanes(fused: FusedKernelOp, device: Device) -> int:
+    return min(16, device.lanes(widest_bytes(fused)))
+
+
+def _tile_columns(fused: FusedKernelOp, device: Device) -> int:
+    return TILE_VECTORS * _cpu_lanes(fused, device)
+
+
 def _cpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
-    lanes = min(16, device.lanes(widest_bytes(fused)))
     share = _elements(fused) // (4 * device.compute_units)
     chunk = max(SMALL_CHUNK, min(LARGE_CHUNK, share))
     entries: dict[str, int | str] = {
         "form": "cpu",
-        "lanes": lanes,
+        "lanes": _cpu_lanes(fused, device),
         "chunk": chunk,
         "units": device.compute_units,
     }
     if fused.kernel_kind is KernelKind.CONTRACTION:
-        entries |= {"tile_rows": 8, "tile_vectors": 2, "local_memory": device.local_memory}
-        columns = _block_columns(fused, device)
-        entries |= {"block_rows": 128, "block_columns": columns, "block_depth": 512}
+        rows = TILE_ROWS[device.vector_registers]
+        entries |= {"tile_rows": rows, "tile_vectors": TILE_VECTORS}
+        columns = BLOCK_BYTES // widest_bytes(fused)
+        entries |= {"block_rows": 256, "block_columns": columns, "block_depth": BLOCK_DEPTH}
+        entries |= {"local_memory": device.local_memory}
     if fused.kernel_kind is KernelKind.ATTENTION:
         entries |= {"tile_rows": 8, "tile_vectors": 2, "local_memory": device.local_memory}
         entries |= {"block_rows": 64, "block_keys": 128}
@@ -111,13 +143,6 @@ def _on_matrix_unit(fused: FusedKernelOp, device: Device) -> str | None:
     else:
         name = matrix_element(Product.of_body(body))
     return name if name in device.matrix_rates else None
-
-
-def _block_columns(fused: FusedKernelOp, device: Device) -> int:
-    """Wider blocks where operands come from memory: the left one is read less often."""
-    if _elements(fused) < LARGE_OPERAND or device.local_memory < WIDE_BLOCK_MEMORY:
-        return 64
-    return WIDE_BLOCK_BYTES // widest_bytes(fused)
 
 
 def _large_local_memory(device: Device) -> int:

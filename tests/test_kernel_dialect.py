@@ -102,6 +102,10 @@ ERRORS: list[tuple[str, str]] = [
         "argument 0 is stored to, but its access is read",
     ),
     (
+        "kernel.prefetch %x[%i] level 3 : memref<64xf32>",
+        "kernel.prefetch knows the levels 1 and 2",
+    ),
+    (
         "%e = kernel.async_copy %x[%i], %y[%i] count 4 : memref<64xf32>, memref<64xf32>",
         "goes from global to local memory",
     ),

@@ -1,6 +1,7 @@
-"""The blocks in which a CPU computes products: their width, and that they fit local memory."""
+"""The blocks in which a CPU computes products: that they fit local memory, and compute the same."""
 
 from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,34 +12,65 @@ from xdsl.dialects.builtin import MemRefType
 from mgn.dialects import kernel
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.passes.choose_schedules import schedule_for
+from mgn.passes.lower_kernels.packed_blocking import block_depth, tile_rows
 
 
-def product(size: int, element: str = "f32") -> FusedKernelOp:
+def product(size: int, element: str = "f32", **turned: bool) -> FusedKernelOp:
     types = [(element, (size, size)), (element, (size, size))]
-    return fused_kernel("contraction", types, lambda e, x, y: e.matmul(x, y))
+    return fused_kernel("contraction", types, lambda e, x, y: e.exp(e.matmul(x, y, **turned)))
 
 
-@pytest.mark.parametrize("element, bytes", [("f32", 4), ("f64", 8), ("f16", 4), ("i64", 8)])
+@pytest.mark.parametrize("element, bytes", [("f32", 4), ("f64", 8), ("f16", 4)])
 @pytest.mark.parametrize("size", [256, 2048, 4096])
-def test_blocks_of_a_product_fit_the_local_memory(size: int, element: str, bytes: int) -> None:
-    function = lowered(product(size, element), CPU)
-    held = [op.results[0].type for op in function.walk() if isinstance(op, kernel.LocalAllocOp)]
-    elements = sum(prod(type.get_shape()) for type in held if isinstance(type, MemRefType))
-    assert 0 < elements * bytes <= CPU.local_memory
+@pytest.mark.parametrize("room", [32 * 1024, 256 * 1024])
+def test_blocks_of_a_product_fit_the_local_memory(
+    size: int, element: str, bytes: int, room: int
+) -> None:
+    device = CPU.with_figures(local_memory=room)
+    for turned in ({}, {"transpose_a": True}, {"transpose_b": True}):
+        function = lowered(product(size, element, **turned), device)
+        held = [op.results[0].type for op in function.walk() if isinstance(op, kernel.LocalAllocOp)]
+        elements = sum(prod(type.get_shape()) for type in held if isinstance(type, MemRefType))
+        assert 0 < elements * bytes <= room
 
 
-def test_large_products_have_wider_blocks() -> None:
-    widths = [schedule_for(product(size), CPU).values["block_columns"] for size in (512, 2048)]
-    assert widths == [64, 256]
-    small = CPU.with_figures(local_memory=64 * 1024)
-    assert schedule_for(product(2048), small).values["block_columns"] == 64
+def test_register_tiles_leave_registers_for_operands() -> None:
+    rows = {
+        bits: schedule_for(product(512), CPU.with_figures(vector_bits=bits)).values["tile_rows"]
+        for bits in (256, 512)
+    }
+    assert rows == {256: 6, 512: 14}
 
 
-def test_wide_blocks_compute_the_same(cl_queue: object) -> None:  # noqa: F811
-    types = [("f32", (70, 300)), ("f32", (300, 531))]
-    fused = fused_kernel("contraction", types, lambda e, x, y: e.relu(e.matmul(x, y)))
+def test_tiles_have_the_rows_that_waste_least() -> None:
+    assert [tile_rows(rows, 14, 2) for rows in (1, 14, 15, 128, 2048)] == [1, 14, 8, 13, 14]
+
+
+def test_blocks_of_the_shared_axis_are_alike_and_rather_without_a_rest() -> None:
+    depths = [block_depth(depth, 256) for depth in (1, 100, 384, 512, 768, 1024, 2048, 1000)]
+    assert depths == [1, 100, 384, 256, 384, 256, 256, 336]
+
+
+@pytest.mark.parametrize("turned", [{}, {"transpose_a": True}, {"transpose_b": True}], ids=str)
+@pytest.mark.parametrize("after", [1, 5])
+def test_many_blocks_compute_the_same(
+    turned: dict[str, bool],
+    after: int,
+    cl_queue: Any,  # noqa: F811
+) -> None:
     random = np.random.default_rng(1)
+    left = (300, 70) if "transpose_a" in turned else (70, 300)
+    right = (531, 300) if "transpose_b" in turned else (300, 531)
+    types = [("f32", left), ("f32", right)]
+
+    def build(e: Any, x: Any, y: Any) -> Any:
+        value = e.matmul(x, y, **turned)
+        for _ in range(after):
+            value = e.relu(e.sub(value, 1.0))
+        return value
+
+    fused = fused_kernel("contraction", types, build)
     arrays = [random.integers(-4, 5, shape).astype(np.float32) for _, shape in types]
-    wide = {"block_columns": 256, "block_depth": 128, "units": 1}
-    (found,) = run(cl_queue, fused, arrays, CPU, **wide)
-    np.testing.assert_array_equal(found, expected(fused, arrays)[0])
+    for schedule in ({}, {"block_depth": 64, "units": 1}, {"block_columns": 32, "units": 1}):
+        (found,) = run(cl_queue, fused, arrays, CPU, **schedule)
+        np.testing.assert_array_equal(found, expected(fused, arrays)[0])

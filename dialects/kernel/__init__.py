@@ -8,6 +8,7 @@
     kernel.barrier                        all work-items of the group meet
     kernel.async_copy %x[%i], %m[%j] count 256 : …, …    global → local, gives a !kernel.event
     kernel.async_wait %e, …               the copies are complete
+    kernel.prefetch %x[%i] level 1 : …    a hint: the element's cache line is needed soon
 
     kernel.from_elements %a, %b : vector<2xf32>
     kernel.cmpf oge, %a, %b : vector<16xf32>    cmpi slt, %a, %b : …      : vector<16xi1>
@@ -105,6 +106,7 @@ from mgn.dialects.kernel.work_items import (
     LocalIdOp,
     LocalSizeOp,
     NumGroupsOp,
+    PrefetchOp,
 )
 
 Kernel = Dialect(
@@ -122,6 +124,7 @@ Kernel = Dialect(
         BarrierOp,
         AsyncCopyOp,
         AsyncWaitOp,
+        PrefetchOp,
         FromElementsOp,
         GatherOp,
         RemainderOp,
@@ -188,6 +191,7 @@ __all__ = [
     "MmaOp",
     "NumGroupsOp",
     "PackOp",
+    "PrefetchOp",
     "PublishCopiesOp",
     "RemainderOp",
     "ReturnOp",

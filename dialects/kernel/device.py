@@ -67,6 +67,11 @@ class Device:
         """Elements of that size in one vector register."""
         return max(self.vector_bits // (8 * element_bytes), 1)
 
+    @property
+    def vector_registers(self) -> int:
+        """Vector registers of a work-item on a CPU; those of 512 bits come with twice as many."""
+        return 32 if self.vector_bits >= 512 else 16
+
     def with_figures(self, **figures: Any) -> "Device":
         """The same device with other figures: for measured values and for experiments."""
         return replace(self, **figures)

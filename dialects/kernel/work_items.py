@@ -129,6 +129,32 @@ class LocalAllocOp(IRDLOperation):
 
 
 @irdl_op_definition
+class PrefetchOp(IRDLOperation):
+    """A hint that the cache line of an element will be read soon, through the cache of a level.
+
+    ```
+    kernel.prefetch %x[%i] level 1 : memref<4096xf32>
+    ```
+    The element need not exist. Errors: a level other than 1, the nearest, and 2.
+    """
+
+    name = "kernel.prefetch"
+    memref = operand_def(MemRefType)
+    index = operand_def(IndexType)
+    level = prop_def(IntegerAttr.constr(i64))
+    traits = traits_def(MemoryWriteEffect())
+    assembly_format = "$memref `[` $index `]` `level` $level attr-dict `:` type($memref)"
+
+    def __init__(self, memref: SSAValue | Operation, index: SSAValue | Operation, level: int):
+        super().__init__(operands=[memref, index], properties={"level": IntegerAttr(level, i64)})
+
+    def verify_(self) -> None:
+        verify_buffer(self.memref.type, "kernel.prefetch")
+        if self.level.value.data not in (1, 2):
+            raise VerifyException("kernel.prefetch knows the levels 1 and 2")
+
+
+@irdl_op_definition
 class BarrierOp(IRDLOperation):
     """Every work-item of the group reaches this before any goes on; local and global memory are
     then seen by all: `kernel.barrier`. Error: a place inside a branch.

@@ -187,6 +187,10 @@ def _async_wait(c: Converter, operation: kernel.AsyncWaitOp) -> None:
         b.emit_operation("OpGroupWaitEvents", None, scope, one, variable)
 
 
+def _prefetch(c: Converter, operation: kernel.PrefetchOp) -> None:
+    """Nothing: SPIR-V's own hint is a function call to Intel's CPU compiler."""
+
+
 def _matrix_unit(c: Converter, operation: Operation) -> None:
     raise c.error(operation, "needs an NVIDIA device, which takes no SPIR-V")
 
@@ -215,6 +219,7 @@ CONTROL_ROWS: dict[type[Operation], Row] = {
     kernel.BarrierOp: _barrier,
     kernel.AsyncCopyOp: _async_copy,
     kernel.AsyncWaitOp: _async_wait,
+    kernel.PrefetchOp: _prefetch,
     kernel.SubGroupReduceOp: _sub_group_reduce,
     kernel.SubGroupShuffleOp: _sub_group_shuffle,
     kernel.SubGroupBroadcastOp: _sub_group_broadcast,

@@ -248,6 +248,12 @@ class Code:
         op = self.effect(cls, [value, buffer, index])
         self._align(op, buffer, lane_count(value), multiple)
 
+    def prefetch(self, buffer: SSAValue, index: SSAValue, level: int) -> None:
+        """A hint that an element will be read soon."""
+        self.effect(
+            kernel.PrefetchOp, [buffer, index], properties={"level": IntegerAttr(level, i64)}
+        )
+
     def _align(self, op: Operation, buffer: SSAValue, count: int, multiple: int) -> None:
         """Notes that a vector in global or local memory lies at a multiple of its own size."""
         type = buffer.type

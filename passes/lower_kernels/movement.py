@@ -42,11 +42,28 @@ def reshaped_index(index: Indices, shape: tuple[int, ...], source: tuple[int, ..
     return delinearised(linear(index, shape), source)
 
 
-def _transpose(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
+def place_of(node: Node, index: Indices) -> tuple[Node, Index]:
+    """The input, and the place in it, of an element of what only reshapes and transposes it."""
+    while node.operands:
+        (source,) = node.operands
+        if node.name == "transpose":
+            index = _turned(node, index)
+        else:
+            assert node.name == "reshape"
+            index = reshaped_index(index, node.shape, source.shape)
+        node = source
+    return node, linear(index, node.shape)
+
+
+def _turned(node: Node, index: Indices) -> Indices:
     source: list[Index] = [ZERO] * len(index)
     for axis, part in zip(node.values["perm"], index, strict=True):
         source[axis] = part
-    return evaluator.at(node.operands[0], tuple(source))
+    return tuple(source)
+
+
+def _transpose(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
+    return evaluator.at(node.operands[0], _turned(node, index))
 
 
 def _broadcast_to(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:

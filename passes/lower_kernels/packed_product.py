@@ -1,52 +1,42 @@
 """The contraction template for large products on a CPU: panels packed into local memory.
 
-A work-item computes a block of the result: for each block of the shared axis it packs the right
-operand into panels, columns side by side, which the register tiles then read contiguously; the left
-operand is read where it lies if its rows are contiguous, and packed otherwise. What comes before
-the product is evaluated while packing, so once; what comes after, on the finished tile.
+A work-item computes a block of the result. For each block of the shared axis it packs the right
+operand into panels, columns side by side, unless it lies in memory that way (prepack_products.py).
+Then, a tile of rows at a time, it packs the left operand and multiplies it with all panels. What
+comes before the product is evaluated while packing; what comes after, on the finished tile. While a
+tile is multiplied, the next one's rows and the panel's next columns are fetched into caches.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from math import prod
 
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.emission import memory_type
-from mgn.passes.lower_kernels.index import Counter, Index, delinearised, lanes, of
+from mgn.passes.lower_kernels.index import Counter, Index, delinearised, lanes, linear, of
+from mgn.passes.lower_kernels.movement import place_of
+from mgn.passes.lower_kernels.packed_blocking import LEFT_PADDING, LONGEST_VECTOR, blocking_of
 from mgn.passes.lower_kernels.panels import (
-    LeftBlock,
+    LeftTile,
+    RightBlock,
     pack_left_columns,
     pack_left_rows,
-    pack_panel,
-    pack_transposed_panel,
+    pack_panels,
+    pack_transposed_panels,
 )
 from mgn.passes.lower_kernels.product import Product, multiply_add, tile_start, write_tile
 from mgn.passes.lower_kernels.scalar import accumulator
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 
-LONGEST_VECTOR = 16
-
 SIMPLE_EPILOGUE = 3
 """Up to how many operations after the product are written out for each vector of a tile."""
 
+STEPS_AHEAD = 16
+"""How many steps before its use a panel's row is fetched into the nearest cache."""
 
-@dataclass
-class Blocking:
-    """Sizes: `rows` x `vectors` of `width` lanes a register tile, `down` x `across` of those a
-    work-item, `depth` steps of the shared axis at a time.
-    """
-
-    width: int
-    vectors: int
-    rows: int
-    down: int
-    across: int
-    depth: int
-
-    @property
-    def columns(self) -> int:
-        return self.vectors * self.width
+NEAREST, NEXT = 1, 2
+"""Levels of caches."""
 
 
 def lower_packed(job: Job, product: Product) -> Launch:
@@ -54,72 +44,36 @@ def lower_packed(job: Job, product: Product) -> Launch:
     return _Packed(job, product).write()
 
 
-def _blocking(job: Job, product: Product) -> Blocking:
-    width = job.number("lanes", 16)
-    while width > product.columns:
-        width //= 2
-    vectors = max(1, min(job.number("tile_vectors", 2), product.columns // width))
-    rows = min(job.number("tile_rows", 8), product.rows)
-    tiles_down, tiles_across = (
-        ceil_div(product.rows, rows),
-        ceil_div(product.columns, vectors * width),
-    )
-    down = min(job.number("block_rows", 128) // rows, tiles_down)
-    across = max(1, min(job.number("block_columns", 64) // (vectors * width), tiles_across))
-    wanted = 8 * job.number("units", 2)
-    while down * across > 1:
-        blocks = ceil_div(tiles_down, down) * ceil_div(tiles_across, across)
-        if blocks * prod(product.batch) >= wanted:
-            break
-        if across > 1:
-            across = ceil_div(across, 2)
-        else:
-            down = ceil_div(down, 2)
-    depth = _block_depth(job, product, down * rows, across * vectors * width)
-    return Blocking(width, vectors, rows, down, across, depth)
-
-
-def _block_depth(job: Job, product: Product, rows: int, columns: int) -> int:
-    """Steps of the shared axis whose panels fit into local memory, in blocks of like size."""
-    element = accumulator(product.element)
-    room = job.number("local_memory", 256 * 1024) // element.bytes - rows * columns
-    packed = columns if reads_left_in_place(product) else columns + rows
-    most = min(job.number("block_depth", 512), max(room // packed, 1))
-    most = max(most // LONGEST_VECTOR * LONGEST_VECTOR, LONGEST_VECTOR)
-    blocks = max(ceil_div(product.depth, most), 1)
-    even = ceil_div(ceil_div(product.depth, blocks), LONGEST_VECTOR) * LONGEST_VECTOR
-    return max(min(even, product.depth), 1)
-
-
-def reads_left_in_place(product: Product) -> bool:
-    """Whether register tiles read the left operand where it lies."""
-    return product.left_runs_along_depth and accumulator(product.element) is product.element
-
-
 class _Packed:
     def __init__(self, job: Job, product: Product) -> None:
         self.job, self.product, self.code = job, product, job.code
-        self.sizes = _blocking(job, product)
+        after = len(job.body.dependent_on([product.node])) - 1
+        self.is_simple = after <= SIMPLE_EPILOGUE
+        self.sizes = sizes = blocking_of(job, product, not self.is_simple)
         self.type = memory_type(accumulator(product.element))
-        sizes, code = self.sizes, job.code
+        code = job.code
         self.tiles_down = ceil_div(product.rows, sizes.rows)
         self.tiles_across = ceil_div(product.columns, sizes.columns)
-        self.panels = code.local(self.type, sizes.across * sizes.depth * sizes.columns)
-        self.left = self._left_block()
         self.blocks = ceil_div(product.depth, sizes.depth)
-        after = len(job.body.dependent_on([product.node])) - 1
-        self.is_direct = self.blocks == 1 and after <= SIMPLE_EPILOGUE
-        if not self.is_direct:
+        self.left = self._left_tile() if sizes.copies_left else None
+        self.right = self._right_block() if sizes.copies_right else None
+        if self.blocks > 1 or not self.is_simple:
             count = sizes.down * sizes.rows * sizes.across * sizes.columns
             self.totals = code.local(self.type, count)
 
-    def _left_block(self) -> LeftBlock:
-        product, sizes = self.product, self.sizes
-        if reads_left_in_place(product):
-            return LeftBlock(None, "memory", sizes.rows, sizes.depth)
-        count = sizes.down * sizes.rows * sizes.depth
-        layout = "columns" if product.node.values["transpose_a"] else "rows"
-        return LeftBlock(self.code.local(self.type, count), layout, sizes.rows, sizes.depth)
+    def _left_tile(self) -> LeftTile:
+        sizes = self.sizes
+        if self.product.node.values["transpose_a"]:
+            buffer = self.code.local(self.type, sizes.rows * sizes.depth)
+            return LeftTile(buffer, sizes.rows, step=sizes.rows, row=1)
+        stride = sizes.depth + LEFT_PADDING
+        buffer = self.code.local(self.type, sizes.rows * stride)
+        return LeftTile(buffer, sizes.rows, step=1, row=stride)
+
+    def _right_block(self) -> RightBlock:
+        sizes = self.sizes
+        buffer = self.code.local(self.type, sizes.across * sizes.depth * sizes.columns)
+        return RightBlock(buffer, sizes)
 
     def write(self) -> Launch:
         product, sizes, code = self.product, self.sizes, self.code
@@ -134,25 +88,13 @@ class _Packed:
         self.first_column = block_column * sizes.across
         self.count_down = self._count(self.first_row, sizes.down, self.tiles_down)
         self.count_across = self._count(self.first_column, sizes.across, self.tiles_across)
-        if not self.is_direct:
-            self._clear()
         code.loop(0, self.blocks, lambda block, _: self._one_block(block) or ())
-        if not self.is_direct:
-            self._finish()
         return Launch((items,))
 
     def _count(self, first: Index, most: int, limit: int) -> Index | int:
         if limit % most == 0:
             return most
         return (first * -1 + limit).clamp(1, most)
-
-    def _clear(self) -> None:
-        sizes, code = self.sizes, self.code
-        count = sizes.down * sizes.rows * sizes.across * sizes.columns // sizes.width
-        zero = code.constant(0, self.type, sizes.width)
-        code.loop(
-            0, count, lambda n, _: code.store(zero, self.totals, code.index(n * sizes.width)) or ()
-        )
 
     def _row(self, tile: Index) -> Index:
         """The first row of a tile of this block."""
@@ -171,116 +113,162 @@ class _Packed:
         steps: Index | int = sizes.depth
         if product.depth % sizes.depth:
             steps = (first * -1 + product.depth).clamp(0, sizes.depth)
+        if self.right is not None:
+            turned = product.right_runs_along_depth and product.depth >= 2 * sizes.width > 2
+            pack = pack_transposed_panels if turned else pack_panels
+            panels = (self.count_across, self._column)
+            pack(self.job, product, self.batch, first, steps, panels, self.right)
 
-        def panel(number: Index) -> None:
-            column = self._column(number)
-            base = number * (sizes.depth * sizes.columns)
-            pack = pack_transposed_panel if product.right_runs_along_depth else pack_panel
-            if sizes.width * 2 > product.depth or sizes.width == 1:
-                pack = pack_panel
-            pack(self.job, product, self.batch, first, steps, column, self.panels, base, sizes)
+        def tile(number: Index) -> None:
+            row = self._row(number)
+            if self.left is not None:
+                turned = product.node.values["transpose_a"]
+                pack = pack_left_columns if turned else pack_left_rows
+                pack(self.job, product, self.batch, first, steps, row, self.left)
 
-        code.loop(0, self.count_across, lambda number, _: panel(number) or ())
-        if self.left.buffer is not None:
-            pack_left = pack_left_rows if self.left.layout == "rows" else pack_left_columns
+            def panel(panel: Index) -> None:
+                self._fetch_rows(panel, row, first)
+                self._tile(panel, number, row, block, steps)
 
-            def rows(tile: Index) -> None:
-                pack_left(
-                    self.job, product, self.batch, first, steps, self._row(tile), tile, self.left
-                )
+            code.loop(0, self.count_across, lambda n, _: panel(n) or ())
 
-            code.loop(0, self.count_down, lambda tile, _: rows(tile) or ())
-        code.loop(
-            0,
-            self.count_across,
-            lambda panel, _: code.loop(
-                0, self.count_down, lambda tile, _: self._tile(panel, tile, first, steps) or ()
-            ),
-        )
+        code.loop(0, self.count_down, lambda number, _: tile(number) or ())
 
-    def _tile(self, panel: Index, tile: Index, first: Index, steps: Index | int) -> None:
+    def _fetch_rows(self, panel: Index, row: Index, first: Index) -> None:
+        """Asks for a share of the next tile's rows while a panel is multiplied."""
+        product, sizes, code = self.product, self.sizes, self.code
+        left = product.node.operands[0]
+        if self.left is None or not product.left_runs_along_depth:
+            return
+        across = ceil_div(sizes.depth, LONGEST_VECTOR)
+        share = ceil_div(across * sizes.rows, sizes.across)
+        buffer = self.job.inputs[left.number]
+
+        def line(number: Index) -> None:
+            place = panel * share + number
+            steps = first + place % across * LONGEST_VECTOR
+            below = row + sizes.rows + place // across
+            index = linear(product.left_index(self.batch, below, steps), left.shape)
+            code.prefetch(buffer, code.index(index), NEXT)
+
+        code.loop(0, share, lambda number, _: line(number) or ())
+
+    def _tile(
+        self, panel: Index, tile: Index, row: Index, block: Index, steps: Index | int
+    ) -> None:
         """One register tile: a panel of columns times a few rows."""
         product, sizes, code = self.product, self.sizes, self.code
-        row = self._row(tile)
-        base = panel * (sizes.depth * sizes.columns)
-        vectors = range(sizes.vectors)
+        first = block * sizes.depth
+        element = accumulator(product.element)
 
         def step(k: Index, held: list[SSAValue]) -> list[SSAValue]:
-            parts = [
-                code.load(
-                    self.panels,
-                    code.index(base + k * sizes.columns + j * sizes.width),
-                    sizes.width,
-                )
-                for j in vectors
-            ]
+            parts = self._right_values(panel, first, k)
             values = iter(held)
             result: list[SSAValue] = []
             for i in range(sizes.rows):
-                a = self._left_value(row, tile, i, first, k)
-                result += [
-                    multiply_add(code, accumulator(product.element), a, b, next(values))
-                    for b in parts
-                ]
+                a = self._left_value(row, i, first, k)
+                result += [multiply_add(code, element, a, b, next(values)) for b in parts]
             return result
 
-        start = self._held(panel, tile)
-        totals = code.loop(0, steps, step, start)
-        if self.is_direct:
-            column = self._column(panel)
-            rows = [row + i for i in range(sizes.rows)]
-            columns = [column + j * sizes.width + lanes(sizes.width) for j in vectors]
-            evaluator = self.job.evaluator(sizes.width)
-            write_tile(self.job, product, evaluator, self.batch, rows, columns, totals)
+        totals = code.loop(0, steps, step, self._held(panel, tile, block))
+        if self.blocks == 1 and self.is_simple:
+            self._write(panel, row, totals)
             return
-        for number, total in enumerate(totals):
-            place = self._place(panel, tile) + number * sizes.width
-            code.store(total, self.totals, code.index(place))
+        if not self.is_simple:
+            self._keep(panel, tile, totals)
+            code.when(self._is_last(block), lambda: self._finish(panel, tile, row))
+            return
+        code.branch(
+            self._is_last(block),
+            lambda: self._write(panel, row, totals) or (),
+            lambda: self._keep(panel, tile, totals) or (),
+        )
+
+    def _is_last(self, block: Index) -> SSAValue:
+        code = self.code
+        last = code.index(self.blocks - 1)
+        return code.compare_integers("eq", code.index(block), last)
 
     def _place(self, panel: Index, tile: Index) -> Index:
         tile_size = self.sizes.rows * self.sizes.columns
         return panel * (self.sizes.down * tile_size) + tile * tile_size
 
-    def _held(self, panel: Index, tile: Index) -> list[SSAValue]:
+    def _held(self, panel: Index, tile: Index, block: Index) -> list[SSAValue]:
+        """The sums so far: zeros before the first block."""
         sizes, code = self.sizes, self.code
         count = sizes.rows * sizes.vectors
-        if self.is_direct:
-            return [code.constant(0, self.type, sizes.width)] * count
-        place = self._place(panel, tile)
-        return [
-            code.load(self.totals, code.index(place + number * sizes.width), sizes.width)
-            for number in range(count)
-        ]
+        zeros = [code.constant(0, self.type, sizes.width)] * count
+        if self.blocks == 1:
+            return zeros
 
-    def _left_value(self, row: Index, tile: Index, i: int, first: Index, k: Index) -> SSAValue:
+        def kept() -> list[SSAValue]:
+            place = self._place(panel, tile)
+            return [
+                code.load(self.totals, code.index(place + number * sizes.width), sizes.width)
+                for number in range(count)
+            ]
+
+        is_first = code.compare_integers("eq", code.index(block), code.index(0))
+        return code.branch(is_first, lambda: zeros, kept)
+
+    def _keep(self, panel: Index, tile: Index, totals: Sequence[SSAValue]) -> None:
+        place = self._place(panel, tile)
+        for number, total in enumerate(totals):
+            self.code.store(total, self.totals, self.code.index(place + number * self.sizes.width))
+
+    def _left_value(self, row: Index, i: int, first: Index, k: Index) -> SSAValue:
         code, left = self.code, self.left
-        if left.buffer is None:
+        if left is None:
             index = self.product.left_index(self.batch, row + i, first + k)
             return self.job.evaluator(1).at(self.product.node.operands[0], index)
-        return code.load(left.buffer, code.index(left.place(tile, i, k)))
+        return code.load(left.buffer, code.index(left.place(i, k)))
 
-    def _finish(self) -> None:
-        """Evaluates what follows the product on all finished tiles, a vector at a time."""
+    def _right_values(self, panel: Index, first: Index, k: Index) -> list[SSAValue]:
+        """A step of a panel; a later one is asked for on the way."""
+        sizes, code = self.sizes, self.code
+        places = [self._right_place(panel, first, k, j) for j in range(sizes.vectors)]
+        for buffer, place in places:
+            ahead = place + STEPS_AHEAD * sizes.columns
+            code.prefetch(buffer, code.index(ahead), NEAREST)
+        return [
+            code.load(buffer, code.index(place), sizes.width, place.multiple)
+            for buffer, place in places
+        ]
+
+    def _right_place(self, panel: Index, first: Index, k: Index, j: int) -> tuple[SSAValue, Index]:
+        """Where vector `j` of a panel begins at a step."""
+        if self.right is not None:
+            return self.right.buffer, self.right.place(panel, k, j)
+        column = self._column(panel) + j * self.sizes.width
+        index = self.product.right_index(self.batch, first + k, column)
+        leaf, place = place_of(self.product.node.operands[1], index)
+        return self.job.inputs[leaf.number], place
+
+    def _write(self, panel: Index, row: Index, totals: Sequence[SSAValue]) -> None:
+        """What follows the product, on a tile in registers."""
+        sizes = self.sizes
+        column = self._column(panel)
+        columns = [column + j * sizes.width + lanes(sizes.width) for j in range(sizes.vectors)]
+        rows = [row + i for i in range(sizes.rows)]
+        evaluator = self.job.evaluator(sizes.width)
+        write_tile(self.job, self.product, evaluator, self.batch, rows, columns, totals)
+
+    def _finish(self, panel: Index, tile: Index, row: Index) -> None:
+        """What follows the product, on a tile in local memory, a vector at a time."""
         sizes, code = self.sizes, self.code
         evaluator = self.job.evaluator(sizes.width)
 
-        def vector(tile: Index, i: Index, panel: Index, j: int) -> None:
-            place = self._place(panel, tile) + i * sizes.columns + j * sizes.width
+        def vector(number: Index, j: int) -> None:
+            offset = number * sizes.columns + j * sizes.width
+            place = self._place(panel, tile) + offset
             total = code.load(self.totals, code.index(place), sizes.width)
             column = self._column(panel) + j * sizes.width + lanes(sizes.width)
-            row = of(Counter(code.index(self._row(tile) + i), 0, self.product.rows - 1))
-            write_tile(self.job, self.product, evaluator, self.batch, [row], [column], [total])
+            at = of(Counter(code.index(row + number), 0, self.product.rows - 1))
+            write_tile(self.job, self.product, evaluator, self.batch, [at], [column], [total])
 
-        def vectors(tile: Index, i: Index, panel: Index) -> tuple[()]:
+        def one_row(number: Index) -> tuple[()]:
             for j in range(sizes.vectors):
-                vector(tile, i, panel, j)
+                vector(number, j)
             return ()
 
-        def one_row(tile: Index, i: Index) -> None:
-            code.loop(0, self.count_across, lambda panel, _: vectors(tile, i, panel))
-
-        code.loop(
-            0,
-            self.count_down,
-            lambda tile, _: code.loop(0, sizes.rows, lambda i, _: one_row(tile, i) or ()),
-        )
+        code.loop(0, sizes.rows, lambda number, _: one_row(number))

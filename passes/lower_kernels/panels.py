@@ -4,6 +4,7 @@ In: a block of the shared axis and the first row or column. Out: stores; what co
 product is evaluated on the way.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,98 +20,117 @@ from mgn.passes.lower_kernels.scalar import widened
 from mgn.passes.lower_kernels.template import Job
 
 if TYPE_CHECKING:
-    from mgn.passes.lower_kernels.packed_product import Blocking
+    from mgn.passes.lower_kernels.packed_blocking import Blocking
+
+
+Panels = tuple[Index | int, Callable[[Index], Index]]
+"""How many panels there are, and the column where each begins."""
 
 
 @dataclass
-class LeftBlock:
-    """Where register tiles read the left operand: in `memory` as it lies, or in a local buffer,
-    `rows` one after the other, or `columns` of a tile one after the other.
-    """
+class LeftTile:
+    """A tile of the left operand in a local buffer, and what one step or row more adds there."""
 
-    buffer: SSAValue | None
-    layout: str
+    buffer: SSAValue
     rows: int
-    depth: int
+    step: int
+    row: int
 
-    def place(self, tile: Index, i: int, k: Index) -> Index:
-        """The element of row `i` of a tile at step `k`."""
-        if self.layout == "rows":
-            return tile * (self.rows * self.depth) + i * self.depth + k
-        return tile * (self.rows * self.depth) + k * self.rows + i
+    def place(self, i: Index | int, k: Index) -> Index:
+        """The element of row `i` at step `k`."""
+        return k * self.step + i * self.row
 
 
-def pack_panel(
+@dataclass
+class RightBlock:
+    """Panels of the right operand in a local buffer."""
+
+    buffer: SSAValue
+    sizes: "Blocking"
+
+    def place(self, panel: Index, k: Index, j: Index | int) -> Index:
+        """Vector `j` of a panel at step `k`."""
+        columns = self.sizes.columns
+        return panel * (self.sizes.depth * columns) + k * columns + j * self.sizes.width
+
+
+def pack_panels(
     job: Job,
     product: Product,
     batch: Indices,
     first: Index,
     steps: Index | int,
-    column: Index,
-    panels: SSAValue,
-    base: Index,
-    sizes: "Blocking",
+    panels: Panels,
+    block: RightBlock,
     start: Index | int = 0,
 ) -> None:
-    """A panel of columns, read a vector of columns at a time."""
-    code, right = job.code, product.node.operands[1]
+    """All panels, step by step, read a vector of columns at a time."""
+    code, right, sizes = job.code, product.node.operands[1], block.sizes
+    count, column_of = panels
     evaluator = job.evaluator(sizes.width)
 
-    def row(k: Index) -> None:
-        depth = _bounded(code, first + k, product.depth)
+    def vectors(k: Index, depth: Index, panel: Index) -> tuple[()]:
+        column = column_of(panel)
         for j in range(sizes.vectors):
             columns = column + j * sizes.width + lanes(sizes.width)
             index = product.right_index(batch, depth, columns)
             value = widened(code, evaluator.lanes_at(right, index), product.element)
-            place = base + k * sizes.columns + j * sizes.width
-            code.store(value, panels, code.index(place))
+            code.store(value, block.buffer, code.index(block.place(panel, k, j)))
+        return ()
 
-    code.loop(start, steps, lambda k, _: row(k) or ())
+    def step(k: Index) -> None:
+        depth = _bounded(code, first + k, product.depth)
+        code.loop(0, count, lambda panel, _: vectors(k, depth, panel))
+
+    code.loop(start, steps, lambda k, _: step(k) or ())
 
 
-def pack_transposed_panel(
+def pack_transposed_panels(
     job: Job,
     product: Product,
     batch: Indices,
     first: Index,
     steps: Index | int,
-    column: Index,
-    panels: SSAValue,
-    base: Index,
-    sizes: "Blocking",
+    panels: Panels,
+    block: RightBlock,
 ) -> None:
-    """A panel of columns that are contiguous in memory: squares are read and transposed."""
-    code, right = job.code, product.node.operands[1]
+    """All panels, of columns that are contiguous in memory: squares are read and transposed."""
+    code, right, sizes = job.code, product.node.operands[1], block.sizes
+    count, column_of = panels
     width = sizes.width
     evaluator = job.evaluator(width)
     squares = steps // width
 
-    def square(number: Index, part: Index) -> None:
+    def square(panel: Index, number: Index, part: Index) -> None:
         k = number * width
         depth = of(Counter(code.index(first + k), 0, product.depth - width))
+        column = column_of(panel) + part * width
         rows = [
             widened(
                 code,
                 evaluator.lanes_at(
-                    right,
-                    product.right_index(batch, depth + lanes(width), column + part * width + c),
+                    right, product.right_index(batch, depth + lanes(width), column + c)
                 ),
                 product.element,
             )
             for c in range(width)
         ]
         for offset, value in enumerate(transposed(code, rows)):
-            place = base + (k + offset) * sizes.columns + part * width
-            code.store(value, panels, code.index(place))
+            code.store(value, block.buffer, code.index(block.place(panel, k + offset, part)))
 
-    code.loop(
-        0,
-        squares,
-        lambda number, _: code.loop(0, sizes.vectors, lambda part, _: square(number, part) or ()),
-    )
+    def panel(panel: Index) -> None:
+        code.loop(
+            0,
+            squares,
+            lambda number, _: code.loop(
+                0, sizes.vectors, lambda part, _: square(panel, number, part) or ()
+            ),
+        )
+
+    code.loop(0, count, lambda number, _: panel(number) or ())
     done = squares * width
     if not isinstance(steps, int) or (isinstance(done, int) and done < steps):
-        pack_panel(job, product, batch, first, steps, column, panels, base, sizes, start=done)
+        pack_panels(job, product, batch, first, steps, panels, block, start=done)
 
 
 def transposed(code: Code, rows: list[SSAValue]) -> list[SSAValue]:
@@ -142,14 +162,11 @@ def pack_left_rows(
     first: Index,
     steps: Index | int,
     row: Index,
-    tile: Index,
-    block: LeftBlock,
+    tile: LeftTile,
 ) -> None:
     """The rows of a tile, read a vector of steps at a time."""
     code, left = job.code, product.node.operands[0]
     width = job.number("lanes", 16)
-    assert block.buffer is not None
-    buffer = block.buffer
 
     def one_row(i: Index) -> None:
         def put(k: Index, count: int) -> None:
@@ -158,15 +175,14 @@ def pack_left_rows(
             number = of(Counter(code.index(row + i), 0, product.rows - 1))
             index = product.left_index(batch, number, depth + lanes(count))
             value = widened(code, evaluator.lanes_at(left, index), product.element)
-            place = tile * (block.rows * block.depth) + i * block.depth + k
-            code.store(value, buffer, code.index(place))
+            code.store(value, tile.buffer, code.index(tile.place(i, k)))
 
         vectors = steps // width
         if width <= product.depth:
             code.loop(0, vectors, lambda n, _: put(n * width, width) or ())
         code.loop(vectors * width, steps, lambda k, _: put(k, 1) or ())
 
-    code.loop(0, block.rows, lambda i, _: one_row(i) or ())
+    code.loop(0, tile.rows, lambda i, _: one_row(i) or ())
 
 
 def pack_left_columns(
@@ -176,26 +192,22 @@ def pack_left_columns(
     first: Index,
     steps: Index | int,
     row: Index,
-    tile: Index,
-    block: LeftBlock,
+    tile: LeftTile,
 ) -> None:
     """The columns of a tile, read a vector of rows at a time."""
     code, left = job.code, product.node.operands[0]
-    assert block.buffer is not None
-    buffer = block.buffer
 
     def one_step(k: Index) -> None:
         depth = _bounded(code, first + k, product.depth)
         done = 0
-        while done < block.rows:
+        while done < tile.rows:
             count = 16
-            while count > block.rows - done:
+            while count > tile.rows - done:
                 count //= 2
             evaluator = job.evaluator(count)
             index = product.left_index(batch, row + done + lanes(count), depth)
             value = widened(code, evaluator.lanes_at(left, index), product.element)
-            place = tile * (block.rows * block.depth) + k * block.rows + done
-            code.store(value, buffer, code.index(place))
+            code.store(value, tile.buffer, code.index(tile.place(done, k)))
             done += count
 
     code.loop(0, steps, lambda k, _: one_step(k) or ())

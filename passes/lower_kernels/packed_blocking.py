@@ -1,0 +1,152 @@
+"""How a CPU's product is cut: register tiles, the block of a work-item, steps at a time.
+
+In: a `Product` and the schedule's entries. Out: a `Blocking` whose buffers fit into local memory.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from mgn.passes.lower_kernels.product import Product
+from mgn.passes.lower_kernels.scalar import accumulator
+from mgn.passes.lower_kernels.template import Job, ceil_div
+
+LONGEST_VECTOR = 16
+
+PANELS = "panels"
+"""The schedule's word for a right operand that lies in memory as panels."""
+
+LEFT_PADDING = 16
+"""Elements between rows of a packed left tile: rows a power of two apart share a cache's sets."""
+
+SHARED_SETS = 2048
+"""Bytes: rows a multiple of this apart drive each other out of the nearest cache."""
+
+BLOCKS_A_UNIT = 8
+"""Blocks that each compute unit should have, so that none waits long for the last."""
+
+FEWEST_DOWN = 4
+"""Tiles of a block, one below the other, that are worth a packed block of the right operand."""
+
+
+@dataclass
+class Blocking:
+    """Sizes: `rows` x `vectors` of `width` lanes a register tile, `down` x `across` of those a
+    work-item, `depth` steps of the shared axis at a time. `copies_left` and `copies_right` say
+    which operands are packed into local memory; the others are read where they lie.
+    """
+
+    width: int
+    vectors: int
+    rows: int
+    down: int
+    across: int
+    depth: int
+    copies_left: bool
+    copies_right: bool
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.width
+
+
+def blocking_of(job: Job, product: Product, keeps_totals: bool) -> Blocking:
+    """The blocking of a product; `keeps_totals` says that sums leave registers in any case."""
+    width = job.number("lanes", 16)
+    while width > product.columns:
+        width //= 2
+    vectors = max(1, min(job.number("tile_vectors", 2), product.columns // width))
+    rows = tile_rows(product.rows, job.number("tile_rows", 8), vectors)
+    tiles_down = ceil_div(product.rows, rows)
+    tiles_across = ceil_div(product.columns, vectors * width)
+    sizes = Blocking(
+        width,
+        vectors,
+        rows,
+        down=max(1, min(job.number("block_rows", 256) // rows, tiles_down)),
+        across=max(1, min(job.number("block_columns", 256) // (vectors * width), tiles_across)),
+        depth=block_depth(product.depth, job.number("block_depth", 256)),
+        copies_left=True,
+        copies_right=job.schedule.get("right") != PANELS,
+    )
+    wanted = BLOCKS_A_UNIT * job.number("units", 2)
+
+    def is_small_enough() -> bool:
+        blocks = ceil_div(tiles_down, sizes.down) * ceil_div(tiles_across, sizes.across)
+        return blocks * prod(product.batch) >= wanted
+
+    while sizes.down * sizes.across > 1 and not is_small_enough():
+        _halve(sizes)
+    sizes.copies_left = sizes.across > 1 or not _left_lies_ready(product)
+    _fit(sizes, product, job.number("local_memory", 256 * 1024), keeps_totals)
+    return sizes
+
+
+def tile_rows(rows: int, most: int, vectors: int) -> int:
+    """Rows of a register tile, so that the tiles of all rows take the fewest multiplications.
+
+    A step of a tile multiplies once a row and vector, and reads its vectors besides.
+    """
+    most = min(most, rows)
+    return min(
+        range(most, max(most // 2, 1) - 1, -1),
+        key=lambda count: ceil_div(rows, count) * (count + 1) * vectors,
+    )
+
+
+def _left_lies_ready(product: Product) -> bool:
+    """Whether rows of the left operand may be read where they are."""
+    if not product.left_runs_along_depth or accumulator(product.element) is not product.element:
+        return False
+    return product.depth * product.element.bytes % SHARED_SETS != 0
+
+
+def block_depth(depth: int, most: int) -> int:
+    """Steps at a time, at most half as many again as wanted: whole vectors, in blocks of like size,
+    rather without a rest.
+    """
+    blocks = max(ceil_div(2 * depth, 3 * max(most, 1)), 1)
+    for count in range(blocks, 2 * blocks + 1):
+        if depth % (count * LONGEST_VECTOR) == 0:
+            return depth // count
+    even = ceil_div(ceil_div(depth, blocks), LONGEST_VECTOR) * LONGEST_VECTOR
+    return max(min(even, depth), 1)
+
+
+def _halve(sizes: Blocking) -> None:
+    """Makes a block smaller: along its longer side, seen in elements, but rather narrower where
+    each block packs the right operand.
+    """
+    is_tall = sizes.down * sizes.rows >= sizes.across * sizes.columns and not sizes.copies_right
+    if sizes.down > 1 and (is_tall or sizes.across == 1):
+        sizes.down = ceil_div(sizes.down, 2)
+    else:
+        sizes.across = ceil_div(sizes.across, 2)
+
+
+def _fit(sizes: Blocking, product: Product, memory: int, keeps_totals: bool) -> None:
+    """Makes a block smaller until local memory holds what it needs there."""
+    room = memory // accumulator(product.element).bytes
+    keeps_totals = keeps_totals or sizes.depth < product.depth
+
+    def right() -> int:
+        return sizes.across * sizes.columns * sizes.depth if sizes.copies_right else 0
+
+    def needed() -> int:
+        left = sizes.rows * (sizes.depth + LEFT_PADDING) if sizes.copies_left else 0
+        totals = sizes.down * sizes.rows * sizes.across * sizes.columns if keeps_totals else 0
+        return left + right() + totals
+
+    while needed() > room:
+        if sizes.across > 1 and 2 * right() > room:
+            sizes.across -= 1
+        elif sizes.down > FEWEST_DOWN:
+            sizes.down -= 1
+        elif sizes.across > 1:
+            sizes.across -= 1
+        elif sizes.depth > LONGEST_VECTOR:
+            sizes.depth = max(sizes.depth // 2 // LONGEST_VECTOR, 1) * LONGEST_VECTOR
+            keeps_totals = True
+        elif sizes.down > 1:
+            sizes.down -= 1
+        else:
+            break

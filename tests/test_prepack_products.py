@@ -1,0 +1,108 @@
+"""Large products on a CPU, whose right operand a kernel of its own lays out in panels."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from lower_fixture import CPU, GPU_ON_CPU, expected, fused_kernel, run
+from opencl_fixture import cl_queue  # noqa: F401
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
+from mgn.dialects.fusion import FusedKernelOp, KernelKind
+from mgn.passes.choose_schedules import ChooseSchedules
+from mgn.passes.prepack_products import prepack_product
+
+DEPTH, COLUMNS = 64, 32
+
+
+def product(left: tuple[int, ...], right: tuple[int, ...], element: str = "f32", **turned: bool):
+    types = [(element, left), (element, right)]
+    return fused_kernel(
+        "contraction", types, lambda e, x, y: e.relu(e.sub(e.matmul(x, y, **turned), 2.0))
+    )
+
+
+def module_of(fused: FusedKernelOp) -> ModuleOp:
+    module = fused.parent_op()
+    assert isinstance(module, ModuleOp)
+    return module
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
+def test_packed_products_compute_the_same(data: Any, cl_queue: Any) -> None:  # noqa: F811
+    rows = data.draw(st.integers(256, 290))
+    depth = data.draw(st.sampled_from([64, 80, 128, 192]))
+    columns = COLUMNS * data.draw(st.integers(2, 5))
+    element, dtype = data.draw(st.sampled_from([("f32", np.float32), ("f64", np.float64)]))
+    turned = {name: data.draw(st.booleans()) for name in ("transpose_a", "transpose_b")}
+    batch = data.draw(st.sampled_from([(), (1,), (2,)]))
+    left = (*batch, depth, rows) if turned["transpose_a"] else (*batch, rows, depth)
+    right = (columns, depth) if turned["transpose_b"] else (depth, columns)
+    random = np.random.default_rng(data.draw(st.integers(0, 99)))
+    arrays = [random.integers(-4, 5, shape).astype(dtype) for shape in (left, right)]
+    fused = product(left, right, element, **turned)
+    wanted = expected(fused, arrays)[0]
+    packing, multiplying = prepack_product(fused, DEPTH, COLUMNS)
+    (packed,) = run(cl_queue, packing, arrays[1:], CPU)
+    tiles = data.draw(st.sampled_from([{}, {"tile_rows": 5, "tile_vectors": 3, "units": 1}]))
+    steps = data.draw(st.sampled_from([DEPTH, 128]))
+    (found,) = run(
+        cl_queue,
+        multiplying,
+        [arrays[0], packed],
+        CPU,
+        **{"right": "panels", "block_depth": steps, **tiles},
+    )
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_panels_hold_the_columns_of_a_tile_step_by_step(cl_queue: Any) -> None:  # noqa: F811
+    right = np.arange(128 * 64, dtype=np.float32).reshape(128, 64)
+    packing, _ = prepack_product(product((256, 128), (128, 64)), DEPTH, COLUMNS)
+    (packed,) = run(cl_queue, packing, [right], CPU)
+    np.testing.assert_array_equal(packed[1, 1], right[64:, 32:])
+
+
+def test_an_operand_that_is_read_elsewhere_too_stays_an_input() -> None:
+    square = fused_kernel("contraction", [("f32", (256, 256))], lambda e, x: e.matmul(x, x))
+    _, multiplying = prepack_product(square, DEPTH, COLUMNS)
+    shapes = [value.type.get_shape() for value in multiplying.block.args]  # type: ignore
+    assert shapes == [(256, 256), (4, 8, 64, 32)]
+
+
+@pytest.mark.parametrize(
+    "left, right, element",
+    [
+        ((255, 64), (64, 64), "f32"),
+        ((256, 64), (64, 48), "f32"),
+        ((256, 72), (72, 64), "f16"),
+        ((256, 101), (101, 64), "f32"),
+        ((2, 256, 64), (2, 64, 64), "f32"),
+        ((256, 32), (32, 64), "f32"),
+    ],
+    ids=["few rows", "columns", "half precision", "steps", "batch", "small"],
+)
+def test_other_products_stay_one_kernel(
+    left: tuple[int, ...], right: tuple[int, ...], element: str
+) -> None:
+    fused = product(left, right, element)
+    assert prepack_product(fused, DEPTH, COLUMNS) == [fused]
+
+
+def test_only_cpus_pack_products_beforehand() -> None:
+    for device, kinds in (
+        (CPU, [KernelKind.POINTWISE, KernelKind.CONTRACTION]),
+        (GPU_ON_CPU, [KernelKind.CONTRACTION]),
+    ):
+        module = module_of(product((512, 512), (512, 512)))
+        module.attributes["mgn.device"] = device.to_attribute()
+        ChooseSchedules().apply(Context(), module)
+        module.verify()
+        made = [op for op in module.walk() if isinstance(op, FusedKernelOp)]
+        assert [op.kernel_kind for op in made] == kinds
+        assert all(op.schedule is not None for op in made)
+        assert device is not CPU or made[1].schedule.values["right"] == "panels"  # type: ignore
