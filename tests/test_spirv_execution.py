@@ -69,9 +69,16 @@ def test_a_second_compilation_takes_its_kernels_from_the_disk() -> None:
     np.testing.assert_array_equal(first(**inputs())["p"], second(**inputs())["p"])
 
 
-def test_auto_takes_spirv_on_a_cpu_that_has_it_and_opencl_elsewhere() -> None:
+def test_auto_takes_spirv_on_a_cpu_but_for_kernels_with_hints() -> None:
+    program = "graph g(a: f32[64, 128], b: f32[128, 256]) { return y = rms_norm(relu(a @ b)) }"
+    exe = mgn.compile(mgn.parse(program), device="cpu")
+    forms = {name.split("_")[0]: item.il is not None for name, item in exe.kernels.items()}
+    assert forms == {"contraction": False, "reduction": True}
+
+
+def test_auto_takes_opencl_where_the_device_is_no_cpu() -> None:
     cpu = choose("cpu")
-    assert choose_target("auto", cpu) == "spirv"
+    assert choose_target("auto", cpu) == "mixed"
     assert choose_target("auto", replace(cpu, kind="gpu")) == "opencl"
     assert choose_target("opencl", cpu) == "opencl"
 
