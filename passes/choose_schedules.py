@@ -21,8 +21,8 @@ from mgn.dialects.types import element_of
 
 SMALL_CHUNK, LARGE_CHUNK = 512, 8192
 
-BLOCK_DEPTH = 256
-"""Steps of the shared axis that a CPU multiplies at a time: two tiles of them fit its own cache."""
+BLOCK_DEPTH = 512
+"""Steps of the shared axis that a CPU multiplies at a time; half where it packs both operands."""
 
 BLOCK_BYTES = 1024
 """Bytes of a row of a work-item's block of a product on a CPU."""

@@ -37,7 +37,7 @@ from mgn.passes.lower_kernels.packed_blocking import block_depth
 from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.scalar import accumulator
 
-LEAST_ROWS = 256
+LEAST_ROWS = 768
 """Products of fewer rows have few blocks that would pack the same panels."""
 
 LEAST_SIZE = 64

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.passes.choose_schedules import ChooseSchedules
-from mgn.passes.prepack_products import prepack_product
+from mgn.passes.prepack_products import LEAST_ROWS, prepack_product
 
 DEPTH, COLUMNS = 64, 32
 
@@ -34,8 +34,8 @@ def module_of(fused: FusedKernelOp) -> ModuleOp:
 @given(data=st.data())
 @settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
 def test_packed_products_compute_the_same(data: Any, cl_queue: Any) -> None:  # noqa: F811
-    rows = data.draw(st.integers(256, 290))
-    depth = data.draw(st.sampled_from([64, 80, 128, 192]))
+    rows = data.draw(st.integers(LEAST_ROWS, LEAST_ROWS + 30))
+    depth = data.draw(st.sampled_from([64, 80, 160, 192]))
     columns = COLUMNS * data.draw(st.integers(2, 5))
     element, dtype = data.draw(st.sampled_from([("f32", np.float32), ("f64", np.float64)]))
     turned = {name: data.draw(st.booleans()) for name in ("transpose_a", "transpose_b")}
@@ -61,28 +61,28 @@ def test_packed_products_compute_the_same(data: Any, cl_queue: Any) -> None:  # 
 
 
 def test_panels_hold_the_columns_of_a_tile_step_by_step(cl_queue: Any) -> None:  # noqa: F811
-    right = np.arange(128 * 64, dtype=np.float32).reshape(128, 64)
-    packing, _ = prepack_product(product((256, 128), (128, 64)), DEPTH, COLUMNS)
+    right = np.arange(192 * 64, dtype=np.float32).reshape(192, 64)
+    packing, _ = prepack_product(product((LEAST_ROWS, 192), (192, 64)), DEPTH, COLUMNS)
     (packed,) = run(cl_queue, packing, [right], CPU)
-    np.testing.assert_array_equal(packed[1, 1], right[64:, 32:])
+    np.testing.assert_array_equal(packed[1, 1], right[64:128, 32:])
 
 
 def test_an_operand_that_is_read_elsewhere_too_stays_an_input() -> None:
-    square = fused_kernel("contraction", [("f32", (256, 256))], lambda e, x: e.matmul(x, x))
+    square = fused_kernel("contraction", [("f32", (768, 768))], lambda e, x: e.matmul(x, x))
     _, multiplying = prepack_product(square, DEPTH, COLUMNS)
     shapes = [value.type.get_shape() for value in multiplying.block.args]  # type: ignore
-    assert shapes == [(256, 256), (4, 8, 64, 32)]
+    assert shapes == [(768, 768), (12, 24, 64, 32)]
 
 
 @pytest.mark.parametrize(
     "left, right, element",
     [
-        ((255, 64), (64, 64), "f32"),
-        ((256, 64), (64, 48), "f32"),
-        ((256, 72), (72, 64), "f16"),
-        ((256, 101), (101, 64), "f32"),
-        ((2, 256, 64), (2, 64, 64), "f32"),
-        ((256, 32), (32, 64), "f32"),
+        ((LEAST_ROWS - 1, 64), (64, 64), "f32"),
+        ((LEAST_ROWS, 64), (64, 48), "f32"),
+        ((LEAST_ROWS, 64), (64, 64), "f16"),
+        ((LEAST_ROWS, 201), (201, 64), "f32"),
+        ((2, LEAST_ROWS, 64), (2, 64, 64), "f32"),
+        ((LEAST_ROWS, 32), (32, 64), "f32"),
     ],
     ids=["few rows", "columns", "half precision", "steps", "batch", "small"],
 )
@@ -98,7 +98,7 @@ def test_only_cpus_pack_products_beforehand() -> None:
         (CPU, [KernelKind.POINTWISE, KernelKind.CONTRACTION]),
         (GPU_ON_CPU, [KernelKind.CONTRACTION]),
     ):
-        module = module_of(product((512, 512), (512, 512)))
+        module = module_of(product((LEAST_ROWS, 512), (512, 512)))
         module.attributes["mgn.device"] = device.to_attribute()
         ChooseSchedules().apply(Context(), module)
         module.verify()

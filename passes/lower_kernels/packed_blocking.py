@@ -18,10 +18,7 @@ PANELS = "panels"
 LEFT_PADDING = 16
 """Elements between rows of a packed left tile: rows a power of two apart share a cache's sets."""
 
-SHARED_SETS = 2048
-"""Bytes: rows a multiple of this apart drive each other out of the nearest cache."""
-
-BLOCKS_A_UNIT = 8
+BLOCKS_A_UNIT = 4
 """Blocks that each compute unit should have, so that none waits long for the last."""
 
 FEWEST_DOWN = 4
@@ -58,15 +55,17 @@ def blocking_of(job: Job, product: Product, keeps_totals: bool) -> Blocking:
     rows = tile_rows(product.rows, job.number("tile_rows", 8), vectors)
     tiles_down = ceil_div(product.rows, rows)
     tiles_across = ceil_div(product.columns, vectors * width)
+    copies_right = job.schedule.get("right") != PANELS
+    steps = job.number("block_depth", 512) // (2 if copies_right else 1)
     sizes = Blocking(
         width,
         vectors,
         rows,
         down=max(1, min(job.number("block_rows", 256) // rows, tiles_down)),
         across=max(1, min(job.number("block_columns", 256) // (vectors * width), tiles_across)),
-        depth=block_depth(product.depth, job.number("block_depth", 256)),
+        depth=block_depth(product.depth, steps),
         copies_left=True,
-        copies_right=job.schedule.get("right") != PANELS,
+        copies_right=copies_right,
     )
     wanted = BLOCKS_A_UNIT * job.number("units", 2)
 
@@ -95,16 +94,14 @@ def tile_rows(rows: int, most: int, vectors: int) -> int:
 
 def _left_lies_ready(product: Product) -> bool:
     """Whether rows of the left operand may be read where they are."""
-    if not product.left_runs_along_depth or accumulator(product.element) is not product.element:
-        return False
-    return product.depth * product.element.bytes % SHARED_SETS != 0
+    return product.left_runs_along_depth and accumulator(product.element) is product.element
 
 
 def block_depth(depth: int, most: int) -> int:
-    """Steps at a time, at most half as many again as wanted: whole vectors, in blocks of like size,
-    rather without a rest.
+    """Steps at a time: all where they are at most twice as many as wanted, else whole vectors, in
+    blocks of like size, rather without a rest.
     """
-    blocks = max(ceil_div(2 * depth, 3 * max(most, 1)), 1)
+    blocks = 1 if depth <= 2 * most else ceil_div(depth, most)
     for count in range(blocks, 2 * blocks + 1):
         if depth % (count * LONGEST_VECTOR) == 0:
             return depth // count
