@@ -17,12 +17,20 @@ _KERNEL = "\n\n__kernel "
 
 
 def opencl_signatures(funcs: Sequence[FuncOp], devices: Sequence[Device]) -> list[KernelSignature]:
-    """Kernels in OpenCL C; those that are completed in their PTX keep programs of their own."""
+    """Kernels in OpenCL C, a program for each vendor, whose functions have other texts.
+
+    Those that are completed in their PTX keep programs of their own.
+    """
     signatures = list(map(opencl.signature, funcs, devices))
-    source = joined([item.source for item in signatures if not needs_completion(item.source)])
+    whole = [not needs_completion(item.source) for item in signatures]
+    texts: dict[str, list[str]] = {}
+    for item, device, joins in zip(signatures, devices, whole, strict=True):
+        if joins:
+            texts.setdefault(device.vendor, []).append(item.source)
+    programs = {vendor: joined(sources) for vendor, sources in texts.items()}
     return [
-        item if needs_completion(item.source) else replace(item, source=source)
-        for item in signatures
+        replace(item, source=programs[device.vendor]) if joins else item
+        for item, device, joins in zip(signatures, devices, whole, strict=True)
     ]
 
 
