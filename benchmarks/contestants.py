@@ -13,10 +13,11 @@ import numpy as np
 import mgn
 from benchmarks.cases import Arrays, Case
 
-TOLERANCES = {"f32": 2e-5, "tf32": 2e-5, "bf16": 2**-7}
+TOLERANCES = {"f32": 2e-5, "tf32": 4e-5, "bf16": 2**-7}
 """Largest accepted error relative to the largest magnitude of the result, by what is multiplied.
 
-Operands of tf32 are rounded in the reference too. A result in bf16 is rounded up to three times."""
+Operands of tf32 are rounded in the reference too, but matrix units cut off what does not fit a sum
+where an addition would round. A result in bf16 is rounded up to three times."""
 
 CHECKED_ROWS = 64
 

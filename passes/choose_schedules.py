@@ -6,7 +6,8 @@ After:
     %y = fusion.kernel pointwise (%a = %x : tensor<64xf32>) -> (tensor<64xf32>)
         schedule {form = "cpu", lanes = 16 : i64, chunk = 4096 : i64} { … }
 
-A reduction of few long rows is cut into several kernels first (split_reductions.py).
+A reduction of few long rows is cut into several kernels first (split_reductions.py), and operands
+of large products on matrix units may be copied first (copied_operands.py).
 """
 
 from math import prod
@@ -52,13 +53,15 @@ class ChooseSchedules(ModulePass):
     name = "choose-schedules"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        from mgn.passes.copied_operands import copy_operands
         from mgn.passes.split_reductions import split_reduction
 
         device = Device.of(op)
         for found in list(op.walk()):
             if isinstance(found, FusedKernelOp) and found.schedule is None:
-                for fused in split_reduction(found, device):
-                    _schedule(fused, device)
+                for part in copy_operands(found, device, _on_matrix_unit(found, device)):
+                    for fused in split_reduction(part, device):
+                        _schedule(fused, device)
 
 
 def _schedule(fused: FusedKernelOp, device: Device) -> None:
@@ -166,9 +169,13 @@ def _gpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     if device.vendor == "nvidia":
         entries["sub_group"] = device.sub_group_size
     if fused.kernel_kind in (KernelKind.CONTRACTION, KernelKind.ATTENTION):
+        from mgn.passes.copied_operands import comes_rounded
+
         entries |= {"local_memory": device.local_memory}
         entries |= {"largest_group": device.max_work_group_size}
         unit = _on_matrix_unit(fused, device)
         if unit is not None:
             entries |= {"matrix": unit, "matrix_unit": device.matrix_unit}
+            if unit == "tf32" and comes_rounded(fused):
+                entries["rounded"] = 1
     return entries

@@ -17,18 +17,19 @@ Each stage of dependent reductions becomes such a pair, and what is left for eac
 pointwise kernel. Partial sums of half precision are kept in f32.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import SSAValue
 
-from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind
+from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.types import element_of
+from mgn.passes.kernel_pieces import KernelPieces
 from mgn.passes.lower_kernels.rows import RowSpace, columns_side_by_side
 from mgn.passes.lower_kernels.scalar import accumulator, neutral
 
@@ -120,20 +121,17 @@ def _stages(fused: FusedKernelOp) -> list[list[TensorOp]]:
 
 
 class _Splitter:
-    """Writes the kernels that replace one; `known` holds the values that are already in memory."""
+    """Writes the kernels that replace a reduction."""
 
     def __init__(self, fused: FusedKernelOp, space: RowSpace, cut: Cut) -> None:
         self.fused, self.space, self.cut = fused, space, cut
-        self.known: dict[SSAValue, SSAValue] = dict(
-            zip(fused.block.args, fused.inputs, strict=True)
-        )
-        self.kernels: list[FusedKernelOp] = []
+        self.pieces = KernelPieces(fused, self._combine)
 
     def split(self, stages: Sequence[Sequence[TensorOp]]) -> list[FusedKernelOp]:
-        written = self.fused.written
+        written, known = self.fused.written, self.pieces.known
         by_row = [not self._is_full(value) for value in written]
         for number, stage in enumerate(stages):
-            partial = self._kernel(
+            partial = self.pieces.add(
                 KernelKind.REDUCTION,
                 [op.operands[0] for op in stage],
                 finish=lambda b, values, stage=stage: [
@@ -144,65 +142,19 @@ class _Splitter:
             wanted = [op.results[0] for op in stage]
             if number == len(stages) - 1 and all(by_row):
                 wanted = list(dict.fromkeys(written))
-            results = self._kernel(KernelKind.REDUCTION, wanted, pairs)
-            self.known.update(zip(wanted, results, strict=True))
-        left = [value for value in dict.fromkeys(written) if value not in self.known]
+            results = self.pieces.add(KernelKind.REDUCTION, wanted, pairs)
+            known.update(zip(wanted, results, strict=True))
+        left = [value for value in dict.fromkeys(written) if value not in known]
         for full in (True, False):
             wanted = [value for value in left if self._is_full(value) is full]
             if wanted:
-                results = self._kernel(KernelKind.POINTWISE, wanted)
-                self.known.update(zip(wanted, results, strict=True))
-        for old, value in zip(self.fused.outputs, written, strict=True):
-            old.replace_all_uses_with(self.known[value])
-        self.fused.detach()
-        self.fused.erase()
-        return self.kernels
+                known.update(
+                    zip(wanted, self.pieces.add(KernelKind.POINTWISE, wanted), strict=True)
+                )
+        return self.pieces.replace()
 
     def _is_full(self, value: SSAValue) -> bool:
         return value.type.get_shape() == self.space.shape  # type: ignore
-
-    def _kernel(
-        self,
-        kind: KernelKind,
-        wanted: Sequence[SSAValue],
-        partial: Sequence[tuple[TensorOp, SSAValue]] = (),
-        finish: Callable[[Emitter, list[SSAValue]], list[SSAValue]] = lambda _, values: values,
-    ) -> list[SSAValue]:
-        """A kernel that computes values of the body from what is known and partial results."""
-        stop: set[SSAValue] = {op.results[0] for op, _ in partial}
-        needed, inputs = self._needed(wanted, stop)
-        outer = [self.known[value] for value in inputs] + [value for _, value in partial]
-        block = Block(arg_types=[value.type for value in outer])
-        emitter = Emitter(block.add_op)
-        values: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=False))
-        for (op, _), argument in zip(partial, block.args[len(inputs) :], strict=True):
-            values[op.results[0]] = self._combine(emitter, op, argument)
-        for op in self.fused.block.ops:
-            if op in needed:
-                block.add_op(op.clone(values))
-        results = finish(emitter, [values[value] for value in wanted])
-        block.add_op(FusionReturnOp(results))
-        kernel = FusedKernelOp(kind, outer, [value.type for value in results], Region(block))
-        kernel.location = self.fused.location
-        assert self.fused.parent is not None
-        self.fused.parent.insert_op_before(kernel, self.fused)
-        self.kernels.append(kernel)
-        return list(kernel.outputs)
-
-    def _needed(
-        self, wanted: Sequence[SSAValue], stop: set[SSAValue]
-    ) -> tuple[set[Operation], list[SSAValue]]:
-        needed: set[Operation] = set()
-        inputs: dict[SSAValue, None] = {}
-        pending = [value for value in wanted if value not in stop]
-        while pending:
-            value = pending.pop()
-            if value in self.known:
-                inputs[value] = None
-            elif isinstance(value.owner, Operation) and value.owner not in needed:
-                needed.add(value.owner)
-                pending += [operand for operand in value.owner.operands if operand not in stop]
-        return needed, [value for value in self.known if value in inputs]
 
     def _reduce(self, b: Emitter, op: TensorOp, value: SSAValue) -> SSAValue:
         """The partial results of a reduction: its operand's shape with parts on the cut axis."""

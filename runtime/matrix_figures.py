@@ -13,7 +13,7 @@ SUB_GROUPS = 16
 REACHED = 0.65
 """The share of the instructions' own rate that a product with its copies reaches."""
 
-BY_GROUPS, GROUP_GAIN = ("bf16", "f16"), 1.4
+BY_GROUPS, GROUP_GAIN = ("bf16", "f16", "tf32"), 1.4
 """What `wgmma` multiplies, and how much faster it is than the instructions measured."""
 
 _SHAPES = {"bf16": "m16n8k16", "f16": "m16n8k16", "tf32": "m16n8k8"}

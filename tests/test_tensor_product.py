@@ -128,6 +128,17 @@ def test_every_tiling_and_layout_computes_the_same(
     check_all(cl_queue, runs, same_values)
 
 
+def test_numbers_that_were_rounded_before_are_copied_as_they_lie(
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    runs: list[Run] = []
+    for sizes in ((66, 129, 64), (64, 64, 36)):
+        kernel = product_of("tf32", sizes, (False, True), computed=False)
+        runs.append(exact_run(kernel, device, sizes, rounded=1, **GROUPS | TILINGS[1]))
+    check_all(cl_queue, runs, same_values)
+
+
 @pytest.mark.parametrize("turned", LAYOUTS)
 @pytest.mark.parametrize("name", TYPES)
 def test_every_layout_is_copied_or_computed(

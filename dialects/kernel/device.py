@@ -154,7 +154,7 @@ DEVICES: dict[str, Device] = {
             has_fp16=False,
             has_fp64=True,
             rates={"f32": 5.1e13, "f64": 2.5e13, "f16": 5.1e13, "bf16": 5.1e13},
-            matrix_rates={"bf16": 5.5e14, "f16": 5.5e14, "tf32": 1.7e14},
+            matrix_rates={"bf16": 5.5e14, "f16": 5.5e14, "tf32": 3.0e14},
             matrix_unit="wgmma",
         ),
     )

@@ -130,7 +130,8 @@ class _Tensor:
 
     def _panel(self, *arguments: Any) -> Panel:
         panel = Panel(self.job, self.product, self.sizes, self.name, *arguments)
-        if not self.sizes.groups or (panel.whole and self.name != "tf32"):
+        is_rounded = self.name != "tf32" or "rounded" in self.job.schedule
+        if not self.sizes.groups or (panel.whole and is_rounded):
             return panel
         return StagedPanel(self.job, self.product, self.sizes, self.name, *arguments)
 
