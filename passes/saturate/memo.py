@@ -116,7 +116,9 @@ def choice_of(
         chosen.add(candidate.template, candidate.classes)
     writer = {item: numbers[n] for item, n in selection.writer.items() if n in numbers}
     kept = Selection(writer, list(numbers.values()), selection.cost)
-    places = {id(op.location): number for number, op in enumerate(graph.block.ops)}
+    places: dict[int, int] = {}
+    for number, op in enumerate(graph.block.ops):
+        places.setdefault(id(op.location), number)
     origins = {key: places[id(place)] for key, place in view.locations.items()}
     return Choice(view, origins, chosen, kept, report)
 
