@@ -59,7 +59,9 @@ class ChooseSchedules(ModulePass):
         device = Device.of(op)
         for found in list(op.walk()):
             if isinstance(found, FusedKernelOp) and found.schedule is None:
-                for part in copy_operands(found, device, _on_matrix_unit(found, device)):
+                is_product = found.kernel_kind is KernelKind.CONTRACTION
+                unit = _on_matrix_unit(found, device) if is_product else None
+                for part in copy_operands(found, device, unit):
                     for fused in split_reduction(part, device):
                         _schedule(fused, device)
 
@@ -176,6 +178,7 @@ def _gpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
         unit = _on_matrix_unit(fused, device)
         if unit is not None:
             entries |= {"matrix": unit, "matrix_unit": device.matrix_unit}
-            if unit == "tf32" and comes_rounded(fused):
+            is_product = fused.kernel_kind is KernelKind.CONTRACTION
+            if is_product and unit == "tf32" and comes_rounded(fused):
                 entries["rounded"] = 1
     return entries

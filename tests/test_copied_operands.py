@@ -130,3 +130,16 @@ def test_copies_of_parameters_are_made_once(tmp_path: Path) -> None:
     done = run_in_process(main, options)
     assert done.status == 0, done.stderr
     assert done.stdout.count("plan.prepare") == 1 and done.stdout.count("plan.launch") == 2
+
+
+@pytest.mark.parametrize("precision", ["f32", "tf32", "bf16"])
+def test_kernels_of_other_kinds_are_left_alone(tmp_path: Path, precision: str) -> None:
+    path = tmp_path / "others.mgn"
+    path.write_text(
+        "graph g(x: f32[64, 64], q: f32[1, 128, 64]) "
+        "{ return y = softmax(x), z = attention(q, q, q, heads = 1), c = cumsum(x) }\n"
+    )
+    options = [str(path), "--device", "nvidia-h200", "--precision", precision, "--emit=plan"]
+    done = run_in_process(main, options)
+    assert done.status == 0, done.stderr
+    assert done.stdout.count("plan.launch") == 3
