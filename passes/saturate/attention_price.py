@@ -20,6 +20,9 @@ EFFICIENCY = {True: 1.0, False: 0.72}
 UNIT_EFFICIENCY = 0.5
 """The same of the rate of a matrix unit, which multiplies weights twice."""
 
+UNIT_LATENCY = 3.0e-6
+"""Seconds until a group has queries and a first tile of keys, which all wait for."""
+
 GPU_POWER = 4.0
 """What a power of two costs a GPU, in simple operations."""
 
@@ -130,16 +133,21 @@ def _sizes(signature: Signature) -> tuple[int, int]:
 
 
 def attention_seconds(signature: Signature, device: Device, on_unit: float | None = None) -> float:
-    """Seconds of computing, `on_unit` at the rate of a matrix unit; infinite where no tile fits
-    into local memory.
+    """Seconds of computing, `on_unit` at the rate of a matrix unit, which does not shorten the time
+    that compute units stand idle; infinite where no tile fits into local memory.
     """
     if least_memory(signature, device) > device.local_memory:
         return math.inf
     power = ELEMENT_COST["exp"] if device.is_cpu else GPU_POWER
     products, rate = 2.0 * sum(_sizes(signature)), device.rate(signature.element)
-    products /= on_unit * UNIT_EFFICIENCY if on_unit else rate * EFFICIENCY[device.is_cpu]
-    a_score = products + 2.0 * (power + SCORE_STEPS) / rate
-    return plan_of(signature, device).scores * a_score
+    steps = 2.0 * (power + SCORE_STEPS) / rate
+    a_score = products / (rate * EFFICIENCY[device.is_cpu]) + steps
+    plan = plan_of(signature, device)
+    if on_unit is None:
+        return plan.scores * a_score
+    idle = max(plan.scores - plan.total, 0.0)
+    busy = plan.total * (products / (on_unit * UNIT_EFFICIENCY) + steps)
+    return UNIT_LATENCY + busy + idle * a_score
 
 
 def attention_demands(signature: Signature, device: Device) -> list[float]:
