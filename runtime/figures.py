@@ -32,12 +32,17 @@ from mgn.runtime.matrix_figures import (
 )
 
 FIGURES_VARIABLE = "MGN_DEVICE_FIGURES"
-_VERSION = 3
+_VERSION = 4
 _VENDORS = ("intel", "nvidia", "amd", "pocl", "apple", "arm", "qualcomm")
-_REPEATS = 3
+_REPEATS = 12
 _LAUNCHES = 200
 _WAKING_SECONDS = 0.3
 _CHAINS = 8
+_CACHED_SIZES = tuple(1 << power for power in range(19, 25))
+_CACHED_ITEMS = 64
+
+HALF_SLOWER = 16.0
+"""How much slower a CPU does simple operations in half precision: it rounds after each."""
 
 _SOURCE = """
 __kernel void empty(__global float *y) {}
@@ -104,7 +109,7 @@ def describe(device: ComputeDevice, *, measure: bool = True) -> dict[str, Any]:
 
 
 def probe(device: ComputeDevice) -> dict[str, Any]:
-    """What the driver says of a device; all fields but bandwidth, rates and launch cost."""
+    """What the driver says of a device; all fields but those that are measured."""
     handle = device.handle
     extensions = set(handle.extensions.split())
     vendor = handle.vendor.lower()
@@ -166,16 +171,19 @@ def _valid(data: Any) -> dict[str, Any] | None:
         rates: dict[str, Any] = dict(data["rates"])
         matrix: dict[str, Any] = dict(data["matrix_rates"])
         numbers = [data["bandwidth"], data["launch_cost"], rates["f32"], *rates.values()]
-        numbers += matrix.values()
+        numbers += [*matrix.values(), data["cache_gain"]]
+        cache = data["cache"]
     except (KeyError, TypeError, ValueError):
         return None
-    if not all(_positive(number) for number in numbers):
+    if not all(_positive(number) for number in numbers) or type(cache) is not int or cache < 0:
         return None
     return {
         "bandwidth": numbers[0],
         "launch_cost": numbers[1],
         "rates": rates,
         "matrix_rates": matrix,
+        "cache": cache,
+        "cache_gain": data["cache_gain"],
     }
 
 
@@ -202,7 +210,7 @@ def overrides() -> dict[str, Any]:
 
 def _with_overrides(figures: dict[str, Any]) -> dict[str, Any]:
     """Figures with those of the file in their places, each of its kind; rates one by one."""
-    known: dict[str, Any] = {"bandwidth": 0.0, "launch_cost": 0.0}
+    known: dict[str, Any] = {"bandwidth": 0.0, "launch_cost": 0.0, "cache": 0, "cache_gain": 1.0}
     known |= {"rates": {}, "matrix_rates": {}, **figures}
     merged = dict(figures)
     for name, value in overrides().items():
@@ -271,13 +279,17 @@ class _Bench:
         if self._kind == "gpu":
             self._wake(program)
         f32 = self._rate(program, "float", np.float32)
-        half = f32 / 4.0 if self._kind == "cpu" else f32
+        half = f32 / HALF_SLOWER if self._kind == "cpu" else f32
         f64 = self._rate(program, "double", np.float64) if self._has_fp64 else f32 / 64.0
+        bandwidth = self._bandwidth(program, self._scale.bytes)
+        cache, gain = self._cache(program, bandwidth)
         return {
-            "bandwidth": self._bandwidth(program),
+            "bandwidth": bandwidth,
             "launch_cost": self._launch_cost(program),
             "rates": {"f32": f32, "f64": f64, "f16": half, "bf16": half},
             "matrix_rates": self._matrix_rates(),
+            "cache": cache,
+            "cache_gain": gain,
         }
 
     def _wake(self, program: Any) -> None:
@@ -328,14 +340,28 @@ class _Bench:
     def _launch(self, kernel: Any, items: int, group: int) -> Any:
         return opencl().enqueue_nd_range_kernel(self._queue, kernel, (items,), (group,))
 
-    def _bandwidth(self, program: Any) -> float:
-        """Bytes read and written per second by a copy."""
+    def _bandwidth(self, program: Any, size: int) -> float:
+        """Bytes read and written per second by a copy of so many bytes."""
         scale = self._scale
         kernel = opencl().Kernel(program, "copy")
-        source, target = self._buffer(scale.bytes), self._buffer(scale.bytes)
-        kernel.set_args(source, target, np.int32(scale.chunk))
-        items = scale.bytes // (scale.vector_bytes * scale.chunk)
-        return 2.0 * scale.bytes / self._time(lambda: self._launch(kernel, items, scale.group))
+        source, target = self._buffer(size), self._buffer(size)
+        vectors = size // scale.vector_bytes
+        chunk = min(scale.chunk, max(vectors // _CACHED_ITEMS, 1))
+        kernel.set_args(source, target, np.int32(chunk))
+        items = vectors // chunk
+        return 2.0 * size / self._time(lambda: self._launch(kernel, items, scale.group))
+
+    def _cache(self, program: Any, bandwidth: float) -> tuple[int, float]:
+        """How many bytes a CPU keeps between kernels, and how much faster it copies them.
+
+        A size is kept if its copy is nearer to the fastest one than to that of large buffers.
+        """
+        if self._kind != "cpu":
+            return 0, 1.0
+        speeds = {size: self._bandwidth(program, size) for size in _CACHED_SIZES}
+        gain = max(*speeds.values(), bandwidth) / bandwidth
+        kept = [2 * size for size, speed in speeds.items() if speed >= gain**0.5 * bandwidth]
+        return max(kept, default=0), gain
 
     def _launch_cost(self, program: Any) -> float:
         """Seconds from one launch of an empty kernel to the next."""

@@ -11,7 +11,7 @@ ELEMENTWISE = [name for name, spec in OPERATIONS.items() if spec.kind is Kind.EL
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_an_elementwise_operation_has_a_cost(name: str) -> None:
-    assert ELEMENT_COST[name] > 0
+    assert min(ELEMENT_COST[name]) > 0
 
 
 def test_only_elementwise_operations_have_one() -> None:

@@ -153,39 +153,41 @@ under which it is stored.
 """
 ALL = tuple(FIGURES)
 CASES = (
-    # body, shapes, kernels that compute again, kernels that store, which figures decide
-    (chain, ((128, 256), (256,)), 2, 3, ALL),
-    (chain, ((512, 64), (64,)), 2, 3, ALL),
-    (prologue, ((64, 64), (64, 4096)), 1, 2, ALL),
-    (prologue, ((512, 256), (256, 128)), 1, 2, ALL),
-    (spread, ((256, 256), (1,)), 2, 3, ALL),
-    (spread, ((64, 512), (1,)), 2, 3, ALL),
-    (turned, ((256, 256), (256,)), 2, 3, ALL[1:2]),
-    (turned, ((1024, 64), (64,)), 2, 3, ALL[1:2]),
+    # body, shapes, kernels that compute again, which figures decide
+    (chain, ((128, 256), (256,)), 2, ALL),
+    (chain, ((512, 64), (64,)), 2, ALL),
+    (prologue, ((64, 64), (64, 4096)), 1, ALL),
+    (prologue, ((512, 256), (256, 128)), 1, ALL),
+    (spread, ((256, 256), (1,)), 2, ALL),
+    (spread, ((64, 512), (1,)), 2, ALL),
+    (turned, ((256, 256), (256,)), 2, ALL[1:2]),
+    (turned, ((1024, 64), (64,)), 2, ALL[1:2]),
 )
 TABLE = [
-    pytest.param(device, body, shapes, figure, again, stored, id=f"{body.__name__} {figure}")
+    pytest.param(device, body, shapes, figure, again, id=f"{body.__name__} {figure}")
     for device in (CPU, GPU)
-    for body, shapes, again, stored, figures in CASES
+    for body, shapes, again, figures in CASES
     for figure in figures
 ]
 
 
-@pytest.mark.parametrize(("device", "body", "shapes", "figure", "again", "stored"), TABLE)
+@pytest.mark.parametrize(("device", "body", "shapes", "figure", "again"), TABLE)
 def test_one_figure_of_the_device_decides_between_storing_and_computing_again(
     device: Device,
     body: Callable[..., SSAValue],
     shapes: tuple[tuple[int, ...], tuple[int, ...]],
     figure: str,
     again: int,
-    stored: int,
 ) -> None:
-    counts: list[int] = []
+    kernels: list[int] = []
+    written: list[int] = []
     for figures in FIGURES[figure]:
         graph = build_graph(body, *body_types(*shapes))
         saturate_graph(graph, device.with_figures(**figures))
-        counts.append(len(kernels_of(graph)))
-    assert counts == [again, stored]
+        kernels.append(len(kernels_of(graph)))
+        written.append(sum(len(kernel.outputs) for kernel in kernels_of(graph)))
+    assert kernels[0] == again
+    assert kernels[1] > kernels[0] or written[1] > written[0]
 
 
 def test_the_table_of_figures_is_long_enough() -> None:

@@ -188,7 +188,7 @@ def test_siblings_become_one_product_with_a_prepared_weight(turned: bool, biased
 def test_a_wide_product_is_a_matter_of_its_price() -> None:
     """No launch to save, and slices that have to be copied out: then the products stay apart."""
     cheap = DEVICES["cpu"].with_figures(launch_cost=0.0)
-    graph = graph_of("""graph g(x: f32[64, 64]) {
+    graph = graph_of("""graph g(x: f32[1024, 64]) {
       param v: f32[64, 64]
       param w: f32[64, 64]
       return a = x @ v, b = x @ w

@@ -35,7 +35,8 @@ class Device:
 
     `matrix_rates` are those of products on the matrix unit, by what operands are rounded to: bf16,
     f16, tf32. It is empty where there is no unit that `kernel.mma` reaches. `matrix_unit` says by
-    which instructions it is reached: none, mma, or wgmma besides.
+    which instructions it is reached: none, mma, or wgmma besides. What a kernel reads and writes
+    moves `cache_gain` times as fast if all of it fits into `cache`.
     """
 
     name: str
@@ -54,6 +55,8 @@ class Device:
     rates: dict[str, float] = field(default_factory=dict[str, float])
     matrix_rates: dict[str, float] = field(default_factory=dict[str, float])
     matrix_unit: str = "none"
+    cache: int = 0
+    cache_gain: float = 1.0
 
     @property
     def is_cpu(self) -> bool:
@@ -62,6 +65,13 @@ class Device:
     def rate(self, element: str) -> float:
         """Operations per second on an element type; f32's where it has no figure of its own."""
         return self.rates.get(element, self.rates["f32"])
+
+    def seconds_to_move(self, moved: float) -> float:
+        """The time in which a kernel reads and writes so many bytes; from one to two times the
+        size of the cache, less and less of it is found there.
+        """
+        missed = min(max(moved / self.cache - 1.0, 0.0), 1.0) if self.cache else 1.0
+        return moved / self.bandwidth * (missed + (1.0 - missed) / self.cache_gain)
 
     def lanes(self, element_bytes: int) -> int:
         """Elements of that size in one vector register."""
@@ -137,7 +147,9 @@ DEVICES: dict[str, Device] = {
             launch_cost=2.0e-5,
             has_fp16=True,
             has_fp64=True,
-            rates={"f32": 2.0e11, "f64": 1.0e11, "f16": 5.0e10, "bf16": 5.0e10},
+            rates={"f32": 4.0e11, "f64": 2.0e11, "f16": 2.5e10, "bf16": 2.5e10},
+            cache=8 << 20,
+            cache_gain=2.0,
         ),
         Device(
             name="nvidia-h200",

@@ -31,6 +31,8 @@ UNITS: dict[str, Callable[[Any], str]] = {
     "launch_cost": seconds_text,
     "rates": _rates,
     "matrix_rates": _rates,
+    "cache": bytes_text,
+    "cache_gain": lambda gain: f"{gain:.3g} times the bandwidth",
 }
 """How fields of a description are written; the others as they are."""
 

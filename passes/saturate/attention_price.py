@@ -14,7 +14,7 @@ from mgn.dialects.mgn.element_cost import ELEMENT_COST
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.view import Signature
 
-EFFICIENCY = {True: 1.0, False: 0.72}
+EFFICIENCY = {True: 0.52, False: 0.72}
 """The share of a device's rate for products that the template reaches, on CPUs and on GPUs."""
 
 UNIT_EFFICIENCY = 0.5
@@ -138,7 +138,7 @@ def attention_seconds(signature: Signature, device: Device, on_unit: float | Non
     """
     if least_memory(signature, device) > device.local_memory:
         return math.inf
-    power = ELEMENT_COST["exp"] if device.is_cpu else GPU_POWER
+    power = ELEMENT_COST["exp"].cpu if device.is_cpu else GPU_POWER
     products, rate = 2.0 * sum(_sizes(signature)), device.rate(signature.element)
     steps = 2.0 * (power + SCORE_STEPS) / rate
     a_score = products / (rate * EFFICIENCY[device.is_cpu]) + steps

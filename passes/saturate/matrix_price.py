@@ -27,7 +27,7 @@ ROUNDINGS = frozenset({"round_tf32", "cast"})
 """Operations that the unit's kernels do on the way for nothing."""
 
 _MOVED = frozenset({"reshape", "transpose", "slice", "broadcast_to"})
-_HALVES = ("bf16", "f16")
+HALVES = ("bf16", "f16")
 
 
 def matrix_rate(
@@ -95,15 +95,15 @@ def _rounded(name: int, nodes: _Nodes, leaf_types: Mapping[int, TensorType]) -> 
     """What a value is known to be rounded to."""
     if name not in nodes:
         element = element_of(leaf_types[name]).name if name in leaf_types else ""
-        return element if element in _HALVES else None
+        return element if element in HALVES else None
     signature, operands = nodes[name]
-    if signature.element in _HALVES:
+    if signature.element in HALVES:
         return signature.element
     if signature.name == "round_tf32":
         return "tf32"
     if signature.name == "cast":
         source = element_of(signature.operand_types[0]).name
-        return source if source in _HALVES else None
+        return source if source in HALVES else None
     return _rounded(operands[0], nodes, leaf_types) if signature.name in _MOVED else None
 
 
@@ -111,7 +111,7 @@ def _is_computed(name: int, nodes: _Nodes, leaf_types: Mapping[int, TensorType])
     """Whether a rounded value differs from what lies in memory by more than movement."""
     while name in nodes:
         signature, operands = nodes[name]
-        narrows = signature.name == "cast" and signature.element in _HALVES
+        narrows = signature.name == "cast" and signature.element in HALVES
         if narrows or signature.name not in _MOVED | ROUNDINGS:
             return True
         name = operands[0]

@@ -4,6 +4,9 @@ In: a legal body, its leaves and results, a `Device`. Out: seconds:
 
     launch_cost + max(bytes / bandwidth, Σ weighted operations / rate)
 
+On a CPU a part of the shorter of both is added: what is written has a price even where computing
+takes longer. What fits into its cache moves faster.
+
 Each leaf is read once, at most as many elements as are asked for. A value is computed as often as
 the template evaluates it: once an element of the space, once a row in row space, and again for each
 tile that reads it before a matmul.
@@ -11,7 +14,6 @@ tile that reads it before a matmul.
 A kernel that runs only when parameters are set is paid for over many runs.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,37 +21,34 @@ from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.mgn.element_cost import ELEMENT_COST
+from mgn.dialects.mgn.element_cost import BY_TANH, ELEMENT_COST
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.attention_price import attention_demands, attention_seconds
 from mgn.passes.saturate.forms import BodyNode, Form, Place
-from mgn.passes.saturate.matrix_price import ROUNDINGS, matrix_rate
+from mgn.passes.saturate.matrix_price import HALVES, ROUNDINGS, matrix_rate
+from mgn.passes.saturate.product_price import product_demands, product_seconds
 from mgn.passes.saturate.view import Signature
 
-GPU_SPECIAL = frozenset({"exp", "log", "rsqrt", "recip", "sqrt", "div", "sigmoid", "silu"})
-GPU_SPECIAL_WEIGHT = 4.0
 STRIDED_READ = 2.0
+CPU_STRIDED_READ, CPU_RUN = 4.0, 32.0
+"""How much more an element costs that is read alone, away from its neighbours; on a CPU where it is
+not packed with others for a product, and how many in a row are read half as badly.
+"""
+
 GATHER_READ = 1.25
+
+SEEN = 0.2
+"""The share of moving, or of computing, that a CPU does not do during the other."""
+
+SCAN_STEPS = {True: 96.0, False: 4.0}
+"""Steps an element of a scan takes on a CPU and on a GPU: one waits for the one before."""
 
 PREPARED_RUNS = 100
 """Over how many runs the making of what parameters alone decide is spread. It is a figure for the
 memory that such a value holds: it pays if a run saves a hundredth of the time to write it.
 """
-
-
-@dataclass(frozen=True)
-class Tiles:
-    """The contraction template's tile: rows and columns of the result that one pass computes."""
-
-    rows: int
-    columns: int
-
-
-def tiles_of(device: Device) -> Tiles:
-    """The tile a contraction is priced with."""
-    return Tiles(8, 32) if device.is_cpu else Tiles(64, 64)
 
 
 @dataclass(frozen=True)
@@ -64,14 +63,18 @@ def operation_weight(signature: Signature, device: Device) -> float:
     """Simple operations that one element takes."""
     if signature.kind in (Kind.MOVEMENT, Kind.CONSTANT):
         return 0.0
-    if not device.is_cpu and signature.name in GPU_SPECIAL:
-        return GPU_SPECIAL_WEIGHT
-    return ELEMENT_COST.get(signature.name, 1.0)
+    by_tanh = signature.name in BY_TANH and signature.values["approx"] == "tanh"
+    cost = (BY_TANH if by_tanh else ELEMENT_COST).get(signature.name)
+    if cost is None:
+        return 1.0
+    return cost.cpu if device.is_cpu else cost.gpu
 
 
 def kernel_seconds(work: Work, device: Device) -> float:
-    """The price of a kernel."""
-    return device.launch_cost + max(work.bytes / device.bandwidth, work.seconds)
+    """The price of a kernel. On a CPU the shorter of moving and computing is not wholly hidden."""
+    moving = device.seconds_to_move(work.bytes)
+    seen = SEEN if device.is_cpu else 0.0
+    return device.launch_cost + max(moving, work.seconds) + seen * min(moving, work.seconds)
 
 
 def tensor_bytes(type: TensorType) -> int:
@@ -107,37 +110,42 @@ def measure_kernel(
     device: Device,
 ) -> Work:
     """Bytes and seconds of computing for a kernel that writes `results`."""
-    by_name = {name: signatures[number] for name, number, _ in body}
-    times = {name: float(_space(by_name[name], form.places[name], form)) for name in results}
+    nodes = {name: (signatures[number], operands) for name, number, operands in body}
+    times = {name: float(_space(nodes[name][0], form.places[name], form)) for name in results}
     reads: dict[int, float] = {}
-    strided: set[int] = set()
+    strided: dict[int, float] = {}
     scattered: set[int] = set()
     seconds = 0.0
     on_unit = matrix_rate(body, signatures, leaf_types, device)
-    for name, number, operands in reversed(body):
-        signature = signatures[number]
+    for name, (signature, operands) in reversed(nodes.items()):
         evaluations = times.get(name, 0.0)
         if on_unit is None or signature.name not in ROUNDINGS:
-            seconds += _compute_seconds(signature, evaluations, device, on_unit)
+            node = (signature, operands)
+            if signature.kind is Kind.CONTRACTION:
+                seconds += _product_seconds(node, nodes, leaf_types, device, on_unit)
+            elif signature.name == "attention":
+                seconds += attention_seconds(signature, device, on_unit)
+            else:
+                seconds += _compute_seconds(signature, evaluations, device)
         demands = _demands(signature, evaluations, form, device)
-        turns = signature.name == "transpose" and _moves_last_axis(signature)
+        factor = max(_strided_read(signature, form, device), strided.get(name, 1.0))
         for position, operand in enumerate(operands):
             demand = demands[position]
             place = form.places.get(operand)
             if place in (Place.KEPT, Place.DROPPED):
                 demand = min(demand, float(form.rows))
             times[operand] = max(times.get(operand, 0.0), demand)
-            if turns or name in strided:
-                strided.add(operand)
+            if factor > 1.0:
+                strided[operand] = max(factor, strided.get(operand, 1.0))
             if signature.kind is Kind.INDEXING and position == 0:
                 scattered.add(operand)
             if operand in leaf_types:
                 reads[operand] = max(reads.get(operand, 0.0), demand)
-    moved = float(sum(by_name[name].result_bytes for name in results))
+    moved = float(sum(nodes[name][0].result_bytes for name in results))
     for leaf, demand in reads.items():
         type = leaf_types[leaf]
         count = element_count(type.get_shape())
-        factor = STRIDED_READ if leaf in strided else GATHER_READ if leaf in scattered else 1.0
+        factor = max(strided.get(leaf, 1.0), GATHER_READ if leaf in scattered else 1.0)
         moved += min(demand, count) * element_of(type).bytes * (factor if count > 1 else 1.0)
     return Work(moved, seconds)
 
@@ -148,52 +156,58 @@ def _space(signature: Signature, place: Place, form: Form) -> int:
     return signature.size
 
 
-def _compute_seconds(
-    signature: Signature, evaluations: float, device: Device, on_unit: float | None
+_Node = tuple[Signature, tuple[int, ...]]
+
+
+def _product_seconds(
+    node: _Node,
+    nodes: Mapping[int, _Node],
+    leaf_types: Mapping[int, TensorType],
+    device: Device,
+    on_unit: float | None,
 ) -> float:
+    """Products in half precision are added up in f32."""
+    signature, (left, right) = node
+    halves = signature.element in HALVES
+    rate = on_unit or device.rate("f32" if halves else signature.element)
+    in_place = left in leaf_types and not signature.values["transpose_a"] and not halves
+    turned = bool(signature.values["transpose_b"]) is not _is_turned(right, nodes)
+    return product_seconds(signature, device, rate, in_place, turned)
+
+
+def _is_turned(name: int, nodes: Mapping[int, _Node]) -> bool:
+    """Whether what a value is computed from lies in memory with its last axis elsewhere."""
+    turned = False
+    read_through = (Kind.MOVEMENT, Kind.ELEMENTWISE)
+    while name in nodes and nodes[name][0].kind in read_through and nodes[name][1]:
+        signature, operands = nodes[name]
+        if signature.name == "transpose":
+            perm = signature.values["perm"]
+            turned ^= perm[-1] != len(perm) - 1
+        name = operands[0]
+    return turned
+
+
+def _compute_seconds(signature: Signature, evaluations: float, device: Device) -> float:
     rate = device.rate(signature.element)
-    if signature.kind is Kind.CONTRACTION:
-        return _matmul_seconds(signature, device, on_unit or rate)
-    if signature.name == "attention":
-        return attention_seconds(signature, device, on_unit)
     if signature.kind in (Kind.REDUCTION, Kind.SCAN):
-        slow = 4.0 if signature.kind is Kind.SCAN else 1.0
-        return 2.0 * slow * signature.operand_sizes[0] / rate
-    return 2.0 * operation_weight(signature, device) * evaluations / rate
+        steps = SCAN_STEPS[device.is_cpu] if signature.kind is Kind.SCAN else 1.0
+        return 2.0 * steps * signature.operand_sizes[0] / rate
+    return evaluations * _element_seconds(signature, device)
 
 
-def _matmul_shape(signature: Signature) -> tuple[int, int, int, int]:
-    """Batches, rows, columns and the inner size of a matrix product."""
-    left, right = map(list, signature.operand_shapes)
-    inner = left[-2] if signature.values["transpose_a"] and len(left) > 1 else left[-1]
-    vector_a, vector_b = len(left) == 1, len(right) == 1
-    columns = 1 if vector_b else signature.shape[-1]
-    rows = 1 if vector_a else signature.shape[-1 if vector_b else -2]
-    batches = signature.size // max(rows * columns, 1)
-    return batches, rows, columns, inner
-
-
-def _matmul_seconds(signature: Signature, device: Device, rate: float) -> float:
-    batches, rows, columns, inner = _matmul_shape(signature)
-    tiles = tiles_of(device)
-    down, across = math.ceil(rows / tiles.rows), math.ceil(columns / tiles.columns)
-    count = max(batches * down * across, 1)
-    waves = math.ceil(count / device.compute_units)
-    flops_a_tile = 2.0 * tiles.rows * tiles.columns * inner
-    useful = 2.0 * batches * rows * columns * inner / rate
-    padded = waves * flops_a_tile / (rate / device.compute_units)
-    return max(useful, min(padded, 4.0 * useful) if rows * columns else 0.0)
+def _element_seconds(signature: Signature, device: Device) -> float:
+    """Seconds for one element: half precision is computed wide, and rounded once."""
+    weight, rate = operation_weight(signature, device), device.rate(signature.element)
+    wide = device.rate("f32") if signature.element in HALVES else rate
+    return 2.0 * (min(weight, 1.0) / rate + max(weight - 1.0, 0.0) / wide)
 
 
 def _demands(signature: Signature, evaluations: float, form: Form, device: Device) -> list[float]:
     """How many times each operand is asked for an element."""
     sizes = signature.operand_sizes
     if signature.kind is Kind.CONTRACTION:
-        _, rows, columns, _ = _matmul_shape(signature)
-        tiles = tiles_of(device)
-        passes_a = math.ceil(columns / tiles.columns)
-        passes_b = math.ceil(rows / tiles.rows)
-        return [float(sizes[0] * passes_a), float(sizes[1] * passes_b)]
+        return product_demands(signature, device)
     if signature.name == "attention":
         return attention_demands(signature, device)
     if signature.kind in (Kind.REDUCTION, Kind.SCAN):
@@ -205,6 +219,17 @@ def _demands(signature: Signature, evaluations: float, form: Form, device: Devic
     return [evaluations if size > 1 else min(evaluations, 1.0) for size in sizes]
 
 
-def _moves_last_axis(signature: Signature) -> bool:
-    perm = signature.values["perm"]
-    return bool(perm) and perm[-1] != len(perm) - 1 and signature.shape[-1] > 1
+def _strided_read(signature: Signature, form: Form, device: Device) -> float:
+    """How much longer it takes to read what a transpose turns than what lies side by side."""
+    if signature.name != "transpose":
+        return 1.0
+    perm, shape = signature.values["perm"], signature.shape
+    run, axis = 1, len(perm) - 1
+    while axis >= 0 and perm[axis] == axis:
+        run *= shape[axis]
+        axis -= 1
+    if axis < 0 or signature.size == run:
+        return 1.0
+    if device.is_cpu and form.heavy is None:
+        return 1.0 + (CPU_STRIDED_READ - 1.0) / (1.0 + run / CPU_RUN)
+    return STRIDED_READ if run == 1 and shape[-1] > 1 else 1.0
