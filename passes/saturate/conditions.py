@@ -134,16 +134,6 @@ def _unshifted(x: Operand) -> bool:
     return subtracted is None or subtracted.name != "max_reduce"
 
 
-def _unturned(x: Operand) -> bool:
-    """Whether a value is not the transpose of another: a product has a form with that one."""
-    node = None if x.definition is None else x.definition.node
-    return node is None or node.name != "transpose"
-
-
-def _parameters(x: Operand) -> bool:
-    return x.definition is not None and x.definition.is_parameters
-
-
 def _power_of_two(x: Operand) -> bool:
     value = x.constant
     return value is not None and math.isfinite(value) and abs(math.frexp(value)[0]) == 0.5
@@ -151,7 +141,6 @@ def _power_of_two(x: Operand) -> bool:
 
 PREDICATES: dict[str, Callable[..., bool]] = {
     "constant": lambda x: x.constant is not None,
-    "parameters": _parameters,
     "scalar": lambda x: x.type.get_shape() == (),
     "nonzero": lambda x: x.constant not in (None, 0) and math.isfinite(x.constant),
     "finite": lambda x: x.constant is not None and math.isfinite(x.constant),
@@ -166,7 +155,6 @@ PREDICATES: dict[str, Callable[..., bool]] = {
     "vector": lambda x: math.prod(x.shape) == x.shape[-1] > 1 if x.shape else False,
     "row_statistic": lambda x, r: x.shape[-1:] != (1,) and r.shape == (*x.shape[:-1], 1),
     "unshifted": _unshifted,
-    "unturned": _unturned,
     "counts": lambda n, x, axes: n.constant == math.prod(x.shape[axis] for axis in axes),
     "one_column": _one_column,
     "one_row": _one_row,
@@ -206,7 +194,6 @@ def _compose(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]
 ATTRIBUTE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "compose": _compose,
     "as_matrix": lambda x: (math.prod(x.shape[:-1]), x.shape[-1]),
-    "inner": lambda x, turned: x.shape[-1:] if turned else (x.shape[-1], 1),
     "scale_of": layouts.scale_of,
     "only": lambda axes: axes[0],
     "turned": lambda x, perm: tuple(x.shape[axis] for axis in perm),

@@ -233,7 +233,7 @@ class CutBuilder:
 
         Before a heavy operation everything is pointwise.
         """
-        cones = [
+        cones: list[Cone | None] = [
             _mapped(cone, mapped)
             for cone in self.numbered[number].cones
             if heavy is None or cone.form.kind is KernelKind.POINTWISE
@@ -242,25 +242,22 @@ class CutBuilder:
         if operand.in_memory or operand.inline or not cones:
             return [None]
         if operand.prepared and not traits[0].prepared:
-            return self._prepared_choices(cones, heavy)
+            return self._prepared_choices(cones)
         return [*cones[:3], None]
 
-    def _prepared_choices(
-        self, cones: Sequence[Cone], heavy: KernelKind | None
-    ) -> list[Cone | None]:
+    def _prepared_choices(self, cones: Sequence[Cone | None]) -> list[Cone | None]:
         """How a run's kernel may get what is prepared: what only views a parameter is read through,
-        what is expensive, lies in several places, or is asked for by many tiles, is never computed
-        again. A matrix unit has to see that its operand is rounded, which is done on the way for
-        nothing.
+        what is expensive, or lies in several places, is never computed again. A matrix unit has
+        to see that its operand is rounded, which is done on the way for nothing.
         """
-        rounded = [cone for cone in cones if self._shows_rounding(cone)]
+        rounded = [cone for cone in cones if cone is not None and self._shows_rounding(cone)]
         if rounded:
             return [*rounded, None]
-        best = cones[0]
+        best = next(cone for cone in cones if cone is not None)
         signatures = [self.view.signatures[number] for _, number, _ in best.body]
         if all(signature.name in VIEWS for signature in signatures):
             return [best]
-        dear = heavy is not None or any(
+        dear = any(
             item.name == "concat" or operation_weight(item, self.device) >= DEAR
             for item in signatures
         )

@@ -153,7 +153,7 @@ class _Engine:
         self.fired: Counter[str] = Counter()
         self.loads = 0
         self.widenings = 0
-        self.wide = WideProducts(facts, len(facts.handle_types))
+        self.wide = WideProducts(facts)
         self.execute(PRELUDE)
 
     def execute(self, text: str) -> list[Any]:

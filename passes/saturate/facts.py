@@ -68,7 +68,7 @@ class Facts:
 
     `literals` are the numbers that rules name: a constant that equals one of them, rounded to the
     constant's element type, is that number. `definitions` holds the e-node or leaf of each handle;
-    `arrays` and `origins` what `definitions.py` found out from them. `results` keeps the types
+    `arrays` and `constants` what `definitions.py` found out from them. `results` keeps the types
     and attributes of operations that rules make.
     """
 
@@ -82,7 +82,7 @@ class Facts:
     handle_types: list[TensorType] = field(default_factory=list[TensorType])
     locations: dict[int, LocationAttr] = field(default_factory=dict[int, LocationAttr])
     arrays: dict[int, Any] = field(default_factory=dict[int, Any])
-    origins: dict[int, Any] = field(default_factory=dict[int, Any])
+    constants: dict[int, bool] = field(default_factory=dict[int, bool])
     results: dict[Any, tuple[TensorType, Properties]] = field(
         default_factory=dict[Any, tuple[TensorType, Properties]]
     )
