@@ -6,8 +6,9 @@ After:
     %y = fusion.kernel pointwise (%a = %x : tensor<64xf32>) -> (tensor<64xf32>)
         schedule {form = "cpu", lanes = 16 : i64, chunk = 4096 : i64} { … }
 
-A reduction of few long rows is cut into several kernels first (split_reductions.py), and operands
-of large products on matrix units may be copied first (copied_operands.py).
+A reduction of few long rows is cut into several kernels first (split_reductions.py), and so is a
+product of few tiles and a long shared axis (split_products.py). Operands of large products on
+matrix units may be copied first (copied_operands.py).
 """
 
 from math import prod
@@ -53,17 +54,25 @@ class ChooseSchedules(ModulePass):
     name = "choose-schedules"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        from mgn.passes.copied_operands import copy_operands
-        from mgn.passes.split_reductions import split_reduction
+        from mgn.passes.split_products import split_product
 
         device = Device.of(op)
         for found in list(op.walk()):
             if isinstance(found, FusedKernelOp) and found.schedule is None:
-                is_product = found.kernel_kind is KernelKind.CONTRACTION
-                unit = _on_matrix_unit(found, device) if is_product else None
-                for part in copy_operands(found, device, unit):
-                    for fused in split_reduction(part, device):
+                for part in split_product(found, device):
+                    for fused in _cut(part, device):
                         _schedule(fused, device)
+
+
+def _cut(fused: FusedKernelOp, device: Device) -> list[FusedKernelOp]:
+    """The kernels that replace a product whose operands are copied, or a long reduction."""
+    from mgn.passes.copied_operands import copy_operands
+    from mgn.passes.split_reductions import split_reduction
+
+    is_product = fused.kernel_kind is KernelKind.CONTRACTION
+    unit = _on_matrix_unit(fused, device) if is_product else None
+    copied = copy_operands(fused, device, unit)
+    return [kernel for part in copied for kernel in split_reduction(part, device)]
 
 
 def _schedule(fused: FusedKernelOp, device: Device) -> None:
