@@ -3,8 +3,8 @@
 CPU: large products go through packed panels (packed_product.py). Products of a few rows keep a
 tile of the result in registers and read both operands where they lie: vectors along the columns,
 or, where the right operand is transposed, along the shared axis. GPU: tiles in local memory
-(tiled_product.py), or on its matrix unit (tensor_product.py); of a few rows, sums
-(product_as_sum.py).
+(tiled_product.py), or on its matrix unit (tensor_product.py); few rows read the right operand
+where it lies (few_rows.py), and a single column makes sums (product_as_sum.py).
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,10 @@ from mgn.dialects import kernel
 from mgn.passes.lower_kernels.body import INPUT, Indices
 from mgn.passes.lower_kernels.emission import memory_type, shaped
 from mgn.passes.lower_kernels.evaluate import Evaluator
+from mgn.passes.lower_kernels.few_rows import FEW_FOR_UNIT, lower_few_rows, suits_few_rows
 from mgn.passes.lower_kernels.grouped_reduction import lower_grouped
 from mgn.passes.lower_kernels.index import Counter, Index, delinearised, lanes, of
-from mgn.passes.lower_kernels.operand_places import COLUMNS, right_axis
+from mgn.passes.lower_kernels.operand_places import DEPTH, right_axis
 from mgn.passes.lower_kernels.packed_product import lower_packed
 from mgn.passes.lower_kernels.product import Product, multiply_add, tile_start, write_tile
 from mgn.passes.lower_kernels.product_as_sum import product_as_sum
@@ -37,21 +38,20 @@ def lower_contraction(job: Job) -> Launch:
     product = Product.of_body(job.body)
     left, right = product.node.operands
     few = product.rows <= DOT_ROWS and product.right_runs_along_depth
-    few = few or (product.columns == 1 and product.left_runs_along_depth)
+    few = product.columns == 1 and (few or product.left_runs_along_depth)
     if job.is_gpu and few and product.depth > 1:
         return lower_grouped(replace(job, body=product_as_sum(job.body, product)))
-    along = right_axis(job, product) if job.is_gpu and product.rows <= DOT_ROWS else None
-    if along is not None and product.depth > 1:
-        body = product_as_sum(job.body, product, across=along == COLUMNS)
-        items = job.number("largest_group" if along == COLUMNS else "local", 256)
-        return lower_grouped(replace(job, body=body, schedule={**job.schedule, "local": items}))
-    along_k = product.depth >= job.number("lanes", 16)
+    axis = right_axis(job, product) if job.is_gpu and suits_few_rows(job, product) else None
+    if axis is not None:
+        return lower_few_rows(job, product, along=axis == DEPTH)
+    along_k = not job.is_gpu and product.depth >= job.number("lanes", 16)
     if along_k and product.right_runs_along_depth and product.rows <= DOT_ROWS:
         return _dots(job, product, product.rows, min(8 // product.rows, product.columns))
     if along_k and product.left_runs_along_depth and product.columns == 1 and right.name == INPUT:
         return _dots(job, product, min(8, product.rows), 1)
-    tiles = product.rows > DOT_ROWS and bool(left.count) and bool(right.count)
     unit = str(job.schedule.get("matrix", ""))
+    tiles = product.rows > (FEW_FOR_UNIT if unit else DOT_ROWS)
+    tiles = tiles and bool(left.count) and bool(right.count)
     if tiles and unit and suits_unit(job, product, unit):
         return lower_tensor(job, product, unit)
     if tiles:

@@ -1,8 +1,7 @@
 """A product of a few rows on a GPU is a reduction: each result a row of products to add up.
 
 In: a body with one matmul. Out: the same body with the matmul written as a sum over the shared axis
-of a product, in the type that sums are kept in, which the grouped reduction template takes. The sum
-runs along the right operand's memory, or across it where columns are neighbours there.
+of a product, in the type that sums are kept in, which the grouped reduction template takes.
 """
 
 from mgn.dialects.mgn.operation import Kind
@@ -12,11 +11,8 @@ from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.scalar import accumulator
 
 
-def product_as_sum(body: Body, product: Product, across: bool = False) -> Body:
-    """The body with its matmul replaced; the matmul node itself becomes the sum, reshaped.
-
-    `across` puts the columns last, else the shared axis.
-    """
+def product_as_sum(body: Body, product: Product) -> Body:
+    """The body with its matmul replaced; the matmul node itself becomes the sum, reshaped."""
     matmul, batch = product.node, product.batch
     made: list[Node] = []
 
@@ -28,31 +24,27 @@ def product_as_sum(body: Body, product: Product, across: bool = False) -> Body:
         made.append(Node(name, kind, source, values, shape, element, matmul.location))
         return made[-1]
 
-    def ordered(rows: int, columns: int) -> tuple[int, int, int]:
-        depth = product.depth
-        return (rows, depth, columns) if across else (rows, columns, depth)
-
-    def side(operand: Node, turned: bool, own: tuple[int, int, int]) -> Node:
-        """An operand in the order of the sum, with rows or columns of size 1."""
+    def side(operand: Node, turned: bool, axis: int, count: int) -> Node:
+        """An operand as `[…, rows, columns, depth]` with one of the two of size 1."""
         shape = operand.shape
         if turned and len(shape) > 1:
             perm = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
             shape = tuple(shape[n] for n in perm)
             operand = node("transpose", Kind.MOVEMENT, (operand,), shape, perm=perm)
+        own = [1, 1, product.depth]
+        own[axis] = count
         operand = node("reshape", Kind.MOVEMENT, (operand,), (*shape[:-2], *own))
         return node(
             "cast", Kind.ELEMENTWISE, (operand,), operand.shape, T=accumulator(operand.element)
         )
 
     values = matmul.values
-    left = side(matmul.operands[0], bool(values["transpose_a"]), ordered(product.rows, 1))
-    turned = bool(values["transpose_b"]) == across
-    right = side(matmul.operands[1], turned, ordered(1, product.columns))
-    full = (*batch, *ordered(product.rows, product.columns))
+    left = side(matmul.operands[0], bool(values["transpose_a"]), 0, product.rows)
+    right = side(matmul.operands[1], not values["transpose_b"], 1, product.columns)
+    full = (*batch, product.rows, product.columns, product.depth)
     terms = node("mul", Kind.ELEMENTWISE, (left, right), full)
-    shape, axis = (*batch, product.rows, product.columns), len(full) - (2 if across else 1)
-    total = node("sum", Kind.REDUCTION, (terms,), shape, axis=(axis,), keepdims=False)
-    total = node("cast", Kind.ELEMENTWISE, (total,), shape, T=matmul.element)
+    total = node("sum", Kind.REDUCTION, (terms,), full[:-1], axis=(len(full) - 1,), keepdims=False)
+    total = node("cast", Kind.ELEMENTWISE, (total,), full[:-1], T=matmul.element)
     place = body.nodes.index(matmul)
     matmul.name, matmul.kind, matmul.operands, matmul.values = (
         "reshape",

@@ -17,8 +17,8 @@ from mgn.passes.saturate.view import Signature
 COMPUTED = 0.06
 """The share of its rate that the unit reaches on operands that are computed before the product."""
 
-FEWEST_ROWS = 5
-"""Products of fewer rows are sums along memory."""
+FEWEST_ROWS = 3
+"""Products of fewer rows are bound by memory and run without the unit."""
 
 ATTENDED, ATTENDED_ROWS = ("bf16", "tf32"), 8
 """What the unit may take attention's weights as, and from how many rows on it does."""

@@ -1,0 +1,280 @@
+"""The contraction template for a few rows on a GPU: the right operand is read once, at full width.
+
+A work-group takes some columns; each of its `shares` walks every so-many-th piece of the shared
+axis for all rows. Where memory runs along the shared axis, a work-item adds up whole vectors of it
+for a few columns, and their lanes at the end; where it runs along the columns, it has a vector of
+columns and takes one step after the other. The shares meet in local memory.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.ir import SSAValue
+
+from mgn.dialects import kernel
+from mgn.passes.lower_kernels.body import INPUT, Node
+from mgn.passes.lower_kernels.emission import lane_count, memory_type
+from mgn.passes.lower_kernels.evaluate import Evaluator
+from mgn.passes.lower_kernels.index import Index, constant, delinearised, lanes
+from mgn.passes.lower_kernels.panel_copies import bounded, lane_of
+from mgn.passes.lower_kernels.product import Product, multiply_add, write_tile
+from mgn.passes.lower_kernels.scalar import accumulator, across_lanes, combine, widened
+from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
+
+FEW_ROWS, FEW_FOR_UNIT = 4, 2
+"""Up to how many rows a product is best done without tiles, and without a matrix unit."""
+
+VECTOR_BYTES = 16
+ITEMS, MOST_ITEMS = 256, 512
+SHARES = {True: 32, False: 8}
+"""Work-items that share the shared axis, where memory runs along it and where it does not."""
+
+MOST_SUMS = 64
+"""Numbers that a work-item adds up in its registers."""
+
+STEPS = 4
+"""Steps of the shared axis at once, where memory runs along the columns."""
+
+
+@dataclass(frozen=True)
+class FewRowsTiling:
+    """A group has `own` times `shares` work-items; each has `across` columns, or vectors of them.
+
+    `width` elements of the right operand are read at once.
+    """
+
+    own: int
+    shares: int
+    across: int
+    width: int
+    along: bool
+
+    @property
+    def items(self) -> int:
+        return self.own * self.shares
+
+    @property
+    def columns(self) -> int:
+        """Columns of a group."""
+        return self.own * self.across * (1 if self.along else self.width)
+
+
+def suits_few_rows(job: Job, product: Product) -> bool:
+    """Whether a product has so few rows."""
+    most = FEW_FOR_UNIT if job.schedule.get("matrix") else FEW_ROWS
+    return product.rows <= most and product.depth > 1
+
+
+def lower_few_rows(job: Job, product: Product, along: bool) -> Launch:
+    """Writes a contraction kernel of a few rows.
+
+    `along` says that the right operand's memory runs along the shared axis.
+    """
+    return _FewRows(job, product, few_rows_tiling(job, product, along)).write()
+
+
+def few_rows_tiling(job: Job, product: Product, along: bool) -> FewRowsTiling:
+    """Sizes that spread the columns over all compute units."""
+    wanted = 2 * job.number("units", 1)
+    width = _width(job, product, along)
+    groups = prod(product.batch)
+    most = job.number("largest_group", ITEMS)
+    items = min(most, ITEMS)
+    if along:
+        shares = min(SHARES[True], _power_below(product.depth // width))
+        own = max(items // shares, 1)
+        while own > 4 and groups * ceil_div(product.columns, own) < wanted:
+            own //= 2
+        across = 4
+        while across > 1 and (
+            groups * ceil_div(product.columns, own * across) < wanted
+            or product.rows * across * max(width, 4) > MOST_SUMS
+        ):
+            across //= 2
+        return FewRowsTiling(own, shares, across, width, True)
+    shares = min(SHARES[False], _power_below(product.depth))
+    own = items // shares
+    while own > 8 and groups * ceil_div(product.columns, own * width) < wanted:
+        own, shares = own // 2, shares * 2
+    if groups * ceil_div(product.columns, own * width) < wanted and most >= MOST_ITEMS:
+        shares *= MOST_ITEMS // ITEMS
+    return FewRowsTiling(own, min(shares, _power_below(product.depth)), 1, width, False)
+
+
+def _width(job: Job, product: Product, along: bool) -> int:
+    """Elements of the right operand in one load."""
+    held = min((node.element.bytes for node in _leaves(product.node.operands[1])), default=4)
+    width = dividing_lanes(product.depth if along else product.columns, VECTOR_BYTES // held)
+    while width > 1 and product.rows * width > MOST_SUMS // 2:
+        width //= 2
+    return width
+
+
+def _leaves(node: Node) -> list[Node]:
+    """The inputs of a value that hold as many elements."""
+    if node.name == INPUT:
+        return [node]
+    same = [operand for operand in node.operands if operand.count == node.count]
+    return [leaf for operand in same for leaf in _leaves(operand)]
+
+
+def _power_below(count: int) -> int:
+    return 1 << (max(count, 1).bit_length() - 1)
+
+
+class _FewRows:
+    def __init__(self, job: Job, product: Product, sizes: FewRowsTiling) -> None:
+        self.job, self.product, self.code, self.sizes = job, product, job.code, sizes
+        self.element = accumulator(product.element)
+
+    def write(self) -> Launch:
+        product, sizes, code = self.product, self.sizes, self.code
+        across = ceil_div(product.columns, sizes.columns)
+        groups = across * prod(product.batch)
+        group = code.counter(kernel.GroupIdOp, 0, groups)
+        self.place = code.counter(kernel.LocalIdOp, 0, sizes.items)
+        if sizes.along:
+            self.own, self.share = self.place // sizes.shares, self.place % sizes.shares
+        else:
+            self.own, self.share = self.place % sizes.own, self.place // sizes.own
+        self.batch = delinearised(group // across, product.batch)
+        self.first = group % across * sizes.columns
+        totals = self._along() if sizes.along else self._across()
+        self._meet(totals)
+        return Launch((groups * sizes.items,), (sizes.items,))
+
+    def _column(self, number: int | Index, own: Index) -> Index:
+        """The first of a work-item's columns of that number."""
+        width = 1 if self.sizes.along else self.sizes.width
+        return self.first + (own + number * self.sizes.own) * width
+
+    def _along(self) -> list[SSAValue]:
+        """Sums of each row and each of the work-item's columns."""
+        product, sizes, code = self.product, self.sizes, self.code
+        width = sizes.width
+        vectors = product.depth // width
+        evaluator = self.job.evaluator(width)
+        columns = [
+            bounded(self._column(n, self.own), product.columns, 1) for n in range(sizes.across)
+        ]
+
+        def trip(number: Index, held: list[SSAValue]) -> list[SSAValue]:
+            vector = number * sizes.shares + self.share
+            inside = code.is_below(vector, vectors, 1)
+            k = bounded(vector * width, product.depth, width) + lanes(width)
+            right = [self._right(evaluator, k, column) for column in columns]
+            left = [self._left(evaluator, row, k) for row in range(product.rows)]
+            if not isinstance(inside, bool):
+                zero = code.constant(0, memory_type(self.element), width)
+                left = [code.select(inside, value, zero) for value in left]
+                right = [code.select(inside, value, zero) for value in right]
+            return self._products(left, right, held)
+
+        zero = code.constant(0, memory_type(self.element), width)
+        held = [zero] * (product.rows * sizes.across)
+        full = vectors // sizes.shares
+        unroll = max(1, min(4, MOST_SUMS // (4 * len(held) * width) * 2))
+        held = code.loop(0, full, trip, held, unroll=unroll)
+        held = code.loop(full, ceil_div(vectors, sizes.shares), trip, held)
+        return [across_lanes(code, "sum", self.element, value) for value in held]
+
+    def _across(self) -> list[SSAValue]:
+        """Vectors of sums of neighbouring columns, of each row."""
+        product, sizes, code = self.product, self.sizes, self.code
+        width = sizes.width
+        wide = self.job.evaluator(width)
+        column = bounded(self._column(0, self.own), product.columns, width) + lanes(width)
+
+        def steps(k: Index, count: int, held: list[SSAValue]) -> list[SSAValue]:
+            """So many steps; a row's numbers of the left operand are read together."""
+            right = [self._right(wide, k + part, column) for part in range(count)]
+            narrow = self.job.evaluator(count)
+            left = [self._left(narrow, row, k + lanes(count)) for row in range(product.rows)]
+            for part in range(count):
+                own = [code.spread(lane_of(code, row, part), width) for row in left]
+                held = self._products(own, right[part : part + 1], held)
+            return held
+
+        def trip(number: Index, held: list[SSAValue]) -> list[SSAValue]:
+            return steps((number * sizes.shares + self.share) * STEPS, STEPS, held)
+
+        zero = code.constant(0, memory_type(self.element), width)
+        held = [zero] * product.rows
+        whole = product.depth // (sizes.shares * STEPS)
+        held = code.loop(0, whole, trip, held, unroll=2)
+        done = whole * sizes.shares * STEPS
+        for number in range(ceil_div(product.depth - done, sizes.shares)):
+            k = self.share + done + number * sizes.shares
+            safe = bounded(k, product.depth, 1)
+            added = steps(safe, 1, held)
+            inside = code.is_below(k, product.depth, 1)
+            held = [self._chosen(inside, new, old) for new, old in zip(added, held, strict=True)]
+        return held
+
+    def _chosen(self, inside: SSAValue | bool, new: SSAValue, old: SSAValue) -> SSAValue:
+        if isinstance(inside, bool):
+            return new if inside else old
+        return self.code.select(inside, new, old)
+
+    def _left(self, evaluator: Evaluator, row: int, k: Index) -> SSAValue:
+        node, index = self.product.node.operands[0], constant(row)
+        value = evaluator.lanes_at(node, self.product.left_index(self.batch, index, k))
+        return widened(self.code, value, self.product.element)
+
+    def _right(self, evaluator: Evaluator, k: Index, column: Index) -> SSAValue:
+        node = self.product.node.operands[1]
+        value = evaluator.lanes_at(node, self.product.right_index(self.batch, k, column))
+        return widened(self.code, value, self.product.element)
+
+    def _products(
+        self, left: Sequence[SSAValue], right: Sequence[SSAValue], held: Sequence[SSAValue]
+    ) -> list[SSAValue]:
+        """The sums with the product of each row and each column added."""
+        sums, element = iter(held), self.product.element
+        return [multiply_add(self.code, element, a, b, next(sums)) for a in left for b in right]
+
+    def _meet(self, totals: Sequence[SSAValue]) -> None:
+        """Adds up the shares' sums, in local memory, and writes what follows from them."""
+        sizes, code = self.sizes, self.code
+        width = lane_count(totals[0])
+        stride = sizes.own + (1 if sizes.along else 0)
+        memory = code.local(memory_type(self.element), len(totals) * sizes.shares * stride * width)
+
+        def spot(number: Index | int, share: Index | int, own: Index) -> Index:
+            return ((constant(0) + number) * sizes.shares + share) * (stride * width) + own * width
+
+        for number, total in enumerate(totals):
+            place = spot(number, self.share, self.own)
+            code.store(total, memory, code.index(place), place.multiple)
+        code.barrier()
+        for turn in range(ceil_div(len(totals), sizes.shares)):
+            number = self.place // sizes.own + turn * sizes.shares
+
+            def finish(number: Index = number) -> None:
+                number = bounded(number, len(totals), 1)
+                total: SSAValue | None = None
+                for share in range(sizes.shares):
+                    place = spot(number, share, self.place % sizes.own)
+                    part = code.load(memory, code.index(place), width, place.multiple)
+                    total = part if total is None else self._sum(total, part)
+                assert total is not None
+                self._write(number, total, width)
+
+            code.when(code.is_below(number, len(totals), 1), finish)
+
+    def _sum(self, left: SSAValue, right: SSAValue) -> SSAValue:
+        return combine(self.code, "sum", self.element, left, right)
+
+    def _write(self, number: Index, total: SSAValue, width: int) -> None:
+        """Evaluates and stores what follows from neighbouring sums of a row."""
+        job, product, across = self.job, self.product, self.sizes.across
+        column = self._column(number % across, self.place % self.sizes.own)
+        row = bounded(number // across, product.rows, 1)
+        safe = bounded(column, product.columns, width) + lanes(width)
+
+        def write() -> None:
+            evaluator = job.evaluator(width)
+            write_tile(job, product, evaluator, self.batch, [row], [safe], [total])
+
+        self.code.when(self.code.is_below(column, product.columns, 1), write)
