@@ -58,7 +58,7 @@ def emit(func: FuncOp, device: Device | None = None) -> str:
 
 def signature(func: FuncOp, device: Device | None = None) -> KernelSignature:
     """A kernel's program and launch. CodegenError where an operation has no text."""
-    writer = Writer(ROWS, CTypes(_needs_long(func)), (device or _device_of(func)).vendor)
+    writer = Writer(ROWS, CTypes(_needs_long(func)), device or _device_of(func))
     kernel_name = writer.fresh(func.sym_name.data)
     parameters = list(_parameters(func, writer))
     writer.block(func.body.block)

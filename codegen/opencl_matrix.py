@@ -138,14 +138,17 @@ def _matrix_lines(number: int, transposed: bool) -> list[str]:
 
 
 def _round_tf32(writer: Writer, operation: kernel.RoundTf32Op) -> None:
-    if writer.vendor == "nvidia":
+    if writer.vendor == "nvidia" and writer.matrix_unit == "wgmma":
         body = (
             "uint y;",
-            'asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));',
+            'asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));',
             "return as_float(y);",
         )
     else:
-        body = ("return isnan(x) ? x : as_float((as_uint(x) + 0x1000u) & 0xffffe000u);",)
+        body = (
+            "uint odd = as_uint(x) >> 13 & 1u;",
+            "return isnan(x) ? x : as_float((as_uint(x) + 0xfffu + odd) & 0xffffe000u);",
+        )
     name = writer.library.add("round_tf32", "float", "float x", *body)
     count = lanes(operation.value.type)
     if count > 1:

@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from mgn.codegen.c_types import CTypes
 from mgn.codegen.expression import Expression
 from mgn.codegen.opencl_functions import Library
+from mgn.dialects.kernel.device import Device
 from mgn.dialects.kernel.translation import Translation
 
 INLINE_LENGTH = 56
@@ -57,10 +58,10 @@ class Writer(Translation[Expression]):
     ERROR = CodegenError
     MISSING = "has no OpenCL C text"
 
-    def __init__(self, rows: Mapping[type[Operation], Row], types: CTypes, vendor: str):
+    def __init__(self, rows: Mapping[type[Operation], Row], types: CTypes, device: Device):
         super().__init__(rows)
         self.types = types
-        self.vendor = vendor
+        self.vendor, self.matrix_unit = device.vendor, device.matrix_unit
         self.library = Library()
         self.extensions: set[str] = set()
         self.local_memory = 0

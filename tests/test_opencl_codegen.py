@@ -366,7 +366,7 @@ kernel.func @copies(%x : memref<64xf32>) access [read] global [32, 1, 1] local [
         "cp.async.wait_group 1;",
         "ldmatrix.sync.aligned.m8n8.x4.shared.b16 ",
         "{%0, %1, %2, %3}, [%4];",
-        "cvt.rna.tf32.f32 %0, %1;",
+        "cvt.rn.tf32.f32 %0, %1;",
     ):
         assert instruction in text
 

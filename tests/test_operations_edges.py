@@ -130,13 +130,14 @@ def test_round_is_half_to_even() -> None:
     same(one("round", f32(0.5, 1.5, 2.5, -0.5, -1.5)), [0, 2, 2, -0.0, -2])
 
 
-def test_round_tf32_goes_to_the_nearest_of_ten_bits_and_away_from_zero_between_two() -> None:
+def test_round_tf32_goes_to_the_nearest_of_ten_bits_and_to_the_even_one_between_two() -> None:
     step = 2.0**-10
     same(
         one(
-            "round_tf32", f32(1 + step / 2, -1 - step / 2, 1 + step * 0.49, 1 + 1.5 * step, 0, -0.0)
+            "round_tf32",
+            f32(1 + step / 2, -1 - step / 2, 1 + step * 0.51, 1 + 1.5 * step, 0, -0.0),
         ),
-        [1 + step, -1 - step, 1, 1 + 2 * step, 0, -0.0],
+        [1, -1, 1 + step, 1 + 2 * step, 0, -0.0],
     )
     largest = float(np.finfo(np.float32).max)
     same(one("round_tf32", f32(NAN, INF, -INF, largest, -largest)), [NAN, INF, -INF, INF, -INF])

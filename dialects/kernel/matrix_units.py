@@ -179,8 +179,8 @@ class LoadMatrixOp(IRDLOperation):
 
 @irdl_op_definition
 class RoundTf32Op(IRDLOperation):
-    """The nearest numbers of 10 mantissa bits, ties away from zero; their low bits may be anything
-    that a tf32 operand of `kernel.mma` does not count: `kernel.round_tf32 %x : vector<4xf32>`.
+    """The nearest numbers of 10 mantissa bits, ties to even; their low bits may be anything that a
+    tf32 operand of `kernel.mma` does not count: `kernel.round_tf32 %x : vector<4xf32>`.
     """
 
     name = "kernel.round_tf32"

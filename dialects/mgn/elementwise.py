@@ -124,11 +124,12 @@ _TF32_DROPPED = {np.dtype(np.float32): (np.uint32, 13), np.dtype(np.float64): (n
 
 
 def round_to_tf32(x: Array) -> Array:
-    """The nearest number with 10 bits of mantissa, ties away from zero; nan stays."""
+    """The nearest number with 10 bits of mantissa, ties to even; nan stays."""
     bits_type, dropped = _TF32_DROPPED[x.dtype]
     bits = np.ascontiguousarray(x).view(bits_type)
-    half, mask = bits_type(1 << (dropped - 1)), ~bits_type((1 << dropped) - 1)
-    rounded = ((bits + half) & mask).view(x.dtype).reshape(x.shape)
+    below_half, mask = bits_type((1 << (dropped - 1)) - 1), ~bits_type((1 << dropped) - 1)
+    odd = bits >> bits_type(dropped) & bits_type(1)
+    rounded = ((bits + below_half + odd) & mask).view(x.dtype).reshape(x.shape)
     return np.where(np.isnan(x), x, rounded)
 
 

@@ -163,9 +163,13 @@ def _round_tf32(code: Code, node: Node, operands: Values) -> SSAValue:
     if dropped is None:
         return x
     type = i64 if node.element.bits == 64 else i32
-    half = code.constant(1 << (dropped - 1), type, lane_count(x))
-    mask = code.constant(-(1 << dropped), type, lane_count(x))
-    moved = code.binary(arith.AddiOp, code.pure(arith.BitcastOp, [x], half.type), half)
+    below_half, shift, one, mask = (
+        code.constant(number, type, lane_count(x))
+        for number in ((1 << (dropped - 1)) - 1, dropped, 1, -(1 << dropped))
+    )
+    bits = code.pure(arith.BitcastOp, [x], mask.type)
+    odd = code.binary(arith.AndIOp, code.binary(arith.ShRUIOp, bits, shift), one)
+    moved = code.binary(arith.AddiOp, code.binary(arith.AddiOp, bits, below_half), odd)
     rounded = code.pure(arith.BitcastOp, [code.binary(arith.AndIOp, moved, mask)], x.type)
     return code.select(code.compare_floats("uno", x, x), x, rounded)
 
