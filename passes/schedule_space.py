@@ -7,6 +7,8 @@ whether the last was the best yet: it changes one axis of the best at a time unt
 from collections.abc import Generator, Mapping, Sequence
 
 from mgn.dialects.fusion import FusedKernelOp, KernelKind, ScheduleAttr
+from mgn.passes.lower_kernels.tensor_tiling import GROUP_SHAPES
+from mgn.passes.lower_kernels.tensor_tiling import SHAPES as UNIT_SHAPES
 from mgn.passes.lower_kernels.tiling import SHAPES
 
 Entries = Mapping[str, int | str]
@@ -33,6 +35,23 @@ _TILINGS: Axis = [
     }
     for shape in SHAPES
 ]
+
+_UNIT_TILINGS: Axis = [
+    {
+        "tile_down": shape.down,
+        "tile_across": shape.across,
+        "item_rows": shape.rows,
+        "item_columns": shape.columns,
+        "slices": shape.slices,
+        "chunks": shape.chunks,
+        "stages": shape.stages,
+        "groups": int(shape in GROUP_SHAPES),
+    }
+    for shape in (*UNIT_SHAPES, *GROUP_SHAPES)
+]
+
+UNIT_AXES: Sequence[Axis] = (_UNIT_TILINGS, _choices("strip", 2, 4, 8, 16))
+"""What may be changed of products on a matrix unit."""
 
 _CPU_PRODUCT: Sequence[Axis] = (
     [
@@ -61,6 +80,8 @@ AXES: Mapping[tuple[str, KernelKind], Sequence[Axis]] = {
 def axes_of(fused: FusedKernelOp) -> Sequence[Axis]:
     """The axes of a scheduled kernel's space."""
     assert fused.schedule is not None
+    if "matrix" in fused.schedule.values:
+        return UNIT_AXES
     return AXES.get((str(fused.schedule.values.get("form")), fused.kernel_kind), ())
 
 

@@ -11,6 +11,7 @@ import mgn
 from mgn.commands.run import main
 from mgn.compilation import compile_graph
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
+from mgn.dialects.kernel import DEVICES
 from mgn.passes.choose_schedules import schedule_for
 from mgn.passes.schedule_space import AXES, axes_of, walk_space
 from mgn.runtime.devices import choose
@@ -32,9 +33,13 @@ def scheduled(kind: str = "pointwise", size: int = 64, device: Any = CPU) -> Fus
             [("f32", (size, 48)), ("f32", (48, 40))],
             lambda e, x, y: e.matmul(x, y, transpose_a=False, transpose_b=False),
         ),
+        "on a matrix unit": (
+            [("bf16", (size, 48)), ("bf16", (48, 40))],
+            lambda e, x, y: e.matmul(x, y, transpose_a=False, transpose_b=False),
+        ),
     }
     types, build = builds[kind]
-    fused = fused_kernel(kind, types, build)
+    fused = fused_kernel("contraction" if "unit" in kind else kind, types, build)
     fused.schedule = schedule_for(fused, device)
     return fused
 
@@ -123,6 +128,17 @@ def test_every_axis_changes_a_schedule(form: str, kind: Any) -> None:
     schedules = [*walk]
     assert len(schedules) >= len(axes_of(fused))
     assert fused.schedule not in schedules
+
+
+def test_products_on_a_matrix_unit_have_a_space_of_their_own_and_are_kept(tmp_path: Path) -> None:
+    fused = scheduled("on a matrix unit", device=DEVICES["nvidia-h200"])
+    assert fused.schedule is not None and fused.schedule.values["matrix"] == "bf16"
+    schedules = [*walk_space(fused.schedule, axes_of(fused))]
+    assert {entry.values.get("groups") for entry in schedules} >= {0, 1}
+    assert any("strip" in entry.values for entry in schedules)
+    store = ScheduleStore(tmp_path, DEVICE)
+    store.save(fused, fused.schedule, schedules[0])
+    assert store.load(fused) == schedules[0]
 
 
 def test_a_store_gives_back_what_it_was_given_for_the_same_kernel_and_device(

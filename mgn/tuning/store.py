@@ -60,7 +60,7 @@ class ScheduleStore:
             return None
         first = fused.schedule.values
         whole = isinstance(entries, dict) and all(
-            isinstance(value, str) if name == "form" else type(value) is int
+            type(value) is type(first.get(name, 0))  # pyright: ignore
             for name, value in entries.items()  # pyright: ignore[reportUnknownVariableType]
         )
         return ScheduleAttr.of(**entries) if whole and set(first) <= set(entries) else None  # pyright: ignore
