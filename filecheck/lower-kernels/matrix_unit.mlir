@@ -3,19 +3,27 @@
 
 // SCHEDULE: schedule {form = "gpu", {{.*}}matrix = "bf16", matrix_unit = "wgmma"}
 
-// Two stages are on their way before the loop, which starts the next copies and multiplies.
+// Some stages are on their way, and the first step's fragments there, before the loop. It loads the
+// next step's, starts copies and multiplies; at the end it waits for the next block. The last
+// blocks have nothing left to copy.
 // CHECK:     kernel.func @contraction_cast_matmul_0
 // CHECK:     [[M:%.+]] = kernel.local_alloc : memref<{{.*}}xbf16, #kernel.space<local>>
 // CHECK:     kernel.copy_chunk %p[{{.*}}], [[M]][{{.*}}] count 8
 // CHECK:     kernel.commit_copies
-// CHECK:     scf.for
 // CHECK:     kernel.wait_copies
 // CHECK-NEXT: kernel.barrier
+// CHECK:     kernel.load_matrix transposed [[M]]
+// CHECK:     scf.for
+// CHECK:     kernel.load_matrix [[M]]
 // CHECK:     kernel.copy_chunk %q
 // CHECK:     kernel.commit_copies
-// CHECK:     kernel.load_matrix [[M]]
-// CHECK:     kernel.load_matrix transposed [[M]]
 // CHECK:     kernel.mma m16n8k16_bf16
+// CHECK:     kernel.wait_copies
+// CHECK-NEXT: kernel.barrier
+// CHECK:     kernel.load_matrix [[M]]
+// CHECK:     kernel.mma m16n8k16_bf16
+// CHECK:     scf.for
+// CHECK-NOT: kernel.copy_chunk
 // CHECK:     vector.store {{.*}}, %out
 mgn.graph @g("a" = %a : tensor<256x512xbf16>, "b" = %b : tensor<512x256xbf16>) -> ("y" : tensor<256x256xf32>) {
   %0 = fusion.kernel contraction (%p = %a : tensor<256x512xbf16>, %q = %b : tensor<512x256xbf16>) -> (tensor<256x256xf32>) {

@@ -30,9 +30,9 @@ from mgn.passes.lower_kernels.emission import INDEX, lane_count, memory_type
 from mgn.passes.lower_kernels.index import Index, constant, delinearised, lanes
 from mgn.passes.lower_kernels.panel_copies import lane_of
 from mgn.passes.lower_kernels.product import multiply_add
+from mgn.passes.lower_kernels.sub_group_product import INSTRUCTIONS
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 from mgn.passes.lower_kernels.tensor_panels import Panel, pair_of
-from mgn.passes.lower_kernels.tensor_product import INSTRUCTIONS
 from mgn.passes.lower_kernels.tensor_tiling import SUB_GROUP
 
 HALVES = 2

@@ -9,6 +9,7 @@ of the shared axis. The 16-byte chunks of a line are exchanged by its number, so
 copies nor the fragments meet in a bank.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,7 +23,7 @@ from mgn.passes.lower_kernels.body import INPUT, Indices, Node
 from mgn.passes.lower_kernels.emission import INDEX, Code, memory_type, shaped
 from mgn.passes.lower_kernels.index import Counter, Index, lanes, of
 from mgn.passes.lower_kernels.operand_places import MOVED, Places
-from mgn.passes.lower_kernels.panel_copies import bounded
+from mgn.passes.lower_kernels.panel_copies import bounded, lane_of
 from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.scalar import cast
 from mgn.passes.lower_kernels.template import Job, ceil_div, dividing_lanes
@@ -32,6 +33,9 @@ from mgn.passes.lower_kernels.tensor_tiling import (
     STEP_CHUNKS,
     TensorTiling,
 )
+
+EIGHT = 8
+"""Rows of a matrix in a fragment, and columns of an instruction's result."""
 
 LINE = 64
 """Elements of 16 bits on such a line."""
@@ -133,8 +137,8 @@ class Panel:
     def _exchanged(self, chunk: Index, line: Index) -> Index:
         """The chunk's place in its line: its number, with bits changed by the line's."""
         count = self.line_chunks
-        if not self.by_depth and self.name == "tf32":
-            key = line % 4 * 2 % count  # fragments are read a number at a time, two chunks a step
+        if self.spread:
+            key = line % 4 * 2 % count  # a quarter's four steps meet in no bank
         elif count == LINE_CHUNKS:
             key = line % LINE_CHUNKS
         else:
@@ -232,11 +236,20 @@ class Panel:
         zero = code.constant(0, memory_type(self.element), width)
         return zero if inside is False else code.select(inside, value, zero)
 
-    def copy(self, block: Index, stage: Index, values: list[SSAValue]) -> None:
-        """Starts the copies of a block into a stage, or stores what was computed of it."""
+    def copy(
+        self,
+        block: Index,
+        stage: Index,
+        values: list[SSAValue],
+        turns: Iterable[int] | None = None,
+    ) -> None:
+        """Starts the copies of a block into a stage, or stores what was computed of it.
+
+        `turns` are the work-item's pieces of which this is done; all where it is None.
+        """
         code, width = self.code, self.width
         pieces = self.lines * self.along * self.sizes.chunk // width
-        for turn in range(self.count):
+        for turn in range(self.count) if turns is None else turns:
             number, line, start = self._piece(turn)
 
             def put(line: Index = line, start: Index = start, turn: int = turn) -> None:
@@ -275,34 +288,52 @@ class Panel:
 
     # Fragments
 
-    def fragments(self, stage: Index, own: Index, count: int, step: Index) -> list[SSAValue]:
+    def fragments(
+        self, stage: Index, own: Index, count: int, step: Index, sixteen: bool
+    ) -> list[SSAValue]:
         """Fragments of `count` rows or columns from `own` on, for one step of the instruction.
 
-        Of the left operand each is for 16 rows, of the right one for 8 columns.
+        Each is for 16 of them, as the instruction's first operand, or for 8, as its second.
         """
+        if self.spread:
+            return self._numbers(stage, own, count // EIGHT, step, sixteen)
         lane = self.place % 32
         result: list[SSAValue] = []
         for part in range(count // 16):
-            first = own + part * 16
-            if not self.by_depth and self.name == "tf32":
-                result += self._numbers(stage, first, step, lane)
-                continue
-            registers = self._matrices(stage, first, step, lane)
-            if self.operand == 0:
+            registers = self._matrices(stage, own + part * 16, step, lane, sixteen)
+            if sixteen:
                 result.append(registers)
             else:
                 result += [pair_of(self.code, registers, 0), pair_of(self.code, registers, 2)]
-        return [self._rounded(value) for value in result]
+        return result
 
-    def _rounded(self, value: SSAValue) -> SSAValue:
-        if self.name != "tf32" or not self.asynchronous:
+    @property
+    def spread(self) -> bool:
+        """Whether fragments are numbers of 32 bits, read from lines that are steps.
+
+        Then the first operand has every second of 16 rows in either eight, so that two of a
+        work-item lie side by side.
+        """
+        return not self.by_depth and self.name == "tf32"
+
+    def own_place(self, eight: int, inner: Index, sixteen: bool) -> Index:
+        """Which row or column of a sub-group's tile is the inner one of a fragment's eight."""
+        if self.spread and sixteen:
+            return inner * 2 + (eight // 2 * 16 + eight % 2)
+        return inner + eight * EIGHT
+
+    def rounded(self, value: SSAValue) -> SSAValue:
+        """A fragment as the instruction takes it; what was copied past the registers is not."""
+        if self.name != "tf32" or not self.asynchronous or "rounded" in self.job.schedule:
             return value
         return self.code.pure(kernel.RoundTf32Op, [value], value.type)
 
-    def _matrices(self, stage: Index, own: Index, step: Index, lane: Index) -> SSAValue:
+    def _matrices(
+        self, stage: Index, own: Index, step: Index, lane: Index, sixteen: bool
+    ) -> SSAValue:
         """Two by two matrices of 8 rows or columns and a chunk of the shared axis."""
         low, high = lane // 8 % 2, lane // 16
-        along_own, along_k = (low, high) if self.operand == 0 else (high, low)
+        along_own, along_k = (low, high) if sixteen else (high, low)
         if self.by_depth:
             line = own + along_own * 8 + lane % 8
             chunk = step * STEP_CHUNKS + along_k
@@ -314,26 +345,31 @@ class Panel:
         self.code.block.add_op(op)
         return op.result
 
-    def _numbers(self, stage: Index, own: Index, step: Index, lane: Index) -> list[SSAValue]:
-        """Fragments of 32-bit numbers whose lines are steps: read one by one."""
-        chunk, code = self.sizes.chunk, self.code
+    def _numbers(
+        self, stage: Index, own: Index, eights: int, step: Index, sixteen: bool
+    ) -> list[SSAValue]:
+        """Fragments of 32-bit numbers whose lines are steps."""
+        chunk, code, lane = self.sizes.chunk, self.code, self.place % 32
+        width = 2 if sixteen else 1
 
-        def number(own_offset: int, k_offset: int) -> SSAValue:
-            column = own + own_offset + lane // 4
+        def numbers(eight: int, k_offset: int) -> list[SSAValue]:
             line = step * (STEP_CHUNKS * chunk) + k_offset + lane % 4
+            column = own + self.own_place(eight, lane // 4, sixteen)
             place = stage + self.spot(column // chunk, line) + column % chunk
-            return code.load(self.memory, code.index(place))
+            value = code.load(self.memory, code.index(place), width, place.multiple)
+            return [lane_of(code, value, number) for number in range(width)]
 
-        parts = [[number(8 * j, 4 * i) for i in range(2)] for j in range(2)]
-        if self.operand == 1:
-            return [joined(code, values) for values in parts]
-        order = [parts[0][0], parts[1][0], parts[0][1], parts[1][1]]
-        return [joined(code, order)]
+        return [
+            joined(code, [*numbers(eight, 0), *numbers(eight, 4)])
+            for eight in range(0, eights, width)
+        ]
 
 
-def joined(code: Code, values: list[SSAValue]) -> SSAValue:
-    """Scalars as the lanes of a vector."""
-    return code.pure(kernel.FromElementsOp, values, shaped(values[0].type, len(values)))
+def joined(code: Code, values: Sequence[SSAValue]) -> SSAValue:
+    """Scalars as a vector; a single one as it is."""
+    if len(values) == 1:
+        return values[0]
+    return code.pure(kernel.FromElementsOp, list(values), shaped(values[0].type, len(values)))
 
 
 def pair_of(code: Code, value: SSAValue, first: int) -> SSAValue:

@@ -16,29 +16,22 @@ from mgn.dialects import kernel
 from mgn.dialects.types import ELEMENT_TYPES, ElementType
 from mgn.passes.lower_kernels.emission import memory_type
 from mgn.passes.lower_kernels.index import Counter, Index, constant, delinearised, of
-from mgn.passes.lower_kernels.panel_copies import bounded
 from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.scalar import combine
+from mgn.passes.lower_kernels.sub_group_product import SubGroupProduct
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 from mgn.passes.lower_kernels.tensor_groups import GroupSums
-from mgn.passes.lower_kernels.tensor_panels import Panel, pair_of
+from mgn.passes.lower_kernels.tensor_panels import Panel
 from mgn.passes.lower_kernels.tensor_staging import StagedPanel
 from mgn.passes.lower_kernels.tensor_tiling import (
     GROUP_SHAPES,
     SHAPES,
-    STEP_CHUNKS,
     SUB_GROUP,
     any_tiling,
     tensor_tiling,
 )
 from mgn.passes.lower_kernels.tile_results import TileResults
 from mgn.passes.lower_kernels.tiled_product import STRIP
-
-INSTRUCTIONS = {"bf16": "m16n8k16_bf16", "f16": "m16n8k16_f16", "tf32": "m16n8k8_tf32"}
-"""What operands are rounded to → the instruction that multiplies them."""
-
-ROWS, COLUMNS = 16, 8
-"""Rows and columns of an instruction's result."""
 
 
 def lower_tensor(job: Job, product: Product, name: str) -> Launch:
@@ -99,7 +92,8 @@ class _Tensor:
         groups = across * down * prod(product.batch)
         group = code.counter(kernel.GroupIdOp, 0, groups)
         self.place = code.counter(kernel.LocalIdOp, 0, sizes.items)
-        strip = max(n for n in range(1, STRIP + 1) if down % n == 0)
+        most = self.job.number("strip", STRIP)
+        strip = max(n for n in range(1, most + 1) if down % n == 0)
         inner, outer = group % (strip * across), group // (strip * across)
         self.batch = delinearised(outer // (down // strip), product.batch)
         tile_row = outer % (down // strip) * strip + inner % strip
@@ -110,6 +104,8 @@ class _Tensor:
         self.row = warp // sizes.across % sizes.down * sizes.rows
         self.column = warp % sizes.across * sizes.columns
         self.panels = self._panels()
+        own = (self.place, self.row, self.column, self.slice)
+        self.sub_group = SubGroupProduct(code, sizes, self.name, self.panels, *own)
         totals = self._sums()
         if sizes.slices == 1:
             self._results(totals)
@@ -142,69 +138,7 @@ class _Tensor:
         if sizes.groups:
             loop = GroupSums(code, sizes, self.panels, self.memory, self.place, blocks)
             return loop.totals()
-        ahead = sizes.stages - 1
-        for number in range(ahead):
-            if number < blocks:
-                self._copy(constant(number), number % sizes.stages * sizes.stage, None)
-            code.effect(kernel.CommitCopiesOp, [])
-
-        def block(number: Index, held: list[SSAValue]) -> list[SSAValue]:
-            code.block.add_op(kernel.WaitCopiesOp(ahead - 1))
-            code.barrier()
-            later = number + ahead
-            inside = code.is_below(later, blocks, 1)
-            safe = bounded(later, blocks, 1)
-            values = [panel.read(safe) for panel in self.panels]
-            target = later % sizes.stages * sizes.stage
-            place = number % sizes.stages * sizes.stage
-
-            def copy() -> None:
-                code.when(inside, lambda: self._copy(safe, target, values))
-                code.effect(kernel.CommitCopiesOp, [])
-
-            if any(values):
-                totals = self._steps(place, held)
-                copy()
-            else:
-                copy()
-                totals = self._steps(place, held)
-            return totals
-
-        zero = code.constant(0, f32, 4)
-        count = (sizes.rows // ROWS) * (sizes.columns // COLUMNS)
-        return code.loop(0, blocks, block, [zero] * count)
-
-    def _copy(self, block: Index, stage: Index | int, values: list[list[SSAValue]] | None) -> None:
-        stage = constant(stage) if isinstance(stage, int) else stage
-        for number, panel in enumerate(self.panels):
-            panel.copy(block, stage, panel.read(block) if values is None else values[number])
-
-    def _steps(self, stage: Index, held: list[SSAValue]) -> list[SSAValue]:
-        """Multiplies one block; the fragments of a step are loaded while those before multiply."""
-        sizes, code = self.sizes, self.code
-        count = sizes.chunks // STEP_CHUNKS // sizes.slices
-
-        def load(number: int) -> tuple[list[SSAValue], list[SSAValue]]:
-            step = self.slice * count + number
-            left, right = self.panels
-            return (
-                left.fragments(stage, self.row, sizes.rows, step),
-                right.fragments(stage, self.column, sizes.columns, step),
-            )
-
-        totals = list(held)
-        ready = load(0)
-        for number in range(count):
-            left, right = ready
-            if number + 1 < count:
-                ready = load(number + 1)
-            across = len(right)
-            for i, a in enumerate(left):
-                for j, b in enumerate(right):
-                    op = kernel.MmaOp(INSTRUCTIONS[self.name], a, b, totals[i * across + j])
-                    code.block.add_op(op)
-                    totals[i * across + j] = op.result
-        return totals
+        return self.sub_group.sums(blocks)
 
     def _meet(self, totals: list[SSAValue]) -> None:
         """The first slice adds what the others found, through local memory."""
@@ -241,13 +175,7 @@ class _Tensor:
         return self.code.index(self.slice), self.code.index(0)
 
     def _results(self, totals: list[SSAValue]) -> None:
-        """Each quarter of a sub-group holds two neighbouring columns of two rows of eight."""
-        sizes, lane = self.sizes, self.place % SUB_GROUP
-        across = sizes.columns // COLUMNS
         apart = self.product.columns % 2 != 0
         results = TileResults(self.job, self.product, self.batch, True, True, apart)
-        for number, total in enumerate(totals):
-            row = self.first_row + self.row + number // across * ROWS + lane // 4
-            column = self.first_column + self.column + number % across * COLUMNS + lane % 4 * 2
-            for half in range(2):
-                results.write(row + half * 8, column, pair_of(self.code, total, 2 * half))
+        for row, column, pair in self.sub_group.results(totals):
+            results.write(self.first_row + row, self.first_column + column, pair)
