@@ -38,9 +38,6 @@ TILE_ROWS = {16: 6, 32: 14}
 REDUCTION_ITEMS, POINTWISE_ITEMS = 1024, 256
 """The most work-items of a group on a GPU."""
 
-UNIT_KINDS = (KernelKind.CONTRACTION, KernelKind.ATTENTION)
-"""Kernels that a matrix unit may work for."""
-
 ENLARGED_MEMORY = 227 * 1024
 """Bytes of local memory of NVIDIA's Hopper."""
 
@@ -146,7 +143,7 @@ def _cpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
 
 def _on_matrix_unit(fused: FusedKernelOp, device: Device) -> str | None:
     """What the device's matrix unit multiplies the product's operands as; None where it cannot."""
-    if not device.matrix_rates or fused.kernel_kind not in UNIT_KINDS:
+    if not device.matrix_rates:
         return None
     from mgn.passes.lower_kernels.attention_node import Attention
     from mgn.passes.lower_kernels.attention_panels import attention_element

@@ -64,8 +64,6 @@ def copy_operands(fused: FusedKernelOp, device: Device, unit: str | None) -> lis
     """The kernels that replace a large product on a unit; the kernel itself where none do."""
     if unit is None or device.matrix_unit != "wgmma":
         return [fused]
-    if fused.kernel_kind is not KernelKind.CONTRACTION:
-        return [fused]
     (product,) = (op for op in fused.block.ops if _is_product(op))
     assert isinstance(product, TensorOp)
     if any(len(_shape(value)) < 2 for value in product.operands):

@@ -154,7 +154,7 @@ class _Matrix:
         code.barrier()
         row = self.place // SUB_GROUP * UNIT_ROWS
         return [
-            panel.fragments(stage, row, UNIT_ROWS, constant(step))[0]
+            panel.operands(stage, row, UNIT_ROWS, constant(step))[0]
             for step in range(ceil_div(attention.depth, sizes.step))
         ]
 
@@ -248,7 +248,7 @@ class _Matrix:
         keys, _ = self._panels(turn)
         totals = [code.constant(0, f32, HELD)] * self.tiles
         for step, query in enumerate(queries):
-            fragments = keys.fragments(self._stage(turn), constant(0), sizes.keys, constant(step))
+            fragments = keys.operands(self._stage(turn), constant(0), sizes.keys, constant(step))
             totals = [
                 self._multiply(query, fragment, total)
                 for fragment, total in zip(fragments, totals, strict=True)
@@ -339,7 +339,7 @@ class _Matrix:
         _, values = self._panels(turn)
         for step, terms in enumerate(self._weights(weights)):
             count = self.columns * UNIT_COLUMNS
-            fragments = values.fragments(self._stage(turn), constant(0), count, constant(step))
+            fragments = values.operands(self._stage(turn), constant(0), count, constant(step))
             for term in terms:
                 sums = [
                     self._multiply(term, fragment, total)

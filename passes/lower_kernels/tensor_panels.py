@@ -307,6 +307,11 @@ class Panel:
                 result += [pair_of(self.code, registers, 0), pair_of(self.code, registers, 2)]
         return result
 
+    def operands(self, stage: Index, own: Index, count: int, step: Index) -> list[SSAValue]:
+        """Fragments as the instruction takes them, of the left operand as its first."""
+        fragments = self.fragments(stage, own, count, step, self.operand == 0)
+        return [self.rounded(value) for value in fragments]
+
     @property
     def spread(self) -> bool:
         """Whether fragments are numbers of 32 bits, read from lines that are steps.
