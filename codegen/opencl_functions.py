@@ -9,8 +9,10 @@ from collections.abc import Callable
 _INTEGER_OF = {"float": "int", "double": "long"}
 
 
-_PREFETCH = """#ifdef __has_builtin
-#if __has_builtin(__builtin_prefetch)
+# The builtin takes a pointer to private memory: where one that names no space is generic, as
+# NVIDIA's compiler has it, there is no way to write the call.
+_PREFETCH = """#if defined(__has_builtin) && !defined(__NV_CL_C_VERSION)
+#if __has_builtin(__builtin_prefetch) && !defined(__opencl_c_generic_address_space)
 #define PREFETCH(pointer, level) \\
     __builtin_prefetch((const void*)(size_t)(pointer), 0, 4 - (level))
 #endif
