@@ -26,11 +26,12 @@ from mgn.passes.lower_kernels.attention_panels import (
     Sums,
     held_element,
 )
-from mgn.passes.lower_kernels.emission import INDEX, lane_count, memory_type
+from mgn.passes.lower_kernels.emission import lane_count, memory_type
 from mgn.passes.lower_kernels.index import Index, constant, delinearised, lanes
 from mgn.passes.lower_kernels.panel_copies import lane_of
 from mgn.passes.lower_kernels.product import multiply_add
 from mgn.passes.lower_kernels.sub_group_product import INSTRUCTIONS
+from mgn.passes.lower_kernels.sub_groups import meet_neighbours
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 from mgn.passes.lower_kernels.tensor_panels import Panel, pair_of
 from mgn.passes.lower_kernels.tensor_tiling import SUB_GROUP
@@ -226,16 +227,11 @@ class _Matrix:
         return [self._meet(cls, value) for value in self._halves(cls, values)]
 
     def _meet(self, cls: type[Operation], value: SSAValue) -> SSAValue:
-        code, own = self.code, self.code.index(self.lane)
-        distance = QUAD // 2
-        while distance:
-            other = code.pure(arith.XOrIOp, [own, code.constant(distance, INDEX)], INDEX)
-            partner = code.effect(
-                kernel.SubGroupShuffleOp, [value, other], result_types=[value.type]
-            ).results[0]
-            value = code.binary(cls, value, partner)
-            distance //= 2
-        return value
+        code = self.code
+        (met,) = meet_neighbours(
+            code, self.lane, QUAD, [value], lambda _, own, partner: code.binary(cls, own, partner)
+        )
+        return met
 
     # Scores
 

@@ -24,7 +24,7 @@ from mgn.passes.lower_kernels.emission import INDEX, lane_count, memory_type, sh
 from mgn.passes.lower_kernels.index import Counter, Index, constant, delinearised, lanes, of
 from mgn.passes.lower_kernels.panel_copies import lane_of
 from mgn.passes.lower_kernels.product import multiply_add
-from mgn.passes.lower_kernels.sub_groups import EXCHANGED, SUB_GROUP
+from mgn.passes.lower_kernels.sub_groups import EXCHANGED, SUB_GROUP, meet_neighbours
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
 
 UNROLL = 4
@@ -388,19 +388,15 @@ class _Tiles:
 
     def _meet_in_registers(self, cls: type[Operation], value: SSAValue) -> SSAValue:
         code = self.code
-        own = code.index(self.place % SUB_GROUP)
         found: Vectors = []
         for lane in range(lane_count(value)):
-            total = lane_of(code, value, lane)
-            distance = self.sizes.across // 2
-            while distance:
-                other = code.pure(arith.XOrIOp, [own, code.constant(distance, INDEX)], INDEX)
-                partner = code.effect(
-                    kernel.SubGroupShuffleOp, [total, other], result_types=[total.type]
-                ).results[0]
-                total = code.binary(cls, total, partner)
-                distance //= 2
-            found.append(total)
+            found += meet_neighbours(
+                code,
+                self.place % SUB_GROUP,
+                self.sizes.across,
+                [lane_of(code, value, lane)],
+                lambda _, own, partner: code.binary(cls, own, partner),
+            )
         return self._turned(found, 0)
 
     def _meet_in_memory(self, cls: type[Operation], values: Vectors) -> Vectors:

@@ -6,7 +6,7 @@ sub-group leave one value of each in local memory, and after one barrier every s
 its row's values the same way.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import f32, f64, i32, i64
@@ -52,15 +52,33 @@ def _exchanged(
     code: Code, lane: Index, count: int, nodes: Sequence[Node], values: Sequence[SSAValue]
 ) -> list[SSAValue]:
     """The totals over each `count` neighbours of a sub-group."""
+
+    def join(number: int, value: SSAValue, partner: SSAValue) -> SSAValue:
+        node = nodes[number]
+        return combine(code, node.name, node.element, value, partner)
+
+    return meet_neighbours(code, lane, count, values, join)
+
+
+def meet_neighbours(
+    code: Code,
+    lane: Index,
+    count: int,
+    values: Sequence[SSAValue],
+    join: Callable[[int, SSAValue, SSAValue], SSAValue],
+) -> list[SSAValue]:
+    """What each `count` neighbours of a sub-group hold, a power of two, joined in all of them.
+
+    `join` takes a value's number, the value, and what the partner at a distance holds of it.
+    """
     totals = list(values)
     distance = count // 2
     while distance:
         other = code.pure(arith.XOrIOp, [code.index(lane), code.constant(distance, INDEX)], INDEX)
-        for number, node in enumerate(nodes):
-            value = totals[number]
+        for number, value in enumerate(totals):
             partner = code.effect(
                 kernel.SubGroupShuffleOp, [value, other], result_types=[value.type]
             ).results[0]
-            totals[number] = combine(code, node.name, node.element, value, partner)
+            totals[number] = join(number, value, partner)
         distance //= 2
     return totals
