@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr, TensorType
 from xdsl.ir import Attribute
 
-from mgn.dialects.mgn.operation import OPERATIONS, OperationSpec, encode_attributes
+from mgn.dialects.mgn.operation import OperationSpec, encode_attributes
 from mgn.dialects.mgn.structure import array_of
 from mgn.dialects.types import ElementType, element_of
 
@@ -208,8 +208,3 @@ def splat_number(value: DenseIntOrFPElementsAttr) -> float | None:
 def properties_of(spec: OperationSpec, values: Mapping[str, Any]) -> Properties:
     """Attribute values as an e-node keeps them: encoded, in order, absent ones left out."""
     return tuple(sorted(encode_attributes(spec, values).items()))
-
-
-def spec_named(name: str) -> OperationSpec:
-    """The specification of an operation of the language."""
-    return OPERATIONS[name]
