@@ -1,10 +1,10 @@
 """`python -m benchmarks [--device D] [--suite S] [--only WORD] [--json FILE]`: tables of times.
 
 Each kernel and model is checked on random data, then timed in turn with NumPy (on a CPU) and what
-is installed of PyTorch and ONNX Runtime. The share is of the ceiling measured in the same run: the
-device's copy bandwidth for kernels bound by memory, the best matmul rate of all contestants for
-matmuls. `--suite odd` times thirty products whose sizes fit no tile instead; on a GPU in f32, tf32
-and bf16, the last two beside products of 4096 and 8192.
+is installed of PyTorch, ONNX Runtime and tinygrad. The share is of the ceiling measured in the same
+run: the device's copy bandwidth for kernels bound by memory, the best matmul rate of all
+contestants for matmuls. `--suite odd` times thirty products whose sizes fit no tile instead; on a
+GPU in f32, tf32 and bf16, the last two beside products of 4096 and 8192.
 """
 
 import argparse

@@ -22,11 +22,12 @@ STORED = {"f32": "f32", "tf32": "f32", "bf16": "bf16"}
 class Case:
     """One kernel. `bytes` counts every input and every output once; `operations` is in flop.
 
-    `numpy` and `torch` take the inputs in order; `torch` receives the module first. `bound` names
-    the ceiling that the share refers to: "copy" (bandwidth) or "matmul" (the best rate of the run).
-    `by_row` names inputs whose rows are the result's rows: some rows are then checked for all.
-    `below` bounds the inputs that are integers. `precision` is what a product multiplies: bf16 is
-    the type of the inputs themselves, tf32 is asked of the compiler.
+    `numpy` and `torch` take the inputs in order; `torch` receives the module first, or what stands
+    for it (see `in_tinygrad`). `bound` names the ceiling that the share refers to: "copy"
+    (bandwidth) or "matmul" (the best rate of the run). `by_row` names inputs whose rows are the
+    result's rows: some rows are then checked for all. `below` bounds the inputs that are integers.
+    `precision` is what a product multiplies: bf16 is the type of the inputs themselves, tf32 is
+    asked of the compiler.
     """
 
     name: str
@@ -192,10 +193,12 @@ def attention(batch: int, heads: int, rows: int, size: int, precision: str = "f3
         f"graph g(q: {operand}, k: {operand}, v: {operand}) "
         f"{{ return y = attention(q, k, v, heads = {heads}, causal = true) }}",
         {"q": shape, "k": shape, "v": shape},
-        lambda q, k, v: _merged(_attention(*(_split(rounded(x), heads) for x in (q, k, v)))),
-        lambda torch, q, k, v: torch.nn.functional.scaled_dot_product_attention(
-            *(_split(x, heads) for x in (q, k, v)), is_causal=True
+        lambda q, k, v: _merged(
+            _attention(*(_split(rounded(x), heads).swapaxes(1, 2) for x in (q, k, v)))
         ),
+        lambda torch, q, k, v: torch.nn.functional.scaled_dot_product_attention(
+            *(_split(x, heads).transpose(1, 2) for x in (q, k, v)), is_causal=True
+        ).transpose(1, 2),
         4 * _bytes(stored) * batch * rows * width,
         2 * batch * rows * rows * width,
         "matmul",
@@ -204,8 +207,8 @@ def attention(batch: int, heads: int, rows: int, size: int, precision: str = "f3
 
 
 def _split(x: Any, heads: int) -> Any:
-    """`[batch, rows, heads * size]` as `[batch, heads, rows, size]`, of NumPy or PyTorch."""
-    return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads).swapaxes(1, 2)
+    """`[batch, rows, heads * size]` as `[batch, rows, heads, size]`, of any library."""
+    return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads)
 
 
 def _merged(x: np.ndarray) -> np.ndarray:

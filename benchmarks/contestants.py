@@ -1,6 +1,7 @@
 """A case as functions to be timed, after mgn's result was checked.
 
-In: a case and a device. Out: mgn's replay, and where they are there, NumPy (on a CPU) and PyTorch.
+In: a case and a device. Out: mgn's replay, and where they are there, NumPy (on a CPU), PyTorch and
+tinygrad.
 """
 
 import importlib.util
@@ -11,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 import mgn
+from benchmarks import in_tinygrad
 from benchmarks.cases import Arrays, Case
 
 TOLERANCES = {"f32": 2e-5, "tf32": 4e-5, "bf16": 2**-7}
@@ -26,13 +28,16 @@ def contestants_of(case: Case, device: str) -> dict[str, Callable[[], Any]]:
     """The functions to time. SystemExit where mgn's result is wrong."""
     arrays = arrays_of(case)
     executable = executable_of(case, device)
-    check(case, arrays, next(iter(executable(**arrays).values())))
+    found = next(iter(executable(**arrays).values()))
+    check(case, arrays, found)
     on_gpu = executable.device.kind == "gpu"
     contestants: dict[str, Callable[[], Any]] = {"mgn": replay_of(executable)}
     if not on_gpu:
         contestants["numpy"] = lambda: case.numpy(*arrays.values())
     if importlib.util.find_spec("torch") is not None:
         contestants["torch"] = torch_call(case, arrays, on_gpu)
+    if in_tinygrad.is_there() and case.precision != "tf32":
+        contestants["tinygrad"] = tinygrad_call(case, arrays, found.shape, on_gpu)
     return contestants
 
 
@@ -54,7 +59,7 @@ def arrays_of(case: Case) -> Arrays:
     }
 
 
-def check(case: Case, arrays: Arrays, found: np.ndarray) -> None:
+def check(case: Case, arrays: Arrays, found: np.ndarray, whose: str = "mgn") -> None:
     """Compares with NumPy in f64, where rows are independent on some of them."""
     rows = found.shape[0] if found.ndim else 1
     if case.by_row and rows > CHECKED_ROWS:
@@ -66,7 +71,7 @@ def check(case: Case, arrays: Arrays, found: np.ndarray) -> None:
     wanted = case.numpy(*(array.astype(np.float64) for array in arrays.values()))
     error = float(np.max(np.abs(found.astype(np.float64) - wanted)) / np.max(np.abs(wanted)))
     if not error <= TOLERANCES[case.precision]:
-        raise SystemExit(f"{case.name}: wrong result, relative error {error:.3g}")
+        raise SystemExit(f"{case.name}: wrong result of {whose}, relative error {error:.3g}")
 
 
 def replay_of(executable: mgn.Executable) -> Callable[[], Any]:
@@ -101,6 +106,16 @@ def torch_call(case: Case, arrays: Arrays, on_gpu: bool) -> Callable[[], Any]:
         return start.elapsed_time(end) / 1e3
 
     return call
+
+
+def tinygrad_call(
+    case: Case, arrays: Arrays, shape: tuple[int, ...], on_gpu: bool
+) -> Callable[[], Any]:
+    """tinygrad's contestant. SystemExit where its result is wrong: it speaks by `in_tinygrad`."""
+    tensors = [in_tinygrad.tensor(array) for array in arrays.values()]
+    call = in_tinygrad.replayed(case.torch, tensors)
+    check(case, arrays, in_tinygrad.result(call).reshape(shape), "tinygrad")
+    return in_tinygrad.timed(call, on_gpu)
 
 
 def _tensor(torch: Any, array: np.ndarray) -> Any:

@@ -26,6 +26,9 @@ SHARED = Turns(6, 0.15, 0.25)
 APART = Turns(2, 0.04, 0.0)
 """Contestants on a device whose own events time them."""
 
+TOO_LONG = 2.0
+"""Seconds of a call after which a contestant has no further turn."""
+
 Contestants = Mapping[str, Callable[[], object]]
 
 
@@ -40,11 +43,14 @@ def interleaved_medians(contestants: Contestants, turns: Turns = SHARED) -> dict
     """The median time of a call of each contestant, over several turns of each.
 
     A turn begins with a pause and a call that is not counted: the thread pool of the contestant
-    before goes on spinning for a while, and would take a core away.
+    before goes on spinning for a while, and would take a core away. A contestant whose call takes
+    longer than `TOO_LONG` has one turn.
     """
     times: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(turns.count):
         for name, function in contestants.items():
+            if any(seconds > TOO_LONG for seconds in times[name]):
+                continue
             time.sleep(turns.pause)
             warm = seconds_of(function)
             calls = max(1, min(50, int(turns.seconds / max(warm, 1e-6))))

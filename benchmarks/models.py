@@ -1,4 +1,4 @@
-"""Whole models side by side: mgn, PyTorch (eager), ONNX Runtime (on a CPU).
+"""Whole models side by side: mgn, PyTorch (eager), ONNX Runtime (on a CPU), tinygrad.
 
 In: a model of `MODELS` and a device. Out: functions to time, after mgn's results on random tokens
 and random parameters were compared with PyTorch's in f64, or where that is missing, with ONNX
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import mgn
-from benchmarks import bert, smollm2
+from benchmarks import bert, in_tinygrad, smollm2
 
 TOLERANCE = 1e-4
 """Largest accepted error relative to the largest magnitude of the result."""
@@ -66,10 +66,19 @@ def contestants_of(model: Model, device: str) -> dict[str, Callable[[], Any]]:
         wanted = call() if wanted is None else wanted
         contestants["onnxruntime"] = call
     if wanted is not None:
-        error = float(np.max(np.abs(found - wanted)) / np.max(np.abs(wanted)))
-        if not error <= TOLERANCE:
-            raise SystemExit(f"{model.name}: wrong result, relative error {error:.3g}")
+        check(model, found, wanted, "mgn")
+    if in_tinygrad.is_there():
+        call = _tinygrad_call(model, weights, tokens)
+        check(model, in_tinygrad.result(call), found if wanted is None else wanted, "tinygrad")
+        contestants["tinygrad"] = in_tinygrad.timed(call, on_gpu=False)
     return contestants
+
+
+def check(model: Model, found: np.ndarray, wanted: np.ndarray, whose: str) -> None:
+    """SystemExit where a result is wrong."""
+    error = float(np.max(np.abs(found - wanted)) / np.max(np.abs(wanted)))
+    if not error <= TOLERANCE:
+        raise SystemExit(f"{model.name}: wrong result of {whose}, relative error {error:.3g}")
 
 
 def _back_to_back(executable: mgn.Executable) -> float:
@@ -107,6 +116,13 @@ def _torch_call(
             torch.cuda.synchronize()
 
     return call
+
+
+def _tinygrad_call(model: Model, weights: Weights, tokens: np.ndarray) -> Callable[[], Any]:
+    there = {name: in_tinygrad.tensor(array) for name, array in weights.items()}
+    return in_tinygrad.replayed(
+        lambda names, ids: model.torch(names, there, ids), [in_tinygrad.tensor(tokens)]
+    )
 
 
 def _onnx_call(model: Model, weights: Weights, tokens: np.ndarray) -> Callable[[], np.ndarray]:

@@ -2,7 +2,11 @@
 
 import json
 import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks import __main__ as command
 from benchmarks import cases, contestants, memory_cases, suites
 from benchmarks.cases import Case
+from benchmarks.measure import TOO_LONG, Turns, interleaved_medians
 
 SMALL = (
     cases.matmul(33),
@@ -28,6 +33,8 @@ SMALL = (
     *(make(80, 24) for make in (memory_cases.cross_entropy, memory_cases.transpose)),
     memory_cases.column_sum(80, 24),
 )
+
+TINYGRAD = (*(case for case in SMALL if case.precision != "tf32"), cases.attention(1, 2, 16, 8))
 
 
 def needs_device() -> None:
@@ -46,6 +53,35 @@ def test_a_case_is_the_same_in_mgn_and_numpy_and_a_wrong_result_is_found(case: C
     contestants.check(case, arrays, found)
     with pytest.raises(SystemExit, match="wrong result"):
         contestants.check(case, arrays, np.where(np.isfinite(found), found * 1.01 + 0.1, found))
+
+
+def test_tinygrad_computes_the_same_where_it_is_installed() -> None:
+    pytest.importorskip("tinygrad")
+    needs_device()
+    for case in TINYGRAD:
+        arrays = contestants.arrays_of(case)
+        shape = contestants.executable_of(case, "cpu")(**arrays)["y"].shape
+        assert contestants.tinygrad_call(case, arrays, shape, False)() is None
+        wrong = replace(case, torch=partial(_tenth_more, case.torch))
+        with pytest.raises(SystemExit, match="wrong result of tinygrad"):
+            contestants.tinygrad_call(wrong, arrays, shape, False)
+
+
+def _tenth_more(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments) * 1.1
+
+
+def test_a_contestant_that_takes_very_long_has_one_turn() -> None:
+    calls: list[str] = []
+
+    def contestant(name: str, seconds: float) -> Callable[[], float]:
+        return lambda: calls.append(name) or seconds
+
+    functions = {"slow": contestant("slow", TOO_LONG * 2), "quick": contestant("quick", 0.5)}
+    medians = interleaved_medians(functions, Turns(3, 0.1, 0.0))
+    assert medians == {"slow": TOO_LONG * 2, "quick": 0.5}
+    assert calls.count("slow") == 2
+    assert calls.count("quick") == 6
 
 
 def test_there_are_thirty_odd_products_and_names_are_unique() -> None:
