@@ -15,6 +15,7 @@ import numpy as np
 from mgn.codegen.launch_plan import BufferKind, CopyStep, LaunchPlan, LaunchStep
 from mgn.codegen.signature import KernelSignature
 from mgn.runtime.cache import KernelCache
+from mgn.runtime.command_buffers import record
 from mgn.runtime.devices import ComputeDevice, choose, opencl
 from mgn.runtime.errors import InputError, RuntimeFault
 from mgn.runtime.host_arrays import DTYPES, check_inputs, mismatch, nearest
@@ -63,6 +64,7 @@ class Executable:
         self._params = {buffer.name: number for number, buffer in plan.of_kind(BufferKind.PARAM)}
         self._unset = set(self._params)
         self._steps = [self._bind(step, kernels) for step in plan.steps]
+        self._recorded = record(self.device.handle, self._queue, self._steps)
         self._preparing = [self._bind(step, kernels) for step in plan.prepare]
         self.preparation = Preparation(plan)
 
@@ -137,7 +139,7 @@ class Executable:
             if profile:
                 self.profile = self._replay_profiled()
             else:
-                self._enqueue(self._steps)
+                self._enqueue_all()
             self._queue.finish()
 
     def trace(self, path: str | Path) -> None:
@@ -178,11 +180,18 @@ class Executable:
         if profile:
             self.profile = self._replay_profiled()
         else:
-            self._enqueue(self._steps)
+            self._enqueue_all()
         outputs = self._collect()
         del uploads
         self._memory.check()
         return outputs
+
+    def _enqueue_all(self) -> None:
+        if self._recorded is None:
+            self._enqueue(self._steps)
+            return
+        self._recorded.enqueue()
+        self._queue.flush()
 
     def _enqueue(self, steps: Sequence[Launch | Copy]) -> None:
         for step in steps:

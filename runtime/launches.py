@@ -9,40 +9,35 @@ costs NVIDIA's driver more than the call itself.
 
 import ctypes
 from collections.abc import Callable
-from functools import cache, partial
-from importlib import import_module
+from functools import partial
 from typing import Any
 
 from mgn.runtime.devices import opencl
-from mgn.runtime.errors import RuntimeFault
+from mgn.runtime.driver import check, driver_enqueue
 
 Sizes = tuple[int, int, int]
 
 
 class Launch:
-    """One launch of a kernel with its arguments and sizes."""
+    """One launch of a kernel with its arguments and sizes; `sizes` are their places in memory."""
 
     def __init__(self, queue: Any, kernel: Any, global_size: Sizes, local_size: Sizes) -> None:
         self.kernel, self.global_size, self.local_size = kernel, global_size, local_size
         self._queue = queue
+        self._held = (ctypes.c_size_t * 6)(*global_size, *local_size)
+        here = ctypes.addressof(self._held)
+        self.sizes = (here, here + 3 * ctypes.sizeof(ctypes.c_size_t))
         driver = driver_enqueue()
-        self._call: Callable[[], Any]
-        if driver is None:
-            self._call = partial(self.timed, queue)
-            return
-        self._sizes = (ctypes.c_size_t * 6)(*global_size, *local_size)
-        here = ctypes.addressof(self._sizes)
-        local = here + 3 * ctypes.sizeof(ctypes.c_size_t)
-        self._call = partial(
-            driver, queue.int_ptr, kernel.int_ptr, 3, None, here, local, 0, None, None
+        self._call: Callable[[], int] | None = driver and partial(
+            driver, queue.int_ptr, kernel.int_ptr, 3, None, *self.sizes, 0, None, None
         )
 
     def enqueue(self) -> None:
         """Enqueue on the queue it is bound to. RuntimeFault where the driver refuses."""
-        status = self._call()
-        if isinstance(status, int) and status:
-            name = opencl().status_code.to_string(status, f"error {status}")
-            raise RuntimeFault(f"'{self.kernel.function_name}' was not launched: {name}")
+        if self._call is None:
+            self.timed(self._queue)
+        elif status := self._call():
+            check(status, f"'{self.kernel.function_name}' was not launched")
 
     def timed(self, queue: Any) -> Any:
         """Enqueue on a queue; the event of it."""
@@ -55,7 +50,8 @@ class Copy:
     """A copy of `size` bytes from one buffer to another."""
 
     def __init__(self, queue: Any, source: Any, target: Any, size: int) -> None:
-        self._queue, self._source, self._target, self.size = queue, source, target, size
+        self.source, self.target, self.size = source, target, size
+        self._queue = queue
 
     def enqueue(self) -> None:
         """Enqueue on the queue it is bound to."""
@@ -64,21 +60,4 @@ class Copy:
 
     def timed(self, queue: Any) -> Any:
         """Enqueue on a queue; the event of it."""
-        return opencl().enqueue_copy(queue, self._target, self._source, byte_count=self.size)
-
-
-@cache
-def driver_enqueue() -> Callable[..., int] | None:
-    """`clEnqueueNDRangeKernel` of the library that pyopencl itself is linked to.
-
-    None where the loader does not find it through pyopencl's module.
-    """
-    try:
-        module = import_module("pyopencl._cl")
-        function = ctypes.CDLL(module.__file__).clEnqueueNDRangeKernel
-    except (AttributeError, ImportError, OSError):
-        return None
-    pointer, count = ctypes.c_void_p, ctypes.c_uint
-    function.argtypes = [pointer, pointer, count, *[pointer] * 3, count, pointer, pointer]
-    function.restype = ctypes.c_int
-    return function
+        return opencl().enqueue_copy(queue, self.target, self.source, byte_count=self.size)
