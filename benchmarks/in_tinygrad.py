@@ -5,6 +5,7 @@ as a replayed TinyJit, to be timed: `torch` is then `NAMES`, which has PyTorch's
 operations. The variables DEV and OPENCL_PATH choose another device or loader, BEAM its search.
 """
 
+import ctypes
 import importlib.util
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -66,7 +67,7 @@ def _between_markers(device: Any, call: Callable[[], Any]) -> float:
     from mgn.runtime.devices import opencl
 
     cl = opencl()
-    queue = cl.CommandQueue.from_int_ptr(device.queue.value)
+    queue = cl.CommandQueue.from_int_ptr(ctypes.cast(device.queue, ctypes.c_void_p).value)
     start = cl.enqueue_marker(queue)
     call()
     end = cl.enqueue_marker(queue)

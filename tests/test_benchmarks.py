@@ -62,6 +62,7 @@ def test_tinygrad_computes_the_same_where_it_is_installed() -> None:
         arrays = contestants.arrays_of(case)
         shape = contestants.executable_of(case, "cpu")(**arrays)["y"].shape
         assert contestants.tinygrad_call(case, arrays, shape, False)() is None
+        assert 0.0 < contestants.tinygrad_call(case, arrays, shape, True)() < 10.0
         wrong = replace(case, torch=partial(_tenth_more, case.torch))
         with pytest.raises(SystemExit, match="wrong result of tinygrad"):
             contestants.tinygrad_call(wrong, arrays, shape, False)
