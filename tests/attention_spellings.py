@@ -117,6 +117,39 @@ def _batched_with_mask(
     return merge(b, b.reshape(b.matmul(share, d), [B, H, S, D]))
 
 
+def _capped(b: Emitter, q: SSAValue, k: SSAValue, v: SSAValue) -> SSAValue:
+    """Gemma 2: scores softly capped before the mask, keys of two heads repeated for four."""
+    keys, values = (_repeated(b, split(b, x, 2)) for x in (k, v))
+    scores = b.mul(b.matmul(split(b, q), b.transpose(keys, [0, 1, 3, 2])), D**-0.5)
+    scores = b.mul(b.tanh(b.div(scores, 30.0)), 30.0)
+    mask = np.triu(np.full((S, S), np.finfo(np.float32).min), 1)[None, None]
+    scores = b.add(scores, b.constant_array(mask.astype(np.float32)))
+    return merge(b, b.matmul(softmax(b, scores), values))
+
+
+def _repeated(b: Emitter, x: SSAValue) -> SSAValue:
+    """Hugging Face's `repeat_kv`: a new axis, expanded, and merged with the heads."""
+    wide = b.broadcast_to(b.reshape(x, [B, 2, 1, S, D]), [B, 2, 2, S, D])
+    return b.reshape(wide, [B, H, S, D])
+
+
+def _capped_window(b: Emitter, q: SSAValue, k: SSAValue, v: SSAValue) -> SSAValue:
+    """Gemma 2's other layers: the cap is a power of two, and each query sees a few keys."""
+    scores = b.div(b.matmul(split(b, q), split(b, k), transpose_b=True), D**0.5)
+    scores = b.mul(b.tanh(b.div(scores, 32.0)), 32.0)
+    distance = np.arange(S)[:, None] - np.arange(S)
+    near = b.constant_array((distance >= 0) & (distance < 5))
+    scores = b.where(near, scores, float("-inf"))
+    return merge(b, b.matmul(b.softmax(scores), split(b, v)))
+
+
+def _capped_with_mask(b: Emitter, q: SSAValue, k: SSAValue, v: SSAValue, mask: SSAValue) -> SSAValue:
+    """The queries scaled before the product, scores capped, a mask added."""
+    scores = b.matmul(b.mul(split(b, q), D**-0.5), split(b, k), transpose_b=True)
+    scores = b.add(b.mul(b.tanh(b.div(scores, 50.0)), 50.0), mask)
+    return merge(b, b.matmul(b.softmax(scores), split(b, v)))
+
+
 ROWS = f32(B, S, WIDTH)
 HALF = f32(B, S, WIDTH // 2)
 BIAS = f32(B, 1, 1, S)
@@ -130,6 +163,19 @@ SPELLINGS: dict[str, Spelling] = {
     "shared keys": Spelling(_shared_keys, (ROWS, HALF, HALF), {"heads": H, "kv_heads": 2}),
     "shared keys early": Spelling(
         _shared_keys_early, (ROWS, HALF, HALF), {"heads": H, "kv_heads": 2}
+    ),
+    "capped": Spelling(
+        _capped,
+        (ROWS, HALF, HALF),
+        {"heads": H, "kv_heads": 2, "causal": True, "softcap": 30.0},
+    ),
+    "capped window": Spelling(
+        _capped_window,
+        (ROWS, ROWS, ROWS),
+        {"heads": H, "causal": True, "window": 5, "softcap": 32.0},
+    ),
+    "capped with mask": Spelling(
+        _capped_with_mask, (ROWS, ROWS, ROWS, BIAS), {"heads": H, "softcap": 50.0}
     ),
     "batched": Spelling(_batched, (ROWS, ROWS, ROWS), {"heads": H}),
     "batched with mask": Spelling(_batched_with_mask, (ROWS, ROWS, ROWS, BIAS), {"heads": H}),

@@ -24,7 +24,7 @@ def example_of(row: str, rng: random.Random, variables: list[str]) -> Instance |
 
 
 def _scores(row: str, rng: random.Random, variables: list[str]) -> Instance:
-    """q kᵀ, scaled and masked; some masks hide whole rows, and some axes are not the last."""
+    """q kᵀ, scaled, capped and masked; some masks hide whole rows, and some axes are not the last."""
     batch = rng.choice([(), (2,), (3, 2), (2, 1), (1,)])
     rows, keys, size, width = (rng.choice([2, 3, 4]) for _ in range(4))
     turned = rng.random() < 0.6
@@ -34,6 +34,7 @@ def _scores(row: str, rng: random.Random, variables: list[str]) -> Instance:
         "v": (*batch, keys, width),
         "c": (),
         "f": (),
+        "z": (),
         "m": rng.choice([(rows, keys), (*batch, rows, keys), (keys,)]),
     }
     axis = len(batch) + (1 if rng.random() < 0.8 else 0)
@@ -45,7 +46,11 @@ def _scores(row: str, rng: random.Random, variables: list[str]) -> Instance:
         known["m"] = np.broadcast_to(mask if len(shapes["m"]) > 1 else mask[0], shapes["m"])
         if "hidden" in row:
             known["m"] = ~known["m"]
-    constants = {"c": rng.choice([0.5, 2.0, 0.1]), "f": rng.choice([-1e9, -3e38, -np.inf, -2.0])}
+    constants = {
+        "c": rng.choice([0.5, 2.0, 0.1]),
+        "f": rng.choice([-1e9, -3e38, -np.inf, -2.0]),
+        "z": rng.choice([0.5, 1.25, 3.0]),
+    }
     types = [tensor("f32", shapes[name]) for name in variables]
     return Instance(types, {"N": turned, "A": axis}, constants, known)
 

@@ -17,6 +17,15 @@ SCORES = {
     "scaled-attention": (f"mul({PRODUCT}, c)", "q", "scale_of(c, q)", " and constant(c)"),
     "divided-attention": (f"div({PRODUCT}, c)", "div(q, c)", "1.0", " and scalar(c)"),
 }
+CAPS = {
+    # beginning of the row's name: the capped scores, the cap, what must hold
+    "": ("{}", "0.0", ""),
+    "capped-": (
+        "mul(tanh(div({}, z)), z)",
+        "number_of(z)",
+        " and constant(z) and positive(z)",
+    ),
+}
 BIASES = {
     # end of the row's name: the masked scores, the bias, what must hold, how equal both sides are
     "": ("{}", "", "", REASSOCIATES),
@@ -60,10 +69,11 @@ REASONS = {
 }
 
 
-def _one_head(scores: str, mask: str) -> Rule:
-    """One way to compute scores, masked in one way, as attention in one head."""
+def _one_head(cap: str, scores: str, mask: str) -> Rule:
+    """One way to compute scores, capped or not, masked in one way, as attention in one head."""
     product, queries, scale, asked = SCORES[scores]
-    pattern, bias, asked_too, equality = BIASES[mask]
+    capped, most, asked_of_cap = CAPS[cap]
+    pattern, bias, asked_of_mask, equality = BIASES[mask]
     operands = (
         f"reshape({queries}, shape=one_head(q, q, k, v)), "
         "reshape(transpose(k, perm=keys_last(k, N)), "
@@ -73,12 +83,13 @@ def _one_head(scores: str, mask: str) -> Rule:
     if bias:
         operands += f", reshape({bias}, shape=one_head_bias(m, q, k, v))"
     return Rule(
-        scores + mask,
-        f"matmul(softmax({pattern.format(product)}, axis=A), v)",
-        f"reshape(attention({operands}, heads=1, scale={scale}), shape=SHAPE)",
+        cap + scores + mask,
+        f"matmul(softmax({pattern.format(capped.format(product))}, axis=A), v)",
+        f"reshape(attention({operands}, heads=1, scale={scale}, softcap={most}), shape=SHAPE)",
         equality,
         REASONS[mask],
-        f"last_axis(A, SHAPE) and wide(q) and matrix(q) and matrix(v){asked}{asked_too}",
+        "last_axis(A, SHAPE) and wide(q) and matrix(q) and matrix(v)"
+        f"{asked}{asked_of_cap}{asked_of_mask}",
     )
 
 
@@ -153,7 +164,7 @@ def _shared_merged(bias: bool) -> Rule:
 
 
 ATTENTION: tuple[Rule, ...] = (
-    *(_one_head(scores, mask) for scores in SCORES for mask in BIASES),
+    *(_one_head(cap, scores, mask) for cap in CAPS for scores in SCORES for mask in BIASES),
     Rule(
         "causal-attention",
         "attention(q, k, v, m, heads=X, kv_heads=Y, causal=False, window=0, scale=S, softcap=Z)",

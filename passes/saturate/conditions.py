@@ -143,6 +143,7 @@ PREDICATES: dict[str, Callable[..., bool]] = {
     "constant": lambda x: x.constant is not None,
     "scalar": lambda x: x.type.get_shape() == (),
     "nonzero": lambda x: x.constant not in (None, 0) and math.isfinite(x.constant),
+    "positive": lambda x: x.constant is not None and 0 < x.constant < math.inf,
     "finite": lambda x: x.constant is not None and math.isfinite(x.constant),
     "power_of_two": _power_of_two,
     "floating": lambda x: x.element.is_float,
@@ -194,6 +195,7 @@ def _compose(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]
 ATTRIBUTE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "compose": _compose,
     "as_matrix": lambda x: (math.prod(x.shape[:-1]), x.shape[-1]),
+    "number_of": lambda x: x.constant,
     "scale_of": layouts.scale_of,
     "only": lambda axes: axes[0],
     "turned": lambda x, perm: tuple(x.shape[axis] for axis in perm),
