@@ -186,7 +186,12 @@ def emit_left(
         name: attributes.get(node.id) if isinstance(node, ast.Name) else ast.literal_eval(node)
         for name, node in pattern.attributes.items()
     }
-    result = b.call(pattern.name, *operands, **keywords)
+    specs = OPERATIONS[pattern.name].operands
+    if specs and specs[0].variadic:
+        result = b.call(pattern.name, operands, **keywords)
+    else:
+        named = {spec.name: value for spec, value in zip(specs, operands, strict=False)}
+        result = b.call(pattern.name, **named, **keywords)
     assert isinstance(result, SSAValue)
     return result
 

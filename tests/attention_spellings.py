@@ -143,7 +143,9 @@ def _capped_window(b: Emitter, q: SSAValue, k: SSAValue, v: SSAValue) -> SSAValu
     return merge(b, b.matmul(b.softmax(scores), split(b, v)))
 
 
-def _capped_with_mask(b: Emitter, q: SSAValue, k: SSAValue, v: SSAValue, mask: SSAValue) -> SSAValue:
+def _capped_with_mask(
+    b: Emitter, q: SSAValue, k: SSAValue, v: SSAValue, mask: SSAValue
+) -> SSAValue:
     """The queries scaled before the product, scores capped, a mask added."""
     scores = b.matmul(b.mul(split(b, q), D**-0.5), split(b, k), transpose_b=True)
     scores = b.add(b.mul(b.tanh(b.div(scores, 50.0)), 50.0), mask)

@@ -109,11 +109,7 @@ fn attend(q, k, v, cosine, sine) {
 fn gate(x, y) { return x * (1.0 / (exp(-x) + 1.0)) * y }
 """
 
-LLAMA_WHOLE = """
-fn norm(x, name: str) {
-  param g: f32[D] as "{name}.weight" = normal(mean = 1.0, std = 0.1)
-  return rms_norm(x, g, eps = EPS)
-}
+TABLES_WHOLE = """
 fn turned(x, n: int, cosine, sine) {
   x = heads(x, n)
   other = concat([-x[:, :, :, 8:16], x[:, :, :, 0:8]], axis = -1)
@@ -123,6 +119,13 @@ fn attend(q, k, v, cosine, sine) {
   q = turned(q, H, cosine, sine)
   k = turned(k, KV, cosine, sine)
   return attention(q, k, v, heads = H, kv_heads = KV, causal = true)
+}
+"""
+
+LLAMA_WHOLE = """
+fn norm(x, name: str) {
+  param g: f32[D] as "{name}.weight" = normal(mean = 1.0, std = 0.1)
+  return rms_norm(x, g, eps = EPS)
 }
 fn gate(x, y) { return silu(x) * y }
 """
@@ -139,8 +142,33 @@ graph block(x: f32[B, S, D], cosine: f32[S, HD], sine: f32[S, HD]) {
 }
 """
 
+TABLES = """
+fn tables() {
+  inverse = 1.0 / 10000.0 ** (cast(iota([HD / 2], axis = 0, T = i32), f32) * 2.0 / 16.0)
+  angle = reshape(cast(iota([S], axis = 0, T = i32), f32), [S, 1]) @ reshape(inverse, [1, HD / 2])
+  both = concat([angle, angle], axis = -1)
+  return cos(both), sin(both)
+}
+"""
+
+ROPE_WHOLE = """
+fn attend(q, k, v, cosine, sine) {
+  q = rope(q, head_dim = HD)
+  k = rope(k, head_dim = HD)
+  return attention(q, k, v, heads = H, kv_heads = KV, causal = true)
+}
+"""
+
+ROPE = LLAMA.replace(", cosine: f32[S, HD], sine: f32[S, HD]", "").replace(
+    'h = norm(x, "n1")', 'cosine, sine = tables()\n  h = norm(x, "n1")'
+)
+
 BLOCKS: dict[str, tuple[str, str]] = {
     "bert": (PARAMETERS + BERT_PARTS + BERT, PARAMETERS + BERT_WHOLE + BERT),
     "gpt": (PARAMETERS + GPT_PARTS + GPT, PARAMETERS + GPT_WHOLE + GPT),
-    "llama": (PARAMETERS + LLAMA_PARTS + LLAMA, PARAMETERS + LLAMA_WHOLE + LLAMA),
+    "llama": (PARAMETERS + LLAMA_PARTS + LLAMA, PARAMETERS + LLAMA_WHOLE + TABLES_WHOLE + LLAMA),
+    "llama with its own tables": (
+        PARAMETERS + LLAMA_PARTS + TABLES + ROPE,
+        PARAMETERS + LLAMA_WHOLE + ROPE_WHOLE + TABLES + ROPE,
+    ),
 }

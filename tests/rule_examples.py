@@ -4,6 +4,7 @@ In: the name of a row and a random generator. Out: an `Instance`: types of the v
 the attribute variables, constants, and the values of variables that a row looks at.
 """
 
+import math
 import random
 from collections.abc import Callable
 
@@ -24,7 +25,7 @@ def example_of(row: str, rng: random.Random, variables: list[str]) -> Instance |
 
 
 def _scores(row: str, rng: random.Random, variables: list[str]) -> Instance:
-    """q kᵀ, scaled, capped and masked; some masks hide whole rows, and some axes are not the last."""
+    """q kᵀ, scaled, capped, masked; some masks hide whole rows, and some axes are not the last."""
     batch = rng.choice([(), (2,), (3, 2), (2, 1), (1,)])
     rows, keys, size, width = (rng.choice([2, 3, 4]) for _ in range(4))
     turned = rng.random() < 0.6
@@ -178,7 +179,70 @@ def _rows(row: str, rng: random.Random, variables: list[str]) -> Instance:
     return Instance([tensor("f32", shapes[name]) for name in variables], {})
 
 
+def _half(shape: Shape, which: int, paired: bool) -> tuple[Shape, Shape, Shape]:
+    """Starts, stops and steps of the first or second elements of all pairs of the last axis."""
+    start, end = (
+        (which, shape[-1]) if paired else (which * shape[-1] // 2, shape[-1] // (2 - which))
+    )
+    zeros, ones = (0,) * (len(shape) - 1), (1,) * (len(shape) - 1)
+    return (*zeros, start), (*shape[:-1], end), (*ones, 2 if paired else 1)
+
+
+def _rotated(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Heads and tables of their angles; or of other positions, one angle off, or pairs turned the
+    other way.
+    """
+    rows, heads, size = rng.choice([2, 5]), rng.choice([1, 2]), rng.choice([2, 4, 8])
+    after, paired = rng.random() < 0.5, "pairs" in row
+    shape: Shape = (2, rows, heads, size) if after else (2, heads, rows, size)
+    theta = rng.choice([10000.0, 500000.0, 100.0, 123.25])
+    frequency = theta ** (-np.arange(0, size, 2) / size)
+    if row.removeprefix("wrong ") in ("rope", "rope-of-whole-pairs"):
+        frequency = np.repeat(frequency, 2) if paired else np.tile(frequency, 2)
+    angle = (rng.choice([0, 0, 0, 1]) + np.arange(rows))[:, None] * frequency
+    angle[-1, -1] += rng.choice([0.0, 0.0, 0.0, 0.125])
+    if after or rng.random() < 0.5:
+        angle = angle.reshape((rows, 1, -1) if after else (1, rows, angle.shape[-1]))
+    order = rng.choice([(0, 1), (0, 1), (0, 1), (1, 0), (0, 0), (1, 1)])
+    parts = [_half(shape, which, paired) for which in order]
+    stacked = (*shape[:-1], size // 2, 1)
+    attributes: dict[str, object] = dict(zip("ABCDEF", (*parts[0], *parts[1]), strict=True))
+    attributes |= {"P": stacked, "Q": stacked, "R": shape, "G": len(shape) - (not paired)}
+    known = {"c": np.cos(angle), "s": np.sin(angle)}
+    shapes = {"x": shape, "c": angle.shape, "s": angle.shape}
+    types = [tensor("f64", shapes[name]) for name in variables]
+    return Instance(types, attributes, {}, known)
+
+
+def _pairs(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """One of each pair; or one half of them."""
+    shape = rng.choice([(3, 4), (2, 3, 4), (4,)])
+    pairs = (*shape[:-1], 2, 2)
+    which, zeros = rng.choice([0, 1]), (0,) * (len(shape) - 1)
+    starts, stops = (*zeros, 0, which), (*pairs[:-1], which + 1)
+    if rng.random() < 0.3:
+        starts, stops = (*zeros, which, 0), (*shape[:-1], which + 1, 2)
+    attributes = {"P": pairs, "A": starts, "B": stops, "C": (1,) * len(pairs)}
+    attributes["Q"] = rng.choice([(*shape[:-1], 2), (math.prod(shape) // 2,)])
+    return Instance([tensor("f32", shape)], attributes)
+
+
+def _turned_rope(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Heads whose positions come before them, or after them, or are batches."""
+    types = {"x": tensor("f32", (2, 3, 4, 4)), "o": tensor("i32", ())}
+    attributes = {
+        "P": rng.choice([(0, 2, 1, 3), (0, 2, 1, 3), (1, 0, 2, 3), (2, 1, 0, 3)]),
+        "D": rng.choice([4, 4, 2]),
+        "T": rng.choice([100.0, 10000.0]),
+        "I": rng.random() < 0.5,
+    }
+    return Instance([types[name] for name in variables], attributes)
+
+
 EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
+    "slice-of-pairs": _pairs,
+    "turned-rope": _turned_rope,
+    "rope": _rotated,
     "causal-attention": _causal,
     "attention-of-merged-batches": _merged_batches,
     "matmul-of-merged-batches": _merged_products,

@@ -12,7 +12,7 @@ from typing import Any
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.types import ElementType, Family, element_of
-from mgn.passes.saturate import layouts
+from mgn.passes.saturate import layouts, rotary_tables
 from mgn.passes.saturate.definitions import Definition
 
 
@@ -183,6 +183,11 @@ PREDICATES: dict[str, Callable[..., bool]] = {
     "same_leading": lambda left, right, last: left[:-last] == right[:-last],
     "merges_batches": layouts.merges_batches,
     "same_batches": lambda x, y: x.shape[:-2] == y.shape[:-2],
+    "is_half": rotary_tables.is_half,
+    "is_every_other": rotary_tables.is_every_other,
+    "takes_one_of_pairs": rotary_tables.takes_one_of_pairs,
+    "stacks": rotary_tables.stacks,
+    "turns_heads": rotary_tables.turns_heads,
 }
 """Predicates by name. Arguments are matched values as `Operand`, or attribute values."""
 
@@ -211,5 +216,14 @@ ATTRIBUTE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "heads_of": layouts.heads_of,
     "without_group": layouts.without_group,
     "window_of": layouts.window_of,
+    "shape_of": lambda x: x.shape,
+    "last": lambda x: x.shape[-1],
+    "half": lambda x: x.shape[-1] // 2,
+    "merged_last": lambda x: (*x.shape[:-2], math.prod(x.shape[-2:])),
+    "paired": lambda shape: (*shape[:-1], *(2 * size for size in shape[-1:])),
+    "every_other": lambda shape: (*(1,) * (len(shape) - 1), 2),
+    "first_of_pairs": lambda shape, starts: (*(0,) * (len(shape) - 1), starts[-1]),
+    "in_rows": rotary_tables.in_rows,
+    "base_of": rotary_tables.base_of,
 }
 """What right sides may compute from matched values and attributes."""

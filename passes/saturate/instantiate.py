@@ -17,7 +17,7 @@ from mgn.dialects.mgn.attributes import REQUIRED, same_value
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.mgn.structure import dense_of
 from mgn.dialects.shapes import ShapeError
-from mgn.dialects.types import ElementType, element_of
+from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of
 from mgn.passes.saturate.compile_rules import CompiledRule
 from mgn.passes.saturate.conditions import ATTRIBUTE_FUNCTIONS, PREDICATES, Operand
 from mgn.passes.saturate.definitions import Definition
@@ -157,7 +157,9 @@ class _Builder:
         elements: dict[str, ElementType] = {}
         groups = [spec.operands[min(i, len(spec.operands) - 1)] for i in range(len(call.operands))]
         for group, operand in zip(groups, call.operands, strict=True):
-            if isinstance(operand, Variable):
+            if group.element is not None:
+                elements[group.group] = ELEMENT_TYPES[group.element]
+            elif isinstance(operand, Variable):
                 type = self.facts.handle_types[self.handles[operand.name]]
                 elements.setdefault(group.group, element_of(type))
         own = element_of(self.root_type)

@@ -14,11 +14,12 @@ from mgn.passes.saturate.movement_rules import MOVEMENT
 from mgn.passes.saturate.patterns import PatternError
 from mgn.passes.saturate.products import PRODUCTS
 from mgn.passes.saturate.recognition import RECOGNITION
+from mgn.passes.saturate.rotary_rules import ROTARY
 from mgn.passes.saturate.rule import Rule, RuleClass
 
 DEFAULT_CLASSES = frozenset({RuleClass.EXACT, RuleClass.REASSOCIATES})
 
-BUILT_IN = (*ALGEBRA, *MOVEMENT, *PRODUCTS, *RECOGNITION, *ATTENTION)
+BUILT_IN = (*ALGEBRA, *MOVEMENT, *PRODUCTS, *RECOGNITION, *ROTARY, *ATTENTION)
 """mgn's own rows."""
 
 RULES: dict[str, Rule] = {rule.name: rule for rule in BUILT_IN}
