@@ -13,7 +13,7 @@ from mgn.dialects.mgn.elementwise import round_to_tf32
 
 Arrays = dict[str, np.ndarray]
 
-STORED = {"f32": "f32", "tf32": "f32", "bf16": "bf16"}
+STORED = {"f32": "f32", "tf32": "f32", "bf16": "bf16", "f16": "f16"}
 """What a product's operands may be rounded to, and the element type of its inputs and its result.
 """
 
@@ -95,7 +95,7 @@ def _suffix(precision: str) -> str:
 
 
 def _bytes(stored: str) -> int:
-    return 2 if stored == "bf16" else 4
+    return 2 if stored in ("bf16", "f16") else 4
 
 
 def _rounding(precision: str) -> Callable[[np.ndarray], np.ndarray]:

@@ -15,11 +15,13 @@ import mgn
 from benchmarks import in_tinygrad
 from benchmarks.cases import Arrays, Case
 
-TOLERANCES = {"f32": 2e-5, "tf32": 4e-5, "bf16": 2**-7}
+TOLERANCES = {"f32": 2e-5, "tf32": 4e-5, "bf16": 2**-7, "f16": 2**-10}
 """Largest accepted error relative to the largest magnitude of the result, by what is multiplied.
 
 Operands of tf32 are rounded in the reference too, but matrix units cut off what does not fit a sum
-where an addition would round. A result in bf16 is rounded up to three times."""
+where an addition would round. A result in half precision is rounded up to three times."""
+
+DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
 
 CHECKED_ROWS = 64
 
@@ -50,7 +52,7 @@ def executable_of(case: Case, device: str) -> mgn.Executable:
 def arrays_of(case: Case) -> Arrays:
     """Random inputs."""
     generator = np.random.default_rng(0)
-    dtype = ml_dtypes.bfloat16 if case.precision == "bf16" else np.float32
+    dtype = DTYPES.get(case.precision, np.float32)
     return {
         name: generator.integers(0, case.below[name], shape, np.int32)
         if name in case.below

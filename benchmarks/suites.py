@@ -43,7 +43,7 @@ GPU: tuple[Case, ...] = (
     column_sum(16384, 4096),
     *(softmax(rows, columns) for rows, columns in _SHORT_TO_LONG),
     attention(1, 9, 128, 64),
-    *(attention(4, 16, 2048, 64, precision) for precision in ("f32", "tf32", "bf16")),
+    *(attention(4, 16, 2048, 64, precision) for precision in ("f32", "tf32", "bf16", "f16")),
     *(attention(4, 8, 2048, 128, precision) for precision in ("f32", "bf16")),
 )
 

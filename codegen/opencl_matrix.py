@@ -7,13 +7,13 @@ units means the same everywhere and can be tested where there are none; no sched
 from typing import Any
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.builtin import Float16Type, MemRefType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from mgn.codegen.expression import MULTIPLY, Expression, call, cast, infix, offset
 from mgn.codegen.writer import Row, Writer
 from mgn.dialects import kernel
-from mgn.dialects.kernel.lanes import lanes
+from mgn.dialects.kernel.lanes import element, lanes
 
 SUB_GROUP = 32
 
@@ -161,9 +161,14 @@ def _round_tf32(writer: Writer, operation: kernel.RoundTf32Op) -> None:
 
 def _pack(writer: Writer, operation: kernel.PackOp) -> None:
     pairs = lanes(operation.result.type)
-    narrowed = operation.value.owner
+    narrowed, is_f16 = operation.value.owner, _holds_f16(operation.value)
     if writer.vendor == "nvidia" and isinstance(narrowed, arith.TruncFOp):
-        writer.declare(operation.result, _rounded_pairs(writer, narrowed.input, pairs))
+        name = "f16" if is_f16 else "bf16"
+        writer.declare(operation.result, _rounded_pairs(writer, narrowed.input, pairs, name))
+        return
+    if is_f16:
+        bits = call(writer.library.f16_bits(2 * pairs), writer.value(operation.value))
+        writer.declare(operation.result, call(f"as_int{pairs}", bits))
         return
     parts = [
         f"as_int(as_uint(x.s{2 * n:x}) >> 16 | as_uint(x.s{2 * n + 1:x}) & 0xffff0000u)"
@@ -174,27 +179,52 @@ def _pack(writer: Writer, operation: kernel.PackOp) -> None:
     writer.declare(operation.result, call(name, writer.value(operation.value)))
 
 
-def _rounded_pairs(writer: Writer, value: SSAValue, pairs: int) -> Expression:
-    """Rounds f32 numbers and packs them, two by one instruction."""
+def _holds_f16(value: SSAValue) -> bool:
+    return isinstance(element(value.type), Float16Type)
+
+
+def _rounded_pairs(writer: Writer, value: SSAValue, pairs: int, name: str) -> Expression:
+    """Rounds f32 numbers to bf16 or f16 and packs them, two by one instruction."""
     body = (
         "int r;",
-        'asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));',
+        f'asm("cvt.rn.{name}x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));',
         "return r;",
     )
-    pair = writer.library.add("round_pair", "int", "float low, float high", *body)
+    pair = writer.library.add(f"round_pair_{name}", "int", "float low, float high", *body)
     parts = ", ".join(f"{pair}(x.s{2 * n:x}, x.s{2 * n + 1:x})" for n in range(pairs))
     result = f"return (int{pairs})({parts});"
-    name = f"round_pairs_{pairs}"
-    function = writer.library.add(name, f"int{pairs}", f"float{2 * pairs} x", result)
+    function_name = f"round_pairs_{name}_{pairs}"
+    function = writer.library.add(function_name, f"int{pairs}", f"float{2 * pairs} x", result)
     return call(function, writer.value(value))
 
 
 def _unpack(writer: Writer, operation: kernel.UnpackOp) -> None:
     pairs = lanes(operation.value.type)
+    if _holds_f16(operation.result):
+        value = writer.value(operation.value)
+        writer.declare(operation.result, _unpacked_f16(writer, value, pairs))
+        return
     parts = [f"as_float(x.s{n:x} << 16), as_float(x.s{n:x} & 0xffff0000u)" for n in range(pairs)]
     body = f"return (float{2 * pairs})({', '.join(parts)});"
     name = writer.library.add(f"unpack_{pairs}", f"float{2 * pairs}", f"int{pairs} x", body)
     writer.declare(operation.result, call(name, writer.value(operation.value)))
+
+
+def _unpacked_f16(writer: Writer, value: Expression, pairs: int) -> Expression:
+    if writer.vendor != "nvidia":
+        bits = call(f"as_short{2 * pairs}", value)
+        return call(writer.library.f16_from_bits(2 * pairs), bits)
+    body = (
+        "float2 r;",
+        'asm("{.reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h;}"',
+        '    : "=f"(r.s0), "=f"(r.s1) : "r"(x));',
+        "return r;",
+    )
+    pair = writer.library.add("unpack_pair_f16", "float2", "int x", *body)
+    result = ", ".join(f"{pair}(x.s{n:x})" for n in range(pairs))
+    name, type = f"unpack_f16_{pairs}", f"float{2 * pairs}"
+    function = writer.library.add(name, type, f"int{pairs} x", f"return ({type})({result});")
+    return call(function, value)
 
 
 def _copy_chunk(writer: Writer, operation: kernel.CopyChunkOp) -> None:

@@ -160,7 +160,7 @@ ERRORS: list[tuple[str, str]] = [
     (
         "%a = arith.constant dense<1.0> : vector<4xf32>\n"
         "%d = kernel.pack %a : vector<4xf32> -> vector<2xi32>",
-        "kernel.pack holds pairs of bf16 as i32",
+        "kernel.pack holds pairs of bf16 or f16 as i32",
     ),
     ("kernel.wait_copies -1", "kernel.wait_copies takes a number of groups"),
     (

@@ -386,17 +386,29 @@ kernel.func @pairs(%x : memref<8xf32>, %y : memref<4xi32>, %z : memref<8xf32>)
 }"""
 
 
-def test_pairs_are_rounded_to_nearest_with_the_first_in_the_lower_half(cl_queue: Any) -> None:  # noqa: F811
-    x = np.array([1.0, -(2.0**-9), 1 + 2.0**-9, 1 + 3 * 2.0**-9, 3e38, np.inf, -7, 0.1], np.float32)
+@pytest.mark.parametrize(
+    ("name", "dtype", "bits"), [("bf16", ml_dtypes.bfloat16, 9), ("f16", np.float16, 11)]
+)
+def test_pairs_are_rounded_to_nearest_with_the_first_in_the_lower_half(
+    name: str,
+    dtype: Any,
+    bits: int,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    step = 2.0**-bits
+    x = np.array([1.0, -step, 1 + step, 1 + 3 * step, 3e38, np.inf, -7, 1e-7], np.float32)
     y, z = np.empty(4, np.int32), np.empty(8, np.float32)
-    run_text(cl_queue, PAIRS, x, y, z)
-    rounded = x.astype(ml_dtypes.bfloat16)
+    run_text(cl_queue, PAIRS.replace("bf16", name), x, y, z)
+    with np.errstate(over="ignore"):
+        rounded = x.astype(dtype)
     np.testing.assert_array_equal(y.view(np.uint16), rounded.view(np.uint16))
     np.testing.assert_array_equal(z, rounded.astype(np.float32))
 
 
 def test_rounding_two_numbers_into_a_register_is_one_instruction_on_nvidia() -> None:
-    assert "cvt.rn.bf16x2.f32" in emit(kernel(PAIRS), DEVICES["nvidia-h200"])
+    for name in ("bf16", "f16"):
+        text = emit(kernel(PAIRS.replace("bf16", name)), DEVICES["nvidia-h200"])
+        assert f"cvt.rn.{name}x2.f32" in text
     assert "asm" not in emit(kernel(PAIRS), DEVICES["cpu"])
 
 

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import (
     UnitAttr,
     VectorType,
     bf16,
+    f16,
     f32,
     i32,
     i64,
@@ -202,7 +203,8 @@ class RoundTf32Op(IRDLOperation):
 
 @irdl_op_definition
 class PackOp(IRDLOperation):
-    """Numbers of bf16 in pairs, as `kernel.mma` holds them: the first of a pair in the low bits.
+    """Numbers of bf16 or f16 in pairs, as `kernel.mma` holds them: the first of a pair in the low
+    bits.
 
     Example: `kernel.pack %x : vector<8xbf16> -> vector<4xi32>`. Errors: other elements, a result
     that is not half as long.
@@ -237,11 +239,11 @@ class UnpackOp(IRDLOperation):
     traits = traits_def(Pure())
     assembly_format = "$value attr-dict `:` type($value) `->` type($result)"
 
-    def __init__(self, value: SSAValue | Operation):
+    def __init__(self, value: SSAValue | Operation, element: Attribute = bf16):
         value = SSAValue.get(value)
         assert isinstance(value.type, VectorType)
         super().__init__(
-            operands=[value], result_types=[VectorType(bf16, [2 * value.type.get_shape()[0]])]
+            operands=[value], result_types=[VectorType(element, [2 * value.type.get_shape()[0]])]
         )
 
     def verify_(self) -> None:
@@ -251,8 +253,9 @@ class UnpackOp(IRDLOperation):
 def _verify_pairs(name: str, numbers: Attribute, pairs: Attribute) -> None:
     assert isinstance(numbers, VectorType)
     expected = VectorType(i32, [numbers.get_shape()[0] // 2])
-    if numbers.element_type != bf16 or numbers.get_shape()[0] % 2 or pairs != expected:
-        raise VerifyException(f"{name} holds pairs of bf16 as i32, not {numbers} as {pairs}")
+    is_half = numbers.element_type in (bf16, f16)
+    if not is_half or numbers.get_shape()[0] % 2 or pairs != expected:
+        raise VerifyException(f"{name} holds pairs of bf16 or f16 as i32, not {numbers} as {pairs}")
 
 
 @irdl_op_definition

@@ -101,6 +101,8 @@ kernel.func @matrix_unit(%x : memref<512xbf16>) access [read] global [32, 1, 1] 
   %k = kernel.pack %h : vector<8xbf16> -> vector<4xi32>
   // CHECK-NEXT: %n = kernel.unpack %k : vector<4xi32> -> vector<8xbf16>
   %n = kernel.unpack %k : vector<4xi32> -> vector<8xbf16>
+  // CHECK-NEXT: %n16 = kernel.unpack %k : vector<4xi32> -> vector<8xf16>
+  %n16 = kernel.unpack %k : vector<4xi32> -> vector<8xf16>
   // CHECK-NEXT: kernel.publish_copies
   kernel.publish_copies
   // CHECK-NEXT: %s, %u = kernel.group_mma %m[%i, %l] steps 2 parts [0, 8192] adds %d, %r : memref<512xbf16, #kernel.space<local>>, vector<4xf32>, vector<4xf32> -> vector<4xf32>, vector<4xf32>

@@ -3,15 +3,16 @@
 Queries, keys and values are numbers that the unit multiplies, so that their products are exact in
 f32. A sub-group keeps its queries, its scores and its rows' sums in registers; copies of the next
 tile of keys and values are under way while one is multiplied. Weights are f32: the unit takes each
-as the sum of two numbers, so that a weight is off by 2^-16 at most.
+as the sum of two numbers, so that a weight is off by 2^-16 at most, relative to it; in f16, whose
+exponents are few, by 2^-37 relative to the row's largest weight besides.
 """
 
 import math as numbers
 from collections.abc import Callable, Sequence
 from math import prod
 
-from xdsl.dialects import arith, vector
-from xdsl.dialects.builtin import DenseArrayBase, VectorType, bf16, f32, i32, i64
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import VectorType, f32, i32
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
@@ -26,6 +27,7 @@ from mgn.passes.lower_kernels.attention_panels import (
     Sums,
     held_element,
 )
+from mgn.passes.lower_kernels.attention_weights import HELD, Weights
 from mgn.passes.lower_kernels.emission import lane_count, memory_type
 from mgn.passes.lower_kernels.index import Index, constant, delinearised, lanes
 from mgn.passes.lower_kernels.panel_copies import lane_of
@@ -38,12 +40,6 @@ from mgn.passes.lower_kernels.tensor_tiling import SUB_GROUP
 
 HALVES = 2
 """Rows of a result that a work-item holds; the second is 8 further."""
-
-HELD = 4
-"""Numbers of a result that a work-item holds: two columns of each row."""
-
-TF32_BITS = -(1 << 13)
-"""The bits of an f32 number that a tf32 operand counts."""
 
 Vectors = list[SSAValue]
 
@@ -60,6 +56,7 @@ class _Matrix:
         self.job, self.attention, self.code, self.name = job, attention, job.code, name
         self.sizes = sizes
         self.paired = name == "tf32"
+        self.weights = Weights(job.code, attention.element, name)
         plain = attention.bias is None and not attention.softcap
         self.scales_late = plain and attention.factor > 0
         self.memory = self.code.local(memory_type(held_element(name)), self.sizes.memory)
@@ -184,7 +181,8 @@ class _Matrix:
         shifts = [attention.shift(code, value) for value in new]
         factors = [self._power(old, shift) for old, shift in zip(largest, shifts, strict=True)]
         shift = self._both(shifts)
-        weights = [self._power(score, shift) for score in scores]
+        powers = [self._power(score, shift, self.weights.raised) for score in scores]
+        weights = self.weights.bounded(powers)
         shares = self._halves(arith.AddfOp, weights)
         totals = [
             multiply_add(code, attention.element, total, factor, share)
@@ -197,13 +195,17 @@ class _Matrix:
             copy()
         return [*new, *totals, *sums]
 
-    def _power(self, score: SSAValue, shift: SSAValue) -> SSAValue:
-        """2 to the difference of two scores, which may lack their factor yet."""
-        code = self.code
+    def _power(self, score: SSAValue, shift: SSAValue, raised: float = 0.0) -> SSAValue:
+        """2 to the difference of two scores, which may lack their factor yet, and a number."""
+        code, count = self.code, lane_count(score)
+        if self.scales_late:
+            factor = code.constant(-self.attention.factor, f32, count)
+            shift = code.binary(arith.MulfOp, shift, factor)
+        if raised:
+            sign = 1 if self.scales_late else -1
+            shift = code.binary(arith.AddfOp, shift, code.constant(sign * raised, f32, count))
         if not self.scales_late:
             return power_of_two(code, code.binary(arith.SubfOp, score, shift))
-        count = lane_count(score)
-        shift = code.binary(arith.MulfOp, shift, code.constant(-self.attention.factor, f32, count))
         factor = code.constant(self.attention.factor, f32, count)
         return power_of_two(code, multiply_add(code, self.attention.element, score, factor, shift))
 
@@ -333,7 +335,7 @@ class _Matrix:
     def _add_values(self, turn: Index, weights: Vectors, sums: Vectors) -> Vectors:
         """Adds weights times values over the tile's keys."""
         _, values = self._panels(turn)
-        for step, terms in enumerate(self._weights(weights)):
+        for step, terms in enumerate(self.weights.terms(weights)):
             count = self.columns * UNIT_COLUMNS
             fragments = values.operands(self._stage(turn), constant(0), count, constant(step))
             for term in terms:
@@ -342,49 +344,6 @@ class _Matrix:
                     for fragment, total in zip(fragments, sums, strict=True)
                 ]
         return sums
-
-    def _weights(self, weights: Vectors) -> list[Vectors]:
-        """For each step of keys, fragments whose sum is the weights.
-
-        The first is a little less than a weight, so that neither is 0 and infinite values stay so.
-        """
-        code = self.code
-        if self.paired:
-            order = [0, 2, 1, 3]
-            return [self._tf32_terms(self._shuffled(value, value, order)) for value in weights]
-        pairs = zip(weights[::2], weights[1::2], strict=True)
-        result: list[Vectors] = []
-        for low, high in pairs:
-            both = self._shuffled(low, high, range(2 * HELD))
-            first = self._packed(self._less(both, 2.0**-8))
-            held = code.pure(kernel.UnpackOp, [first], VectorType(bf16, [2 * HELD]))
-            rest = code.binary(arith.SubfOp, both, code.convert("extf", held, f32))
-            result.append([first, self._packed(rest)])
-        return result
-
-    def _shuffled(self, low: SSAValue, high: SSAValue, order: Sequence[int]) -> SSAValue:
-        mask = DenseArrayBase.from_list(i64, list(order))
-        return self.code.pure(
-            vector.ShuffleOp, [low, high], VectorType(f32, [len(order)]), mask=mask
-        )
-
-    def _less(self, value: SSAValue, part: float) -> SSAValue:
-        """A value without so small a part of it."""
-        factor = self.code.constant(1 - part, f32, lane_count(value))
-        return self.code.binary(arith.MulfOp, value, factor)
-
-    def _packed(self, value: SSAValue) -> SSAValue:
-        """Numbers rounded to bf16, as fragments hold them."""
-        narrow = self.code.convert("truncf", value, bf16)
-        return self.code.pure(kernel.PackOp, [narrow], VectorType(i32, [HELD]))
-
-    def _tf32_terms(self, value: SSAValue) -> Vectors:
-        code = self.code
-        bits = code.pure(vector.BitcastOp, [self._less(value, 2.0**-10)], VectorType(i32, [HELD]))
-        kept = code.binary(arith.AndIOp, bits, code.constant(TF32_BITS, i32, HELD))
-        first = code.pure(vector.BitcastOp, [kept], value.type)
-        rest = code.binary(arith.SubfOp, value, first)
-        return [first, code.pure(kernel.RoundTf32Op, [rest], value.type)]
 
     # Rows
 

@@ -37,8 +37,8 @@ KEYS_BYTES = 128
 QUAD = 4
 """Neighbours that hold the same rows of a result."""
 
-MULTIPLIED = ("bf16", "tf32")
-"""What weights may be taken as: types with as many exponents as f32."""
+MULTIPLIED = ("bf16", "f16", "tf32")
+"""What the unit may take queries, keys, values and weights as."""
 
 LEAST_ROWS = 8
 """Rows from which on a matrix unit is worth its while: it multiplies 16."""

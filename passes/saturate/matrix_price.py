@@ -20,7 +20,7 @@ COMPUTED = 0.06
 FEWEST_ROWS = 3
 """Products of fewer rows are bound by memory and run without the unit."""
 
-ATTENDED, ATTENDED_ROWS = ("bf16", "tf32"), 8
+ATTENDED, ATTENDED_ROWS = ("bf16", "f16", "tf32"), 8
 """What the unit may take attention's weights as, and from how many rows on it does."""
 
 ROUNDINGS = frozenset({"round_tf32", "cast"})
