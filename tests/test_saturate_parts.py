@@ -7,7 +7,7 @@ import pytest
 from mgn.passes.saturate.branch import branch_and_bound
 from mgn.passes.saturate.components import LocalProblem
 from mgn.passes.saturate.hubs import PIECE, cut_at_hubs
-from mgn.passes.saturate.integer_program import solve_integer_program
+from mgn.passes.saturate.integer_program import Program, solve_integer_program
 from mgn.passes.saturate.necessity import bits_of, necessity_of
 from mgn.passes.saturate.pruning import parts_of
 
@@ -60,6 +60,26 @@ def test_the_program_finds_the_least_cost_though_candidates_write_the_same_class
     assert cost == pytest.approx(least_cost(problem), rel=1e-4)
     assert solution.bound <= cost * (1 + 1e-9)
     assert solution.bound >= cost * (1 - 1e-4)
+
+
+DETOUR = LocalProblem(
+    (2,), ((0,), (1,), (1,), (2,), (2,)), ((), (), (0,), (1,), (0,)), (36.0, 36.0, 21.6, 22.9, 22.9)
+)
+"""Class 2 reads 0, or 1 that may read 0: half of 0 would do for half of each way."""
+RING = LocalProblem(
+    (0, 1, 2, 3, 4), tuple((key, (key + 1) % 5) for key in range(5)), ((),) * 5, (1.0,) * 5
+)
+"""Five classes and kernels that write two neighbours: halves of all five would do."""
+
+
+@pytest.mark.parametrize(("problem", "cost"), [(DETOUR, 58.9), (RING, 3.0)])
+def test_the_optimum_is_whole_though_fractions_of_kernels_are_allowed(
+    problem: LocalProblem, cost: float
+) -> None:
+    solution = Program(problem, float("inf")).relaxed()
+    assert solution is not None
+    assert solution.bound == pytest.approx(cost)
+    assert sum(problem.prices[number] for number in solution.chosen or ()) == pytest.approx(cost)
 
 
 def test_what_nobody_reads_once_a_better_candidate_is_there_goes_too() -> None:

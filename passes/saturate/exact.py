@@ -23,7 +23,7 @@ from mgn.passes.saturate.pruning import parts_of
 
 SLACK = 1e-3
 """Relative gap up to which the choice of pieces is taken for that of the whole."""
-SOLVABLE = 4000
+SOLVABLE = 6000
 """Candidates above which a part is bounded and left to the local search."""
 
 

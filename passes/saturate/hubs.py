@@ -15,11 +15,11 @@ from heapq import heappop, heappush
 
 from mgn.passes.saturate.components import Choices, LocalProblem, Part, split
 
-SMALL = 160
+SMALL = 1200
 """Candidates up to which a problem is not cut."""
-WHOLE = 1800
+WHOLE = 5000
 """Candidates up to which a problem whose pieces prove nothing is solved as a whole."""
-PIECE = 600
+PIECE = 2000
 """Candidates that a piece has at most, where cutting can make it so; a quarter of a problem that
 could be solved as a whole.
 """

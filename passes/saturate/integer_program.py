@@ -2,31 +2,25 @@
 
 In: a `LocalProblem`, seconds. Out: the chosen candidates, and a bound on the cost of any choice.
 
-Variables: x = 1 where a candidate is chosen, y = 1 where a class is taken from it: from the first
-that writes the class, if there are several. A candidate with one result needs no y of its own. Rows
-that make fractions dear, all true of choices in which no kernel waits for itself:
-
-    forced k:          Σ y(k, ·) = 1
-    c writes k:        y(k, c) ≤ x(c)
-    k needs i always:  Σ y(k, ·) ≤ Σ y(i, ·)
-    some writers of k  Σ y(k, those) ≤ Σ y(i, w) over writers w of i that neither write nor read k
-      read i:
-
-The third is for the dominators of `necessity`; the last says it once for all readers on the way to
-k, where a row for each of them would let each read a fraction of i.
+Fractions of kernels are allowed first: with the rows of `program_rows` and `odd_sets` the optimum
+is nearly always whole then too. Where it is not, the solver branches.
 """
 
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from mgn.passes.saturate.components import LocalProblem
-from mgn.passes.saturate.necessity import Necessity, bits_of, necessity_of
+from mgn.passes.saturate.odd_sets import NEARLY, odd_set_rows
+from mgn.passes.saturate.program_rows import Columns, Rows, columns_of, rows_of
 
 OPTIONS = {
     "output_flag": False,
     "threads": 1,
     "random_seed": 0,
+    "presolve": "off",
     "mip_rel_gap": 1e-5,
     "mip_heuristic_run_feasibility_jump": False,
     "mip_heuristic_run_rins": False,
@@ -34,8 +28,11 @@ OPTIONS = {
     "mip_heuristic_run_root_reduced_cost": False,
 }
 """Good choices are found elsewhere: with these rows most bounds meet the choice before the solver
-branches, so that its own searches for one take more time than they save.
+branches, so that its own searches for one take more time than they save, and so does its search for
+a smaller program.
 """
+ROUNDS = 8
+"""How often rows that fractions violate are added at most."""
 
 
 @dataclass
@@ -46,116 +43,92 @@ class LocalSolution:
     bound: float
 
 
-@dataclass
-class _Rows:
-    """Rows of a sparse matrix, with the least and the greatest value of each."""
-
-    starts: list[int] = field(default_factory=lambda: [0])
-    columns: list[int] = field(default_factory=list[int])
-    values: list[float] = field(default_factory=list[float])
-    lower: list[float] = field(default_factory=list[float])
-    upper: list[float] = field(default_factory=list[float])
-
-    def add(self, entries: dict[int, float], lower: float, upper: float = float("inf")) -> None:
-        self.columns.extend(entries)
-        self.values.extend(entries.values())
-        self.starts.append(len(self.columns))
-        self.lower.append(lower)
-        self.upper.append(upper)
-
-
 def solve_integer_program(problem: LocalProblem, time_budget: float) -> LocalSolution:
     """The optimum by HiGHS, or what it has and its bound where time runs out."""
-    import highspy
-
     writers = problem.writers()
     if any(key not in writers for key in problem.demands):
         return LocalSolution(None, 0.0)
-    count = len(problem.prices)
-    taken, columns = _columns(problem)
-    rows = _rows_of(problem, writers, taken)
-    scale = 1.0 / max(min(problem.prices), 1e-12)
-    cost = np.zeros(columns)
-    cost[:count] = np.array(problem.prices) * scale
-    model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = columns, len(rows.lower)
-    model.col_cost_ = cost
-    model.col_lower_, model.col_upper_ = np.zeros(columns), np.ones(columns)
-    model.row_lower_, model.row_upper_ = np.array(rows.lower), np.array(rows.upper)
-    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    model.a_matrix_.start_ = np.array(rows.starts, dtype=np.int32)
-    model.a_matrix_.index_ = np.array(rows.columns, dtype=np.int32)
-    model.a_matrix_.value_ = np.array(rows.values)
-    model.integrality_ = [highspy.HighsVarType.kInteger] * columns
-    solver = highspy.Highs()
-    for name, value in OPTIONS.items():
-        solver.setOptionValue(name, value)
-    solver.setOptionValue("time_limit", max(time_budget, 0.01))
-    solver.passModel(model)
-    solver.run()
-    info = solver.getInfo()
-    bound = max(info.mip_dual_bound / scale, 0.0) if np.isfinite(info.mip_dual_bound) else 0.0
-    if info.primal_solution_status != 2:
-        return LocalSolution(None, bound)
-    solution = np.asarray(solver.getSolution().col_value)[:count]
-    return LocalSolution(tuple(int(i) for i in np.flatnonzero(solution > 0.5)), bound)
+    program = Program(problem, time.process_time() + time_budget)
+    return program.relaxed() or program.whole()
 
 
-def _columns(problem: LocalProblem) -> tuple[dict[tuple[int, int], int], int]:
-    """The column of "this class is taken from this candidate", and how many columns there are."""
-    taken: dict[tuple[int, int], int] = {}
-    columns = len(problem.prices)
-    for number, results in enumerate(problem.results):
-        if len(results) == 1:
-            taken[results[0], number] = number
-            continue
-        for key in results:
-            taken[key, number] = columns
-            columns += 1
-    return taken, columns
+class Program:
+    """A problem's program, to be solved until the processor's time is `deadline`; its rows grow by
+    those that fractions violate.
+    """
 
+    def __init__(self, problem: LocalProblem, deadline: float) -> None:
+        self.problem = problem
+        self.deadline = deadline
+        self.columns: Columns = columns_of(problem)
+        self.rows: Rows = rows_of(problem, self.columns)
+        self.scale = 1.0 / max(min(problem.prices), 1e-12)
 
-def _rows_of(
-    problem: LocalProblem, writers: dict[int, list[int]], taken: dict[tuple[int, int], int]
-) -> _Rows:
-    needs = necessity_of(problem)
-    rows = _Rows()
-    for key, numbers in writers.items():
-        every = dict.fromkeys((taken[key, number] for number in numbers), 1.0)
-        rows.add(every, float(needs.forced >> key & 1), 1.0)
-    for number, results in enumerate(problem.results):
-        if len(results) > 1:
-            for key in results:
-                rows.add({number: 1.0, taken[key, number]: -1.0}, 0.0)
-    for key, numbers in writers.items():
-        readers = _readers_towards(problem, key, numbers, needs)
-        for item, reading in readers.items():
-            if needs.forced >> item & 1 and item not in problem.tangled:
-                continue
-            row: dict[int, float] = {}
-            for number in writers.get(item, ()):
-                waits = key in problem.inputs[number]
-                if not waits and (key not in problem.results[number] or number in reading):
-                    row[taken[item, number]] = 1.0
-            for number in reading:
-                column = taken[key, number]
-                row[column] = row.get(column, 0.0) - 1.0
-            rows.add(row, 0.0)
-    return rows
+    def relaxed(self) -> LocalSolution | None:
+        """The optimum, if it is one where fractions of kernels are allowed; None if not."""
+        solver = self._solver()
+        for _ in range(ROUNDS):
+            self._run(solver)
+            if str(solver.getModelStatus()) != "HighsModelStatus.kOptimal":
+                return None
+            values = np.asarray(solver.getSolution().col_value)
+            if np.all(np.minimum(values, 1.0 - values) <= NEARLY):
+                bound = solver.getInfo().objective_function_value / self.scale
+                return LocalSolution(self._chosen(values), bound)
+            broken = list(odd_set_rows(self.problem, self.columns, values))
+            if not broken:
+                return None
+            for entries, least in broken:
+                self.rows.add(entries, least)
+                indices = np.fromiter(entries, dtype=np.int32)
+                solver.addRow(
+                    least, np.inf, len(entries), indices, np.array(list(entries.values()))
+                )
+        return None
 
+    def whole(self) -> LocalSolution:
+        """The optimum by branching, or what there is of it when time runs out."""
+        import highspy
 
-def _readers_towards(
-    problem: LocalProblem, key: int, numbers: list[int], needs: Necessity
-) -> dict[int, set[int]]:
-    """For each class that writers of `key` need: those writers."""
-    readers: dict[int, set[int]] = {}
-    for number in numbers:
-        for item in problem.inputs[number]:
-            readers.setdefault(item, set()).add(number)
-    always = needs.must[key] & ~(1 << key)
-    nearest = always
-    for item in bits_of(always):
-        nearest &= ~(needs.must[item] & ~(1 << item))
-    for item in bits_of(nearest):
-        readers[item] = set(numbers)
-    return readers
+        solver = self._solver()
+        count = self.columns.count
+        kinds = np.full(count, highspy.HighsVarType.kInteger)
+        solver.changeColsIntegrality(count, np.arange(count, dtype=np.int32), kinds)
+        self._run(solver)
+        info = solver.getInfo()
+        bound = info.mip_dual_bound / self.scale
+        bound = max(bound, 0.0) if np.isfinite(bound) else 0.0
+        if info.primal_solution_status != 2:
+            return LocalSolution(None, bound)
+        return LocalSolution(self._chosen(np.asarray(solver.getSolution().col_value)), bound)
+
+    def _chosen(self, values: np.ndarray) -> tuple[int, ...]:
+        candidates = values[: len(self.problem.prices)]
+        return tuple(int(number) for number in np.flatnonzero(candidates > 0.5))
+
+    def _run(self, solver: Any) -> None:
+        left = self.deadline - time.process_time()
+        solver.setOptionValue("time_limit", solver.getRunTime() + max(left, 0.01))
+        solver.run()
+
+    def _solver(self) -> Any:
+        """A solver with the program as it is."""
+        import highspy
+
+        rows, count = self.rows, len(self.problem.prices)
+        model = highspy.HighsLp()
+        model.num_col_, model.num_row_ = self.columns.count, len(rows.lower)
+        cost = np.zeros(self.columns.count)
+        cost[:count] = np.array(self.problem.prices) * self.scale
+        model.col_cost_ = cost
+        model.col_lower_, model.col_upper_ = np.zeros(len(cost)), np.ones(len(cost))
+        model.row_lower_, model.row_upper_ = np.array(rows.lower), np.array(rows.upper)
+        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        model.a_matrix_.start_ = np.array(rows.starts, dtype=np.int32)
+        model.a_matrix_.index_ = np.array(rows.columns, dtype=np.int32)
+        model.a_matrix_.value_ = np.array(rows.values)
+        solver = highspy.Highs()
+        for name, value in OPTIONS.items():
+            solver.setOptionValue(name, value)
+        solver.passModel(model)
+        return solver
