@@ -12,12 +12,14 @@ from saturate_zoo import ZOO
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
+from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.saturate import candidates, saturate_graph
 from mgn.passes.saturate.candidates import CandidateSet
-from mgn.passes.saturate.cuts import Cone, CutBuilder, Traits
+from mgn.passes.saturate.cuts import Cone, CutBuilder, Traits, best_of_each_kind
+from mgn.passes.saturate.forms import Form
 from mgn.passes.saturate.reach import Reach
 from mgn.passes.saturate.saturate import saturated_view
 from mgn.passes.saturate.selection import CyclicSelection, select
@@ -123,6 +125,19 @@ def turned(b: Emitter, x: SSAValue, w: SSAValue) -> list[SSAValue]:
     """A cheap value read by rows and by columns."""
     cheap = b.add(b.mul(x, 2.0), w)
     return [b.max_reduce(cheap, axis=0), b.softmax(cheap, axis=1)]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "kept"),
+    [("pppc", "ppc"), ("pcprc", "pcpr"), ("cccc", "ccc"), ("pppp", "ppp"), ("", "")],
+)
+def test_ways_of_one_kind_do_not_crowd_out_another_kind(kinds: str, kept: str) -> None:
+    known = (KernelKind.POINTWISE, KernelKind.REDUCTION, KernelKind.CONTRACTION)
+    letters = {kind.value[0]: kind for kind in known}
+    cones = [Cone(((0, 0, ()),), (), Form(letters[letter]), 0.0) for letter in kinds]
+    tried = best_of_each_kind(cones)
+    assert "".join(cone.form.kind.value[0] for cone in tried) == kept
+    assert all(any(cone is item for item in cones) for cone in tried)
 
 
 def test_two_results_of_one_sum_are_one_kernel_though_each_alone_would_rather_read_the_sum() -> (

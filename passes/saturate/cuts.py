@@ -36,6 +36,13 @@ DEAR = 4.0
 """Weight of an operation from which on its result is better read than computed again."""
 
 
+WAYS_OF_ONE_KIND = 3
+WAYS = {KernelKind.POINTWISE: 2}
+"""How many ways to compute an operand inside its users' kernels are tried, where all are kernels of
+one kind and where they are not: then one of each kind that is not listed.
+"""
+
+
 @dataclass(frozen=True)
 class CutLimits:
     """Bounds of the search: cones kept for each kernel kind, merges tried (before an attention,
@@ -233,7 +240,7 @@ class CutBuilder:
 
         Before a heavy operation everything is pointwise.
         """
-        cones: list[Cone | None] = [
+        cones = [
             _mapped(cone, mapped)
             for cone in self.numbered[number].cones
             if heavy is None or cone.form.kind is KernelKind.POINTWISE
@@ -243,17 +250,17 @@ class CutBuilder:
             return [None]
         if operand.prepared and not traits[0].prepared:
             return self._prepared_choices(cones)
-        return [*cones[:3], None]
+        return [*best_of_each_kind(cones), None]
 
-    def _prepared_choices(self, cones: Sequence[Cone | None]) -> list[Cone | None]:
+    def _prepared_choices(self, cones: Sequence[Cone]) -> list[Cone | None]:
         """How a run's kernel may get what is prepared: what only views a parameter is read through,
         what is expensive, or lies in several places, is never computed again. A matrix unit has
         to see that its operand is rounded, which is done on the way for nothing.
         """
-        rounded = [cone for cone in cones if cone is not None and self._shows_rounding(cone)]
+        rounded = [cone for cone in cones if self._shows_rounding(cone)]
         if rounded:
             return [*rounded, None]
-        best = next(cone for cone in cones if cone is not None)
+        best = cones[0]
         signatures = [self.view.signatures[number] for _, number, _ in best.body]
         if all(signature.name in VIEWS for signature in signatures):
             return [best]
@@ -367,6 +374,22 @@ def leaves_of(body: Sequence[BodyNode]) -> list[int]:
             operand for _, _, operands in body for operand in operands if operand not in inside
         )
     )
+
+
+def best_of_each_kind(cones: Sequence[Cone]) -> list[Cone]:
+    """The few of an operand's cones, best first, that its users try: a kernel of one kind is no
+    substitute for one of another, as a slice of a wide product is none for the product.
+    """
+    if len({cone.form.kind for cone in cones}) == 1:
+        return list(cones[:WAYS_OF_ONE_KIND])
+    kept: list[Cone] = []
+    counts: dict[KernelKind, int] = {}
+    for cone in cones:
+        kind = cone.form.kind
+        counts[kind] = counts.get(kind, 0) + 1
+        if counts[kind] <= WAYS.get(kind, 1):
+            kept.append(cone)
+    return kept
 
 
 def _rename(cone: Cone, names: Mapping[int, int]) -> Cone:
