@@ -117,6 +117,7 @@ class FusedKernelOp(IRDLOperation):
     inputs = var_operand_def(TensorType)
     outputs = var_result_def(TensorType)
     kind = prop_def(StringAttr)
+    arranged = opt_prop_def(ScheduleAttr)
     schedule = opt_prop_def(ScheduleAttr)
     body = region_def("single_block")
     traits = traits_def(Pure(), IsolatedFromAbove())
@@ -128,11 +129,13 @@ class FusedKernelOp(IRDLOperation):
         result_types: Sequence[Attribute],
         body: Region,
         schedule: ScheduleAttr | None = None,
+        arranged: ScheduleAttr | None = None,
     ) -> None:
+        properties = {"kind": StringAttr(str(kind)), "schedule": schedule, "arranged": arranged}
         super().__init__(
             operands=[list(inputs)],
             result_types=[list(result_types)],
-            properties={"kind": StringAttr(str(kind)), "schedule": schedule},
+            properties=properties,
             regions=[body],
         )
 
@@ -175,10 +178,11 @@ class FusedKernelOp(IRDLOperation):
         printer.print_string(") -> (")
         printer.print_list([value.type for value in self.outputs], printer.print_attribute)
         printer.print_string(") ")
-        if self.schedule is not None:
-            printer.print_string("schedule ")
-            printer.print_attribute(self.schedule.entries)
-            printer.print_string(" ")
+        for word, entries in (("arranged", self.arranged), ("schedule", self.schedule)):
+            if entries is not None:
+                printer.print_string(f"{word} ")
+                printer.print_attribute(entries.entries)
+                printer.print_string(" ")
         printer.print_region(self.body, print_entry_block_args=False)
 
     @classmethod
@@ -195,15 +199,11 @@ class FusedKernelOp(IRDLOperation):
         bindings = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parse_binding)
         parser.parse_punctuation("->")
         types = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
-        schedule = None
-        if parser.parse_optional_keyword("schedule"):
-            entries = parser.parse_attribute()
-            if not isinstance(entries, DictionaryAttr):
-                parser.raise_error("a schedule is a dictionary")
-            schedule = ScheduleAttr(entries)
+        arranged = _parse_entries(parser, "arranged")
+        schedule = _parse_entries(parser, "schedule")
         operands = [parser.resolve_operand(operand, type) for operand, _, type in bindings]
         body = parser.parse_region([argument.resolve(type) for _, argument, type in bindings])
-        return cls(kind, operands, types, body, schedule)
+        return cls(kind, operands, types, body, schedule, arranged)
 
 
 @irdl_op_definition
@@ -255,6 +255,16 @@ class LaunchOp(IRDLOperation):
             parser.raise_error("fusion.launch needs a function type")
         operands = parser.resolve_operands(unresolved, type.inputs.data, parser.pos)
         return cls(name, operands, type.outputs.data)
+
+
+def _parse_entries(parser: Parser, word: str) -> ScheduleAttr | None:
+    """The entries after an optional word."""
+    if not parser.parse_optional_keyword(word):
+        return None
+    entries = parser.parse_attribute()
+    if not isinstance(entries, DictionaryAttr):
+        parser.raise_error(f"what follows '{word}' is a dictionary")
+    return ScheduleAttr(entries)
 
 
 def _print_binding(printer: Printer, argument: SSAValue, operand: SSAValue) -> None:

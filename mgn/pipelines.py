@@ -35,6 +35,9 @@ PASSES: dict[str, PassRow] = {
         "mgn.passes.convert_precision", "rounds the operands of f32 products for matrix units"
     ),
     "saturate": PassRow("mgn.passes.saturate", "rewrites and cuts graphs into kernels by e-graph"),
+    "arrange-kernels": PassRow(
+        "mgn.passes.arrange_kernels", "hand-written kernels as several, where that is cheaper"
+    ),
     "choose-schedules": PassRow("mgn.passes.choose_schedules", "gives every kernel its tile sizes"),
     "lower-kernels": PassRow("mgn.passes.lower_kernels", "kernels become loops over memory"),
     "plan-memory": PassRow("mgn.passes.plan_memory", "graphs become launches over one arena"),

@@ -6,9 +6,7 @@ After:
     %y = fusion.kernel pointwise (%a = %x : tensor<64xf32>) -> (tensor<64xf32>)
         schedule {form = "cpu", lanes = 16 : i64, chunk = 4096 : i64} { … }
 
-A reduction of few long rows is cut into several kernels first (split_reductions.py), and so is a
-product of few tiles and a long shared axis (split_products.py). Operands of large products on
-matrix units may be copied first (copied_operands.py).
+What a kernel is arranged for, operands in panels or rounded, its `arranged` says.
 """
 
 from math import prod
@@ -20,6 +18,9 @@ from xdsl.passes import ModulePass
 from mgn.dialects.fusion import FusedKernelOp, KernelKind, ScheduleAttr
 from mgn.dialects.kernel import Device
 from mgn.dialects.types import element_of
+
+RIGHT, ROUNDED = "right", "rounded"
+"""Facts of an arrangement that a template has to know."""
 
 SMALL_CHUNK, LARGE_CHUNK = 512, 8192
 
@@ -49,52 +50,22 @@ TILE_ITEMS = 512
 
 
 class ChooseSchedules(ModulePass):
-    """Gives every fusion.kernel without a schedule the device's, and cuts long reductions."""
+    """Gives every fusion.kernel without a schedule the device's."""
 
     name = "choose-schedules"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        from mgn.passes.split_products import split_product
-
         device = Device.of(op)
-        for found in list(op.walk()):
-            if isinstance(found, FusedKernelOp) and found.schedule is None:
-                for part in split_product(found, device):
-                    for fused in _cut(part, device):
-                        _schedule(fused, device)
-
-
-def _cut(fused: FusedKernelOp, device: Device) -> list[FusedKernelOp]:
-    """The kernels that replace a product whose operands are copied, or a long reduction."""
-    from mgn.passes.copied_operands import copy_operands
-    from mgn.passes.split_reductions import split_reduction
-
-    is_product = fused.kernel_kind is KernelKind.CONTRACTION
-    unit = _on_matrix_unit(fused, device) if is_product else None
-    copied = copy_operands(fused, device, unit)
-    return [kernel for part in copied for kernel in split_reduction(part, device)]
-
-
-def _schedule(fused: FusedKernelOp, device: Device) -> None:
-    """Gives a kernel its schedule; a large product is packed before, where the device is a CPU."""
-    from mgn.passes.lower_kernels.packed_blocking import PANELS
-    from mgn.passes.prepack_products import prepack_product
-
-    if not device.is_cpu:
-        fused.schedule = schedule_for(fused, device)
-        return
-    kernels = prepack_product(fused, BLOCK_DEPTH, _tile_columns(fused, device))
-    for kernel in kernels:
-        kernel.schedule = schedule_for(kernel, device)
-    if len(kernels) > 1:
-        product = kernels[-1]
-        assert product.schedule is not None
-        product.schedule = ScheduleAttr.of(**product.schedule.values, right=PANELS)
+        for fused in op.walk():
+            if isinstance(fused, FusedKernelOp) and fused.schedule is None:
+                fused.schedule = schedule_for(fused, device)
 
 
 def schedule_for(fused: FusedKernelOp, device: Device) -> ScheduleAttr:
     """The schedule of one kernel on a device."""
     entries = _gpu_schedule(fused, device) if not device.is_cpu else _cpu_schedule(fused, device)
+    arranged = fused.arranged.values if fused.arranged is not None else {}
+    entries |= {name: arranged[name] for name in (RIGHT, ROUNDED) if name in arranged}
     return ScheduleAttr.of(**entries)
 
 
@@ -116,8 +87,9 @@ def _cpu_lanes(fused: FusedKernelOp, device: Device) -> int:
     return min(16, device.lanes(widest_bytes(fused)))
 
 
-def _tile_columns(fused: FusedKernelOp, device: Device) -> int:
-    return TILE_VECTORS * _cpu_lanes(fused, device)
+def tile_columns(widest: int, device: Device) -> int:
+    """Columns of a register tile on a CPU, by the bytes of the widest value."""
+    return TILE_VECTORS * min(16, device.lanes(widest))
 
 
 def _cpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
@@ -180,14 +152,9 @@ def _gpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     if device.vendor == "nvidia":
         entries["sub_group"] = device.sub_group_size
     if fused.kernel_kind in (KernelKind.CONTRACTION, KernelKind.ATTENTION):
-        from mgn.passes.copied_operands import comes_rounded
-
         entries |= {"local_memory": device.local_memory}
         entries |= {"largest_group": device.max_work_group_size}
         unit = _on_matrix_unit(fused, device)
         if unit is not None:
             entries |= {"matrix": unit, "matrix_unit": device.matrix_unit}
-            is_product = fused.kernel_kind is KernelKind.CONTRACTION
-            if is_product and unit == "tf32" and comes_rounded(fused):
-                entries["rounded"] = 1
     return entries

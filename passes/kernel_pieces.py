@@ -1,63 +1,113 @@
-"""Kernels that take the place of one: each computes some values of its body from what is known.
+"""Kernels that together do what one does: each computes some values of its body from what is known.
 
-In: a fusion.kernel. Out: kernels before it, each of which computes values of its body, or partial
-results of them, from the kernel's inputs and from what those before it wrote.
+In: a fusion.kernel, and an `Arrangement` that says how it is done in several. Out: kernels before
+it, each of which computes values of its body, or partial results, or copies of them, from the
+kernel's inputs and from what those before it wrote.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind
+from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind, ScheduleAttr
 from mgn.dialects.mgn.build import Emitter
-from mgn.dialects.mgn.operation import TensorOp
+from mgn.dialects.mgn.operation import Kind, TensorOp
 
-Partial = tuple[TensorOp, SSAValue]
-"""An operation of the body, and the partial results of it that are in memory."""
+Finish = Callable[[Emitter, list[SSAValue]], list[SSAValue]]
+
+
+@dataclass(frozen=True)
+class Made:
+    """An operation of the body that is done in another way: `make` gets values of the body, its
+    `operands`, and then what lies in memory, its `sources`.
+    """
+
+    op: TensorOp
+    sources: Sequence[SSAValue]
+    make: Callable[[Emitter, list[SSAValue]], SSAValue]
+    operands: Sequence[SSAValue] = ()
 
 
 class KernelPieces:
-    """Writes the kernels that replace one; `known` holds the values that are already in memory.
+    """Writes the kernels that do what one does; `known` holds the values that are in memory.
 
-    `combine` makes the result of an operation from its partial results.
+    `clones` and `made` say which value of the body a value of the pieces is: the result of the same
+    operation, or of one that was made in its place.
     """
 
-    def __init__(
-        self, fused: FusedKernelOp, combine: Callable[[Emitter, TensorOp, SSAValue], SSAValue]
-    ) -> None:
-        self.fused, self.combine = fused, combine
+    def __init__(self, fused: FusedKernelOp) -> None:
+        self.fused = fused
         self.known: dict[SSAValue, SSAValue] = dict(
             zip(fused.block.args, fused.inputs, strict=True)
         )
         self.kernels: list[FusedKernelOp] = []
+        self.clones: dict[SSAValue, SSAValue] = {}
+        self.made: dict[SSAValue, SSAValue] = {}
+
+    @property
+    def product(self) -> TensorOp:
+        """The one product of the body."""
+        (product,) = (
+            op
+            for op in self.fused.block.ops
+            if isinstance(op, TensorOp) and op.spec.kind is Kind.CONTRACTION
+        )
+        return product
 
     def add(
         self,
         kind: KernelKind,
         wanted: Sequence[SSAValue],
-        partial: Sequence[Partial] = (),
-        finish: Callable[[Emitter, list[SSAValue]], list[SSAValue]] = lambda _, values: values,
+        made: Sequence[Made] = (),
+        finish: Finish = lambda _, values: values,
+        facts: Mapping[str, int | str] | None = None,
     ) -> list[SSAValue]:
-        """A kernel that computes values of the body; what it returns, `finish` makes of them."""
-        stop: set[SSAValue] = {op.results[0] for op, _ in partial}
-        needed, inputs = self._needed(wanted, stop)
-        outer = [self.known[value] for value in inputs] + [value for _, value in partial]
+        """A kernel that computes values of the body; what it returns, `finish` makes of them.
+
+        `facts` are what its schedule has to know of it.
+        """
+        instead = {item.op: item for item in made}
+        needed, inputs = self._needed(wanted, instead)
+        outer = [self.known[value] for value in inputs]
+        outer += [value for item in made for value in item.sources]
         block = Block(arg_types=[value.type for value in outer])
         emitter = Emitter(block.add_op)
         values: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=False))
-        for (op, _), argument in zip(partial, block.args[len(inputs) :], strict=True):
-            values[op.results[0]] = self.combine(emitter, op, argument)
+        rest = iter(block.args[len(inputs) :])
+        sources = {item.op: [next(rest) for _ in item.sources] for item in made}
         for op in self.fused.block.ops:
-            if op in needed:
-                block.add_op(op.clone(values))
+            if op not in needed:
+                continue
+            if op in instead and isinstance(op, TensorOp):
+                given = [values[value] for value in instead[op].operands]
+                values[op.results[0]] = instead[op].make(emitter, [*given, *sources[op]])
+                self.made[values[op.results[0]]] = op.results[0]
+                continue
+            clone = op.clone(values)
+            block.add_op(clone)
+            self.clones.update(zip(clone.results, op.results, strict=True))
         results = finish(emitter, [values[value] for value in wanted])
         block.add_op(FusionReturnOp(results))
         kernel = FusedKernelOp(kind, outer, [value.type for value in results], Region(block))
         kernel.location = self.fused.location
+        kernel.arranged = ScheduleAttr.of(**facts) if facts else None
         assert self.fused.parent is not None
         self.fused.parent.insert_op_before(kernel, self.fused)
         self.kernels.append(kernel)
         return list(kernel.outputs)
+
+    def finish(
+        self,
+        kind: KernelKind,
+        made: Sequence[Made] = (),
+        facts: Mapping[str, int | str] | None = None,
+    ) -> None:
+        """A kernel that computes all that the one is to write."""
+        wanted = list(dict.fromkeys(self.fused.written))
+        results = self.add(kind, wanted, made, facts=facts)
+        self.known.update(zip(wanted, results, strict=True))
 
     def replace(self) -> list[FusedKernelOp]:
         """The kernels, in the place of the one whose results they now compute."""
@@ -68,16 +118,31 @@ class KernelPieces:
         return self.kernels
 
     def _needed(
-        self, wanted: Sequence[SSAValue], stop: set[SSAValue]
+        self, wanted: Sequence[SSAValue], instead: Mapping[TensorOp, Made]
     ) -> tuple[set[Operation], list[SSAValue]]:
         needed: set[Operation] = set()
         inputs: dict[SSAValue, None] = {}
-        pending = [value for value in wanted if value not in stop]
+        pending = list(wanted)
         while pending:
             value = pending.pop()
+            owner = value.owner
             if value in self.known:
                 inputs[value] = None
-            elif isinstance(value.owner, Operation) and value.owner not in needed:
-                needed.add(value.owner)
-                pending += [operand for operand in value.owner.operands if operand not in stop]
+            elif isinstance(owner, Operation) and owner not in needed:
+                needed.add(owner)
+                made = instead.get(owner) if isinstance(owner, TensorOp) else None
+                pending += owner.operands if made is None else made.operands
         return needed, [value for value in self.known if value in inputs]
+
+
+class Arrangement(Protocol):
+    """A way to do in several kernels what one could do."""
+
+    @property
+    def text(self) -> str:
+        """What it is, for reports."""
+        ...
+
+    def write(self, pieces: KernelPieces) -> None:
+        """Adds its kernels."""
+        ...

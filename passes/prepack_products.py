@@ -24,18 +24,18 @@ A panel holds the columns of a register tile for one block of the shared axis. W
 work-item would pack what it needs of the operand, and many pack the same.
 """
 
-from math import prod
+from dataclasses import dataclass
 
-from xdsl.ir import Block, BlockArgument, Region, SSAValue
+from xdsl.ir import SSAValue
 
-from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind
+from mgn.dialects.fusion import KernelKind
 from mgn.dialects.mgn.build import Emitter
-from mgn.dialects.mgn.operation import Kind, TensorOp
-from mgn.dialects.types import element_of
-from mgn.passes.lower_kernels.body import read_body
-from mgn.passes.lower_kernels.packed_blocking import block_depth
-from mgn.passes.lower_kernels.product import Product
-from mgn.passes.lower_kernels.scalar import accumulator
+from mgn.passes.choose_schedules import RIGHT
+from mgn.passes.kernel_pieces import KernelPieces, Made
+from mgn.passes.lower_kernels.packed_blocking import PANELS, block_depth
+
+TO_PANELS = "to_panels"
+"""The fact of a kernel that packs."""
 
 LEAST_ROWS = 768
 """Products of fewer rows have few blocks that would pack the same panels."""
@@ -47,108 +47,51 @@ _TURNED = [0, 2, 1, 3]
 """Blocks, steps, panels and columns to blocks, panels, steps and columns, and back."""
 
 
-def prepack_product(fused: FusedKernelOp, depth: int, columns: int) -> list[FusedKernelOp]:
-    """The kernels that replace a product: one that packs its right operand before it, where that
-    pays. `depth` is how many steps a panel should have, `columns` how many it has across.
+def choose_panels(
+    rows: int, columns: int, depth: int, most: int, across: int
+) -> "PackedOperand | None":
+    """The panels of a product's right operand; None where it should not be packed. `most` is how
+    many steps a panel should have, `across` how many columns it has.
     """
-    found = _worth_packing(fused, depth, columns)
-    return [fused] if found is None else _Packer(fused, *found, columns).split()
-
-
-def _worth_packing(
-    fused: FusedKernelOp, depth: int, columns: int
-) -> tuple[TensorOp, Product, int] | None:
-    """The product of a kernel that should be packed, and the steps of a panel."""
-    if fused.kernel_kind is not KernelKind.CONTRACTION:
+    steps = block_depth(depth, most)
+    if columns % across or depth % steps:
         return None
-    products = [
-        op
-        for op in fused.block.ops
-        if isinstance(op, TensorOp) and op.spec.kind is Kind.CONTRACTION
-    ]
-    if len(products) != 1 or not isinstance(products[0].operands[1], BlockArgument):
+    if min(columns, depth) < LEAST_SIZE or rows < LEAST_ROWS:
         return None
-    right = products[0].operands[1]
-    element = element_of(right.type)
-    product = Product.of_body(read_body(fused))
-    if len(product.node.operands[1].shape) != 2 or accumulator(element) is not element:
-        return None
-    steps = block_depth(product.depth, depth)
-    if product.columns % columns or product.depth % steps:
-        return None
-    is_large = min(product.columns, product.depth) >= LEAST_SIZE
-    if not is_large or product.rows * prod(product.batch) < LEAST_ROWS:
-        return None
-    return products[0], product, steps
+    return PackedOperand(steps, across)
 
 
-class _Packer:
-    """Writes the two kernels that replace one."""
+@dataclass(frozen=True)
+class PackedOperand:
+    """A product whose right operand is packed into panels: an `Arrangement`."""
 
-    def __init__(
-        self, fused: FusedKernelOp, op: TensorOp, product: Product, steps: int, columns: int
-    ) -> None:
-        self.fused, self.op, self.product = fused, op, product
-        blocks, panels = product.depth // steps, product.columns // columns
-        self.by_step = [blocks, steps, panels, columns]
-        self.right = op.operands[1]
+    steps: int
+    columns: int
 
-    def split(self) -> list[FusedKernelOp]:
-        packing = self._packing()
-        return [packing, self._product(packing.outputs[0])]
+    @property
+    def text(self) -> str:
+        return f"right operand in panels of {self.steps} × {self.columns}"
 
-    def _packing(self) -> FusedKernelOp:
-        assert isinstance(self.right, BlockArgument)
-        outer = self.fused.inputs[self.right.index]
-        block = Block(arg_types=[outer.type])
-        b = Emitter(block.add_op)
-        value: SSAValue = block.args[0]
-        blocks, steps, panels, columns = self.by_step
-        if self.op.values["transpose_b"]:
-            value = b.reshape(value, [panels, columns, blocks, steps])
-            value = b.transpose(value, [2, 0, 3, 1])
-        else:
-            value = b.transpose(b.reshape(value, self.by_step), _TURNED)
-        block.add_op(FusionReturnOp([value]))
-        return self._insert(
-            FusedKernelOp(KernelKind.POINTWISE, [outer], [value.type], Region(block))
-        )
+    def write(self, pieces: KernelPieces) -> None:
+        product = pieces.product
+        right = product.operands[1]
+        turned = bool(product.values["transpose_b"])
+        shape = right.type.get_shape()  # type: ignore
+        columns, depth = shape if turned else reversed(shape)
+        blocks, panels = depth // self.steps, columns // self.columns
+        by_step = [blocks, self.steps, panels, self.columns]
 
-    def _product(self, packed: SSAValue) -> FusedKernelOp:
-        fused = self.fused
-        others = [use for use in self.right.uses if use.operation is not self.op or use.index != 1]
-        kept = [
-            (argument, outer)
-            for argument, outer in zip(fused.block.args, fused.inputs, strict=True)
-            if argument is not self.right or others
-        ]
-        inputs = [*(outer for _, outer in kept), packed]
-        block = Block(arg_types=[value.type for value in inputs])
-        b = Emitter(block.add_op)
-        values: dict[SSAValue, SSAValue] = {
-            argument: new for (argument, _), new in zip(kept, block.args, strict=False)
-        }
-        for op in fused.block.ops:
-            if op is not self.op:
-                block.add_op(op.clone(values))
-                continue
-            shape = [self.product.depth, self.product.columns]
-            unpacked = b.reshape(b.transpose(block.args[-1], _TURNED), shape)
-            left = values[op.operands[0]]
-            turned = self.op.values["transpose_a"]
-            values[op.results[0]] = b.matmul(left, unpacked, transpose_a=turned)
-        kernel = FusedKernelOp(
-            fused.kernel_kind, inputs, [value.type for value in fused.outputs], Region(block)
-        )
-        self._insert(kernel)
-        for old, new in zip(fused.outputs, kernel.outputs, strict=True):
-            old.replace_all_uses_with(new)
-        fused.detach()
-        fused.erase()
-        return kernel
+        def pack(b: Emitter, values: list[SSAValue]) -> list[SSAValue]:
+            if turned:
+                value = b.reshape(values[0], [panels, self.columns, blocks, self.steps])
+                return [b.transpose(value, [2, 0, 3, 1])]
+            return [b.transpose(b.reshape(values[0], by_step), _TURNED)]
 
-    def _insert(self, kernel: FusedKernelOp) -> FusedKernelOp:
-        kernel.location = self.fused.location
-        assert self.fused.parent is not None
-        self.fused.parent.insert_op_before(kernel, self.fused)
-        return kernel
+        def multiply(b: Emitter, values: list[SSAValue]) -> SSAValue:
+            left, packed = values
+            unpacked = b.reshape(b.transpose(packed, _TURNED), [depth, columns])
+            return b.matmul(left, unpacked, transpose_a=product.values["transpose_a"])
+
+        packed = pieces.add(KernelKind.POINTWISE, [right], finish=pack, facts={TO_PANELS: 1})
+        made = Made(product, packed, multiply, [product.operands[0]])
+        pieces.finish(KernelKind.CONTRACTION, [made], {RIGHT: PANELS})

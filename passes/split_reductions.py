@@ -17,11 +17,8 @@ Each stage of dependent reductions becomes such a pair, and what is left for eac
 pointwise kernel. Partial sums of half precision are kept in f32.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
-from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
@@ -29,8 +26,8 @@ from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.types import element_of
-from mgn.passes.kernel_pieces import KernelPieces
-from mgn.passes.lower_kernels.rows import RowSpace, columns_side_by_side
+from mgn.passes.kernel_pieces import KernelPieces, Made
+from mgn.passes.lower_kernels.rows import RowSpace
 from mgn.passes.lower_kernels.scalar import accumulator, neutral
 
 LEAST_ELEMENTS = 1 << 18
@@ -55,22 +52,6 @@ class Cut:
     length: int
 
 
-def split_reduction(fused: FusedKernelOp, device: Device) -> list[FusedKernelOp]:
-    """The kernels that replace a reduction of few long rows; the kernel itself where none do."""
-    if fused.kernel_kind is not KernelKind.REDUCTION:
-        return [fused]
-    stages = _stages(fused)
-    first = stages[0][0]
-    space = RowSpace(first.operands[0].type.get_shape(), tuple(first.values["axis"]))  # type: ignore
-    inputs = [(prod(type.get_shape()), element_of(type).bytes) for type in _tensors(fused)]
-    cut = choose_cut(space, device, len(stages), columns_side_by_side(space, inputs))
-    return [fused] if cut is None else _Splitter(fused, space, cut).split(stages)
-
-
-def _tensors(fused: FusedKernelOp) -> list[TensorType]:
-    return [value.type for value in fused.block.args if isinstance(value.type, TensorType)]
-
-
 def choose_cut(space: RowSpace, device: Device, stages: int, columns: int = 32) -> Cut | None:
     """How a reduction should be cut; None where the device has enough rows to work on.
 
@@ -78,15 +59,10 @@ def choose_cut(space: RowSpace, device: Device, stages: int, columns: int = 32) 
     """
     if space.rows * space.length < LEAST_ELEMENTS:
         return None
-    across, workers = space.innermost_is_kept, space.rows
+    across = space.innermost_is_kept
     if across and not device.is_cpu and space.rows // columns >= BUSY * device.compute_units:
         return None
-    if across and not device.is_cpu:
-        workers = -(-space.rows // COLUMNS_A_GROUP)
-    elif across:
-        inner = next(size for size in reversed(space.kept_shape) if size != 1)
-        workers = space.rows // inner * -(-inner // 16)
-    enough = device.compute_units * (2 if device.is_cpu else 2 if across else 1)
+    workers, enough = busy_from(space, device)
     if workers >= enough or (stages > 1 and not device.is_cpu and 4 * workers >= enough):
         return None
     wanted = device.compute_units * (8 if across and not device.is_cpu else 4)
@@ -104,6 +80,85 @@ def choose_cut(space: RowSpace, device: Device, stages: int, columns: int = 32) 
     return Cut(axis, -(-size // length), length)
 
 
+def busy_from(space: RowSpace, device: Device) -> tuple[int, int]:
+    """How many groups or work-items the rows keep busy, and from how many on a device is."""
+    if not space.innermost_is_kept:
+        return space.rows, device.compute_units * (2 if device.is_cpu else 1)
+    if not device.is_cpu:
+        return -(-space.rows // COLUMNS_A_GROUP), 2 * device.compute_units
+    inner = next(size for size in reversed(space.kept_shape) if size != 1)
+    return space.rows // inner * -(-inner // 16), 2 * device.compute_units
+
+
+@dataclass(frozen=True)
+class SplitReduction:
+    """A reduction of whose rows parts are reduced first: an `Arrangement`."""
+
+    shape: tuple[int, ...]
+    reduced: tuple[int, ...]
+    cut: Cut
+
+    @property
+    def text(self) -> str:
+        return f"rows in {self.cut.parts} parts"
+
+    def write(self, pieces: KernelPieces) -> None:
+        written, known = pieces.fused.written, pieces.known
+        by_row = not any(self._is_full(value) for value in written)
+        stages = _stages(pieces.fused)
+        for number, stage in enumerate(stages):
+            partial = pieces.add(
+                KernelKind.REDUCTION,
+                [op.operands[0] for op in stage],
+                finish=lambda b, values, stage=stage: [
+                    self._reduce(b, op, value) for op, value in zip(stage, values, strict=True)
+                ],
+            )
+            made = [
+                Made(op, [value], lambda b, parts, op=op: self._combine(b, op, parts[0]))
+                for op, value in zip(stage, partial, strict=True)
+            ]
+            if number == len(stages) - 1 and by_row:
+                pieces.finish(KernelKind.REDUCTION, made)
+                return
+            wanted = [op.results[0] for op in stage]
+            known.update(zip(wanted, pieces.add(KernelKind.REDUCTION, wanted, made), strict=True))
+        left = [value for value in dict.fromkeys(written) if value not in known]
+        for full in (True, False):
+            wanted = [value for value in left if self._is_full(value) is full]
+            if wanted:
+                known.update(zip(wanted, pieces.add(KernelKind.POINTWISE, wanted), strict=True))
+
+    def _is_full(self, value: SSAValue) -> bool:
+        return value.type.get_shape() == self.shape  # type: ignore
+
+    def _reduce(self, b: Emitter, op: TensorOp, value: SSAValue) -> SSAValue:
+        """The partial results of a reduction: its operand's shape with parts on the cut axis."""
+        cut, shape, element = self.cut, list(self.shape), element_of(value.type)
+        missing = cut.parts * cut.length - shape[cut.axis]
+        if missing:
+            sides = [[0, missing if axis == cut.axis else 0] for axis in range(len(shape))]
+            value = b.pad(value, sides, neutral(op.spec.name, element))
+        value = b.reshape(
+            value, [*shape[: cut.axis], cut.parts, cut.length, *shape[cut.axis + 1 :]]
+        )
+        if accumulator(element) is not element:
+            value = b.cast(value, accumulator(element).name)
+        axes = [axis + (axis >= cut.axis) for axis in self.reduced]
+        return b.call(op.spec.name, value, axis=axes)
+
+    def _combine(self, b: Emitter, op: TensorOp, partial: SSAValue) -> SSAValue:
+        """The whole reduction: parts lie on the cut axis, and the other reduced axes are gone."""
+        axes, keepdims = list(self.reduced), op.values["keepdims"]
+        shape = list(self.shape)
+        for axis in axes:
+            shape[axis] = self.cut.parts if axis == self.cut.axis else 1
+        partial = partial if len(axes) == 1 else b.reshape(partial, shape)
+        value = b.call(op.spec.name, partial, axis=axes, keepdims=keepdims)
+        element = element_of(op.results[0].type)
+        return b.cast(value, element.name) if accumulator(element) is not element else value
+
+
 def _stages(fused: FusedKernelOp) -> list[list[TensorOp]]:
     """The reductions by how many others each depends on in a chain."""
     level: dict[SSAValue, int] = {}
@@ -118,66 +173,3 @@ def _stages(fused: FusedKernelOp) -> list[list[TensorOp]]:
                 stages.append([])
             stages[below].append(op)
     return stages
-
-
-class _Splitter:
-    """Writes the kernels that replace a reduction."""
-
-    def __init__(self, fused: FusedKernelOp, space: RowSpace, cut: Cut) -> None:
-        self.fused, self.space, self.cut = fused, space, cut
-        self.pieces = KernelPieces(fused, self._combine)
-
-    def split(self, stages: Sequence[Sequence[TensorOp]]) -> list[FusedKernelOp]:
-        written, known = self.fused.written, self.pieces.known
-        by_row = [not self._is_full(value) for value in written]
-        for number, stage in enumerate(stages):
-            partial = self.pieces.add(
-                KernelKind.REDUCTION,
-                [op.operands[0] for op in stage],
-                finish=lambda b, values, stage=stage: [
-                    self._reduce(b, op, value) for op, value in zip(stage, values, strict=True)
-                ],
-            )
-            pairs = list(zip(stage, partial, strict=True))
-            wanted = [op.results[0] for op in stage]
-            if number == len(stages) - 1 and all(by_row):
-                wanted = list(dict.fromkeys(written))
-            results = self.pieces.add(KernelKind.REDUCTION, wanted, pairs)
-            known.update(zip(wanted, results, strict=True))
-        left = [value for value in dict.fromkeys(written) if value not in known]
-        for full in (True, False):
-            wanted = [value for value in left if self._is_full(value) is full]
-            if wanted:
-                known.update(
-                    zip(wanted, self.pieces.add(KernelKind.POINTWISE, wanted), strict=True)
-                )
-        return self.pieces.replace()
-
-    def _is_full(self, value: SSAValue) -> bool:
-        return value.type.get_shape() == self.space.shape  # type: ignore
-
-    def _reduce(self, b: Emitter, op: TensorOp, value: SSAValue) -> SSAValue:
-        """The partial results of a reduction: its operand's shape with parts on the cut axis."""
-        cut, shape, element = self.cut, list(self.space.shape), element_of(value.type)
-        missing = cut.parts * cut.length - shape[cut.axis]
-        if missing:
-            sides = [[0, missing if axis == cut.axis else 0] for axis in range(len(shape))]
-            value = b.pad(value, sides, neutral(op.spec.name, element))
-        value = b.reshape(
-            value, [*shape[: cut.axis], cut.parts, cut.length, *shape[cut.axis + 1 :]]
-        )
-        if accumulator(element) is not element:
-            value = b.cast(value, accumulator(element).name)
-        axes = [axis + (axis >= cut.axis) for axis in self.space.reduced]
-        return b.call(op.spec.name, value, axis=axes)
-
-    def _combine(self, b: Emitter, op: TensorOp, partial: SSAValue) -> SSAValue:
-        """The whole reduction: parts lie on the cut axis, and the other reduced axes are gone."""
-        axes, keepdims = list(self.space.reduced), op.values["keepdims"]
-        shape = list(self.space.shape)
-        for axis in axes:
-            shape[axis] = self.cut.parts if axis == self.cut.axis else 1
-        partial = partial if len(axes) == 1 else b.reshape(partial, shape)
-        value = b.call(op.spec.name, partial, axis=axes, keepdims=keepdims)
-        element = element_of(op.results[0].type)
-        return b.cast(value, element.name) if accumulator(element) is not element else value

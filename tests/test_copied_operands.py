@@ -15,8 +15,8 @@ from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel import DEVICES, CopyChunkOp, GroupMmaOp, RoundTf32Op
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.types import element_of
+from mgn.passes.arrange_kernels import arrange_kernel
 from mgn.passes.choose_schedules import schedule_for
-from mgn.passes.copied_operands import copy_operands
 
 H200 = DEVICES["nvidia-h200"]
 EAGER = H200.with_figures(bandwidth=1e30, launch_cost=0.0)
@@ -45,10 +45,10 @@ def arrays_of(kernel: FusedKernelOp) -> list[np.ndarray]:
     ]
 
 
-def after_copies(kernel: FusedKernelOp, unit: str, arrays: list[np.ndarray]) -> Any:
+def after_copies(kernel: FusedKernelOp, arrays: list[np.ndarray]) -> Any:
     """The kernels in the place of one, and the last one's result."""
     known = dict(zip(kernel.inputs, (np.asarray(x, np.float64) for x in arrays), strict=True))
-    pieces = copy_operands(kernel, EAGER, unit)
+    pieces = arrange_kernel(kernel, EAGER)
     for piece in pieces:
         piece.verify()
         results = Interpreter(wide=True).run_op(piece, [known[value] for value in piece.inputs])
@@ -69,7 +69,7 @@ def test_a_product_of_copies_is_the_same(name: str, turned: tuple[bool, bool]) -
         kernel = fused_kernel("contraction", types, product(name, turned))
         arrays = arrays_of(kernel)
         (wanted,) = expected(kernel, arrays)
-        _, found = after_copies(kernel, name, arrays)
+        _, found = after_copies(kernel, arrays)
         np.testing.assert_array_equal(found, wanted)
 
 
@@ -78,7 +78,7 @@ def test_only_operands_that_cannot_be_copied_in_whole_chunks_are_copied_first() 
         element = "f32" if name == "tf32" else name
         types: Types = [(element, left), (element, right), (element, right[1:])]
         kernel = fused_kernel("contraction", types, product(name, (False, False)))
-        return [piece.kernel_kind for piece in copy_operands(kernel, EAGER, name)]
+        return [piece.kernel_kind for piece in arrange_kernel(kernel, EAGER)]
 
     copy, product_ = KernelKind.POINTWISE, KernelKind.CONTRACTION
     assert kinds("bf16", (64, 64), (64, 64)) == [product_]
@@ -87,25 +87,35 @@ def test_only_operands_that_cannot_be_copied_in_whole_chunks_are_copied_first() 
     assert kinds("tf32", (64, 64), (64, 64)) == [copy, copy, product_]
 
 
+def rounded_product(size: int, negated: bool = False) -> FusedKernelOp:
+    def build(e: Any, x: SSAValue, y: SSAValue) -> SSAValue:
+        return e.matmul(e.round_tf32(x), e.round_tf32(e.neg(y) if negated else y))
+
+    return fused_kernel("contraction", [("f32", (size, size))] * 2, build)
+
+
 def test_small_products_and_other_units_are_left_alone() -> None:
     for size, device, count in (
         (4096, H200, 3),
         (512, H200, 1),
         (4096, H200.with_figures(matrix_unit="mma"), 1),
+        (4096, H200.with_figures(matrix_rates={}), 1),
     ):
-        types: Types = [("f32", (size, size)), ("f32", (size, size)), ("f32", (size,))]
-        kernel = fused_kernel("contraction", types, product("tf32", (False, False)))
-        assert len(copy_operands(kernel, device, "tf32")) == count
-    types = [("f32", (4096, 4096)), ("f32", (4096, 4096)), ("f32", (4096,))]
-    kernel = fused_kernel("contraction", types, product("f32", (False, False)))
-    assert copy_operands(kernel, H200, None) == [kernel]
+        assert len(arrange_kernel(rounded_product(size), device)) == count
+
+
+def test_what_comes_before_a_product_is_computed_by_the_copy() -> None:
+    left, right, last = arrange_kernel(rounded_product(512, negated=True), H200)
+    names = [[op.name for op in kernel.block.ops][:-1] for kernel in (left, right, last)]
+    assert names[1] == ["mgn.neg", "mgn.round_tf32", "mgn.transpose"]
+    assert names[2] == ["mgn.round_tf32", "mgn.round_tf32", "mgn.matmul"]
 
 
 def test_rounded_copies_pass_by_the_registers() -> None:
     types: Types = [("f32", (4096, 4096)), ("f32", (4096, 4096)), ("f32", (4096,))]
     kernel = fused_kernel("contraction", types, product("tf32", (False, False)))
     assert "rounded" not in schedule_for(kernel, H200).values
-    last = copy_operands(kernel, H200, "tf32")[-1]
+    last = arrange_kernel(kernel, H200)[-1]
     assert schedule_for(last, H200).values["rounded"] == 1
     operations = {type(op) for op in lowered(last, H200).walk()}
     assert {CopyChunkOp, GroupMmaOp} <= operations and RoundTf32Op not in operations
@@ -116,7 +126,7 @@ def test_copies_of_bf16_hold_bf16() -> None:
     kernel = fused_kernel(
         "contraction", types, lambda e, x, y: e.matmul(e.cast(x, "f32"), e.cast(y, "f32"))
     )
-    left, right, last = copy_operands(kernel, EAGER, "bf16")
+    left, right, last = arrange_kernel(kernel, EAGER)
     for copy in (left, right):
         assert element_of(copy.outputs[0].type).dtype == ml_dtypes.bfloat16
         assert copy.outputs[0].type.get_shape() == (65, 64)  # type: ignore

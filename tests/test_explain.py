@@ -147,15 +147,15 @@ def test_the_page_is_well_formed() -> None:
     assert balance.open == []
 
 
-def test_a_kernel_that_was_cut_has_the_time_of_all_its_launches() -> None:
+def test_kernels_of_an_arrangement_have_their_own_times() -> None:
     module = mgn.parse("graph g(x: f32[4194304]) { return y = sum(x) }")
     plain = explain_graph(module.lower(), DEVICES["nvidia-h200"])
-    (kernel,) = plain.kernels
-    assert len(kernel.functions) == 2 and kernel.measured is None
+    partial, whole = plain.kernels
+    assert partial.measured is whole.measured is None and whole.reads == [partial.number]
     assert "did not run" in plain.remark
-    times = [(name, 0.5) for name in kernel.functions]
+    times = [(name, 0.5 + kernel.number) for kernel in plain.kernels for name in kernel.functions]
     timed = explain_graph(module.lower(), DEVICES["nvidia-h200"], times=times)
-    assert timed.kernels[0].measured == 1.0
+    assert [kernel.measured for kernel in timed.kernels] == [0.5, 1.5]
     other = explain_graph(module.lower(), DEVICES["nvidia-h200"], times=times[:1])
     assert other.kernels[0].measured is None and "other kernels" in other.remark
 

@@ -139,9 +139,9 @@ CASES = {
         "graph g(x: f16[64, 128], w: f16[128, 128], r: f16[64, 128]) { return y = x @ w.T + r }",
         2,
     ),
-    "a large left operand that lies turned is turned first": (
+    "a large left operand that lies turned is turned first, the right one packed": (
         "graph g(x: f32[1024, 1024], w: f32[1024, 1024]) { return y = x.T @ w }",
-        2,
+        3,
     ),
     "attention that sees all keys stays one kernel": (attention(512, 4, 64, "false"), 1),
     "a residual is added where the product is": (

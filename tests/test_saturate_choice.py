@@ -16,7 +16,7 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
-from mgn.passes.saturate import candidates, saturate_graph
+from mgn.passes.saturate import offers, saturate_graph
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.cuts import Cone, CutBuilder, Traits, best_of_each_kind
 from mgn.passes.saturate.forms import Form
@@ -30,10 +30,10 @@ GPU = DEVICES["nvidia-h200"]
 def all_candidates(graph: GraphOp, device: Device, monkeypatch: pytest.MonkeyPatch) -> CandidateSet:
     """The candidates before those that others are better than in every way are left out."""
     with monkeypatch.context() as patched:
-        patched.setattr(candidates, "undominated", list)
+        patched.setattr(offers, "undominated", list)
         patched.setattr(CutBuilder, "_node_cones", every_node_cone)
         view = saturated_view(graph)
-        return candidates.find_candidates(view, device, Reach(view))
+        return offers.find_candidates(view, device, Reach(view))
 
 
 def every_node_cone(
@@ -118,7 +118,7 @@ def spread(b: Emitter, x: SSAValue, _: SSAValue) -> list[SSAValue]:
     """A small value that two large reductions read again and again."""
     table = b.exp(b.mul(x, 0.1))
     large = b.broadcast_to(table, (16, *x.type.get_shape()))  # pyright: ignore
-    return [b.sum(b.tanh(large), axis=(1, 2)), b.max_reduce(b.sin(large), axis=(0, 1))]
+    return [b.sum(b.tanh(large), axis=2), b.max_reduce(b.sin(large), axis=0)]
 
 
 def turned(b: Emitter, x: SSAValue, w: SSAValue) -> list[SSAValue]:

@@ -24,12 +24,13 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.saturate import saturate_graph
 from mgn.passes.saturate.branch import branch_and_bound
-from mgn.passes.saturate.candidates import CandidateSet, find_candidates
+from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.check import ExtractionError, check_selection
 from mgn.passes.saturate.components import LocalProblem
 from mgn.passes.saturate.extract import extract
 from mgn.passes.saturate.greedy import flow_preferences, greedy_selection
 from mgn.passes.saturate.integer_program import solve_integer_program
+from mgn.passes.saturate.offers import find_candidates
 from mgn.passes.saturate.reach import Reach
 from mgn.passes.saturate.saturate import saturated_view
 from mgn.passes.saturate.selection import CyclicSelection, select

@@ -16,8 +16,8 @@ from xdsl.dialects.builtin import ModuleOp
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel import DEVICES, CopyChunkOp
 from mgn.dialects.types import element_of
+from mgn.passes.arrange_kernels import arrange_kernel
 from mgn.passes.choose_schedules import schedule_for
-from mgn.passes.split_products import split_product
 
 H200 = DEVICES["nvidia-h200"]
 Shapes = list[tuple[int, ...]]
@@ -33,7 +33,7 @@ def pieces(kernel: FusedKernelOp, device: Any = H200) -> list[FusedKernelOp]:
     """The kernels that take a kernel's place in its module, verified."""
     module = kernel.parent_op()
     assert isinstance(module, ModuleOp)
-    made = split_product(kernel, device)
+    made = arrange_kernel(kernel, device)
     module.verify()
     return made
 

@@ -19,8 +19,9 @@ import mgn
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel import DEVICES
 from mgn.dialects.mgn.interpreter import Interpreter
+from mgn.passes.arrange_kernels import arrange_kernel
 from mgn.passes.lower_kernels.rows import RowSpace
-from mgn.passes.split_reductions import Cut, choose_cut, split_reduction
+from mgn.passes.split_reductions import Cut, choose_cut
 
 H200 = DEVICES["nvidia-h200"]
 
@@ -62,7 +63,7 @@ def pieces(kernel: FusedKernelOp, device: Any) -> list[FusedKernelOp]:
     """The kernels that take a kernel's place in its module, verified."""
     module = kernel.parent_op()
     assert isinstance(module, ModuleOp)
-    made = split_reduction(kernel, device)
+    made = arrange_kernel(kernel, device)
     module.verify()
     return made
 

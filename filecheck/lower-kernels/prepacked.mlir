@@ -1,5 +1,5 @@
-// RUN: mgn-opt -p choose-schedules %s | filecheck %s --check-prefix PACK
-// RUN: mgn-opt -p choose-schedules,lower-kernels %s | filecheck %s
+// RUN: mgn-opt -p arrange-kernels,choose-schedules %s | filecheck %s --check-prefix PACK
+// RUN: mgn-opt -p arrange-kernels,choose-schedules,lower-kernels %s | filecheck %s
 
 // A kernel of its own lays the right operand out in panels of 32 columns.
 // PACK:       %[[p:.+]] = fusion.kernel pointwise (%{{.+}} = %b : tensor<2048x64xf32>) -> (tensor<4x2x512x32xf32>)

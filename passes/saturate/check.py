@@ -75,7 +75,8 @@ def _shape_of(candidate: Candidate) -> Hashable:
         for name, signature, operands in candidate.body
     )
     results = tuple(names[key] for key in candidate.results)
-    return body, results, tuple(names.get(key) for key in candidate.reads)
+    reads = tuple(names.get(key) for key in candidate.reads)
+    return body, results, reads, candidate.template.facts
 
 
 def _kind_and_price(
@@ -85,5 +86,8 @@ def _kind_and_price(
     if form is None:
         return None, 0.0
     types = {key: view.classes[key].type for key in candidate.reads}
-    price = price_kernel(candidate.body, form, candidate.results, types, view.signatures, device)
+    facts = candidate.template.facts
+    price = price_kernel(
+        candidate.body, form, candidate.results, types, view.signatures, device, facts
+    )
     return form.kind, price

@@ -314,16 +314,13 @@ class CutBuilder:
         return Cone(tuple(ordered), real, form, price)
 
     def _keep(self, cones: Sequence[Cone], traits: Sequence[Traits]) -> list[Cone]:
-        """The best few of each kind, no two with the same leaves and body classes; the smallest;
-        and one that only rounds, by which a matrix unit sees that its operand is rounded.
-        """
+        """The best few of each kind, no two with the same leaves and body classes."""
         for cone in cones:
             cone.rank = cone.price + sum(self._leaf_cost(traits[name]) for name in cone.leaves)
         kept: list[Cone] = []
         counts: dict[KernelKind, int] = {}
         seen: set[tuple[frozenset[int], KernelKind]] = set()
-        ranked = sorted(cones, key=lambda item: (item.rank, len(item.body), item.leaves))
-        for cone in ranked:
+        for cone in sorted(cones, key=lambda item: (item.rank, len(item.body), item.leaves)):
             key = (frozenset(cone.leaves), cone.form.kind)
             count = counts.get(cone.form.kind, 0)
             if key in seen or count >= self.limits.cones:
@@ -334,9 +331,6 @@ class CutBuilder:
         smallest = min(cones, key=lambda item: (len(item.body), item.rank), default=None)
         if smallest is not None and all(len(cone.body) > len(smallest.body) for cone in kept):
             kept.append(smallest)
-        rounding = next((cone for cone in ranked if self._shows_rounding(cone)), None)
-        if rounding is not None and not any(cone is rounding for cone in kept):
-            kept.append(rounding)
         return kept
 
     def _leaf_cost(self, traits: Traits) -> float:

@@ -1,10 +1,11 @@
 """Whether a kernel's product may run on the matrix unit, and at which rate.
 
-In: a legal body, its leaves, a `Device`. Out: operations per second, or None where the operands are
-not rounded to what the unit multiplies, or the device has none.
+In: a legal body, its leaves, a `Device`. Out: what the unit multiplies and operations per second,
+or None where the operands are not rounded to that, or the device has no such unit.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import TensorType
 
@@ -30,40 +31,52 @@ _MOVED = frozenset({"reshape", "transpose", "slice", "broadcast_to"})
 HALVES = ("bf16", "f16")
 
 
-def matrix_rate(
+@dataclass(frozen=True)
+class MatrixUse:
+    """What a matrix unit multiplies operands as, at which rate; and whether they are computed
+    before the product.
+    """
+
+    element: str
+    rate: float
+    computed: bool = False
+
+
+def matrix_use(
     body: Sequence[BodyNode],
     signatures: Sequence[Signature],
     leaf_types: Mapping[int, TensorType],
     device: Device,
-) -> float | None:
-    """The rate of the one product, or attention, of a body on the device's matrix unit."""
+) -> MatrixUse | None:
+    """How the one product, or attention, of a body uses the device's matrix unit."""
     if not device.matrix_rates:
         return None
     nodes = {name: (signatures[number], operands) for name, number, operands in body}
     for signature, operands in nodes.values():
         if signature.name == "attention":
-            return _attention_rate(signature, operands[:3], nodes, leaf_types, device)
+            return _attention_use(signature, operands[:3], nodes, leaf_types, device)
         if signature.kind is not Kind.CONTRACTION:
             continue
         if len(signature.shape) < 2 or signature.shape[-2] < FEWEST_ROWS:
             return None
         found = {_rounded(operand, nodes, leaf_types) for operand in operands}
-        rate = device.matrix_rates.get(found.pop() or "") if len(found) == 1 else None
-        if rate is None:
+        name = found.pop() if len(found) == 1 else None
+        if name is None or name not in device.matrix_rates:
             return None
         computed = any(_is_computed(operand, nodes, leaf_types) for operand in operands)
-        return rate * (COMPUTED if computed else 1.0)
+        rate = device.matrix_rates[name] * (COMPUTED if computed else 1.0)
+        return MatrixUse(name, rate, computed)
     return None
 
 
-def _attention_rate(
+def _attention_use(
     signature: Signature,
     operands: Sequence[int],
     nodes: "_Nodes",
     leaf_types: Mapping[int, TensorType],
     device: Device,
-) -> float | None:
-    """The rate for an attention; None where its template does without the unit."""
+) -> MatrixUse | None:
+    """The same for an attention; None where its template does without the unit."""
     values = signature.values
     rows = signature.shape[-2] * values["heads"] // values["kv_heads"]
     names = {_rounded(operand, nodes, leaf_types) for operand in operands}
@@ -71,7 +84,7 @@ def _attention_rate(
     computed = any(_is_computed(operand, nodes, leaf_types) for operand in operands[1:])
     if name is None or name not in ATTENDED or computed or rows < ATTENDED_ROWS:
         return None
-    return device.matrix_rates.get(name)
+    return MatrixUse(name, device.matrix_rates[name]) if name in device.matrix_rates else None
 
 
 def unit_reads(signature: Signature, device: Device) -> bool:

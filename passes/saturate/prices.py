@@ -14,6 +14,7 @@ tile that reads it before a matmul.
 A kernel that runs only when parameters are set is paid for over many runs.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,10 +26,21 @@ from mgn.dialects.mgn.element_cost import BY_TANH, ELEMENT_COST
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of
+from mgn.passes.choose_schedules import RIGHT
+from mgn.passes.copied_operands import SCATTERED, TILED
+from mgn.passes.lower_kernels.packed_blocking import PANELS
+from mgn.passes.prepack_products import TO_PANELS
+from mgn.passes.saturate.arrangements import Facts, idle_factor, product_parts, staged_factor
 from mgn.passes.saturate.attention_price import attention_demands, attention_seconds
 from mgn.passes.saturate.forms import BodyNode, Form, Place
-from mgn.passes.saturate.matrix_price import HALVES, ROUNDINGS, matrix_rate
-from mgn.passes.saturate.product_price import product_demands, product_seconds
+from mgn.passes.saturate.matrix_price import HALVES, ROUNDINGS, MatrixUse, matrix_use
+from mgn.passes.saturate.product_price import (
+    Lie,
+    product_demands,
+    product_seconds,
+    product_shape,
+    tiled_seconds,
+)
 from mgn.passes.saturate.view import Signature
 
 STRIDED_READ = 2.0
@@ -38,6 +50,9 @@ not packed with others for a product, and how many in a row are read half as bad
 """
 
 GATHER_READ = 1.25
+
+ARRANGING = {TILED: 1.0, SCATTERED: 5.0, TO_PANELS: 1.0}
+"""How much longer a copy for a product takes than one that leaves everything in its order."""
 
 SEEN = 0.2
 """The share of moving, or of computing, that a CPU does not do during the other."""
@@ -53,10 +68,11 @@ memory that such a value holds: it pays if a run saves a hundredth of the time t
 
 @dataclass(frozen=True)
 class Work:
-    """What a kernel has to do: bytes moved, seconds of computing."""
+    """What a kernel has to do: bytes moved, seconds of computing, and seconds beside both."""
 
     bytes: float
     seconds: float
+    beside: float = 0.0
 
 
 def operation_weight(signature: Signature, device: Device) -> float:
@@ -74,7 +90,8 @@ def kernel_seconds(work: Work, device: Device) -> float:
     """The price of a kernel. On a CPU the shorter of moving and computing is not wholly hidden."""
     moving = device.seconds_to_move(work.bytes)
     seen = SEEN if device.is_cpu else 0.0
-    return device.launch_cost + max(moving, work.seconds) + seen * min(moving, work.seconds)
+    hidden = max(moving, work.seconds) + seen * min(moving, work.seconds)
+    return device.launch_cost + hidden + work.beside
 
 
 def tensor_bytes(type: TensorType) -> int:
@@ -89,11 +106,11 @@ def price_kernel(
     leaf_types: Mapping[int, TensorType],
     signatures: Sequence[Signature],
     device: Device,
+    facts: Facts = (),
 ) -> float:
-    """Seconds for a kernel that writes `results`, values of its body."""
-    return kernel_seconds(
-        measure_kernel(body, form, results, leaf_types, signatures, device), device
-    )
+    """Seconds for a kernel that writes `results`, values of its body, by itself."""
+    work = measure_kernel(body, form, results, leaf_types, signatures, device, facts)
+    return kernel_seconds(work, device)
 
 
 def price_per_run(price: float, prepared: bool) -> float:
@@ -108,6 +125,7 @@ def measure_kernel(
     leaf_types: Mapping[int, TensorType],
     signatures: Sequence[Signature],
     device: Device,
+    facts: Facts = (),
 ) -> Work:
     """Bytes and seconds of computing for a kernel that writes `results`."""
     nodes = {name: (signatures[number], operands) for name, number, operands in body}
@@ -115,20 +133,23 @@ def measure_kernel(
     reads: dict[int, float] = {}
     strided: dict[int, float] = {}
     scattered: set[int] = set()
-    seconds = 0.0
-    on_unit = matrix_rate(body, signatures, leaf_types, device)
+    seconds = beside = 0.0
+    use = matrix_use(body, signatures, leaf_types, device)
+    arranging = next((ARRANGING[name] for name, _ in facts if name in ARRANGING), None)
     for name, (signature, operands) in reversed(nodes.items()):
         evaluations = times.get(name, 0.0)
-        if on_unit is None or signature.name not in ROUNDINGS:
+        if use is None or signature.name not in ROUNDINGS:
             node = (signature, operands)
             if signature.kind is Kind.CONTRACTION:
-                seconds += _product_seconds(node, nodes, leaf_types, device, on_unit)
+                seconds += _product_seconds(node, nodes, leaf_types, device, use, facts)
+                beside = _staging_seconds(node, nodes, leaf_types, device, use, facts)
             elif signature.name == "attention":
-                seconds += attention_seconds(signature, device, on_unit)
+                seconds += attention_seconds(signature, device, use.rate if use else None)
             else:
                 seconds += _compute_seconds(signature, evaluations, device)
         demands = _demands(signature, evaluations, form, device)
-        factor = max(_strided_read(signature, form, device), strided.get(name, 1.0))
+        factor = 1.0 if arranging else _strided_read(signature, form, device)
+        factor = max(factor, strided.get(name, 1.0))
         for position, operand in enumerate(operands):
             demand = demands[position]
             place = form.places.get(operand)
@@ -147,7 +168,10 @@ def measure_kernel(
         count = element_count(type.get_shape())
         factor = max(strided.get(leaf, 1.0), GATHER_READ if leaf in scattered else 1.0)
         moved += min(demand, count) * element_of(type).bytes * (factor if count > 1 else 1.0)
-    return Work(moved, seconds)
+    if form.kind is KernelKind.REDUCTION:
+        idle = idle_factor(body, form, leaf_types, signatures, device)
+        return Work(moved * idle, seconds * idle)
+    return Work(moved * (arranging or 1.0), seconds, beside)
 
 
 def _space(signature: Signature, place: Place, form: Form) -> int:
@@ -164,15 +188,35 @@ def _product_seconds(
     nodes: Mapping[int, _Node],
     leaf_types: Mapping[int, TensorType],
     device: Device,
-    on_unit: float | None,
+    use: MatrixUse | None,
+    facts: Facts,
 ) -> float:
     """Products in half precision are added up in f32."""
     signature, (left, right) = node
     halves = signature.element in HALVES
-    rate = on_unit or device.rate("f32" if halves else signature.element)
+    rate = use.rate if use else device.rate("f32" if halves else signature.element)
+    if not device.is_cpu:
+        return tiled_seconds(signature, device, rate, product_parts(signature, device) > 1)
     in_place = left in leaf_types and not signature.values["transpose_a"] and not halves
     turned = bool(signature.values["transpose_b"]) is not _is_turned(right, nodes)
-    return product_seconds(signature, device, rate, in_place, turned)
+    lie = Lie(in_place, turned, (RIGHT, PANELS) in facts)
+    return product_seconds(signature, device, rate, lie)
+
+
+def _staging_seconds(
+    node: _Node,
+    nodes: Mapping[int, _Node],
+    leaf_types: Mapping[int, TensorType],
+    device: Device,
+    use: MatrixUse | None,
+    facts: Facts,
+) -> float:
+    """How much longer a product takes whose operands do not lie as a matrix unit takes them."""
+    if use is None or use.computed or device.matrix_unit != "wgmma":
+        return 0.0
+    signature, operands = node
+    factor = staged_factor(signature, operands, nodes, leaf_types, use.element, facts)
+    return (factor - 1.0) * 2.0 * math.prod(product_shape(signature)) / use.rate
 
 
 def _is_turned(name: int, nodes: Mapping[int, _Node]) -> bool:

@@ -70,22 +70,28 @@ class Passes:
     imbalance: float
 
 
-def product_seconds(
-    signature: Signature, device: Device, rate: float, in_place: bool, turned: bool
-) -> float:
-    """Seconds of multiplying at a rate; `in_place` says that the left operand's rows lie side by
-    side in memory, `turned` that the right operand's columns do.
+@dataclass(frozen=True)
+class Lie:
+    """How operands lie in memory: whether the left one's rows lie side by side, whether the right
+    one's columns do, and whether that one is packed there.
     """
+
+    in_place: bool
+    turned: bool
+    packed: bool = False
+
+
+def product_seconds(signature: Signature, device: Device, rate: float, lie: Lie) -> float:
+    """Seconds of multiplying at a rate on a CPU."""
     batches, rows, columns, inner = product_shape(signature)
     useful = 2.0 * batches * rows * columns * inner / rate
-    if not device.is_cpu:
-        return _tiled_seconds(signature, device, rate)
     if rows <= FEW_ROWS or columns == 1:
         return useful
     passes = cpu_passes(batches, rows, columns, device.compute_units)
     steps = passes.computed * inner * passes.imbalance / REACHED
-    steps += batches * columns * inner * passes.right * _packing(signature, turned)
-    if not in_place:
+    if not lie.packed:
+        steps += batches * columns * inner * passes.right * _packing(signature, lie.turned)
+    if not lie.in_place:
         steps += batches * rows * inner * passes.left * PACK_LEFT
     if inner > LONGEST_DEPTH:
         steps += passes.computed * math.ceil(inner / LONGEST_DEPTH) * MEET
@@ -143,11 +149,14 @@ def cpu_passes(batches: int, rows: int, columns: int, units: int) -> Passes:
     )
 
 
-def _tiled_seconds(signature: Signature, device: Device, rate: float) -> float:
-    """Tiles in waves of one for each of a GPU's units."""
+def tiled_seconds(signature: Signature, device: Device, rate: float, waits: bool) -> float:
+    """Tiles in waves of one for each of a GPU's units, which groups of few tiles share, unless the
+    product `waits` for them.
+    """
     batches, rows, columns, inner = product_shape(signature)
     tiles = batches * math.ceil(rows / GPU_TILE[0]) * math.ceil(columns / GPU_TILE[1])
     waves = math.ceil(max(tiles, 1) / device.compute_units)
     padded = waves * 2.0 * GPU_TILE[0] * GPU_TILE[1] * inner / (rate / device.compute_units)
     useful = 2.0 * batches * rows * columns * inner / rate
-    return max(useful, min(padded, 4.0 * useful) if rows * columns else 0.0)
+    most = padded if waits else min(padded, 4.0 * useful)
+    return max(useful, most if rows * columns else 0.0)

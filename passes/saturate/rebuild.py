@@ -7,9 +7,9 @@ of parameters, constants that kernels read from memory, kernels and the return.
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import UNKNOWN_LOC, StringAttr, SymbolRefAttr
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind
+from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind, ScheduleAttr
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp
 from mgn.passes.saturate.candidates import Candidate, CandidateSet
 from mgn.passes.saturate.facts import Leaf
@@ -74,12 +74,17 @@ class _Rebuilder:
         kernel = FusedKernelOp.create(
             operands=operands,
             result_types=[result.type for result in results],
-            properties={"kind": _KINDS[candidate.kind]},
+            properties=self._properties(candidate),
             regions=[Region(block)],
             location=locations.get(candidate.results[0], UNKNOWN_LOC),
         )
         self.kernels.append(kernel)
         self.values.update(zip(written, kernel.results, strict=True))
+
+    def _properties(self, candidate: Candidate) -> dict[str, Attribute]:
+        facts = candidate.template.facts
+        kind: dict[str, Attribute] = {"kind": _KINDS[candidate.kind]}
+        return {**kind, "arranged": ScheduleAttr.of(**dict(facts))} if facts else kind
 
     def _in_memory(self, key: int) -> SSAValue:
         """The value of a class in memory: an input, parameter, constant or kernel result."""

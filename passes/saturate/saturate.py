@@ -22,13 +22,14 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.passes.saturate.attention_price import attention_seconds
 from mgn.passes.saturate.baseline import price_of_separate_kernels
-from mgn.passes.saturate.candidates import CandidateSet, find_candidates
+from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.check import check_selection
 from mgn.passes.saturate.cuts import CutLimits
 from mgn.passes.saturate.encode import encode_graph
 from mgn.passes.saturate.engine import SaturatedGraph, saturate_facts
 from mgn.passes.saturate.extract import Extraction, extract
 from mgn.passes.saturate.memo import Choice, choice_key, choice_of, recall, remember
+from mgn.passes.saturate.offers import find_candidates
 from mgn.passes.saturate.patterns import Number, Pattern, calls_of
 from mgn.passes.saturate.reach import Reach
 from mgn.passes.saturate.rebuild import rebuild_graph
@@ -122,9 +123,9 @@ def _choose(
         view = make_view(saturated, encoded.outputs, whole, options.prepare)
     limits = limits_of(options)
     with _timed(report, "candidates"):
-        reach = Reach(view)
-        found = find_candidates(view, device, reach, limits)
+        found = find_candidates(view, device, Reach(view), limits)
         if options.fuse:
+            reach = Reach(view)
             for template, classes in list(sibling_candidates(view, found, device, reach)):
                 if not limits.keep_bits or keeps_bits(template.body, view.signatures):
                     found.add(template, classes)

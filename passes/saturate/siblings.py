@@ -22,6 +22,8 @@ READERS = 6
 WAYS = 2
 """Candidates of one class that are tried: the cheapest, and the next that reads other values."""
 
+MERGED = (KernelKind.POINTWISE, KernelKind.REDUCTION)
+
 Space = tuple[KernelKind, tuple[int, ...], tuple[int, ...]]
 Placed = tuple[Template, tuple[int, ...]]
 
@@ -35,7 +37,7 @@ def sibling_candidates(
     groups: dict[tuple[int, Space], list[Candidate]] = {}
     for candidate in _cheap_alone(found):
         form = candidate.template.form
-        if form.kind not in (KernelKind.POINTWISE, KernelKind.REDUCTION):
+        if candidate.template.facts or form.kind not in MERGED:
             continue
         root = view.signatures[candidate.template.body[-1][1]]
         shape = root.shape if form.kind is KernelKind.POINTWISE else form.shape

@@ -1,4 +1,4 @@
-// RUN: mgn-opt -p choose-schedules --device nvidia-h200 %s | filecheck %s
+// RUN: mgn-opt -p arrange-kernels --device nvidia-h200 %s | filecheck %s
 
 // A large product in tf32: both operands are rounded first, the right one turned, so that the unit
 // reads them as they were copied.

@@ -1,4 +1,4 @@
-// RUN: mgn-opt -p choose-schedules --device nvidia-h200 %s | filecheck %s
+// RUN: mgn-opt -p arrange-kernels --device nvidia-h200 %s | filecheck %s
 
 // The shared axis becomes ten batches, whose sums the second kernel adds up before the epilogue.
 // CHECK:      [[P:%.+]] = fusion.kernel contraction

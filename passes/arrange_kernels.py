@@ -1,0 +1,90 @@
+"""`arrange-kernels`: kernels not of the e-graph's choosing, as several where that is cheaper.
+
+Before:
+    %y = fusion.kernel contraction (%a = %x : tensor<64x20000xf32>, %b = %w : …) -> (…) {
+      %0 = mgn.matmul(%a, %b) : (…) -> tensor<64x1000xf32>
+      fusion.return %0 : tensor<64x1000xf32>
+    }
+After:
+    %p = fusion.kernel contraction (…) -> (tensor<10x64x1000xf32>) { … mgn.matmul … }
+    %y = fusion.kernel reduction (%a = %p : …) -> (tensor<64x1000xf32>) { … mgn.sum … }
+
+`saturate` decides on arrangements together with everything else, by the same prices; this pass is
+for fusion programs written by hand.
+"""
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+from mgn.dialects.fusion import FusedKernelOp
+from mgn.dialects.kernel import Device
+from mgn.dialects.mgn.operation import TensorOp
+from mgn.passes.kernel_pieces import KernelPieces
+from mgn.passes.saturate.arranging import Arranger, NewValues
+from mgn.passes.saturate.candidates import Template
+from mgn.passes.saturate.cuts import Traits
+from mgn.passes.saturate.forms import BodyNode, classify
+from mgn.passes.saturate.prices import price_kernel
+from mgn.passes.saturate.view import Signature, View
+
+
+class ArrangeKernels(ModulePass):
+    """Arranges every fusion.kernel that has no schedule and is of no arrangement."""
+
+    name = "arrange-kernels"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        device = Device.of(op)
+        for found in list(op.walk()):
+            if isinstance(found, FusedKernelOp) and found.schedule is None:
+                arrange_kernel(found, device)
+
+
+def arrange_kernel(fused: FusedKernelOp, device: Device) -> list[FusedKernelOp]:
+    """The kernels that take a kernel's place: itself, or those of its cheapest arrangement."""
+    signatures: list[Signature] = []
+    template, values = _template_of(fused, device, signatures)
+    if fused.arranged is not None or template is None:
+        return [fused]
+    ways = Arranger(View({}, [], signatures), device).ways(template, values)
+    if not ways or ways[0].price >= template.price:
+        return [fused]
+    pieces = KernelPieces(fused)
+    ways[0].arrangement.write(pieces)
+    return pieces.replace()
+
+
+def _template_of(
+    fused: FusedKernelOp, device: Device, signatures: list[Signature]
+) -> tuple[Template | None, NewValues]:
+    """A kernel as the e-graph would see it; None where it knows no such form."""
+    names: dict[SSAValue, int] = {}
+    traits: list[Traits] = []
+    body: list[BodyNode] = []
+
+    def enter(value: SSAValue, in_memory: bool, inline: bool = False) -> int:
+        names[value] = len(traits)
+        traits.append(Traits(value.type, in_memory, inline, 1, False))  # type: ignore
+        return names[value]
+
+    reads = tuple(enter(argument, True) for argument in fused.block.args)
+    for op in fused.block.ops:
+        if isinstance(op, TensorOp):
+            operands = tuple(names[operand] for operand in op.operands)
+            types = tuple(operand.type for operand in op.operands)
+            properties = tuple(op.properties.items())
+            signature = Signature(op.spec.name, properties, op.results[0].type, types)  # type: ignore
+            body.append((enter(op.results[0], False), len(signatures), operands))
+            signatures.append(signature)
+        elif op.results:
+            enter(op.results[0], False, inline=True)
+    values = NewValues(traits)
+    form = classify(body, signatures)
+    if form is None:
+        return None, values
+    results = tuple(names[value] for value in fused.written)
+    types = {name: traits[name].type for name in reads}
+    price = price_kernel(body, form, results, types, signatures, device)
+    return Template(tuple(body), form, results, reads, (), price), values

@@ -1,0 +1,142 @@
+"""The candidates of a graph: what its cut sets offer, as one kernel or arranged as several.
+
+In: a view and a device. Out: the `CandidateSet`; what arrangements hand from kernel to kernel is
+then in the view too.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from mgn.dialects.kernel.device import Device
+from mgn.passes.saturate.arranging import Arranger, NewValues, Placer
+from mgn.passes.saturate.candidates import CandidateSet, Template, undominated
+from mgn.passes.saturate.cuts import CutBuilder, CutLimits, CutSet, PlacedCuts
+from mgn.passes.saturate.prices import price_kernel, price_per_run
+from mgn.passes.saturate.reach import Reach
+from mgn.passes.saturate.view import View
+
+DEFAULT_LIMITS = CutLimits()
+EXTRA_RESULTS = 4
+"""Interior values of one body that are considered as further results."""
+
+
+class NoKernel(RuntimeError):
+    """A value that no kernel form can compute."""
+
+
+def find_candidates(
+    view: View, device: Device, reach: Reach, limits: CutLimits = DEFAULT_LIMITS
+) -> CandidateSet:
+    """The candidates that can take part in computing the outputs of a view."""
+    builder = CutBuilder(view, device, limits)
+    placed = builder.build()
+    found = CandidateSet(considered=builder.considered)
+    wanted = [root for root in dict.fromkeys(view.outputs) if not view.classes[root].leaf]
+    found.outputs = tuple(wanted)
+    offers = _Offers(view, device, reach, limits.keep_bits)
+    placer = Placer(view)
+    queued = set(wanted)
+    while wanted:
+        key = wanted.pop()
+        offered, values = offers.of(placed[key])
+        classes = placed[key].classes
+        if values.made:
+            classes = placer.place(values, classes)
+        for template in offered:
+            if values.made and not placer.is_first(template, classes):
+                continue
+            candidate = found.add(template, classes)
+            for item in (*candidate.inputs, *candidate.results):
+                if item not in queued and item in placed:
+                    queued.add(item)
+                    wanted.append(item)
+        if not offered:
+            value = view.classes[key]
+            names = sorted({view.signatures[item.signature].name for item in value.members})
+            raise NoKernel(f"no kernel form can compute {' or '.join(names)} : {value.type}")
+    placer.sort()
+    found.position = {key: place for place, key in enumerate(view.classes)}
+    return found
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """A template, and what is worth trying in its place: itself, or an arrangement of it."""
+
+    whole: Template
+    tried: tuple[Template, ...]
+
+
+class _Offers:
+    """Templates of a placed cut set, worked out once for each cut set."""
+
+    def __init__(self, view: View, device: Device, reach: Reach, keep_bits: bool) -> None:
+        self.view = view
+        self.device = device
+        self.reach = reach
+        self.arranger = Arranger(view, device, keep_bits)
+        self.values: dict[int, NewValues] = {}
+        self.made: dict[int, list[_Offer]] = {}
+        self.kept: dict[tuple[int, frozenset[int]], list[Template]] = {}
+
+    def of(self, placed: PlacedCuts) -> tuple[list[Template], NewValues]:
+        """The templates worth trying there, none that would wait for itself, and the values that
+        they make besides the cut set's.
+        """
+        cuts, classes = placed.cuts, placed.classes
+        made = self.made.get(cuts.number)
+        if made is None:
+            self.values[cuts.number] = NewValues(cuts.traits)
+            made = self.made[cuts.number] = list(self._make(cuts))
+        waiting = frozenset(
+            place
+            for place, offer in enumerate(made)
+            if len(offer.whole.results) > 1 and self._waits(offer.whole, classes)
+        )
+        kept = self.kept.get((cuts.number, waiting))
+        if kept is None:
+            left = [offer.tried for place, offer in enumerate(made) if place not in waiting]
+            templates = [template for tried in left for template in tried]
+            kept = self.kept[cuts.number, waiting] = undominated(templates)
+        return kept, self.values[cuts.number]
+
+    def _waits(self, template: Template, classes: tuple[int, ...]) -> bool:
+        """Whether an input depends on a further result."""
+        return any(
+            self.reach.depends(classes[item], classes[extra])
+            for extra in template.results[1:]
+            for item in template.inputs
+        )
+
+    def _make(self, cuts: CutSet) -> Iterator[_Offer]:
+        for template in self._templates(cuts):
+            yield _Offer(template, tuple(self.arranger.offers(template, self.values[cuts.number])))
+
+    def _templates(self, cuts: CutSet) -> Iterator[Template]:
+        traits = cuts.traits
+        signatures = self.view.signatures
+        prepared = traits[0].prepared
+        for cone in cuts.cones:
+            inputs = tuple(name for name in cone.leaves if not traits[name].in_memory)
+            yield Template(cone.body, cone.form, (0,), cone.leaves, inputs, cone.price)
+            root = signatures[cone.body[-1][1]]
+            extras = [
+                name
+                for name, signature, _ in cone.body[:-1]
+                if traits[name].shared
+                and traits[name].prepared is prepared
+                and cone.form.writable(name, signatures[signature], root)
+            ]
+            types = {name: traits[name].type for name in cone.leaves}
+            for chosen in _subsets(extras[-EXTRA_RESULTS:]):
+                results = (0, *chosen)
+                price = price_kernel(cone.body, cone.form, results, types, signatures, self.device)
+                price = price_per_run(price, prepared)
+                yield Template(cone.body, cone.form, results, cone.leaves, inputs, price)
+
+
+def _subsets(names: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Non-empty subsets worth trying: singles, pairs, and all."""
+    for size in sorted({1, 2, len(names)} & set(range(1, len(names) + 1))):
+        yield from combinations(names, size)
