@@ -13,12 +13,12 @@ _INTEGER_OF = {"float": "int", "double": "long"}
 # NVIDIA's compiler has it, there is no way to write the call.
 _PREFETCH = """#if defined(__has_builtin) && !defined(__NV_CL_C_VERSION)
 #if __has_builtin(__builtin_prefetch) && !defined(__opencl_c_generic_address_space)
-#define PREFETCH(pointer, level) \\
-    __builtin_prefetch((const void*)(size_t)(pointer), 0, 4 - (level))
+#define PREFETCH(pointer, write, level) \\
+    __builtin_prefetch((const void*)(size_t)(pointer), write, 4 - (level))
 #endif
 #endif
 #ifndef PREFETCH
-#define PREFETCH(pointer, level)
+#define PREFETCH(pointer, write, level)
 #endif"""
 
 

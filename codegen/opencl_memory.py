@@ -210,7 +210,8 @@ def _local_alloc(writer: Writer, operation: kernel.LocalAllocOp) -> None:
 def _prefetch(writer: Writer, operation: kernel.PrefetchOp) -> None:
     place = offset(writer.pointer(operation.memref), writer.value(operation.index))
     name = writer.library.prefetch()
-    writer.line(f"{call(name, str(place), str(operation.level.value.data))};")
+    write = str(int(operation.write is not None))
+    writer.line(f"{call(name, str(place), write, str(operation.level.value.data))};")
 
 
 def _broadcast(writer: Writer, operation: vector.BroadcastOp) -> Expression:

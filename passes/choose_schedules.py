@@ -18,6 +18,7 @@ from xdsl.passes import ModulePass
 from mgn.dialects.fusion import FusedKernelOp, KernelKind, ScheduleAttr
 from mgn.dialects.kernel import Device
 from mgn.dialects.types import element_of
+from mgn.passes.liveness import tensor_bytes
 
 RIGHT, ROUNDED = "right", "rounded"
 """Facts of an arrangement that a template has to know."""
@@ -83,6 +84,10 @@ def _elements(fused: FusedKernelOp) -> int:
     )
 
 
+def _moved_bytes(fused: FusedKernelOp) -> int:
+    return sum(map(tensor_bytes, (*fused.operands, *fused.outputs)))
+
+
 def _cpu_lanes(fused: FusedKernelOp, device: Device) -> int:
     return min(16, device.lanes(widest_bytes(fused)))
 
@@ -101,6 +106,8 @@ def _cpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
         "chunk": chunk,
         "units": device.compute_units,
     }
+    if fused.kernel_kind is KernelKind.REDUCTION and _moved_bytes(fused) > device.cache:
+        entries["ahead"] = 1
     if fused.kernel_kind is KernelKind.CONTRACTION:
         rows = TILE_ROWS[device.vector_registers]
         entries |= {"tile_rows": rows, "tile_vectors": TILE_VECTORS}

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, i64
+from xdsl.dialects.builtin import IndexType, IntegerAttr, MemRefType, UnitAttr, i64
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -130,7 +131,8 @@ class LocalAllocOp(IRDLOperation):
 
 @irdl_op_definition
 class PrefetchOp(IRDLOperation):
-    """A hint that the cache line of an element will be read soon, through the cache of a level.
+    """A hint that the cache line of an element will be read soon, through the cache of a level, or
+    with `write`, that it will be written.
 
     ```
     kernel.prefetch %x[%i] level 1 : memref<4096xf32>
@@ -142,8 +144,11 @@ class PrefetchOp(IRDLOperation):
     memref = operand_def(MemRefType)
     index = operand_def(IndexType)
     level = prop_def(IntegerAttr.constr(i64))
+    write = opt_prop_def(UnitAttr)
     traits = traits_def(MemoryWriteEffect())
-    assembly_format = "$memref `[` $index `]` `level` $level attr-dict `:` type($memref)"
+    assembly_format = (
+        "$memref `[` $index `]` `level` $level (`write` $write^)? attr-dict `:` type($memref)"
+    )
 
     def __init__(self, memref: SSAValue | Operation, index: SSAValue | Operation, level: int):
         super().__init__(operands=[memref, index], properties={"level": IntegerAttr(level, i64)})

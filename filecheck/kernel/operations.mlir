@@ -38,6 +38,8 @@ kernel.func @shared(%x : memref<256xf32>, %y : memref<256xf32>) access [read, re
   kernel.barrier
   // CHECK-NEXT: kernel.prefetch %x[%zero] level 2 : memref<256xf32>
   kernel.prefetch %x[%zero] level 2 : memref<256xf32>
+  // CHECK-NEXT: kernel.prefetch %x[%zero] level 1 write : memref<256xf32>
+  kernel.prefetch %x[%zero] level 1 write : memref<256xf32>
   %i = kernel.local_id 0
   %a = memref.load %m[%i] : memref<256xf32, #kernel.space<local>>
   // CHECK: %v = kernel.from_elements %a, %a : vector<2xf32>

@@ -1,6 +1,6 @@
 // RUN: mgn-opt %s -p saturate | filecheck %s
 
-// A softmax, scaled before and cut off after, is one reduction kernel.
+// A softmax, scaled before and cut off after, is one reduction kernel that divides once a row.
 mgn.graph @softmax("x" = %x : tensor<64x128xf32>) -> ("y" : tensor<64x128xf32>) {
   %c = mgn.constant dense<0.125> : tensor<f32>
   %0 = mgn.mul(%x, %c) : (tensor<64x128xf32>, tensor<f32>) -> tensor<64x128xf32>
@@ -16,7 +16,8 @@ mgn.graph @softmax("x" = %x : tensor<64x128xf32>) -> ("y" : tensor<64x128xf32>) 
 // CHECK-NEXT: mgn.sub
 // CHECK-NEXT: mgn.exp
 // CHECK-NEXT: mgn.sum
-// CHECK-NEXT: mgn.div
+// CHECK-NEXT: mgn.recip
+// CHECK-NEXT: mgn.mul
 // CHECK-NEXT: mgn.relu
 // CHECK-NEXT: fusion.return
 // CHECK-NEXT: }

@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import (
     IntegerType,
     MemRefType,
     StringAttr,
+    UnitAttr,
     VectorType,
     i1,
     i32,
@@ -248,11 +249,10 @@ class Code:
         op = self.effect(cls, [value, buffer, index])
         self._align(op, buffer, lane_count(value), multiple)
 
-    def prefetch(self, buffer: SSAValue, index: SSAValue, level: int) -> None:
-        """A hint that an element will be read soon."""
-        self.effect(
-            kernel.PrefetchOp, [buffer, index], properties={"level": IntegerAttr(level, i64)}
-        )
+    def prefetch(self, buffer: SSAValue, index: SSAValue, level: int, write: bool = False) -> None:
+        """A hint that an element will be read or written soon."""
+        properties = {"level": IntegerAttr(level, i64)} | ({"write": UnitAttr()} if write else {})
+        self.effect(kernel.PrefetchOp, [buffer, index], properties=properties)
 
     def _align(self, op: Operation, buffer: SSAValue, count: int, multiple: int) -> None:
         """Notes that a vector in global or local memory lies at a multiple of its own size."""

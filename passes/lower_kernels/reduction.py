@@ -17,6 +17,7 @@ from mgn.passes.lower_kernels.evaluate import Evaluator, Given
 from mgn.passes.lower_kernels.grouped_reduction import lower_grouped
 from mgn.passes.lower_kernels.index import ZERO, Counter, Index, lanes, of
 from mgn.passes.lower_kernels.rows import RowSpace, Stages, row_space, stages_of
+from mgn.passes.lower_kernels.rows_ahead import RowsAhead
 from mgn.passes.lower_kernels.scalar import (
     accumulator,
     across_lanes,
@@ -50,11 +51,13 @@ class _Row:
         self.narrow = self.wide.with_lanes(1)
         self.element = ZERO
         self.width = width
+        self.ahead = RowsAhead(job, space, row, len(stages.reductions))
 
     def walk(self) -> None:
         for reductions, stored in zip(self.stages.reductions, self.stages.stored, strict=True):
             arrays = self._arrays(stored)
-            finished = self._stage(reductions, stored, arrays)
+            last = reductions is self.stages.reductions[-1]
+            finished = self._stage(reductions, stored, arrays, last)
             for node, value in zip(reductions, finished, strict=True):
                 self.wide.given[node] = _always(value)
             for node, array in zip(stored, arrays, strict=True):
@@ -71,7 +74,7 @@ class _Row:
         return load
 
     def _stage(
-        self, reductions: list[Node], stored: list[Node], arrays: list[SSAValue]
+        self, reductions: list[Node], stored: list[Node], arrays: list[SSAValue], last: bool
     ) -> list[SSAValue]:
         code, width, length = self.code, self.width, self.space.length
         vectors = length // width
@@ -110,6 +113,8 @@ class _Row:
 
         def block(number: Index, held: list[SSAValue]) -> list[SSAValue]:
             result: list[SSAValue] = []
+            if last:
+                self.ahead.beside_last_stage(number, unroll * width)
             for part in range(unroll):
                 mine = held[part * count : (part + 1) * count]
                 result += step(self.wide, vector(number * unroll + part), mine)
@@ -159,7 +164,12 @@ class _Row:
 
         if full:
             vectors = length // width
-            code.loop(0, vectors, lambda n, _: step(self.wide, n * width + lanes(width)) or ())
+
+            def vector(number: Index) -> None:
+                self.ahead.beside_results(number, width)
+                step(self.wide, number * width + lanes(width))
+
+            code.loop(0, vectors, lambda n, _: vector(n) or ())
             code.loop(vectors * width, length, lambda n, _: step(self.narrow, n) or ())
         rest = [(n, node) for n, node in written if not self.space.is_full(node)]
         self._evaluator = self.narrow

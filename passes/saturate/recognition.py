@@ -91,6 +91,16 @@ RECOGNITION: tuple[Rule, ...] = (
         "wide(x) and single_axis(A)",
     ),
     Rule(
+        "softmax-by-reciprocal",
+        "div(exp(sub(x, max_reduce(x, axis=A, keepdims=True))), "
+        "sum(exp(sub(x, max_reduce(x, axis=A, keepdims=True))), axis=A, keepdims=True))",
+        "mul(exp(sub(x, max_reduce(x, axis=A, keepdims=True))), "
+        "recip(sum(exp(sub(x, max_reduce(x, axis=A, keepdims=True))), axis=A, keepdims=True)))",
+        REASSOCIATES,
+        "one quotient a row: the sum lies between 1 and the length of a row",
+        "wide(x)",
+    ),
+    Rule(
         "softmax-unshifted",
         "div(exp(x), sum(exp(x), axis=A, keepdims=True))",
         "softmax(x, axis=only(A))",
