@@ -23,16 +23,21 @@ from mgn.passes.saturate.pruning import parts_of
 
 SLACK = 1e-3
 """Relative gap up to which the choice of pieces is taken for that of the whole."""
+PROVED = 1e-4
+"""Relative gap up to which no better choice is searched for."""
 SOLVABLE = 6000
 """Candidates above which a part is bounded and left to the local search."""
 
 
 @dataclass
 class ExactResult:
-    """Preferred writers of the classes in solved parts, and a bound on the cost of any choice."""
+    """Preferred writers of the classes in solved parts, a bound on the cost of any choice, and the
+    classes whose writers are not proved to be the best.
+    """
 
     preferred: dict[int, int] = field(default_factory=dict[int, int])
     bound: float = 0.0
+    open: set[int] = field(default_factory=set[int])
     components: int = 0
     complete: bool = True
 
@@ -57,6 +62,8 @@ class ExactSolver:
             if solution.chosen is None:
                 result.complete = False
                 continue
+            for index in solution.open:
+                result.open.update(candidates[part.candidates[index]].results)
             chosen = [candidates[part.candidates[index]] for index in solution.chosen]
             for candidate in sorted(chosen, key=lambda item: len(item.results)):
                 result.preferred.update(dict.fromkeys(candidate.results, candidate.number))
@@ -94,16 +101,17 @@ class ExactSolver:
         cut = cut_at_hubs(problem) if len(problem.prices) > SMALL else None
         if cut is not None:
             pieces = self._solve_pieces(problem, cut)
-            if len(problem.prices) > WHOLE or _is_proved(problem, pieces):
-                return pieces
+            if len(problem.prices) > WHOLE or _is_proved(problem, pieces, SLACK):
+                return _noting_open(problem, pieces)
         remaining = self.deadline - time.process_time()
         if remaining <= 0 or len(problem.prices) > SOLVABLE:
-            return pieces or LocalSolution(None, _least_price(problem))
+            pieces = pieces or LocalSolution(None, _least_price(problem))
+            return _noting_open(problem, pieces)
         solution = solve_integer_program(problem, remaining)
         solution.bound = max(solution.bound, _least_price(problem))
         if solution.chosen is None and pieces is not None:
-            return LocalSolution(pieces.chosen, max(solution.bound, pieces.bound))
-        return solution
+            solution.chosen, solution.bound = pieces.chosen, max(solution.bound, pieces.bound)
+        return _noting_open(problem, solution)
 
     def _solve_pieces(self, problem: LocalProblem, cut: Cut) -> LocalSolution:
         """The choices of the pieces, with writers of the hubs that they bought."""
@@ -129,16 +137,24 @@ def _add(total: LocalSolution, part: LocalSolution, numbers: tuple[int, ...]) ->
         total.chosen = None
     else:
         total.chosen += tuple(numbers[index] for index in part.chosen)
+        total.open += tuple(numbers[index] for index in part.open)
 
 
-def _is_proved(problem: LocalProblem, solution: LocalSolution) -> bool:
+def _noting_open(problem: LocalProblem, solution: LocalSolution) -> LocalSolution:
+    """A choice for a whole problem, all of which is open where that is not proved."""
+    proved = _is_proved(problem, solution, PROVED)
+    solution.open = () if proved else tuple(range(len(problem.prices)))
+    return solution
+
+
+def _is_proved(problem: LocalProblem, solution: LocalSolution, slack: float) -> bool:
     """Whether a choice writes all that it has to, at no more than the bound."""
     if solution.chosen is None:
         return False
     written = {item for number in solution.chosen for item in problem.results[number]}
     needed = {item for number in solution.chosen for item in problem.inputs[number]}
     cost = sum(problem.prices[number] for number in solution.chosen)
-    return needed.union(problem.demands) <= written and cost <= solution.bound * (1 + SLACK)
+    return needed.union(problem.demands) <= written and cost <= solution.bound * (1 + slack)
 
 
 def _decide_by_comparison(problem: LocalProblem) -> int | None:

@@ -3,14 +3,15 @@
 In: a view and its candidates. Out: an `Extraction`: chosen kernels in order, cost, a lower bound on
 any choice.
 
-Exact first, part by part; where time ran out or kernels would wait for each other, the better of
-what the solver and the local search have. Ties go to the earlier candidate, so the result does not
+Exact first, part by part; what that does not prove to be best is searched for better. Where time
+ran out or kernels would wait for each other, it is the better of what solver and search have. Ties go to the earlier candidate, so the result does not
 depend on timing unless a limit fires.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.exact import ExactResult, ExactSolver
@@ -24,8 +25,6 @@ from mgn.passes.saturate.selection import CyclicSelection, Selection, select
 CYCLE_ROUNDS = 20
 BUDGETED = 20_000
 """Candidates for which the time of an extraction is meant; where there are more, so is time."""
-PROVED_GAP = 1e-4
-"""Relative gap below which nothing is left to search for."""
 
 
 @dataclass
@@ -50,19 +49,20 @@ def extract(found: CandidateSet, order: Sequence[int], time_budget: float = 2.0)
     started = time.process_time()
     time_budget *= max(1.0, len(found.candidates) / BUDGETED)
     solver = ExactSolver(found, time_budget)
-    flow = flow_preferences(found, order)
+    flow = cache(lambda: flow_preferences(found, order))
     result = solver.solve()
-    selection = _without_cycles(found, flow, solver, result)
+    selection, last = _without_cycles(found, flow, solver, result)
     method = "exact"
-    proved = selection is not None and result.bound >= selection.cost * (1 - PROVED_GAP)
+    solved = result.complete and last is result
     if selection is None or not result.complete:
         remaining = max(started + time_budget - time.process_time(), time_budget / 4)
-        searched = greedy_selection(found, flow, order, remaining / 2)
+        searched = greedy_selection(found, flow(), order, remaining / 2)
         if selection is None or searched.cost < selection.cost:
             selection, method = searched, "search"
-    if not proved:
+    unsure = [key for key in order if key in result.open] if solved else order
+    if unsure:
         remaining = max(started + time_budget - time.process_time(), time_budget / 4)
-        better = improved_selection(found, selection, flow, order, remaining / 2)
+        better = improved_selection(found, selection, flow(), unsure, remaining / 2)
         if better.cost < selection.cost:
             selection, method = better, "search"
     bound = min(result.bound, selection.cost)
@@ -70,20 +70,26 @@ def extract(found: CandidateSet, order: Sequence[int], time_budget: float = 2.0)
 
 
 def _without_cycles(
-    found: CandidateSet, flow: Mapping[int, int], solver: ExactSolver, result: ExactResult
-) -> Selection | None:
+    found: CandidateSet,
+    flow: Callable[[], Mapping[int, int]],
+    solver: ExactSolver,
+    result: ExactResult,
+) -> tuple[Selection | None, ExactResult]:
     """The solver's choice; while kernels wait for each other, one with several results is banned.
 
-    Classes that the solver had no time for get the candidate of least flow.
+    Classes for which the solver has none get the candidate of least flow. Also the result that the
+    choice is from.
     """
     banned: set[int] = set()
     for _ in range(CYCLE_ROUNDS):
+        whole = result.complete and not result.open
+        preferred = result.preferred if whole else {**flow(), **result.preferred}
         try:
-            return select(found, {**flow, **result.preferred})
+            return select(found, preferred), result
         except CyclicSelection as cycle:
             several = [n for n in cycle.kernels if len(found.candidates[n].results) > 1]
             if not several:
-                return None
+                return None, result
             banned.add(max(several))
         result = solver.solve(banned)
-    return None
+    return None, result

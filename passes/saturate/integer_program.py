@@ -37,10 +37,14 @@ ROUNDS = 8
 
 @dataclass
 class LocalSolution:
-    """Chosen candidates of a problem, or None where time ran out, and a bound on their cost."""
+    """Chosen candidates of a problem, or None where time ran out, and a bound on their cost.
+
+    `open` are the candidates among which there may still be a better choice.
+    """
 
     chosen: tuple[int, ...] | None
     bound: float
+    open: tuple[int, ...] = ()
 
 
 def solve_integer_program(problem: LocalProblem, time_budget: float) -> LocalSolution:
