@@ -41,7 +41,9 @@ class CompiledRule:
     numbers.
 
     `attribute_calls` are the calls of the left side whose attributes the last columns number;
-    `bound` keeps what the attribute variables are for such numbers, None where they do not fit.
+    `bound` keeps what the attribute variables are for such numbers, None where they do not fit;
+    `refused` the types, constants and attributes of matches on which the rule does not act, whatever
+    the values are.
     """
 
     rule: Rule
@@ -51,6 +53,7 @@ class CompiledRule:
     bound: dict[tuple[int, ...], dict[str, Any] | None] = field(
         default_factory=dict[tuple[int, ...], dict[str, Any] | None], compare=False
     )
+    refused: set[tuple[int, ...]] = field(default_factory=set[tuple[int, ...]], compare=False)
 
 
 def constructor_name(constructor: Constructor) -> str:

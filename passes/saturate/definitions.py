@@ -31,6 +31,7 @@ class Definition:
     @property
     def node(self) -> NodeFact | None:
         """The e-node that defines the value; None for a leaf."""
+        self.facts.looks += 1
         found = self.facts.definitions[self.handle]
         return found if isinstance(found, NodeFact) else None
 
@@ -43,6 +44,7 @@ class Definition:
     @property
     def array(self) -> np.ndarray | None:
         """The value, where constants alone fix it and it is not too large to look at."""
+        self.facts.looks += 1
         known = self.facts.arrays
         if self.handle not in known:
             known[self.handle] = self._computed()

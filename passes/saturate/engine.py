@@ -11,7 +11,7 @@ the run stops when nothing changes, or when time or size is exceeded, and says w
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -81,6 +81,18 @@ class SaturatedGraph:
     @property
     def class_count(self) -> int:
         return len(self.nodes.keys() | self.leaves.keys())
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """What an e-graph holds at one time: egglog's functions, the handle of each class as egglog
+    knows it, and, by handles, e-nodes and leaves with their classes.
+    """
+
+    functions: Mapping[str, Any]
+    names: Mapping[Any, int]
+    nodes: Sequence[tuple[int, ClassNode]]
+    leaves: Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -166,7 +178,7 @@ class _Engine:
         original = len(self.facts.handle_types)
         time_budget *= max(1.0, original / BUDGETED)
         self._load()
-        iterations, saturated = 0, False
+        iterations = 0
         while True:
             reports = self.execute("(run rewrite 1)")
             iterations += 1
@@ -176,13 +188,13 @@ class _Engine:
             if any(matched.get(name) for name in self.compiled):
                 self._act([name for name in self.compiled if matched.get(name)])
             loaded = self._load()
-            if not loaded and not report.updated and not self._widen():
-                saturated = True
-                break
+            if not loaded and not report.updated:
+                tables = self._tables()
+                if not self._widen(tables):
+                    return self._read(tables, True, iterations)
             too_large = len(self.facts.handle_types) > original * GROWTH_LIMIT + ALLOWANCE
             if too_large or time.thread_time() - started > time_budget:
-                break
-        return self._read(saturated, iterations)
+                return self._read(self._tables(), False, iterations)
 
     def _count_commuted(self, matched: dict[str, int]) -> None:
         for name, count in matched.items():
@@ -219,38 +231,44 @@ class _Engine:
                 del self.waiting[number]
         self.execute("\n".join(text))
 
-    def _widen(self) -> bool:
+    def _tables(self) -> _Tables:
+        """What the e-graph holds now."""
+        functions = self.egraph.freeze().functions
+        number = self.egraph.value_to_i64
+        names = {row.inputs[0]: number(row.output) for row in functions["handle"].rows}
+        nodes: list[tuple[int, ClassNode]] = []
+        for name, operation in _operations(functions):
+            for row in functions[name].rows:
+                attributes, type, *values = row.inputs
+                operands = tuple([names[item] for item in values])
+                node = ClassNode(operation, number(attributes), number(type), operands)
+                nodes.append((names[row.output], node))
+        leaves = [
+            (names[row.output], number(row.inputs[1])) for row in functions["leaf"].rows
+        ]
+        return _Tables(functions, names, nodes, leaves)
+
+    def _widen(self, tables: _Tables) -> bool:
         """At a fixpoint, puts products side by side; whether that gave anything new."""
         if not self.widenings or PRODUCT not in self.constructors:
             return False
         self.widenings -= 1
-        functions = self.egraph.freeze().functions
-        number = self.egraph.value_to_i64
-        names = {row.inputs[0]: number(row.output) for row in functions["handle"].rows}
-        nodes: list[tuple[int, tuple[int, ...]]] = []
         products: list[Product] = []
         sums: dict[int, list[tuple[int, int]]] = defaultdict(list)
         roundings: dict[int, list[Rounding]] = defaultdict(list)
-        for name, operation in _operations(functions):
-            for row in functions[name].rows:
-                attributes, _, *values = row.inputs
-                result, operands = names[row.output], tuple([names[item] for item in values])
-                nodes.append((result, operands))
-                if operation == PRODUCT[0]:
-                    left, right = operands
-                    products.append(Product(result, left, right, number(attributes)))
-                elif operation == "add":
-                    sums[operands[0]].append((result, operands[1]))
-                elif operation in ROUNDINGS:
-                    rounding = Rounding(operation, number(attributes), operands[0])
-                    roundings[result].append(rounding)
+        for result, (operation, attributes, _, operands) in tables.nodes:
+            if operation == PRODUCT[0]:
+                products.append(Product(result, *operands, attributes))
+            elif operation == "add":
+                sums[operands[0]].append((result, operands[1]))
+            elif operation in ROUNDINGS:
+                roundings[result].append(Rounding(operation, attributes, operands[0]))
         things = self.facts.leaves.things
-        leaves = {
-            names[row.output]
-            for row in functions["leaf"].rows
-            if things[number(row.inputs[1])].kind != "input"
-        }
-        if not self.wide.enter(products, leaves, constant_classes(leaves, nodes), sums, roundings):
+        leaves = {result for result, leaf in tables.leaves if things[leaf].kind != "input"}
+        constant = constant_classes(
+            leaves, ((result, node.operands) for result, node in tables.nodes)
+        )
+        if not self.wide.enter(products, leaves, constant, sums, roundings):
             return False
         for step in self.wide.steps:
             self.fired[step[0]] += 1
@@ -267,12 +285,11 @@ class _Engine:
         tables: dict[str, list[str]] = defaultdict(list)
         for handle, type, key in facts.new_leaves:
             tables["in_leaf"].append(f"{handle}\t{type}\t{key}\n")
-        for handle, fact in facts.new_nodes:
-            constructor: Constructor = (fact.name, len(fact.operands))
-            numbers = (handle, fact.attributes, fact.type, *fact.operands)
-            tables[f"in_{constructor_name(constructor)}"].append(
-                "\t".join(map(str, numbers)) + "\n"
-            )
+        inputs = {item: tables[f"in_{constructor_name(item)}"] for item in sorted(present)}
+        for handle, (name, attributes, type, operands) in facts.new_nodes:
+            values = "".join([f"\t{item}" for item in operands])
+            line = f"{handle}\t{attributes}\t{type}{values}\n"
+            inputs[name, len(operands)].append(line)
         for relation, pairs in (("in_splat", facts.new_splats), ("in_union", facts.new_unions)):
             for left, right in pairs:
                 tables[relation].append(f"{left}\t{right}\n")
@@ -296,21 +313,15 @@ class _Engine:
             self.log.append("(run load 1)")
         return True
 
-    def _read(self, saturated: bool, iterations: int) -> SaturatedGraph:
-        functions = self.egraph.freeze().functions
-        number = self.egraph.value_to_i64
-        names = {row.inputs[0]: number(row.output) for row in functions["handle"].rows}
-        nodes: dict[int, list[ClassNode]] = defaultdict(list)
-        leaves: dict[int, list[int]] = defaultdict(list)
+    def _read(self, tables: _Tables, saturated: bool, iterations: int) -> SaturatedGraph:
+        functions, names, number = tables.functions, tables.names, self.egraph.value_to_i64
         class_of = {number(row.inputs[0]): names[row.output] for row in functions["N"].rows}
-        for row in functions["leaf"].rows:
-            leaves[names[row.output]].append(number(row.inputs[1]))
-        for name, operation in _operations(functions):
-            for row in functions[name].rows:
-                attributes, type, *operands = row.inputs
-                classes = tuple([names[operand] for operand in operands])
-                node = ClassNode(operation, number(attributes), number(type), classes)
-                nodes[names[row.output]].append(node)
+        nodes: dict[int, list[ClassNode]] = defaultdict(list)
+        for key, node in tables.nodes:
+            nodes[key].append(node)
+        leaves: dict[int, list[int]] = defaultdict(list)
+        for key, leaf in tables.leaves:
+            leaves[key].append(leaf)
         given = {
             (*fact[:3], tuple([class_of[item] for item in fact.operands]))
             for fact in self.facts.handles

@@ -68,8 +68,8 @@ class Facts:
 
     `literals` are the numbers that rules name: a constant that equals one of them, rounded to the
     constant's element type, is that number. `definitions` holds the e-node or leaf of each handle;
-    `arrays` and `constants` what `definitions.py` found out from them. `results` keeps the types
-    and attributes of operations that rules make.
+    `arrays` and `constants` what `definitions.py` found out from them, and `looks` counts how often
+    it was asked. `results` keeps the types and attributes of operations that rules make.
     """
 
     literals: Sequence[float] = ()
@@ -83,6 +83,7 @@ class Facts:
     locations: dict[int, LocationAttr] = field(default_factory=dict[int, LocationAttr])
     arrays: dict[int, Any] = field(default_factory=dict[int, Any])
     constants: dict[int, bool] = field(default_factory=dict[int, bool])
+    looks: int = 0
     results: dict[Any, tuple[TensorType, Properties]] = field(
         default_factory=dict[Any, tuple[TensorType, Properties]]
     )

@@ -49,8 +49,13 @@ class Mismatch(Exception):
 def instantiate(compiled: CompiledRule, row: Sequence[int], facts: Facts) -> bool:
     """Enters a match's right side, equal to its root. False where the rule does not act on it."""
     rule = compiled.rule
-    handles = dict(zip(rule.variables, row[1:], strict=False))
     start = 1 + len(rule.variables)
+    types = [facts.types(facts.handle_types[handle]) for handle in row[:start]]
+    kind = (*types, *row[start:])
+    if kind in compiled.refused:
+        return False
+    handles = dict(zip(rule.variables, row[1:], strict=False))
+    looks = facts.looks
     constants = {
         name: facts.splat_value(number)
         for name, number in zip(rule.constants, row[start:], strict=False)
@@ -64,6 +69,8 @@ def instantiate(compiled: CompiledRule, row: Sequence[int], facts: Facts) -> boo
             definition = Definition(facts, handle)
             names[name] = Operand(facts.handle_types[handle], constants.get(name), definition)
         if not _holds(rule, names):
+            if facts.looks == looks:
+                compiled.refused.add(kind)
             return False
         rounds = rule.equality is RuleClass.APPROXIMATES
         builder = _Builder(facts, root, handles, constants, names, rounds)
