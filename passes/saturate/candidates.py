@@ -87,13 +87,17 @@ def undominated(templates: Sequence[Template]) -> list[Template]:
 
 @dataclass
 class CandidateSet:
-    """All candidates by number, those that write each class, and the order of the classes."""
+    """All candidates by number, those that write each class, and the order of the classes.
+
+    `memoise` says whether what repeats in them is worked out once.
+    """
 
     candidates: list[Candidate] = field(default_factory=list[Candidate])
     writers: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
     position: dict[int, int] = field(default_factory=dict[int, int])
     outputs: tuple[int, ...] = ()
     considered: int = 0
+    memoise: bool = True
 
     def add(self, template: Template, classes: tuple[int, ...]) -> Candidate:
         """Enters a candidate under the next number."""

@@ -26,6 +26,7 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.passes.saturate.forms import BodyNode, Form, classify
 from mgn.passes.saturate.matrix_price import shows_rounding
 from mgn.passes.saturate.prices import operation_weight, price_kernel, price_per_run, tensor_bytes
+from mgn.passes.saturate.repetition import table
 from mgn.passes.saturate.rounding_order import keeps_bits
 from mgn.passes.saturate.view import ValueClass, View
 
@@ -46,8 +47,8 @@ one kind and where they are not: then one of each kind that is not listed.
 @dataclass(frozen=True)
 class CutLimits:
     """Bounds of the search: cones kept for each kernel kind, merges tried (before an attention,
-    which has up to four operands, more of them), sizes of a body; and whether a kernel must give
-    the bits of its operations alone.
+    which has up to four operands, more of them), sizes of a body; whether a kernel must give the
+    bits of its operations alone; and whether what repeats is worked out once.
     """
 
     cones: int = 4
@@ -56,6 +57,7 @@ class CutLimits:
     operations: int = 64
     leaves: int = 16
     keep_bits: bool = False
+    memoise: bool = True
 
 
 @dataclass(frozen=True)
@@ -116,8 +118,8 @@ class CutBuilder:
         self.device = device
         self.limits = limits
         self.placed: dict[int, PlacedCuts] = {}
-        self.memo: dict[object, tuple[CutSet, tuple[int, ...]]] = {}
-        self.contents: dict[object, CutSet] = {}
+        self.memo: dict[object, tuple[CutSet, tuple[int, ...]]] = table(limits.memoise)
+        self.contents: dict[object, CutSet] = table(limits.memoise)
         self.traits: dict[int, Traits] = {}
         self.trait_numbers: dict[Traits, int] = {}
         self.known_traits: dict[tuple[object, ...], tuple[Traits, int]] = {}

@@ -20,6 +20,7 @@ from mgn.passes.saturate.components import LocalProblem, components_of
 from mgn.passes.saturate.hubs import SMALL, WHOLE, Cut, cut_at_hubs
 from mgn.passes.saturate.integer_program import LocalSolution, solve_integer_program
 from mgn.passes.saturate.pruning import parts_of
+from mgn.passes.saturate.repetition import table
 
 SLACK = 1e-3
 """Relative gap up to which the choice of pieces is taken for that of the whole."""
@@ -48,7 +49,7 @@ class ExactSolver:
     def __init__(self, found: CandidateSet, time_budget: float) -> None:
         self.found = found
         self.deadline = time.process_time() + time_budget
-        self.solutions: dict[LocalProblem, LocalSolution] = {}
+        self.solutions: dict[LocalProblem, LocalSolution] = table(found.memoise)
         self.solved: set[LocalProblem] = set()
 
     def solve(self, banned: Set[int] = frozenset()) -> ExactResult:

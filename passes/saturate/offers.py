@@ -14,6 +14,7 @@ from mgn.passes.saturate.candidates import CandidateSet, Template, undominated
 from mgn.passes.saturate.cuts import CutBuilder, CutLimits, CutSet, PlacedCuts
 from mgn.passes.saturate.prices import price_kernel, price_per_run
 from mgn.passes.saturate.reach import Reach
+from mgn.passes.saturate.repetition import table
 from mgn.passes.saturate.view import View
 
 DEFAULT_LIMITS = CutLimits()
@@ -31,10 +32,10 @@ def find_candidates(
     """The candidates that can take part in computing the outputs of a view."""
     builder = CutBuilder(view, device, limits)
     placed = builder.build()
-    found = CandidateSet(considered=builder.considered)
+    found = CandidateSet(considered=builder.considered, memoise=limits.memoise)
     wanted = [root for root in dict.fromkeys(view.outputs) if not view.classes[root].leaf]
     found.outputs = tuple(wanted)
-    offers = _Offers(view, device, reach, limits.keep_bits)
+    offers = _Offers(view, device, reach, limits)
     placer = Placer(view)
     queued = set(wanted)
     while wanted:
@@ -71,14 +72,14 @@ class _Offer:
 class _Offers:
     """Templates of a placed cut set, worked out once for each cut set."""
 
-    def __init__(self, view: View, device: Device, reach: Reach, keep_bits: bool) -> None:
+    def __init__(self, view: View, device: Device, reach: Reach, limits: CutLimits) -> None:
         self.view = view
         self.device = device
         self.reach = reach
-        self.arranger = Arranger(view, device, keep_bits)
+        self.arranger = Arranger(view, device, limits.keep_bits)
         self.values: dict[int, NewValues] = {}
-        self.made: dict[int, list[_Offer]] = {}
-        self.kept: dict[tuple[int, frozenset[int]], list[Template]] = {}
+        self.made: dict[int, list[_Offer]] = table(limits.memoise)
+        self.kept: dict[tuple[int, frozenset[int]], list[Template]] = table(limits.memoise)
 
     def of(self, placed: PlacedCuts) -> tuple[list[Template], NewValues]:
         """The templates worth trying there, none that would wait for itself, and the values that

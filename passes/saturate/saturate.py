@@ -47,7 +47,8 @@ from mgn.passes.saturate.wide_products import WIDE_PRODUCTS
 class SaturateOptions:
     """What may be done: classes of rules, the processor's seconds for saturation and for extraction
     (of up to 20,000 e-nodes and candidates; more have more in proportion), whether to fuse at all,
-    whether what parameters alone decide is computed once, when they are set.
+    whether what parameters alone decide is computed once, when they are set, and whether equal
+    regions of a graph, and equal graphs, are decided once: without `memoise` each is, for itself.
     """
 
     classes: frozenset[RuleClass] = DEFAULT_CLASSES
@@ -55,6 +56,7 @@ class SaturateOptions:
     extract_budget: float = 4.0
     fuse: bool = True
     prepare: bool = True
+    memoise: bool = True
     limits: CutLimits = field(default_factory=CutLimits)
 
 
@@ -79,10 +81,10 @@ def _saturate(
     rules = rules_of(options.classes) if options.fuse else []
     with _timed(report, "compare"):
         key = choice_key(graph, device, options, rules)
-        choice = recall(key) if trace is None else None
+        choice = recall(key) if options.memoise and trace is None else None
     if choice is None:
         choice = _choose(graph, device, options, rules, report, trace)
-        if choice.report.saturated:
+        if choice.report.saturated and options.memoise:
             remember(key, choice)
         view = choice.view
     else:
@@ -143,7 +145,9 @@ def limits_of(options: SaturateOptions) -> CutLimits:
     """The bounds of kernels: one operation each without fusing; the same bits with exact rules."""
     exact = options.classes <= {RuleClass.EXACT}
     operations = options.limits.operations if options.fuse else 1
-    return replace(options.limits, operations=operations, keep_bits=exact)
+    return replace(
+        options.limits, operations=operations, keep_bits=exact, memoise=options.memoise
+    )
 
 
 def saturated_view(graph: GraphOp, options: SaturateOptions | None = None) -> View:

@@ -15,6 +15,7 @@ from mgn.passes.saturate.cuts import body_order, leaves_of
 from mgn.passes.saturate.forms import BodyNode, classify
 from mgn.passes.saturate.prices import price_kernel, price_per_run
 from mgn.passes.saturate.reach import Reach
+from mgn.passes.saturate.repetition import table
 from mgn.passes.saturate.view import View
 
 READERS = 6
@@ -26,6 +27,7 @@ MERGED = (KernelKind.POINTWISE, KernelKind.REDUCTION)
 
 Space = tuple[KernelKind, tuple[int, ...], tuple[int, ...]]
 Placed = tuple[Template, tuple[int, ...]]
+_Pair = tuple[Template, Template, tuple[int, ...]]
 
 
 def sibling_candidates(
@@ -44,7 +46,7 @@ def sibling_candidates(
         for read in candidate.reads:
             groups.setdefault((read, (form.kind, shape, form.axes)), []).append(candidate)
     tried: set[tuple[int, int]] = set()
-    merger = _Merger(view, device)
+    merger = _Merger(view, device, found.memoise)
     for readers in groups.values():
         for first, second in combinations(readers[:READERS], 2):
             pair = (first.number, second.number)
@@ -83,11 +85,11 @@ def _waits(template: Template, classes: tuple[int, ...], reach: Reach) -> bool:
 class _Merger:
     """Merges two kernels into one: each pair of templates once, for each way they share values."""
 
-    def __init__(self, view: View, device: Device) -> None:
+    def __init__(self, view: View, device: Device, memoise: bool) -> None:
         self.view = view
         self.device = device
         self.used: dict[Template, tuple[int, ...]] = {}
-        self.made: dict[tuple[Template, Template, tuple[int, ...]], Template | None] = {}
+        self.made: dict[_Pair, tuple[Template | None]] = table(memoise)
 
     def merged(
         self, first: Candidate, second: Candidate
@@ -100,9 +102,10 @@ class _Merger:
             for name in self._used(candidate.template)
         )
         key = (first.template, second.template, shared)
-        if key not in self.made:
-            self.made[key] = self._merge(first, second, names)
-        return self.made[key], tuple(names)
+        known = self.made.get(key)
+        if known is None:
+            known = self.made[key] = (self._merge(first, second, names),)
+        return known[0], tuple(names)
 
     def _used(self, template: Template) -> tuple[int, ...]:
         """The names that a template's body mentions."""
