@@ -122,6 +122,7 @@ class CutBuilder:
         self.contents: dict[object, CutSet] = table(limits.memoise)
         self.traits: dict[int, Traits] = {}
         self.trait_numbers: dict[Traits, int] = {}
+        self.leaf_costs: dict[int, float] = {}
         self.known_traits: dict[tuple[object, ...], tuple[Traits, int]] = {}
         self.numbered: list[CutSet] = []
         self.considered = 0
@@ -286,22 +287,29 @@ class CutBuilder:
         traits: Sequence[Traits],
         bounded: bool = True,
     ) -> Cone | None:
-        names = tuple(mapped[0] for _, mapped in operands)
+        names = tuple([mapped[0] for _, mapped in operands])
         nodes: dict[int, BodyNode] = {}
+        leaves: dict[int, None] = {}
+        in_order = True
         for cone in combination:
             if cone is not None:
                 for node in cone.body:
-                    nodes.setdefault(node[0], node)
+                    in_order &= nodes.setdefault(node[0], node) == node
+                leaves.update(dict.fromkeys(cone.leaves))
         if 0 in nodes:
             return None
+        for name, cone in zip(names, combination, strict=True):
+            if cone is None:
+                leaves[name] = None
         nodes[0] = (0, signature, names)
-        ordered = body_order(nodes)
+        in_order &= nodes.keys().isdisjoint(leaves)
+        ordered = list(nodes.values()) if in_order else body_order(nodes)
         if ordered is None or len(ordered) > self.limits.operations:
             return None
         if self.limits.keep_bits and not keeps_bits(ordered, self.view.signatures):
             return None
-        leaves = leaves_of(ordered)
-        real = tuple(name for name in leaves if not traits[name].inline)
+        read = leaves if in_order else leaves_of(ordered)
+        real = tuple([name for name in read if not traits[name].inline])
         if bounded and len(real) > self.limits.leaves:
             return None
         self.considered += 1
@@ -337,6 +345,12 @@ class CutBuilder:
 
     def _leaf_cost(self, traits: Traits) -> float:
         """A local guess of what having a leaf in memory costs each of its users."""
+        known = self.leaf_costs.get(id(traits))
+        if known is None:
+            known = self.leaf_costs[id(traits)] = self._new_leaf_cost(traits)
+        return known
+
+    def _new_leaf_cost(self, traits: Traits) -> float:
         if traits.in_memory:
             return 0.0
         cost = self.device.launch_cost + tensor_bytes(traits.type) / self.device.bandwidth

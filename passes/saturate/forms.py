@@ -78,15 +78,19 @@ def classify(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> Form 
     """The form of a body; None where it is not legal."""
     form = Form(KernelKind.POINTWISE)
     places = form.places
+    later: set[int] = set()
     for name, number, operands in body:
         signature = signatures[number]
+        plain = signature.kind is not Kind.REDUCTION and signature.heavy is None
+        if plain and later.isdisjoint(operands):
+            places[name] = Place.BEFORE
+            continue
+        later.add(name)
         found = [places.get(operand, Place.BEFORE) for operand in operands]
         if signature.kind is Kind.REDUCTION:
             place = _reduce(form, signature, found[0])
         elif signature.heavy is not None:
             place = _heavy(form, name, signature, found)
-        elif all(item is Place.BEFORE for item in found):
-            place = Place.BEFORE
         elif signature.kind is Kind.ELEMENTWISE:
             place = _elementwise(form, signature, found)
         elif signature.kind is Kind.MOVEMENT:

@@ -60,6 +60,9 @@ SEEN = 0.2
 SCAN_STEPS = {True: 96.0, False: 4.0}
 """Steps an element of a scan takes on a CPU and on a GPU: one waits for the one before."""
 
+IN_ROWS = (Place.KEPT, Place.DROPPED)
+"""Where values have one element a row."""
+
 PREPARED_RUNS = 100
 """Over how many runs the making of what parameters alone decide is spread. It is a figure for the
 memory that such a value holds: it pays if a run saves a hundredth of the time to write it.
@@ -73,6 +76,56 @@ class Work:
     bytes: float
     seconds: float
     beside: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """What an operation takes of a device in any kernel.
+
+    `element` is seconds for an element, `steps` seconds for all of a reduction or scan; `demands`
+    how often each operand is asked for an element, where the kernel does not matter; `alike` says
+    whether all are asked as often as the operation itself. `operands` has elements and bytes of an
+    element of each; `strided` is `_strided_read` without and with a heavy operation in the kernel.
+    """
+
+    device: Device
+    element: float
+    steps: float | None
+    demands: Sequence[float] | None
+    alike: bool
+    operands: Sequence[tuple[int, int]]
+    strided: tuple[float, float]
+
+
+def _figures_of(signature: Signature, device: Device) -> _Figures:
+    """The figures of an operation, worked out once for a device."""
+    known: _Figures | None = signature.figures.get(id(device))
+    if known is None:
+        known = signature.figures[id(device)] = _new_figures(signature, device)
+    return known
+
+
+def _new_figures(signature: Signature, device: Device) -> _Figures:
+    steps, demands, kind = None, None, signature.kind
+    if kind is Kind.CONTRACTION:
+        demands = product_demands(signature, device)
+    elif signature.name == "attention":
+        demands = attention_demands(signature, device)
+    elif kind in (Kind.REDUCTION, Kind.SCAN):
+        steps = SCAN_STEPS[device.is_cpu] if kind is Kind.SCAN else 1.0
+        steps = 2.0 * steps * signature.operand_sizes[0] / device.rate(signature.element)
+        demands = [float(signature.operand_sizes[0])]
+    alike = min(signature.operand_sizes, default=2) > 1 and signature.name not in ("concat", "pad")
+    element_bytes = [element_of(type).bytes for type in signature.operand_types]
+    return _Figures(
+        device,
+        _element_seconds(signature, device),
+        steps,
+        demands,
+        alike,
+        list(zip(signature.operand_sizes, element_bytes, strict=True)),
+        (_strided_read(signature, device, False), _strided_read(signature, device, True)),
+    )
 
 
 def operation_weight(signature: Signature, device: Device) -> float:
@@ -130,14 +183,17 @@ def measure_kernel(
     """Bytes and seconds of computing for a kernel that writes `results`."""
     nodes = {name: (signatures[number], operands) for name, number, operands in body}
     times = {name: float(_space(nodes[name][0], form.places[name], form)) for name in results}
-    reads: dict[int, float] = {}
+    leaves: dict[int, tuple[int, int]] = {}
     strided: dict[int, float] = {}
     scattered: set[int] = set()
     seconds = beside = 0.0
+    rows = float(form.rows) if form.kind is KernelKind.REDUCTION else math.inf
     use = matrix_use(body, signatures, leaf_types, device)
     arranging = next((ARRANGING[name] for name, _ in facts if name in ARRANGING), None)
+    places, heavy = form.places, form.heavy is not None
     for name, (signature, operands) in reversed(nodes.items()):
         evaluations = times.get(name, 0.0)
+        figures = _figures_of(signature, device)
         if use is None or signature.name not in ROUNDINGS:
             node = (signature, operands)
             if signature.kind is Kind.CONTRACTION:
@@ -146,28 +202,27 @@ def measure_kernel(
             elif signature.name == "attention":
                 seconds += attention_seconds(signature, device, use.rate if use else None)
             else:
-                seconds += _compute_seconds(signature, evaluations, device)
-        demands = _demands(signature, evaluations, form, device)
-        factor = 1.0 if arranging else _strided_read(signature, form, device)
-        factor = max(factor, strided.get(name, 1.0))
-        for position, operand in enumerate(operands):
-            demand = demands[position]
-            place = form.places.get(operand)
-            if place in (Place.KEPT, Place.DROPPED):
-                demand = min(demand, float(form.rows))
-            times[operand] = max(times.get(operand, 0.0), demand)
+                steps = figures.steps
+                seconds += evaluations * figures.element if steps is None else steps
+        factor = 1.0 if arranging else figures.strided[heavy]
+        if strided:
+            factor = max(factor, strided.get(name, 1.0))
+        if signature.kind is Kind.INDEXING:
+            scattered.add(operands[0])
+        demands = figures.demands or _demands(signature, evaluations, form, figures)
+        for operand, demand, size in zip(operands, demands, figures.operands, strict=True):
+            if demand > rows and places.get(operand) in IN_ROWS:
+                demand = rows
+            if demand > times.get(operand, -1.0):
+                times[operand] = demand
             if factor > 1.0:
                 strided[operand] = max(factor, strided.get(operand, 1.0))
-            if signature.kind is Kind.INDEXING and position == 0:
-                scattered.add(operand)
             if operand in leaf_types:
-                reads[operand] = max(reads.get(operand, 0.0), demand)
+                leaves[operand] = size
     moved = float(sum(nodes[name][0].result_bytes for name in results))
-    for leaf, demand in reads.items():
-        type = leaf_types[leaf]
-        count = element_count(type.get_shape())
+    for leaf, (count, element_bytes) in leaves.items():
         factor = max(strided.get(leaf, 1.0), GATHER_READ if leaf in scattered else 1.0)
-        moved += min(demand, count) * element_of(type).bytes * (factor if count > 1 else 1.0)
+        moved += min(times[leaf], count) * element_bytes * (factor if count > 1 else 1.0)
     if form.kind is KernelKind.REDUCTION:
         idle = idle_factor(body, form, leaf_types, signatures, device)
         return Work(moved * idle, seconds * idle)
@@ -175,7 +230,7 @@ def measure_kernel(
 
 
 def _space(signature: Signature, place: Place, form: Form) -> int:
-    if form.kind is KernelKind.REDUCTION and place in (Place.KEPT, Place.DROPPED):
+    if form.kind is KernelKind.REDUCTION and place in IN_ROWS:
         return form.rows
     return signature.size
 
@@ -232,14 +287,6 @@ def _is_turned(name: int, nodes: Mapping[int, _Node]) -> bool:
     return turned
 
 
-def _compute_seconds(signature: Signature, evaluations: float, device: Device) -> float:
-    rate = device.rate(signature.element)
-    if signature.kind in (Kind.REDUCTION, Kind.SCAN):
-        steps = SCAN_STEPS[device.is_cpu] if signature.kind is Kind.SCAN else 1.0
-        return 2.0 * steps * signature.operand_sizes[0] / rate
-    return evaluations * _element_seconds(signature, device)
-
-
 def _element_seconds(signature: Signature, device: Device) -> float:
     """Seconds for one element: half precision is computed wide, and rounded once."""
     weight, rate = operation_weight(signature, device), device.rate(signature.element)
@@ -247,15 +294,13 @@ def _element_seconds(signature: Signature, device: Device) -> float:
     return 2.0 * (min(weight, 1.0) / rate + max(weight - 1.0, 0.0) / wide)
 
 
-def _demands(signature: Signature, evaluations: float, form: Form, device: Device) -> list[float]:
-    """How many times each operand is asked for an element."""
+def _demands(
+    signature: Signature, evaluations: float, form: Form, figures: _Figures
+) -> Sequence[float]:
+    """How many times each operand is asked for an element, where that depends on the kernel."""
     sizes = signature.operand_sizes
-    if signature.kind is Kind.CONTRACTION:
-        return product_demands(signature, device)
-    if signature.name == "attention":
-        return attention_demands(signature, device)
-    if signature.kind in (Kind.REDUCTION, Kind.SCAN):
-        return [float(sizes[0])]
+    if figures.alike:
+        return (evaluations,) * len(sizes)
     if signature.name in ("concat", "pad"):
         return [min(evaluations, float(size)) for size in sizes]
     if form.kind is KernelKind.REDUCTION and signature.kind is Kind.ELEMENTWISE:
@@ -263,7 +308,7 @@ def _demands(signature: Signature, evaluations: float, form: Form, device: Devic
     return [evaluations if size > 1 else min(evaluations, 1.0) for size in sizes]
 
 
-def _strided_read(signature: Signature, form: Form, device: Device) -> float:
+def _strided_read(signature: Signature, device: Device, heavy: bool) -> float:
     """How much longer it takes to read what a transpose turns than what lies side by side."""
     if signature.name != "transpose":
         return 1.0
@@ -274,6 +319,6 @@ def _strided_read(signature: Signature, form: Form, device: Device) -> float:
         axis -= 1
     if axis < 0 or signature.size == run:
         return 1.0
-    if device.is_cpu and form.heavy is None:
+    if device.is_cpu and not heavy:
         return 1.0 + (CPU_STRIDED_READ - 1.0) / (1.0 + run / CPU_RUN)
     return STRIDED_READ if run == 1 and shape[-1] > 1 else 1.0

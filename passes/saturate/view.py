@@ -80,6 +80,11 @@ class Signature:
         return tuple(map(element_count, self.operand_shapes))
 
     @cached_property
+    def figures(self) -> dict[int, Any]:
+        """What prices keep about it, for each device."""
+        return {}
+
+    @cached_property
     def element(self) -> str:
         return element_of(self.type).name
 
