@@ -1,6 +1,7 @@
 """`python -m benchmarks.egraph [--only WORD]`: how the e-graph scales, as a table.
 
 Each graph runs in a process of its own, first cold and then once more, as a program compiled again.
+A row without memory decides equal layers each for itself, and the graph once more from the start.
 Times are in seconds, memory is the peak of the process, the graph itself included.
 """
 
@@ -13,20 +14,24 @@ from dataclasses import dataclass
 
 from benchmarks.egraph_graphs import inference_graph, training_graph
 from mgn.dialects.kernel.device import DEVICES
-from mgn.passes.saturate import SaturateReport, saturate_graph
+from mgn.passes.saturate import SaturateOptions, SaturateReport, saturate_graph
 
 
 @dataclass(frozen=True)
 class Size:
-    """A graph to measure: training or inference, with that many layers."""
+    """A graph to measure: training or inference, with that many layers, and whether what repeats is
+    decided once.
+    """
 
     name: str
     training: bool
     layers: int
+    memoise: bool = True
 
 
 SIZES = (
     Size("training 24 layers", True, 24),
+    Size("training 24 layers, no memory", True, 24, memoise=False),
     Size("inference 10,000", False, 244),
     Size("inference 50,000", False, 1220),
     Size("inference 100,000", False, 2440),
@@ -38,11 +43,12 @@ def measure(size: Size) -> dict[str, str]:
     """One row of the table."""
     graph = (training_graph if size.training else inference_graph)(size.layers)
     copy = graph.clone()
+    options = SaturateOptions(memoise=size.memoise)
     start = time.perf_counter()
-    report = saturate_graph(graph, DEVICES["cpu"])
+    report = saturate_graph(graph, DEVICES["cpu"], options)
     cold = time.perf_counter() - start
     start = time.perf_counter()
-    saturate_graph(copy, DEVICES["cpu"])
+    saturate_graph(copy, DEVICES["cpu"], options)
     again = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {

@@ -47,6 +47,17 @@ def test_a_neutral_element_that_broadcasts_is_kept() -> None:
     assert after.results_returned[0].type == tensor("f32", (3, 4))
 
 
+def test_a_condition_on_how_a_value_is_made_is_asked_of_every_value_of_a_type() -> None:
+    def body(b: Emitter, x: SSAValue, y: SSAValue) -> list[SSAValue]:
+        shifted = b.sub(x, b.max_reduce(x, axis=-1, keepdims=True))
+        powers = [b.exp(value) for value in (shifted, y)]
+        return [b.div(item, b.sum(item, axis=-1, keepdims=True)) for item in powers]
+
+    encoded = encode_graph(build_graph(body, tensor("f32", (4, 8)), tensor("f32", (4, 8))))
+    report = saturate_facts(encoded.facts, [RULES["softmax-unshifted"]])
+    assert report.fired["softmax-unshifted"] == 1
+
+
 def test_registering_a_rule_makes_it_act() -> None:
     rule = Rule("double", "add(x, x)", "mul(x, 2)", RuleClass.EXACT, "x + x = 2 x")
     register_rule(rule)

@@ -22,14 +22,14 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
-from mgn.passes.saturate import saturate_graph
+from mgn.passes.saturate import exact, saturate_graph
 from mgn.passes.saturate.branch import branch_and_bound
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.check import ExtractionError, check_selection
 from mgn.passes.saturate.components import LocalProblem
 from mgn.passes.saturate.extract import extract
 from mgn.passes.saturate.greedy import flow_preferences, greedy_selection
-from mgn.passes.saturate.integer_program import solve_integer_program
+from mgn.passes.saturate.integer_program import LocalSolution, solve_integer_program
 from mgn.passes.saturate.offers import find_candidates
 from mgn.passes.saturate.reach import Reach
 from mgn.passes.saturate.saturate import saturated_view
@@ -119,6 +119,36 @@ def test_branch_and_bound_finds_what_trying_everything_finds(seed: int) -> None:
     chosen = branch_and_bound(problem)
     assert chosen is not None
     assert sum(problem.prices[number] for number in chosen) == pytest.approx(best)
+
+
+def dearest_choice(problem: LocalProblem, seconds: float) -> LocalSolution:
+    """The dearest writer that writes nothing else, for all that is needed, proved by nothing."""
+    needed, chosen = set(problem.demands), list[int]()
+    for key in sorted(problem.writers(), reverse=True):
+        if key in needed:
+            alone = [n for n in problem.writers()[key] if problem.results[n] == (key,)]
+            chosen.append(max(alone, key=problem.prices.__getitem__))
+            needed.update(problem.inputs[chosen[-1]])
+    return LocalSolution(tuple(chosen), 0.0)
+
+
+def test_only_what_the_solver_does_not_prove_is_searched_for_a_better_choice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    view, found = choices(random_graph(3, 40))
+    proved = exact.ExactSolver(found, 10.0).solve()
+    assert not proved.open
+    best = extract(found, list(view.classes)).selection.cost
+    monkeypatch.setattr(exact, "branch_and_bound", lambda problem: None)
+    monkeypatch.setattr(exact, "solve_integer_program", dearest_choice)
+    unproved = exact.ExactSolver(found, 10.0).solve()
+    dear = select(found, unproved.preferred).cost
+    assert dear > 1.1 * best
+    assert unproved.open
+    assert unproved.open < set(found.writers)
+    searched = extract(found, list(view.classes))
+    assert searched.method == "search"
+    assert best <= searched.selection.cost < (dear + best) / 2
 
 
 def two_users_of_a_long_chain(b: Emitter, x: SSAValue, w: SSAValue) -> list[SSAValue]:

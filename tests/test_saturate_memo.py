@@ -91,3 +91,20 @@ def test_only_the_last_graphs_are_remembered() -> None:
         saturate_graph(build_graph(norm, f32(4, size)), CPU)
     assert saturate_graph(build_graph(norm, f32(4, 2)), CPU).remembered
     assert not saturate_graph(build_graph(norm, f32(4, 1)), CPU).remembered
+
+
+def test_without_memory_equal_layers_and_graphs_are_decided_each_for_itself_and_alike() -> None:
+    def layers(b: Emitter, x: SSAValue, *weights: SSAValue) -> SSAValue:
+        for weight in weights:
+            x = b.add(x, b.silu(b.matmul(b.rms_norm(x), weight)))
+        return x
+
+    graphs = [build_graph(layers, f32(16, 32), *[f32(32, 32)] * 6) for _ in range(3)]
+    off = replace(SaturateOptions(), memoise=False)
+    known = saturate_graph(graphs[0], CPU)
+    alone = saturate_graph(graphs[1], CPU, off)
+    again = saturate_graph(graphs[2], CPU, off)
+    assert alone.considered > 2 * known.considered
+    assert not again.remembered
+    assert alone.cost_after == known.cost_after
+    assert str(graphs[0]) == str(graphs[1]) == str(graphs[2])

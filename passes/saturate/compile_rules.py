@@ -42,8 +42,8 @@ class CompiledRule:
 
     `attribute_calls` are the calls of the left side whose attributes the last columns number;
     `bound` keeps what the attribute variables are for such numbers, None where they do not fit;
-    `refused` the types, constants and attributes of matches on which the rule does not act, whatever
-    the values are.
+    `refused` the types, constants and attributes of matches on which it does not act, whatever the
+    values are.
     """
 
     rule: Rule

@@ -243,9 +243,7 @@ class _Engine:
                 operands = tuple([names[item] for item in values])
                 node = ClassNode(operation, number(attributes), number(type), operands)
                 nodes.append((names[row.output], node))
-        leaves = [
-            (names[row.output], number(row.inputs[1])) for row in functions["leaf"].rows
-        ]
+        leaves = [(names[row.output], number(row.inputs[1])) for row in functions["leaf"].rows]
         return _Tables(functions, names, nodes, leaves)
 
     def _widen(self, tables: _Tables) -> bool:

@@ -4,8 +4,8 @@ In: a view and its candidates. Out: an `Extraction`: chosen kernels in order, co
 any choice.
 
 Exact first, part by part; what that does not prove to be best is searched for better. Where time
-ran out or kernels would wait for each other, it is the better of what solver and search have. Ties go to the earlier candidate, so the result does not
-depend on timing unless a limit fires.
+ran out or kernels would wait for each other, it is the better of what solver and search have. Ties
+go to the earlier candidate, so the result does not depend on timing unless a limit fires.
 """
 
 import time

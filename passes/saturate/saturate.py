@@ -145,9 +145,7 @@ def limits_of(options: SaturateOptions) -> CutLimits:
     """The bounds of kernels: one operation each without fusing; the same bits with exact rules."""
     exact = options.classes <= {RuleClass.EXACT}
     operations = options.limits.operations if options.fuse else 1
-    return replace(
-        options.limits, operations=operations, keep_bits=exact, memoise=options.memoise
-    )
+    return replace(options.limits, operations=operations, keep_bits=exact, memoise=options.memoise)
 
 
 def saturated_view(graph: GraphOp, options: SaturateOptions | None = None) -> View:
