@@ -13,10 +13,12 @@ After:
     }
     %y = fusion.kernel reduction (%a = %p : tensor<512xf32>) -> (tensor<f32>) { … mgn.sum … }
 
-Each stage of dependent reductions becomes such a pair, and what is left for each element a
-pointwise kernel. Partial sums of half precision are kept in f32.
+Each stage of dependent reductions becomes such a pair, whose second kernel also computes what
+there is once a row; what is left for each element is a pointwise kernel. Partial sums of half
+precision are kept in f32.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
@@ -25,6 +27,7 @@ from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.dialects.mgn.structure import ConstantOp
 from mgn.dialects.types import element_of
 from mgn.passes.kernel_pieces import KernelPieces, Made
 from mgn.passes.lower_kernels.rows import RowSpace
@@ -121,7 +124,7 @@ class SplitReduction:
             if number == len(stages) - 1 and by_row:
                 pieces.finish(KernelKind.REDUCTION, made)
                 return
-            wanted = [op.results[0] for op in stage]
+            wanted = self._by_row(pieces, [op.results[0] for op in stage])
             known.update(zip(wanted, pieces.add(KernelKind.REDUCTION, wanted, made), strict=True))
         left = [value for value in dict.fromkeys(written) if value not in known]
         for full in (True, False):
@@ -129,8 +132,24 @@ class SplitReduction:
             if wanted:
                 known.update(zip(wanted, pieces.add(KernelKind.POINTWISE, wanted), strict=True))
 
+    def _by_row(self, pieces: KernelPieces, reduced: Sequence[SSAValue]) -> list[SSAValue]:
+        """What reductions come to, a value a row: of that, what is needed beyond."""
+        kept = tuple(1 if n in self.reduced else size for n, size in enumerate(self.shape))
+        dropped = tuple(size for n, size in enumerate(self.shape) if n not in self.reduced)
+        found = dict.fromkeys(reduced)
+        for op in pieces.fused.block.ops:
+            if not isinstance(op, TensorOp) or op.spec.kind is Kind.REDUCTION:
+                continue
+            shapes = {_shape(value) for value in (*op.operands, *op.results)}
+            rest = [value for value in op.operands if value not in found]
+            there = all(value in pieces.known or _is_constant(value) for value in rest)
+            if len(rest) < len(op.operands) and there and shapes <= {kept, dropped, ()}:
+                found.update(dict.fromkeys(op.results))
+        inside = {value.owner for value in found}
+        return [v for v in found if any(use.operation not in inside for use in v.uses)]
+
     def _is_full(self, value: SSAValue) -> bool:
-        return value.type.get_shape() == self.shape  # type: ignore
+        return _shape(value) == self.shape
 
     def _reduce(self, b: Emitter, op: TensorOp, value: SSAValue) -> SSAValue:
         """The partial results of a reduction: its operand's shape with parts on the cut axis."""
@@ -157,6 +176,14 @@ class SplitReduction:
         value = b.call(op.spec.name, partial, axis=axes, keepdims=keepdims)
         element = element_of(op.results[0].type)
         return b.cast(value, element.name) if accumulator(element) is not element else value
+
+
+def _shape(value: SSAValue) -> tuple[int, ...]:
+    return value.type.get_shape()  # type: ignore
+
+
+def _is_constant(value: SSAValue) -> bool:
+    return isinstance(value.owner, ConstantOp)
 
 
 def _stages(fused: FusedKernelOp) -> list[list[TensorOp]]:

@@ -108,11 +108,15 @@ def test_the_pieces_compute_what_the_kernel_did(name: str, device: Any) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
 
 
-def test_full_and_row_results_come_from_kernels_of_their_own() -> None:
+def test_what_is_computed_once_a_row_comes_from_the_kernel_that_has_the_row() -> None:
     kernel = fused_kernel("reduction", [("f32", (2, 300_000))] * 2, add_and_norm)
-    kinds = [made.kernel_kind for made in pieces(kernel, CPU)]
+    made = pieces(kernel, CPU)
+    kinds = [piece.kernel_kind for piece in made]
     reduction, pointwise = KernelKind.REDUCTION, KernelKind.POINTWISE
-    assert kinds == [reduction, reduction, pointwise, pointwise]
+    assert kinds == [reduction, reduction, pointwise]
+    names = [[op.name for op in piece.block.ops] for piece in made]
+    assert names[1][:3] == ["mgn.sum", "mgn.constant", "mgn.mul"]
+    assert names[2] == ["mgn.add", "fusion.return"]
 
 
 @pytest.mark.parametrize("element", ["f32", "bf16", "i32"])

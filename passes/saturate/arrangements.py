@@ -99,18 +99,31 @@ def reduction_cut(
     return choose_cut(space, device, _stages(body, signatures), columns)
 
 
-def idle_factor(
+@dataclass(frozen=True)
+class LongRows:
+    """What few long rows cost a reduction that stays one kernel: how much longer it takes than with
+    rows enough for the device, and how often it reads them.
+    """
+
+    idle: float
+    passes: int
+
+
+def long_rows(
     body: Sequence[BodyNode],
     form: Form,
     types: Types,
     signatures: Sequence[Signature],
     device: Device,
-) -> float:
-    """How much longer a reduction that may be cut takes than one of rows enough."""
+    writes_all: bool,
+) -> LongRows | None:
+    """What it costs a reduction not to be cut, where it may be; `writes_all` says that it writes a
+    value for each element.
+    """
     if reduction_cut(body, form, types, signatures, device) is None:
-        return 1.0
+        return None
     workers, enough = busy_from(RowSpace(form.shape, form.axes), device)
-    return enough / max(workers, 1)
+    return LongRows(enough / max(workers, 1), _stages(body, signatures) + writes_all)
 
 
 def _stages(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> int:

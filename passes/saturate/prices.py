@@ -30,7 +30,7 @@ from mgn.passes.choose_schedules import RIGHT
 from mgn.passes.copied_operands import SCATTERED, TILED
 from mgn.passes.lower_kernels.packed_blocking import PANELS
 from mgn.passes.prepack_products import TO_PANELS
-from mgn.passes.saturate.arrangements import Facts, idle_factor, product_parts, staged_factor
+from mgn.passes.saturate.arrangements import Facts, long_rows, product_parts, staged_factor
 from mgn.passes.saturate.attention_price import attention_demands, attention_seconds
 from mgn.passes.saturate.forms import BodyNode, Form, Place
 from mgn.passes.saturate.matrix_price import HALVES, ROUNDINGS, MatrixUse, matrix_use
@@ -219,14 +219,18 @@ def measure_kernel(
                 strided[operand] = max(factor, strided.get(operand, 1.0))
             if operand in leaf_types:
                 leaves[operand] = size
-    moved = float(sum(nodes[name][0].result_bytes for name in results))
+    written = float(sum(nodes[name][0].result_bytes for name in results))
+    read = 0.0
     for leaf, (count, element_bytes) in leaves.items():
         factor = max(strided.get(leaf, 1.0), GATHER_READ if leaf in scattered else 1.0)
-        moved += min(times[leaf], count) * element_bytes * (factor if count > 1 else 1.0)
+        read += min(times[leaf], count) * element_bytes * (factor if count > 1 else 1.0)
     if form.kind is KernelKind.REDUCTION:
-        idle = idle_factor(body, form, leaf_types, signatures, device)
-        return Work(moved * idle, seconds * idle)
-    return Work(moved * (arranging or 1.0), seconds, beside)
+        full = any(nodes[name][0].shape == form.shape for name in results)
+        long = long_rows(body, form, leaf_types, signatures, device, full)
+        if long is not None:
+            moved = read * long.passes + written
+            return Work(moved * long.idle, seconds * long.idle)
+    return Work((read + written) * (arranging or 1.0), seconds, beside)
 
 
 def _space(signature: Signature, place: Place, form: Form) -> int:
