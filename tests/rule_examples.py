@@ -239,7 +239,14 @@ def _turned_rope(row: str, rng: random.Random, variables: list[str]) -> Instance
     return Instance([types[name] for name in variables], attributes)
 
 
+def _double(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Numbers of f64: the row names a root, which f32 rounds visibly."""
+    shape = rng.choice([(3, 4), (4,), (), (2, 3, 4)])
+    return Instance([tensor("f64", shape) for _ in variables], {})
+
+
 EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
+    "gelu-quotient": _double,
     "slice-of-pairs": _pairs,
     "turned-rope": _turned_rope,
     "rope": _rotated,

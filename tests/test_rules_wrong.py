@@ -102,6 +102,7 @@ VARIANTS = (
     ("gelu", "left", "add(1, erf", "sub(1, erf"),
     ("gelu-half-outside", "left", "0.5", "2"),
     ("gelu-quotient", "left", "1.4142135623730951", "2"),
+    ("gelu-quotient-half-outside", "left", "0.5)", "0.25)"),
     ("gelu-tanh", "right", "approx='tanh'", "approx='none'"),
     ("gelu-tanh", "left", "0.044715", "0.44715"),
     # movement
@@ -126,6 +127,8 @@ VARIANTS = (
     ("softmax", "left", "div(exp", "mul(exp"),
     ("softmax", "left", "keepdims=True))), axis=A", "keepdims=True))), axis=B"),
     ("softmax-unshifted", "left", "div(exp(x)", "mul(exp(x)"),
+    ("exponential-of-log-softmax", "right", "div(", "mul("),
+    ("exponential-of-log-softmax", "left", "log(sum(exp(sub(x, m))", "log(sum(exp(sub(m, x))"),
     ("log-softmax-of-logsumexp", "left", "sub(x, logsumexp", "add(x, logsumexp"),
     ("log-softmax-of-parts", "right", ", y)", ", neg(y))"),
     ("variance-of-squares", "when", " and counts(n, x, A)", ""),

@@ -67,8 +67,16 @@ RECOGNITION: tuple[Rule, ...] = (
         "gelu-quotient",
         "mul(mul(x, 0.5), add(1, erf(div(x, 1.4142135623730951))))",
         "gelu(x)",
-        APPROXIMATES,
-        "the root of 2 is rounded, not that of 1/2",
+        REASSOCIATES,
+        "x / √2 is x √½; each root is rounded for itself",
+        "wide(x)",
+    ),
+    Rule(
+        "gelu-quotient-half-outside",
+        "mul(mul(x, add(1, erf(div(x, 1.4142135623730951)))), 0.5)",
+        "gelu(x)",
+        REASSOCIATES,
+        "x Φ(x); each root is rounded for itself",
         "wide(x)",
     ),
     Rule(
@@ -107,6 +115,14 @@ RECOGNITION: tuple[Rule, ...] = (
         APPROXIMATES,
         "the left overflows where the right does not",
         "wide(x) and single_axis(A) and unshifted(x)",
+    ),
+    Rule(
+        "exponential-of-log-softmax",
+        "exp(sub(sub(x, m), log(sum(exp(sub(x, m)), axis=A, keepdims=True))))",
+        "div(exp(sub(x, m)), sum(exp(sub(x, m)), axis=A, keepdims=True))",
+        REASSOCIATES,
+        "a difference of logarithms as a quotient",
+        "wide(x)",
     ),
     Rule(
         "log-softmax-of-logsumexp",
