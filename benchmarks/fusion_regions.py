@@ -43,6 +43,12 @@ FLAT = _rows(SMALL, MEDIUM, LARGE)
 TALL = _rows((16384, 64), (2048, 256))
 MATRICES = _products((64, 128, 128), (128, 576, 1536), (512, 512, 512))
 TWO_MATRICES = _products((128, 576, 576), (512, 512, 512))
+IMAGES = [
+    {"N": 2, "C": 64, "H": 32, "W": 32, "G": 32},
+    {"N": 1, "C": 320, "H": 64, "W": 64, "G": 32},
+    {"N": 4, "C": 512, "H": 14, "W": 14, "G": 32},
+    {"N": 2, "C": 128, "H": 7, "W": 7, "G": 8},
+]
 BATCHED = [{"B": 12, "S": 128, "D": 64}, {"B": 4, "S": 512, "D": 64}]
 
 BOTH = ("f32", "f16")
@@ -108,6 +114,20 @@ REGIONS: tuple[tuple[str, tuple[str, ...], list[Sizes], str], ...] = (
         ONE,
         FLAT,
         "(x: T[R, C], y: T[R, C], w: T[C]) { s = x + y; return s, n = rms_norm(s, w) }",
+    ),
+    (
+        "group norm, silu",
+        BOTH,
+        IMAGES,
+        "(x: T[N, C, H, W], w: T[C], b: T[C]) { return y = silu(group_norm(x, w, b, groups = G)) }",
+    ),
+    (
+        "group norm of rows, silu",
+        ONE,
+        IMAGES,
+        "(x: T[N, C, H, W], w: T[C], b: T[C]) {"
+        " n = reshape(layer_norm(reshape(x, [N, G, -1])), [N, C, H, W]);"
+        " return y = silu(n * reshape(w, [C, 1, 1]) + reshape(b, [C, 1, 1])) }",
     ),
     (
         "cross entropy",

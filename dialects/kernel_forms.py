@@ -5,7 +5,8 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
     pointwise, gather   elementwise, movement, indexing, constants; results of one shape
     reduction           reductions over the same axes of operands of one shape; before them anything
                         pointwise, after one only elementwise operations and the reduced axes added,
-                        removed or broadcast; results for each element or for each row
+                        removed or broadcast, or all elements in another shape; results for each
+                        element or for each row
     scan                one scan; pointwise before it, elementwise after
     contraction         one matmul; pointwise before it, elementwise and reshape after
     attention           one attention as it stands; pointwise before it, elementwise and reshape
@@ -105,15 +106,18 @@ def _verify_reduction(kernel: "FusedKernelOp", operations: Operations) -> None:
         if _shape(op.operands[0]) != full or tuple(op.values["axis"]) != axes:
             _fail(kernel, f"{op.name} must reduce axes {list(axes)} of shape {list(full)}")
     spaces = (full, reduce_shape(full, axes, True), reduce_shape(full, axes, False))
-    for op in _after(operations, reductions):
+    after = _after(operations, reductions)
+    for op in after:
         if op.spec.kind is Kind.REDUCTION:
             continue
         if op.spec.kind is not Kind.ELEMENTWISE and op.spec.name not in ("reshape", "broadcast_to"):
             _fail(kernel, f"{op.name} cannot follow a reduction")
-        if _shape(op.results[0]) not in spaces:
+        given = [item for item in op.operands if item.owner in (*reductions, *after)]
+        reshaped = all(prod(_shape(item)) == prod(full) for item in (*given, op.results[0]))
+        if _shape(op.results[0]) not in spaces and not reshaped:
             _fail(kernel, f"{op.name} leaves the rows and elements of shape {list(full)}")
     for value in kernel.written:
-        if _shape(value) not in spaces:
+        if _shape(value) not in spaces and prod(_shape(value)) != prod(full):
             _fail(kernel, f"a result of shape {list(_shape(value))} has no place in {list(full)}")
 
 

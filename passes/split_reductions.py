@@ -20,6 +20,7 @@ precision are kept in f32.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.ir import SSAValue
 
@@ -127,10 +128,9 @@ class SplitReduction:
             wanted = self._by_row(pieces, [op.results[0] for op in stage])
             known.update(zip(wanted, pieces.add(KernelKind.REDUCTION, wanted, made), strict=True))
         left = [value for value in dict.fromkeys(written) if value not in known]
-        for full in (True, False):
-            wanted = [value for value in left if self._is_full(value) is full]
-            if wanted:
-                known.update(zip(wanted, pieces.add(KernelKind.POINTWISE, wanted), strict=True))
+        for shape in dict.fromkeys(map(_shape, left)):
+            wanted = [value for value in left if _shape(value) == shape]
+            known.update(zip(wanted, pieces.add(KernelKind.POINTWISE, wanted), strict=True))
 
     def _by_row(self, pieces: KernelPieces, reduced: Sequence[SSAValue]) -> list[SSAValue]:
         """What reductions come to, a value a row: of that, what is needed beyond."""
@@ -149,7 +149,8 @@ class SplitReduction:
         return [v for v in found if any(use.operation not in inside for use in v.uses)]
 
     def _is_full(self, value: SSAValue) -> bool:
-        return _shape(value) == self.shape
+        """Whether a value has one number for each element, in whatever shape."""
+        return prod(_shape(value)) == prod(self.shape)
 
     def _reduce(self, b: Emitter, op: TensorOp, value: SSAValue) -> SSAValue:
         """The partial results of a reduction: its operand's shape with parts on the cut axis."""

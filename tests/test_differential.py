@@ -18,7 +18,9 @@ from opencl_fixture import cl_queue  # noqa: F401
 
 from mgn.dialects.mgn.operation import OPERATIONS, Kind
 from mgn.dialects.types import ELEMENT_TYPES, Family
+from mgn.passes.lower_kernels.body import read_body
 from mgn.passes.lower_kernels.movement import MOVEMENT_ROWS
+from mgn.passes.lower_kernels.rows import elements_in_line, row_space
 from mgn.passes.lower_kernels.scalar import REDUCTION_ROWS, SCALAR_ROWS
 
 ELEMENTS = [name for name, row in ELEMENT_TYPES.items() if row.dtype is not None]
@@ -383,6 +385,61 @@ def test_dependent_reductions_share_one_kernel(name: str, cl_queue: Any) -> None
             assert_near(one, other, bound, f"{name} {run.what}")
 
     check_all(cl_queue, runs, check)
+
+
+def group_norm(b: Any, x: Any, w: Any, bias: Any) -> Any:
+    """The norm of two groups of channels, scaled before or after the channels are back."""
+    shape = x.type.get_shape()
+    grouped = b.reshape(x, [shape[0], 2, -1])
+    rows = layer_norm(b, grouped, 1.0, 0.0)
+    ones = [shape[1], *[1] * (len(shape) - 2)]
+    scaled = b.mul(b.reshape(rows, shape), b.reshape(w, ones))
+    normal = b.add(scaled, b.reshape(bias, ones))
+    return [normal, b.silu(normal)]
+
+
+def test_a_norm_of_groups_goes_on_in_the_shape_of_channels(cl_queue: Any) -> None:  # noqa: F811
+    runs: list[Run] = []
+    for shape in ((2, 4, 4, 16), (1, 6, 7, 7), (3, 2, 5), (1, 8, 33, 33), (2, 2, 1, 1)):
+        types = [("f32", shape), *[("f32", shape[1:2])] * 2]
+        arrays = [draw(element, size, n) for n, (element, size) in enumerate(types)]
+        runs += forms_of(fused_kernel("reduction", types, group_norm), arrays, str(shape))
+
+    def check(run: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
+        x, w, bias = run.arrays
+        rows = (len(x), 2, -1)
+        scale, shift = (
+            np.broadcast_to(part.reshape(-1, *[1] * (x.ndim - 2)), x.shape).reshape(x.shape)
+            for part in (w, bias)
+        )
+        parts = (x, scale, shift, want[0])
+        bound = layer_norm_bound(*(part.reshape(rows) for part in parts)).reshape(x.shape)
+        assert_near(got[0], want[0], bound, f"norm {run.what}")
+        steepest = 1.1
+        bound = steepest * bound + 9 * EPSILON["f32"] * (np.abs(want[0]) + np.abs(want[1]))
+        assert_near(got[1], want[1], bound, f"silu {run.what}")
+
+    check_all(cl_queue, runs, check)
+
+
+def test_vectors_pass_the_end_of_an_axis_where_elements_lie_in_line(cl_queue: Any) -> None:  # noqa: F811
+    def turned(b: Any, x: Any, y: Any, w: Any) -> Any:
+        return b.sum(b.add(b.mul(x, w), b.transpose(y, [0, 2, 1])), axis=(1, 2))
+
+    def in_order(b: Any, x: Any, y: Any, w: Any) -> Any:
+        return b.sum(b.add(b.mul(x, w), b.reshape(y, x.type.get_shape())), axis=(1, 2))
+
+    runs: list[Run] = []
+    for count, rows, columns in ((3, 6, 6), (2, 5, 14), (4, 3, 3), (2, 16, 3)):
+        shape = (count, rows, columns)
+        types = [("i32", shape), ("i32", (count, columns, rows)), ("i32", (rows, 1))]
+        arrays = [draw(element, size, n) for n, (element, size) in enumerate(types)]
+        for build, in_line in ((turned, columns), (in_order, rows * columns)):
+            kernel = fused_kernel("reduction", types, build)
+            body = read_body(kernel)
+            assert elements_in_line(body, row_space(body)) == in_line
+            runs += forms_of(kernel, arrays, str(shape))
+    check_all(cl_queue, runs, same_values)
 
 
 def test_softmax_down_columns(cl_queue: Any) -> None:  # noqa: F811

@@ -27,6 +27,13 @@ ACCEPTED: dict[str, tuple[str, list[Any], Build]] = {
         [X, X],
         lambda b, x, y: [b.add(x, y), b.mul(b.sum(b.add(x, y), axis=1), 0.25)],
     ),
+    "all elements in another shape after a reduction": (
+        "reduction",
+        [X, ("f32", (2, 1, 1))],
+        lambda b, x, y: b.relu(
+            b.mul(b.reshape(b.sub(x, b.sum(x, axis=1, keepdims=True)), [2, 3, 4]), y)
+        ),
+    ),
     "a scan with an epilogue": ("scan", [X], lambda b, x: b.relu(b.running_sum(x, axis=1))),
     "a matmul with prologue, bias and reshape": (
         "contraction",
@@ -79,6 +86,18 @@ REFUSED: dict[str, tuple[str, list[Any], Build, str]] = {
         "reduction",
         [X],
         lambda b, x: b.add(b.sum(x, axis=1, keepdims=True), b.full([4, 3], 1.0)),
+        "leaves the rows",
+    ),
+    "rows broadcast into another shape": (
+        "reduction",
+        [("f32", (4, 4))],
+        lambda b, x: b.add(b.reshape(x, [2, 2, 4]), b.reshape(b.sum(x, axis=1), [1, 1, 4])),
+        "leaves the rows",
+    ),
+    "elements in another shape, broadcast": (
+        "reduction",
+        [X, ("f32", (5, 24))],
+        lambda b, x, y: b.add(b.reshape(b.mul(x, b.sum(x, axis=1, keepdims=True)), [24]), y),
         "leaves the rows",
     ),
     "two matmuls": (

@@ -17,6 +17,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
 from xdsl.ir import SSAValue
 
+from mgn.dialects.fusion import KernelKind
+from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import ConstantOp, ParamOp, ReadOp
@@ -87,6 +89,49 @@ def test_a_gelu_spelled_out_is_recognised(approx: str) -> None:
 def test_a_norm_is_one_reduction_kernel(name: str) -> None:
     after, _ = saturated(lambda b, x: b.call(name, b.mul(x, 3.0)), f32(64, 128))
     assert [kernel.kind.data for kernel in kernels_of(after)] == ["reduction"]
+
+
+def _spelled_group_norm(b: Emitter, x: SSAValue, w: SSAValue, c: SSAValue) -> SSAValue:
+    """As PyTorch exports it: the norm of rows, back in channels, and their scale and shift."""
+    rows = b.reshape(x, [2, 4, -1])
+    centred = b.sub(rows, b.mean(rows, axis=-1, keepdims=True))
+    variance = b.mean(b.pow(centred, 2.0), axis=-1, keepdims=True)
+    normal = b.reshape(b.div(centred, b.sqrt(b.add(variance, 1e-5))), [2, 32, 8, 8])
+    return b.add(b.mul(normal, b.reshape(w, [32, 1, 1])), b.reshape(c, [32, 1, 1]))
+
+
+@pytest.mark.parametrize("device", [CPU, DEVICES["nvidia-h200"]], ids=lambda item: item.name)
+@pytest.mark.parametrize("spelled", [False, True], ids=["composite", "spelled"])
+def test_a_norm_of_groups_with_silu_and_residual_is_one_kernel(
+    spelled: bool, device: Device
+) -> None:
+    def body(b: Emitter, x: SSAValue, w: SSAValue, c: SSAValue, y: SSAValue) -> SSAValue:
+        normal = _spelled_group_norm(b, x, w, c) if spelled else b.group_norm(x, w, c, groups=4)
+        return b.add(b.silu(normal), y)
+
+    images = f32(2, 32, 8, 8)
+    after, _ = saturated(body, images, f32(32), f32(32), images, device=device)
+    (kernel,) = kernels_of(after)
+    assert kernel.kernel_kind is KernelKind.REDUCTION
+
+
+def test_rows_are_not_broadcast_in_another_shape_of_the_elements() -> None:
+    """A statistic of rows of 8 means nothing beside rows of 16; it is computed before."""
+
+    def body(b: Emitter, x: SSAValue) -> SSAValue:
+        largest = b.max_reduce(x, axis=1, keepdims=True)
+        return b.mul(b.reshape(b.sub(x, largest), [8, 16]), b.reshape(largest, [1, 16]))
+
+    after, _ = saturated(body, f32(16, 8))
+    assert len(kernels_of(after)) > 1
+
+
+def test_other_rows_of_the_reshaped_elements_are_another_kernel() -> None:
+    def body(b: Emitter, x: SSAValue) -> SSAValue:
+        return b.softmax(b.reshape(b.softmax(x), [8, 16]))
+
+    after, _ = saturated(body, f32(16, 8))
+    assert len(kernels_of(after)) == 2
 
 
 def test_the_residual_sum_is_written_by_the_kernel_of_its_norm() -> None:

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from lower_fixture import CPU, GPU_ON_CPU, expected, fused_kernel
-from test_differential import EPSILON, add_and_norm, draw, layer_norm, softmax
+from test_differential import EPSILON, add_and_norm, draw, group_norm, layer_norm, softmax
 from xdsl.dialects.builtin import ModuleOp
 
 import mgn
@@ -85,6 +85,11 @@ def values_of(kernels: Sequence[FusedKernelOp], arrays: Sequence[np.ndarray]) ->
 BODIES: dict[str, tuple[list[tuple[int, ...]], Any, int]] = {
     "softmax": ([(2, 300_000)], softmax, 5),
     "layer_norm": ([(1, 262_147), (262_147,), (262_147,)], layer_norm, 5),
+    "group_norm": (
+        [(1, 4, 512, 160), (4,), (4,)],
+        lambda b, x, w, c: group_norm(b, x, w, c)[1],
+        5,
+    ),
     "sum": ([(300_000,)], lambda b, x: b.sum(x, axis=[0]), 2),
     "mean of both axes": (
         [(500, 700)],
@@ -117,6 +122,16 @@ def test_what_is_computed_once_a_row_comes_from_the_kernel_that_has_the_row() ->
     names = [[op.name for op in piece.block.ops] for piece in made]
     assert names[1][:3] == ["mgn.sum", "mgn.constant", "mgn.mul"]
     assert names[2] == ["mgn.add", "fusion.return"]
+
+
+def test_elements_in_two_shapes_come_from_kernels_of_their_own() -> None:
+    def build(b: Any, x: Any) -> Any:
+        centred = b.sub(x, b.sum(x, axis=1, keepdims=True))
+        return [centred, b.relu(b.reshape(centred, [2, 1000, 300]))]
+
+    made = pieces(fused_kernel("reduction", [("f32", (2, 300_000))], build), CPU)
+    shapes = [value.type.get_shape() for kernel in made[2:] for value in kernel.outputs]  # type: ignore
+    assert shapes == [(2, 300_000), (2, 1000, 300)]
 
 
 @pytest.mark.parametrize("element", ["f32", "bf16", "i32"])

@@ -48,3 +48,19 @@ mgn.graph @two_axes("x" = %x : tensor<64x128xf32>) -> ("y" : tensor<f32>) {
 // CHECK: fusion.kernel reduction
 // CHECK: mgn.max_reduce
 // CHECK: mgn.return
+
+// A norm of groups goes on in the shape of channels, in one kernel.
+mgn.graph @groups("x" = %x : tensor<2x32x16x16xf32>, "w" = %w : tensor<32xf32>, "b" = %b : tensor<32xf32>) -> ("y" : tensor<2x32x16x16xf32>) {
+  %0 = mgn.group_norm(%x, %w, %b) groups = 8 : (tensor<2x32x16x16xf32>, tensor<32xf32>, tensor<32xf32>) -> tensor<2x32x16x16xf32>
+  %1 = mgn.silu(%0) : tensor<2x32x16x16xf32>
+  mgn.return %1 : tensor<2x32x16x16xf32>
+}
+// CHECK: mgn.graph @groups
+// CHECK-NEXT: %[[y:[a-z0-9]+]] = fusion.kernel reduction (
+// CHECK-NEXT: mgn.reshape
+// CHECK-NEXT: mgn.sum
+// CHECK: mgn.reshape
+// CHECK: mgn.silu
+// CHECK-NEXT: fusion.return
+// CHECK-NEXT: }
+// CHECK-NEXT: mgn.return %[[y]]

@@ -23,6 +23,7 @@ from mgn.passes.lower_kernels.row_stash import RowStash, stashable
 from mgn.passes.lower_kernels.rows import (
     RowSpace,
     columns_side_by_side,
+    elements_in_line,
     row_space,
     stages_of,
 )
@@ -111,8 +112,7 @@ def _grouping(job: Job, space: RowSpace) -> Grouping:
     local = job.number("local", 256)
     if space.innermost_is_kept:
         return _across(job, space, local)
-    inner = next((size for size in reversed(space.reduced_shape) if size != 1), 1)
-    width = dividing_lanes(inner, job.number("lanes", 4))
+    width = dividing_lanes(elements_in_line(job.body, space), job.number("lanes", 4))
     vectors = max(space.length // width, 1)
     most = local if space.length > USUAL_ITEMS * KEPT_ELEMENTS else min(local, USUAL_ITEMS)
     at_once = READ_AT_ONCE if _only_reads(job, space) else ELEMENTS_AT_ONCE

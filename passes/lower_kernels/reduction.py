@@ -16,7 +16,13 @@ from mgn.passes.lower_kernels.emission import memory_type
 from mgn.passes.lower_kernels.evaluate import Evaluator, Given
 from mgn.passes.lower_kernels.grouped_reduction import lower_grouped
 from mgn.passes.lower_kernels.index import ZERO, Counter, Index, lanes, of
-from mgn.passes.lower_kernels.rows import RowSpace, Stages, row_space, stages_of
+from mgn.passes.lower_kernels.rows import (
+    RowSpace,
+    Stages,
+    elements_in_line,
+    row_space,
+    stages_of,
+)
 from mgn.passes.lower_kernels.rows_ahead import RowsAhead
 from mgn.passes.lower_kernels.scalar import (
     accumulator,
@@ -182,9 +188,9 @@ class _Row:
 def _along_rows(job: Job, space: RowSpace) -> Launch:
     code = job.code
     width = job.number("lanes", 16)
-    inner = next((s for s in reversed(space.reduced_shape) if s != 1), 1)
-    if inner != space.length:
-        width = dividing_lanes(inner, width)
+    in_line = elements_in_line(job.body, space)
+    if in_line != space.length:
+        width = dividing_lanes(in_line, width)
     while width > 1 and width > space.length:
         width //= 2
     stages = stages_of(job.body, space)

@@ -106,6 +106,21 @@ def row_space(body: Body, kind: Kind = Kind.REDUCTION) -> RowSpace:
     return RowSpace(first.operands[0].shape, axes)
 
 
+def elements_in_line(body: Body, space: RowSpace) -> int:
+    """How many elements of a row vectors may run along: all, where what lies in memory for each
+    element lies there in the order of rows, else those of the innermost axis.
+    """
+    roots = [node.operands[0] for node in body.of_kind(Kind.REDUCTION)]
+    roots += [node for node in body.written if space.is_full(node)]
+    in_order = all(
+        node.name == "reshape" or node.kind in (Kind.ELEMENTWISE, Kind.CONSTANT)
+        for node in _cone(roots, set(), space)
+    )
+    if in_order:
+        return space.length
+    return next((size for size in reversed(space.reduced_shape) if size != 1), 1)
+
+
 def stages_of(body: Body, space: RowSpace) -> Stages:
     """The order in which rows must be walked."""
     level: dict[Node, int] = {}

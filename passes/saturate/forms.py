@@ -5,7 +5,7 @@ for each value how it lies in that space; or None where no template can compute 
 
     pointwise    every value at an index of the result
     reduction    values in *full* space S, or in *row* space: S without the reduced axes, or with
-                 1s in their place
+                 1s in their place; and, past a reshape, in another shape in the order of S
     contraction  one matmul, and what keeps its elements in order
     attention    one attention, and what keeps its elements in order
     scan         one scan, and what keeps its shape
@@ -30,6 +30,7 @@ class Place(Enum):
 
     BEFORE = auto()  # computed at any index, from leaves only
     FULL = auto()  # depends on a reduction; one value an element of S
+    RESHAPED = auto()  # as FULL, in another shape, elements in the order of S
     KEPT = auto()  # row space, reduced axes are 1
     DROPPED = auto()  # row space, reduced axes are gone
     AFTER = auto()  # depends on the heavy operation, elements in its order
@@ -125,20 +126,27 @@ def _heavy(form: Form, name: int, signature: Signature, operands: Sequence[Place
 def _elementwise(form: Form, signature: Signature, operands: Sequence[Place]) -> Place | None:
     if form.kind is KernelKind.REDUCTION:
         return _elementwise_in_rows(form, signature, operands)
-    for place, shape in zip(operands, signature.operand_shapes, strict=True):
-        if place is Place.BEFORE:
-            continue
-        if form.kind is KernelKind.SCAN and signature.shape != form.shape:
-            return None
-        if math.prod(shape) != signature.size or signature.shape[-len(shape) :] != shape:
-            return None
-    return Place.AFTER
+    if form.kind is KernelKind.SCAN and signature.shape != form.shape:
+        return None
+    return Place.AFTER if _keeps_order(signature, operands) else None
+
+
+def _keeps_order(signature: Signature, operands: Sequence[Place]) -> bool:
+    """Whether no operand that depends on the heavy operation or a reduction is broadcast."""
+    return all(
+        place is Place.BEFORE
+        or (math.prod(shape) == signature.size and signature.shape[-len(shape) :] == shape)
+        for place, shape in zip(operands, signature.operand_shapes, strict=True)
+    )
 
 
 def _elementwise_in_rows(
     form: Form, signature: Signature, operands: Sequence[Place]
 ) -> Place | None:
     dependent = {item for item in operands if item is not Place.BEFORE}
+    if Place.RESHAPED in dependent:
+        alike = dependent == {Place.RESHAPED} and _keeps_order(signature, operands)
+        return Place.RESHAPED if alike else None
     if Place.DROPPED in dependent:
         if dependent == {Place.DROPPED} and signature.shape == form.dropped_shape:
             return Place.DROPPED
@@ -157,6 +165,8 @@ def _movement(form: Form, signature: Signature, operands: Sequence[Place]) -> Pl
         return Place.AFTER if keeps else None
     (place,) = operands
     shape = signature.shape
+    if signature.name == "reshape" and place in (Place.FULL, Place.RESHAPED):
+        return Place.FULL if shape == form.shape else Place.RESHAPED
     if signature.name == "reshape" and place in (Place.KEPT, Place.DROPPED):
         if shape == form.kept_shape:
             return Place.KEPT
