@@ -8,7 +8,8 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
                         removed or broadcast, or all elements in another shape; results for each
                         element or for each row
     scan                one scan; pointwise before it, elementwise after
-    contraction         one matmul; pointwise before it, elementwise and reshape after
+    contraction         one matmul; pointwise before it, elementwise and reshape after; what it says
+                        of panels is so
     attention           one attention as it stands; pointwise before it, elementwise and reshape
                         after
 """
@@ -17,7 +18,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.mgn.operation import Kind, TensorOp
@@ -134,7 +135,24 @@ def _verify_scan(kernel: "FusedKernelOp", operations: Operations) -> None:
 
 def _verify_contraction(kernel: "FusedKernelOp", operations: Operations) -> None:
     _only(kernel, operations, Kind.CONTRACTION)
-    _verify_epilogue(kernel, operations, _the_only(kernel, operations, Kind.CONTRACTION))
+    product = _the_only(kernel, operations, Kind.CONTRACTION)
+    _verify_epilogue(kernel, operations, product)
+    arranged = kernel.arranged.values if kernel.arranged is not None else {}
+    if arranged.get("right") == "panels" and not _reads_panels(product):
+        _fail(kernel, "its right operand must be the reshaped transpose of panels in memory")
+
+
+def _reads_panels(product: TensorOp) -> bool:
+    """Whether the right operand is panels put side by side: blocks, panels, steps, columns."""
+    value, names = product.operands[1], ("reshape", "transpose")
+    for name in names:
+        op = value.owner
+        if not isinstance(op, TensorOp) or op.spec.name != name:
+            return False
+        if name == "transpose" and list(op.values["perm"]) != [0, 2, 1, 3]:
+            return False
+        value = op.operands[0]
+    return isinstance(value, BlockArgument) and not product.values["transpose_b"]
 
 
 def _verify_attention(kernel: "FusedKernelOp", operations: Operations) -> None:

@@ -153,7 +153,7 @@ def test_kernels_of_an_arrangement_have_their_own_times() -> None:
     partial, whole = plain.kernels
     assert partial.measured is whole.measured is None and whole.reads == [partial.number]
     assert "did not run" in plain.remark
-    times = [(name, 0.5 + kernel.number) for kernel in plain.kernels for name in kernel.functions]
+    times = [(kernel.function, 0.5 + kernel.number) for kernel in plain.kernels]
     timed = explain_graph(module.lower(), DEVICES["nvidia-h200"], times=times)
     assert [kernel.measured for kernel in timed.kernels] == [0.5, 1.5]
     other = explain_graph(module.lower(), DEVICES["nvidia-h200"], times=times[:1])

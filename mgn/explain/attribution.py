@@ -32,6 +32,7 @@ class Attribution:
                 self.writer.setdefault(key, number)
         self.sources: dict[int, list[int]] = {number: [] for number in range(len(chosen))}
         self._attribute()
+        self._attribute_rest(chosen)
 
     def neighbours(self, candidate: Candidate) -> tuple[list[int | str], list[str]]:
         """The kernels and inputs that a kernel reads, and the outputs that it writes."""
@@ -71,6 +72,17 @@ class Attribution:
         for kernel, numbers in self.sources.items():
             if not numbers:
                 numbers += self._first_sharing(kernel)
+
+    def _attribute_rest(self, chosen: Sequence[Candidate]) -> None:
+        """Kernels of copies and partial results belong to the operations that these are for."""
+        readers: dict[int, list[int]] = {}
+        for number, candidate in enumerate(chosen):
+            for key in candidate.reads:
+                readers.setdefault(key, []).append(number)
+        for number in reversed(range(len(chosen))):
+            if not self.sources[number]:
+                reading = [n for key in chosen[number].results for n in readers.get(key, ())]
+                self.sources[number] = sorted({item for n in reading for item in self.sources[n]})
 
     def _first_sharing(self, kernel: int) -> list[int]:
         """The first composite with a part that a kernel computes for several of them."""

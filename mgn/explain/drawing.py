@@ -35,7 +35,7 @@ class Box:
 
 def folding(explanation: Explanation) -> list[Repeat]:
     """The stretches of equal kernels."""
-    return find_repeats([tuple(kernel.functions) for kernel in explanation.kernels])
+    return find_repeats([kernel.function for kernel in explanation.kernels])
 
 
 def picture_before(explanation: Explanation) -> str:

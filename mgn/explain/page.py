@@ -108,14 +108,14 @@ def _kernel_row(explanation: Explanation, group: Group, number: int, most: float
     if measured is not None:
         bars += f'<div class="bar m" style="width:{100 * measured / most:.1f}%"></div>'
     cells = [
-        str(sum(len(kernel.functions) for kernel in group.kernels)),
+        str(len(group.kernels)),
         seconds_text(group.predicted),
         "–" if measured is None else seconds_text(measured),
         "–" if not measured else f"{100 * least / measured:.0f} %",
         bytes_text(sum(kernel.work.bytes for kernel in group.kernels)),
     ]
     return (
-        f'<tr><td><a href="#kernel-{number}">{escape(first.functions[0])}</a></td>'
+        f'<tr><td><a href="#kernel-{number}">{escape(first.function)}</a></td>'
         f'<td class="bars">{bars}</td>'
         + "".join(f'<td class="n">{cell}</td>' for cell in cells)
         + f'<td class="ops">{escape(_shown(first.operations))}</td></tr>'

@@ -20,18 +20,18 @@ MOST_PLACES = 24
 def kernel_section(explanation: Explanation, group: Group, number: int) -> str:
     """What is to be known of a kernel."""
     first = group.first
-    launches = sum(len(kernel.functions) for kernel in group.kernels)
     when = " when parameters change" if first.prepared else ""
-    times = f"{launches} ×{when} · predicted {seconds_text(group.predicted)}"
+    times = f"{len(group.kernels)} ×{when} · predicted {seconds_text(group.predicted)}"
     if group.measured is not None:
         times += f" · measured {seconds_text(group.measured)}"
     numbers = " ".join(str(kernel.number) for kernel in group.kernels)
     parts = [
         f'<details id="kernel-{number}" data-kernels="{numbers}"><summary>'
         f'<span class="chip k-{first.kind}">{first.kind}</span> '
-        f"<b class=mono>{escape(first.functions[0])}</b><span class=right>{times}</span></summary>",
+        f"<b class=mono>{escape(first.function)}</b><span class=right>{times}</span></summary>",
         *_origin(explanation, first),
         *_steps(group),
+        *_arrangements(first),
         *_rivals(group),
         *_times(explanation, group),
         *_texts(explanation, first),
@@ -115,6 +115,19 @@ def _step(step: Step, count: int) -> str:
     )
 
 
+def _arrangements(kernel: KernelStory) -> Iterator[str]:
+    """How it came to be one kernel, or the last of several, and what that would cost otherwise."""
+    if kernel.arranged is None:
+        return
+    yield "<h3>Arrangement</h3>"
+    yield '<table><tr><th>arrangement</th><th class="n">all its kernels</th></tr>'
+    chosen = (f"<b>chosen</b>: {escape(kernel.arranged.text)}", kernel.arranged.price)
+    others = [(escape(text), price) for text, price in kernel.arranged.dearer]
+    for text, price in (chosen, *others):
+        yield f'<tr><td>{text}</td><td class="n">{seconds_text(price)}</td></tr>'
+    yield "</table>"
+
+
 def _rivals(group: Group) -> Iterator[str]:
     yield "<h3>What was not chosen</h3>"
     yield (
@@ -180,13 +193,11 @@ def _times(explanation: Explanation, group: Group) -> Iterator[str]:
 
 def _texts(explanation: Explanation, kernel: KernelStory) -> Iterator[str]:
     yield _folded("What it computes", kernel.text)
-    for number, name in enumerate(kernel.functions):
-        function = explanation.functions[name]
-        sizes = " × ".join(str(size) for size in function.global_size)
-        local = " × ".join(str(size) for size in function.local_size)
-        schedule = kernel.schedules[number] if number < len(kernel.schedules) else ""
-        title = f"OpenCL C of {name}: {sizes} work-items in groups of {local}"
-        yield _folded(title, f"// {schedule}\n{function.source}" if schedule else function.source)
+    function = explanation.functions[kernel.function]
+    sizes = " × ".join(str(size) for size in function.global_size)
+    local = " × ".join(str(size) for size in function.local_size)
+    title = f"OpenCL C of {kernel.function}: {sizes} work-items in groups of {local}"
+    yield _folded(title, f"// {kernel.schedule}\n{function.source}")
 
 
 def _folded(title: str, text: str) -> str:

@@ -4,8 +4,7 @@ In: a module of one graph that is not cut into kernels yet, a device's descripti
 graph ran, the times of its launches. Out: an `Explanation`: plain data for the page.
 
 The graph is compiled with a trace of saturate. Every chosen kernel gets its number as its source
-location, which the passes after saturate keep: so launches know the kernel that they came from,
-also where one was cut into several.
+location, which the passes after saturate keep: so launches know the kernel that they came from.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ from mgn.explain.attribution import Attribution
 from mgn.kernel_work import Work, kernel_work, matrix_unit_of
 from mgn.mlir_text import print_mlir
 from mgn.passes.saturate.alternatives import Alternatives
-from mgn.passes.saturate.candidates import Candidate
+from mgn.passes.saturate.candidates import Arranged, Candidate
 from mgn.passes.saturate.derivation import Derivations, Step
 from mgn.passes.saturate.report import SaturateReport
 from mgn.passes.saturate.trace import SaturateTrace, SourceOperation
@@ -50,7 +49,8 @@ class Rival:
 
 @dataclass
 class KernelStory:
-    """One chosen kernel. `functions` are what it became: several where it was cut for the device.
+    """One chosen kernel, and the function that it became. `arranged` says how it came to be one, or
+    one of several, where there was a choice.
 
     A `prepared` one runs when parameters have changed, and not in every run. `reads` are
     numbers of kernels, and names of inputs.
@@ -62,8 +62,9 @@ class KernelStory:
     predicted: float
     work: Work
     text: str = ""
-    schedules: list[str] = field(default_factory=list[str])
-    functions: list[str] = field(default_factory=list[str])
+    schedule: str = ""
+    function: str = ""
+    arranged: Arranged | None = None
     measured: float | None = None
     prepared: bool = False
     sources: list[int] = field(default_factory=list[int])
@@ -73,7 +74,7 @@ class KernelStory:
 
 @dataclass
 class Group:
-    """Chosen kernels that became the same functions; the first stands for all."""
+    """Chosen kernels that became the same function; the first stands for all."""
 
     kernels: list[KernelStory]
     steps: list[Step] = field(default_factory=list[Step])
@@ -143,7 +144,7 @@ def explain_graph(
     chosen = [trace.found.candidates[number] for number in trace.selection.kernels]
     kernels = [stages.story(n, item) for n, item in enumerate(chosen)]
     for name, number, is_launch in stages.calls:
-        kernels[number].functions.append(name)
+        kernels[number].function = name
         kernels[number].prepared = not is_launch
     launches = [(name, number) for name, number, is_launch in stages.calls if is_launch]
     remark = _measure(kernels, launches, times)
@@ -178,7 +179,7 @@ class _Stages:
 
     def __init__(self) -> None:
         self.chosen: list[tuple[str, Work]] = []
-        self.schedules: dict[int, list[str]] = {}
+        self.schedules: dict[int, str] = {}
         self.calls: list[tuple[str, int, bool]] = []
 
     def observe(self, stage: str, module: ModuleOp) -> None:
@@ -192,7 +193,7 @@ class _Stages:
             for op in module.walk():
                 if isinstance(op, FusedKernelOp) and op.schedule is not None:
                     entries = ", ".join(f"{k} = {v}" for k, v in op.schedule.values.items())
-                    self.schedules.setdefault(_number(op), []).append(entries)
+                    self.schedules[_number(op)] = entries
                     text, work = self.chosen[_number(op)]
                     unit = matrix_unit_of(op)
                     self.chosen[_number(op)] = text, replace(work, unit=unit or work.unit)
@@ -209,7 +210,8 @@ class _Stages:
             candidate.price,
             work,
             text,
-            self.schedules.get(number, []),
+            self.schedules.get(number, ""),
+            arranged=candidate.template.arranged,
         )
 
 
@@ -230,7 +232,7 @@ def _measure(
     if [name for name, _ in times] != [name for name, _ in launches]:
         return "The run was of other kernels: its times are left out."
     for (_, number), (_, seconds) in zip(launches, times, strict=True):
-        kernels[number].measured = (kernels[number].measured or 0.0) + seconds
+        kernels[number].measured = seconds
     return ""
 
 
@@ -243,14 +245,13 @@ def _groups(
     assert trace.view is not None
     alternatives, derivations = Alternatives(trace, device), Derivations(trace)
     names = _Names(trace)
-    groups: dict[tuple[str, ...], Group] = {}
+    groups: dict[str, Group] = {}
     for kernel, candidate in zip(kernels, chosen, strict=True):
         kernel.operations = names.body(candidate)
-        key = tuple(kernel.functions)
-        if key in groups:
-            groups[key].kernels.append(kernel)
+        if kernel.function in groups:
+            groups[kernel.function].kernels.append(kernel)
             continue
-        group = groups[key] = Group([kernel], derivations.steps_of(candidate))
+        group = groups[kernel.function] = Group([kernel], derivations.steps_of(candidate))
         rivals, group.rival_count = alternatives.of(candidate)
         group.separate = alternatives.separately(candidate)
         group.rivals = [

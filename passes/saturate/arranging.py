@@ -20,7 +20,7 @@ from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
 from mgn.passes.kernel_pieces import Arrangement, KernelPieces
 from mgn.passes.saturate.arrangements import Facts, arrangements_of
-from mgn.passes.saturate.candidates import ALONE, Template
+from mgn.passes.saturate.candidates import ALONE, Arranged, Template
 from mgn.passes.saturate.cuts import Traits
 from mgn.passes.saturate.forms import BodyNode, classify
 from mgn.passes.saturate.prices import price_kernel, price_per_run
@@ -62,6 +62,14 @@ class NewValues:
         known = len(self.traits)
         return self.traits[name].type if name < known else self.made[name - known].type
 
+    def made_from(self, name: int) -> set[int]:
+        """The cut set's values that a value is made from; one of these is itself."""
+        known = len(self.traits)
+        if name < known:
+            return {name}
+        operands = self.made[name - known].operands
+        return {item for operand in operands for item in self.made_from(operand)}
+
     def is_prepared(self, name: int) -> bool:
         return self.traits[name].prepared if name < len(self.traits) else name in self.prepared
 
@@ -99,13 +107,14 @@ class Arranger:
         if not ways:
             yield template
             return
-        known = [(ALONE, template.price), *((way.arrangement.text, way.price) for way in ways)]
+        alone = (ALONE, template.price)
+        known = [(way.arrangement.text, way.price) for way in ways]
         pieces = ways[0].pieces
         if template.price <= ways[0].price:
-            yield replace(template, rejected=tuple(known[1:]))
+            yield replace(template, arranged=Arranged(*alone, tuple(known)))
         if template.price > (ways[0].price if self.local else _shared_price(pieces, values)):
             yield from pieces[:-1]
-            yield replace(pieces[-1], rejected=(known[0], *known[2:]))
+            yield replace(pieces[-1], arranged=Arranged(*known[0], (alone, *known[1:])))
 
     def ways(self, template: Template, values: NewValues) -> list[Way]:
         """What a template's arrangements come to, the cheapest first."""
@@ -128,7 +137,6 @@ class Arranger:
             if piece is None:
                 return []
             made.append(piece)
-        made[-1] = replace(made[-1], arrangement=arrangement.text)
         return made
 
     def _template(

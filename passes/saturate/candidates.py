@@ -13,7 +13,18 @@ from mgn.passes.saturate.arrangements import Facts
 from mgn.passes.saturate.forms import BodyNode, Form
 
 ALONE = "one kernel"
-"""The arrangement of a kernel that is its own only one."""
+"""The arrangement of what is not done in several kernels."""
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """How something is done that kernels of several arrangements do, what all kernels of this one
+    cost, and the arrangements that are dearer.
+    """
+
+    text: str
+    price: float
+    dearer: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,8 +32,8 @@ class Template:
     """One possible kernel over names of its own, wherever it may stand. `results[0]` is its root;
     `inputs` are those of the values it reads that must be written before.
 
-    One that completes an arrangement of several kernels says which; `facts` are what it knows of
-    how values lie, `rejected` the arrangements that were not worth trying, with their prices.
+    `facts` are what it knows of how values lie. `arranged` is there where there was a choice of
+    arrangements, and this is the kernel that completes the one taken.
     """
 
     body: tuple[BodyNode, ...]
@@ -32,8 +43,7 @@ class Template:
     inputs: tuple[int, ...]
     price: float
     facts: Facts = ()
-    arrangement: str = ALONE
-    rejected: tuple[tuple[str, float], ...] = ()
+    arranged: Arranged | None = None
 
     def body_at(self, classes: Sequence[int]) -> tuple[BodyNode, ...]:
         """The e-nodes that it computes where its names are those classes, operands first."""

@@ -61,12 +61,15 @@ def find_candidates(
     return found
 
 
+NOTHING, WHOLE, ARRANGED = range(3)
+
+
 @dataclass(frozen=True)
 class _Offer:
-    """A template, and what is worth trying in its place: itself, or an arrangement of it."""
+    """A template, and the ways to try it: not at all, as it is, or what is best in its place."""
 
     whole: Template
-    tried: tuple[Template, ...]
+    ways: tuple[tuple[Template, ...], ...]
 
 
 class _Offers:
@@ -79,7 +82,7 @@ class _Offers:
         self.arranger = Arranger(view, device, limits.keep_bits)
         self.values: dict[int, NewValues] = {}
         self.made: dict[int, list[_Offer]] = table(limits.memoise)
-        self.kept: dict[tuple[int, frozenset[int]], list[Template]] = table(limits.memoise)
+        self.kept: dict[tuple[int, tuple[int, ...]], list[Template]] = table(limits.memoise)
 
     def of(self, placed: PlacedCuts) -> tuple[list[Template], NewValues]:
         """The templates worth trying there, none that would wait for itself, and the values that
@@ -90,29 +93,40 @@ class _Offers:
         if made is None:
             self.values[cuts.number] = NewValues(cuts.traits)
             made = self.made[cuts.number] = list(self._make(cuts))
-        waiting = frozenset(
-            place
-            for place, offer in enumerate(made)
-            if len(offer.whole.results) > 1 and self._waits(offer.whole, classes)
-        )
-        kept = self.kept.get((cuts.number, waiting))
+        values = self.values[cuts.number]
+        left = tuple(self._left(offer, classes, values) for offer in made)
+        kept = self.kept.get((cuts.number, left))
         if kept is None:
-            left = [offer.tried for place, offer in enumerate(made) if place not in waiting]
-            templates = [template for tried in left for template in tried]
-            kept = self.kept[cuts.number, waiting] = undominated(templates)
-        return kept, self.values[cuts.number]
+            tried = (offer.ways[way] for offer, way in zip(made, left, strict=True))
+            templates = [template for templates in tried for template in templates]
+            kept = self.kept[cuts.number, left] = undominated(templates)
+        return kept, values
 
-    def _waits(self, template: Template, classes: tuple[int, ...]) -> bool:
+    def _left(self, offer: _Offer, classes: tuple[int, ...], values: NewValues) -> int:
+        """Which way is left of those that an offer has there."""
+        if self._waits(offer.whole, classes, values):
+            return NOTHING
+        is_whole = offer.ways[ARRANGED] == offer.ways[WHOLE]
+        if is_whole or not any(self._waits(t, classes, values) for t in offer.ways[ARRANGED]):
+            return ARRANGED
+        return WHOLE
+
+    def _waits(self, template: Template, classes: tuple[int, ...], values: NewValues) -> bool:
         """Whether an input depends on a further result."""
+        if len(template.results) == 1:
+            return False
+        inputs = {name for item in template.inputs for name in values.made_from(item)}
         return any(
-            self.reach.depends(classes[item], classes[extra])
-            for extra in template.results[1:]
-            for item in template.inputs
+            self.reach.depends(classes[item], classes[result])
+            for result in template.results
+            for item in inputs
+            if result < len(classes) and item != result
         )
 
     def _make(self, cuts: CutSet) -> Iterator[_Offer]:
         for template in self._templates(cuts):
-            yield _Offer(template, tuple(self.arranger.offers(template, self.values[cuts.number])))
+            best = tuple(self.arranger.offers(template, self.values[cuts.number]))
+            yield _Offer(template, ((), (template,), best))
 
     def _templates(self, cuts: CutSet) -> Iterator[Template]:
         traits = cuts.traits

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 @dataclass
 class SaturateReport:
     """Figures of one graph. Costs are modelled seconds; `bound` is a lower bound on the cost of any
-    choice.
+    choice. `kernels` are counted by kind, a launch each; `arrangements` are those taken where there
+    was a choice of them.
     """
 
     graph: str = ""
@@ -22,6 +23,7 @@ class SaturateReport:
     candidates: int = 0
     considered: int = 0
     kernels: Counter[str] = field(default_factory=Counter[str])
+    arrangements: Counter[str] = field(default_factory=Counter[str])
     cost_before: float = 0.0
     cost_after: float = 0.0
     bound: float = 0.0
@@ -59,6 +61,9 @@ class SaturateReport:
             f"  lower bound          {self.bound * 1e6:.1f} µs, gap {self.gap:.2%} ({self.method})",
             f"  time in ms           {times}",
         ]
+        if self.arrangements:
+            taken = [f"{count} × {text}" for text, count in self.arrangements.most_common()]
+            lines.insert(6, f"  arrangements         {'; '.join(taken)}")
         if self.remembered:
             lines.append("  choice               remembered from an equal graph")
         return "\n".join(lines)

@@ -200,6 +200,8 @@ def _describe_extraction(
 ) -> None:
     chosen = [found.candidates[number] for number in extraction.selection.kernels]
     report.kernels = Counter(str(candidate.kind) for candidate in chosen)
+    arranged = [item.template.arranged for item in chosen]
+    report.arrangements = Counter(item.text for item in arranged if item is not None)
     report.cost_after, report.bound = extraction.selection.cost, extraction.bound
     report.gap, report.method = extraction.gap, extraction.method
     report.components, report.distinct_components = extraction.components, extraction.distinct
