@@ -256,7 +256,8 @@ class _Engine:
         roundings: dict[int, list[Rounding]] = defaultdict(list)
         for result, (operation, attributes, _, operands) in tables.nodes:
             if operation == PRODUCT[0]:
-                products.append(Product(result, *operands, attributes))
+                left, right = operands
+                products.append(Product(result, left, right, attributes))
             elif operation == "add":
                 sums[operands[0]].append((result, operands[1]))
             elif operation in ROUNDINGS:

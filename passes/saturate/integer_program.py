@@ -79,7 +79,7 @@ class Program:
             if np.all(np.minimum(values, 1.0 - values) <= NEARLY):
                 bound = solver.getInfo().objective_function_value / self.scale
                 return LocalSolution(self._chosen(values), bound)
-            broken = list(odd_set_rows(self.problem, self.columns, values))
+            broken = list(odd_set_rows(self.problem, self.columns, values.tolist()))
             if not broken:
                 return None
             for entries, least in broken:

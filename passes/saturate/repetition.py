@@ -4,7 +4,7 @@ In: whether what repeats is worked out once. Out: a table, looked up by all that
 on.
 """
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -17,6 +17,6 @@ class Forgetful(dict[K, V]):
         pass
 
 
-def table(keeps: bool) -> dict[K, V]:
+def table(keeps: bool) -> dict[Any, Any]:
     """An empty table, which keeps what is entered or does not."""
     return {} if keeps else Forgetful()
