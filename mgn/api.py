@@ -179,11 +179,14 @@ def compile_lowered(
     return Executable(compiled, device, recipe, seed)
 
 
-def describe_device(device: "ComputeDevice") -> Device:
-    """The compiler's description of one of `mgn.runtime.devices.list_devices()`."""
+def describe_device(device: "ComputeDevice", again: bool = False) -> Device:
+    """The compiler's description of one of `mgn.runtime.devices.list_devices()`.
+
+    `again` measures what was measured before.
+    """
     from mgn.runtime.figures import describe
 
-    return Device(**describe(device))
+    return Device(**describe(device, again=again))
 
 
 def as_module(module: AnyModule) -> Module:

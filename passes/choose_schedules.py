@@ -28,8 +28,16 @@ SMALL_CHUNK, LARGE_CHUNK = 512, 8192
 BLOCK_DEPTH = 512
 """Steps of the shared axis that a CPU multiplies at a time; half where it packs both operands."""
 
-BLOCK_BYTES = 1024
-"""Bytes of a row of a work-item's block of a product on a CPU."""
+BLOCK_SHARE, BLOCK_BYTES = 2, (256, 4096)
+"""A work-item's block of the right operand of a product on a CPU takes this part of a core's second
+cache; the least and the most bytes of its rows.
+"""
+
+ROW_SHARE = 8
+"""The part of that cache that a row may take which is fetched ahead."""
+
+USUAL_CACHE = 1 << 20
+"""A core's second cache, where the device does not tell."""
 
 TILE_VECTORS = 2
 """Vectors across a register tile on a CPU."""
@@ -88,6 +96,13 @@ def _moved_bytes(fused: FusedKernelOp) -> int:
     return sum(map(tensor_bytes, (*fused.operands, *fused.outputs)))
 
 
+def _block_bytes(device: Device) -> int:
+    """Bytes of a row of a work-item's block of a product on a CPU, a power of two."""
+    least, most = BLOCK_BYTES
+    share = (device.l2_cache or USUAL_CACHE) // (BLOCK_SHARE * BLOCK_DEPTH)
+    return min(max(1 << share.bit_length() - 1, least), most)
+
+
 def _cpu_lanes(fused: FusedKernelOp, device: Device) -> int:
     return min(16, device.lanes(widest_bytes(fused)))
 
@@ -107,11 +122,11 @@ def _cpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
         "units": device.compute_units,
     }
     if fused.kernel_kind is KernelKind.REDUCTION and _moved_bytes(fused) > device.cache:
-        entries["ahead"] = 1
+        entries["ahead"] = (device.l2_cache or USUAL_CACHE) // ROW_SHARE
     if fused.kernel_kind is KernelKind.CONTRACTION:
         rows = TILE_ROWS[device.vector_registers]
         entries |= {"tile_rows": rows, "tile_vectors": TILE_VECTORS}
-        columns = BLOCK_BYTES // widest_bytes(fused)
+        columns = _block_bytes(device) // widest_bytes(fused)
         entries |= {"block_rows": 256, "block_columns": columns, "block_depth": BLOCK_DEPTH}
         entries |= {"local_memory": device.local_memory}
     if fused.kernel_kind is KernelKind.ATTENTION:

@@ -29,6 +29,8 @@ def total(b: Any, x: Any) -> Any:
     return b.sum(x, axis=-1)
 
 
+LONGEST = 1 << 17
+
 BODIES: dict[str, tuple[Callable[..., Any], int, tuple[int, int]]] = {
     "softmax": (softmax, 0, (2 + 1, 4)),
     "layer norm": (layer_norm, 2, (2 + 1, 4)),
@@ -55,7 +57,7 @@ def test_rows_fetched_ahead_have_the_same_bits(length: int, cl_queue: Any) -> No
             kernel = fused(name, element, rows, length)
             shapes = [value.type.get_shape() for value in kernel.operands]
             arrays = [draw(element, shape, number) for number, shape in enumerate(shapes)]
-            for ahead in (0, 1):
+            for ahead in (0, LONGEST):
                 how = {"ahead": ahead, "chunk": 2 * length}
                 runs.append(Run(kernel, arrays, CPU, how, f"{name} {element} {rows}"))
     results = run_all(cl_queue, runs)
@@ -66,19 +68,21 @@ def test_rows_fetched_ahead_have_the_same_bits(length: int, cl_queue: Any) -> No
 
 @pytest.mark.parametrize("name", list(BODIES))
 def test_the_next_row_is_fetched_once_and_the_results_are_made_ready(name: str) -> None:
-    function = lowered(fused(name, "f32", (4,), 4096), CPU, ahead=1)
+    function = lowered(fused(name, "f32", (4,), 4096), CPU, ahead=LONGEST)
     hints = [op for op in function.walk() if isinstance(op, PrefetchOp)]
     writes = [op for op in hints if op.write is not None]
     assert (len(hints) - len(writes), len(writes)) == BODIES[name][2]
 
 
 def test_only_rows_that_the_cache_does_not_keep_are_fetched_ahead() -> None:
-    for rows, wanted in ((64, False), (1 << 14, True)):
-        schedule = schedule_for(fused("softmax", "f32", (rows,), 1024), CPU)
-        assert ("ahead" in schedule.values) is wanted
+    assert "ahead" not in schedule_for(fused("softmax", "f32", (64,), 1024), CPU).values
+    kernel = fused("softmax", "f32", (1 << 14,), 1024)
+    for cache, longest in ((1 << 19, 1 << 16), (1 << 21, 1 << 18), (0, LONGEST)):
+        schedule = schedule_for(kernel, CPU.with_figures(l2_cache=cache))
+        assert schedule.values["ahead"] == longest
 
 
 @pytest.mark.parametrize("length", [128, 1 << 16])
 def test_neither_rows_of_few_lines_nor_very_long_ones_are_fetched_ahead(length: int) -> None:
-    function = lowered(fused("softmax", "f32", (4,), length), CPU, ahead=1)
+    function = lowered(fused("softmax", "f32", (4,), length), CPU, ahead=LONGEST)
     assert not [op for op in function.walk() if isinstance(op, PrefetchOp)]

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.types import tensor
 from mgn.initialisers import INITIALISERS, initial_value
 from mgn.module import load_program
+from mgn.runtime import figures
 from mgn.sampling import sample_inputs
 
 Run = Callable[..., Outcome]
@@ -203,6 +205,25 @@ def test_devices_are_listed_with_selectors(mgn_run: Run) -> None:
     for item in fields(Device):
         assert item.name == "name" or f"     {item.name} " in outcome.stdout
     assert "GFLOP/s" in outcome.stdout and "GB/s" in outcome.stdout
+
+
+@pytest.mark.usefixtures("device")
+def test_devices_are_measured_again_where_that_is_asked(
+    mgn_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    known = figures.describe
+
+    def describe(device: Any, *, again: bool = False) -> dict[str, Any]:
+        asked.append(again)
+        return known(device)
+
+    monkeypatch.setattr(figures, "describe", describe)
+    listed = mgn_run("--list-devices", "-v")
+    assert mgn_run("--list-devices", "--probe").stdout == listed.stdout
+    assert asked == [False] * (len(asked) // 2) + [True] * (len(asked) // 2)
+    refused = mgn_run("--probe")
+    assert one_screen(refused) and "--probe goes with --list-devices" in refused.stderr
 
 
 @pytest.mark.usefixtures("device")

@@ -36,7 +36,8 @@ class Device:
     `matrix_rates` are those of products on the matrix unit, by what operands are rounded to: bf16,
     f16, tf32. It is empty where there is no unit that `kernel.mma` reaches. `matrix_unit` says by
     which instructions it is reached: none, mma, or wgmma besides. What a kernel reads and writes
-    moves `cache_gain` times as fast if all of it fits into `cache`.
+    moves `cache_gain` times as fast if all of it fits into `cache`. `l1_cache` and `l2_cache` are
+    those of one core, `l3_cache` the one that cores share: what the system says, 0 for unknown.
     """
 
     name: str
@@ -57,6 +58,9 @@ class Device:
     matrix_unit: str = "none"
     cache: int = 0
     cache_gain: float = 1.0
+    l1_cache: int = 0
+    l2_cache: int = 0
+    l3_cache: int = 0
 
     @property
     def is_cpu(self) -> bool:
@@ -150,6 +154,9 @@ DEVICES: dict[str, Device] = {
             rates={"f32": 4.0e11, "f64": 2.0e11, "f16": 2.5e10, "bf16": 2.5e10},
             cache=8 << 20,
             cache_gain=2.0,
+            l1_cache=32 * 1024,
+            l2_cache=1 << 20,
+            l3_cache=32 << 20,
         ),
         Device(
             name="nvidia-h200",

@@ -21,6 +21,10 @@ def _rates(rates: dict[str, float]) -> str:
     return f"{listing} GFLOP/s" if rates else "none"
 
 
+def _size(bytes: int) -> str:
+    return bytes_text(bytes) if bytes else "unknown"
+
+
 UNITS: dict[str, Callable[[Any], str]] = {
     "vector_bits": lambda bits: f"{bits} bits",
     "local_memory": bytes_text,
@@ -33,12 +37,13 @@ UNITS: dict[str, Callable[[Any], str]] = {
     "matrix_rates": _rates,
     "cache": bytes_text,
     "cache_gain": lambda gain: f"{gain:.3g} times the bandwidth",
+    **dict.fromkeys(("l1_cache", "l2_cache", "l3_cache"), _size),
 }
 """How fields of a description are written; the others as they are."""
 
 
-def device_listing(verbose: bool) -> str:
-    """The devices, one a line; the first column is a selector."""
+def device_listing(verbose: bool, probe: bool = False) -> str:
+    """The devices, one a line; the first column is a selector. `probe` measures them again."""
     from mgn.runtime.devices import choose, list_devices
 
     devices = list_devices()
@@ -47,19 +52,19 @@ def device_listing(verbose: bool) -> str:
     lines: list[str] = []
     for device in devices:
         lines.append(str(device))
-        if verbose:
-            lines.extend(f"     {line}" for line in _description(device))
+        if verbose or probe:
+            lines.extend(f"     {line}" for line in _description(device, probe))
     return "\n".join(lines) + "\n"
 
 
-def _description(device: "ComputeDevice") -> Iterator[str]:
+def _description(device: "ComputeDevice", probe: bool) -> Iterator[str]:
     from mgn.api import describe_device
     from mgn.runtime.figures import FIGURES_VARIABLE, overrides
 
     given = overrides()
     yield from (
         f"{line}  (from {FIGURES_VARIABLE})" if name in given else line
-        for name, line in description_lines(describe_device(device))
+        for name, line in description_lines(describe_device(device, probe))
     )
 
 

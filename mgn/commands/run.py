@@ -24,6 +24,7 @@ examples:
   mgn-run mlp.mgn --emit=fusion                         the kernels that the e-graph chose
   mgn-run mlp.mgn --emit=package -o mlp.mgnpkg          for mgn.load_package, and for C
   mgn-run --list-devices -v
+  mgn-run --list-devices --probe                        measures the devices again
 """
 
 LATER = {
@@ -80,6 +81,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="search for better schedules by measuring, and keep them for later runs",
     )
     add("--list-devices", action="store_true", help="print what can be used; -v: with figures")
+    add("--probe", action="store_true", help="with --list-devices: measure them again")
     add("-v", "--verbose", action="store_true", help="say more")
     views = parser.add_argument_group("looking on")
     add = views.add_argument
@@ -115,8 +117,10 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.list_devices:
         from mgn.commands.devices import device_listing
 
-        sys.stdout.write(device_listing(arguments.verbose))
+        sys.stdout.write(device_listing(arguments.verbose, arguments.probe))
         return 0
+    if arguments.probe:
+        raise UsageError("--probe goes with --list-devices")
     if arguments.file is None:
         raise UsageError("which program? 'mgn-run --help' shows examples")
     if arguments.output is not None and arguments.emit is None:

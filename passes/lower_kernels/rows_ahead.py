@@ -1,6 +1,7 @@
 """Hints that fetch the row after this one on a CPU, while this one is computed.
 
-In: a reduction along rows whose schedule says `ahead`. Out: prefetches among its loops. A processor
+In: a reduction along rows, whose schedule says up to how many bytes of a row that is done, under
+`ahead`. Out: prefetches among its loops. A processor
 fetches ahead by itself only up to the end of a page, and rows often begin with one: without hints
 the first walk of each row waits for memory that was idle during the last.
 """
@@ -17,8 +18,8 @@ from mgn.passes.lower_kernels.template import Job
 LINE = 64
 """Bytes of a cache line."""
 
-SHORTEST, LONGEST = 1 << 10, 1 << 17
-"""Bytes of rows that are fetched ahead: shorter ones share a page, longer ones fill the cache."""
+SHORTEST = 1 << 10
+"""Bytes of rows from which they are fetched ahead: shorter ones share a page."""
 
 NEAREST = 1
 
@@ -35,9 +36,9 @@ class RowsAhead:
         self._code, self._space, self._row = job.code, space, row
         results = list(zip(job.body.written, job.outputs, strict=True))
         inputs = [(node, job.inputs[node.number]) for node in job.body.inputs]
-        wanted = job.number("ahead", 0) == 1
-        self._writes = [place for place in results if wanted and self._is_taken(place[0])]
-        self._reads = [place for place in inputs if wanted and self._is_taken(place[0])]
+        self._longest = job.number("ahead", 0)
+        self._writes = [place for place in results if self._is_taken(place[0])]
+        self._reads = [place for place in inputs if self._is_taken(place[0])]
         self._halves = (int(stages > 1), int(bool(self._writes)))
 
     def beside_last_stage(self, number: Index, count: int) -> None:
@@ -58,7 +59,7 @@ class RowsAhead:
 
     def _is_taken(self, node: Node) -> bool:
         size = self._space.length * node.element.bytes
-        return self._space.is_full(node) and SHORTEST <= size <= LONGEST
+        return self._space.is_full(node) and SHORTEST <= size <= self._longest
 
     def _fetch(
         self,
