@@ -99,27 +99,28 @@ def test_a_value_used_across_stop_gradient_is_one_value() -> None:
     assert len(matrices_of(after)) == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "first", "second"),
-    [
-        ("rms_norm", {"eps": 1e-5}, {"eps": 1e-2}),
-        ("layer_norm", {"eps": 1e-5}, {"eps": 1e-2}),
-        ("softmax", {"axis": 0}, {"axis": 1}),
-        ("sum", {"axis": 0}, {"axis": 1}),
-        ("gelu", {"approx": "none"}, {"approx": "tanh"}),
-        ("cumsum", {"axis": 0}, {"axis": 1}),
-        ("flip", {"axis": 0}, {"axis": 1}),
-        ("clamp", {"min": 0.0}, {"min": 0.5}),
-        ("rope", {"head_dim": 4, "theta": 1e4}, {"head_dim": 4, "theta": 5e5}),
-        ("rope", {"head_dim": 4}, {"head_dim": 8}),
-        ("rope", {"head_dim": 4}, {"head_dim": 4, "interleaved": True}),
-        ("group_norm", {"groups": 2}, {"groups": 4}),
-        ("leaky_relu", {"slope": 0.1}, {"slope": 0.2}),
-        ("max_reduce", {"axis": 0}, {"axis": 1}),
-        ("transpose", {"perm": [0, 1]}, {"perm": [1, 0]}),
-        ("slice", {"starts": [0, 0], "stops": [8, 4]}, {"starts": [0, 4], "stops": [8, 8]}),
-    ],
-)
+DIFFERING: list[tuple[str, dict[str, object], dict[str, object]]] = [
+    ("rms_norm", {"eps": 1e-5}, {"eps": 1e-2}),
+    ("layer_norm", {"eps": 1e-5}, {"eps": 1e-2}),
+    ("softmax", {"axis": 0}, {"axis": 1}),
+    ("sum", {"axis": 0}, {"axis": 1}),
+    ("gelu", {"approx": "none"}, {"approx": "tanh"}),
+    ("cumsum", {"axis": 0}, {"axis": 1}),
+    ("flip", {"axis": 0}, {"axis": 1}),
+    ("clamp", {"min": 0.0}, {"min": 0.5}),
+    ("rope", {"head_dim": 4, "theta": 1e4}, {"head_dim": 4, "theta": 5e5}),
+    ("rope", {"head_dim": 4}, {"head_dim": 8}),
+    ("rope", {"head_dim": 4}, {"head_dim": 4, "interleaved": True}),
+    ("group_norm", {"groups": 2}, {"groups": 4}),
+    ("leaky_relu", {"slope": 0.1}, {"slope": 0.2}),
+    ("max_reduce", {"axis": 0}, {"axis": 1}),
+    ("transpose", {"perm": [0, 1]}, {"perm": [1, 0]}),
+    ("slice", {"starts": [0, 0], "stops": [8, 4]}, {"starts": [0, 4], "stops": [8, 8]}),
+]
+"""An operation with attributes, one of which differs."""
+
+
+@pytest.mark.parametrize(("name", "first", "second"), DIFFERING)
 def test_an_attribute_that_alone_differs_keeps_two_values_apart(
     name: str, first: dict[str, object], second: dict[str, object]
 ) -> None:
