@@ -1,12 +1,31 @@
-"""The graphs that figures of saturation are stated for: small, but of every kind."""
+"""The graphs that figures of saturation are stated for: of every kind, and small but for training.
 
+In: nothing. Out: `ZOO` by name, and `SMALL`, those of it that take a few dozen kernels.
+"""
+
+import importlib.util
 from collections.abc import Callable
+from functools import cache
+from types import ModuleType
 
+from conftest import ROOT
 from saturate_programs import build_graph, f32, random_graph
 from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
+
+
+@cache
+def egraph_graphs() -> ModuleType:
+    """The generators of the benchmark."""
+    path = ROOT / "benchmarks" / "egraph_graphs.py"
+    spec = importlib.util.spec_from_file_location("egraph_graphs", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
 
 TOKENS, WIDTH, HIDDEN, HEADS = 64, 128, 256, 4
 
@@ -69,7 +88,7 @@ def _norms() -> GraphOp:
     return build_graph(body, f32(TOKENS, WIDTH), f32(TOKENS, WIDTH))
 
 
-ZOO: dict[str, Callable[[], GraphOp]] = {
+SMALL: dict[str, Callable[[], GraphOp]] = {
     "mlp": _mlp,
     "decoder": _decoder,
     "bert": _bert,
@@ -77,3 +96,5 @@ ZOO: dict[str, Callable[[], GraphOp]] = {
     "norms": _norms,
     **{f"random {seed}": lambda seed=seed: random_graph(seed, 30) for seed in range(40, 46)},
 }
+
+ZOO = {**SMALL, "decoder training": lambda: egraph_graphs().training_graph(2)}

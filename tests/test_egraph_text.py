@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from saturate_zoo import ZOO
+from saturate_zoo import SMALL
 from xdsl.dialects.builtin import ModuleOp
 
 from mgn.commands.egraph_text import egglog_program, egraph_json
@@ -35,7 +35,7 @@ def replayed(text: str) -> Any:
     return egraph
 
 
-@pytest.mark.parametrize("build", ZOO.values(), ids=ZOO.keys())
+@pytest.mark.parametrize("build", SMALL.values(), ids=SMALL.keys())
 def test_egglog_alone_comes_to_the_same_classes_and_nodes(build: Build) -> None:
     graph = build()
     wanted = saturated(graph.clone())
@@ -63,7 +63,7 @@ def test_egglog_alone_comes_to_the_same_classes_and_nodes(build: Build) -> None:
 
 
 def test_a_program_that_was_tampered_with_fails_its_checks() -> None:
-    text = egglog_program(ModuleOp([ZOO["mlp"]()]))
+    text = egglog_program(ModuleOp([SMALL["mlp"]()]))
     union = re.search(r"\(in_union \d+ \d+\)\n", text)
     assert union is not None
     errors = load_bindings().EggSmolError
@@ -72,7 +72,7 @@ def test_a_program_that_was_tampered_with_fails_its_checks() -> None:
 
 
 def test_the_program_says_what_its_numbers_stand_for() -> None:
-    text = egglog_program(ModuleOp([ZOO["gated"]()]))
+    text = egglog_program(ModuleOp([SMALL["gated"]()]))
     for pattern in (
         r"; type \d+ = f32\[64, 128\]",
         r"; handle 0 = input x0",
@@ -82,7 +82,7 @@ def test_the_program_says_what_its_numbers_stand_for() -> None:
         assert re.search(pattern, text), pattern
 
 
-@pytest.mark.parametrize("build", ZOO.values(), ids=ZOO.keys())
+@pytest.mark.parametrize("build", SMALL.values(), ids=SMALL.keys())
 def test_the_json_holds_every_class_and_node(build: Build) -> None:
     graph = build()
     wanted = saturated(graph.clone())

@@ -1,13 +1,12 @@
 """Whole training graphs: they reach the fixpoint, keep their values, and take little time."""
 
-import importlib.util
 import time
 from types import ModuleType
 
 import numpy as np
 import pytest
-from conftest import ROOT
 from saturate_programs import CPU, kernels_of, random_inputs
+from saturate_zoo import egraph_graphs
 
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.interpreter import Interpreter
@@ -19,12 +18,7 @@ from mgn.passes.saturate.memo import forget_choices
 @pytest.fixture(scope="module")
 def graphs() -> ModuleType:
     """The generators of the benchmark."""
-    path = ROOT / "benchmarks" / "egraph_graphs.py"
-    spec = importlib.util.spec_from_file_location("egraph_graphs", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return egraph_graphs()
 
 
 @pytest.mark.parametrize("kind", ["training_graph", "inference_graph"])
