@@ -9,14 +9,15 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
                         element or for each row
     scan                one scan; pointwise before it, elementwise after
     contraction         one matmul; pointwise before it, elementwise and reshape after; what it says
-                        of panels is so
-    attention           one attention as it stands; pointwise before it, elementwise and reshape
-                        after
+                        of panels is so; or, after a matmul of many rows and a transposed right
+                        operand, both halves of its columns, and what follows of them
+    attention           one attention, or parts of one, as it stands; pointwise before it,
+                        elementwise and reshape after
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
@@ -30,7 +31,16 @@ if TYPE_CHECKING:
 POINTWISE = frozenset({Kind.ELEMENTWISE, Kind.MOVEMENT, Kind.INDEXING, Kind.CONSTANT})
 
 WHOLE_COMPOSITES = frozenset({"attention"})
-"""Composites that a template computes as they stand; kernels of their name hold one."""
+"""Composites that a template computes as they stand, of which the e-graph makes kernels."""
+
+HELD_WHOLE = {"attention": ("attention", "attention_parts")}
+"""Kind of kernel → the composites that its template computes as they stand."""
+
+NOT_EXPANDED = frozenset(name for names in HELD_WHOLE.values() for name in names)
+"""Composites that a template finds in its body."""
+
+HALVED_ROWS = 5
+"""The fewest rows of a product whose halves may meet in its kernel."""
 
 Shape = tuple[int, ...]
 Operations = Sequence[TensorOp]
@@ -58,7 +68,7 @@ def _only(kernel: "FusedKernelOp", operations: Operations, *heavy: Kind) -> None
     kernel's own.
     """
     for op in operations:
-        if op.spec.name in WHOLE_COMPOSITES and op.spec.name == kernel.kind.data:
+        if op.spec.name in HELD_WHOLE.get(kernel.kind.data, ()):
             continue
         if op.spec.kind not in POINTWISE and op.spec.kind not in heavy:
             _fail(kernel, f"{op.name} cannot be part of it")
@@ -157,7 +167,7 @@ def _reads_panels(product: TensorOp) -> bool:
 
 def _verify_attention(kernel: "FusedKernelOp", operations: Operations) -> None:
     _only(kernel, operations)
-    found = [op for op in operations if op.spec.name == "attention"]
+    found = [op for op in operations if op.spec.name in HELD_WHOLE["attention"]]
     if len(found) != 1:
         _fail(kernel, f"needs exactly one attention operation, not {len(found)}")
     _verify_epilogue(kernel, operations, found[0])
@@ -168,15 +178,59 @@ def _verify_epilogue(kernel: "FusedKernelOp", operations: Operations, heavy: Ten
     name = heavy.spec.name
     count = prod(_shape(heavy.results[0]))
     after = _after(operations, [heavy])
+    halved: set[Operation] = set()
     for op in after:
+        of_half = any(operand.owner in halved for operand in op.operands)
+        if op.spec.name == "slice" and not of_half and _is_half(op, heavy):
+            halved.add(op)
+            continue
         if op.spec.kind is not Kind.ELEMENTWISE and op.spec.name != "reshape":
             article = "an" if name.startswith("a") else "a"
             _fail(kernel, f"{op.name} cannot follow {article} {name}")
-        if prod(_shape(op.results[0])) != count:
+        if prod(_shape(op.results[0])) != (count // 2 if of_half else count):
             _fail(kernel, f"{op.name} changes the {name}'s number of elements")
-    for value in kernel.written:
-        if value.owner is not heavy and value.owner not in after:
-            _fail(kernel, f"every result must depend on the {name}")
+        if of_half:
+            halved.add(op)
+    owners = {value.owner for value in kernel.written}
+    if not owners <= {heavy, *after}:
+        _fail(kernel, f"every result must depend on the {name}")
+    if halved and not owners <= halved:
+        _fail(kernel, f"every result must be of halves of the {name}")
+
+
+def _is_half(op: TensorOp, heavy: TensorOp) -> bool:
+    """Whether a slice takes a half of the columns of a product that has some for it."""
+    if heavy.spec.kind is not Kind.CONTRACTION or not may_be_halved(
+        _shape(heavy.results[0]), _shape(heavy.operands[1]), heavy.values
+    ):
+        return False
+    columns = _shape(heavy.results[0])[-1]
+    shape = _shape(op.operands[0])
+    return shape[-1] == columns and takes_half(shape, op.values)
+
+
+def halves_meet(kernel: "FusedKernelOp") -> bool:
+    """Whether halves of a contraction's columns meet in what follows it."""
+    operations = [op for op in kernel.block.ops if isinstance(op, TensorOp)]
+    after = _after(operations, _of_kind(operations, Kind.CONTRACTION))
+    return any(op.spec.name == "slice" for op in after)
+
+
+def may_be_halved(shape: Shape, right: Shape, values: Mapping[str, Any]) -> bool:
+    """Whether a product of that shape computes neighbours that are half of its columns apart."""
+    matrices = len(shape) > 1 and len(right) > 1
+    return matrices and bool(values["transpose_b"]) and shape[-2] >= HALVED_ROWS
+
+
+def takes_half(shape: Shape, values: Mapping[str, Any]) -> bool:
+    """Whether a slice of a value of that shape takes one half of the last axis."""
+    *outer, columns = shape
+    half = columns // 2
+    starts, stops = list(values["starts"]), list(values["stops"])
+    if columns % 2 or any(step != 1 for step in values["steps"]):
+        return False
+    whole = starts[:-1] == [0] * len(outer) and stops[:-1] == outer
+    return whole and (starts[-1], stops[-1]) in ((0, half), (half, columns))
 
 
 FORMS: dict[str, Callable[["FusedKernelOp", Operations], None]] = {

@@ -1,6 +1,7 @@
 """The longer references of `operation_cases.py`: loops and definitions, as a textbook has them."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,10 @@ def group_norm_reference(x: Array, w: Array, b: Array, groups: int, eps: float =
     return result * w.reshape(-1, *ones) + b.reshape(-1, *ones)
 
 
-def attention_reference(
+Seen = Iterator[tuple[tuple[int, ...], list[int], Array, Array]]
+
+
+def _attended(
     q: Array,
     k: Array,
     v: Array,
@@ -40,13 +44,14 @@ def attention_reference(
     window: int = 0,
     scale: float | None = None,
     softcap: float = 0.0,
-) -> Array:
-    """One query at a time, over the keys that it sees; 0 where it sees none."""
+) -> Seen:
+    """One query at a time: its place `(*batch, row, head)`, and of the keys that it sees their
+    numbers, scores and values.
+    """
     batch, (rows, keys) = q.shape[:-2], (q.shape[-2], k.shape[-2])
     kv_heads = kv_heads or heads
     size = q.shape[-1] // heads
     scale = 1 / math.sqrt(size) if scale is None else scale
-    result = np.zeros((*batch, rows, heads, size))
     shape = (*batch, heads, rows, keys)
     added = np.zeros(shape) if bias is None else np.broadcast_to(bias, shape)
     for where in np.ndindex(*batch, heads, rows):
@@ -65,11 +70,36 @@ def attention_reference(
             and (not window or j > i + (keys - rows) - window)
             and scores[j] > -np.inf
         ]
+        yield (*outer, i, head), seen, scores[seen], v[(*outer, slice(None), theirs)][seen]
+
+
+def attention_reference(
+    q: Array, k: Array, v: Array, *bias: Array, heads: int, **how: Any
+) -> Array:
+    """A mean of the values that a query sees; 0 where it sees none."""
+    result = np.zeros((*q.shape[:-1], heads, q.shape[-1] // heads))
+    for place, seen, scores, values in _attended(q, k, v, *bias, heads=heads, **how):
         if seen:
-            weights = np.exp(scores[seen])
-            values = v[(*outer, slice(None), theirs)][seen]
-            result[(*outer, i, head)] = weights @ values / weights.sum()
-    return result.reshape(*batch, rows, heads * size)
+            weights = np.exp(scores)
+            result[place] = weights @ values / weights.sum()
+    return result.reshape(q.shape)
+
+
+def attention_parts_reference(
+    q: Array, k: Array, v: Array, *bias: Array, heads: int, each: int, **how: Any
+) -> Array:
+    """Of each part of the keys: sums of values, the total of weights, the largest score."""
+    size, count = q.shape[-1] // heads, k.shape[-2]
+    result = np.zeros((-(-count // each), *q.shape[:-1], heads, size + 2))
+    result[..., -1] = -np.inf
+    for place, seen, scores, values in _attended(q, k, v, *bias, heads=heads, **how):
+        for part in range(len(result)):
+            own = np.array([key // each == part for key in seen], bool)
+            if own.any():
+                weights = np.exp(scores[own] - scores[own].max())
+                found = [*(weights @ values[own]), weights.sum(), scores[own].max()]
+                result[(part, *place)] = found
+    return result
 
 
 def bias_mask(source: Any, shape: tuple[int, ...]) -> Array:

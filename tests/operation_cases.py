@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from case_references import (
+    attention_parts_reference,
     attention_reference,
     bias_mask,
     cross_entropy_reference,
@@ -320,6 +321,19 @@ ATTENTION = (
         attention_reference,
         heads=2,
         causal=True,
+    ),
+    *(
+        case(
+            "attention_parts",
+            _two((2, 3, 12), (2, 5, 6), (2, 5, 6)),
+            attention_parts_reference,
+            each=each,
+            **how,
+        )
+        for each, how in (
+            (2, {"heads": 4, "kv_heads": 2, "scale": 0.3}),
+            (4, {"heads": 2, "kv_heads": 1, "window": 2, "softcap": 1.5}),
+        )
     ),
     case("rope", lambda s: (s.f(2, 3, 12), 6), rope_reference),
     case("rope", lambda s: (s.f(2, 3, 12), 6), rope_reference, theta=100.0, offset=7),

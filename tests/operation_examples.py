@@ -39,6 +39,7 @@ EXAMPLES: dict[str, str] = {
     "group_norm": "group_norm(wide, groups = 1)",
     "batch_norm": "batch_norm(x, w, v, w, v)",
     "attention": "attention(wide, wide, wide, heads = 2, causal = true)",
+    "attention_parts": "attention_parts(wide, wide, wide, heads = 2, each = 2)",
     "rope": "rope(wide, 4, theta = 100.0)",
     "reshape": "reshape(x, [4, -1])",
     "transpose": "transpose(x, [1, 0])",

@@ -28,6 +28,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "group_norm": {"x": "f32[2, 16, 3]", "w": "f32[16]", "b": "f32[16]"},
     "batch_norm": {"x": "f32[2, 8]", "b": "f32[8]", "mean": "f32[8]", "var": "f32[8]"},
     "attention": {"q": "f32[5, 36]", "k": "f32[6, 12]", "v": "f32[6, 12]"},
+    "attention_parts": {"q": "f32[5, 64]", "k": "f32[6, 64]", "v": "f32[6, 64]"},
     "rope": {"x": "f32[4, 128]"},
     "embedding": {"table": "f32[10, 4]"},
     "take_along_axis": {"ids": "i32[4, 2]"},

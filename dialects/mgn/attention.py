@@ -10,10 +10,15 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.attributes import BOOL, FLOAT, INT
 from mgn.dialects.mgn.build import Emitter
-from mgn.dialects.mgn.composite import composite, in_single_precision, shape_of
+from mgn.dialects.mgn.composite import (
+    composite,
+    element_type_of,
+    in_single_precision,
+    shape_of,
+)
 from mgn.dialects.mgn.operation import FLOATS, AttributeSpec, OperandSpec
 from mgn.dialects.shapes import Shape, ShapeError, broadcast_shapes
-from mgn.dialects.types import element_of, tensor
+from mgn.dialects.types import ELEMENT_TYPES, element_of, tensor
 
 SIGNATURE = (
     OperandSpec("q", FLOATS),
@@ -78,6 +83,25 @@ def _infer_attention(
     return tensor(element_of(q), (*batch, rows, value_width // kv_heads * heads))
 
 
+def _infer_parts(
+    q: TensorType,
+    k: TensorType,
+    v: TensorType,
+    bias: TensorType | None,
+    heads: int,
+    each: int,
+    **values: Any,
+) -> TensorType:
+    if each < 1:
+        raise ShapeError(f"a part has at least one key, not {each}")
+    whole = _infer_attention(q, k, v, bias, heads=heads, **values)
+    *front, width = whole.get_shape()
+    parts = -(-k.get_shape()[-2] // each)
+    element = element_of(q)
+    wide = ELEMENT_TYPES["f32"] if element.bits == 16 else element
+    return tensor(wide, (parts, *front, heads, width // heads + 2))
+
+
 @dataclass(frozen=True)
 class _Heads:
     """How heads are laid out: `[…, heads, S, d]`, or `[…, kv_heads, group, S, d]` where they share
@@ -116,6 +140,15 @@ class _Heads:
         rows = b.transpose(x, (*range(rank), len(shape) - 2, *heads, len(shape) - 1))
         return b.reshape(rows, (*shape[:rank], shape[-2], self.heads * shape[-1]))
 
+    def merge_parts(self, b: Emitter, x: SSAValue) -> SSAValue:
+        """`[…, *axes, parts, S, d]` as `[parts, …, S, heads, d]`."""
+        shape = shape_of(x)
+        rank = len(shape) - 3 - len(self.axes)
+        heads = range(rank, rank + len(self.axes))
+        order = (len(shape) - 3, *range(rank), len(shape) - 2, *heads, len(shape) - 1)
+        rows = b.transpose(x, order)
+        return b.reshape(rows, (shape[-3], *shape[:rank], shape[-2], self.heads, shape[-1]))
+
     def bias(self, b: Emitter, bias: SSAValue) -> SSAValue:
         """A bias that broadcasts to `[…, heads, S, T]` as one that broadcasts to `[…, *axes, S,
         T]`.
@@ -139,13 +172,35 @@ def _mask(b: Emitter, scores: SSAValue, causal: bool, window: int) -> SSAValue:
     return b.where(visible, scores, -math.inf)
 
 
-def _weights(b: Emitter, scores: SSAValue) -> SSAValue:
-    """Softmax along the last axis in which a row of -inf gives zeros."""
+def _scores(
+    b: Emitter,
+    layout: _Heads,
+    q: SSAValue,
+    k: SSAValue,
+    bias: SSAValue | None,
+    causal: bool,
+    window: int,
+    scale: float,
+    softcap: float,
+) -> SSAValue:
+    """Scores `[…, *axes, S, T]`, with -inf at the keys a query does not see."""
+    query = layout.split(b, q, layout.axes)
+    scores = b.mul(b.matmul(query, layout.shared(b, k), transpose_b=True), scale)
+    if softcap > 0:
+        scores = b.mul(b.tanh(b.div(scores, softcap)), softcap)
+    if bias is not None:
+        scores = b.add(scores, layout.bias(b, bias))
+    return _mask(b, scores, causal, window) if causal or window > 0 else scores
+
+
+def _powers(b: Emitter, scores: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
+    """Weights along the last axis that are not divided yet, their total, the largest score; a row
+    of -inf gives zeros.
+    """
     largest = b.max_reduce(scores, axis=-1, keepdims=True)
     shift = b.where(b.eq(largest, -math.inf), 0.0, largest)
     weights = b.exp(b.sub(scores, shift))
-    total = b.sum(weights, axis=-1, keepdims=True)
-    return b.div(weights, b.where(b.eq(total, 0.0), 1.0, total))
+    return weights, b.sum(weights, axis=-1, keepdims=True), largest
 
 
 @composite("attention", SIGNATURE, _infer_attention, canonical=_canonical_attention)
@@ -178,15 +233,86 @@ def attention(
     (arXiv:1706.03762), Ainslie et al. 2023 (arXiv:2305.13245).
     """
     layout = _Heads(heads, kv_heads)
-    query = layout.split(b, q, layout.axes)
-    scores = b.mul(b.matmul(query, layout.shared(b, k), transpose_b=True), scale)
-    if softcap > 0:
-        scores = b.mul(b.tanh(b.div(scores, softcap)), softcap)
-    if bias is not None:
-        scores = b.add(scores, layout.bias(b, bias))
-    if causal or window > 0:
-        scores = _mask(b, scores, causal, window)
+    scores = _scores(b, layout, q, k, bias, causal, window, scale, softcap)
     *_, rows, keys = shape_of(scores)
-    may_be_blind = bias is not None or (causal and rows > keys)
-    weights = _weights(b, scores) if may_be_blind else b.softmax(scores, axis=-1)
+    if bias is not None or (causal and rows > keys):
+        weights, total, _ = _powers(b, scores)
+        weights = b.div(weights, b.where(b.eq(total, 0.0), 1.0, total))
+    else:
+        weights = b.softmax(scores, axis=-1)
     return layout.merge(b, b.matmul(weights, layout.shared(b, v)))
+
+
+@composite(
+    "attention_parts",
+    (*SIGNATURE, AttributeSpec("each", INT)),
+    _infer_parts,
+    canonical=_canonical_attention,
+)
+def attention_parts(
+    b: Emitter,
+    q: SSAValue,
+    k: SSAValue,
+    v: SSAValue,
+    bias: SSAValue | None,
+    heads: int,
+    kv_heads: int,
+    causal: bool,
+    window: int,
+    scale: float,
+    softcap: float,
+    each: int,
+) -> SSAValue:
+    """`p = attention_parts(q, k, v, heads = 8, each = 256)`: attention over each part of so many
+    keys, as `merge_attention_parts` puts them together.
+
+    Shape: operands as of attention give `[parts, …, S, heads, e + 2]`: of the keys of a part the
+    sum of their values times exp(score - largest), the total of these weights, the largest score.
+    A part of which a query sees no key has sums and a total of 0 and a largest score of -inf. Half
+    precision gives f32. Errors: as of attention, and parts of no keys.
+    """
+    q, k, v = (_in_full(b, x) for x in (q, k, v))
+    bias = None if bias is None else _in_full(b, bias)
+    layout = _Heads(heads, kv_heads)
+    scores = _scores(b, layout, q, k, bias, causal, window, scale, softcap)
+    values = layout.shared(b, v)
+    *front, rows, count = shape_of(scores)
+    parts = -(-count // each)
+    missing = [0, parts * each - count]
+    scores = b.pad(scores, [*[[0, 0]] * (len(front) + 1), missing], -math.inf)
+    scores = b.reshape(scores, (*front, rows, parts, each))
+    rank = len(front)
+    scores = b.transpose(scores, (*range(rank), rank + 1, rank, rank + 2))
+    *outer, _, width = shape_of(values)
+    values = b.pad(values, [*[[0, 0]] * len(outer), missing, [0, 0]], 0.0)
+    values = b.reshape(values, (*outer, parts, each, width))
+    weights, total, largest = _powers(b, scores)
+    whole = b.concat([b.matmul(weights, values), total, largest], axis=-1)
+    return layout.merge_parts(b, whole)
+
+
+def _in_full(b: Emitter, x: SSAValue) -> SSAValue:
+    return b.cast(x, "f32") if element_type_of(x).bits == 16 else x
+
+
+def merge_attention_parts(b: Emitter, parts: SSAValue) -> SSAValue:
+    """The attention `[…, S, heads * e]` whose parts are given."""
+    *front, heads, size = shape_of(parts)
+    axes = len(front) + 2
+
+    def columns(start: int, stop: int) -> SSAValue:
+        """Some columns of each head, as many as its values."""
+        shape = (*front, heads, stop - start)
+        found = b.slice(parts, [0] * (axes - 1) + [start], [*shape[:-1], stop], [1] * axes)
+        found = b.broadcast_to(found, (*front, heads, size - 2))
+        return b.reshape(found, (*front, heads * (size - 2)))
+
+    sums, totals = columns(0, size - 2), columns(size - 2, size - 1)
+    largest = columns(size - 1, size)
+    element = element_type_of(parts)
+    nothing, zero, one = (b.full((), number, T=element) for number in (-math.inf, 0.0, 1.0))
+    most = b.max_reduce(largest, axis=[0], keepdims=True)
+    shift = b.where(b.eq(most, nothing), zero, most)
+    weights = b.exp(b.sub(largest, shift))
+    total = b.sum(b.mul(totals, weights), axis=[0])
+    return b.div(b.sum(b.mul(sums, weights), axis=[0]), b.where(b.eq(total, zero), one, total))

@@ -9,7 +9,6 @@ exponents are few, by 2^-37 relative to the row's largest weight besides.
 
 import math as numbers
 from collections.abc import Callable, Sequence
-from math import prod
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import VectorType, f32, i32
@@ -29,7 +28,7 @@ from mgn.passes.lower_kernels.attention_panels import (
 )
 from mgn.passes.lower_kernels.attention_weights import HELD, Weights
 from mgn.passes.lower_kernels.emission import lane_count, memory_type
-from mgn.passes.lower_kernels.index import Index, constant, delinearised, lanes
+from mgn.passes.lower_kernels.index import Index, constant, lanes
 from mgn.passes.lower_kernels.panel_copies import lane_of
 from mgn.passes.lower_kernels.product import multiply_add
 from mgn.passes.lower_kernels.sub_group_product import INSTRUCTIONS
@@ -66,14 +65,13 @@ class _Matrix:
     def write(self) -> Launch:
         attention, sizes, code = self.attention, self.sizes, self.code
         blocks = ceil_div(attention.rows, sizes.rows)
-        groups = blocks * attention.kv_heads * prod(attention.batch)
+        groups = blocks * attention.groups
         group = code.counter(kernel.GroupIdOp, 0, groups)
         self.place = code.counter(kernel.LocalIdOp, 0, sizes.items)
         outer, block = group % (groups // blocks), group // (groups // blocks)
         if attention.causal:
             block = block * -1 + (blocks - 1)
-        self.head = outer % attention.kv_heads
-        self.batch = delinearised(outer // attention.kv_heads, attention.batch)
+        self.part, self.batch, self.head = attention.place(outer)
         self.first_row = block * sizes.rows
         self.lane = self.place % SUB_GROUP
         own = self.place // SUB_GROUP * UNIT_ROWS + self.lane // QUAD
@@ -88,7 +86,11 @@ class _Matrix:
         none = code.constant(0, f32, HELD)
         held = [*[nothing] * HALVES, *[zero] * HALVES, *[none] * self.columns]
         held = code.loop(0, self.count, lambda turn, held: self._tile(turn, queries, held), held)
-        self._finish(held[HALVES : 2 * HALVES], held[2 * HALVES :])
+        parts = held[:HALVES], held[HALVES : 2 * HALVES], held[2 * HALVES :]
+        if attention.in_parts:
+            self._finish_part(*parts)
+        else:
+            self._finish(*parts[1:])
         return Launch((groups * sizes.items,), (sizes.items,))
 
     def _visited(self) -> tuple[Index, Index]:
@@ -96,9 +98,8 @@ class _Matrix:
         attention, sizes, code = self.attention, self.sizes, self.code
         last = bounded(code, self.first_row + (sizes.rows - 1), attention.rows)
         first = bounded(code, self.first_row, attention.rows)
-        begin, end = attention.first(first), attention.limit(last)
-        begin = begin if isinstance(begin, Index) else constant(begin)
-        end = end if isinstance(end, Index) else constant(end)
+        begin = attention.within(self.part, attention.first(first))
+        end = attention.within(self.part, attention.limit(last))
         first_tile, tiles = begin // sizes.keys, ceil_div(attention.keys, sizes.keys)
         count = (end + (sizes.keys - 1)) // sizes.keys - first_tile
         return bounded(code, first_tile, tiles), count.clamp(0, tiles)
@@ -353,13 +354,51 @@ class _Matrix:
         totals = [self._meet(arith.AddfOp, total) for total in totals]
         factor = self._both([attention.reciprocal(code, total) for total in totals])
         scaled = [code.binary(arith.MulfOp, value, factor) for value in sums]
-        width = 2 if attention.width % 2 == 0 else 1
-        for half in range(HALVES):
-            inside = code.is_below(self.own_rows[half], attention.rows, 1)
-            code.when(inside, lambda half=half: self._write_row(half, scaled, width))
+        self._for_each_row(lambda half: self._write_row(half, scaled))
 
-    def _write_row(self, half: int, sums: Vectors, width: int) -> None:
+    def _finish_part(self, largest: Vectors, totals: Vectors, sums: Vectors) -> None:
+        """Writes the sums as they are, and by the first of a row's four what they mean."""
         attention, code = self.attention, self.code
+        lowered = 2.0**-self.weights.raised
+        totals = [self._times(self._meet(arith.AddfOp, total), lowered) for total in totals]
+        sums = [self._times(value, lowered) for value in sums]
+        largest = [attention.natural(code, value, not self.scales_late) for value in largest]
+
+        def write(half: int) -> None:
+            self._write_row(half, sums)
+
+            def put() -> None:
+                for n, value in enumerate((totals[half], largest[half])):
+                    self._store(half, constant(attention.width + n), 1, value)
+
+            code.when(code.is_below(self.lane % QUAD, 1, 1), put)
+
+        self._for_each_row(write)
+
+    def _times(self, value: SSAValue, factor: float) -> SSAValue:
+        code = self.code
+        if factor == 1:
+            return value
+        return code.binary(arith.MulfOp, value, code.constant(factor, f32, lane_count(value)))
+
+    def _for_each_row(self, write: Callable[[int], None]) -> None:
+        """Writes the work-item's rows that there are."""
+        for half in range(HALVES):
+            inside = self.code.is_below(self.own_rows[half], self.attention.rows, 1)
+            self.code.when(inside, lambda half=half: write(half))
+
+    def _store(self, half: int, column: Index, width: int, value: SSAValue) -> None:
+        """Stores neighbouring results of a row, and what follows from them."""
+        evaluator = self.job.evaluator(width)
+        own = (self.batch, self.head, self.rows[half], column + lanes(width), value)
+        if self.attention.in_parts:
+            self.attention.write_part(self.job, evaluator, self.part, *own)
+        else:
+            self.attention.write(self.job, evaluator, *own)
+
+    def _write_row(self, half: int, sums: Vectors) -> None:
+        attention, code = self.attention, self.code
+        width = 2 if attention.width % 2 == 0 else 1
         for n, value in enumerate(sums):
             pair = pair_of(code, value, 2 * half)
             for lane in range(0, 2, width):
@@ -369,14 +408,6 @@ class _Matrix:
 
                 def put(column: Index = column, own: SSAValue = own, limit: int = limit) -> None:
                     place = bounded(code, column // width, limit) * width
-                    attention.write(
-                        self.job,
-                        self.job.evaluator(width),
-                        self.batch,
-                        self.head,
-                        self.rows[half],
-                        place + lanes(width),
-                        own,
-                    )
+                    self._store(half, place, width, own)
 
                 code.when(code.is_below(column // width, limit, 1), put)

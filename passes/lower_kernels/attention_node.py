@@ -10,6 +10,7 @@ are what devices compute.
 import math as numbers
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 from xdsl.dialects import arith, math
 from xdsl.dialects.utils import FastMathFlag
@@ -20,12 +21,12 @@ from mgn.dialects.types import ElementType
 from mgn.passes.lower_kernels.body import Body, Indices, Node
 from mgn.passes.lower_kernels.emission import Code, lane_count, memory_type
 from mgn.passes.lower_kernels.evaluate import Evaluator
-from mgn.passes.lower_kernels.index import Counter, Index, of
+from mgn.passes.lower_kernels.index import Counter, Index, constant, delinearised, of
 from mgn.passes.lower_kernels.movement import broadcast_index, reshaped_index
 from mgn.passes.lower_kernels.scalar import accumulator, narrowed, unary, widened
 from mgn.passes.lower_kernels.template import Job
 
-ATTENTION = "attention"
+ATTENTION, PARTS = "attention", "attention_parts"
 APPROXIMATE = arith.FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
 LOG2_E = 1 / numbers.log(2)
 
@@ -38,8 +39,22 @@ class Attention:
 
     @staticmethod
     def of_body(body: Body) -> "Attention":
-        (node,) = [node for node in body.nodes if node.name == ATTENTION]
+        (node,) = [node for node in body.nodes if node.name in (ATTENTION, PARTS)]
         return Attention(node)
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether parts of the keys are looked at apart, and what they give is not divided."""
+        return self.node.name == PARTS
+
+    @property
+    def parts(self) -> int:
+        return self.node.shape[0] if self.in_parts else 1
+
+    @property
+    def part_keys(self) -> int:
+        """The keys of a part."""
+        return self.node.values["each"] if self.in_parts else self.keys
 
     @property
     def element(self) -> ElementType:
@@ -48,7 +63,7 @@ class Attention:
 
     @property
     def batch(self) -> tuple[int, ...]:
-        return self.node.shape[:-2]
+        return self.node.shape[1:-3] if self.in_parts else self.node.shape[:-2]
 
     @cached_property
     def heads(self) -> int:
@@ -65,7 +80,7 @@ class Attention:
 
     @property
     def queries(self) -> int:
-        return self.node.shape[-2]
+        return self.node.shape[-3 if self.in_parts else -2]
 
     @property
     def rows(self) -> int:
@@ -82,7 +97,7 @@ class Attention:
 
     @property
     def width(self) -> int:
-        return self.node.shape[-1] // self.heads
+        return self.node.shape[-1] - 2 if self.in_parts else self.node.shape[-1] // self.heads
 
     @cached_property
     def causal(self) -> bool:
@@ -105,6 +120,26 @@ class Attention:
     def may_be_blind(self) -> bool:
         """Whether a query that sees no key gives 0; else no finite score gives NaN."""
         return self.bias is not None or (self.causal and self.queries > self.keys)
+
+    # Groups
+
+    @property
+    def groups(self) -> int:
+        """Key heads of all batches and parts."""
+        return self.kv_heads * prod(self.batch) * self.parts
+
+    def place(self, number: Index) -> tuple[Index, Indices, Index]:
+        """Part, batch and key head of a number below `groups`."""
+        part, *batch = delinearised(number // self.kv_heads, (self.parts, *self.batch))
+        return part, tuple(batch), number % self.kv_heads
+
+    def within(self, part: Index, bound: Index | int) -> Index:
+        """A bound of keys, brought inside of a part."""
+        bound = bound if isinstance(bound, Index) else constant(bound)
+        if not self.in_parts:
+            return bound
+        first = part * self.part_keys
+        return (bound - first).clamp(0, self.part_keys) + first
 
     # What a row sees
 
@@ -195,6 +230,12 @@ class Attention:
         blind = code.compare_floats("oeq", largest, nothing)
         return code.select(blind, code.constant(0, type, count), largest)
 
+    def natural(self, code: Code, largest: SSAValue, scaled: bool = True) -> SSAValue:
+        """A largest score without log2(e); it may lack its factor, which holds that."""
+        factor = (1.0 if scaled else self.factor) / LOG2_E
+        unit = code.constant(factor, memory_type(self.element), lane_count(largest))
+        return code.binary(arith.MulfOp, largest, unit)
+
     def reciprocal(self, code: Code, total: SSAValue) -> SSAValue:
         """What sums of weighted values are multiplied by in the end."""
         type, count = memory_type(self.element), lane_count(total)
@@ -203,6 +244,22 @@ class Attention:
             blind = code.compare_floats("oeq", total, code.constant(0, type, count))
             total = code.select(blind, one, total)
         return code.binary(arith.DivfOp, one, total)
+
+    def write_part(
+        self,
+        job: Job,
+        evaluator: Evaluator,
+        part: Index,
+        batch: Indices,
+        head: Index,
+        row: Index,
+        column: Index,
+        value: SSAValue,
+    ) -> None:
+        """Stores neighbouring results of a row of a part; there is nothing that follows."""
+        evaluator.given[self.node] = lambda _: value
+        own = head * self.group + row % self.group
+        job.write(evaluator, [(0, self.node, (part, *batch, self.query(row), own, column))])
 
     def write(
         self,

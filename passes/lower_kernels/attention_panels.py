@@ -5,7 +5,6 @@ panels (tensor_panels.py) see products: scores, rows by keys, and sums, rows by 
 """
 
 from dataclasses import dataclass
-from math import prod
 
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import ELEMENT_TYPES, ElementType
@@ -229,9 +228,8 @@ def matrix_tiling(job: Job, attention: Attention, name: str) -> MatrixTiling | N
             element_bytes=held_element(name).bytes,
         )
         resident = min(room // tiling.memory_bytes, shape.resident)
-        if not resident:
+        if not resident or (attention.in_parts and attention.part_keys % tiling.keys):
             continue
-        groups = ceil_div(attention.rows, tiling.rows) * prod(attention.batch)
-        share = ceil_div(groups * attention.kv_heads, units)
+        share = ceil_div(ceil_div(attention.rows, tiling.rows) * attention.groups, units)
         found.append((tiling.rows * turns(share, resident, shape.alone, shape.crowded), tiling))
     return min(found, key=lambda item: item[0])[1] if found else None

@@ -8,8 +8,7 @@ that read them together find them in different banks.
 """
 
 import math as numbers
-from collections.abc import Sequence
-from math import prod
+from collections.abc import Callable, Sequence
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i32
@@ -21,7 +20,7 @@ from mgn.passes.lower_kernels.attention_node import Attention, bounded, power_of
 from mgn.passes.lower_kernels.attention_tiling import BANK_GROUPS, tiling_of
 from mgn.passes.lower_kernels.body import INPUT
 from mgn.passes.lower_kernels.emission import INDEX, lane_count, memory_type, shaped
-from mgn.passes.lower_kernels.index import Counter, Index, constant, delinearised, lanes, of
+from mgn.passes.lower_kernels.index import Counter, Index, constant, lanes, of
 from mgn.passes.lower_kernels.panel_copies import lane_of
 from mgn.passes.lower_kernels.product import multiply_add
 from mgn.passes.lower_kernels.sub_groups import EXCHANGED, SUB_GROUP, meet_neighbours
@@ -59,15 +58,14 @@ class _Tiles:
     def write(self) -> Launch:
         attention, sizes, code = self.attention, self.sizes, self.code
         blocks = ceil_div(attention.rows, sizes.tile_rows)
-        groups = blocks * attention.kv_heads * prod(attention.batch)
+        groups = blocks * attention.groups
         group = code.counter(kernel.GroupIdOp, 0, groups)
         self.place = code.counter(kernel.LocalIdOp, 0, sizes.items)
         outer = group % (groups // blocks)
         block = group // (groups // blocks)
         if attention.causal:
             block = block * -1 + (blocks - 1)
-        self.head = outer % attention.kv_heads
-        self.batch = delinearised(outer // attention.kv_heads, attention.batch)
+        self.part, self.batch, self.head = attention.place(outer)
         self.first_row = block * sizes.tile_rows
         self.own_down, self.own_across = self.place // sizes.across, self.place % sizes.across
         self.own_rows = [self._clamped(self._own_row(part)) for part in self.row_parts]
@@ -76,7 +74,8 @@ class _Tiles:
         self._copy_queries()
         last = bounded(code, self.first_row + (sizes.tile_rows - 1), attention.rows)
         first = bounded(code, self.first_row, attention.rows)
-        begin, end = attention.first(first), attention.limit(last)
+        begin = attention.within(self.part, attention.first(first))
+        end = attention.within(self.part, attention.limit(last))
         begin = begin // sizes.tile_keys
         end = (end + (sizes.tile_keys - 1)) // sizes.tile_keys
         self.copies = self._copies()
@@ -89,12 +88,15 @@ class _Tiles:
         self.first_sum = 2 * count
         self.first_staged = self.first_sum + count * sizes.columns
         held = [*[nothing] * count, *[zero] * (self.first_staged - count)]
-        begin = begin if isinstance(begin, Index) else constant(begin)
         held += self._stage(begin * sizes.tile_keys)
         held = code.loop(
             begin, end, lambda number, held: self._tile(number * sizes.tile_keys, held), held
         )
-        self._finish(held[count : self.first_sum], held[self.first_sum : self.first_staged])
+        sums = held[self.first_sum : self.first_staged]
+        if attention.in_parts:
+            self._finish_part(held[:count], held[count : self.first_sum], sums)
+        else:
+            self._finish(held[count : self.first_sum], sums)
         return Launch((groups * sizes.items,), (sizes.items,))
 
     # Places
@@ -423,7 +425,7 @@ class _Tiles:
 
     def _finish(self, totals: Vectors, sums: Vectors) -> None:
         """Divides by the totals, and writes what follows, a vector of columns at a time."""
-        attention, sizes, code = self.attention, self.sizes, self.code
+        attention, code = self.attention, self.code
         code.barrier()
         totals = self._meet(arith.AddfOp, totals)
         factors = [attention.reciprocal(code, total) for total in totals]
@@ -431,17 +433,52 @@ class _Tiles:
         scaled = [
             code.binary(arith.MulfOp, value, factors[n % count]) for n, value in enumerate(sums)
         ]
+        self._for_each_row(
+            lambda row, part, lane: self._write_row(row, self._lanes(scaled[part::count], lane))
+        )
+
+    def _finish_part(self, largest: Vectors, totals: Vectors, sums: Vectors) -> None:
+        """Writes the sums as they are, and by the first of a row's work-items what they mean."""
+        attention, code, count = self.attention, self.code, len(self.row_parts)
+        code.barrier()
+        totals = self._meet(arith.AddfOp, totals)
+        largest = [attention.natural(code, value) for value in largest]
+
+        def write(row: Index, part: int, lane: int) -> None:
+            self._write_row(row, self._lanes(sums[part::count], lane))
+            stats = self._lanes([totals[part], largest[part]], lane)
+
+            def put() -> None:
+                for n, value in enumerate(stats):
+                    self._store(row, constant(attention.width + n), 1, value)
+
+            code.when(code.is_below(self.own_across, 1, 1), put)
+
+        self._for_each_row(write)
+
+    def _lanes(self, values: Vectors, lane: int) -> Vectors:
+        return [lane_of(self.code, value, lane) for value in values]
+
+    def _for_each_row(self, write: Callable[[Index, int, int], None]) -> None:
+        """Writes the work-item's rows that there are."""
+        attention, sizes, code = self.attention, self.sizes, self.code
         for part in self.row_parts:
             for lane in range(sizes.row_vector):
                 row = self.first_row + self._own_row(part) + lane
-                inside = code.is_below(row, attention.rows, 1)
-                columns = [lane_of(code, value, lane) for value in scaled[part::count]]
-                code.when(
-                    inside,
-                    lambda row=row, columns=columns: self._write_row(
-                        bounded(code, row, attention.rows), columns
-                    ),
-                )
+
+                def put(row: Index = row, part: int = part, lane: int = lane) -> None:
+                    write(bounded(code, row, attention.rows), part, lane)
+
+                code.when(code.is_below(row, attention.rows, 1), put)
+
+    def _store(self, row: Index, column: Index, width: int, value: SSAValue) -> None:
+        """Stores neighbouring results of a row, and what follows from them."""
+        evaluator = self.job.evaluator(width)
+        own = (self.batch, self.head, row, column + lanes(width), value)
+        if self.attention.in_parts:
+            self.attention.write_part(self.job, evaluator, self.part, *own)
+        else:
+            self.attention.write(self.job, evaluator, *own)
 
     def _write_row(self, row: Index, columns: Vectors) -> None:
         attention, sizes, code = self.attention, self.sizes, self.code
@@ -457,9 +494,6 @@ class _Tiles:
             def put(column: Index = column, value: SSAValue = value) -> None:
                 limit = attention.width // width
                 place = bounded(code, column // width, limit) * width
-                evaluator = self.job.evaluator(width)
-                attention.write(
-                    self.job, evaluator, self.batch, self.head, row, place + lanes(width), value
-                )
+                self._store(row, place, width, value)
 
             code.when(code.is_below(column // width, attention.width // width, 1), put)

@@ -6,7 +6,6 @@ memory and registers.
 """
 
 from dataclasses import dataclass
-from math import prod
 
 from mgn.passes.lower_kernels.attention_node import Attention, heads_too_large
 from mgn.passes.lower_kernels.template import Job, ceil_div, turns
@@ -143,10 +142,10 @@ def tilings(job: Job, attention: Attention) -> list[tuple[float, Tiling]]:
             vector=vector,
         )
         fits = tiling.memory * element.bytes <= room and tiling.items <= most
+        fits = fits and not (attention.in_parts and attention.part_keys % tiling.tile_keys)
         if not fits or tiling.registers * element.bytes > 4 * MOST_REGISTERS:
             continue
-        groups = ceil_div(attention.rows, tiling.tile_rows) * prod(attention.batch)
-        share = ceil_div(groups * attention.kv_heads, units)
+        share = ceil_div(ceil_div(attention.rows, tiling.tile_rows) * attention.groups, units)
         found.append((tiling.tile_rows * turns(share, SHARED, shape.alone, shape.crowded), tiling))
     return found
 

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp
-from mgn.dialects.kernel_forms import WHOLE_COMPOSITES
+from mgn.dialects.kernel_forms import NOT_EXPANDED
 from mgn.dialects.mgn.decompose import decomposition_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
@@ -89,7 +89,7 @@ class _Builder:
             return
         assert isinstance(op, TensorOp)
         operands = tuple(environment[operand] for operand in op.operands)
-        if op.spec.evaluate is None and op.spec.name not in WHOLE_COMPOSITES:
+        if op.spec.evaluate is None and op.spec.name not in NOT_EXPANDED:
             expansion = decomposition_of(op)
             inner: dict[SSAValue, Node] = dict(zip(expansion.block.args, operands, strict=True))
             for step in expansion.block.ops:

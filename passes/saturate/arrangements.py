@@ -7,6 +7,7 @@ one is slower for it: where units would be idle, or a matrix unit's operands pas
     contraction   few tiles and a long shared axis: parts of it first (split_products.py); operands
                   copied as a matrix unit takes them (copied_operands.py); on a CPU the right
                   operand packed into panels (prepack_products.py)
+    attention     on a GPU, few rows over many keys: parts of the keys first (split_attention.py)
 
 They are what a device's templates can make use of; which one is taken is a matter of price.
 """
@@ -31,10 +32,12 @@ from mgn.passes.lower_kernels.scalar import accumulator
 from mgn.passes.lower_kernels.template import dividing_lanes
 from mgn.passes.lower_kernels.tensor_tiling import CHUNK_BYTES
 from mgn.passes.prepack_products import LEAST_ROWS, choose_panels
+from mgn.passes.saturate.attention_price import PARTS, keys_of_a_part
 from mgn.passes.saturate.forms import BodyNode, Form
 from mgn.passes.saturate.matrix_price import ROUNDINGS, matrix_use
 from mgn.passes.saturate.product_price import product_shape
 from mgn.passes.saturate.view import Signature
+from mgn.passes.split_attention import SplitAttention
 from mgn.passes.split_products import SplitProduct, choose_parts
 from mgn.passes.split_reductions import LEAST_ELEMENTS, Cut, SplitReduction, busy_from, choose_cut
 
@@ -61,6 +64,10 @@ def arrangements_of(
     if form.kind is KernelKind.REDUCTION:
         cut = reduction_cut(body, form, types, signatures, device)
         return [] if cut is None else [SplitReduction(form.shape, form.axes, cut)]
+    if form.kind is KernelKind.ATTENTION and not device.is_cpu:
+        attention = next(signatures[node[1]] for node in body if node[0] == form.heavy)
+        each = keys_of_a_part(attention, device) if attention.name != PARTS else None
+        return [] if each is None else [SplitAttention(each)]
     if form.kind is not KernelKind.CONTRACTION:
         return []
     number, operands = next(node[1:] for node in body if node[0] == form.heavy)

@@ -296,9 +296,10 @@ class Placer:
         self.next += 1
         self.known[value.signature, operands] = key
         made = ValueClass(key, value.type, [Member(value.signature, operands)])
-        made.prepared = view.prepares and all(view.classes[item].prepared for item in operands)
+        prepared = [view.classes[item].prepared for item in operands]
+        made.prepared = view.prepares and bool(prepared) and all(prepared)
         view.classes[key] = made
-        self.rank[key] = (max(self.rank[item][0] for item in operands), key)
+        self.rank[key] = (max((self.rank[item][0] for item in operands), default=-1), key)
         if root in view.locations:
             view.locations[key] = view.locations[root]
         return key

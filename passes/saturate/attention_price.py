@@ -14,6 +14,10 @@ from mgn.dialects.mgn.element_cost import ELEMENT_COST
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.view import Signature
 
+PARTS = "attention_parts"
+ATTENTIONS = ("attention", PARTS)
+"""Attention as one operation, and in parts of the keys."""
+
 EFFICIENCY = {True: 0.52, False: 0.72}
 """The share of a device's rate for products that the template reaches, on CPUs and on GPUs."""
 
@@ -57,6 +61,32 @@ GPU_TILES = (
 SHARED = {True: 1, False: 4}
 """Tiles that a compute unit works on at once."""
 
+GROUPS = 4
+"""How many groups of parts a compute unit of a GPU should have, so that it always waits for memory.
+"""
+
+LEAST_KEYS, LEAST_PARTS = 128, 4
+"""The fewest keys of a part, and how many parts are worth a second launch."""
+
+WHOLE = 64
+"""Keys of which a part holds a multiple, so that all tiles of keys fit."""
+
+
+def keys_of_a_part(signature: Signature, device: Device) -> int | None:
+    """The keys of a part where the keys of an attention on a GPU may be looked at in parts, for
+    more groups than rows and key heads make; None where they may not.
+    """
+    values, (*batch, queries, _) = signature.values, signature.shape
+    keys, kv_heads = signature.operand_shapes[1][-2], values["kv_heads"]
+    rows = queries * (values["heads"] // kv_heads)
+    if 0 < values["window"] < keys:
+        return None
+    groups = math.prod(batch) * kv_heads * math.ceil(rows / GPU_TILES[0].rows)
+    parts = min(GROUPS * device.compute_units // max(groups, 1), keys // LEAST_KEYS)
+    if parts < LEAST_PARTS:
+        return None
+    return math.ceil(keys / parts / WHOLE) * WHOLE
+
 
 @lru_cache(maxsize=1024)
 def visited_keys(
@@ -74,12 +104,14 @@ def visited_keys(
 
 @dataclass(frozen=True)
 class Plan:
-    """How an attention is cut: the rows of a tile, the keys that each tile visits, how many key
-    heads there are, and the time in which so many scores are done, in that of one at the best rate.
+    """How an attention is cut: the rows of a tile, the keys that each tile visits, into how many
+    parts these are cut, how many key heads with their parts there are, and the time in which so
+    many scores are done, in that of one at the best rate.
     """
 
     rows: int
     visited: tuple[int, ...]
+    parts: int
     outer: int
     scores: float
 
@@ -93,22 +125,25 @@ def plan_of(signature: Signature, device: Device) -> Plan:
     """The cut that takes the least time."""
     values = signature.values
     heads, kv_heads = values["heads"], values["kv_heads"]
-    *batch, queries, _ = signature.shape
+    in_parts = signature.name == PARTS
+    *batch, queries = signature.shape[1:-2] if in_parts else signature.shape[:-1]
     keys, group = signature.operand_shapes[1][-2], heads // kv_heads
-    outer = math.prod(batch) * kv_heads
+    parts, each = (signature.shape[0], values["each"]) if in_parts else (1, keys)
+    outer = math.prod(batch) * kv_heads * parts
     units, shared = device.compute_units, SHARED[device.is_cpu]
     plans: list[Plan] = []
     for tile in _tiles(device, queries * group):
         rows = max(tile.rows // group, 1)
         window, block = values["window"], KEYS[device.is_cpu]
         visited = visited_keys(queries, keys, bool(values["causal"]), window, rows, block)
+        visited = tuple(min(count, each) if in_parts else count for count in visited)
         share = math.ceil(outer * len(visited) / units)
         rounds, rest = divmod(share, shared)
         turns = rounds * max(1 / tile.alone, shared / tile.crowded)
         turns += max(1 / tile.alone, rest / tile.crowded) if rest else 0.0
         longest, mean = max(visited, default=0), sum(visited) / max(len(visited), 1)
         a_tile = tile.rows * (longest if share <= shared else mean)
-        plans.append(Plan(tile.rows, visited, outer, turns * a_tile * units))
+        plans.append(Plan(tile.rows, visited, parts, outer, turns * a_tile * units))
     return min(plans, key=lambda plan: plan.scores)
 
 
@@ -129,7 +164,8 @@ def least_memory(signature: Signature, device: Device) -> int:
 def _sizes(signature: Signature) -> tuple[int, int]:
     """The size of a head in keys and in values."""
     heads = signature.values["heads"]
-    return signature.operand_shapes[0][-1] // heads, signature.shape[-1] // heads
+    width = signature.operand_shapes[2][-1] // signature.values["kv_heads"]
+    return signature.operand_shapes[0][-1] // heads, width
 
 
 def attention_seconds(signature: Signature, device: Device, on_unit: float | None = None) -> float:
@@ -158,7 +194,7 @@ def attention_demands(signature: Signature, device: Device) -> list[float]:
     plan = plan_of(signature, device)
     keys = max(signature.operand_shapes[1][-2], 1)
     stretch = max(plan.scores / max(plan.total, 1.0), 1.0)
-    passes = sum(plan.visited) / keys * stretch
+    passes = sum(plan.visited) * plan.parts / keys * stretch
     counts = [float(size) for size in signature.operand_sizes]
     demands = [counts[0] * stretch, counts[1] * passes, counts[2] * passes]
     if len(counts) > 3:

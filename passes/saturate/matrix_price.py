@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.kernel.device import Device
+from mgn.dialects.kernel_forms import HELD_WHOLE
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.forms import BodyNode
@@ -53,7 +54,7 @@ def matrix_use(
         return None
     nodes = {name: (signatures[number], operands) for name, number, operands in body}
     for signature, operands in nodes.values():
-        if signature.name == "attention":
+        if signature.name in HELD_WHOLE["attention"]:
             return _attention_use(signature, operands[:3], nodes, leaf_types, device)
         if signature.kind is not Kind.CONTRACTION:
             continue
@@ -78,7 +79,7 @@ def _attention_use(
 ) -> MatrixUse | None:
     """The same for an attention; None where its template does without the unit."""
     values = signature.values
-    rows = signature.shape[-2] * values["heads"] // values["kv_heads"]
+    rows = signature.operand_shapes[0][-2] * values["heads"] // values["kv_heads"]
     names = {_rounded(operand, nodes, leaf_types) for operand in operands}
     name = names.pop() if len(names) == 1 else None
     computed = any(_is_computed(operand, nodes, leaf_types) for operand in operands[1:])

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 
 from mgn.dialects.fusion import KernelKind
-from mgn.dialects.kernel_forms import WHOLE_COMPOSITES
+from mgn.dialects.kernel_forms import HELD_WHOLE, WHOLE_COMPOSITES
 from mgn.dialects.mgn.operation import OPERATIONS, Kind, OperationSpec
 from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of
@@ -26,7 +26,7 @@ HEAVY_KINDS = {Kind.CONTRACTION: KernelKind.CONTRACTION, Kind.SCAN: KernelKind.S
 STEPS = dict.fromkeys(WHOLE_COMPOSITES, 64)
 """What a composite counts where a way round is cut: more than its parts, which so stay a choice."""
 
-HEAVY_COMPOSITES = {name: KernelKind(name) for name in WHOLE_COMPOSITES}
+HEAVY_COMPOSITES = {name: KernelKind(kind) for kind, names in HELD_WHOLE.items() for name in names}
 
 
 @dataclass(frozen=True)

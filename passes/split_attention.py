@@ -1,0 +1,80 @@
+"""Attention of few rows over many keys, cut so that the whole device has work.
+
+Before:
+    %y = fusion.kernel attention (%a = %q : tensor<1x512xf32>, %b = %k : tensor<8192x512xf32>, …) {
+      %0 = mgn.attention(%a, %b, %c) heads = 8 … -> tensor<1x512xf32>
+      fusion.return %0 : tensor<1x512xf32>
+    }
+After:
+    %p = fusion.kernel attention (…) -> (tensor<32x1x8x66xf32>) {
+      %0 = mgn.attention_parts(%a, %b, %c) heads = 8, each = 256 … -> tensor<32x1x8x66xf32>
+      fusion.return %0 : tensor<32x1x8x66xf32>
+    }
+    %y = fusion.kernel reduction (%a = %p : tensor<32x1x8x66xf32>) -> (tensor<1x512xf32>) {
+      … sums over the parts, each weighted by its largest score …
+    }
+
+What follows attention is part of the second kernel where it is elementwise, else a third one.
+"""
+
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from mgn.dialects.fusion import FusedKernelOp, KernelKind
+from mgn.dialects.mgn.attention import merge_attention_parts
+from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.dialects.types import element_of
+from mgn.passes.kernel_pieces import KernelPieces, Made
+
+
+@dataclass(frozen=True)
+class SplitAttention:
+    """An attention whose keys are looked at in parts of `each`: an `Arrangement`."""
+
+    each: int
+
+    @property
+    def text(self) -> str:
+        return f"keys in parts of {self.each}"
+
+    def write(self, pieces: KernelPieces) -> None:
+        (attention,) = (
+            op
+            for op in pieces.fused.block.ops
+            if isinstance(op, TensorOp) and op.spec.name == "attention"
+        )
+
+        def partial(b: Emitter, operands: list[SSAValue]) -> list[SSAValue]:
+            values = {**attention.values, "each": self.each}
+            found = b.call("attention_parts", *operands, **values)
+            assert isinstance(found, SSAValue)
+            return [found]
+
+        def whole(b: Emitter, parts: list[SSAValue]) -> SSAValue:
+            value = merge_attention_parts(b, parts[0])
+            element = element_of(attention.results[0].type)
+            same = element is element_of(parts[0].type)
+            return value if same else b.cast(value, element.name)
+
+        parts = pieces.add(KernelKind.ATTENTION, list(attention.operands), finish=partial)
+        made = [Made(attention, parts, whole)]
+        if _is_elementwise(pieces.fused, attention):
+            pieces.finish(KernelKind.REDUCTION, made)
+            return
+        result = attention.results[0]
+        (pieces.known[result],) = pieces.add(KernelKind.REDUCTION, [result], made)
+        pieces.finish(KernelKind.POINTWISE)
+
+
+def _is_elementwise(fused: FusedKernelOp, attention: TensorOp) -> bool:
+    """Whether all that follows attention has its shape, and may be computed row by row."""
+    reached: set[SSAValue] = {attention.results[0]}
+    for op in fused.block.ops:
+        if isinstance(op, TensorOp) and reached.intersection(op.operands):
+            same = op.results[0].type.get_shape() == attention.results[0].type.get_shape()  # type: ignore
+            if op.spec.kind is not Kind.ELEMENTWISE or not same:
+                return False
+            reached.update(op.results)
+    return True
