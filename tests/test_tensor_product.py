@@ -24,6 +24,7 @@ from lower_fixture import (
 )
 from matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
 from opencl_fixture import cl_queue  # noqa: F401
+from test_halved_products import check_gated, gated
 from xdsl.ir import SSAValue
 
 from mgn.dialects.kernel import DEVICES, CopyChunkOp, Device, GroupMmaOp, LoadMatrixOp, MmaOp
@@ -261,3 +262,22 @@ def test_large_products_are_multiplied_by_groups_where_the_device_can() -> None:
         assert GroupMmaOp in found
         assert (CopyChunkOp in found) == (name != "tf32" and size == 4096)
     assert GroupMmaOp not in operations("bf16", 4096, unit.with_figures(matrix_unit="mma"))
+
+
+@pytest.mark.parametrize(
+    "tiling", [{"groups": 0}, {**GROUPS, **TILINGS[1]}], ids=["alone", "groups"]
+)
+@pytest.mark.parametrize("name", ["bf16", "tf32"])
+@pytest.mark.parametrize(("rows", "columns", "depth"), [((40,), 72, 64), ((2, 9), 38, 24)])
+def test_halves_of_a_product_meet(
+    name: str,
+    rows: tuple[int, ...],
+    columns: int,
+    depth: int,
+    tiling: dict[str, int],
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    kernel = gated(rows, columns, depth, rounding(name))
+    schedule = {"matrix": name, "matrix_unit": device.matrix_unit, **tiling}
+    check_gated(cl_queue, kernel, device, **schedule)

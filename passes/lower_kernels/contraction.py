@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import prod
 
 from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.body import INPUT, Indices
@@ -54,6 +55,8 @@ def lower_contraction(job: Job) -> Launch:
     tiles = tiles and bool(left.count) and bool(right.count)
     if tiles and unit and suits_unit(job, product, unit):
         return lower_tensor(job, product, unit)
+    if product.halved and not (tiles and job.is_gpu):
+        raise VerifyException("fusion.kernel contraction: halves of a product meet on a GPU only")
     if tiles:
         return lower_tiled(job, product) if job.is_gpu else lower_packed(job, product)
     return _direct(job, product)

@@ -39,7 +39,13 @@ class Product:
         columns = right[-2 if node.values["transpose_b"] else -1] if len(right) > 1 else 1
         own = (len(left) > 1) + (len(right) > 1)
         batch = node.shape[: len(node.shape) - own]
-        return Product(node, batch, rows, columns, depth)
+        kind = HalvedProduct if _halves_meet(body, node) else Product
+        return kind(node, batch, rows, columns, depth)
+
+    @property
+    def halved(self) -> bool:
+        """Whether halves of the columns meet in what follows."""
+        return False
 
     @property
     def element(self) -> ElementType:
@@ -80,6 +86,28 @@ class Product:
         return reshaped_index((*batch, row, column), full, node.shape)
 
 
+class HalvedProduct(Product):
+    """A product of which halves of the columns meet: neighbours are columns half of all apart."""
+
+    @property
+    def halved(self) -> bool:
+        return True
+
+    def right_index(self, batch: Indices, k: Index, column: Index) -> Indices:
+        return super().right_index(batch, k, column % 2 * (self.columns // 2) + column // 2)
+
+
+def _halves_meet(body: Body, product: Node) -> bool:
+    """Whether a body takes slices of what a product gives."""
+    after = {product}
+    for node in body.nodes:
+        if not after.isdisjoint(node.operands):
+            if node.name == "slice":
+                return True
+            after.add(node)
+    return False
+
+
 def multiply_add(
     code: Code, element: ElementType, a: SSAValue, b: SSAValue, held: SSAValue
 ) -> SSAValue:
@@ -103,6 +131,31 @@ def tile_start(code: Code, tile: Index, size: int, limit: int) -> Index:
     if limit % size == 0:
         return tile * size
     return of(Counter(code.index(start), 0, limit - size))
+
+
+def write_halves(
+    job: Job, product: Product, batch: Indices, row: Index, half: Index, values: Sequence[SSAValue]
+) -> None:
+    """Evaluates what follows from a number of each half of a row, and stores it."""
+    evaluator = job.evaluator(1)
+    numbers = [narrowed(job.code, value, product.element) for value in values]
+    second = product.columns // 2
+
+    def given(index: Indices) -> SSAValue:
+        own = index[-1] - half
+        assert own.is_constant and own.constant in (0, second), "a half begins where none does"
+        return numbers[own.constant // second]
+
+    evaluator.given[product.node] = given
+    full = (*product.batch, product.rows, second)
+    index = (*batch, row, half)
+    job.write(
+        evaluator,
+        [
+            (n, node, reshaped_index(index, full, node.shape))
+            for n, node in enumerate(job.body.written)
+        ],
+    )
 
 
 def write_tile(

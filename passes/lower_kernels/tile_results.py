@@ -13,7 +13,7 @@ from mgn.passes.lower_kernels.body import Indices
 from mgn.passes.lower_kernels.emission import lane_count
 from mgn.passes.lower_kernels.index import Index, lanes
 from mgn.passes.lower_kernels.panel_copies import bounded, lane_of
-from mgn.passes.lower_kernels.product import Product, write_tile
+from mgn.passes.lower_kernels.product import Product, write_halves, write_tile
 from mgn.passes.lower_kernels.template import Job
 
 
@@ -33,11 +33,31 @@ class TileResults:
     def write(self, row: Index, column: Index, total: SSAValue) -> None:
         """Evaluates and stores what follows from neighbouring sums, where the result has them."""
         width = lane_count(total)
+        if self.product.halved:
+            for lane in range(0, width, 2):
+                pair = [lane_of(self.job.code, total, lane + n) for n in range(2)]
+                self._write_halves(row, (column + lane) // 2, pair)
+            return
         if not self.apart:
             self._write(row, column, total, width)
             return
         for lane in range(width):
             self._write(row, column + lane, lane_of(self.job.code, total, lane), 1)
+
+    def _write_halves(self, row: Index, half: Index, pair: list[SSAValue]) -> None:
+        """What follows from two columns that are half of all apart."""
+        product, code = self.product, self.job.code
+        tests: list[SSAValue | bool] = []
+        if self.rows_end:
+            tests.append(code.is_below(row, product.rows, 1))
+            row = bounded(row, product.rows, 1)
+        if self.columns_end:
+            tests.append(code.is_below(half, product.columns // 2, 1))
+            half = bounded(half, product.columns // 2, 1)
+        code.when(
+            _all(self.job, tests),
+            lambda: write_halves(self.job, product, self.batch, row, half, pair),
+        )
 
     def _write(self, row: Index, column: Index, total: SSAValue, width: int) -> None:
         product, code = self.product, self.job.code

@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import TensorType
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
-from mgn.passes.saturate.forms import BodyNode, Form, classify
+from mgn.passes.saturate.forms import BodyNode, Form, Way, classify
 from mgn.passes.saturate.matrix_price import shows_rounding
 from mgn.passes.saturate.prices import operation_weight, price_kernel, price_per_run, tensor_bytes
 from mgn.passes.saturate.repetition import table
@@ -314,7 +314,7 @@ class CutBuilder:
             return None
         self.considered += 1
         form = classify(ordered, self.view.signatures)
-        if form is None:
+        if form is None or (form.halved and self.device.is_cpu):
             return None
         types = {name: traits[name].type for name in real}
         price = price_kernel(ordered, form, [0], types, self.view.signatures, self.device)
@@ -324,23 +324,29 @@ class CutBuilder:
         return Cone(tuple(ordered), real, form, price)
 
     def _keep(self, cones: Sequence[Cone], traits: Sequence[Traits]) -> list[Cone]:
-        """The best few of each kind, no two with the same leaves and body classes."""
+        """The best few of each kind, no two with the same leaves and body classes; the smallest;
+        and one that only rounds, by which a matrix unit sees that its operand is rounded.
+        """
         for cone in cones:
             cone.rank = cone.price + sum(self._leaf_cost(traits[name]) for name in cone.leaves)
         kept: list[Cone] = []
-        counts: dict[KernelKind, int] = {}
-        seen: set[tuple[frozenset[int], KernelKind]] = set()
-        for cone in sorted(cones, key=lambda item: (item.rank, len(item.body), item.leaves)):
-            key = (frozenset(cone.leaves), cone.form.kind)
-            count = counts.get(cone.form.kind, 0)
+        counts: dict[Way, int] = {}
+        seen: set[tuple[frozenset[int], Way]] = set()
+        ranked = sorted(cones, key=lambda item: (item.rank, len(item.body), item.leaves))
+        for cone in ranked:
+            key = (frozenset(cone.leaves), cone.form.way)
+            count = counts.get(cone.form.way, 0)
             if key in seen or count >= self.limits.cones:
                 continue
             seen.add(key)
-            counts[cone.form.kind] = count + 1
+            counts[cone.form.way] = count + 1
             kept.append(cone)
         smallest = min(cones, key=lambda item: (len(item.body), item.rank), default=None)
         if smallest is not None and all(len(cone.body) > len(smallest.body) for cone in kept):
             kept.append(smallest)
+        rounding = next((cone for cone in ranked if self._shows_rounding(cone)), None)
+        if rounding is not None and not any(cone is rounding for cone in kept):
+            kept.append(rounding)
         return kept
 
     def _leaf_cost(self, traits: Traits) -> float:
@@ -396,14 +402,14 @@ def best_of_each_kind(cones: Sequence[Cone]) -> list[Cone]:
     """The few of an operand's cones, best first, that its users try: a kernel of one kind is no
     substitute for one of another, as a slice of a wide product is none for the product.
     """
-    if len({cone.form.kind for cone in cones}) == 1:
+    if len({cone.form.way for cone in cones}) == 1:
         return list(cones[:WAYS_OF_ONE_KIND])
     kept: list[Cone] = []
-    counts: dict[KernelKind, int] = {}
+    counts: dict[Way, int] = {}
     for cone in cones:
-        kind = cone.form.kind
-        counts[kind] = counts.get(kind, 0) + 1
-        if counts[kind] <= WAYS.get(kind, 1):
+        way = cone.form.way
+        counts[way] = counts.get(way, 0) + 1
+        if counts[way] <= WAYS.get(cone.form.kind, 1):
             kept.append(cone)
     return kept
 

@@ -6,7 +6,8 @@ for each value how it lies in that space; or None where no template can compute 
     pointwise    every value at an index of the result
     reduction    values in *full* space S, or in *row* space: S without the reduced axes, or with
                  1s in their place; and, past a reshape, in another shape in the order of S
-    contraction  one matmul, and what keeps its elements in order
+    contraction  one matmul, and what keeps its elements in order, or what both halves of its
+                 columns give
     attention    one attention, and what keeps its elements in order
     scan         one scan, and what keeps its shape
 """
@@ -17,12 +18,17 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from mgn.dialects.fusion import KernelKind
+from mgn.dialects.kernel_forms import may_be_halved, takes_half
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.saturate.view import Signature
 
 Shape = tuple[int, ...]
 BodyNode = tuple[int, int, tuple[int, ...]]
 """A value of a body: its name, the number of its signature, its operands' names."""
+
+
+Way = tuple[KernelKind, bool]
+"""A kind of kernel, and whether halves of a product meet in it."""
 
 
 class Place(Enum):
@@ -34,6 +40,7 @@ class Place(Enum):
     KEPT = auto()  # row space, reduced axes are 1
     DROPPED = auto()  # row space, reduced axes are gone
     AFTER = auto()  # depends on the heavy operation, elements in its order
+    HALVED = auto()  # depends on halves of a product's columns
 
 
 @dataclass
@@ -59,6 +66,16 @@ class Form:
         return math.prod(self.dropped_shape)
 
     @property
+    def halved(self) -> bool:
+        """Whether halves of a product meet."""
+        return Place.HALVED in self.places.values()
+
+    @property
+    def way(self) -> "Way":
+        """What no kernel of another kind is a substitute for."""
+        return self.kind, self.halved
+
+    @property
     def leading(self) -> bool:
         """Whether the reduced axes come first, so that dropped rows broadcast into S as they
         should.
@@ -72,13 +89,13 @@ class Form:
             return signature.shape == root.shape
         if self.kind is KernelKind.REDUCTION:
             return place is not Place.BEFORE or signature.shape == self.shape
-        return place is Place.AFTER
+        return place is Place.AFTER and not self.halved
 
 
 def classify(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> Form | None:
     """The form of a body; None where it is not legal."""
     form = Form(KernelKind.POINTWISE)
-    places = form.places
+    places, product = form.places, None
     later: set[int] = set()
     for name, number, operands in body:
         signature = signatures[number]
@@ -92,10 +109,11 @@ def classify(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> Form 
             place = _reduce(form, signature, found[0])
         elif signature.heavy is not None:
             place = _heavy(form, name, signature, found)
+            product = signature
         elif signature.kind is Kind.ELEMENTWISE:
             place = _elementwise(form, signature, found)
         elif signature.kind is Kind.MOVEMENT:
-            place = _movement(form, signature, found)
+            place = _movement(form, signature, found, product)
         else:
             return None
         if place is None:
@@ -128,7 +146,8 @@ def _elementwise(form: Form, signature: Signature, operands: Sequence[Place]) ->
         return _elementwise_in_rows(form, signature, operands)
     if form.kind is KernelKind.SCAN and signature.shape != form.shape:
         return None
-    return Place.AFTER if _keeps_order(signature, operands) else None
+    dependent = {item for item in operands if item is not Place.BEFORE}
+    return dependent.pop() if len(dependent) == 1 and _keeps_order(signature, operands) else None
 
 
 def _keeps_order(signature: Signature, operands: Sequence[Place]) -> bool:
@@ -157,13 +176,17 @@ def _elementwise_in_rows(
     return Place.FULL if signature.shape == form.shape else None
 
 
-def _movement(form: Form, signature: Signature, operands: Sequence[Place]) -> Place | None:
+def _movement(
+    form: Form, signature: Signature, operands: Sequence[Place], heavy: Signature | None
+) -> Place | None:
     if len(operands) != 1:
         return None
-    if form.kind is not KernelKind.REDUCTION:
-        keeps = signature.name == "reshape" and form.kind is not KernelKind.SCAN
-        return Place.AFTER if keeps else None
     (place,) = operands
+    if form.kind is not KernelKind.REDUCTION:
+        if signature.name == "reshape" and form.kind is not KernelKind.SCAN:
+            return place
+        half = heavy is not None and place is Place.AFTER and _is_half(signature, heavy)
+        return Place.HALVED if half else None
     shape = signature.shape
     if signature.name == "reshape" and place in (Place.FULL, Place.RESHAPED):
         return Place.FULL if shape == form.shape else Place.RESHAPED
@@ -174,3 +197,12 @@ def _movement(form: Form, signature: Signature, operands: Sequence[Place]) -> Pl
     if signature.name == "broadcast_to" and shape == form.shape:
         return Place.FULL if place is Place.KEPT or form.leading else None
     return None
+
+
+def _is_half(signature: Signature, heavy: Signature) -> bool:
+    """Whether a slice takes a half of the columns of a product that has some for it."""
+    shape = signature.operand_shapes[0]
+    if signature.name != "slice" or heavy.kind is not Kind.CONTRACTION:
+        return False
+    fits = may_be_halved(heavy.shape, heavy.operand_shapes[1], heavy.values)
+    return fits and shape[-1] == heavy.shape[-1] and takes_half(shape, signature.values)
