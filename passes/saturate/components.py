@@ -10,9 +10,10 @@ read each other's results, where reading what is there anyway could make kernels
 other.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 from mgn.passes.saturate.candidates import CandidateSet
 
@@ -61,9 +62,17 @@ class Choices:
     """Candidates as they are at one time: those left, what each writes and reads, its price."""
 
     numbers: Sequence[int]
-    results: Mapping[int, Collection[int]]
-    inputs: Mapping[int, Collection[int]]
+    results: Mapping[int, Sequence[int]]
+    inputs: Mapping[int, Sequence[int]]
     prices: Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Candidates that others do not depend on, and which of the classes they write are demanded."""
+
+    numbers: Sequence[int]
+    demands: Sequence[int]
 
 
 def forced_classes(found: CandidateSet, banned: Set[int]) -> set[int]:
@@ -99,23 +108,39 @@ def split(
     choices: Choices, forced: Set[int], tangled: Set[int], position: Mapping[int, int] | None = None
 ) -> list[Part]:
     """Parts that no candidate ties together, those that nothing is demanded of left out."""
-    free = forced - tangled
-    root = _tied_classes(choices, free)
+    waiting = _without_free(choices, forced - tangled)
+    return [_localise(waiting, group, tangled, position) for group in _groups(waiting, forced)]
+
+
+def groups_of(choices: Choices, forced: Set[int], tangled: Set[int]) -> list[Group]:
+    """The candidates of each of the parts of `split`."""
+    return _groups(_without_free(choices, forced - tangled), forced)
+
+
+def _without_free(choices: Choices, free: Set[int]) -> Choices:
+    """Choices that do not read what is there in any case."""
+    if not free:
+        return choices
+    inputs = choices.inputs
+    left = {n: [item for item in inputs[n] if item not in free] for n in choices.numbers}
+    return Choices(choices.numbers, choices.results, left, choices.prices)
+
+
+def _groups(choices: Choices, forced: Set[int]) -> list[Group]:
+    root = _tied_classes(choices)
     members: dict[int, list[int]] = {}
     for number in choices.numbers:
-        members.setdefault(root[next(iter(choices.results[number]))], []).append(number)
+        members.setdefault(root[choices.results[number][0]], []).append(number)
     demands: dict[int, list[int]] = {}
     for key in sorted(forced):
         demands.setdefault(root.get(key, key), []).append(key)
-    return [
-        _localise(choices, members.get(key, ()), wanted, free, tangled, position)
-        for key, wanted in demands.items()
-    ]
+    return [Group(members.get(key, ()), wanted) for key, wanted in demands.items()]
 
 
-def _tied_classes(choices: Choices, free: Set[int]) -> dict[int, int]:
+def _tied_classes(choices: Choices) -> dict[int, int]:
     """A name for the part of each class."""
     parent: dict[int, int] = {}
+    results, inputs = choices.results, choices.inputs
 
     def find(item: int) -> int:
         above = parent.setdefault(item, item)
@@ -125,39 +150,29 @@ def _tied_classes(choices: Choices, free: Set[int]) -> dict[int, int]:
         return item
 
     for number in choices.numbers:
-        first, *tied = choices.results[number]
-        tied.extend(item for item in choices.inputs[number] if item not in free)
-        root = find(first)
-        for item in tied:
+        root = find(results[number][0])
+        for item in (*results[number], *inputs[number]):
             if parent.get(item) != root:
                 parent[find(item)] = root
     return {item: find(item) for item in list(parent)}
 
 
 def _localise(
-    choices: Choices,
-    numbers: Sequence[int],
-    demands: Iterable[int],
-    free: Set[int],
-    tangled: Set[int],
-    position: Mapping[int, int] | None,
+    choices: Choices, group: Group, tangled: Set[int], position: Mapping[int, int] | None
 ) -> Part:
     """A part over names 0, 1, 2 …, so that equal parts compare equal."""
-    classes = set(demands)
-    for number in numbers:
-        classes.update(choices.results[number])
-        classes.update(item for item in choices.inputs[number] if item not in free)
+    numbers = group.numbers
+    results = [choices.results[number] for number in numbers]
+    inputs = [choices.inputs[number] for number in numbers]
+    classes = set(group.demands).union(*results, *inputs)
     ordered = sorted(classes) if position is None else sorted(classes, key=position.__getitem__)
     names = {key: name for name, key in enumerate(ordered)}
     problem = LocalProblem(
-        tuple(names[key] for key in demands),
-        tuple(tuple(names[item] for item in choices.results[number]) for number in numbers),
-        tuple(
-            tuple(names[item] for item in choices.inputs[number] if item not in free)
-            for number in numbers
-        ),
-        tuple(choices.prices[number] for number in numbers),
-        tuple(names[key] for key in ordered if key in tangled) if tangled else (),
+        tuple([names[key] for key in group.demands]),
+        tuple([tuple([names[item] for item in items]) for items in results]),
+        tuple([tuple([names[item] for item in items]) for items in inputs]),
+        tuple([choices.prices[number] for number in numbers]),
+        tuple([names[key] for key in ordered if key in tangled]) if tangled else (),
     )
     return Part(problem, tuple(numbers))
 
@@ -165,17 +180,26 @@ def _localise(
 def tangled_classes(found: CandidateSet) -> set[int]:
     """Classes in rings of candidates, each of which reads a result of the one before.
 
-    Where no candidate reads a class that comes after one of its results there are none.
+    Operands come before users, so a ring lies where candidates read a class that comes after one of
+    their results: between these two.
     """
-    before: dict[int, set[int]] = {}
     position = found.position
-    suspects = False
+    steps = [0] * (len(position) + 1)
     for candidate in found.candidates:
-        first = min(position[item] for item in candidate.results)
-        suspects |= any(position[item] >= first for item in candidate.inputs)
-        for item in candidate.results:
-            before.setdefault(item, set()).update(candidate.inputs)
-    return _rings(before) if suspects else set()
+        if len(candidate.results) > 1 and candidate.inputs:
+            first = min([position[item] for item in candidate.results])
+            last = max([position[item] for item in candidate.inputs])
+            if last >= first:
+                steps[first] += 1
+                steps[last + 1] -= 1
+    depth = list(accumulate(steps))
+    suspects = {key for key, place in position.items() if depth[place]}
+    before: dict[int, set[int]] = {}
+    for key in suspects:
+        for number in found.writers.get(key, ()):
+            inputs = suspects.intersection(found.candidates[number].inputs)
+            before.setdefault(key, set()).update(inputs)
+    return _rings(before)
 
 
 def _rings(before: Mapping[int, Set[int]]) -> set[int]:

@@ -9,6 +9,7 @@ paid once, becomes less.
 """
 
 from collections.abc import Mapping, Sequence
+from math import inf
 
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.local_search import improve
@@ -24,12 +25,12 @@ def flow_preferences(found: CandidateSet, order: Sequence[int]) -> dict[int, int
     flow: dict[int, float] = {}
     preferred: dict[int, int] = {}
     for key in order:
-        best = float("inf")
+        best = inf
         for number in found.writers.get(key, ()):
             candidate = found.candidates[number]
-            if any(item not in flow for item in candidate.inputs):
-                continue
-            cost = candidate.price + sum(flow[item] for item in candidate.inputs)
+            cost = candidate.price
+            for item in candidate.inputs:
+                cost += flow.get(item, inf)
             cost /= len(candidate.results)
             if cost < best:
                 best, preferred[key] = cost, number

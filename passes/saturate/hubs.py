@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from mgn.passes.saturate.components import Choices, LocalProblem, Part, split
+from mgn.passes.saturate.components import Choices, LocalProblem, Part, groups_of, split
 
-SMALL = 1200
+SMALL = 4000
 """Candidates up to which a problem is not cut."""
 WHOLE = 5000
 """Candidates up to which a problem whose pieces prove nothing is solved as a whole."""
-PIECE = 2000
+PIECE = 4000
 """Candidates that a piece has at most, where cutting can make it so; a quarter of a problem that
 could be solved as a whole.
 """
@@ -52,8 +52,8 @@ def cut_at_hubs(problem: LocalProblem) -> Cut | None:
     demands, cut = set(problem.demands), set(hubs)
     choices = _without(problem, cut)
     tangled = set(problem.tangled)
-    whole = split(choices, demands - cut, tangled)
-    home = {number: place for place, part in enumerate(whole) for number in part.candidates}
+    whole = [group.numbers for group in groups_of(choices, demands - cut, tangled)]
+    home = {number: place for place, part in enumerate(whole) for number in part}
     least: dict[int, float] = dict.fromkeys(hubs, float("inf"))
     readers: dict[int, set[int]] = {hub: set() for hub in hubs}
     for number, results in enumerate(problem.results):
@@ -64,21 +64,19 @@ def cut_at_hubs(problem: LocalProblem) -> Cut | None:
             for hub in cut.intersection(problem.inputs[number]):
                 readers[hub].add(home[number])
     count = len(problem.prices)
+    bought_anyway = cut & demands
     purchases = {count + place: hub for place, hub in enumerate(hubs)}
     pieces: list[Part] = []
     for place, part in enumerate(whole):
         bought = [(number, hub) for number, hub in purchases.items() if place in readers[hub]]
-        results = {n: choices.results[n] for n in part.candidates}
-        inputs = {
-            n: tuple(i for i in problem.inputs[n] if i not in cut or i not in demands)
-            for n in part.candidates
-        }
-        prices = {n: problem.prices[n] for n in part.candidates}
+        results = {n: choices.results[n] for n in part}
+        inputs = {n: [i for i in problem.inputs[n] if i not in bought_anyway] for n in part}
+        prices = {n: problem.prices[n] for n in part}
         for number, hub in bought:
-            results[number], inputs[number] = (hub,), ()
+            results[number], inputs[number] = (hub,), []
             prices[number] = 0.0 if hub in demands else least[hub] / len(readers[hub])
-        wanted = {key for n in part.candidates for key in results[n] if key in demands}
-        numbers = [*part.candidates, *(number for number, _ in bought)]
+        wanted = {key for n in part for key in results[n] if key in demands}
+        numbers = [*part, *(number for number, _ in bought)]
         pieces += split(Choices(numbers, results, inputs, prices), wanted, tangled)
     if max(len(part.candidates) for part in pieces) > LARGEST * count:
         return None
@@ -108,8 +106,8 @@ def _hubs_of(problem: LocalProblem) -> list[int]:
             parent[root] = roots[0]
             sizes[roots[0]] += sizes[root]
 
-    for part in split(_without(problem, hubs), demands - hubs, tangled):
-        join(part.candidates)
+    for group in groups_of(_without(problem, hubs), demands - hubs, tangled):
+        join(group.numbers)
     pending = sorted((0, hub) for hub in connected)
     most = PIECE if len(parent) > WHOLE else len(parent) // 4
     while pending:
@@ -125,14 +123,11 @@ def _hubs_of(problem: LocalProblem) -> list[int]:
 
 def _without(problem: LocalProblem, hubs: set[int]) -> Choices:
     """The candidates that write anything else, as if the hubs were not there."""
-    results = {
-        number: tuple(item for item in results if item not in hubs)
-        for number, results in enumerate(problem.results)
-    }
-    results = {number: left for number, left in results.items() if left}
-    inputs = {
-        number: tuple(item for item in problem.inputs[number] if item not in hubs)
-        for number in results
-    }
+    results: dict[int, list[int]] = {}
+    for number, items in enumerate(problem.results):
+        left = [item for item in items if item not in hubs]
+        if left:
+            results[number] = left
+    inputs = {n: [item for item in problem.inputs[n] if item not in hubs] for n in results}
     prices = {number: problem.prices[number] for number in results}
     return Choices(list(results), results, inputs, prices)

@@ -8,6 +8,7 @@ LUT-based FPGAs", 2006: exact area recovery).
 """
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from mgn.passes.saturate.candidates import CandidateSet
@@ -46,6 +47,7 @@ class _State:
         self.readers: dict[int, int] = {}
         self.uses: dict[int, int] = {}
         self.cost = 0.0
+        self.freed: dict[tuple[int, ...], float] = {}
         for key in found.outputs:
             self._add_reader(key)
 
@@ -54,14 +56,38 @@ class _State:
         before = self.cost
         candidate = self.candidates[number]
         old = {key: self.writer[key] for key in candidate.results if self.readers.get(key)}
+        if not self.uses.get(number):
+            writers = tuple(old.values())
+            freed = self.freed.get(writers)
+            if freed is None:
+                freed = self.freed[writers] = self._freed_without(Counter(writers))
+            if candidate.price >= freed:
+                return False
         for key in old:
             self._rewrite(key, number)
         if self.cost < before * (1 - LEAST_GAIN):
+            self.freed.clear()
             return True
         for key, previous in reversed(old.items()):
             self._rewrite(key, previous)
         self.cost = before
         return False
+
+    def _freed_without(self, writers: Counter[int]) -> float:
+        """What is saved at most where kernels write that many values less: their own prices and
+        those of all that nobody else needs. Nothing while others of their values are wanted.
+        """
+        before = self.cost
+        gone = [number for number, less in writers.items() if self.uses[number] == less]
+        for number in gone:
+            for _ in range(writers[number]):
+                self._release(number)
+        freed = before - self.cost
+        for number in gone:
+            for _ in range(writers[number]):
+                self._use(number)
+        self.cost = before
+        return freed
 
     def _rewrite(self, key: int, number: int) -> None:
         """Changes a class's writer; the new one is entered first, so that what both need stays."""

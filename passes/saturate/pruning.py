@@ -7,12 +7,16 @@ is in memory whenever this one runs: what it reads, what was written on the way 
 every choice writes. What nobody reads any more is not wanted, so candidates that write it go next.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 
 from mgn.passes.saturate.components import Choices, LocalProblem, Part, split
 from mgn.passes.saturate.necessity import Necessity, bits_of, necessity_of
 
 ROUNDS = 4
+LARGE = 5000
+"""Candidates above which there is one round: so large a problem falls apart, and each piece is
+looked at again.
+"""
 WORTHWHILE = 0.05
 """The share of the candidates that has to go for another round to be made."""
 
@@ -23,19 +27,18 @@ def parts_of(problem: LocalProblem) -> list[Part]:
     results: Mapping[int, tuple[int, ...]] = dict(enumerate(problem.results))
     inputs = dict(enumerate(problem.inputs))
     prices = dict(enumerate(problem.prices))
-    reads = [sum(1 << item for item in items) for items in problem.inputs]
     tangled = set(problem.tangled)
     needs = Necessity({}, 0)
-    for _ in range(ROUNDS):
+    for _ in range(1 if len(left) > LARGE else ROUNDS):
         smaller = LocalProblem(
             problem.demands,
-            tuple(results[number] for number in left),
-            tuple(inputs[number] for number in left),
-            tuple(prices[number] for number in left),
+            tuple([results[number] for number in left]),
+            tuple([inputs[number] for number in left]),
+            tuple([prices[number] for number in left]),
         )
         needs = necessity_of(smaller)
         results = _wanted_results(problem, left, results, needs.forced)
-        before, left = left, _undominated(problem, left, results, reads, needs, tangled)
+        before, left = left, _undominated(problem, left, results, needs, tangled)
         if len(before) - len(left) <= WORTHWHILE * len(before):
             break
     forced = set(bits_of(needs.forced))
@@ -59,35 +62,31 @@ def _wanted_results(
     """What each candidate writes that somebody reads."""
     wanted = {item for number in left for item in problem.inputs[number]}
     wanted.update(bits_of(forced))
-    return {number: tuple(item for item in results[number] if item in wanted) for number in left}
+    return {n: tuple([item for item in results[n] if item in wanted]) for n in left}
 
 
 def _undominated(
     problem: LocalProblem,
     left: list[int],
     results: Mapping[int, tuple[int, ...]],
-    reads: Sequence[int],
     needs: Necessity,
     tangled: Set[int],
 ) -> list[int]:
-    """Those of the candidates left that no other one replaces; `reads` are inputs as bits."""
-    free = needs.forced
-    for item in tangled:
-        free &= ~(1 << item)
-    dear = ~free
-    order = sorted(
-        (number for number in left if results[number]),
-        key=lambda n: (problem.prices[n], (reads[n] & dear).bit_count(), -len(results[n]), n),
-    )
+    """Those of the candidates left that no other one replaces."""
+    free = set(bits_of(needs.forced)) - tangled
+    inputs, prices = problem.inputs, problem.prices
+    reads = {n: [item for item in inputs[n] if item not in free] for n in left if results[n]}
+    order = sorted(reads, key=lambda n: (prices[n], len(reads[n]), -len(results[n]), n))
     kept: dict[int, list[int]] = {}
     chosen: list[int] = []
     for number in order:
-        mine = set(results[number])
-        others = kept.get(results[number][0], ())
-        rivals = [other for other in others if mine.issubset(results[other])]
+        mine = results[number]
+        rivals = kept.get(mine[0])
+        if rivals and len(mine) > 1:
+            rivals = [other for other in rivals if set(mine).issubset(results[other])]
         if rivals:
-            missing = ~(free | needs.written_with(problem, number))
-            if any(not reads[other] & missing for other in rivals):
+            there = needs.written_with(problem, number)
+            if any(all(there >> item & 1 for item in reads[other]) for other in rivals):
                 continue
         chosen.append(number)
         for item in mine:
