@@ -6,6 +6,7 @@ then in the view too.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 from mgn.dialects.kernel.device import Device
@@ -71,6 +72,11 @@ class _Offer:
     whole: Template
     ways: tuple[tuple[Template, ...], ...]
 
+    @cached_property
+    def has_several(self) -> bool:
+        """Whether a template of it has several results, and so could wait for itself."""
+        return any(len(template.results) > 1 for way in self.ways for template in way)
+
 
 class _Offers:
     """Templates of a placed cut set, worked out once for each cut set."""
@@ -82,7 +88,9 @@ class _Offers:
         self.arranger = Arranger(view, device, limits.keep_bits)
         self.values: dict[int, NewValues] = {}
         self.made: dict[int, list[_Offer]] = table(limits.memoise)
-        self.kept: dict[tuple[int, tuple[int, ...]], list[Template]] = table(limits.memoise)
+        self.kept: dict[tuple[int, tuple[tuple[int, int], ...]], list[Template]] = table(
+            limits.memoise
+        )
 
     def of(self, placed: PlacedCuts) -> tuple[list[Template], NewValues]:
         """The templates worth trying there, none that would wait for itself, and the values that
@@ -94,31 +102,39 @@ class _Offers:
             self.values[cuts.number] = NewValues(cuts.traits)
             made = self.made[cuts.number] = list(self._make(cuts))
         values = self.values[cuts.number]
-        left = tuple(self._left(offer, classes, values) for offer in made)
-        kept = self.kept.get((cuts.number, left))
+        changed = tuple(
+            (place, way)
+            for place, offer in enumerate(made)
+            if offer.has_several and (way := self._left(offer, classes, values)) != ARRANGED
+        )
+        kept = self.kept.get((cuts.number, changed))
         if kept is None:
-            tried = (offer.ways[way] for offer, way in zip(made, left, strict=True))
+            left = dict(changed)
+            tried = (offer.ways[left.get(place, ARRANGED)] for place, offer in enumerate(made))
             templates = [template for templates in tried for template in templates]
-            kept = self.kept[cuts.number, left] = undominated(templates)
+            kept = self.kept[cuts.number, changed] = undominated(templates)
         return kept, values
 
     def _left(self, offer: _Offer, classes: tuple[int, ...], values: NewValues) -> int:
         """Which way is left of those that an offer has there."""
-        if self._waits(offer.whole, classes, values):
-            return NOTHING
-        is_whole = offer.ways[ARRANGED] == offer.ways[WHOLE]
-        if is_whole or not any(self._waits(t, classes, values) for t in offer.ways[ARRANGED]):
+        depends, whole = self.reach.depends, offer.whole
+        for extra in whole.results[1:]:
+            for item in whole.inputs:
+                if depends(classes[item], classes[extra]):
+                    return NOTHING
+        if offer.ways[ARRANGED] == offer.ways[WHOLE]:
             return ARRANGED
-        return WHOLE
+        waits = any(self._waits(piece, classes, values) for piece in offer.ways[ARRANGED])
+        return WHOLE if waits else ARRANGED
 
-    def _waits(self, template: Template, classes: tuple[int, ...], values: NewValues) -> bool:
-        """Whether an input depends on a further result."""
-        if len(template.results) == 1:
+    def _waits(self, piece: Template, classes: tuple[int, ...], values: NewValues) -> bool:
+        """Whether an input of a kernel of an arrangement depends on a result."""
+        if len(piece.results) == 1:
             return False
-        inputs = {name for item in template.inputs for name in values.made_from(item)}
+        inputs = {name for item in piece.inputs for name in values.made_from(item)}
         return any(
             self.reach.depends(classes[item], classes[result])
-            for result in template.results
+            for result in piece.results
             for item in inputs
             if result < len(classes) and item != result
         )
