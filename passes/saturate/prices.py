@@ -274,12 +274,16 @@ def _staging_seconds(
     use: MatrixUse | None,
     facts: Facts,
 ) -> float:
-    """How much longer a product takes whose operands do not lie as a matrix unit takes them."""
+    """How much longer a product takes whose operands do not lie as a matrix unit takes them.
+
+    Less than a launch is not seen: such products wait for other things.
+    """
     if use is None or use.computed or device.matrix_unit != "wgmma":
         return 0.0
     signature, operands = node
     factor = staged_factor(signature, operands, nodes, leaf_types, use.element, facts)
-    return (factor - 1.0) * 2.0 * math.prod(product_shape(signature)) / use.rate
+    longer = (factor - 1.0) * 2.0 * math.prod(product_shape(signature)) / use.rate
+    return longer if longer > device.launch_cost else 0.0
 
 
 def _is_turned(name: int, nodes: Mapping[int, _Node]) -> bool:
