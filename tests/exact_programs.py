@@ -4,6 +4,8 @@ Each gives a reduction or a product a neighbour that changes what a template see
 type, an expensive operation, a movement of elements, a second reduction of the same rows.
 """
 
+import random
+
 _SHAPES = "x: f32[300, 577], y: f32[300, 577], w: f32[577, 96], n: i64[300, 577], v: f32[577]"
 
 BODIES: dict[str, str] = {
@@ -41,6 +43,46 @@ LONG_BODIES: dict[str, str] = {
     "long columns": "a = sum(transpose(y, [1, 0]) * 0.5, axis = 0)",
     "long statistics": "a = layer_norm(tanh(y))",
 }
+
+_NORMS = (
+    "softmax({x}, axis = {axis})",
+    "log_softmax({x}, axis = {axis})",
+    "exp({x} - logsumexp({x}, axis = {axis}, keepdims = true))",
+    "layer_norm({x})",
+    "layer_norm({x}, w, v)",
+    "rms_norm({x})",
+    "rms_norm({x}, w)",
+    "group_norm({x}, g, h, groups = 2)",
+    "batch_norm({x}, g, h, g, abs(h))",
+    "({x} - mean({x}, axis = {axis}, keepdims = true))"
+    " / sqrt(var({x}, axis = {axis}, keepdims = true) + 0.01)",
+    "{x} * (1.0 / sqrt(mean({x} ** 2.0, axis = {axis}, keepdims = true) + 0.01)) * w",
+)
+_BETWEEN = (
+    "{x} + y",
+    "gelu({x}) * y",
+    "silu({x}) * w + v",
+    "cast(tanh(cast({x}, f64)) * 1.5, {element})",
+    "{x} * transpose(z, [0, 2, 1])",
+)
+
+
+def random_norms(seed: int) -> str:
+    """A program of norms after one another, of one tensor, along axes of all kinds."""
+    rng = random.Random(seed)
+    element = rng.choice(["f32", "f32", "f16", "bf16", "f64"])
+    shape = rng.choice([(3, 4, 67), (5, 6, 16), (2, 8, 300), (33, 2, 5)])
+    sizes = ", ".join(map(str, shape))
+    body = ""
+    for _ in range(rng.randint(2, 4)):
+        for text in (rng.choice(_BETWEEN), rng.choice(_NORMS)):
+            body += f"x = {text.format(x='x', axis=rng.randrange(3), element=element)}; "
+    vectors = f"w: {element}[{shape[2]}], v: {element}[{shape[2]}]"
+    channels = f"g: {element}[{shape[1]}], h: {element}[{shape[1]}]"
+    turned = f"z: {element}[{shape[0]}, {shape[2]}, {shape[1]}]"
+    inputs = f"x: {element}[{sizes}], y: {element}[{sizes}], {turned}, {vectors}, {channels}"
+    return f"graph g({inputs}) {{ {body}return x }}"
+
 
 PROGRAMS: dict[str, str] = {
     **{name: f"graph g({_SHAPES}) {{ return a = {body} }}" for name, body in BODIES.items()},

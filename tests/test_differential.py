@@ -439,6 +439,12 @@ def test_vectors_pass_the_end_of_an_axis_where_elements_lie_in_line(cl_queue: An
             body = read_body(kernel)
             assert elements_in_line(body, row_space(body)) == in_line
             runs += forms_of(kernel, arrays, str(shape))
+    apart = fused_kernel(
+        "reduction", [("i32", (3, 2, 7, 5))], lambda b, x: b.sum(x, axis=(0, 2, 3))
+    )
+    body = read_body(apart)
+    assert elements_in_line(body, row_space(body)) == 35
+    runs += forms_of(apart, [draw("i32", (3, 2, 7, 5), 1)], "apart")
     check_all(cl_queue, runs, same_values)
 
 

@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from exact_programs import PROGRAMS
+from exact_programs import PROGRAMS, random_norms
 from saturate_programs import random_graph, random_inputs
 from saturate_zoo import SMALL
 from xdsl.dialects.builtin import ModuleOp
@@ -62,6 +62,12 @@ def test_a_graph_of_the_zoo_keeps_its_bits(build: Callable[[], GraphOp]) -> None
 def test_a_program_that_tempts_a_template_keeps_its_bits(text: str) -> None:
     (graph,) = graphs_of(mgn.parse(text).lower())
     check(graph, random_inputs(graph, 1))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_norms_after_one_another_keep_their_bits(seed: int) -> None:
+    (graph,) = graphs_of(mgn.parse(random_norms(seed)).lower())
+    check(graph, random_inputs(graph, seed))
 
 
 @pytest.mark.parametrize("seed", range(300, 316))

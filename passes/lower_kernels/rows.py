@@ -107,8 +107,8 @@ def row_space(body: Body, kind: Kind = Kind.REDUCTION) -> RowSpace:
 
 
 def elements_in_line(body: Body, space: RowSpace) -> int:
-    """How many elements of a row vectors may run along: all, where what lies in memory for each
-    element lies there in the order of rows, else those of the innermost axis.
+    """How many elements of a row vectors may run along: those of all reduced axes behind the kept
+    ones, where what lies in memory for each element lies in order, else of the innermost axis.
     """
     roots = [node.operands[0] for node in body.of_kind(Kind.REDUCTION)]
     roots += [node for node in body.written if space.is_full(node)]
@@ -116,9 +116,10 @@ def elements_in_line(body: Body, space: RowSpace) -> int:
         node.name == "reshape" or node.kind in (Kind.ELEMENTWISE, Kind.CONSTANT)
         for node in _cone(roots, set(), space)
     )
-    if in_order:
-        return space.length
-    return next((size for size in reversed(space.reduced_shape) if size != 1), 1)
+    innermost = [axis for axis in space.reduced if space.shape[axis] != 1][-1:]
+    last = max((axis for axis in space.kept if space.shape[axis] != 1), default=-1)
+    together = [axis for axis in space.reduced if axis > last] if in_order else innermost
+    return prod(space.shape[axis] for axis in together)
 
 
 def stages_of(body: Body, space: RowSpace) -> Stages:
