@@ -232,3 +232,14 @@ def test_every_blocking_of_a_product_computes_the_same(
         )
         runs.append(Run(kernel, [a, b], CPU, schedule, f"transpose_b {transpose_b}"))
     check_all(cl_queue, runs, same_values)
+
+
+def test_neighbours_in_one_part_of_a_concat_are_read_together() -> None:
+    def halves_turned(b: Any, x: Any) -> Any:
+        low, high = b.slice(x, [0, 0], [16, 32], [1, 1]), b.slice(x, [0, 32], [16, 64], [1, 1])
+        return b.concat([b.neg(high), low], axis=1)
+
+    kernel = fused_kernel("pointwise", [("f32", (16, 64))], halves_turned)
+    names = [op.name for op in lowered(kernel, DEVICES["nvidia-h200"]).walk()]
+    assert names.count("vector.load") == 2
+    assert not {"kernel.gather", "memref.load"} & set(names)

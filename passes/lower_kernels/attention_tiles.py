@@ -30,7 +30,7 @@ UNROLL = 4
 """Steps of the loops over products that the device's compiler is asked to do at a time."""
 
 AT_ONCE = 4
-"""Vectors of a plain operand that a work-item reads before it stores the first."""
+"""Vectors of an operand that a work-item reads before it stores the first."""
 
 STAGED = 16
 """Up to how many vectors of a tile of keys and values a work-item reads while it adds up the tile
@@ -156,10 +156,7 @@ class _Tiles:
         rows = Lines(
             sizes.tile_rows, attention.depth, size, self.queries, lambda line, k: line * size + k
         )
-        LineCopy(self.job, rows, sizes.items, sizes.vector, self.place).copy(read, self._at_once(0))
-
-    def _at_once(self, operand: int) -> int:
-        return AT_ONCE if self.attention.node.operands[operand].name == INPUT else 1
+        LineCopy(self.job, rows, sizes.items, sizes.vector, self.place).copy(read, AT_ONCE)
 
     def _copies(self) -> tuple[LineCopy, LineCopy]:
         """How a tile's keys and values come into local memory."""
@@ -218,7 +215,7 @@ class _Tiles:
                 copy.write(rest[: copy.turns], 0)
                 rest = rest[copy.turns :]
             else:
-                copy.copy(self._reader(first, bool(n)), self._at_once(1 + n))
+                copy.copy(self._reader(first, bool(n)), AT_ONCE)
 
     # A tile of keys
 

@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 
 from mgn.passes.lower_kernels.body import Indices, Node
 from mgn.passes.lower_kernels.emission import INDEX, lane_count, memory_type, scalar_type
-from mgn.passes.lower_kernels.index import ZERO, Counter, Index, delinearised, linear, of
+from mgn.passes.lower_kernels.index import ZERO, Counter, Index, delinearised, lanes, linear, of
 from mgn.passes.lower_kernels.scalar import is_unsigned
 
 if TYPE_CHECKING:
@@ -167,6 +167,17 @@ def _concat(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
     return _choose_part(evaluator, parts, axis, index)
 
 
+def _inside(index: Index, size: int, count: int) -> Index:
+    """An index brought inside of a part of so many elements; neighbours that all lie in one part
+    stay neighbours.
+    """
+    if count > 1 and index.lane_stride == 1 and size % count == 0:
+        first = index.at_lane(0)
+        if first.multiple % count == 0:
+            return (first // count).clamp(0, size // count - 1) * count + lanes(count)
+    return index.clamp(0, size - 1)
+
+
 def _choose_part(
     evaluator: "Evaluator", parts: list[tuple[Node, int]], axis: int, index: Indices
 ) -> SSAValue:
@@ -174,7 +185,7 @@ def _choose_part(
     operand, start = parts[0]
     end = start + operand.shape[axis]
     moved = list(index)
-    moved[axis] = (index[axis] - start).clamp(0, operand.shape[axis] - 1)
+    moved[axis] = _inside(index[axis] - start, operand.shape[axis], count)
     if len(parts) == 1:
         return evaluator.at(operand, tuple(moved))
     test = code.is_below(index[axis], end, count)
