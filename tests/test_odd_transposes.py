@@ -14,7 +14,7 @@ from opencl_fixture import cl_queue  # noqa: F401
 from mgn.dialects.types import ELEMENT_TYPES
 
 GPU_FORMS = [form for form in FORMS if form != "cpu"]
-SIZES = [(191, 223), (65, 33), (129, 17), (63, 64), (64, 63), (31, 301), (130, 131)]
+SIZES = [(191, 223), (65, 33), (129, 17), (63, 64), (64, 63), (31, 301), (130, 131), (66, 134)]
 
 
 def same(

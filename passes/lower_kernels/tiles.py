@@ -140,8 +140,9 @@ def lower_tiles(job: Job, shape: tuple[int, ...], plan: Plan) -> Launch:
 class _Tiled:
     """A tile has `rows` along the turned operands' contiguous axis, `columns` along the results'.
 
-    Where an axis' length is odd, its vectors would cross the segments of memory: a sub-group then
-    reads or writes a whole segment, which begins before the tile's line or reaches past it.
+    Where an axis' length is no multiple of a vector's, lines begin anywhere in the segments of
+    memory: a sub-group then reads or writes a whole segment, which begins before the tile's line
+    or reaches past it.
     """
 
     def __init__(self, job: Job, shape: tuple[int, ...], plan: Plan) -> None:
@@ -153,8 +154,10 @@ class _Tiled:
         self.rows = self.columns = plan.tile
         self.items = min(job.number("local", 256), plan.tile * plan.tile // most)
         local = min(job.number("tile_items", 1), RAGGED_ITEMS)
-        self.is_ragged = 1 in (self.row_width, self.column_width) and local >= SEGMENT
-        if self.is_ragged:
+        can = local >= SEGMENT
+        self.rows_are_ragged = can and self.row_width < most
+        self.columns_are_ragged = can and self.column_width < most
+        if self.rows_are_ragged or self.columns_are_ragged:
             self.rows, self.columns = RAGGED_TILE
             self.items = local
         self.pitch = self.rows + 1
@@ -175,13 +178,13 @@ class _Tiled:
             )
             for load in plan.turned
         ]
-        if self.is_ragged and self.row_width == 1:
+        if self.rows_are_ragged:
             self._fetch_segments()
         else:
             for step in range(self._steps(self.row_width)):
                 self._fetch(step)
         code.barrier()
-        if self.is_ragged and self.column_width == 1:
+        if self.columns_are_ragged:
             self._write_segments()
         else:
             for step in range(self._steps(self.column_width)):
