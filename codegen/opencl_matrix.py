@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import Float16Type, MemRefType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from mgn.codegen.expression import MULTIPLY, Expression, call, cast, infix, offset
+from mgn.codegen.opencl_values import rounded_pairs
 from mgn.codegen.writer import Row, Writer
 from mgn.dialects import kernel
 from mgn.dialects.kernel.lanes import element, lanes
@@ -164,7 +165,7 @@ def _pack(writer: Writer, operation: kernel.PackOp) -> None:
     narrowed, is_f16 = operation.value.owner, _holds_f16(operation.value)
     if writer.vendor == "nvidia" and isinstance(narrowed, arith.TruncFOp):
         name = "f16" if is_f16 else "bf16"
-        writer.declare(operation.result, _rounded_pairs(writer, narrowed.input, pairs, name))
+        writer.declare(operation.result, rounded_pairs(writer, narrowed.input, pairs, name))
         return
     if is_f16:
         bits = call(writer.library.f16_bits(2 * pairs), writer.value(operation.value))
@@ -181,21 +182,6 @@ def _pack(writer: Writer, operation: kernel.PackOp) -> None:
 
 def _holds_f16(value: SSAValue) -> bool:
     return isinstance(element(value.type), Float16Type)
-
-
-def _rounded_pairs(writer: Writer, value: SSAValue, pairs: int, name: str) -> Expression:
-    """Rounds f32 numbers to bf16 or f16 and packs them, two by one instruction."""
-    body = (
-        "int r;",
-        f'asm("cvt.rn.{name}x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));',
-        "return r;",
-    )
-    pair = writer.library.add(f"round_pair_{name}", "int", "float low, float high", *body)
-    parts = ", ".join(f"{pair}(x.s{2 * n:x}, x.s{2 * n + 1:x})" for n in range(pairs))
-    result = f"return (int{pairs})({parts});"
-    function_name = f"round_pairs_{name}_{pairs}"
-    function = writer.library.add(function_name, f"int{pairs}", f"float{2 * pairs} x", result)
-    return call(function, writer.value(value))
 
 
 def _unpack(writer: Writer, operation: kernel.UnpackOp) -> None:

@@ -6,10 +6,11 @@ its upper 16 bits, an i1 through a byte.
 
 from typing import Any
 
-from xdsl.dialects import memref, vector
+from xdsl.dialects import arith, memref, vector
 from xdsl.dialects.builtin import (
     BFloat16Type,
     Float16Type,
+    Float32Type,
     IntegerAttr,
     MemRefType,
     VectorType,
@@ -34,7 +35,7 @@ from mgn.codegen.expression import (
     prefix,
 )
 from mgn.codegen.opencl_conversions import bitcast
-from mgn.codegen.opencl_values import rounded, signed, unsigned
+from mgn.codegen.opencl_values import has_pairs, rounded, rounded_pairs, signed, unsigned
 from mgn.codegen.writer import Row, Writer
 from mgn.dialects import kernel
 from mgn.dialects.kernel.lanes import element, is_bool, is_float, is_small_float, is_vector, lanes
@@ -123,6 +124,9 @@ def stored(
     type, pointer = buffer.type.element_type, writer.pointer(buffer)
     count, content = lanes(value.type), writer.value(value)
     width = "" if count == 1 else str(count)
+    if _rounds_pairs(writer, value):
+        _store_pairs(writer, buffer, index, value, aligned)
+        return
     if isinstance(type, Float16Type):
         target = offset(pointer, index)
         function = "vstorea_half" if aligned else "vstore_half"
@@ -140,6 +144,31 @@ def stored(
         writer.line(f"{_vector_at(writer, buffer, index, count, '')} = {content};")
     else:
         writer.line(f"{call(f'vstore{count}', content, '0', offset(pointer, index))};")
+
+
+def _rounds_pairs(writer: Writer, value: SSAValue) -> bool:
+    """Whether a vector was rounded to 16 bits from f32, where two numbers at once are."""
+    narrowed, type = value.owner, element(value.type)
+    if not has_pairs(writer) or not isinstance(narrowed, arith.TruncFOp) or lanes(value.type) % 2:
+        return False
+    short = isinstance(type, BFloat16Type | Float16Type)
+    return short and isinstance(element(narrowed.input.type), Float32Type)
+
+
+def _store_pairs(
+    writer: Writer, buffer: SSAValue, index: Expression, value: SSAValue, aligned: bool
+) -> None:
+    assert isinstance(value.owner, arith.TruncFOp) and isinstance(buffer.type, MemRefType)
+    count, place = lanes(value.type), offset(writer.pointer(buffer), index)
+    name = "f16" if isinstance(buffer.type.element_type, Float16Type) else "bf16"
+    pairs = rounded_pairs(writer, value.owner.input, count // 2, name)
+    space = SPACES[kernel.space_of(buffer.type)]
+    if aligned:
+        type = "int" if count == 2 else f"int{count // 2}"
+        writer.line(f"{prefix('*', cast(f'{space}{type}*', place))} = {pairs};")
+        return
+    content = call(f"as_ushort{count}", pairs)
+    writer.line(f"{call(f'vstore{count}', content, '0', cast(f'{space}ushort*', place))};")
 
 
 def _index(writer: Writer, operation: Any) -> Expression:

@@ -20,6 +20,7 @@ from lower_fixture import (
     fused_kernel,
     lowered,
     run,
+    same_rounded,
     same_values,
 )
 from matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
@@ -27,7 +28,16 @@ from opencl_fixture import cl_queue  # noqa: F401
 from test_halved_products import check_gated, gated
 from xdsl.ir import SSAValue
 
-from mgn.dialects.kernel import DEVICES, CopyChunkOp, Device, GroupMmaOp, LoadMatrixOp, MmaOp
+from mgn.codegen.opencl import signature
+from mgn.dialects.kernel import (
+    DEVICES,
+    CopyChunkOp,
+    Device,
+    GroupMmaOp,
+    LoadMatrixOp,
+    MmaOp,
+    SubGroupShuffleOp,
+)
 from mgn.dialects.types import ELEMENT_TYPES, element_of
 from mgn.passes.choose_schedules import schedule_for
 
@@ -226,6 +236,40 @@ def test_batches_epilogues_and_heads_of_attention(
     assert schedule_for(kernel, device).values["matrix"] == "bf16"
     runs.append(exact_run(kernel, device, "bf16"))
     check_all(cl_queue, runs, same_values)
+
+
+@pytest.mark.parametrize("tiling", TILINGS[:4], ids=lambda t: "x".join(map(str, t.values())))
+def test_short_results_are_exchanged_for_longer_pieces(
+    tiling: dict[str, int],
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    entries = {"sub_group": 32, "slices": 1} | (GROUPS if tiling["groups"] else {}) | tiling
+    runs: list[Run] = []
+    wide = product_of("bf16", (70, 68, 64), (False, False), computed=False)
+    for name, (rows, columns, depth) in (("bf16", (67, 136, 64)), ("f16", (130, 64, 40))):
+        kernel = fused_kernel(
+            "contraction",
+            [(name, (rows, depth)), (name, (depth, columns)), (name, (columns,))],
+            lambda e, x, y, bias: e.add(e.matmul(x, y), bias),
+        )
+        function = lowered(kernel, device, **entries)
+        assert any(isinstance(op, SubGroupShuffleOp) for op in function.walk())
+        runs.append(exact_run(kernel, device, name, **entries))
+    runs.append(exact_run(wide, device, "f32", **entries))
+    check_all(cl_queue, runs, same_rounded)
+
+
+@pytest.mark.parametrize("name", ["bf16", "f16"])
+def test_two_results_are_rounded_at_once_where_the_device_can(name: str) -> None:
+    unit = DEVICES["nvidia-h200"]
+    kernel = fused_kernel(
+        "contraction", [(name, (2048, 64)), (name, (64, 2048))], lambda e, x, y: e.matmul(x, y)
+    )
+    text = signature(lowered(kernel, unit), unit).source
+    assert f"cvt.rn.{name}x2.f32" in text and "(__global int4*)" in text
+    other = unit.with_figures(matrix_rates={}, matrix_unit="none")
+    assert "cvt.rn" not in signature(lowered(kernel, other), other).source
 
 
 def test_only_rounded_operands_go_to_the_unit_and_only_where_there_is_one() -> None:

@@ -17,9 +17,10 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.emission import Code
+from mgn.passes.lower_kernels.exchanged_results import NEIGHBOURS, Exchange
 from mgn.passes.lower_kernels.index import Index, constant
 from mgn.passes.lower_kernels.panel_copies import lane_of
-from mgn.passes.lower_kernels.tensor_panels import Panel, joined
+from mgn.passes.lower_kernels.tensor_panels import EIGHT, Panel, joined
 from mgn.passes.lower_kernels.tensor_tiling import STEP_CHUNKS, SUB_GROUP, TensorTiling
 
 INSTRUCTIONS = {"bf16": "m16n8k16_bf16", "f16": "m16n8k16_f16", "tf32": "m16n8k8_tf32"}
@@ -176,3 +177,20 @@ class SubGroupProduct:
                     lanes_of = (2 * half, 2 * half + 1)
                 pair = joined(self.code, [lane_of(self.code, total, n) for n in lanes_of])
                 yield self.row + row, self.column + column, pair
+
+    def exchanged_results(
+        self, totals: Sequence[SSAValue], tiles: int
+    ) -> Iterator[tuple[Index, Index, SSAValue]]:
+        """The same in longer pieces: work-items that hold a row exchange so many of its tiles."""
+        code, lane, across = self.code, self.place % SUB_GROUP, self.tiles[1]
+        exchange = Exchange(code, lane, tiles)
+        for number in range(0, len(totals), tiles):
+            first, second = number // across, number % across
+            for half in range(2):
+                pairs = [
+                    joined(code, [lane_of(code, total, 2 * half + n) for n in range(2)])
+                    for total in totals[number : number + tiles]
+                ]
+                row = lane // NEIGHBOURS + (2 * first + half) * EIGHT
+                column = exchange.column + second * EIGHT
+                yield self.row + row, self.column + column, exchange(pairs)

@@ -15,6 +15,7 @@ from xdsl.ir import SSAValue
 from mgn.dialects import kernel
 from mgn.dialects.types import ELEMENT_TYPES, ElementType
 from mgn.passes.lower_kernels.emission import memory_type
+from mgn.passes.lower_kernels.exchanged_results import PIECE_BYTES
 from mgn.passes.lower_kernels.index import Counter, Index, constant, delinearised, of
 from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.scalar import combine
@@ -177,5 +178,17 @@ class _Tensor:
     def _results(self, totals: list[SSAValue]) -> None:
         apart = self.product.columns % 2 != 0
         results = TileResults(self.job, self.product, self.batch, True, True, apart)
-        for row, column, pair in self.sub_group.results(totals):
-            results.write(self.first_row + row, self.first_column + column, pair)
+        tiles = self._exchanged_tiles()
+        exchanged = self.sub_group.exchanged_results(totals, tiles)
+        for row, column, piece in exchanged if tiles > 1 else self.sub_group.results(totals):
+            results.write(self.first_row + row, self.first_column + column, piece)
+
+    def _exchanged_tiles(self) -> int:
+        """Between how many tiles results are exchanged, which all work-items have to reach: as
+        many as make pieces of 16 bytes.
+        """
+        width = PIECE_BYTES // max(2, *(node.element.bytes for node in self.job.body.written))
+        alone = self.sizes.slices == 1 and self.job.number("sub_group", 1) == SUB_GROUP
+        whole = self.product.columns % width == 0 and self.sub_group.tiles[1] % (width // 2) == 0
+        plain = not any(panel.spread for panel in self.panels)
+        return max(width // 2, 1) if alone and whole and plain else 1
