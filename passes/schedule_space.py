@@ -7,7 +7,7 @@ whether the last was the best yet: it changes one axis of the best at a time unt
 from collections.abc import Generator, Mapping, Sequence
 
 from mgn.dialects.fusion import FusedKernelOp, KernelKind, ScheduleAttr
-from mgn.passes.lower_kernels.tensor_tiling import GROUP_SHAPES
+from mgn.passes.lower_kernels.tensor_tiling import COPIED_SHAPES, GROUP_SHAPES
 from mgn.passes.lower_kernels.tensor_tiling import SHAPES as UNIT_SHAPES
 from mgn.passes.lower_kernels.tiling import SHAPES
 
@@ -45,9 +45,9 @@ _UNIT_TILINGS: Axis = [
         "slices": shape.slices,
         "chunks": shape.chunks,
         "stages": shape.stages,
-        "groups": int(shape in GROUP_SHAPES),
+        "groups": int(shape not in UNIT_SHAPES),
     }
-    for shape in (*UNIT_SHAPES, *GROUP_SHAPES)
+    for shape in (*UNIT_SHAPES, *GROUP_SHAPES, *COPIED_SHAPES)
 ]
 
 UNIT_AXES: Sequence[Axis] = (_UNIT_TILINGS, _choices("strip", 2, 4, 8, 16))

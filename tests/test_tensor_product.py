@@ -50,6 +50,7 @@ TILINGS: list[dict[str, int]] = [
     {"tile_down": 2, "tile_across": 2, "item_rows": 32, "item_columns": 32, "groups": 0},
     {"tile_across": 2, "item_rows": 32, "item_columns": 32, "slices": 2, "chunks": 8},
     {"tile_across": 1, "item_rows": 16, "item_columns": 32, "slices": 4, "chunks": 16},
+    {"tile_down": 12, "tile_across": 1, "item_columns": 192, "groups": 1},
 ]
 GROUPS = {"item_rows": 16, "chunks": 8, "stages": 3, "slices": 1}
 SIZES = [(64, 64, 64), (66, 84, 102), (34, 132, 24), (6, 10, 14), (130, 66, 2), (32, 32, 264)]
@@ -127,6 +128,7 @@ def test_every_tiling_and_layout_computes_the_same(
     cl_queue: Any,  # noqa: F811
     device: Device,  # noqa: F811
 ) -> None:
+    device = device.with_figures(max_work_group_size=512)
     first = TILINGS.index(tiling) % 2
     cases = ODD_SIZES if name == "tf32" else SIZES
     cases = GROUP_SIZES if tiling.get("groups") else cases
@@ -292,6 +294,15 @@ def test_operands_as_the_unit_takes_them_are_copied_past_the_registers() -> None
         operations = [type(op) for op in function.walk()]
         assert (CopyChunkOp in operations) == (not computed)
         assert MmaOp in operations and LoadMatrixOp in operations
+
+
+def test_copied_operands_of_few_tiles_get_wider_ones() -> None:
+    def items(name: str, size: int) -> int:
+        kernel = product_of(name, (size,) * 3, (False, False), computed=False)
+        return lowered(kernel, DEVICES["nvidia-h200"]).local_sizes[0]
+
+    assert items("bf16", 3072) == 12 * 32
+    assert items("bf16", 4096) == items("tf32", 3072) == 8 * 32
 
 
 def test_large_products_are_multiplied_by_groups_where_the_device_can() -> None:

@@ -25,6 +25,7 @@ from mgn.passes.lower_kernels.tensor_groups import GroupSums
 from mgn.passes.lower_kernels.tensor_panels import Panel
 from mgn.passes.lower_kernels.tensor_staging import StagedPanel
 from mgn.passes.lower_kernels.tensor_tiling import (
+    COPIED_SHAPES,
     GROUP_SHAPES,
     SHAPES,
     SUB_GROUP,
@@ -74,6 +75,16 @@ def _in_pieces(job: Job, product: Product, name: str) -> bool:
     return all(panel.width >= least for panel in _any_panels(job, product, name))
 
 
+def _copied(job: Job, product: Product, name: str) -> bool:
+    """Whether groups find their operands in memory as they multiply them."""
+    whole = all(panel.whole for panel in _any_panels(job, product, name))
+    return whole and _comes_rounded(job, name)
+
+
+def _comes_rounded(job: Job, name: str) -> bool:
+    return name != "tf32" or "rounded" in job.schedule
+
+
 class _Tensor:
     def __init__(self, job: Job, product: Product, name: str) -> None:
         self.job, self.product, self.code, self.name = job, product, job.code, name
@@ -81,6 +92,7 @@ class _Tensor:
         shapes = (
             *(SHAPES if _in_pieces(job, product, name) else ()),
             *(GROUP_SHAPES if _by_groups(job) else ()),
+            *(COPIED_SHAPES if _by_groups(job) and _copied(job, product, name) else ()),
         )
         self.sizes = tensor_tiling(job, product, element.bytes, shapes)
         count = self.sizes.stages * self.sizes.stage
@@ -127,8 +139,7 @@ class _Tensor:
 
     def _panel(self, *arguments: Any) -> Panel:
         panel = Panel(self.job, self.product, self.sizes, self.name, *arguments)
-        is_rounded = self.name != "tf32" or "rounded" in self.job.schedule
-        if not self.sizes.groups or (panel.whole and is_rounded):
+        if not self.sizes.groups or (panel.whole and _comes_rounded(self.job, self.name)):
             return panel
         return StagedPanel(self.job, self.product, self.sizes, self.name, *arguments)
 

@@ -112,6 +112,7 @@ class Shape:
 
 
 SHAPES = (
+    Shape(2, 4, 64, 64, 1, 8, 4, 1, 1.15, 1.15),
     Shape(2, 4, 64, 64, 1, 8, 3, 1, 1.12, 1.12),
     Shape(2, 4, 64, 64, 1, 4, 4, 1, 1.12, 1.12),
     Shape(2, 2, 64, 64, 1, 8, 3, 2, 0.75, 1.07),
@@ -135,6 +136,15 @@ GROUP_SHAPES = (
 )
 """Tilings for products by groups of four sub-groups of 16 rows each."""
 
+COPIED_SHAPES = (
+    Shape(12, 1, 16, 192, 1, 8, 4, 1, 1.66, 1.66),
+    Shape(12, 1, 16, 256, 1, 8, 3, 1, 1.70, 1.70),
+    Shape(8, 1, 16, 192, 1, 8, 4, 1, 1.60, 1.60),
+)
+"""The same where all of both operands is copied past the registers: these have room for the sums,
+but not for operands besides.
+"""
+
 ENLARGED = 227 * 1024
 """Bytes of local memory where those products are, for every tiling."""
 
@@ -153,7 +163,7 @@ def tensor_tiling(
     units, most = job.number("units", 1), job.number("largest_group", 256)
     best: tuple[float, TensorTiling] | None = None
     for shape in shapes:
-        groups = bool(job.number("groups", int(shape in GROUP_SHAPES)))
+        groups = bool(job.number("groups", int(shape in (*GROUP_SHAPES, *COPIED_SHAPES))))
         enlarged = job.schedule.get("matrix_unit") == "wgmma"
         room = ENLARGED if enlarged else job.number("local_memory", 1 << 15)
         tiling = TensorTiling(
