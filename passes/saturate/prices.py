@@ -102,7 +102,9 @@ class _Figures:
 
 
 def _figures_of(signature: Signature, device: Device) -> _Figures:
-    """The figures of an operation, worked out once for a device."""
+    """The figures of an operation, worked out once for a device; they hold it, so that its id, by
+    which they are found, is no other's.
+    """
     known: _Figures | None = signature.figures.get(id(device))
     if known is None:
         known = signature.figures[id(device)] = _new_figures(signature, device)
@@ -194,10 +196,10 @@ def measure_kernel(
     rows = float(form.rows) if form.kind is KernelKind.REDUCTION else math.inf
     use = matrix_use(body, signatures, leaf_types, device)
     arranging = next((ARRANGING[name] for name, _ in facts if name in ARRANGING), None)
-    places, heavy = form.places, form.heavy is not None
+    places, heavy, own = form.places, form.heavy is not None, id(device)
     for name, (signature, operands) in reversed(nodes.items()):
         evaluations = times.get(name, 0.0)
-        figures = _figures_of(signature, device)
+        figures: _Figures = signature.figures.get(own) or _figures_of(signature, device)
         if use is None or signature.name not in ROUNDINGS:
             node = (signature, operands)
             if signature.kind is Kind.CONTRACTION:
@@ -213,7 +215,10 @@ def measure_kernel(
             factor = max(factor, strided.get(name, 1.0))
         if signature.kind is Kind.INDEXING:
             scattered.add(operands[0])
-        demands = figures.demands or _demands(signature, evaluations, form, figures)
+        demands = figures.demands
+        if demands is None:
+            alike = [evaluations] * len(operands) if figures.alike else None
+            demands = alike or _demands(signature, evaluations, form)
         for operand, demand, size in zip(operands, demands, figures.operands, strict=True):
             if demand > rows and places.get(operand) in IN_ROWS:
                 demand = rows
@@ -306,13 +311,9 @@ def _element_seconds(signature: Signature, device: Device) -> float:
     return 2.0 * (min(weight, 1.0) / rate + max(weight - 1.0, 0.0) / wide)
 
 
-def _demands(
-    signature: Signature, evaluations: float, form: Form, figures: _Figures
-) -> Sequence[float]:
+def _demands(signature: Signature, evaluations: float, form: Form) -> Sequence[float]:
     """How many times each operand is asked for an element, where that depends on the kernel."""
     sizes = signature.operand_sizes
-    if figures.alike:
-        return (evaluations,) * len(sizes)
     if signature.name in ("concat", "pad"):
         return [min(evaluations, float(size)) for size in sizes]
     if form.kind is KernelKind.REDUCTION and signature.kind is Kind.ELEMENTWISE:

@@ -26,6 +26,9 @@ HEAVY_KINDS = {Kind.CONTRACTION: KernelKind.CONTRACTION, Kind.SCAN: KernelKind.S
 STEPS = dict.fromkeys(WHOLE_COMPOSITES, 64)
 """What a composite counts where a way round is cut: more than its parts, which so stay a choice."""
 
+FAR = 1 << 60
+"""The depth of what no e-node is known to compute yet."""
+
 HEAVY_COMPOSITES = {name: KernelKind(kind) for kind, names in HELD_WHOLE.items() for name in names}
 
 
@@ -323,19 +326,23 @@ def _acyclic_order(members: dict[int, list[ClassNode]], roots: Sequence[int]) ->
 
 
 def _depths(members: dict[int, list[ClassNode]], component: dict[int, int]) -> dict[int, int]:
+    """The depth of each class; components are in order, operands before users."""
     depth = {key: 0 for key in component if not members.get(key)}
-    changed = True
-    while changed:
-        changed = False
-        for key in component:
-            options = [
-                STEPS.get(node.name, 1) + max((depth[item] for item in node.operands), default=0)
-                for node in members.get(key, ())
-                if all(item in depth for item in node.operands)
-            ]
-            if options and min(options) < depth.get(key, 1 << 60):
-                depth[key] = min(options)
-                changed = True
+    groups: dict[int, list[int]] = {}
+    for key, number in component.items():
+        groups.setdefault(number, []).append(key)
+    for keys in groups.values():
+        changed = True
+        while changed:
+            changed = False
+            for key in keys:
+                best = depth.get(key, FAR)
+                for node in members.get(key, ()):
+                    below = max([depth.get(item, FAR) for item in node.operands], default=0)
+                    best = min(best, below + STEPS.get(node.name, 1))
+                if best < depth.get(key, FAR):
+                    depth[key] = best
+                    changed = len(keys) > 1
     return depth
 
 
