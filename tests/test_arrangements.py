@@ -174,6 +174,12 @@ def test_two_products_share_a_copy() -> None:
     assert sorted(kernels) == ["reshape transpose", *["transpose reshape matmul"] * 2]
 
 
+def test_two_sums_of_one_array_are_finished_by_one_kernel() -> None:
+    text = "graph g(x: f32[67108864]) { return a = sum(x), b = sum(x * x) }"
+    _, kernels = chosen(text, H200)
+    assert kernels == ["mul reshape sum reshape sum", "sum sum"]
+
+
 def test_what_is_shared_may_pay_where_one_alone_does_not() -> None:
     """With exact rules it may not: there each kernel decides for itself, whatever else there is."""
     figures = CPU.with_figures(launch_cost=6e-4)

@@ -99,13 +99,15 @@ def undominated(templates: Sequence[Template]) -> list[Template]:
 class CandidateSet:
     """All candidates by number, those that write each class, and the order of the classes.
 
-    `memoise` says whether what repeats in them is worked out once.
+    `handed` are the values that kernels of an arrangement hand to each other; `memoise` says
+    whether what repeats in all this is worked out once.
     """
 
     candidates: list[Candidate] = field(default_factory=list[Candidate])
     writers: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
     position: dict[int, int] = field(default_factory=dict[int, int])
     outputs: tuple[int, ...] = ()
+    handed: frozenset[int] = frozenset()
     considered: int = 0
     memoise: bool = True
 

@@ -58,6 +58,7 @@ def find_candidates(
             names = sorted({view.signatures[item.signature].name for item in value.members})
             raise NoKernel(f"no kernel form can compute {' or '.join(names)} : {value.type}")
     placer.sort()
+    found.handed = frozenset(placer.known.values())
     found.position = {key: place for place, key in enumerate(view.classes)}
     return found
 

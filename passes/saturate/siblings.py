@@ -5,7 +5,7 @@ In: a view and its candidates of one result. Out: candidates of two: both arms o
 wanted, two statistics of the same rows.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from itertools import combinations
 
 from mgn.dialects.fusion import KernelKind
@@ -43,7 +43,7 @@ def sibling_candidates(
             continue
         root = view.signatures[candidate.template.body[-1][1]]
         shape = root.shape if form.kind is KernelKind.POINTWISE else form.shape
-        for read in candidate.reads:
+        for read in _read_by(candidate, view, found.handed):
             groups.setdefault((read, (form.kind, shape, form.axes)), []).append(candidate)
     tried: set[tuple[int, int]] = set()
     merger = _Merger(view, device, found.memoise)
@@ -55,6 +55,19 @@ def sibling_candidates(
                 template, classes = merger.merged(first, second)
                 if template is not None and not _waits(template, classes, reach):
                     yield template, classes
+
+
+def _read_by(candidate: Candidate, view: View, handed: Container[int]) -> dict[int, None]:
+    """What a candidate reads; for parts of a result also what they were made from."""
+    read = dict.fromkeys(candidate.reads)
+    pending = [key for key in read if key in handed]
+    while pending:
+        for member in view.classes[pending.pop()].members:
+            pending += [item for item in member.operands if item in handed]
+            for item in member.operands:
+                made = (other for m in view.classes[item].members for other in m.operands)
+                read.update(dict.fromkeys((item, *made)))
+    return read
 
 
 def _cheap_alone(found: CandidateSet) -> Iterator[Candidate]:
