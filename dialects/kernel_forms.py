@@ -33,7 +33,8 @@ POINTWISE = frozenset({Kind.ELEMENTWISE, Kind.MOVEMENT, Kind.INDEXING, Kind.CONS
 WHOLE_COMPOSITES = frozenset({"attention"})
 """Composites that a template computes as they stand, of which the e-graph makes kernels."""
 
-HELD_WHOLE = {"attention": ("attention", "attention_parts")}
+ATTENTION_PARTS = "attention_parts"
+HELD_WHOLE = {"attention": ("attention", ATTENTION_PARTS)}
 """Kind of kernel → the composites that its template computes as they stand."""
 
 NOT_EXPANDED = frozenset(name for names in HELD_WHOLE.values() for name in names)
@@ -207,13 +208,6 @@ def _is_half(op: TensorOp, heavy: TensorOp) -> bool:
     columns = _shape(heavy.results[0])[-1]
     shape = _shape(op.operands[0])
     return shape[-1] == columns and takes_half(shape, op.values)
-
-
-def halves_meet(kernel: "FusedKernelOp") -> bool:
-    """Whether halves of a contraction's columns meet in what follows it."""
-    operations = [op for op in kernel.block.ops if isinstance(op, TensorOp)]
-    after = _after(operations, _of_kind(operations, Kind.CONTRACTION))
-    return any(op.spec.name == "slice" for op in after)
 
 
 def may_be_halved(shape: Shape, right: Shape, values: Mapping[str, Any]) -> bool:

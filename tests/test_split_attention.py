@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from attention_reference import attention_arrays, bounded_attention
-from lower_fixture import CPU, GPU_ON_CPU, expected, fused_kernel, run
+from lower_fixture import CPU, GPU_ON_CPU, expected, fused_kernel, lowered, run
 from opencl_fixture import cl_queue  # noqa: F401
 from test_split_reductions import values_of
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel import DEVICES
@@ -98,6 +99,12 @@ def test_the_pieces_compute_what_the_kernel_did(
         outputs = run(cl_queue, part, [known[value] for value in part.inputs], GPU_ON_CPU)
         known.update(zip(part.outputs, outputs, strict=True))
     bounded_attention(*arrays, **how).check(known[made[-1].outputs[0]])
+
+
+def test_a_cpu_has_no_template_for_parts() -> None:
+    first, _ = pieces(attention(decoding(8192, 9, 3, 64), heads=9, kv_heads=3))
+    with pytest.raises(VerifyException, match="on a GPU only"):
+        lowered(first, CPU)
 
 
 def test_what_follows_joins_the_second_kernel_or_becomes_a_third() -> None:

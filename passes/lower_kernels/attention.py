@@ -11,6 +11,8 @@ follows on finished rows.
 
 from math import prod
 
+from xdsl.utils.exceptions import VerifyException
+
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.attention_matrix import lower_attention_matrix
 from mgn.passes.lower_kernels.attention_node import Attention
@@ -25,6 +27,8 @@ from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 def lower_attention(job: Job) -> Launch:
     """Writes an attention kernel."""
     attention = Attention.of_body(job.body)
+    if attention.in_parts and not job.is_gpu:
+        raise VerifyException("fusion.kernel attention: parts of keys are looked at on a GPU only")
     if not attention.keys:
         return _without_keys(job, attention)
     unit = str(job.schedule.get("matrix", ""))
@@ -49,7 +53,7 @@ def _without_keys(job: Job, attention: Attention) -> Launch:
     def one() -> None:
         place = of(Counter(code.index(item), 0, count - 1))
         *batch, head, row, column = delinearised(place, shape)
-        attention.write(job, job.evaluator(), tuple(batch), head, row, column, zero)
+        attention.write(job, tuple(batch), head, row, column, zero)
 
     code.when(code.is_below(item, count, 1), one)
     return Launch((items,), (local,))

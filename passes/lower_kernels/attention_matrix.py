@@ -369,7 +369,7 @@ class _Matrix:
 
             def put() -> None:
                 for n, value in enumerate((totals[half], largest[half])):
-                    self._store(half, constant(attention.width + n), 1, value)
+                    self._store(half, constant(attention.width + n), value)
 
             code.when(code.is_below(self.lane % QUAD, 1, 1), put)
 
@@ -387,14 +387,10 @@ class _Matrix:
             inside = self.code.is_below(self.own_rows[half], self.attention.rows, 1)
             self.code.when(inside, lambda half=half: write(half))
 
-    def _store(self, half: int, column: Index, width: int, value: SSAValue) -> None:
+    def _store(self, half: int, column: Index, value: SSAValue) -> None:
         """Stores neighbouring results of a row, and what follows from them."""
-        evaluator = self.job.evaluator(width)
-        own = (self.batch, self.head, self.rows[half], column + lanes(width), value)
-        if self.attention.in_parts:
-            self.attention.write_part(self.job, evaluator, self.part, *own)
-        else:
-            self.attention.write(self.job, evaluator, *own)
+        own = (self.batch, self.head, self.rows[half], column + lanes(lane_count(value)), value)
+        self.attention.write(self.job, *own, self.part)
 
     def _write_row(self, half: int, sums: Vectors) -> None:
         attention, code = self.attention, self.code
@@ -408,6 +404,6 @@ class _Matrix:
 
                 def put(column: Index = column, own: SSAValue = own, limit: int = limit) -> None:
                     place = bounded(code, column // width, limit) * width
-                    self._store(half, place, width, own)
+                    self._store(half, place, own)
 
                 code.when(code.is_below(column // width, limit, 1), put)

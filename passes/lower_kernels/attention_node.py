@@ -17,16 +17,16 @@ from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from mgn.dialects.kernel_forms import ATTENTION_PARTS, HELD_WHOLE
 from mgn.dialects.types import ElementType
 from mgn.passes.lower_kernels.body import Body, Indices, Node
 from mgn.passes.lower_kernels.emission import Code, lane_count, memory_type
 from mgn.passes.lower_kernels.evaluate import Evaluator
-from mgn.passes.lower_kernels.index import Counter, Index, constant, delinearised, of
+from mgn.passes.lower_kernels.index import ZERO, Counter, Index, constant, delinearised, of
 from mgn.passes.lower_kernels.movement import broadcast_index, reshaped_index
 from mgn.passes.lower_kernels.scalar import accumulator, narrowed, unary, widened
 from mgn.passes.lower_kernels.template import Job
 
-ATTENTION, PARTS = "attention", "attention_parts"
 APPROXIMATE = arith.FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
 LOG2_E = 1 / numbers.log(2)
 
@@ -39,13 +39,13 @@ class Attention:
 
     @staticmethod
     def of_body(body: Body) -> "Attention":
-        (node,) = [node for node in body.nodes if node.name in (ATTENTION, PARTS)]
+        (node,) = [node for node in body.nodes if node.name in HELD_WHOLE["attention"]]
         return Attention(node)
 
     @property
     def in_parts(self) -> bool:
         """Whether parts of the keys are looked at apart, and what they give is not divided."""
-        return self.node.name == PARTS
+        return self.node.name == ATTENTION_PARTS
 
     @property
     def parts(self) -> int:
@@ -245,37 +245,26 @@ class Attention:
             total = code.select(blind, one, total)
         return code.binary(arith.DivfOp, one, total)
 
-    def write_part(
-        self,
-        job: Job,
-        evaluator: Evaluator,
-        part: Index,
-        batch: Indices,
-        head: Index,
-        row: Index,
-        column: Index,
-        value: SSAValue,
-    ) -> None:
-        """Stores neighbouring results of a row of a part; there is nothing that follows."""
-        evaluator.given[self.node] = lambda _: value
-        own = head * self.group + row % self.group
-        job.write(evaluator, [(0, self.node, (part, *batch, self.query(row), own, column))])
-
     def write(
         self,
         job: Job,
-        evaluator: Evaluator,
         batch: Indices,
         head: Index,
         row: Index,
         column: Index,
         value: SSAValue,
+        part: Index = ZERO,
     ) -> None:
-        """Evaluates what follows on neighbouring results of a row, and stores it."""
+        """Evaluates what follows on neighbouring results of a row, and stores it; nothing follows
+        those of a part.
+        """
+        evaluator = job.evaluator(lane_count(value))
         value = narrowed(job.code, value, self.node.element)
-        evaluator.given[self.node] = lambda _, value=value: value
-        place = (head * self.group + row % self.group) * self.width + column
-        index = (*batch, self.query(row), place)
+        evaluator.given[self.node] = lambda _: value
+        own = head * self.group + row % self.group
+        index = (part, *batch, self.query(row), own, column)
+        if not self.in_parts:
+            index = (*batch, self.query(row), own * self.width + column)
         job.write(
             evaluator,
             [

@@ -425,7 +425,6 @@ class _Rows:
                 value = code.binary(arith.MulfOp, value, factor)
                 attention.write(
                     self.job,
-                    self.job.evaluator(width),
                     self.batch,
                     self.head,
                     row,

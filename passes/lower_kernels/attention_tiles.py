@@ -447,7 +447,7 @@ class _Tiles:
 
             def put() -> None:
                 for n, value in enumerate(stats):
-                    self._store(row, constant(attention.width + n), 1, value)
+                    self._store(row, constant(attention.width + n), value)
 
             code.when(code.is_below(self.own_across, 1, 1), put)
 
@@ -468,14 +468,10 @@ class _Tiles:
 
                 code.when(code.is_below(row, attention.rows, 1), put)
 
-    def _store(self, row: Index, column: Index, width: int, value: SSAValue) -> None:
+    def _store(self, row: Index, column: Index, value: SSAValue) -> None:
         """Stores neighbouring results of a row, and what follows from them."""
-        evaluator = self.job.evaluator(width)
-        own = (self.batch, self.head, row, column + lanes(width), value)
-        if self.attention.in_parts:
-            self.attention.write_part(self.job, evaluator, self.part, *own)
-        else:
-            self.attention.write(self.job, evaluator, *own)
+        own = (self.batch, self.head, row, column + lanes(lane_count(value)), value)
+        self.attention.write(self.job, *own, self.part)
 
     def _write_row(self, row: Index, columns: Vectors) -> None:
         attention, sizes, code = self.attention, self.sizes, self.code
@@ -491,6 +487,6 @@ class _Tiles:
             def put(column: Index = column, value: SSAValue = value) -> None:
                 limit = attention.width // width
                 place = bounded(code, column // width, limit) * width
-                self._store(row, place, width, value)
+                self._store(row, place, value)
 
             code.when(code.is_below(column // width, attention.width // width, 1), put)

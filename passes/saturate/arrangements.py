@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
+from mgn.dialects.kernel_forms import ATTENTION_PARTS
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of
@@ -32,7 +33,7 @@ from mgn.passes.lower_kernels.scalar import accumulator
 from mgn.passes.lower_kernels.template import dividing_lanes
 from mgn.passes.lower_kernels.tensor_tiling import CHUNK_BYTES
 from mgn.passes.prepack_products import LEAST_ROWS, choose_panels
-from mgn.passes.saturate.attention_price import PARTS, keys_of_a_part
+from mgn.passes.saturate.attention_price import keys_of_a_part
 from mgn.passes.saturate.forms import BodyNode, Form
 from mgn.passes.saturate.matrix_price import ROUNDINGS, matrix_use
 from mgn.passes.saturate.product_price import product_shape
@@ -66,7 +67,7 @@ def arrangements_of(
         return [] if cut is None else [SplitReduction(form.shape, form.axes, cut)]
     if form.kind is KernelKind.ATTENTION and not device.is_cpu:
         attention = next(signatures[node[1]] for node in body if node[0] == form.heavy)
-        each = keys_of_a_part(attention, device) if attention.name != PARTS else None
+        each = keys_of_a_part(attention, device) if attention.name != ATTENTION_PARTS else None
         return [] if each is None else [SplitAttention(each)]
     if form.kind is not KernelKind.CONTRACTION:
         return []

@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from mgn.dialects.kernel.device import Device
+from mgn.dialects.kernel_forms import ATTENTION_PARTS
 from mgn.dialects.mgn.element_cost import ELEMENT_COST
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.view import Signature
-
-PARTS = "attention_parts"
-ATTENTIONS = ("attention", PARTS)
-"""Attention as one operation, and in parts of the keys."""
 
 EFFICIENCY = {True: 0.52, False: 0.72}
 """The share of a device's rate for products that the template reaches, on CPUs and on GPUs."""
@@ -125,7 +122,7 @@ def plan_of(signature: Signature, device: Device) -> Plan:
     """The cut that takes the least time."""
     values = signature.values
     heads, kv_heads = values["heads"], values["kv_heads"]
-    in_parts = signature.name == PARTS
+    in_parts = signature.name == ATTENTION_PARTS
     *batch, queries = signature.shape[1:-2] if in_parts else signature.shape[:-1]
     keys, group = signature.operand_shapes[1][-2], heads // kv_heads
     parts, each = (signature.shape[0], values["each"]) if in_parts else (1, keys)

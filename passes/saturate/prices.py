@@ -22,6 +22,7 @@ from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
+from mgn.dialects.kernel_forms import HELD_WHOLE
 from mgn.dialects.mgn.element_cost import BY_TANH, ELEMENT_COST
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.shapes import element_count
@@ -31,11 +32,7 @@ from mgn.passes.copied_operands import SCATTERED, TILED
 from mgn.passes.lower_kernels.packed_blocking import PANELS
 from mgn.passes.prepack_products import TO_PANELS
 from mgn.passes.saturate.arrangements import Facts, long_rows, product_parts, staged_factor
-from mgn.passes.saturate.attention_price import (
-    ATTENTIONS,
-    attention_demands,
-    attention_seconds,
-)
+from mgn.passes.saturate.attention_price import attention_demands, attention_seconds
 from mgn.passes.saturate.forms import BodyNode, Form, Place
 from mgn.passes.saturate.matrix_price import HALVES, ROUNDINGS, MatrixUse, matrix_use
 from mgn.passes.saturate.product_price import (
@@ -115,7 +112,7 @@ def _new_figures(signature: Signature, device: Device) -> _Figures:
     steps, demands, kind = None, None, signature.kind
     if kind is Kind.CONTRACTION:
         demands = product_demands(signature, device)
-    elif signature.name in ATTENTIONS:
+    elif signature.name in HELD_WHOLE["attention"]:
         demands = attention_demands(signature, device)
     elif kind in (Kind.REDUCTION, Kind.SCAN):
         steps = SCAN_STEPS[device.is_cpu] if kind is Kind.SCAN else 1.0
@@ -205,7 +202,7 @@ def measure_kernel(
             if signature.kind is Kind.CONTRACTION:
                 seconds += _product_seconds(node, nodes, leaf_types, device, use, facts)
                 beside = _staging_seconds(node, nodes, leaf_types, device, use, facts)
-            elif signature.name in ATTENTIONS:
+            elif signature.name in HELD_WHOLE["attention"]:
                 seconds += attention_seconds(signature, device, use.rate if use else None)
             else:
                 steps = figures.steps
