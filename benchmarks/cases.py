@@ -206,6 +206,29 @@ def attention(batch: int, heads: int, rows: int, size: int, precision: str = "f3
     )
 
 
+def decoding(heads: int, keys: int, size: int, precision: str = "f32") -> Case:
+    """One query of each head over a long cache, which is what has to be read."""
+    width = heads * size
+    stored, rounded = STORED[precision], _rounding(precision)
+    cache = f"{stored}[1, {keys}, {width}]"
+    return Case(
+        f"decoding 1x{heads}x{keys}x{size}{_suffix(precision)}",
+        f"graph g(q: {stored}[1, 1, {width}], k: {cache}, v: {cache}) "
+        f"{{ return y = attention(q, k, v, heads = {heads}) }}",
+        {"q": (1, 1, width), "k": (1, keys, width), "v": (1, keys, width)},
+        lambda q, k, v: _merged(
+            _attention(*(_split(rounded(x), heads).swapaxes(1, 2) for x in (q, k, v)), False)
+        ),
+        lambda torch, q, k, v: torch.nn.functional.scaled_dot_product_attention(
+            *(_split(x, heads).transpose(1, 2) for x in (q, k, v))
+        ).transpose(1, 2),
+        2 * _bytes(stored) * (keys + 1) * width,
+        4 * keys * width,
+        "copy",
+        precision=precision,
+    )
+
+
 def _split(x: Any, heads: int) -> Any:
     """`[batch, rows, heads * size]` as `[batch, rows, heads, size]`, of any library."""
     return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads)
@@ -216,7 +239,7 @@ def _merged(x: np.ndarray) -> np.ndarray:
     return rows.reshape(*rows.shape[:2], -1)
 
 
-def _attention(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+def _attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool = True) -> np.ndarray:
     scores = q @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1])
-    unseen = np.triu(np.ones(scores.shape[-2:], bool), 1)
+    unseen = np.triu(np.full(scores.shape[-2:], causal), 1)
     return _softmax(np.where(unseen, -np.inf, scores)) @ v

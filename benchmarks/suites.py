@@ -8,6 +8,7 @@ from benchmarks.cases import (
     Case,
     attention,
     chain,
+    decoding,
     gelu_matmul,
     layer_norm,
     matmul,
@@ -45,6 +46,7 @@ GPU: tuple[Case, ...] = (
     attention(1, 9, 128, 64),
     *(attention(4, 16, 2048, 64, precision) for precision in ("f32", "tf32", "bf16", "f16")),
     *(attention(4, 8, 2048, 128, precision) for precision in ("f32", "bf16")),
+    *(decoding(8, 8192, 128, precision) for precision in ("f32", "bf16")),
 )
 
 _SIZES: tuple[tuple[int, int, int], ...] = (
