@@ -83,6 +83,7 @@ class Facts:
     locations: dict[int, LocationAttr] = field(default_factory=dict[int, LocationAttr])
     arrays: dict[int, Any] = field(default_factory=dict[int, Any])
     constants: dict[int, bool] = field(default_factory=dict[int, bool])
+    bases: dict[Any, float | None] = field(default_factory=dict[Any, float | None])
     looks: int = 0
     results: dict[Any, tuple[TensorType, Properties]] = field(
         default_factory=dict[Any, tuple[TensorType, Properties]]

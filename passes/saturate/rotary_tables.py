@@ -57,17 +57,16 @@ def base_of(x: Any, c: Any, s: Any, width: int, interleaved: bool) -> float:
     """
     size = x.shape[-1] if x.shape else 0
     fits = c.shape == s.shape and c.shape[-1:] == (width,) and size > 1 and size % 2 == 0
-    known = fits and _axis_of_positions(x.shape, c.shape) is not None
-    cosines, sines = (_table(item, width) if known else None for item in (c, s))
-    if cosines is None or sines is None:
-        raise ShapeError("the tables are not known")
-    eps = float(np.finfo(c.element.dtype).eps)
-    estimate = _estimate(cosines, sines, size, interleaved)
-    for digits in DIGITS:
-        theta = float(f"{estimate:.{digits - 1}e}")
-        if _holds(cosines, sines, theta, size, interleaved, eps):
-            return theta
-    raise ShapeError("the tables are of no rotation")
+    if not fits or _axis_of_positions(x.shape, c.shape) is None:
+        raise ShapeError("the tables do not fit the heads")
+    known: dict[Any, float | None] = c.definition.facts.bases
+    key = (c.definition.handle, s.definition.handle, size, interleaved)
+    if key not in known:
+        known[key] = _base(c, s, size, interleaved)
+    base = known[key]
+    if base is None:
+        raise ShapeError("the tables are of no rotation that is known")
+    return base
 
 
 def in_rows(x: Any, c: Any) -> Shape:
@@ -92,6 +91,19 @@ def _axis_of_positions(x: Shape, table: Shape) -> int | None:
     padded = (*(1,) * (len(x) - len(table)), *table)
     axes = [axis for axis, size in enumerate(padded[:-1]) if size != 1]
     return axes[0] if len(axes) == 1 and padded[axes[0]] == x[axes[0]] else None
+
+
+def _base(c: Any, s: Any, size: int, interleaved: bool) -> float | None:
+    cosines, sines = (_table(item, c.shape[-1]) for item in (c, s))
+    if cosines is None or sines is None:
+        return None
+    eps = float(np.finfo(c.element.dtype).eps)
+    estimate = _estimate(cosines, sines, size, interleaved)
+    for digits in DIGITS:
+        theta = float(f"{estimate:.{digits - 1}e}")
+        if _holds(cosines, sines, theta, size, interleaved, eps):
+            return theta
+    return None
 
 
 def _table(x: Any, width: int) -> np.ndarray | None:
