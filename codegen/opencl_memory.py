@@ -1,7 +1,8 @@
 """Rows of `memref`, `vector` and the memory operations of `kernel`: OpenCL C loads, stores, lanes.
 
 Vectors in memory need no alignment. f16 goes through `vload_half` and `vstore_half`, bf16 through
-its upper 16 bits, an i1 through a byte.
+its upper 16 bits, an i1 through a byte. What was just rounded from f32 to either is stored in pairs
+where an instruction of the device makes them.
 """
 
 from typing import Any
