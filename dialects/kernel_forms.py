@@ -212,8 +212,9 @@ def _is_half(op: TensorOp, heavy: TensorOp) -> bool:
 
 def may_be_halved(shape: Shape, right: Shape, values: Mapping[str, Any]) -> bool:
     """Whether a product of that shape computes neighbours that are half of its columns apart."""
-    matrices = len(shape) > 1 and len(right) > 1
-    return matrices and bool(values["transpose_b"]) and shape[-2] >= HALVED_ROWS
+    if len(shape) < 2 or len(right) < 2:
+        return False
+    return bool(values["transpose_b"]) and shape[-2] >= HALVED_ROWS
 
 
 def takes_half(shape: Shape, values: Mapping[str, Any]) -> bool:
