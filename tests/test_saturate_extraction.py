@@ -121,15 +121,24 @@ def test_branch_and_bound_finds_what_trying_everything_finds(seed: int) -> None:
     assert sum(problem.prices[number] for number in chosen) == pytest.approx(best)
 
 
-def dearest_choice(problem: LocalProblem, seconds: float) -> LocalSolution:
+class DearestChoice:
     """The dearest writer that writes nothing else, for all that is needed, proved by nothing."""
-    needed, chosen = set(problem.demands), list[int]()
-    for key in sorted(problem.writers(), reverse=True):
-        if key in needed:
-            alone = [n for n in problem.writers()[key] if problem.results[n] == (key,)]
-            chosen.append(max(alone, key=problem.prices.__getitem__))
-            needed.update(problem.inputs[chosen[-1]])
-    return LocalSolution(tuple(chosen), 0.0)
+
+    def __init__(self, problem: LocalProblem, deadline: float) -> None:
+        self.problem = problem
+
+    def relaxed(self) -> None:
+        pass
+
+    def whole(self) -> LocalSolution:
+        problem = self.problem
+        needed, chosen = set(problem.demands), list[int]()
+        for key in sorted(problem.writers(), reverse=True):
+            if key in needed:
+                alone = [n for n in problem.writers()[key] if problem.results[n] == (key,)]
+                chosen.append(max(alone, key=problem.prices.__getitem__))
+                needed.update(problem.inputs[chosen[-1]])
+        return LocalSolution(tuple(chosen), 0.0)
 
 
 def test_only_what_the_solver_does_not_prove_is_searched_for_a_better_choice(
@@ -140,7 +149,7 @@ def test_only_what_the_solver_does_not_prove_is_searched_for_a_better_choice(
     assert not proved.open
     best = extract(found, list(view.classes)).selection.cost
     monkeypatch.setattr(exact, "branch_and_bound", lambda problem: None)
-    monkeypatch.setattr(exact, "solve_integer_program", dearest_choice)
+    monkeypatch.setattr(exact, "Program", DearestChoice)
     unproved = exact.ExactSolver(found, 10.0).solve()
     dear = select(found, unproved.preferred).cost
     assert dear > 1.1 * best

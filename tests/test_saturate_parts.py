@@ -82,6 +82,33 @@ def test_the_optimum_is_whole_though_fractions_of_kernels_are_allowed(
     assert sum(problem.prices[number] for number in solution.chosen or ()) == pytest.approx(cost)
 
 
+@pytest.mark.parametrize("seed", [1717, 532, 1669, 1266, 1004])
+def test_a_class_that_all_ways_need_is_not_taken_in_parts(seed: int) -> None:
+    problem = random_problem(seed)
+    solution = Program(problem, float("inf")).relaxed()
+    assert solution is not None
+    assert solution.bound == pytest.approx(least_cost(problem))
+
+
+def layers_with_a_hub(count: int) -> LocalProblem:
+    """Layers in which many kernels read one class, some of whose writers read what all share."""
+    results, inputs, prices = [(0,)], [()], [1.0]
+    for hub in range(1, 2 * count, 2):
+        for number in range(27):
+            writes = number < 12
+            results.append((hub,) if writes else (hub + 1,))
+            inputs.append((hub,) if not writes else (0,) if number < 2 else ())
+            prices.append(1.0 + number)
+    demands = tuple(range(2, 2 * count + 1, 2))
+    return LocalProblem(demands, tuple(results), tuple(inputs), tuple(prices))
+
+
+def test_what_all_layers_read_is_cut_and_what_is_read_within_one_is_not() -> None:
+    cut = cut_at_hubs(layers_with_a_hub(12))
+    assert cut is not None
+    assert cut.hubs == (0,)
+
+
 def test_what_nobody_reads_once_a_better_candidate_is_there_goes_too() -> None:
     direct, through, before = (2,), (2,), (1,)
     problem = LocalProblem((2,), (direct, through, before), ((), (1,), ()), (2.0, 2.0, 1.0))

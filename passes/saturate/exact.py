@@ -18,7 +18,7 @@ from mgn.passes.saturate.branch import branch_and_bound
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.components import LocalProblem, components_of
 from mgn.passes.saturate.hubs import SMALL, WHOLE, Cut, cut_at_hubs
-from mgn.passes.saturate.integer_program import LocalSolution, solve_integer_program
+from mgn.passes.saturate.integer_program import LocalSolution, Program
 from mgn.passes.saturate.pruning import parts_of
 from mgn.passes.saturate.repetition import table
 
@@ -26,8 +26,6 @@ SLACK = 1e-3
 """Relative gap up to which the choice of pieces is taken for that of the whole."""
 PROVED = 1e-4
 """Relative gap up to which no better choice is searched for."""
-SOLVABLE = 6000
-"""Candidates above which a part is bounded and left to the local search."""
 
 
 @dataclass
@@ -98,21 +96,30 @@ class ExactSolver:
         chosen = branch_and_bound(problem)
         if chosen is not None:
             return LocalSolution(chosen, sum(problem.prices[number] for number in chosen))
-        pieces = None
+        program = self._program(problem)
+        solution = None if program is None else program.relaxed()
+        if solution is not None:
+            return _noting_open(problem, solution)
+        pieces = LocalSolution(None, 0.0)
         cut = cut_at_hubs(problem) if len(problem.prices) > SMALL else None
         if cut is not None:
             pieces = self._solve_pieces(problem, cut)
-            if len(problem.prices) > WHOLE or _is_proved(problem, pieces, SLACK):
-                return _noting_open(problem, pieces)
-        remaining = self.deadline - time.process_time()
-        if remaining <= 0 or len(problem.prices) > SOLVABLE:
-            pieces = pieces or LocalSolution(None, _least_price(problem))
+        pieces.bound = max(pieces.bound, _least_price(problem))
+        if program is None or _is_proved(problem, pieces, SLACK):
             return _noting_open(problem, pieces)
-        solution = solve_integer_program(problem, remaining)
-        solution.bound = max(solution.bound, _least_price(problem))
-        if solution.chosen is None and pieces is not None:
-            solution.chosen, solution.bound = pieces.chosen, max(solution.bound, pieces.bound)
+        solution = program.whole()
+        solution.bound = max(solution.bound, pieces.bound)
+        if solution.chosen is None:
+            solution.chosen = pieces.chosen
         return _noting_open(problem, solution)
+
+    def _program(self, problem: LocalProblem) -> Program | None:
+        """The program of a problem; None where it is too large, or there is no time for it."""
+        writers = problem.writers()
+        too_large = len(problem.prices) > WHOLE or time.process_time() >= self.deadline
+        if too_large or any(key not in writers for key in problem.demands):
+            return None
+        return Program(problem, self.deadline)
 
     def _solve_pieces(self, problem: LocalProblem, cut: Cut) -> LocalSolution:
         """The choices of the pieces, with writers of the hubs that they bought."""

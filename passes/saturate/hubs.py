@@ -15,14 +15,14 @@ from heapq import heappop, heappush
 
 from mgn.passes.saturate.components import Choices, LocalProblem, Part, groups_of, split
 
-SMALL = 4000
-"""Candidates up to which a problem is not cut."""
+SMALL = 600
+"""Candidates up to which a problem is not cut, whatever its optimum is."""
 WHOLE = 5000
-"""Candidates up to which a problem whose pieces prove nothing is solved as a whole."""
-PIECE = 4000
-"""Candidates that a piece has at most, where cutting can make it so; a quarter of a problem that
-could be solved as a whole.
+"""Candidates up to which a problem is solved as a whole: first, where fractions may be its optimum,
+and where its pieces prove nothing.
 """
+PIECE = 4000
+"""Candidates that a piece has at most, where cutting can make it so; at most a quarter of all."""
 LARGEST = 0.75
 """The share of a problem that a piece may be: otherwise it did not fall apart."""
 HUB_CANDIDATES = 16
@@ -84,7 +84,9 @@ def cut_at_hubs(problem: LocalProblem) -> Cut | None:
 
 
 def _hubs_of(problem: LocalProblem) -> list[int]:
-    """The connected classes that have to be cut; those that only join small pieces stay."""
+    """The connected classes that have to be cut; those that join few and small pieces stay: first
+    what few touch, so that a class within a layer stays and one that all layers read does not.
+    """
     touching: dict[int, list[int]] = {}
     for number, (results, inputs) in enumerate(zip(problem.results, problem.inputs, strict=True)):
         for item in {*results, *inputs}:
@@ -108,13 +110,14 @@ def _hubs_of(problem: LocalProblem) -> list[int]:
 
     for group in groups_of(_without(problem, hubs), demands - hubs, tangled):
         join(group.numbers)
-    pending = sorted((0, hub) for hub in connected)
-    most = PIECE if len(parent) > WHOLE else len(parent) // 4
+    pending = sorted((0, 0, hub) for hub in connected)
+    most = min(PIECE, len(parent) // 4)
     while pending:
-        known, hub = heappop(pending)
-        size = sum(sizes[root] for root in set(map(find, touching[hub])))
-        if size > known:
-            heappush(pending, (size, hub))
+        *known, hub = heappop(pending)
+        roots = set(map(find, touching[hub]))
+        size = sum(sizes[root] for root in roots)
+        if [len(roots), size] > known:
+            heappush(pending, (len(roots), size, hub))
         elif size <= most:
             join(touching[hub])
             hubs.discard(hub)

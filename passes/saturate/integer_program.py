@@ -2,8 +2,8 @@
 
 In: a `LocalProblem`, seconds. Out: the chosen candidates, and a bound on the cost of any choice.
 
-Fractions of kernels are allowed first: with the rows of `program_rows` and `odd_sets` the optimum
-is nearly always whole then too. Where it is not, the solver branches.
+Fractions of kernels are allowed first: with the rows of `program_rows`, `odd_sets` and `path_rows`
+the optimum is nearly always whole then too. Where it is not, the solver branches.
 """
 
 import time
@@ -14,6 +14,7 @@ import numpy as np
 
 from mgn.passes.saturate.components import LocalProblem
 from mgn.passes.saturate.odd_sets import NEARLY, odd_set_rows
+from mgn.passes.saturate.path_rows import path_rows
 from mgn.passes.saturate.program_rows import Columns, Rows, columns_of, rows_of
 
 OPTIONS = {
@@ -31,8 +32,10 @@ OPTIONS = {
 branches, so that its own searches for one take more time than they save, and so does its search for
 a smaller program.
 """
-ROUNDS = 8
+ROUNDS = 30
 """How often rows that fractions violate are added at most."""
+TRACED = 1200
+"""Candidates up to which paths are followed to find them."""
 
 
 @dataclass
@@ -79,7 +82,10 @@ class Program:
             if np.all(np.minimum(values, 1.0 - values) <= NEARLY):
                 bound = solver.getInfo().objective_function_value / self.scale
                 return LocalSolution(self._chosen(values), bound)
-            broken = list(odd_set_rows(self.problem, self.columns, values.tolist()))
+            amounts = values.tolist()
+            broken = list(odd_set_rows(self.problem, self.columns, amounts))
+            if len(self.problem.prices) <= TRACED:
+                broken += path_rows(self.problem, self.columns, amounts)
             if not broken:
                 return None
             for entries, least in broken:
