@@ -245,6 +245,21 @@ def _double(row: str, rng: random.Random, variables: list[str]) -> Instance:
     return Instance([tensor("f64", shape) for _ in variables], {})
 
 
+def _normed(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """A normed matrix before a weight, of four columns or turned; some statistics are
+    of columns, and some weights are square.
+    """
+    turned = rng.random() < 0.5
+    columns = rng.choice([4, 5])
+    shapes: dict[str, Shape] = {
+        "a": rng.choice([(3, 4), (2, 3, 4), (4, 4)]),
+        "s": (4,),
+        "b": (columns, 4) if turned else (4, columns),
+    }
+    shapes["r"] = rng.choice([(*shapes["a"][:-1], 1), (4,)])
+    return Instance([tensor("f32", shapes[name]) for name in variables], {"N": turned})
+
+
 EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "gelu-quotient": _double,
     "slice-of-pairs": _pairs,
@@ -256,6 +271,7 @@ EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "-then-kept": _kept,
     "variance-of-squares": _variance,
     "scale-of-rows": _rows,
+    "matmul-of-normed": _normed,
     "heads": _in_heads,
     "shared": _shared,
     "attention": _scores,

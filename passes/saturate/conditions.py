@@ -134,6 +134,10 @@ def _unshifted(x: Operand) -> bool:
     return subtracted is None or subtracted.name != "max_reduce"
 
 
+def _parameters(x: Operand) -> bool:
+    return x.definition is not None and x.definition.is_parameters
+
+
 def _power_of_two(x: Operand) -> bool:
     value = x.constant
     return value is not None and math.isfinite(value) and abs(math.frexp(value)[0]) == 0.5
@@ -141,6 +145,8 @@ def _power_of_two(x: Operand) -> bool:
 
 PREDICATES: dict[str, Callable[..., bool]] = {
     "constant": lambda x: x.constant is not None,
+    "parameters": _parameters,
+    "read_once": lambda x: x.definition is None or x.definition.readers < 2,
     "scalar": lambda x: x.type.get_shape() == (),
     "nonzero": lambda x: x.constant not in (None, 0) and math.isfinite(x.constant),
     "positive": lambda x: x.constant is not None and 0 < x.constant < math.inf,
@@ -200,6 +206,7 @@ def _compose(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]
 ATTRIBUTE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "compose": _compose,
     "as_matrix": lambda x: (math.prod(x.shape[:-1]), x.shape[-1]),
+    "inner": lambda x, turned: x.shape[-1:] if turned else (x.shape[-1], 1),
     "number_of": lambda x: x.constant,
     "scale_of": layouts.scale_of,
     "only": lambda axes: axes[0],

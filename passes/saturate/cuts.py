@@ -252,13 +252,16 @@ class CutBuilder:
         if operand.in_memory or operand.inline or not cones:
             return [None]
         if operand.prepared and not traits[0].prepared:
-            return self._prepared_choices(cones)
+            return self._prepared_choices(cones, heavy)
         return [*best_of_each_kind(cones), None]
 
-    def _prepared_choices(self, cones: Sequence[Cone]) -> list[Cone | None]:
+    def _prepared_choices(
+        self, cones: Sequence[Cone], heavy: KernelKind | None
+    ) -> list[Cone | None]:
         """How a run's kernel may get what is prepared: what only views a parameter is read through,
-        what is expensive, or lies in several places, is never computed again. A matrix unit has
-        to see that its operand is rounded, which is done on the way for nothing.
+        what is expensive, lies in several places, or is asked for by many tiles, is never computed
+        again. A matrix unit has to see that its operand is rounded, which is done on the way for
+        nothing.
         """
         rounded = [cone for cone in cones if self._shows_rounding(cone)]
         if rounded:
@@ -267,7 +270,7 @@ class CutBuilder:
         signatures = [self.view.signatures[number] for _, number, _ in best.body]
         if all(signature.name in VIEWS for signature in signatures):
             return [best]
-        dear = any(
+        dear = heavy is not None or any(
             item.name == "concat" or operation_weight(item, self.device) >= DEAR
             for item in signatures
         )

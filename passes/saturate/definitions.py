@@ -6,6 +6,7 @@ the e-node or leaf that its handle was made for; equal forms that rules found la
 """
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,21 @@ from mgn.passes.saturate.facts import Facts, Leaf, NodeFact
 
 LARGEST_KNOWN = 1 << 24
 """Elements of the largest value that is computed to be looked at."""
+
+
+class Origin(IntEnum):
+    """What decides a value: nothing but the program, what is set before runs, what a run gets."""
+
+    CONSTANTS = 0
+    PARAMETERS = 1
+    INPUTS = 2
+
+
+ORIGINS = {
+    "constant": Origin.CONSTANTS,
+    "parameter": Origin.PARAMETERS,
+    "input": Origin.INPUTS,
+}
 
 
 @dataclass(frozen=True)
@@ -50,21 +66,35 @@ class Definition:
             known[self.handle] = self._computed()
         return known[self.handle]
 
-    def _is_constant(self) -> bool:
-        """Whether the value depends on constants alone."""
-        known, definitions = self.facts.constants, self.facts.definitions
+    @property
+    def readers(self) -> int:
+        """How many e-nodes of the program read the value."""
+        self.facts.looks += 1
+        return self.facts.readers[self.handle]
+
+    @property
+    def is_parameters(self) -> bool:
+        """Whether parameters and constants alone decide the value."""
+        self.facts.looks += 1
+        return self._origin <= Origin.PARAMETERS
+
+    @property
+    def _origin(self) -> Origin:
+        """The least settled of the leaves that the value depends on."""
+        known, definitions = self.facts.origins, self.facts.definitions
         pending = [self.handle]
         while pending:
             handle = pending[-1]
             definition = definitions[handle]
             if isinstance(definition, Leaf):
-                known[handle] = definition.kind == "constant"
+                known[handle] = ORIGINS[definition.kind]
             operands = definition.operands if isinstance(definition, NodeFact) else ()
             waiting = [item for item in operands if item not in known]
             if waiting:
                 pending.extend(waiting)
                 continue
-            known.setdefault(handle, all(known[item] for item in operands))
+            origin = max((known[item] for item in operands), default=Origin.CONSTANTS)
+            known.setdefault(handle, origin)
             pending.pop()
         return known[self.handle]
 
@@ -74,7 +104,7 @@ class Definition:
             return array_of(definition.key) if definition.kind == "constant" else None
         type = self.facts.handle_types[self.handle]
         too_large = element_count(type.get_shape()) > LARGEST_KNOWN
-        if too_large or not self._is_constant():
+        if too_large or self._origin > Origin.CONSTANTS:
             return None
         operands: list[np.ndarray] = []
         for operand in self.operands:

@@ -20,7 +20,7 @@ from mgn.dialects.kernel_forms import WHOLE_COMPOSITES
 from mgn.dialects.mgn.decompose import Decomposition, decompose_signature, decomposition_of
 from mgn.dialects.mgn.operation import Kind, OperationSpec, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp
-from mgn.passes.saturate.facts import Facts, Leaf, Properties
+from mgn.passes.saturate.facts import Facts, Leaf, NodeFact, Properties
 
 
 @dataclass
@@ -49,6 +49,8 @@ def encode_graph(graph: GraphOp, literals: Sequence[float] = ()) -> EncodedGraph
             continue
         operations += isinstance(op, TensorOp)
         encoder.encode(op, handles)
+    for fact in facts.definitions:
+        facts.readers.update(set(fact.operands) if isinstance(fact, NodeFact) else ())
     outputs = [handles[value] for value in graph.results_returned]
     return EncodedGraph(facts, handles, outputs, operations)
 

@@ -165,7 +165,7 @@ class _Engine:
         self.fired: Counter[str] = Counter()
         self.loads = 0
         self.widenings = 0
-        self.wide = WideProducts(facts)
+        self.wide = WideProducts(facts, len(facts.handle_types))
         self.execute(PRELUDE)
 
     def execute(self, text: str) -> list[Any]:

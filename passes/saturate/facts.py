@@ -10,6 +10,7 @@ find out.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -68,8 +69,9 @@ class Facts:
 
     `literals` are the numbers that rules name: a constant that equals one of them, rounded to the
     constant's element type, is that number. `definitions` holds the e-node or leaf of each handle;
-    `arrays` and `constants` what `definitions.py` found out from them, and `looks` counts how often
-    it was asked. `results` keeps the types and attributes of operations that rules make.
+    `arrays` and `origins` what `definitions.py` found out from them, and `looks` counts how often
+    it was asked. `readers` says how many of the program's e-nodes read a value; `results` keeps the
+    types and attributes of operations that rules make.
     """
 
     literals: Sequence[float] = ()
@@ -82,9 +84,10 @@ class Facts:
     handle_types: list[TensorType] = field(default_factory=list[TensorType])
     locations: dict[int, LocationAttr] = field(default_factory=dict[int, LocationAttr])
     arrays: dict[int, Any] = field(default_factory=dict[int, Any])
-    constants: dict[int, bool] = field(default_factory=dict[int, bool])
+    origins: dict[int, Any] = field(default_factory=dict[int, Any])
     bases: dict[Any, float | None] = field(default_factory=dict[Any, float | None])
     looks: int = 0
+    readers: Counter[int] = field(default_factory=Counter[int])
     results: dict[Any, tuple[TensorType, Properties]] = field(
         default_factory=dict[Any, tuple[TensorType, Properties]]
     )

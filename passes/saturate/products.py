@@ -75,6 +75,17 @@ PRODUCTS: tuple[Rule, ...] = (
         "each column of the result is linear in its column of b",
         "one_row(s) and matrix(a) and matrix(b) and wide(a)",
     ),
+    # The scale of a norm becomes part of the weights that follow it; not in training, where
+    # gradients read the statistic and the normed value.
+    Rule(
+        "matmul-of-normed",
+        "matmul(mul(mul(a, r), s), b, transpose_b=N)",
+        "mul(matmul(a, mul(b, reshape(s, shape=inner(s, N))), transpose_b=N), r)",
+        REASSOCIATES,
+        "diag(r) A diag(s) B = diag(r) (A (diag(s) B))",
+        "row_statistic(a, r) and vector(s) and parameters(s) and parameters(b) and matrix(b) "
+        "and wide(a) and read_once(r)",
+    ),
     # One product in place of two.
     Rule(
         "sum-of-products-of-one-left",

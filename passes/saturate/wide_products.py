@@ -96,11 +96,15 @@ class Rounding:
 class WideProducts:
     """Groups of products that were entered.
 
+    Handles from `given` on are not the program's but what rules made: the columns of what they made
+    of a wide product need not be put side by side again.
+
     `steps` lists what was done the last time: a rule's name, the handles of its root and variables,
     that of the slice, and the first and past the last of those that it entered.
     """
 
     facts: Facts
+    given: int
     steps: list[tuple[str, tuple[int, ...], int, int, int]] = field(
         default_factory=list[tuple[str, tuple[int, ...], int, int, int]]
     )
@@ -108,7 +112,6 @@ class WideProducts:
     constant: set[int] = field(default_factory=set[int])
     sums: dict[int, list[tuple[int, int]]] = field(default_factory=dict[int, list[tuple[int, int]]])
     roundings: dict[int, list[Rounding]] = field(default_factory=dict[int, list[Rounding]])
-    made: set[int] = field(default_factory=set[int])
     seen: set[tuple[int, ...]] = field(default_factory=set[tuple[int, ...]])
 
     def enter(
@@ -130,7 +133,7 @@ class WideProducts:
         groups: dict[object, dict[int, Product]] = {}
         for item in sorted(products, key=lambda item: (item.result, item.right)):
             key = self._key(item)
-            if key is not None and item.right not in self.made:
+            if key is not None and item.right < self.given:
                 groups.setdefault(key, {}).setdefault(item.result, item)
         self.steps.clear()
         simplest = sorted(groups.values(), key=lambda group: -len(self._parameters(group)))
@@ -182,7 +185,6 @@ class WideProducts:
         first, start = members[0], len(self.facts.handle_types)
         axis = self._axis(first) + len(self.facts.handle_types[first.right].get_shape())
         weight = self._operation("concat", [item.right for item in members], axis=axis)
-        self.made.add(weight)
         self._round_as_one(weight, [item.right for item in members], axis)
         wide = self._operation("matmul", [first.left, weight], **self._values(first))
         plain, biased = WIDE_PRODUCTS
@@ -207,7 +209,6 @@ class WideProducts:
                 joined = self._operation("concat", operands, axis=axis)
                 values = self._decoded(first.operation, first.attributes)
                 self.facts.union(weight, self._operation(first.operation, [joined], **values))
-                self.made.add(joined)
 
     def _rounded_like(self, part: int, first: Rounding) -> int | None:
         """What is rounded to `part` as `first` does it."""
