@@ -180,6 +180,8 @@ def fold_call(call: BoundCall) -> int | float | bool | None:
         exact = Family.BOOL in spec.operands[0].accepts
     dtype = np.float64 if not exact else np.int64
     if all(isinstance(value, bool) for value in operands):
+        if Family.BOOL not in spec.operands[0].accepts:
+            return None
         dtype = np.bool_
     elif exact and any(abs(value) >= 2**31 for value in operands):
         return None

@@ -52,7 +52,7 @@ def test_a_line_of_ten_megabytes_is_one_message() -> None:
 
 
 def test_a_long_line_is_clipped_around_the_caret() -> None:
-    message = message_of("const A = [" + "1, " * 100_000 + "zzz" + ", 1" * 100_000 + "]")
+    message = message_of("const A = [" + "1, " * 30_000 + "zzz" + ", 1" * 30_000 + "]")
     _, excerpt, caret = message.splitlines()
     assert len(excerpt) < 130
     assert excerpt[caret.index("^") :].startswith("zzz, 1")

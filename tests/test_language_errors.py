@@ -54,6 +54,8 @@ IN_GRAPH: list[tuple[str, int, str]] = [
     ("y = None", 5, "unknown name 'None'; did you mean 'none'?"),
     ("y = relu", 5, "operation 'relu' is called with '(…)'"),
     ("y = sum(x, axes = 1)", 5, "sum() has no argument 'axes'; did you mean 'axis'?"),
+    ("y = x + round_tf32(true)", 9, "round_tf32: operand 'x' must be float, not bool"),
+    ("y = x + exp(true)", 9, "exp: operand 'x' must be float, not bool"),
     ("y = sum(x, axis = 5)", 5, "sum: axis 5 is out of range for rank 2"),
     ("y = softmax()", 5, "softmax() needs 'x'"),
     ("y = softmax(x, axis = \"a\")", 5, "softmax(): 'axis' must be an integer"),

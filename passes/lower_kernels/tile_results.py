@@ -46,35 +46,35 @@ class TileResults:
 
     def _write_halves(self, row: Index, half: Index, pair: list[SSAValue]) -> None:
         """What follows from two columns that are half of all apart."""
-        product, code = self.product, self.job.code
-        tests: list[SSAValue | bool] = []
-        if self.rows_end:
-            tests.append(code.is_below(row, product.rows, 1))
-            row = bounded(row, product.rows, 1)
-        if self.columns_end:
-            tests.append(code.is_below(half, product.columns // 2, 1))
-            half = bounded(half, product.columns // 2, 1)
-        code.when(
-            _all(self.job, tests),
-            lambda: write_halves(self.job, product, self.batch, row, half, pair),
+        row, half, is_there = self._inside(row, half, self.product.columns // 2, 1)
+        self.job.code.when(
+            is_there,
+            lambda: write_halves(self.job, self.product, self.batch, row, half, pair),
         )
 
     def _write(self, row: Index, column: Index, total: SSAValue, width: int) -> None:
-        product, code = self.product, self.job.code
-        tests: list[SSAValue | bool] = []
-        if self.rows_end:
-            tests.append(code.is_below(row, product.rows, 1))
-            row = bounded(row, product.rows, 1)
-        if self.columns_end:
-            tests.append(code.is_below(column, product.columns, 1))
-            column = bounded(column, product.columns, width)
+        row, column, is_there = self._inside(row, column, self.product.columns, width)
 
-        def inside() -> None:
+        def store() -> None:
             evaluator = self.job.evaluator(width)
             columns = [column + lanes(width)]
-            write_tile(self.job, product, evaluator, self.batch, [row], columns, [total])
+            write_tile(self.job, self.product, evaluator, self.batch, [row], columns, [total])
 
-        code.when(_all(self.job, tests), inside)
+        self.job.code.when(is_there, store)
+
+    def _inside(
+        self, row: Index, column: Index, columns: int, width: int
+    ) -> tuple[Index, Index, SSAValue | bool]:
+        """A place known to be in the result, and whether the one asked for is."""
+        code, rows = self.job.code, self.product.rows
+        tests: list[SSAValue | bool] = []
+        if self.rows_end:
+            tests.append(code.is_below(row, rows, 1))
+            row = bounded(row, rows, 1)
+        if self.columns_end:
+            tests.append(code.is_below(column, columns, 1))
+            column = bounded(column, columns, width)
+        return row, column, _all(self.job, tests)
 
 
 def _all(job: Job, tests: list[SSAValue | bool]) -> SSAValue | bool:
