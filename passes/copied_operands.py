@@ -24,6 +24,7 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.types import ELEMENT_TYPES, element_of
 from mgn.passes.choose_schedules import ROUNDED
@@ -78,7 +79,7 @@ class CopiedOperands:
 
     def _copy(self, pieces: KernelPieces, product: TensorOp, number: int) -> SSAValue:
         """The operand in the unit's type, along the shared axis, in whole chunks."""
-        shape = _shape(product.operands[number])
+        shape = shape_of(product.operands[number])
         turned = bool(product.values[FLAGS[number]]) != (number == 1)
         depth = shape[-2] if turned else shape[-1]
         missing = -depth % chunk_of(self.unit)
@@ -97,7 +98,3 @@ class CopiedOperands:
         wanted = [product.operands[number]]
         (copy,) = pieces.add(KernelKind.POINTWISE, wanted, finish=arranged, facts=facts)
         return copy
-
-
-def _shape(value: SSAValue) -> tuple[int, ...]:
-    return value.type.get_shape()  # type: ignore

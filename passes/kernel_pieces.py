@@ -14,6 +14,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind, ScheduleAttr
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.dialects.types import ElementType, element_of
 
 Finish = Callable[[Emitter, list[SSAValue]], list[SSAValue]]
 
@@ -133,6 +134,11 @@ class KernelPieces:
                 made = instead.get(owner) if isinstance(owner, TensorOp) else None
                 pending += owner.operands if made is None else made.operands
         return needed, [value for value in self.known if value in inputs]
+
+
+def as_element(b: Emitter, value: SSAValue, element: ElementType) -> SSAValue:
+    """A value in an element type: itself where it has that."""
+    return value if element_of(value.type) is element else b.cast(value, element.name)
 
 
 class Arrangement(Protocol):

@@ -26,7 +26,7 @@ from mgn.dialects.mgn.attention import merge_attention_parts
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.types import element_of
-from mgn.passes.kernel_pieces import KernelPieces, Made
+from mgn.passes.kernel_pieces import KernelPieces, Made, as_element
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,7 @@ class SplitAttention:
 
         def whole(b: Emitter, parts: list[SSAValue]) -> SSAValue:
             value = merge_attention_parts(b, parts[0])
-            element = element_of(attention.results[0].type)
-            same = element is element_of(parts[0].type)
-            return value if same else b.cast(value, element.name)
+            return as_element(b, value, element_of(attention.results[0].type))
 
         parts = pieces.add(KernelKind.ATTENTION, list(attention.operands), finish=partial)
         made = [Made(attention, parts, whole)]

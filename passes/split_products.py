@@ -25,8 +25,9 @@ from xdsl.ir import SSAValue
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.types import element_of
-from mgn.passes.kernel_pieces import KernelPieces, Made
+from mgn.passes.kernel_pieces import KernelPieces, Made, as_element
 from mgn.passes.lower_kernels.few_rows import FEW_ROWS
 from mgn.passes.lower_kernels.scalar import accumulator
 
@@ -74,32 +75,22 @@ class SplitProduct:
 
         def partial(b: Emitter, operands: list[SSAValue]) -> list[SSAValue]:
             element = accumulator(element_of(product.results[0].type))
-            left, right = (
-                value if element_of(value.type) is element else b.cast(value, element.name)
-                for value in operands
-            )
-            rank = max(len(_shape(left)), len(_shape(right)))
-            left = self._cut(b, left, len(_shape(left)) - (2 if turned_a else 1), rank)
-            right = self._cut(b, right, len(_shape(right)) - (1 if turned_b else 2), rank)
+            left, right = (as_element(b, value, element) for value in operands)
+            rank = max(len(shape_of(left)), len(shape_of(right)))
+            left = self._cut(b, left, len(shape_of(left)) - (2 if turned_a else 1), rank)
+            right = self._cut(b, right, len(shape_of(right)) - (1 if turned_b else 2), rank)
             return [b.matmul(left, right, transpose_a=turned_a, transpose_b=turned_b)]
 
         def total(b: Emitter, sums: list[SSAValue]) -> SSAValue:
-            value = b.sum(sums[0], axis=[0])
-            element = element_of(product.results[0].type)
-            same = element is element_of(sums[0].type)
-            return value if same else b.cast(value, element.name)
+            return as_element(b, b.sum(sums[0], axis=[0]), element_of(product.results[0].type))
 
         sums = pieces.add(KernelKind.CONTRACTION, list(product.operands), finish=partial)
         pieces.finish(KernelKind.REDUCTION, [Made(product, sums, total)])
 
     def _cut(self, b: Emitter, value: SSAValue, axis: int, rank: int) -> SSAValue:
         """An operand with the parts of an axis as its first, and ones up to a batch of a rank."""
-        shape, parts = _shape(value), self.parts
+        shape, parts = shape_of(value), self.parts
         value = b.reshape(value, [*shape[:axis], parts, shape[axis] // parts, *shape[axis + 1 :]])
         value = b.transpose(value, [axis, *(n for n in range(len(shape) + 1) if n != axis)])
-        inner = _shape(value)[1:]
+        inner = shape_of(value)[1:]
         return b.reshape(value, [parts, *[1] * (rank - len(inner)), *inner])
-
-
-def _shape(value: SSAValue) -> tuple[int, ...]:
-    return value.type.get_shape()  # type: ignore

@@ -27,6 +27,7 @@ from xdsl.ir import SSAValue
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
 from mgn.dialects.types import element_of
@@ -128,8 +129,8 @@ class SplitReduction:
             wanted = self._by_row(pieces, [op.results[0] for op in stage])
             known.update(zip(wanted, pieces.add(KernelKind.REDUCTION, wanted, made), strict=True))
         left = [value for value in dict.fromkeys(written) if value not in known]
-        for shape in dict.fromkeys(map(_shape, left)):
-            wanted = [value for value in left if _shape(value) == shape]
+        for shape in dict.fromkeys(map(shape_of, left)):
+            wanted = [value for value in left if shape_of(value) == shape]
             known.update(zip(wanted, pieces.add(KernelKind.POINTWISE, wanted), strict=True))
 
     def _by_row(self, pieces: KernelPieces, reduced: Sequence[SSAValue]) -> list[SSAValue]:
@@ -140,7 +141,7 @@ class SplitReduction:
         for op in pieces.fused.block.ops:
             if not isinstance(op, TensorOp) or op.spec.kind is Kind.REDUCTION:
                 continue
-            shapes = {_shape(value) for value in (*op.operands, *op.results)}
+            shapes = {shape_of(value) for value in (*op.operands, *op.results)}
             rest = [value for value in op.operands if value not in found]
             there = all(value in pieces.known or _is_constant(value) for value in rest)
             if len(rest) < len(op.operands) and there and shapes <= {kept, dropped, ()}:
@@ -150,7 +151,7 @@ class SplitReduction:
 
     def _is_full(self, value: SSAValue) -> bool:
         """Whether a value has one number for each element, in whatever shape."""
-        return prod(_shape(value)) == prod(self.shape)
+        return prod(shape_of(value)) == prod(self.shape)
 
     def _reduce(self, b: Emitter, op: TensorOp, value: SSAValue) -> SSAValue:
         """The partial results of a reduction: its operand's shape with parts on the cut axis."""
@@ -177,10 +178,6 @@ class SplitReduction:
         value = b.call(op.spec.name, partial, axis=axes, keepdims=keepdims)
         element = element_of(op.results[0].type)
         return b.cast(value, element.name) if accumulator(element) is not element else value
-
-
-def _shape(value: SSAValue) -> tuple[int, ...]:
-    return value.type.get_shape()  # type: ignore
 
 
 def _is_constant(value: SSAValue) -> bool:

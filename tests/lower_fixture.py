@@ -22,6 +22,7 @@ from mgn.dialects.kernel import DEVICES, Device, FuncOp
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.types import element_of, tensor
+from mgn.passes.arrange_kernels import arrange_kernel
 from mgn.passes.choose_schedules import schedule_for
 from mgn.passes.lower_kernels import lower_kernel
 
@@ -167,3 +168,12 @@ def expected(kernel: FusedKernelOp, arrays: Sequence[np.ndarray]) -> list[np.nda
         for array, value in zip(arrays, kernel.inputs, strict=True)
     ]
     return interpreter.run_op(kernel, wide)
+
+
+def pieces(kernel: FusedKernelOp, device: Device = DEVICES["nvidia-h200"]) -> list[FusedKernelOp]:
+    """The kernels that take a kernel's place in its module, verified."""
+    module = kernel.parent_op()
+    assert isinstance(module, ModuleOp)
+    made = arrange_kernel(kernel, device)
+    module.verify()
+    return made

@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from attention_reference import attention_arrays, bounded_attention
-from lower_fixture import CPU, GPU_ON_CPU, expected, fused_kernel, lowered, run
+from lower_fixture import CPU, GPU_ON_CPU, expected, fused_kernel, lowered, pieces, run
 from opencl_fixture import cl_queue  # noqa: F401
 from test_split_reductions import values_of
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel import DEVICES
 from mgn.dialects.types import ELEMENT_TYPES, element_of
-from mgn.passes.arrange_kernels import arrange_kernel
 from mgn.passes.choose_schedules import schedule_for
 
 H200 = DEVICES["nvidia-h200"]
@@ -36,15 +34,6 @@ def attention(shapes: Shapes, element: str = "f32", **how: Any) -> FusedKernelOp
 
 def decoding(keys: int, heads: int, kv_heads: int, size: int, queries: int = 1) -> Shapes:
     return [(1, queries, heads * size), *[(1, keys, kv_heads * size)] * 2]
-
-
-def pieces(kernel: FusedKernelOp, device: Any = H200) -> list[FusedKernelOp]:
-    """The kernels that take a kernel's place in its module, verified."""
-    module = kernel.parent_op()
-    assert isinstance(module, ModuleOp)
-    made = arrange_kernel(kernel, device)
-    module.verify()
-    return made
 
 
 def test_few_rows_over_many_keys_are_cut() -> None:

@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lower_fixture import CPU, GPU_ON_CPU, expected, fused_kernel, lowered, run
+from lower_fixture import CPU, GPU_ON_CPU, expected, fused_kernel, lowered, pieces, run
 from opencl_fixture import cl_queue  # noqa: F401
 from test_differential import draw
 from test_split_reductions import values_of
-from xdsl.dialects.builtin import ModuleOp
 
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel import DEVICES, CopyChunkOp
 from mgn.dialects.types import element_of
-from mgn.passes.arrange_kernels import arrange_kernel
 from mgn.passes.choose_schedules import schedule_for
 
 H200 = DEVICES["nvidia-h200"]
@@ -27,15 +25,6 @@ def product(a: tuple[int, ...], b: tuple[int, ...], element: str = "f32", **turn
     return fused_kernel(
         "contraction", [(element, a), (element, b)], lambda e, x, y: e.matmul(x, y, **turned)
     )
-
-
-def pieces(kernel: FusedKernelOp, device: Any = H200) -> list[FusedKernelOp]:
-    """The kernels that take a kernel's place in its module, verified."""
-    module = kernel.parent_op()
-    assert isinstance(module, ModuleOp)
-    made = arrange_kernel(kernel, device)
-    module.verify()
-    return made
 
 
 def parts_of(kernels: list[FusedKernelOp]) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from lower_fixture import CPU, GPU_ON_CPU, expected, fused_kernel
+from lower_fixture import CPU, GPU_ON_CPU, expected, fused_kernel, pieces
 from test_differential import EPSILON, add_and_norm, draw, group_norm, layer_norm, softmax
 from xdsl.dialects.builtin import ModuleOp
 
@@ -19,7 +19,6 @@ import mgn
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel import DEVICES
 from mgn.dialects.mgn.interpreter import Interpreter
-from mgn.passes.arrange_kernels import arrange_kernel
 from mgn.passes.lower_kernels.rows import RowSpace
 from mgn.passes.split_reductions import Cut, choose_cut
 
@@ -57,15 +56,6 @@ def test_columns_are_cut_only_where_narrow_groups_are_too_few() -> None:
     assert choose_cut(RowSpace((16384, 4096), (0,)), H200, 1) is None
     assert choose_cut(RowSpace((16384, 3600), (0,)), H200, 1) is not None
     assert choose_cut(RowSpace((16384, 4096), (0,)), H200, 1, columns=64) is not None
-
-
-def pieces(kernel: FusedKernelOp, device: Any) -> list[FusedKernelOp]:
-    """The kernels that take a kernel's place in its module, verified."""
-    module = kernel.parent_op()
-    assert isinstance(module, ModuleOp)
-    made = arrange_kernel(kernel, device)
-    module.verify()
-    return made
 
 
 def values_of(kernels: Sequence[FusedKernelOp], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
