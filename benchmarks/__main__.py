@@ -3,14 +3,14 @@
 Each kernel and model is checked on random data, then timed in turn with NumPy (on a CPU) and what
 is installed of PyTorch, ONNX Runtime and tinygrad. The share is of the ceiling measured in the same
 run: the device's copy bandwidth for kernels bound by memory, the best matmul rate of all
-contestants for matmuls. `--suite odd` times thirty products whose sizes fit no tile instead; on a
-GPU in f32, tf32 and bf16, the last two beside products of 4096 and 8192.
+contestants for matmuls. Rows are printed, and kept in the file, as they are measured. `--suite odd`
+times thirty products whose sizes fit no tile instead; on a GPU in f32, tf32 and bf16, the last two
+beside products of 4096 and 8192.
 """
 
 import argparse
-import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from math import exp, log
 from pathlib import Path
@@ -23,6 +23,7 @@ from benchmarks import contestants, models
 from benchmarks.cases import Case
 from benchmarks.measure import APART, SHARED, interleaved_medians
 from benchmarks.suites import SUITES
+from benchmarks.table import Table, keep
 
 COPY_BYTES = {"cpu": 256 << 20, "gpu": 1 << 30}
 Row = dict[str, Any]
@@ -46,20 +47,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not cases and not chosen:
         print(f"nothing has '{options.only}' in its name", file=sys.stderr)
         return 1
-    print(f"{device.name}, {device.driver}, {date.today()}")
+    print(f"{device.name}, {device.driver}, {date.today()}", flush=True)
     result: dict[str, Any] = {"device": device.identity, "date": str(date.today())}
+
     if cases:
-        bandwidth = copy_bandwidth(options.device)
-        rows = kernel_rows(cases, options.device, device.kind, bandwidth)
-        result |= {"copy GB/s": bandwidth / 1e9, "kernels": rows}
-        print(f"copy {bandwidth / 1e9:.4g} GB/s\n\n{table_of(rows)}")
-        print(against_torch(rows))
+        result["copy GB/s"] = bandwidth = copy_bandwidth(options.device) / 1e9
+        print(f"copy {bandwidth:.4g} GB/s\n", flush=True)
+        kept = result["kernels"] = list[Row]()
+        for row in kernel_rows(cases, options.device, device.kind, bandwidth):
+            kept.append(row)
+            keep(result, options.json)
+        print(against_torch(kept), flush=True)
     if chosen:
-        rows = model_rows(chosen, options.device, device.kind)
-        result["models"] = rows
-        print(f"\n{table_of(rows)}")
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+        kept = result["models"] = list[Row]()
+        for row in model_rows(chosen, options.device, device.kind):
+            kept.append(row)
+            keep(result, options.json)
     return 0
 
 
@@ -78,9 +81,14 @@ def _timed(functions: dict[str, Any], kind: str) -> dict[str, float]:
     return interleaved_medians(functions, SHARED if kind == "cpu" else APART)
 
 
-def kernel_rows(cases: Sequence[Case], device: str, kind: str, bandwidth: float) -> list[Row]:
-    """One row a case: times in ms, rates, share of the ceiling."""
+def kernel_rows(cases: Sequence[Case], device: str, kind: str, bandwidth: float) -> Iterator[Row]:
+    """One row a case: times in ms, rates, share of the ceiling as far as it is known.
+
+    Rows are printed as they come; those whose ceiling a later one raised, at the end once more.
+    """
     rows: list[Row] = []
+    table = Table(max(len(case.name) for case in cases), ("bound", "precision"))
+    printed: list[float] = []
     for case in cases:
         times = _timed(contestants.contestants_of(case, device), kind)
         row: Row = {"kernel": case.name, "bound": case.bound, "precision": case.precision}
@@ -88,6 +96,23 @@ def kernel_rows(cases: Sequence[Case], device: str, kind: str, bandwidth: float)
         row["GFLOP/s"] = case.operations / times["mgn"] / 1e9
         row["GB/s"] = case.bytes / times["mgn"] / 1e9
         rows.append(row)
+        set_shares(rows, bandwidth)
+        if "torch ms" in row:
+            row["against torch"] = row["torch ms"] / row["mgn ms"]
+        table.print(row)
+        printed.append(row["share"])
+        yield row
+    changed = [row for row, share in zip(rows, printed, strict=True) if row["share"] != share]
+    if changed:
+        print("\nof the best rate of all rows:")
+    for row in changed:
+        table.print(row)
+
+
+def set_shares(rows: Sequence[Row], bandwidth: float) -> None:
+    """Gives each row its share of the ceiling as far as it is known: of the copy's GB/s, or of the
+    best matmul rate of a contestant.
+    """
     best: dict[str, float] = {}
     for row in rows:
         fastest = min(value for name, value in row.items() if name.endswith(" ms"))
@@ -98,10 +123,7 @@ def kernel_rows(cases: Sequence[Case], device: str, kind: str, bandwidth: float)
         if row["bound"] == "matmul":
             row["share"] = row["GFLOP/s"] / best[row["precision"]]
         else:
-            row["share"] = row["GB/s"] * 1e9 / bandwidth
-        if "torch ms" in row:
-            row["against torch"] = row["torch ms"] / row["mgn ms"]
-    return rows
+            row["share"] = row["GB/s"] / bandwidth
 
 
 def against_torch(rows: Sequence[Row]) -> str:
@@ -118,31 +140,14 @@ def against_torch(rows: Sequence[Row]) -> str:
     )
 
 
-def model_rows(chosen: Sequence[models.Model], device: str, kind: str) -> list[Row]:
+def model_rows(chosen: Sequence[models.Model], device: str, kind: str) -> Iterator[Row]:
     """One row a model: times in ms of all contestants, by the wall clock."""
-    rows: list[Row] = []
+    table = Table(max(len(model.name) for model in chosen))
     for model in chosen:
         times = _timed(models.contestants_of(model, device), kind)
-        rows.append({"model": model.name} | {f"{k} ms": v * 1e3 for k, v in times.items()})
-    return rows
-
-
-def table_of(rows: Sequence[Row]) -> str:
-    """The rows as aligned text."""
-    hidden = ("bound", "precision")
-    names = list(dict.fromkeys(name for row in rows for name in row if name not in hidden))
-    lines = [names]
-    for row in rows:
-        cells = [row.get(name, "") for name in names]
-        lines.append([f"{c:.4g}" if isinstance(c, float) else str(c) for c in cells])
-    widths = [max(len(line[column]) for line in lines) for column in range(len(names))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in lines
-    )
+        row: Row = {"model": model.name} | {f"{k} ms": v * 1e3 for k, v in times.items()}
+        table.print(row)
+        yield row
 
 
 if __name__ == "__main__":

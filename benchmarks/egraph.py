@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 
 from benchmarks.egraph_graphs import inference_graph, training_graph
+from benchmarks.table import Table
 from mgn.dialects.kernel.device import DEVICES
 from mgn.passes.saturate import SaturateOptions, SaturateReport, saturate_graph
 
@@ -68,15 +69,6 @@ def _stages(report: SaturateReport) -> dict[str, str]:
     return {stage: f"{report.seconds.get(stage, 0.0):.2f}" for stage in STAGES}
 
 
-def print_table(rows: list[dict[str, str]]) -> None:
-    """Prints rows of one shape, aligned."""
-    lines = [list(rows[0]), *(list(row.values()) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        cells = zip(line, widths, strict=True)
-        print("  ".join(cell.rjust(width) for cell, width in cells))
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.egraph", description=__doc__)
     parser.add_argument("--only", default="", help="graphs whose name has this word")
@@ -86,11 +78,10 @@ def main() -> int:
         print(f"no graph has '{options.only}' in its name", file=sys.stderr)
         return 1
     context = multiprocessing.get_context("spawn")
-    rows: list[dict[str, str]] = []
+    table = Table(max(len(size.name) for size in sizes))
     for size in sizes:
         with context.Pool(1) as pool:
-            rows.append(pool.apply(measure, (size,)))
-    print_table(rows)
+            table.print(pool.apply(measure, (size,)))
     return 0
 
 

@@ -8,7 +8,6 @@ is a region that fusion made slower.
 """
 
 import argparse
-import json
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -19,6 +18,7 @@ import numpy as np
 
 import mgn
 from benchmarks.fusion_regions import CELLS, Cell
+from benchmarks.table import keep
 from mgn.passes.saturate import SaturateOptions
 
 SLOWER = 1.05
@@ -141,7 +141,10 @@ def main() -> int:
     if not cells:
         print(f"no region has '{options.only}' in its name", file=sys.stderr)
         return 1
-    print("region, shape, element, kernels fused and separate, µs fused and separate, ratio, model")
+    print(
+        "region, shape, element, kernels fused and separate, µs fused and separate, ratio, model",
+        flush=True,
+    )
     end = time.perf_counter() + options.seconds
     rows: list[Row] = []
     for cell in cells:
@@ -153,8 +156,7 @@ def main() -> int:
             print(f"{cell.region} {cell.shape} {cell.element}: {error}", flush=True)
             continue
         print_row(rows[-1])
-    if options.json:
-        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+        keep([asdict(row) for row in rows], options.json)
     slower = [row for row in rows if row.ratio > SLOWER]
     mean = geometric_mean(row.ratio for row in rows) if rows else 1.0
     print(f"{len(rows)} of {len(cells)} cells, mean ratio {mean:.3f}, {len(slower)} slower")

@@ -20,6 +20,7 @@ from benchmarks import __main__ as command
 from benchmarks import cases, contestants, memory_cases, suites
 from benchmarks.cases import Case
 from benchmarks.measure import TOO_LONG, Turns, interleaved_medians
+from benchmarks.table import Table
 
 SMALL = (
     cases.matmul(33),
@@ -97,14 +98,54 @@ def test_the_command_prints_a_table_and_writes_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs_device()
-    monkeypatch.setitem(suites.SUITES, ("cpu", "odd"), (cases.softmax(80, 24), cases.matmul(33)))
+    table = (cases.softmax(80, 24), cases.matmul(17), cases.matmul(33))
+    monkeypatch.setitem(suites.SUITES, ("cpu", "odd"), table)
     monkeypatch.setattr(command, "copy_bandwidth", lambda device: 1e10)
     monkeypatch.setattr(command, "_timed", lambda functions, kind: dict.fromkeys(functions, 2e-6))
     target = tmp_path / "out.json"
     assert command.main(["--device", "cpu", "--suite", "odd", "--json", str(target)]) == 0
-    assert "softmax 80x24" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert printed.count("softmax 80x24") == printed.count("matmul 33") == 1
+    assert printed.count("matmul 17") == 2
     written = json.loads(target.read_text())
     rows = {row["kernel"]: row for row in written["kernels"]}
     assert rows["matmul 33"]["share"] == 1.0
     assert rows["softmax 80x24"]["share"] == pytest.approx(2 * 4 * 80 * 24 / 2e-6 / 1e10)
     assert command.main(["--device", "cpu", "--only", "nothing of that name"]) == 1
+
+
+def test_a_run_that_is_cut_leaves_the_rows_that_were_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs_device()
+    times = iter([{"mgn": 2e-6}, {"mgn": 1e-6, "torch": 5e-7}])
+    table = (cases.matmul(33), cases.matmul(65), cases.softmax(80, 24))
+    monkeypatch.setitem(suites.SUITES, ("cpu", "odd"), table)
+    monkeypatch.setattr(command, "copy_bandwidth", lambda device: 1e10)
+    monkeypatch.setattr(contestants, "contestants_of", lambda case, device: {})
+    monkeypatch.setattr(command, "_timed", lambda functions, kind: next(times))
+    target = tmp_path / "out.json"
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        command.main(["--device", "cpu", "--suite", "odd", "--json", str(target)])
+    small, large = json.loads(target.read_text())["kernels"]
+    assert large["share"] == 0.5
+    assert small["share"] == pytest.approx(33**3 / 65**3 / 4)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if "mat" in line]
+    assert [line[1] for line in lines] == ["33", "65"]
+    assert [line[5] for line in lines] == ["1", "0.5"]
+
+
+def test_a_table_prints_its_head_again_with_new_columns(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table = Table(6, ("bound",))
+    table.print({"kernel": "a", "ms": 1.23456, "bound": "copy"})
+    table.print({"kernel": "b", "ms": 2.0, "operations": "12,345"})
+    table.print({"kernel": "c", "operations": "1"})
+    assert capsys.readouterr().out.splitlines() == [
+        "kernel         ms",
+        "a           1.235",
+        "kernel         ms  operations",
+        "b               2      12,345",
+        "c                           1",
+    ]
