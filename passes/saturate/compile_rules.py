@@ -4,9 +4,10 @@ sides.
 In: rules, the vocabulary of facts, the constructors that occur. Out: egglog text, and a
 `CompiledRule` for each rule.
 
-Each rule becomes a query and a relation that collects its matches: handles of the root and the
+Each rule becomes a query and a relation that collects its matches: the classes of the root and the
 variables, numbers of constants and attributes. `instantiate.py` then checks the condition, infers
-types and enters the right side.
+types and enters the right side. Queries do not ask for handles: looking one up for each variable of
+each match takes longer than all else that they do.
 """
 
 from dataclasses import dataclass, field
@@ -37,8 +38,8 @@ ORDERED_ZEROS = ("max", "min")
 
 @dataclass(frozen=True)
 class CompiledRule:
-    """A rule with its relation: columns are the root, the variables, then constants, then attribute
-    numbers.
+    """A rule with its relation: columns are the root and the variables, `values` of them, then
+    constants, then attribute numbers.
 
     `attribute_calls` are the calls of the left side whose attributes the last columns number;
     `bound` keeps what the attribute variables are for such numbers, None where they do not fit;
@@ -48,7 +49,7 @@ class CompiledRule:
 
     rule: Rule
     relation: str
-    columns: int
+    values: int
     attribute_calls: tuple[Call, ...]
     bound: dict[tuple[int, ...], dict[str, Any] | None] = field(
         default_factory=dict[tuple[int, ...], dict[str, Any] | None], compare=False
@@ -150,19 +151,19 @@ def compile_rule(rule: Rule, number: int, facts: Facts) -> tuple[CompiledRule, s
 
     visit(rule.left_pattern, "root")
     values = ["root", *(f"v_{name}" for name in rule.variables)]
-    columns = [f"h_{value}" for value in values]
-    atoms += [f"(= h_{value} (handle {value}))" for value in values]
+    columns, sorts = list(values), ["T"] * len(values)
     for name in rule.constants:
         atoms.append(f"(= s_{name} (splat v_{name}))")
         columns.append(f"s_{name}")
     columns += [f"a{index}" for index in range(len(attribute_calls))]
+    sorts += ["i64"] * (len(columns) - len(values))
     relation = f"match_{number}"
     text = "\n".join(
         [
             f"; {rule.name}: {rule.left} => {rule.right}",
-            f"(relation {relation} ({' '.join(['i64'] * len(columns))}))",
+            f"(relation {relation} ({' '.join(sorts)}))",
             f"(rule ({' '.join(atoms)}) (({relation} {' '.join(columns)}))"
             f' :ruleset rewrite :name "{rule.name}")',
         ]
     )
-    return CompiledRule(rule, relation, len(columns), tuple(attribute_calls)), text
+    return CompiledRule(rule, relation, len(values), tuple(attribute_calls)), text

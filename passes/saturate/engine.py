@@ -203,14 +203,14 @@ class _Engine:
 
     def _act(self, names: Iterable[str]) -> None:
         functions = self.egraph.freeze().functions
-        number = self.egraph.value_to_i64
+        number, handle = self.egraph.value_to_i64, self._names(functions).__getitem__
         for name in names:
             compiled = self.compiled[name]
-            seen = self.seen[name]
-            matches = functions[compiled.relation].rows
-            if len(matches) == len(seen):
-                continue
-            rows = {tuple(map(number, row.inputs)) for row in matches}
+            seen, values = self.seen[name], compiled.values
+            rows = {
+                (*map(handle, row.inputs[:values]), *map(number, row.inputs[values:]))
+                for row in functions[compiled.relation].rows
+            }
             for row in sorted(rows - seen):
                 first, unions = len(self.facts.handle_types), len(self.facts.new_unions)
                 if instantiate(compiled, row, self.facts):
@@ -231,11 +231,16 @@ class _Engine:
                 del self.waiting[number]
         self.execute("\n".join(text))
 
+    def _names(self, functions: Mapping[str, Any]) -> dict[Any, int]:
+        """The smallest handle of each class."""
+        number = self.egraph.value_to_i64
+        return {row.inputs[0]: number(row.output) for row in functions["handle"].rows}
+
     def _tables(self) -> _Tables:
         """What the e-graph holds now."""
         functions = self.egraph.freeze().functions
         number = self.egraph.value_to_i64
-        names = {row.inputs[0]: number(row.output) for row in functions["handle"].rows}
+        names = self._names(functions)
         nodes: list[tuple[int, ClassNode]] = []
         for name, operation in _operations(functions):
             for row in functions[name].rows:

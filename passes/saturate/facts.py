@@ -68,10 +68,10 @@ class Facts:
     """All handles, and what has not been loaded yet.
 
     `literals` are the numbers that rules name: a constant that equals one of them, rounded to the
-    constant's element type, is that number. `definitions` holds the e-node or leaf of each handle;
-    `arrays` and `origins` what `definitions.py` found out from them, and `looks` counts how often
-    it was asked. `readers` says how many of the program's e-nodes read a value; `results` keeps the
-    types and attributes of operations that rules make.
+    constant's element type, is that number. `definitions` holds the e-node or leaf of each handle,
+    `type_numbers` the number of its type; `arrays` and `origins` what `definitions.py` found out
+    from them, and `looks` counts how often it was asked. `readers` says how many of the program's
+    e-nodes read a value; `results` keeps the types and attributes of operations that rules make.
     """
 
     literals: Sequence[float] = ()
@@ -82,6 +82,7 @@ class Facts:
     handles: dict[Any, int] = field(default_factory=dict[Any, int])
     definitions: list[Any] = field(default_factory=list[Any])
     handle_types: list[TensorType] = field(default_factory=list[TensorType])
+    type_numbers: list[int] = field(default_factory=list[int])
     locations: dict[int, LocationAttr] = field(default_factory=dict[int, LocationAttr])
     arrays: dict[int, Any] = field(default_factory=dict[int, Any])
     origins: dict[int, Any] = field(default_factory=dict[int, Any])
@@ -163,6 +164,7 @@ class Facts:
         handle = self.handles[key] = len(self.handle_types)
         self.definitions.append(key)
         self.handle_types.append(type)
+        self.type_numbers.append(self.types(type))
         if location is not None:
             self.locations[handle] = location
         return handle

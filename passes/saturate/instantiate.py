@@ -49,9 +49,8 @@ class Mismatch(Exception):
 def instantiate(compiled: CompiledRule, row: Sequence[int], facts: Facts) -> bool:
     """Enters a match's right side, equal to its root. False where the rule does not act on it."""
     rule = compiled.rule
-    start = 1 + len(rule.variables)
-    types = [facts.types(facts.handle_types[handle]) for handle in row[:start]]
-    kind = (*types, *row[start:])
+    start, types = compiled.values, facts.type_numbers
+    kind = (*[types[handle] for handle in row[:start]], *row[start:])
     if kind in compiled.refused:
         return False
     handles = dict(zip(rule.variables, row[1:], strict=False))
