@@ -3,6 +3,7 @@
 In: a name of the language (`f32`), an IR type, or a NumPy dtype. Out: the row that describes it.
 """
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -21,6 +22,8 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import irdl_attr_definition, param_def
+
+from mgn.dialects.shapes import ShapeError
 
 
 class Family(StrEnum):
@@ -92,6 +95,9 @@ ELEMENT_TYPES: dict[str, ElementType] = {
     )
 }
 
+LARGEST_BYTES = 2**63 - 1
+"""Of a tensor, empty axes left out: offsets and counts of all its elements fit an i64."""
+
 _BY_ATTRIBUTE = {row.attribute: row for row in ELEMENT_TYPES.values()}
 _BY_DTYPE = {row.dtype: row for row in ELEMENT_TYPES.values() if row.dtype is not None}
 
@@ -109,7 +115,7 @@ def element_of_dtype(dtype: np.dtype) -> ElementType:
 
 
 def tensor(element: ElementType | str, shape: tuple[int, ...] | list[int]) -> TensorType:
-    """The tensor type of an element type and a static shape."""
+    """The tensor type of an element type and a static shape. ShapeError where it is too large."""
     row = ELEMENT_TYPES[element] if isinstance(element, str) else element
     return _tensor(row.attribute, tuple(shape))
 
@@ -117,7 +123,16 @@ def tensor(element: ElementType | str, shape: tuple[int, ...] | list[int]) -> Te
 @lru_cache(maxsize=4096)
 def _tensor(element: Attribute, shape: tuple[int, ...]) -> TensorType:
     """Equal types are one object, which is soon compared."""
-    return TensorType(element, shape)
+    type = TensorType(element, shape)
+    check_size(type)
+    return type
+
+
+def check_size(type: TensorType) -> None:
+    """ShapeError where a tensor has more bytes than 64-bit indices count."""
+    count = math.prod(size for size in type.get_shape() if size > 0)
+    if count * element_of(type).bytes > LARGEST_BYTES:
+        raise ShapeError(f"{spelling(type)} is too large: over 2**63 bytes")
 
 
 def spelling(type: Attribute) -> str:

@@ -13,6 +13,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from mgn.dialects.mgn.build import suggestion
 from mgn.dialects.mgn.structure import GraphOp, ReadOp, ReturnOp
+from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import ELEMENT_TYPES, Family, tensor
 from mgn.frontend import ast
 from mgn.frontend.ast import Place
@@ -202,7 +203,12 @@ class Lowering(Calls):
             if value is not POISON and not 0 <= value < LARGEST_SIZE:
                 value = self.error(size.place, f"a dimension cannot be {value}")
             sizes.append(value)
-        return POISON if POISON in sizes else tensor(node.name, sizes)
+        if POISON in sizes:
+            return POISON
+        try:
+            return tensor(node.name, sizes)
+        except ShapeError as error:
+            return self.error(node.place, str(error))
 
     def _read(self, node: ast.Param, top_level: bool = False) -> Any:
         declared = self.parameters.declare(node, () if top_level else self.prefixes)

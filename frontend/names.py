@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 from mgn.dialects.mgn.build import suggestion
+from mgn.dialects.mgn.initialiser import INITIALISERS
 from mgn.dialects.mgn.operation import OPERATIONS
-from mgn.dialects.mgn.structure import INITIALISERS
 from mgn.dialects.types import ELEMENT_TYPES
 from mgn.frontend import ast
 from mgn.frontend.context import Frame

@@ -11,13 +11,18 @@ from xdsl.dialects.builtin import TensorType
 
 from mgn.diagnostics import Diagnostic
 from mgn.dialects.mgn.build import suggestion
-from mgn.dialects.mgn.structure import INITIALISERS, InitialiserAttr, ParamOp
+from mgn.dialects.mgn.initialiser import INITIALISERS, InitialiserAttr, check_initialiser
+from mgn.dialects.mgn.structure import ParamOp
+from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import spelling
 from mgn.frontend import ast
 from mgn.frontend.values import POISON, describe
 
 if TYPE_CHECKING:
     from mgn.frontend.lower import Lowering
+
+EXACT_INTEGERS = 2**53
+"""An initialiser keeps its numbers in f64, which has all integers up to here."""
 
 
 class ParameterTable:
@@ -42,6 +47,12 @@ class ParameterTable:
         initialiser = self._initialiser(node.initialiser)
         if type is POISON or name is POISON or initialiser is POISON:
             return None
+        if node.initialiser is not None:
+            try:
+                check_initialiser(initialiser, type)
+            except ShapeError as error:
+                context.error(node.initialiser.place, str(error))
+                return None
         known = self.declared.get(name)
         if known is None:
             op = ParamOp(name, type, initialiser)
@@ -114,6 +125,9 @@ class ParameterTable:
                 return POISON
             if isinstance(value, bool) or not isinstance(value, int | float):
                 message = f"'{name}' must be a number, not {describe(value)}"
+                return context.error(given[name].place, message)
+            if isinstance(value, int) and abs(value) > EXACT_INTEGERS:
+                message = f"{value} is too large for an initialiser, which counts to 2**53"
                 return context.error(given[name].place, message)
             values.append(float(value))
         return InitialiserAttr.of(node.name, *values)

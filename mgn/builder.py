@@ -27,7 +27,8 @@ from xdsl.ir import Block, Region, SSAValue
 
 from mgn.diagnostics import Diagnostic, DiagnosticsError
 from mgn.dialects.mgn.build import CallError, Emitter, suggestion
-from mgn.dialects.mgn.structure import GraphOp, InitialiserAttr, ParamOp, ReadOp, ReturnOp
+from mgn.dialects.mgn.initialiser import InitialiserAttr, check_initialiser
+from mgn.dialects.mgn.structure import GraphOp, ParamOp, ReadOp, ReturnOp
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import (
     ELEMENT_TYPES,
@@ -200,6 +201,11 @@ class GraphBuilder:
         """
         external = ".".join([*self._prefixes, name])
         wanted = tensor_type(type)
+        if initialiser is not None:
+            try:
+                check_initialiser(initialiser, wanted)
+            except ShapeError as error:
+                fail(f"parameter '{external}': {error}")
         known = self._parameters.get(external)
         if known is None:
             op = ParamOp(external, wanted, initialiser)
@@ -337,7 +343,10 @@ def tensor_type(type: str | TensorType) -> TensorType:
     name, sizes = match.groups()
     if name not in ELEMENT_TYPES:
         fail(f"unknown element type '{name}'{suggestion(name, list(ELEMENT_TYPES))}")
-    return tensor(name, [int(size) for size in (sizes or "").split(",") if size.strip()])
+    try:
+        return tensor(name, [int(size) for size in (sizes or "").split(",") if size.strip()])
+    except ShapeError as error:
+        fail(str(error))
 
 
 def element_type(value: Any) -> ElementType | None:

@@ -110,7 +110,7 @@ class Executable:
         """The launches of the last run with `profile=True`."""
         return self._executable.profile
 
-    def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
+    def __call__(self, /, **inputs: Any) -> dict[str, np.ndarray]:
         """Runs the graph on arrays by input name and gives its results by name."""
         return self.run(inputs)
 

@@ -1,24 +1,24 @@
-"""Writes files so that they are there whole or, after a failure, as they were before.
+"""Files that a user asked for: written whole or not at all, with a message that says why not.
 
-In: a path and bytes. Out: the file, or an error that says why not.
+In: a path and bytes, or arrays. Out: the file, or an MgnError.
 """
 
-import os
-import tempfile
+import io
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from mgn.diagnostics import MgnError
+from mgn.runtime.whole_files import write_file
 
 
 def write_whole(path: str | Path, data: bytes) -> None:
     """Writes a file. MgnError where that cannot be."""
     check_target(path)
-    target = Path(path)
     try:
-        if target.exists() and not target.is_file():
-            target.write_bytes(data)
-        else:
-            _replace(target, data)
+        write_file(Path(path), data)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise MgnError(f"cannot write '{path}': {reason}") from None
@@ -35,21 +35,11 @@ def check_target(path: str | Path) -> None:
         raise MgnError(f"cannot write {str(path)!r}: {error}") from None
 
 
-def _replace(target: Path, data: bytes) -> None:
-    target = target.resolve()
-    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """An .npz archive of arrays, whatever their names (`numpy.savez` takes `file` for its own)."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+    return stream.getvalue()

@@ -16,7 +16,8 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 
 from mgn.diagnostics import MgnError
-from mgn.dialects.mgn.structure import InitialiserAttr, ParamOp
+from mgn.dialects.mgn.initialiser import InitialiserAttr
+from mgn.dialects.mgn.structure import ParamOp
 from mgn.dialects.types import element_of, spelling
 
 Array = np.ndarray
@@ -31,11 +32,13 @@ def initial_value(parameter: ParamOp, seed: int) -> Array:
     initialiser = parameter.initialiser or FALLBACK
     type = parameter.type
     assert isinstance(type, TensorType)
-    dtype = element_of(type).dtype
+    element = element_of(type)
+    dtype = element.dtype
     name = parameter.sym_name.data
     if dtype is None:
         raise MgnError(f"parameter '{name}' is {spelling(type)}, which no initialiser can draw")
-    wide = np.dtype(np.float64) if dtype == np.float64 else np.dtype(np.float32)
+    narrow = element.is_float and element.bits <= 32
+    wide = np.dtype(np.float32 if narrow else np.float64)
     draw = INITIALISERS[initialiser.function.data]
     value = draw(stream(name, seed), type.get_shape(), wide, initialiser.values)
     return value.astype(dtype, copy=False)

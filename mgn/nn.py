@@ -20,7 +20,7 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from mgn.builder import GraphBuilder, Value, current_graph, graph_of
-from mgn.dialects.mgn.structure import InitialiserAttr
+from mgn.dialects.mgn.initialiser import InitialiserAttr
 
 __all__ = [
     "Embedding",

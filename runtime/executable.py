@@ -118,9 +118,8 @@ class Executable:
         arrays = check_inputs([buffer for _, buffer in self._inputs], inputs)
         if self._unset:
             names = ", ".join(f"'{name}'" for name in sorted(self._unset)[:8])
-            raise InputError(
-                f"{len(self._unset)} parameters have no value: {names}; load or set them first"
-            )
+            have = "parameter has" if len(self._unset) == 1 else "parameters have"
+            raise InputError(f"{len(self._unset)} {have} no value: {names}; load or set them first")
         try:
             with self._lock:
                 return self._run(arrays, profile)

@@ -4,12 +4,12 @@ In: the environment (`MGN_CACHE_DIR`; `off` turns the cache off). Out: a folder,
 another process sees whole or not at all.
 """
 
-import contextlib
 import os
-import tempfile
 from pathlib import Path
 
 import platformdirs
+
+from mgn.runtime.whole_files import write_file
 
 CACHE_VARIABLE = "MGN_CACHE_DIR"
 _OFF = frozenset({"off", "none", "0"})
@@ -25,16 +25,9 @@ def cache_folder() -> Path | None:
 
 def write_atomically(path: Path, data: bytes) -> bool:
     """Put a file in place in one step. False, and nothing changed, where the disk refuses."""
-    temporary: str | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(temporary).replace(path)
+        write_file(path, data)
     except OSError:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
         return False
     return True

@@ -56,7 +56,7 @@ class PackagedExecutable(Executable):
         self.params = PackagedParameters(self)
         self.params.update(package.parameters)
 
-    def __call__(self, **inputs: Any) -> dict[str, np.ndarray]:
+    def __call__(self, /, **inputs: Any) -> dict[str, np.ndarray]:
         """Runs the graph on arrays by input name and gives its results by name."""
         return self.run(inputs)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mgn.runtime.errors import RuntimeFault
+from mgn.runtime.whole_files import write_file
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ def write_trace(path: Path, program: str, device: str, times: Sequence[LaunchTim
         }
         for time in times
     ]
+    text = json.dumps({"traceEvents": events, "displayTimeUnit": "ns"})
     try:
-        path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
+        write_file(path, text.encode())
     except OSError as error:
         raise RuntimeFault(f"cannot write the trace {path}: {error.strerror}") from None

@@ -16,7 +16,7 @@ import numpy as np
 
 from mgn.runtime.errors import WeightsError
 from mgn.runtime.host_arrays import DTYPES, mismatch, nearest, spelling
-from mgn.runtime.location import write_atomically
+from mgn.runtime.whole_files import write_file
 
 _SHOWN = 12
 _ARCHIVE, _EMPTY_ARCHIVE, _ARRAY = b"PK\x03\x04", b"PK\x05\x06", b"\x93NUMPY"
@@ -103,8 +103,10 @@ def save_params(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
         data = save(shaped)
     except Exception as error:
         raise WeightsError(f"{path}: {error}") from None
-    if not write_atomically(path, data):
-        raise WeightsError(f"cannot write {path}")
+    try:
+        write_file(path, data)
+    except OSError as error:
+        raise WeightsError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def _read_safetensors(path: Path) -> dict[str, np.ndarray]:

@@ -238,7 +238,8 @@ def test_other_calls_say_what_they_take() -> None:
         mgn.parse_file(3)  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match=r"mgn\.optimize: 'device' takes the name of a device"):
         mgn.optimize(mgn.parse(TEXT), "affine", device=3)  # pyright: ignore[reportArgumentType]
-    executable = mgn.compile(mgn.parse(TEXT), "affine", device="cpu")
+    executable = mgn.compile(mgn.parse("graph g(self: f32[2]) { return y = -self }"), device="cpu")
+    assert executable(self=np.ones(2, np.float32))["y"].tolist() == [-1, -1]
     for call in (executable.load_params, executable.save_params):
         with pytest.raises(TypeError, match=rf"{call.__name__}: 'path' takes a path, not dict"):
             call({"w": 1})  # pyright: ignore[reportArgumentType]

@@ -13,11 +13,11 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 
 from mgn.dialects.dense import array_of, dense_of
 from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.initialiser import InitialiserAttr
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import (
     ConstantOp,
     GraphOp,
-    InitialiserAttr,
     ParamOp,
     ReturnOp,
     graphs_of,
@@ -230,9 +230,25 @@ def test_a_wrong_graph_is_refused(wrong: GraphOp, message: str) -> None:
         ModuleOp([wrong]).verify()
 
 
+def test_a_tensor_past_64_bit_offsets_is_refused() -> None:
+    wide = "tensor<4000000000x4000000000xf32>"
+    text = f"""
+    mgn.graph @g("x" = %x: {wide}) -> ("x" : {wide}) {{
+      mgn.return %x : {wide}
+    }}"""
+    with pytest.raises(VerifyException, match="is too large"):
+        parse(text)
+    with pytest.raises(VerifyException, match="is too large"):
+        parse(f'mgn.param @"w" : {wide}')
+
+
 @pytest.mark.parametrize(
     ("initialiser", "message"),
-    [("orthogonal()", "unknown initialiser 'orthogonal'"), ("normal(0.0)", "takes 2 arguments")],
+    [
+        ("orthogonal()", "unknown initialiser 'orthogonal'"),
+        ("normal(0.0)", "takes 2 arguments"),
+        ("normal(0.0, -1.0)", "takes a std of at least 0"),
+    ],
 )
 def test_a_wrong_initialiser_is_refused(initialiser: str, message: str) -> None:
     with pytest.raises((VerifyException, ParseError), match=message):

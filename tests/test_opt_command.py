@@ -249,16 +249,26 @@ def test_a_closed_pipe_is_no_traceback() -> None:
     assert outcome.stderr == ""
 
 
-def test_a_closed_stdout_is_an_error_that_says_so() -> None:
-    code = "import sys; from mgn.commands.opt import main; sys.exit(main(['--list-passes']))"
+@pytest.mark.parametrize(
+    ("arguments", "closed", "message"),
+    [
+        (["--list-passes"], ">&-", "error: stdout is closed, and the results go there\n"),
+        (["-f", "mgn", "-"], "<&-", "error: stdin is closed, and the program is read from there\n"),
+        (["nowhere.mgn"], "2>&-", ""),
+    ],
+)
+def test_a_closed_stream_is_an_error_that_says_so(
+    arguments: list[str], closed: str, message: str
+) -> None:
+    code = f"import sys; from mgn.commands.opt import main; sys.exit(main({arguments}))"
     outcome = subprocess.run(
-        ["sh", "-c", 'exec "$0" -c "$1" >&-', sys.executable, code],
+        ["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, code],
         stderr=subprocess.PIPE,
         text=True,
         check=False,
     )
     assert outcome.returncode == 1
-    assert outcome.stderr == "error: stdout is closed, and the results go there\n"
+    assert outcome.stderr == message
 
 
 def test_help_shows_examples_and_loads_no_compiler() -> None:

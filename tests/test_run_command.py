@@ -2,6 +2,7 @@
 
 import json
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -13,7 +14,7 @@ from conftest import ROOT, Outcome, run_in_process
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.mgn import structure
+from mgn.dialects.mgn import initialiser, structure
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.types import tensor
 from mgn.initialisers import INITIALISERS, initial_value
@@ -115,6 +116,20 @@ def test_outputs_agree_with_the_interpreter(mgn_run: Run, program: Path, tmp_pat
 
 
 @pytest.mark.usefixtures("device")
+def test_results_are_written_whatever_their_names_and_values(mgn_run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "names.mgn"
+    ends = "inf * (cast(iota([2]), f32) - 0.5)"
+    path.write_text(f"graph g() {{ return file = {ends}, self = full([], 2) }}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        outcome = mgn_run(path, "--outputs", tmp_path / "out.npz")
+    assert outcome.status == 0, outcome.stderr
+    with np.load(tmp_path / "out.npz") as found:
+        np.testing.assert_array_equal(found["file"], [-np.inf, np.inf])
+        assert found["self"] == 2
+
+
+@pytest.mark.usefixtures("device")
 def test_random_runs_say_what_was_drawn_and_repeat(mgn_run: Run, program: Path) -> None:
     first, second = mgn_run(program, "--seed", "3"), mgn_run(program, "--seed", "3")
     assert first.status == 0, first.stderr
@@ -138,6 +153,9 @@ def test_random_runs_say_what_was_drawn_and_repeat(mgn_run: Run, program: Path) 
         (["--params", "nowhere.txt"], "arrays are read from .safetensors and .npz files"),
         (["--emit", "fushion"], "did you mean 'fusion'?"),
         (["--outputs", "out.txt"], "--outputs takes a file name that ends in .npz"),
+        (["--dim", "N=4", "--dim", "N=5"], "--dim gives 'N' two sizes"),
+        (["--trace", "nowhere/t.json"], "cannot write 'nowhere/t.json'"),
+        (["--emit", "mlir", "--outputs", "o.npz"], "--outputs needs a run, and --emit stops"),
         (["--repeat", "0"], "--repeat takes a number of at least 1"),
     ],
 )
@@ -272,11 +290,11 @@ def test_indices_are_drawn_within_the_axis_they_index() -> None:
 
 def parameter(name: str, type: TensorType, function: str, *values: float) -> structure.ParamOp:
     """A parameter with an initialiser."""
-    return structure.ParamOp(name, type, structure.InitialiserAttr.of(function, *values))
+    return structure.ParamOp(name, type, initialiser.InitialiserAttr.of(function, *values))
 
 
 def test_every_initialiser_has_its_mean_and_spread() -> None:
-    assert set(INITIALISERS) == set(structure.INITIALISERS)
+    assert set(INITIALISERS) == set(initialiser.INITIALISERS)
     type = tensor("f32", [200, 300])
     wanted = {
         "zeros": ((), 0.0, 0.0),
@@ -294,6 +312,11 @@ def test_every_initialiser_has_its_mean_and_spread() -> None:
         assert drawn.dtype == np.float32
         assert drawn.mean() == pytest.approx(mean, abs=5 * std / np.sqrt(drawn.size)), function
         assert drawn.std() == pytest.approx(std, rel=0.02, abs=1e-12), function
+
+
+def test_an_integer_constant_keeps_every_digit() -> None:
+    drawn = initial_value(parameter("n", tensor("i64", [2]), "constant", 2.0**53 - 1), 0)
+    assert drawn.tolist() == [2**53 - 1] * 2
 
 
 def test_a_parameter_is_drawn_from_its_own_name_and_the_seed() -> None:

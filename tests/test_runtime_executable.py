@@ -83,7 +83,7 @@ def test_inputs_that_do_not_fit_are_named(inputs: dict[str, np.ndarray], message
 
 def test_parameters_must_be_set_and_must_fit() -> None:
     executable = Executable(PLAN, KERNELS, cache=KernelCache.disabled())
-    with pytest.raises(InputError, match="1 parameters have no value: 'scale'"):
+    with pytest.raises(InputError, match="1 parameter has no value: 'scale'"):
         executable.run({"x": np.zeros((8, 12), np.float32)})
     with pytest.raises(InputError, match="no parameter 'scael'; did you mean 'scale'"):
         executable.set_param("scael", np.zeros(SIZE, np.float32))

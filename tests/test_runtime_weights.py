@@ -1,6 +1,7 @@
 """Weight files are read with care: every fault is named, and damage is never a traceback."""
 
 import io
+import os
 import random
 import zipfile
 from pathlib import Path
@@ -153,9 +154,24 @@ def test_an_archive_of_anything_else_is_told_what_is_wrong(
         load_arrays(tmp_path / "w.npz")
 
 
+def test_a_file_gets_the_mode_of_its_user_and_a_link_stays_one(tmp_path: Path) -> None:
+    mask = os.umask(0o022)
+    try:
+        save_params(tmp_path / "w.safetensors", ARRAYS)
+    finally:
+        os.umask(mask)
+    assert (tmp_path / "w.safetensors").stat().st_mode & 0o777 == 0o644
+    (tmp_path / "link.safetensors").symlink_to("w.safetensors")
+    save_params(tmp_path / "link.safetensors", {"x": np.ones(1, np.float32)})
+    assert (tmp_path / "link.safetensors").is_symlink()
+    assert list(load_arrays(tmp_path / "w.safetensors")) == ["x"]
+    save_params("/dev/null", ARRAYS)
+    assert Path("/dev/null").is_char_device()
+
+
 def test_a_file_that_cannot_be_written_is_our_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(WeightsError, match="cannot write"):
+    with pytest.raises(WeightsError, match="Not a directory"):
         save_params(tmp_path / "file" / "w.safetensors", ARRAYS)
     with pytest.raises(WeightsError):
         save_params(tmp_path / "w.safetensors", {"o": np.array([{}], dtype=object)})

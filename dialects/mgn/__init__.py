@@ -19,11 +19,11 @@ from mgn.dialects.mgn import rearrangement as rearrangement
 from mgn.dialects.mgn import reductions as reductions
 from mgn.dialects.mgn import rope as rope
 from mgn.dialects.mgn import statistics as statistics
+from mgn.dialects.mgn.initialiser import InitialiserAttr
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.mgn.structure import (
     ConstantOp,
     GraphOp,
-    InitialiserAttr,
     MgnConstants,
     ParamOp,
     ReadOp,

@@ -123,7 +123,8 @@ def literal_array(value: float, element: ElementType) -> np.ndarray:
     if element.dtype is None:
         raise ShapeError(f"a literal cannot have type {element.name}")
     if element.is_float:
-        return np.asarray(value, element.dtype)
+        with np.errstate(over="ignore"):
+            return np.asarray(value, element.dtype)
     if isinstance(value, bool) or element.name == "bool":
         if value in (0, 1):
             return np.asarray(value, element.dtype)

@@ -16,28 +16,24 @@ from xdsl.dialect_interfaces.constant_materialization import ConstantMaterializa
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseIntOrFPElementsAttr,
-    FloatAttr,
     ModuleOp,
     StringAttr,
     SymbolNameConstraint,
     SymbolRefAttr,
     TensorType,
-    f64,
 )
-from xdsl.ir import Attribute, Block, Operation, ParametrizedAttribute, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
-    irdl_attr_definition,
     irdl_op_definition,
     opt_prop_def,
-    param_def,
     prop_def,
     region_def,
     result_def,
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import AttrParser, Parser
+from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
@@ -45,73 +41,9 @@ from xdsl.utils.exceptions import VerifyException
 from mgn.dialects.dense import array_of as array_of
 from mgn.dialects.dense import dense_of as dense_of
 from mgn.dialects.dense import parse_dense, print_dense
-from mgn.dialects.mgn.attributes import FLOAT
-from mgn.dialects.types import Family, element_of
-
-INITIALISERS: dict[str, tuple[tuple[str, float | None], ...]] = {
-    "zeros": (),
-    "ones": (),
-    "constant": (("v", None),),
-    "uniform": (("low", 0.0), ("high", 1.0)),
-    "normal": (("mean", 0.0), ("std", 1.0)),
-    "glorot_uniform": (),
-    "glorot_normal": (),
-    "he_uniform": (),
-    "he_normal": (),
-}
-"""Initialisers by name: their arguments with defaults (None: required)."""
-
-
-@irdl_attr_definition
-class InitialiserAttr(ParametrizedAttribute):
-    """How a parameter is filled before training: `#mgn.init<normal(0.0, 0.02)>`."""
-
-    name = "mgn.init"
-    function: StringAttr = param_def()
-    arguments: ArrayAttr[FloatAttr] = param_def()
-
-    @staticmethod
-    def of(function: str, *arguments: float) -> "InitialiserAttr":
-        return InitialiserAttr(
-            StringAttr(function), ArrayAttr([FloatAttr(value, f64) for value in arguments])
-        )
-
-    @property
-    def values(self) -> tuple[float, ...]:
-        return tuple(item.value.data for item in self.arguments)
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            return cls.parse_call(parser).parameters
-
-    @classmethod
-    def parse_call(cls, parser: AttrParser) -> "InitialiserAttr":
-        """Reads `normal(0.0, 0.02)`."""
-        function = parser.parse_identifier("an initialiser")
-        values = parser.parse_comma_separated_list(
-            parser.Delimiter.PAREN, lambda: FLOAT.parse(parser)
-        )
-        return cls.of(function, *values)
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            self.print_call(printer)
-
-    def print_call(self, printer: Printer) -> None:
-        printer.print_string(f"{self.function.data}(")
-        printer.print_list(self.values, lambda value: FLOAT.print(printer, value))
-        printer.print_string(")")
-
-    def verify(self) -> None:
-        if self.function.data not in INITIALISERS:
-            raise VerifyException(f"unknown initialiser '{self.function.data}'")
-        wanted = len(INITIALISERS[self.function.data])
-        if len(self.arguments) != wanted:
-            raise VerifyException(
-                f"initialiser {self.function.data} takes {wanted} arguments, "
-                f"not {len(self.arguments)}"
-            )
+from mgn.dialects.mgn.initialiser import InitialiserAttr, check_initialiser
+from mgn.dialects.shapes import ShapeError
+from mgn.dialects.types import Family, check_size, element_of
 
 
 @irdl_op_definition
@@ -136,6 +68,14 @@ class ParamOp(IRDLOperation):
                 "initialiser": initialiser,
             }
         )
+
+    def verify_(self) -> None:
+        try:
+            check_size(self.type)
+            if self.initialiser is not None:
+                check_initialiser(self.initialiser, self.type)
+        except ShapeError as error:
+            raise VerifyException(f"mgn.param: {error}") from error
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -311,6 +251,10 @@ class GraphOp(IRDLOperation):
                 raise VerifyException("mgn.graph: arguments must be tensors")
             if element_of(argument.type).family is Family.BLOCK:
                 raise VerifyException("mgn.graph: an input cannot have a block format")
+            try:
+                check_size(argument.type)
+            except ShapeError as error:
+                raise VerifyException(f"mgn.graph: {error}") from error
         _ = self.return_op
         self._verify_reads()
 

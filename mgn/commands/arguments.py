@@ -19,5 +19,6 @@ def parse_dimensions(items: Sequence[str]) -> dict[str, int]:
             size = None
         if size is None or not name.strip().isidentifier():
             raise UsageError(f"--dim takes NAME=N, such as B=32, not '{item}'")
-        dimensions[name.strip()] = size
+        if dimensions.setdefault(name.strip(), size) != size:
+            raise UsageError(f"--dim gives '{name.strip()}' two sizes")
     return dimensions

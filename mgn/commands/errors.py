@@ -56,6 +56,8 @@ def guarded(command: Callable[[], int]) -> int:
 def say(text: str) -> None:
     """Writes a line to stderr, which may be closed or know fewer characters than the text has."""
     stream = sys.stderr
+    if stream is None:
+        return
     try:
         encoding = getattr(stream, "encoding", None) or "utf-8"
         stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")

@@ -5,7 +5,6 @@ input (files, names, types) is looked at before the graph runs.
 """
 
 import argparse
-import io
 import sys
 import time
 from statistics import median
@@ -19,7 +18,7 @@ from mgn.commands.stages import program_of
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.dialects.types import element_of_dtype
 from mgn.executable import Executable
-from mgn.files import check_target, write_whole
+from mgn.files import check_target, npz_bytes, write_whole
 from mgn.recipe import Recipe
 from mgn.report import counted, kernel_table, seconds_text
 from mgn.sampling import sample_inputs
@@ -34,7 +33,7 @@ def execute(arguments: argparse.Namespace) -> None:
         raise UsageError(
             f"--outputs takes a file name that ends in .npz, not '{arguments.outputs}'"
         )
-    for path in (arguments.outputs, arguments.explain):
+    for path in (arguments.outputs, arguments.trace, arguments.explain):
         if path is not None:
             check_target(path)
     dimensions = parse_dimensions(arguments.dim)
@@ -72,9 +71,7 @@ def execute(arguments: argparse.Namespace) -> None:
     if arguments.explain is not None:
         exe.explain(arguments.explain)
     if arguments.outputs is not None:
-        stream = io.BytesIO()
-        np.savez(stream, **outputs)  # pyright: ignore[reportArgumentType]
-        write_whole(arguments.outputs, stream.getvalue())
+        write_whole(arguments.outputs, npz_bytes(outputs))
 
 
 def _set_parameters(exe: Executable, path: str | None) -> None:
@@ -100,7 +97,9 @@ def _output_line(name: str, array: np.ndarray) -> str:
     if array.size == 0:
         return f"{name}: {type} (empty)"
     wide = array.astype(np.float64)
-    return f"{name}: {type} mean {wide.mean():.6g} min {wide.min():.6g} max {wide.max():.6g}"
+    with np.errstate(all="ignore"):
+        mean = wide.mean()
+    return f"{name}: {type} mean {mean:.6g} min {wide.min():.6g} max {wide.max():.6g}"
 
 
 def _timing_line(exe: Executable, inputs: dict[str, np.ndarray], repeat: int) -> str:

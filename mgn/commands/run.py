@@ -126,12 +126,19 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.output is not None and arguments.emit is None:
         raise UsageError("-o takes what --emit gives; --outputs FILE.npz takes the results")
     if arguments.emit is not None:
+        _refuse_run_options(arguments)
         _emit(arguments)
         return 0
     from mgn.commands.execution import execute
 
     execute(arguments)
     return 0
+
+
+def _refuse_run_options(arguments: argparse.Namespace) -> None:
+    for option in ("outputs", "trace", "explain", "report"):
+        if getattr(arguments, option):
+            raise UsageError(f"--{option} needs a run, and --emit stops before it")
 
 
 def _emit(arguments: argparse.Namespace) -> None:

@@ -78,6 +78,8 @@ def read_bytes(path: str) -> bytes:
 
 
 def _read_stdin() -> bytes:
+    if sys.stdin is None:  # what the interpreter makes of a closed descriptor
+        raise UsageError("stdin is closed, and the program is read from there")
     stream = getattr(sys.stdin, "buffer", None)
     return stream.read() if stream is not None else sys.stdin.read().encode()
 
