@@ -128,6 +128,11 @@ def _tensor(element: Attribute, shape: tuple[int, ...]) -> TensorType:
     return type
 
 
+def tensor_bytes(type: TensorType) -> int:
+    """How large a tensor is in a buffer."""
+    return math.prod(type.get_shape()) * element_of(type).bytes
+
+
 def check_size(type: TensorType) -> None:
     """ShapeError where a tensor has more bytes than 64-bit indices count."""
     count = math.prod(size for size in type.get_shape() if size > 0)

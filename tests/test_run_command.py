@@ -153,6 +153,7 @@ def test_random_runs_say_what_was_drawn_and_repeat(mgn_run: Run, program: Path) 
         (["--params", "nowhere.txt"], "arrays are read from .safetensors and .npz files"),
         (["--emit", "fushion"], "did you mean 'fusion'?"),
         (["--outputs", "out.txt"], "--outputs takes a file name that ends in .npz"),
+        (["--dim", "N=99999999999"], "the inputs of graph 'affine' take 1490 GiB, and"),
         (["--dim", "N=4", "--dim", "N=5"], "--dim gives 'N' two sizes"),
         (["--trace", "nowhere/t.json"], "cannot write 'nowhere/t.json'"),
         (["--emit", "mlir", "--outputs", "o.npz"], "--outputs needs a run, and --emit stops"),

@@ -10,17 +10,19 @@ import time
 from statistics import median
 
 import numpy as np
+from xdsl.dialects.builtin import TensorType
 
 from mgn.api import compile_lowered, describe_device
 from mgn.commands.arguments import parse_dimensions
 from mgn.commands.errors import UsageError, say
 from mgn.commands.stages import program_of
-from mgn.dialects.mgn.structure import graphs_of
-from mgn.dialects.types import element_of_dtype
+from mgn.dialects.mgn.structure import GraphOp, graphs_of
+from mgn.dialects.types import element_of_dtype, tensor_bytes
 from mgn.executable import Executable
 from mgn.files import check_target, npz_bytes, write_whole
 from mgn.recipe import Recipe
-from mgn.report import counted, kernel_table, seconds_text
+from mgn.report import bytes_text, counted, kernel_table, seconds_text
+from mgn.runtime.devices import ComputeDevice
 from mgn.sampling import sample_inputs
 
 
@@ -45,6 +47,7 @@ def execute(arguments: argparse.Namespace) -> None:
     given = load_arrays(arguments.inputs) if arguments.inputs else None
     chosen = choose(arguments.device)
     if given is None:
+        _check_memory(next(graphs_of(ir)), chosen)
         samples = sample_inputs(next(graphs_of(ir)), arguments.seed)
         inputs = {label: item.array for label, item in samples.items()}
         for item in samples.values():
@@ -72,6 +75,17 @@ def execute(arguments: argparse.Namespace) -> None:
         exe.explain(arguments.explain)
     if arguments.outputs is not None:
         write_whole(arguments.outputs, npz_bytes(outputs))
+
+
+def _check_memory(graph: GraphOp, device: ComputeDevice) -> None:
+    """UsageError, before anything is drawn, where a graph's inputs cannot be on a device."""
+    types = [argument.type for argument in graph.block.args]
+    needed = sum(tensor_bytes(type) for type in types if isinstance(type, TensorType))
+    if needed > device.handle.global_mem_size:
+        raise UsageError(
+            f"the inputs of graph '{graph.sym_name.data}' take {bytes_text(needed)}, "
+            f"and {device.name} has {bytes_text(device.handle.global_mem_size)}"
+        )
 
 
 def _set_parameters(exe: Executable, path: str | None) -> None:

@@ -23,9 +23,10 @@ from xdsl.dialects.builtin import TensorType
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.types import tensor_bytes
 from mgn.passes.saturate.forms import BodyNode, Form, Way, classify
 from mgn.passes.saturate.matrix_price import shows_rounding
-from mgn.passes.saturate.prices import operation_weight, price_kernel, price_per_run, tensor_bytes
+from mgn.passes.saturate.prices import operation_weight, price_kernel, price_per_run
 from mgn.passes.saturate.repetition import table
 from mgn.passes.saturate.rounding_order import keeps_bits
 from mgn.passes.saturate.view import ValueClass, View

@@ -25,7 +25,6 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.kernel_forms import HELD_WHOLE
 from mgn.dialects.mgn.element_cost import BY_TANH, ELEMENT_COST
 from mgn.dialects.mgn.operation import Kind
-from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of
 from mgn.passes.choose_schedules import RIGHT
 from mgn.passes.copied_operands import SCATTERED, TILED
@@ -148,11 +147,6 @@ def kernel_seconds(work: Work, device: Device) -> float:
     seen = SEEN if device.is_cpu else 0.0
     hidden = max(moving, work.seconds) + seen * min(moving, work.seconds)
     return device.launch_cost + hidden + work.beside
-
-
-def tensor_bytes(type: TensorType) -> int:
-    """Size of a tensor in memory."""
-    return element_count(type.get_shape()) * element_of(type).bytes
 
 
 def price_kernel(
