@@ -99,7 +99,7 @@ def _accept_ints(value: Any) -> tuple[int, ...]:
     return tuple(_accept_int(item) for item in value)
 
 
-def _accept_axes(value: Any) -> tuple[int, ...]:
+def _accept_int_or_ints(value: Any) -> tuple[int, ...]:
     return (_accept_int(value),) if isinstance(value, int) else _accept_ints(value)
 
 
@@ -231,8 +231,11 @@ INTS = AttributeKind(
     _print_ints,
     _parse_ints,
 )
+SHAPE = AttributeKind(
+    "int or ints", _accept_int_or_ints, INTS.encode, INTS.decode, INTS.print, INTS.parse
+)
 AXES = AttributeKind(
-    "int, ints or none", _accept_axes, INTS.encode, INTS.decode, INTS.print, INTS.parse
+    "int, ints or none", _accept_int_or_ints, INTS.encode, INTS.decode, INTS.print, INTS.parse
 )
 PAIRS = AttributeKind(
     "pairs",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 
-from mgn.dialects.mgn.attributes import AXES, ELEMENT, INT, INTS, NUMBER, PAIRS, Pairs
+from mgn.dialects.mgn.attributes import AXES, ELEMENT, INT, INTS, NUMBER, PAIRS, SHAPE, Pairs
 from mgn.dialects.mgn.build import literal_array
 from mgn.dialects.mgn.operation import (
     AttributeSpec,
@@ -56,7 +56,7 @@ RESHAPE = define(
         "reshape",
         Kind.MOVEMENT,
         "`y = reshape(x, [2, -1])`: the same elements in row-major order; one size may be -1.",
-        (OperandSpec("x"), AttributeSpec("shape", INTS)),
+        (OperandSpec("x"), AttributeSpec("shape", SHAPE)),
         _infer_reshape,
         evaluate=_reshape,
         canonical=_canonical_reshape,
@@ -103,7 +103,7 @@ BROADCAST_TO = define(
         "broadcast_to",
         Kind.MOVEMENT,
         "`y = broadcast_to(x, [4, 8])`: x repeated along axes of size 1 and new leading axes.",
-        (OperandSpec("x"), AttributeSpec("shape", INTS)),
+        (OperandSpec("x"), AttributeSpec("shape", SHAPE)),
         _infer_broadcast_to,
         evaluate=np.broadcast_to,
     )
@@ -272,7 +272,7 @@ IOTA = define(
         Kind.CONSTANT,
         "`y = iota([4, 8], axis = -1, T = i32)`: the index along an axis.",
         (
-            AttributeSpec("shape", INTS),
+            AttributeSpec("shape", SHAPE),
             AttributeSpec("axis", INT, -1),
             AttributeSpec("T", ELEMENT, "i32"),
         ),
@@ -293,7 +293,7 @@ FULL = define(
         Kind.CONSTANT,
         "`y = full([4, 8], 1.0, T = f32)`: one value everywhere.",
         (
-            AttributeSpec("shape", INTS),
+            AttributeSpec("shape", SHAPE),
             AttributeSpec("value", NUMBER),
             AttributeSpec("T", ELEMENT, "f32"),
         ),

@@ -7,7 +7,7 @@ from typing import Any
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
-from mgn.dialects.mgn.attributes import AXES, INT, INTS
+from mgn.dialects.mgn.attributes import AXES, INT, INTS, SHAPE
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import composite, shape_of
 from mgn.dialects.mgn.operation import AttributeSpec, OperandSpec
@@ -172,7 +172,7 @@ def _aligned(sizes: Sequence[int], rank: int) -> Shape:
     return (*(1,) * (rank - len(sizes)), *sizes)
 
 
-@composite("tile", (X, AttributeSpec("repeats", INTS)), _infer_tile)
+@composite("tile", (X, AttributeSpec("repeats", SHAPE)), _infer_tile)
 def tile(b: Emitter, x: SSAValue, repeats: Shape) -> SSAValue:
     """`y = tile(x, [2, 1])`: x laid side by side as often as told, as numpy.tile.
 
