@@ -1,11 +1,13 @@
 """The device memory of one executable: a buffer for each planned buffer.
 
 In: a launch plan. Out: `DeviceMemory`, whose `buffers` are what kernels are bound to. All views are
-slices of one arena. Guarded memory gives each place its own slice with a poisoned zone on either
-side, so that a kernel which leaves its buffer is found out and named.
+slices of one arena, or, on a GPU, buffers of their own where slices would overlap. Guarded memory
+gives each place its own slice with a poisoned zone on either side, so that a kernel which leaves
+its buffer is found out and named.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -21,6 +23,16 @@ GUARD_VARIABLE = "MGN_GUARD"
 _GUARD_BYTES = 1 << 14
 _POISON = np.uint16(0xFFC5)
 """Every 16 bits of a guard zone: a NaN in each float type, and no plausible integer."""
+
+
+APART_SHARE = 8
+"""Of a GPU's memory, the part that places in the arena may take as buffers of their own, where they
+overlap: NVIDIA's driver launches kernels on two slices that share bytes in twice the time, and has
+the device wait between them.
+"""
+
+Place = tuple[int, int]
+"""Where a view lies in the arena: its offset and size in bytes."""
 
 
 def buffer_bytes(buffer: BufferPlan) -> int:
@@ -40,8 +52,10 @@ class DeviceMemory:
         self._queue = queue
         self._context = context
         self._alignment = max(device.handle.mem_base_addr_align // 8, 1)
+        self._is_gpu, self._memory = device.kind == "gpu", device.handle.global_mem_size
+        self._extra = 0
         missing = f"{device.name} has no {planned_bytes(plan)} bytes for '{plan.name}'"
-        if planned_bytes(plan) > device.handle.global_mem_size:  # some drivers only say so later
+        if planned_bytes(plan) > self._memory:  # some drivers only say so later
             raise DeviceError(f"{missing}: {device.handle.global_mem_size} in all")
         try:
             self.buffers = self._allocate()
@@ -54,7 +68,7 @@ class DeviceMemory:
     @property
     def allocated(self) -> int:
         """Bytes of device memory in use."""
-        return planned_bytes(self._plan)
+        return planned_bytes(self._plan) + self._extra
 
     def upload(self, number: int, array: np.ndarray) -> Any:
         """Begin to copy an array to a buffer. The event holds the array; dropping it waits."""
@@ -76,20 +90,26 @@ class DeviceMemory:
         return opencl().enqueue_copy(self._queue, target, source, is_blocking=False)
 
     def _allocate(self) -> list[Any]:
-        arena = self._new_buffer(self._plan.arena)
-        slices: dict[tuple[int, int], Any] = {}
-        buffers: list[Any] = []
-        for buffer in self._plan.buffers:
-            size = max(buffer_bytes(buffer), 1)
-            if buffer.kind is not BufferKind.VIEW:
-                buffers.append(self._new_buffer(size))
-                continue
+        slices = self._slices()
+        return [
+            slices[_place_of(buffer)]
+            if buffer.kind is BufferKind.VIEW
+            else self._new_buffer(buffer_bytes(buffer))
+            for buffer in self._plan.buffers
+        ]
+
+    def _slices(self) -> dict[Place, Any]:
+        """What stands for each place of the arena."""
+        views = [buffer for _, buffer in self._plan.of_kind(BufferKind.VIEW)]
+        for buffer in views:
             self._check_offset(buffer)
-            place = (buffer.offset, size)
-            if place not in slices:
-                slices[place] = arena.get_sub_region(*place)
-            buffers.append(slices[place])
-        return buffers
+        places = sorted(set(map(_place_of, views)))
+        apart = sum(size for _, size in places)
+        if self._is_gpu and overlap(places) and apart * APART_SHARE <= self._memory:
+            self._extra = apart - self._plan.arena
+            return {place: self._new_buffer(place[1]) for place in places}
+        arena = self._new_buffer(self._plan.arena)
+        return {place: arena.get_sub_region(*place) for place in places}
 
     def _check_offset(self, buffer: BufferPlan) -> None:
         if buffer.offset % self._alignment:
@@ -101,6 +121,15 @@ class DeviceMemory:
     def _new_buffer(self, size: int) -> Any:
         cl = opencl()
         return cl.Buffer(self._context, cl.mem_flags.READ_WRITE, max(size, 1))
+
+
+def _place_of(view: BufferPlan) -> Place:
+    return view.offset, max(buffer_bytes(view), 1)
+
+
+def overlap(places: Sequence[Place]) -> bool:
+    """Whether some of different places, in order, share a byte."""
+    return any(start + size > after for (start, size), (after, _) in pairwise(places))
 
 
 class GuardedMemory(DeviceMemory):
