@@ -9,8 +9,8 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
                         element or for each row
     scan                one scan; pointwise before it, elementwise after
     contraction         one matmul; pointwise before it, elementwise and reshape after; what it says
-                        of panels is so; or, after a matmul of many rows and a transposed right
-                        operand, both halves of its columns, and what follows of them
+                        of panels is so; or, after a matmul of many rows, both halves of its
+                        columns, and what follows of them
     attention           one attention, or parts of one, as it stands; pointwise before it,
                         elementwise and reshape after
 """
@@ -201,20 +201,21 @@ def _verify_epilogue(kernel: "FusedKernelOp", operations: Operations, heavy: Ten
 
 def _is_half(op: TensorOp, heavy: TensorOp) -> bool:
     """Whether a slice takes a half of the columns of a product that has some for it."""
-    if heavy.spec.kind is not Kind.CONTRACTION or not may_be_halved(
-        _shape(heavy.results[0]), _shape(heavy.operands[1]), heavy.values
-    ):
+    product = _shape(heavy.results[0])
+    matrices = heavy.spec.kind is Kind.CONTRACTION
+    if not matrices or not may_be_halved(product, [_shape(item) for item in heavy.operands]):
         return False
-    columns = _shape(heavy.results[0])[-1]
     shape = _shape(op.operands[0])
-    return shape[-1] == columns and takes_half(shape, op.values)
+    return shape[-1] == product[-1] and takes_half(shape, op.values)
 
 
-def may_be_halved(shape: Shape, right: Shape, values: Mapping[str, Any]) -> bool:
-    """Whether a product of that shape computes neighbours that are half of its columns apart."""
-    if len(shape) < 2 or len(right) < 2:
+def may_be_halved(shape: Shape, operands: Sequence[Shape]) -> bool:
+    """Whether a product of that shape is computed in tiles, which may take columns of both halves:
+    one of matrices that have some numbers, and many rows.
+    """
+    if min(map(len, operands)) < 2 or not all(map(prod, operands)):
         return False
-    return bool(values["transpose_b"]) and shape[-2] >= HALVED_ROWS
+    return shape[-2] >= HALVED_ROWS
 
 
 def takes_half(shape: Shape, values: Mapping[str, Any]) -> bool:

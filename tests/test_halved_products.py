@@ -29,16 +29,20 @@ def halves(b: Any, x: Any) -> tuple[Any, Any]:
 
 
 def gated(
-    rows: tuple[int, ...], columns: int, depth: int, rounding: Any = lambda b, x: x
+    rows: tuple[int, ...],
+    columns: int,
+    depth: int,
+    rounding: Any = lambda b, x: x,
+    turned: bool = True,
 ) -> FusedKernelOp:
     """`silu(gate) * up + z`, after a bias, of one product with both weights."""
+    weights = (columns, depth) if turned else (depth, columns)
     types = [
-        ("f32", shape)
-        for shape in ((*rows, depth), (columns, depth), (columns,), (*rows, columns // 2))
+        ("f32", shape) for shape in ((*rows, depth), weights, (columns,), (*rows, columns // 2))
     ]
 
     def build(b: Any, x: Any, w: Any, bias: Any, z: Any) -> Any:
-        product = b.matmul(rounding(b, x), rounding(b, w), transpose_b=True)
+        product = b.matmul(rounding(b, x), rounding(b, w), transpose_b=turned)
         gate, up = halves(b, b.add(product, bias))
         return b.add(b.mul(b.silu(gate), up), z)
 
@@ -63,7 +67,18 @@ def test_halves_meet_in_tiles(
     depth: int,
     cl_queue: Any,  # noqa: F811
 ) -> None:
-    check_gated(cl_queue, gated(rows, columns, depth), GPU_ON_CPU)
+    kernel = gated(rows, columns, depth)
+    check_gated(cl_queue, kernel, GPU_ON_CPU)
+    check_gated(cl_queue, kernel, CPU)
+
+
+@pytest.mark.parametrize("schedule", [{}, {"tile_vectors": 4, "lanes": 8, "local_memory": 40000}])
+def test_halves_meet_in_panels_packed_from_rows(
+    schedule: dict[str, int],
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    for rows, columns, depth in ((33, 202, 24), (20, 128, 1500)):
+        check_gated(cl_queue, gated((rows,), columns, depth, turned=False), CPU, **schedule)
 
 
 def test_a_gated_layer_is_a_product_with_both_weights_and_one_with_what_they_give() -> None:
@@ -73,31 +88,47 @@ def test_a_gated_layer_is_a_product_with_both_weights_and_one_with_what_they_giv
       param down: f32[64, 96]
       return y = (silu(x @ gate.T) * (x @ up.T)) @ down.T
     }"""
-    names = {}
-    for name in ("cpu", "nvidia-h200"):
-        graph = next(graphs_of(mgn.parse(text).lower()))
-        saturate_graph(graph, DEVICES[name])
-        names[name] = [body_names(kernel) for kernel in kernels_of(graph)]
-    assert [set(body) for body in names["nvidia-h200"]] == [
+    graph = next(graphs_of(mgn.parse(text).lower()))
+    saturate_graph(graph, H200)
+    assert [set(body_names(kernel)) for kernel in kernels_of(graph)] == [
         {"concat"},
         {"matmul", "slice", "silu", "mul"},
         {"matmul"},
     ]
-    assert not any("matmul" in body and body[-1] != "matmul" for body in names["cpu"])
 
 
-def test_a_cpu_has_no_template_for_it() -> None:
-    with pytest.raises(VerifyException, match="on a GPU only"):
-        lowered(gated((64,), 128, 64), CPU)
+@pytest.mark.parametrize(("depth", "halved"), [(256, True), (4096, False)])
+def test_on_a_cpu_halves_meet_where_packing_them_takes_little(depth: int, halved: bool) -> None:
+    text = f"""graph g(x: f32[64, {depth}]) {{
+      param gate: f32[{depth}, 256]
+      param up: f32[{depth}, 256]
+      return y = silu(x @ gate) * (x @ up)
+    }}"""
+    graph = next(graphs_of(mgn.parse(text).lower()))
+    saturate_graph(graph, CPU)
+    bodies = [set(body_names(kernel)) for kernel in kernels_of(graph)]
+    assert ({"matmul", "slice", "swiglu"} in bodies) is halved
+
+
+def test_a_gpu_has_no_template_for_columns_apart_in_memory() -> None:
+    with pytest.raises(VerifyException, match="apart in memory"):
+        lowered(gated((64,), 128, 64, turned=False), GPU_ON_CPU)
+    text = """graph g(x: f32[128, 64]) {
+      param w: f32[64, 192]
+      p = x @ w
+      return y = silu(p[:, 0:96]) * p[:, 96:192]
+    }"""
+    graph = next(graphs_of(mgn.parse(text).lower()))
+    saturate_graph(graph, H200)
+    products = [
+        kernel.block.first_op for kernel in kernels_of(graph) if "slice" in body_names(kernel)
+    ]
+    assert not any(getattr(op, "name", "") == "mgn.matmul" for op in products)
 
 
 @pytest.mark.parametrize(
     ("why", "build"),
     [
-        (
-            "cannot follow a matmul",
-            lambda b, x, y: b.mul(*halves(b, b.matmul(x, b.transpose(y, [1, 0])))),
-        ),
         (
             "cannot follow a matmul",
             lambda b, x, y: b.mul(
@@ -117,8 +148,14 @@ def test_a_cpu_has_no_template_for_it() -> None:
                 b.slice(b.matmul(x, y, transpose_b=True), [0, 1], [16, 7], [1, 1])
             ),
         ),
+        (
+            "cannot follow a matmul",
+            lambda b, x, y: b.mul(
+                *halves(b, b.matmul(b.slice(y, [0, 0], [1, 8], [1, 1]), x, transpose_b=True))
+            ),
+        ),
     ],
-    ids=["columns apart in memory", "few rows", "the product itself", "another part"],
+    ids=["few rows", "the product itself", "another part", "rows of a vector's product"],
 )
 def test_other_parts_of_products_are_refused(why: str, build: Any) -> None:
     with pytest.raises(VerifyException, match=why):

@@ -37,6 +37,12 @@ DOT_ROWS = 4
 def lower_contraction(job: Job) -> Launch:
     """Writes a contraction kernel."""
     product = Product.of_body(job.body)
+    if job.is_gpu and product.halves > 1:
+        if not product.node.values["transpose_b"]:
+            raise VerifyException(
+                "fusion.kernel contraction: columns that meet are apart in memory"
+            )
+        product = product.interleaved
     left, right = product.node.operands
     few = product.rows <= DOT_ROWS and product.right_runs_along_depth
     few = product.columns == 1 and (few or product.left_runs_along_depth)
@@ -55,8 +61,6 @@ def lower_contraction(job: Job) -> Launch:
     tiles = tiles and bool(left.count) and bool(right.count)
     if tiles and unit and suits_unit(job, product, unit):
         return lower_tensor(job, product, unit)
-    if product.halved and not (tiles and job.is_gpu):
-        raise VerifyException("fusion.kernel contraction: halves of a product meet on a GPU only")
     if tiles:
         return lower_tiled(job, product) if job.is_gpu else lower_packed(job, product)
     return _direct(job, product)

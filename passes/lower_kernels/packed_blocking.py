@@ -6,6 +6,7 @@ In: a `Product` and the schedule's entries. Out: a `Blocking` whose buffers fit 
 from dataclasses import dataclass
 from math import prod
 
+from mgn.passes.lower_kernels.index import Index
 from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.scalar import accumulator
 from mgn.passes.lower_kernels.template import Job, ceil_div
@@ -29,7 +30,8 @@ FEWEST_DOWN = 4
 class Blocking:
     """Sizes: `rows` x `vectors` of `width` lanes a register tile, `down` x `across` of those a
     work-item, `depth` steps of the shared axis at a time. `copies_left` and `copies_right` say
-    which operands are packed into local memory; the others are read where they lie.
+    which operands are packed into local memory; the others are read where they lie. A register tile
+    has as many vectors of each of the `halves` of the columns, which are `apart`.
     """
 
     width: int
@@ -40,21 +42,37 @@ class Blocking:
     depth: int
     copies_left: bool
     copies_right: bool
+    halves: int = 1
+    apart: int = 0
 
     @property
     def columns(self) -> int:
         return self.vectors * self.width
 
+    @property
+    def span(self) -> int:
+        """Columns of a register tile that lie side by side."""
+        return self.columns // self.halves
+
+    def vector(self, first: Index, j: Index | int) -> Index:
+        """The column where vector `j` of a register tile begins."""
+        own = self.vectors // self.halves
+        if own == self.vectors:
+            return first + j * self.width
+        return first + j % own * self.width + j // own * self.apart
+
 
 def blocking_of(job: Job, product: Product, keeps_totals: bool) -> Blocking:
     """The blocking of a product; `keeps_totals` says that sums leave registers in any case."""
     width = job.number("lanes", 16)
-    while width > product.columns:
+    columns = product.columns // product.halves
+    while width > columns:
         width //= 2
-    vectors = max(1, min(job.number("tile_vectors", 2), product.columns // width))
+    own = max(1, min(job.number("tile_vectors", 2) // product.halves, columns // width))
+    vectors = own * product.halves
     rows = tile_rows(product.rows, job.number("tile_rows", 8), vectors)
     tiles_down = ceil_div(product.rows, rows)
-    tiles_across = ceil_div(product.columns, vectors * width)
+    tiles_across = ceil_div(columns, own * width)
     copies_right = job.schedule.get("right") != PANELS
     steps = job.number("block_depth", 512) // (2 if copies_right else 1)
     sizes = Blocking(
@@ -66,6 +84,8 @@ def blocking_of(job: Job, product: Product, keeps_totals: bool) -> Blocking:
         depth=block_depth(product.depth, steps),
         copies_left=True,
         copies_right=copies_right,
+        halves=product.halves,
+        apart=columns,
     )
     wanted = BLOCKS_A_UNIT * job.number("units", 2)
 

@@ -13,7 +13,9 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
+from mgn.dialects.mgn.operation import Kind
 from mgn.passes.lower_kernels.emission import memory_type
+from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.index import Counter, Index, delinearised, lanes, linear, of
 from mgn.passes.lower_kernels.movement import place_of
 from mgn.passes.lower_kernels.packed_blocking import LEFT_PADDING, LONGEST_VECTOR, blocking_of
@@ -25,7 +27,13 @@ from mgn.passes.lower_kernels.panels import (
     pack_panels,
     pack_transposed_panels,
 )
-from mgn.passes.lower_kernels.product import Product, multiply_add, tile_start, write_tile
+from mgn.passes.lower_kernels.product import (
+    Product,
+    multiply_add,
+    tile_start,
+    write_halves,
+    write_tile,
+)
 from mgn.passes.lower_kernels.scalar import accumulator
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 
@@ -47,13 +55,14 @@ def lower_packed(job: Job, product: Product) -> Launch:
 class _Packed:
     def __init__(self, job: Job, product: Product) -> None:
         self.job, self.product, self.code = job, product, job.code
-        after = len(job.body.dependent_on([product.node])) - 1
-        self.is_simple = after <= SIMPLE_EPILOGUE
+        after = job.body.dependent_on([product.node])
+        computed = sum(node.kind is Kind.ELEMENTWISE for node in after)
+        self.is_simple = computed <= SIMPLE_EPILOGUE
         self.sizes = sizes = blocking_of(job, product, not self.is_simple)
         self.type = memory_type(accumulator(product.element))
         code = job.code
         self.tiles_down = ceil_div(product.rows, sizes.rows)
-        self.tiles_across = ceil_div(product.columns, sizes.columns)
+        self.tiles_across = ceil_div(product.columns // product.halves, sizes.span)
         self.blocks = ceil_div(product.depth, sizes.depth)
         self.left = self._left_tile() if sizes.copies_left else None
         self.right = self._right_block() if sizes.copies_right else None
@@ -104,7 +113,8 @@ class _Packed:
     def _column(self, panel: Index) -> Index:
         """The first column of a panel of this block."""
         number = of(Counter(self.code.index(self.first_column + panel), 0, self.tiles_across - 1))
-        return tile_start(self.code, number, self.sizes.columns, self.product.columns)
+        columns = self.product.columns // self.product.halves
+        return tile_start(self.code, number, self.sizes.span, columns)
 
     def _one_block(self, block: Index) -> None:
         """Packs one block of the shared axis, and adds its products to all tiles."""
@@ -239,36 +249,45 @@ class _Packed:
         """Where vector `j` of a panel begins at a step."""
         if self.right is not None:
             return self.right.buffer, self.right.place(panel, k, j)
-        column = self._column(panel) + j * self.sizes.width
+        column = self.sizes.vector(self._column(panel), j)
         index = self.product.right_index(self.batch, first + k, column)
         leaf, place = place_of(self.product.node.operands[1], index)
         return self.job.inputs[leaf.number], place
 
     def _write(self, panel: Index, row: Index, totals: Sequence[SSAValue]) -> None:
         """What follows the product, on a tile in registers."""
-        sizes = self.sizes
-        column = self._column(panel)
-        columns = [column + j * sizes.width + lanes(sizes.width) for j in range(sizes.vectors)]
-        rows = [row + i for i in range(sizes.rows)]
-        evaluator = self.job.evaluator(sizes.width)
-        write_tile(self.job, self.product, evaluator, self.batch, rows, columns, totals)
+        column, vectors = self._column(panel), self.sizes.vectors
+        evaluator = self.job.evaluator(self.sizes.width)
+        for i in range(self.sizes.rows):
+            own = totals[i * vectors : (i + 1) * vectors]
+            self._write_row(evaluator, row + i, column, own)
 
     def _finish(self, panel: Index, tile: Index, row: Index) -> None:
-        """What follows the product, on a tile in local memory, a vector at a time."""
+        """What follows the product, on a tile in local memory, a row at a time."""
         sizes, code = self.sizes, self.code
         evaluator = self.job.evaluator(sizes.width)
 
-        def vector(number: Index, j: int) -> None:
-            offset = number * sizes.columns + j * sizes.width
-            place = self._place(panel, tile) + offset
-            total = code.load(self.totals, code.index(place), sizes.width)
-            column = self._column(panel) + j * sizes.width + lanes(sizes.width)
-            at = of(Counter(code.index(row + number), 0, self.product.rows - 1))
-            write_tile(self.job, self.product, evaluator, self.batch, [at], [column], [total])
-
         def one_row(number: Index) -> tuple[()]:
-            for j in range(sizes.vectors):
-                vector(number, j)
+            place = self._place(panel, tile) + number * sizes.columns
+            totals = [
+                code.load(self.totals, code.index(place + j * sizes.width), sizes.width)
+                for j in range(sizes.vectors)
+            ]
+            at = of(Counter(code.index(row + number), 0, self.product.rows - 1))
+            self._write_row(evaluator, at, self._column(panel), totals)
             return ()
 
         code.loop(0, sizes.rows, lambda number, _: one_row(number))
+
+    def _write_row(
+        self, evaluator: Evaluator, row: Index, first: Index, totals: Sequence[SSAValue]
+    ) -> None:
+        """What follows from the vectors of a tile's row; those of halves that meet go together."""
+        job, product, sizes = self.job, self.product, self.sizes
+        own = sizes.vectors // sizes.halves
+        for j in range(own):
+            column = sizes.vector(first, j) + lanes(sizes.width)
+            if product.halves > 1:
+                write_halves(job, product, evaluator, self.batch, row, column, totals[j::own])
+            else:
+                write_tile(job, product, evaluator, self.batch, [row], [column], [totals[j]])

@@ -72,7 +72,7 @@ def pack_panels(
     def vectors(k: Index, depth: Index, panel: Index) -> tuple[()]:
         column = column_of(panel)
         for j in range(sizes.vectors):
-            columns = column + j * sizes.width + lanes(sizes.width)
+            columns = sizes.vector(column, j) + lanes(sizes.width)
             index = product.right_index(batch, depth, columns)
             value = widened(code, evaluator.lanes_at(right, index), product.element)
             code.store(value, block.buffer, code.index(block.place(panel, k, j)))
@@ -104,7 +104,7 @@ def pack_transposed_panels(
     def square(panel: Index, number: Index, part: Index) -> None:
         k = number * width
         depth = of(Counter(code.index(first + k), 0, product.depth - width))
-        column = column_of(panel) + part * width
+        column = sizes.vector(column_of(panel), part)
         rows = [
             widened(
                 code,

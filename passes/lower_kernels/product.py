@@ -43,9 +43,14 @@ class Product:
         return kind(node, batch, rows, columns, depth)
 
     @property
-    def halved(self) -> bool:
-        """Whether halves of the columns meet in what follows."""
-        return False
+    def halves(self) -> int:
+        """How many parts of the columns meet in what follows: 2, or all are one."""
+        return 1
+
+    @property
+    def interleaved(self) -> "Product":
+        """The same with the columns that meet as neighbours."""
+        return self
 
     @property
     def element(self) -> ElementType:
@@ -87,11 +92,19 @@ class Product:
 
 
 class HalvedProduct(Product):
-    """A product of which halves of the columns meet: neighbours are columns half of all apart."""
+    """A product of which halves of the columns meet."""
 
     @property
-    def halved(self) -> bool:
-        return True
+    def halves(self) -> int:
+        return 2
+
+    @property
+    def interleaved(self) -> Product:
+        return _Interleaved(self.node, self.batch, self.rows, self.columns, self.depth)
+
+
+class _Interleaved(HalvedProduct):
+    """Neighbours are columns half of all apart."""
 
     def right_index(self, batch: Indices, k: Index, column: Index) -> Indices:
         return super().right_index(batch, k, column % 2 * (self.columns // 2) + column // 2)
@@ -134,10 +147,15 @@ def tile_start(code: Code, tile: Index, size: int, limit: int) -> Index:
 
 
 def write_halves(
-    job: Job, product: Product, batch: Indices, row: Index, half: Index, values: Sequence[SSAValue]
+    job: Job,
+    product: Product,
+    evaluator: Evaluator,
+    batch: Indices,
+    row: Index,
+    half: Index,
+    values: Sequence[SSAValue],
 ) -> None:
-    """Evaluates what follows from a number of each half of a row, and stores it."""
-    evaluator = job.evaluator(1)
+    """Evaluates what follows from numbers, or vectors, of each half of a row, and stores it."""
     numbers = [narrowed(job.code, value, product.element) for value in values]
     second = product.columns // 2
 

@@ -33,7 +33,7 @@ class TileResults:
     def write(self, row: Index, column: Index, total: SSAValue) -> None:
         """Evaluates and stores what follows from neighbouring sums, where the result has them."""
         width = lane_count(total)
-        if self.product.halved:
+        if self.product.halves > 1:
             for lane in range(0, width, 2):
                 pair = [lane_of(self.job.code, total, lane + n) for n in range(2)]
                 self._write_halves(row, (column + lane) // 2, pair)
@@ -49,7 +49,9 @@ class TileResults:
         row, half, is_there = self._inside(row, half, self.product.columns // 2, 1)
         self.job.code.when(
             is_there,
-            lambda: write_halves(self.job, self.product, self.batch, row, half, pair),
+            lambda: write_halves(
+                self.job, self.product, self.job.evaluator(1), self.batch, row, half, pair
+            ),
         )
 
     def _write(self, row: Index, column: Index, total: SSAValue, width: int) -> None:

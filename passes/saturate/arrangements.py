@@ -75,6 +75,8 @@ def arrangements_of(
     product = signatures[number]
     if min(map(len, product.operand_shapes)) < 2:
         return []
+    if device.is_cpu and form.halved:
+        return []
     if device.is_cpu:
         return _packed(product, operands, body, signatures, types, device)
     nodes = {name: (signatures[number], operands) for name, number, operands in body}

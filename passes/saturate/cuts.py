@@ -318,7 +318,7 @@ class CutBuilder:
             return None
         self.considered += 1
         form = classify(ordered, self.view.signatures)
-        if form is None or (form.halved and self.device.is_cpu):
+        if form is None:
             return None
         types = {name: traits[name].type for name in real}
         price = price_kernel(ordered, form, [0], types, self.view.signatures, self.device)

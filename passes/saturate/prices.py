@@ -194,7 +194,7 @@ def measure_kernel(
         if use is None or signature.name not in ROUNDINGS:
             node = (signature, operands)
             if signature.kind is Kind.CONTRACTION:
-                seconds += _product_seconds(node, nodes, leaf_types, device, use, facts)
+                seconds += _product_seconds(node, nodes, leaf_types, device, use, facts, form)
                 beside = _staging_seconds(node, nodes, leaf_types, device, use, facts)
             elif signature.name in HELD_WHOLE["attention"]:
                 seconds += attention_seconds(signature, device, use.rate if use else None)
@@ -249,16 +249,21 @@ def _product_seconds(
     device: Device,
     use: MatrixUse | None,
     facts: Facts,
+    form: Form,
 ) -> float:
-    """Products in half precision are added up in f32."""
+    """Products in half precision are added up in f32. Halves of the columns meet on a GPU only
+    where each column lies together.
+    """
     signature, (left, right) = node
     halves = signature.element in HALVES
     rate = use.rate if use else device.rate("f32" if halves else signature.element)
+    if not device.is_cpu and form.halved and not signature.values["transpose_b"]:
+        return math.inf
     if not device.is_cpu:
         return tiled_seconds(signature, device, rate, product_parts(signature, device) > 1)
     in_place = left in leaf_types and not signature.values["transpose_a"] and not halves
     turned = bool(signature.values["transpose_b"]) is not _is_turned(right, nodes)
-    lie = Lie(in_place, turned, (RIGHT, PANELS) in facts)
+    lie = Lie(in_place, turned, (RIGHT, PANELS) in facts, form.halved)
     return product_seconds(signature, device, rate, lie)
 
 

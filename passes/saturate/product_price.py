@@ -41,6 +41,9 @@ PACK, PACK_TURNED, PACK_TURNED_HALF, PACK_LEFT = 22.0, 50.0, 120.0, 14.0
 its columns do, and then in half precision; and of the left one.
 """
 
+PACK_APART = 26.0
+"""The same of a right operand whose rows lie side by side, columns from both halves of each."""
+
 LONGEST_DEPTH, MEET = 512, 90.0
 """From which shared axis on sums wait in local memory, and the steps of storing and fetching one.
 """
@@ -73,12 +76,13 @@ class Passes:
 @dataclass(frozen=True)
 class Lie:
     """How operands lie in memory: whether the left one's rows lie side by side, whether the right
-    one's columns do, and whether that one is packed there.
+    one's columns do, whether that one is packed there, and is read from both halves of its rows.
     """
 
     in_place: bool
     turned: bool
     packed: bool = False
+    apart: bool = False
 
 
 def product_seconds(signature: Signature, device: Device, rate: float, lie: Lie) -> float:
@@ -90,7 +94,7 @@ def product_seconds(signature: Signature, device: Device, rate: float, lie: Lie)
     passes = cpu_passes(batches, rows, columns, device.compute_units)
     steps = passes.computed * inner * passes.imbalance / REACHED
     if not lie.packed:
-        steps += batches * columns * inner * passes.right * _packing(signature, lie.turned)
+        steps += batches * columns * inner * passes.right * _packing(signature, lie)
     if not lie.in_place:
         steps += batches * rows * inner * passes.left * PACK_LEFT
     if inner > LONGEST_DEPTH:
@@ -98,11 +102,12 @@ def product_seconds(signature: Signature, device: Device, rate: float, lie: Lie)
     return 2.0 * steps / rate
 
 
-def _packing(signature: Signature, turned: bool) -> float:
+def _packing(signature: Signature, lie: Lie) -> float:
     """Steps to pack an element of the right operand."""
-    if not turned:
-        return PACK
-    return PACK_TURNED_HALF if signature.element in HALVES else PACK_TURNED
+    half = signature.element in HALVES
+    if lie.turned:
+        return PACK_TURNED_HALF if half else PACK_TURNED
+    return PACK_APART if lie.apart and not half else PACK
 
 
 def product_demands(signature: Signature, device: Device) -> list[float]:

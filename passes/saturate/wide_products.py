@@ -9,10 +9,10 @@ After, each equal to what it was, for the price to decide:
     slice(matmul(x, concat(q, k)))    slice(matmul(x, concat(q, k)))
 
 and, where each product has a bias of its own, the same with all biases in one addition. `concat(q,
-k)` is then a derived parameter. Weights that are each rounded are also rounded as one, so that a
-matrix unit sees it. A rule of the table has one root; this one has as many as there are
-products, and acts once on all of them. A device may add up a product of another shape in another
-order: like the rows of `products.py` it reassociates.
+k)` is then a derived parameter, and so is its transpose. Weights that are each rounded are also
+rounded as one, so that a matrix unit sees it. A rule of the table has one root; this one has as
+many as there are products, and acts once on all of them. A device may add up a product of another
+shape in another order: like the rows of `products.py` it reassociates.
 
 In: an e-graph's products, and which values are parameters' alone. Out: new e-nodes and unions.
 """
@@ -187,6 +187,7 @@ class WideProducts:
         weight = self._operation("concat", [item.right for item in members], axis=axis)
         self._round_as_one(weight, [item.right for item in members], axis)
         wide = self._operation("matmul", [first.left, weight], **self._values(first))
+        self._turn(wide, first, weight)
         plain, biased = WIDE_PRODUCTS
         rows = [(item.result, item.left, item.right) for item in members]
         self._slices(wide, plain.name, rows, start)
@@ -199,6 +200,16 @@ class WideProducts:
             ends = zip(rows, found, strict=True)
             added = [(result, x, w, other) for (_, x, w), (result, other) in ends]
             self._slices(total, biased.name, added, start)
+
+    def _turn(self, wide: int, first: Product, weight: int) -> None:
+        """Enters the product with weights whose rows lie together, where their columns do."""
+        values = dict(self._values(first))
+        rank = len(self.facts.handle_types[weight].get_shape())
+        if not values["transpose_b"]:
+            return
+        turned = self._operation("transpose", [weight], perm=[*range(rank - 2), rank - 1, rank - 2])
+        values["transpose_b"] = False
+        self.facts.union(wide, self._operation("matmul", [first.left, turned], **values))
 
     def _round_as_one(self, weight: int, parts: Sequence[int], axis: int) -> None:
         """Enters the rounding of values side by side, where all parts are rounded alike."""
