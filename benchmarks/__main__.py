@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for row in kernel_rows(cases, options.device, device.kind, bandwidth):
             kept.append(row)
             keep(result, options.json)
-        print(against_torch(kept), flush=True)
+        print(f"{against_torch(kept)}\n", flush=True)
     if chosen:
         kept = result["models"] = list[Row]()
         for row in model_rows(chosen, options.device, device.kind):

@@ -105,8 +105,8 @@ class KernelPieces:
         made: Sequence[Made] = (),
         facts: Mapping[str, int | str] | None = None,
     ) -> None:
-        """A kernel that computes all that the one is to write."""
-        wanted = list(dict.fromkeys(self.fused.written))
+        """A kernel that computes what the one is to write, so far as it is not written yet."""
+        wanted = [value for value in dict.fromkeys(self.fused.written) if value not in self.known]
         results = self.add(kind, wanted, made, facts=facts)
         self.known.update(zip(wanted, results, strict=True))
 

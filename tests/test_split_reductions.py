@@ -124,6 +124,21 @@ def test_elements_in_two_shapes_come_from_kernels_of_their_own() -> None:
     assert shapes == [(2, 300_000), (2, 1000, 300)]
 
 
+def test_what_an_earlier_stage_gives_is_not_written_again() -> None:
+    def moments(b: Any, x: Any) -> Any:
+        mean = b.mul(b.sum(x, axis=1, keepdims=True), 1 / 300_000)
+        centred = b.sub(x, mean)
+        return [mean, b.sum(b.mul(centred, centred), axis=1)]
+
+    kernel = fused_kernel("reduction", [("f32", (2, 300_000))], moments)
+    made = pieces(kernel, CPU)
+    assert [len(piece.outputs) for piece in made] == [1, 1, 1, 1]
+    arrays = [draw("f32", (2, 300_000), 0)]
+    (got,) = values_of(made, arrays)
+    want = Interpreter(wide=True).run_op(kernel, [arrays[0].astype(np.float64)])
+    np.testing.assert_allclose(got, want[1], rtol=1e-12)
+
+
 @pytest.mark.parametrize("element", ["f32", "bf16", "i32"])
 def test_a_long_sum_runs_on_the_device(element: str) -> None:
     count = 1_500_007
