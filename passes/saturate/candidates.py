@@ -48,15 +48,17 @@ class Template:
     def body_at(self, classes: Sequence[int]) -> tuple[BodyNode, ...]:
         """The e-nodes that it computes where its names are those classes, operands first."""
         return tuple(
-            (classes[name], signature, tuple([classes[item] for item in operands]))
-            for name, signature, operands in self.body
+            [
+                (classes[name], signature, tuple([classes[item] for item in operands]))
+                for name, signature, operands in self.body
+            ]
         )
 
 
 class Candidate:
     """A template where it stands: `classes[i]` is the class of its name i."""
 
-    __slots__ = ("classes", "inputs", "number", "price", "results", "template")
+    __slots__ = ("_body", "classes", "inputs", "number", "price", "results", "template")
 
     def __init__(self, number: int, template: Template, classes: tuple[int, ...]) -> None:
         self.number = number
@@ -65,6 +67,7 @@ class Candidate:
         self.price = template.price
         self.results = tuple([classes[name] for name in template.results])
         self.inputs = tuple([classes[name] for name in template.inputs])
+        self._body: tuple[BodyNode, ...] = ()
 
     @property
     def kind(self) -> KernelKind:
@@ -77,8 +80,10 @@ class Candidate:
 
     @property
     def body(self) -> tuple[BodyNode, ...]:
-        """The e-nodes that it computes, operands first."""
-        return self.template.body_at(self.classes)
+        """The e-nodes that it computes, operands first; worked out when first asked for."""
+        if not self._body:
+            self._body = self.template.body_at(self.classes)
+        return self._body
 
 
 def undominated(templates: Sequence[Template]) -> list[Template]:

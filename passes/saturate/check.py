@@ -39,12 +39,14 @@ def check_selection(view: View, found: CandidateSet, selection: Selection, devic
         candidate = found.candidates[number]
         inside: set[int] = set()
         for name, signature, operands in candidate.body:
-            members = view.classes[name].members
-            if not any((m.signature, m.operands) == (signature, operands) for m in members):
+            for member in view.classes[name].members:
+                if member.signature == signature and member.operands == operands:
+                    break
+            else:
                 raise ExtractionError(f"kernel {number}: no such e-node in class {name}")
-            missing = [item for item in operands if item not in memory and item not in inside]
-            if missing:
-                raise ExtractionError(f"kernel {number}: needs {missing[0]}, not computed yet")
+            for item in operands:
+                if item not in memory and item not in inside:
+                    raise ExtractionError(f"kernel {number}: needs {item}, not computed yet")
             inside.add(name)
         unwritten = [key for key in candidate.results if key not in inside]
         if unwritten:
@@ -70,12 +72,15 @@ def check_selection(view: View, found: CandidateSet, selection: Selection, devic
 def _shape_of(candidate: Candidate) -> Hashable:
     """A kernel but for the names of its values: what decides its kind and its price."""
     names: dict[int, int] = {}
+    place = names.setdefault
     body = tuple(
-        (signature, tuple(names.setdefault(item, len(names)) for item in (*operands, name)))
-        for name, signature, operands in candidate.body
+        [
+            (signature, tuple([place(item, len(names)) for item in (*operands, name)]))
+            for name, signature, operands in candidate.body
+        ]
     )
-    results = tuple(names[key] for key in candidate.results)
-    reads = tuple(names.get(key) for key in candidate.reads)
+    results = tuple([names[key] for key in candidate.results])
+    reads = tuple([names.get(key) for key in candidate.reads])
     return body, results, reads, candidate.template.facts
 
 

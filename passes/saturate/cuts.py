@@ -24,9 +24,10 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import tensor_bytes
-from mgn.passes.saturate.forms import BodyNode, Form, Way, classify
+from mgn.passes.saturate.forms import BodyNode, Form, Way
 from mgn.passes.saturate.matrix_price import shows_rounding
-from mgn.passes.saturate.prices import operation_weight, price_kernel, price_per_run
+from mgn.passes.saturate.priced_bodies import PricedBodies
+from mgn.passes.saturate.prices import operation_weight, price_per_run
 from mgn.passes.saturate.repetition import table
 from mgn.passes.saturate.rounding_order import keeps_bits
 from mgn.passes.saturate.view import ValueClass, View
@@ -114,14 +115,18 @@ class PlacedCuts:
 class CutBuilder:
     """Computes cut sets bottom-up, each distinct one once."""
 
-    def __init__(self, view: View, device: Device, limits: CutLimits) -> None:
+    def __init__(
+        self, view: View, device: Device, limits: CutLimits, priced: PricedBodies | None = None
+    ) -> None:
         self.view = view
         self.device = device
         self.limits = limits
+        self.priced = priced or PricedBodies(view.signatures, device)
         self.placed: dict[int, PlacedCuts] = {}
         self.memo: dict[object, tuple[CutSet, tuple[int, ...]]] = table(limits.memoise)
         self.contents: dict[object, CutSet] = table(limits.memoise)
         self.traits: dict[int, Traits] = {}
+        self.traits_of: dict[int, int] = {}
         self.trait_numbers: dict[Traits, int] = {}
         self.leaf_costs: dict[int, float] = {}
         self.known_traits: dict[tuple[object, ...], tuple[Traits, int]] = {}
@@ -173,12 +178,12 @@ class CutBuilder:
                 for item in (*operands, name):
                     used.setdefault(item, len(used))
         renamed = [_rename(cone, used) for cone in cones]
-        described = tuple(all_traits[name] for name in used)
-        numbers = tuple(self.trait_numbers[item] for item in described)
+        described = [all_traits[name] for name in used]
+        numbers = tuple([self.traits_of[classes[name]] for name in used])
         content = (numbers, tuple((cone.body, cone.leaves) for cone in renamed))
         cuts = self.contents.get(content)
         if cuts is None:
-            cuts = CutSet(len(self.numbered), list(described), renamed)
+            cuts = CutSet(len(self.numbered), described, renamed)
             self.contents[content] = cuts
             self.numbered.append(cuts)
         return cuts, tuple(used)
@@ -192,7 +197,7 @@ class CutBuilder:
             traits = Traits(value.type, *rest)
             number = self.trait_numbers.setdefault(traits, len(self.trait_numbers))
             known = self.known_traits[id(value.type), *rest] = traits, number
-        self.traits[value.key] = known[0]
+        self.traits[value.key], self.traits_of[value.key] = known
         return known[1]
 
     def _node_cones(
@@ -244,17 +249,19 @@ class CutBuilder:
 
         Before a heavy operation everything is pointwise.
         """
-        cones = [
-            _mapped(cone, mapped)
-            for cone in self.numbered[number].cones
-            if heavy is None or cone.form.kind is KernelKind.POINTWISE
-        ]
         operand = traits[mapped[0]]
-        if operand.in_memory or operand.inline or not cones:
+        if operand.in_memory or operand.inline:
+            return [None]
+        cones = self.numbered[number].cones
+        if heavy is not None:
+            cones = [cone for cone in cones if cone.form.kind is KernelKind.POINTWISE]
+        if not cones:
             return [None]
         if operand.prepared and not traits[0].prepared:
-            return self._prepared_choices(cones, heavy)
-        return [*best_of_each_kind(cones), None]
+            chosen = self._prepared_choices(cones, heavy)
+        else:
+            chosen = [*best_of_each_kind(cones), None]
+        return [None if cone is None else _mapped(cone, mapped) for cone in chosen]
 
     def _prepared_choices(
         self, cones: Sequence[Cone], heavy: KernelKind | None
@@ -279,7 +286,7 @@ class CutBuilder:
 
     def _shows_rounding(self, cone: Cone) -> bool:
         """Whether a body only rounds for the device's matrix unit what lies in memory."""
-        return all(
+        return bool(self.device.matrix_rates) and all(
             shows_rounding(self.view.signatures[number], self.device) for _, number, _ in cone.body
         )
 
@@ -317,15 +324,14 @@ class CutBuilder:
         if bounded and len(real) > self.limits.leaves:
             return None
         self.considered += 1
-        form = classify(ordered, self.view.signatures)
+        body = tuple(ordered)
+        form = self.priced.form(body)
         if form is None:
             return None
-        types = {name: traits[name].type for name in real}
-        price = price_kernel(ordered, form, [0], types, self.view.signatures, self.device)
+        price = self.priced.price(body, form, (0,), {name: traits[name].type for name in real})
         if price == math.inf:
             return None
-        price = price_per_run(price, traits[0].prepared)
-        return Cone(tuple(ordered), real, form, price)
+        return Cone(body, real, form, price_per_run(price, traits[0].prepared))
 
     def _keep(self, cones: Sequence[Cone], traits: Sequence[Traits]) -> list[Cone]:
         """The best few of each kind, no two with the same leaves and body classes; the smallest;

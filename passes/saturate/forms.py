@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import cached_property
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel_forms import may_be_halved, takes_half
@@ -65,12 +66,12 @@ class Form:
     def rows(self) -> int:
         return math.prod(self.dropped_shape)
 
-    @property
+    @cached_property
     def halved(self) -> bool:
         """Whether halves of a product meet."""
         return Place.HALVED in self.places.values()
 
-    @property
+    @cached_property
     def way(self) -> "Way":
         """What no kernel of another kind is a substitute for."""
         return self.kind, self.halved

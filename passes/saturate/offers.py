@@ -13,7 +13,8 @@ from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.arranging import Arranger, NewValues, Placer
 from mgn.passes.saturate.candidates import CandidateSet, Template, undominated
 from mgn.passes.saturate.cuts import CutBuilder, CutLimits, CutSet, PlacedCuts
-from mgn.passes.saturate.prices import price_kernel, price_per_run
+from mgn.passes.saturate.priced_bodies import PricedBodies
+from mgn.passes.saturate.prices import price_per_run
 from mgn.passes.saturate.reach import Reach
 from mgn.passes.saturate.repetition import table
 from mgn.passes.saturate.view import View
@@ -31,12 +32,13 @@ def find_candidates(
     view: View, device: Device, reach: Reach, limits: CutLimits = DEFAULT_LIMITS
 ) -> CandidateSet:
     """The candidates that can take part in computing the outputs of a view."""
-    builder = CutBuilder(view, device, limits)
+    priced = PricedBodies(view.signatures, device)
+    builder = CutBuilder(view, device, limits, priced)
     placed = builder.build()
     found = CandidateSet(considered=builder.considered, memoise=limits.memoise)
     wanted = [root for root in dict.fromkeys(view.outputs) if not view.classes[root].leaf]
     found.outputs = tuple(wanted)
-    offers = _Offers(view, device, reach, limits)
+    offers = _Offers(view, device, reach, limits, priced)
     placer = Placer(view)
     queued = set(wanted)
     while wanted:
@@ -82,9 +84,11 @@ class _Offer:
 class _Offers:
     """Templates of a placed cut set, worked out once for each cut set."""
 
-    def __init__(self, view: View, device: Device, reach: Reach, limits: CutLimits) -> None:
+    def __init__(
+        self, view: View, device: Device, reach: Reach, limits: CutLimits, priced: PricedBodies
+    ) -> None:
         self.view = view
-        self.device = device
+        self.priced = priced
         self.reach = reach
         self.arranger = Arranger(view, device, limits.keep_bits)
         self.values: dict[int, NewValues] = {}
@@ -163,7 +167,7 @@ class _Offers:
             types = {name: traits[name].type for name in cone.leaves}
             for chosen in _subsets(extras[-EXTRA_RESULTS:]):
                 results = (0, *chosen)
-                price = price_kernel(cone.body, cone.form, results, types, signatures, self.device)
+                price = self.priced.price(cone.body, cone.form, results, types)
                 price = price_per_run(price, prepared)
                 yield Template(cone.body, cone.form, results, cone.leaves, inputs, price)
 

@@ -93,6 +93,7 @@ class _Figures:
     steps: float | None
     demands: Sequence[float] | None
     alike: bool
+    scatters: bool
     operands: Sequence[tuple[int, int]]
     strided: tuple[float, float]
 
@@ -125,6 +126,7 @@ def _new_figures(signature: Signature, device: Device) -> _Figures:
         steps,
         demands,
         alike,
+        kind is Kind.INDEXING,
         list(zip(signature.operand_sizes, element_bytes, strict=True)),
         (_strided_read(signature, device, False), _strided_read(signature, device, True)),
     )
@@ -178,37 +180,39 @@ def measure_kernel(
     facts: Facts = (),
 ) -> Work:
     """Bytes and seconds of computing for a kernel that writes `results`."""
-    nodes = {name: (signatures[number], operands) for name, number, operands in body}
-    times = {name: float(_space(nodes[name][0], form.places[name], form)) for name in results}
+    known, own = {name: signatures[number] for name, number, _ in body}, id(device)
+    times = {name: float(_space(known[name], form.places[name], form)) for name in results}
     leaves: dict[int, tuple[int, int]] = {}
     strided: dict[int, float] = {}
     scattered: set[int] = set()
     seconds = beside = 0.0
-    rows = float(form.rows) if form.kind is KernelKind.REDUCTION else math.inf
+    reduces = form.kind is KernelKind.REDUCTION
+    rows, places, heavy = float(form.rows) if reduces else math.inf, form.places, form.heavy
     use = matrix_use(body, signatures, leaf_types, device)
     arranging = next((ARRANGING[name] for name, _ in facts if name in ARRANGING), None)
-    places, heavy, own = form.places, form.heavy is not None, id(device)
-    for name, (signature, operands) in reversed(nodes.items()):
+    for name, number, operands in reversed(body):
+        signature = signatures[number]
         evaluations = times.get(name, 0.0)
         figures: _Figures = signature.figures.get(own) or _figures_of(signature, device)
-        if use is None or signature.name not in ROUNDINGS:
+        if name == heavy and signature.kind is not Kind.SCAN:
+            nodes = {item: (known[item], reads) for item, _, reads in body}
             node = (signature, operands)
             if signature.kind is Kind.CONTRACTION:
                 seconds += _product_seconds(node, nodes, leaf_types, device, use, facts, form)
                 beside = _staging_seconds(node, nodes, leaf_types, device, use, facts)
-            elif signature.name in HELD_WHOLE["attention"]:
-                seconds += attention_seconds(signature, device, use.rate if use else None)
             else:
-                steps = figures.steps
-                seconds += evaluations * figures.element if steps is None else steps
-        factor = 1.0 if arranging else figures.strided[heavy]
+                seconds += attention_seconds(signature, device, use.rate if use else None)
+        elif use is None or signature.name not in ROUNDINGS:
+            steps = figures.steps
+            seconds += evaluations * figures.element if steps is None else steps
+        factor = 1.0 if arranging else figures.strided[heavy is not None]
         if strided:
             factor = max(factor, strided.get(name, 1.0))
-        if signature.kind is Kind.INDEXING:
+        if figures.scatters:
             scattered.add(operands[0])
         demands = figures.demands
         if demands is None:
-            alike = [evaluations] * len(operands) if figures.alike else None
+            alike = (evaluations,) * len(operands) if figures.alike else None
             demands = alike or _demands(signature, evaluations, form)
         for operand, demand, size in zip(operands, demands, figures.operands, strict=True):
             if demand > rows and places.get(operand) in IN_ROWS:
@@ -219,13 +223,13 @@ def measure_kernel(
                 strided[operand] = max(factor, strided.get(operand, 1.0))
             if operand in leaf_types:
                 leaves[operand] = size
-    written = float(sum(nodes[name][0].result_bytes for name in results))
+    written = float(sum([known[name].result_bytes for name in results]))
     read = 0.0
     for leaf, (count, element_bytes) in leaves.items():
         factor = max(strided.get(leaf, 1.0), GATHER_READ if leaf in scattered else 1.0)
         read += min(times[leaf], count) * element_bytes * (factor if count > 1 else 1.0)
-    if form.kind is KernelKind.REDUCTION:
-        full = any(nodes[name][0].shape == form.shape for name in results)
+    if reduces:
+        full = any(known[name].shape == form.shape for name in results)
         long = long_rows(body, form, leaf_types, signatures, device, full)
         if long is not None:
             moved = read * long.passes + written

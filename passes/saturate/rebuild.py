@@ -6,7 +6,7 @@ of parameters, constants that kernels read from memory, kernels and the return.
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import UNKNOWN_LOC, StringAttr, SymbolRefAttr
+from xdsl.dialects.builtin import UNKNOWN_LOC, StringAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind, ScheduleAttr
@@ -34,6 +34,8 @@ class _Rebuilder:
         self.values: dict[int, SSAValue] = {}
         self.leading: list[Operation] = []
         self.kernels: list[Operation] = []
+        reads = (op for op in graph.block.ops if isinstance(op, ReadOp))
+        self.symbols = {op.parameter_name: op.symbol for op in reads}
 
     def rebuild(self, found: CandidateSet, selection: Selection) -> None:
         for number in selection.kernels:
@@ -99,7 +101,7 @@ class _Rebuilder:
         if leaf.kind == "input":
             return self.block.args[leaf.key]
         if leaf.kind == "parameter":
-            made, properties = ReadOp, {"symbol": SymbolRefAttr(leaf.key)}
+            made, properties = ReadOp, {"symbol": self.symbols[leaf.key]}
         else:
             made, properties = ConstantOp, {"value": leaf.key}
         location = self.view.locations.get(key, UNKNOWN_LOC)

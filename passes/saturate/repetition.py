@@ -16,6 +16,10 @@ class Forgetful(dict[K, V]):
     def __setitem__(self, key: K, value: V) -> None:
         pass
 
+    def get(self, key: K, default: Any = None) -> Any:
+        """What is not there, without a look."""
+        return default
+
 
 def table(keeps: bool) -> dict[Any, Any]:
     """An empty table, which keeps what is entered or does not."""

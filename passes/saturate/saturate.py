@@ -48,7 +48,8 @@ class SaturateOptions:
     """What may be done: classes of rules, the processor's seconds for saturation and for extraction
     (of up to 20,000 e-nodes and candidates; more have more in proportion), whether to fuse at all,
     whether what parameters alone decide is computed once, when they are set, and whether equal
-    regions of a graph, and equal graphs, are decided once: without `memoise` each is, for itself.
+    regions of a graph, and equal graphs, are decided once: without `memoise` each is, for itself,
+    and only the price of a body is looked up.
     """
 
     classes: frozenset[RuleClass] = DEFAULT_CLASSES

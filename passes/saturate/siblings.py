@@ -12,8 +12,9 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.candidates import Candidate, CandidateSet, Template
 from mgn.passes.saturate.cuts import body_order, leaves_of
-from mgn.passes.saturate.forms import BodyNode, classify
-from mgn.passes.saturate.prices import price_kernel, price_per_run
+from mgn.passes.saturate.forms import BodyNode
+from mgn.passes.saturate.priced_bodies import PricedBodies
+from mgn.passes.saturate.prices import price_per_run
 from mgn.passes.saturate.reach import Reach
 from mgn.passes.saturate.repetition import table
 from mgn.passes.saturate.view import View
@@ -100,7 +101,7 @@ class _Merger:
 
     def __init__(self, view: View, device: Device, memoise: bool) -> None:
         self.view = view
-        self.device = device
+        self.priced = PricedBodies(view.signatures, device)
         self.used: dict[Template, tuple[int, ...]] = {}
         self.made: dict[_Pair, tuple[Template | None]] = table(memoise)
 
@@ -147,7 +148,7 @@ class _Merger:
             (names[name], signature, tuple(names[item] for item in operands))
             for name, signature, operands in ordered
         )
-        form = classify(body, signatures)
+        form = self.priced.form(body)
         roots = [signatures[nodes[result][1]] for result in results]
         if form is None or form.kind is not first.kind:
             return None
@@ -157,7 +158,7 @@ class _Merger:
         ):
             return None
         types = {names[item]: classes[item].type for item in reads}
-        price = price_kernel(body, form, written, types, signatures, self.device)
+        price = self.priced.price(body, form, written, types)
         price = price_per_run(price, prepared)
         if price >= first.price + second.price:
             return None

@@ -91,7 +91,7 @@ class Signature:
     def element(self) -> str:
         return element_of(self.type).name
 
-    @property
+    @cached_property
     def result_bytes(self) -> int:
         return self.size * element_of(self.type).bytes
 

@@ -1,0 +1,49 @@
+"""What equal bodies have in common wherever they stand: their form and their price.
+
+In: bodies over names of their own, which the numbers of signatures make comparable. Out: `Form`s
+and seconds, for each distinct body worked out once.
+
+It is no memory of decisions: which bodies there are, and which are kept, each region finds out for
+itself where nothing is memoised.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects.builtin import TensorType
+
+from mgn.dialects.kernel.device import Device
+from mgn.passes.saturate.forms import BodyNode, Form, classify
+from mgn.passes.saturate.prices import price_kernel
+from mgn.passes.saturate.view import Signature
+
+Body = tuple[BodyNode, ...]
+
+
+class PricedBodies:
+    """Forms and prices of bodies over one list of signatures, which may grow, on a device."""
+
+    def __init__(self, signatures: Sequence[Signature], device: Device) -> None:
+        self.signatures = signatures
+        self.device = device
+        self.forms: dict[Body, Form | None] = {}
+        self.prices: dict[tuple[Body, tuple[int, ...], tuple[int, ...]], float] = {}
+
+    def form(self, body: Body) -> Form | None:
+        """The form of a body; None where no kernel computes it."""
+        try:
+            return self.forms[body]
+        except KeyError:
+            found = self.forms[body] = classify(body, self.signatures)
+            return found
+
+    def price(
+        self, body: Body, form: Form, results: tuple[int, ...], types: Mapping[int, TensorType]
+    ) -> float:
+        """Seconds for the kernel of a body that writes `results` and reads what `types` names."""
+        key = body, results, tuple(types)
+        price = self.prices.get(key)
+        if price is None:
+            price = self.prices[key] = price_kernel(
+                body, form, results, types, self.signatures, self.device
+            )
+        return price
