@@ -75,7 +75,8 @@ class OptimizeReport:
 
     `kernels` are those of a run; `prepared` those that run when parameters have changed, `derived`
     what they make, `prepare_seconds` what that took the last time. `saturation` is the e-graph's
-    own report: e-classes, e-nodes, rules fired, extraction.
+    own report: e-classes, e-nodes, rules fired; `extraction` its part on the choice of kernels,
+    with those rejected and their prices.
     `recalled` says that an equal program was compiled before, and its kernels and plan were kept.
     """
 
@@ -95,6 +96,11 @@ class OptimizeReport:
     from_cache: int = 0
     recalled: bool = False
     measured_seconds: float | None = None
+
+    @property
+    def extraction(self) -> object | None:
+        """What the choice of kernels came to; None where nothing was chosen."""
+        return getattr(self.saturation, "extraction", None)
 
     @property
     def compile_seconds(self) -> float:

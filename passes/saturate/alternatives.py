@@ -1,5 +1,7 @@
 """Kernels that could have been chosen, and what the whole program would cost with them.
 
+`choices_of` lists them by price, for the report; the rest is for the page.
+
 In: a view, all candidates, the chosen ones. Out: for a chosen kernel the candidates that write the
 same value, each with its price and the program's cost when it is put in the chosen one's place.
 
@@ -7,15 +9,17 @@ All other choices stay; what a candidate then wants in memory is written by the 
 (`greedy.py`). So the cost is an upper bound of the best choice with that candidate.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mgn.dialects.kernel.device import Device
-from mgn.passes.saturate.candidates import Candidate
+from mgn.passes.saturate.candidates import Candidate, CandidateSet, Template
 from mgn.passes.saturate.forms import classify
 from mgn.passes.saturate.greedy import flow_preferences
 from mgn.passes.saturate.prices import price_kernel
-from mgn.passes.saturate.selection import CyclicSelection, select
+from mgn.passes.saturate.report import KernelChoice, PricedKernel
+from mgn.passes.saturate.selection import CyclicSelection, Selection, select
 from mgn.passes.saturate.trace import SaturateTrace
+from mgn.passes.saturate.view import View
 
 
 @dataclass(frozen=True)
@@ -81,3 +85,33 @@ class Alternatives:
             tuple(candidates[n] for n in chosen.kernels if n not in before and n != rival.number),
             tuple(candidates[n] for n in self.selection.kernels if n not in after),
         )
+
+
+def choices_of(view: View, found: CandidateSet, selection: Selection) -> tuple[KernelChoice, ...]:
+    """The chosen kernels, equal ones once, and the candidates rejected in their place."""
+    numbers: dict[Template, list[int]] = {}
+    for number in selection.kernels:
+        numbers.setdefault(found.candidates[number].template, []).append(number)
+    return tuple(
+        _choice(view, found, selection, found.candidates[equal[0]], len(equal))
+        for equal in numbers.values()
+    )
+
+
+def _choice(
+    view: View, found: CandidateSet, selection: Selection, candidate: Candidate, count: int
+) -> KernelChoice:
+    def priced(template: Template) -> PricedKernel:
+        names = tuple(view.signatures[number].name for _, number, _ in template.body)
+        return PricedKernel(str(template.form.kind), names, len(template.results), template.price)
+
+    written = [key for key in candidate.results if selection.writer.get(key) == candidate.number]
+    rivals = {number for key in written for number in found.writers[key]} - {candidate.number}
+    rejected = [priced(found.candidates[number].template) for number in sorted(rivals)]
+    chosen, arranged = priced(candidate.template), candidate.template.arranged
+    if arranged is not None:
+        chosen = replace(chosen, arrangement=arranged.text, price=arranged.price)
+        rejected += [
+            replace(chosen, arrangement=text, price=price) for text, price in arranged.dearer
+        ]
+    return KernelChoice(chosen, count, tuple(sorted(rejected, key=lambda item: item.price)))

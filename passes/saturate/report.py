@@ -6,11 +6,59 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 
+@dataclass(frozen=True)
+class PricedKernel:
+    """A kernel that was taken or could have been: what it computes, in how many results, and its
+    price in seconds. `arrangement` says how it is done in several kernels, with the price of all.
+    """
+
+    kind: str
+    operations: tuple[str, ...]
+    results: int
+    price: float
+    arrangement: str = ""
+
+    def __str__(self) -> str:
+        what = self.arrangement or " ".join(self.operations)
+        return f"{self.price * 1e6:.1f} µs {self.kind}: {what}"
+
+
+@dataclass(frozen=True)
+class KernelChoice:
+    """A chosen kernel, how many are equal to it, and what was rejected in the first one's place,
+    cheapest first. What is rejected may do less, so that another kernel has the rest to do.
+    """
+
+    chosen: PricedKernel
+    count: int
+    rejected: tuple[PricedKernel, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.count} × {self.chosen}"]
+        return "\n".join([*lines, *(f"  rejected {item}" for item in self.rejected)])
+
+
+@dataclass(frozen=True)
+class ExtractionReport:
+    """What the choice of kernels came to: modelled seconds with a kernel an operation and with
+    those chosen, a lower bound of any choice, and what was rejected.
+    """
+
+    cost_before: float
+    cost: float
+    bound: float
+    gap: float
+    method: str
+    rejected: int
+    choices: tuple[KernelChoice, ...]
+
+
 @dataclass
 class SaturateReport:
     """Figures of one graph. Costs are modelled seconds; `bound` is a lower bound on the cost of any
     choice. `kernels` are counted by kind, a launch each; `arrangements` are those taken where there
-    was a choice of them.
+    was a choice of them; `rejected` counts the candidates that were not chosen, and `choices` has
+    those that could have written what a chosen kernel writes, with their prices.
     """
 
     graph: str = ""
@@ -24,6 +72,8 @@ class SaturateReport:
     considered: int = 0
     kernels: Counter[str] = field(default_factory=Counter[str])
     arrangements: Counter[str] = field(default_factory=Counter[str])
+    rejected: int = 0
+    choices: tuple[KernelChoice, ...] = ()
     cost_before: float = 0.0
     cost_after: float = 0.0
     bound: float = 0.0
@@ -43,6 +93,19 @@ class SaturateReport:
     def kernel_count(self) -> int:
         return sum(self.kernels.values())
 
+    @property
+    def extraction(self) -> ExtractionReport:
+        """The figures of the choice."""
+        return ExtractionReport(
+            self.cost_before,
+            self.cost_after,
+            self.bound,
+            self.gap,
+            self.method,
+            self.rejected,
+            self.choices,
+        )
+
     def __str__(self) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kernels.items()))
         fired = ", ".join(f"{name} {count}" for name, count in self.fired.most_common())
@@ -54,6 +117,7 @@ class SaturateReport:
             f"{self.iterations} iterations, saturated: {'yes' if self.saturated else 'no'}",
             f"  rules fired          {fired or 'none'}",
             f"  candidates           {self.candidates} from {self.considered} distinct cones, "
+            f"{self.rejected} rejected, "
             f"{self.components} components ({self.distinct_components} solved)",
             f"  kernels after        {self.kernel_count}" + (f": {kinds}" if kinds else ""),
             f"  modelled cost        {self.cost_before * 1e6:.1f} µs with a kernel an operation, "

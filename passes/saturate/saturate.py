@@ -20,6 +20,7 @@ from xdsl.passes import ModulePass
 from mgn.dialects.garbage import collector_paused
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
+from mgn.passes.saturate.alternatives import choices_of
 from mgn.passes.saturate.attention_price import attention_seconds
 from mgn.passes.saturate.baseline import price_of_separate_kernels
 from mgn.passes.saturate.candidates import CandidateSet
@@ -136,6 +137,7 @@ def _choose(
     with _timed(report, "extract"):
         extraction = extract(found, list(view.classes), options.extract_budget)
         _describe_extraction(report, found, extraction)
+        report.choices = choices_of(view, found, extraction.selection)
     if trace is not None:
         trace.saturated, trace.view = saturated, view
         trace.found, trace.selection = found, extraction.selection
@@ -203,6 +205,7 @@ def _describe_extraction(
     report.kernels = Counter(str(candidate.kind) for candidate in chosen)
     arranged = [item.template.arranged for item in chosen]
     report.arrangements = Counter(item.text for item in arranged if item is not None)
+    report.rejected = len(found.candidates) - len(chosen)
     report.cost_after, report.bound = extraction.selection.cost, extraction.bound
     report.gap, report.method = extraction.gap, extraction.method
     report.components, report.distinct_components = extraction.components, extraction.distinct
