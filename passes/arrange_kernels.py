@@ -45,7 +45,7 @@ class ArrangeKernels(ModulePass):
 def arrange_kernel(fused: FusedKernelOp, device: Device) -> list[FusedKernelOp]:
     """The kernels that take a kernel's place: itself, or those of its cheapest arrangement."""
     signatures: list[Signature] = []
-    template, values = _template_of(fused, device, signatures)
+    template, values = template_of(fused, device, signatures)
     if fused.arranged is not None or template is None:
         return [fused]
     ways = Arranger(View({}, [], signatures), device).ways(template, values)
@@ -56,7 +56,7 @@ def arrange_kernel(fused: FusedKernelOp, device: Device) -> list[FusedKernelOp]:
     return pieces.replace()
 
 
-def _template_of(
+def template_of(
     fused: FusedKernelOp, device: Device, signatures: list[Signature]
 ) -> tuple[Template | None, NewValues]:
     """A kernel as the e-graph would see it; None where it knows no such form."""

@@ -6,7 +6,9 @@ After:
     %y = fusion.kernel pointwise (%a = %x : tensor<64xf32>) -> (tensor<64xf32>)
         schedule {form = "cpu", lanes = 16 : i64, chunk = 4096 : i64} { … }
 
-What a kernel is arranged for, operands in panels or rounded, its `arranged` says.
+What a kernel is arranged for, operands in panels or rounded, its `arranged` says. That a product is
+for the matrix unit follows from what its own operands are rounded to, by which the e-graph priced
+it for that unit: nothing is chosen here that its price did not count on.
 """
 
 from math import prod

@@ -82,8 +82,9 @@ def _attention_use(
     rows = signature.operand_shapes[0][-2] * values["heads"] // values["kv_heads"]
     names = {_rounded(operand, nodes, leaf_types) for operand in operands}
     name = names.pop() if len(names) == 1 else None
-    computed = any(_is_computed(operand, nodes, leaf_types) for operand in operands[1:])
-    if name is None or name not in ATTENDED or computed or rows < ATTENDED_ROWS:
+    if name is None or name not in ATTENDED or rows < ATTENDED_ROWS:
+        return None
+    if not all(_lies_ready(operand, name, nodes, leaf_types) for operand in operands[1:]):
         return None
     return MatrixUse(name, device.matrix_rates[name]) if name in device.matrix_rates else None
 
@@ -119,6 +120,16 @@ def _rounded(name: int, nodes: _Nodes, leaf_types: Mapping[int, TensorType]) -> 
         source = element_of(signature.operand_types[0]).name
         return source if source in HALVES else None
     return _rounded(operands[0], nodes, leaf_types) if signature.name in _MOVED else None
+
+
+def _lies_ready(name: int, unit: str, nodes: _Nodes, leaf_types: Mapping[int, TensorType]) -> bool:
+    """Whether a rounded value lies in memory as the unit multiplies it, but for movement."""
+    if _is_computed(name, nodes, leaf_types):
+        return False
+    while name in nodes:
+        name = nodes[name][1][0]
+    stored = "f32" if unit == "tf32" else unit
+    return name in leaf_types and element_of(leaf_types[name]).name == stored
 
 
 def _is_computed(name: int, nodes: _Nodes, leaf_types: Mapping[int, TensorType]) -> bool:
