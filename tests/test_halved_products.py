@@ -97,19 +97,6 @@ def test_a_gated_layer_is_a_product_with_both_weights_and_one_with_what_they_giv
     ]
 
 
-@pytest.mark.parametrize(("depth", "halved"), [(256, True), (4096, False)])
-def test_on_a_cpu_halves_meet_where_packing_them_takes_little(depth: int, halved: bool) -> None:
-    text = f"""graph g(x: f32[64, {depth}]) {{
-      param gate: f32[{depth}, 256]
-      param up: f32[{depth}, 256]
-      return y = silu(x @ gate) * (x @ up)
-    }}"""
-    graph = next(graphs_of(mgn.parse(text).lower()))
-    saturate_graph(graph, CPU)
-    bodies = [set(body_names(kernel)) for kernel in kernels_of(graph)]
-    assert ({"matmul", "slice", "swiglu"} in bodies) is halved
-
-
 def test_a_gpu_has_no_template_for_columns_apart_in_memory() -> None:
     with pytest.raises(VerifyException, match="apart in memory"):
         lowered(gated((64,), 128, 64, turned=False), GPU_ON_CPU)

@@ -158,6 +158,34 @@ def test_a_choice_that_was_wrong(name: str) -> None:
     assert saturated(program).kernel_count == kernels
 
 
+GATED = {
+    (64, 64, 100): 0.79,
+    (32, 256, 256): 0.93,
+    (64, 256, 512): 0.91,
+    (128, 128, 256): 0.93,
+    (8, 576, 1536): 1.08,
+    (16, 576, 1536): 1.09,
+    (512, 768, 2048): 1.04,
+    (1024, 1024, 2048): 1.44,
+}
+"""Rows, shared axis and columns of a gated layer → the time of one product with both weights, whose
+halves meet, in that of two products.
+"""
+
+
+@pytest.mark.parametrize("sizes", list(GATED))
+def test_a_gated_layer_is_one_product_where_that_is_faster(sizes: tuple[int, int, int]) -> None:
+    rows, inner, columns = sizes
+    report = saturated(
+        f"""graph g(x: f32[{rows}, {inner}]) {{
+          param gate: f32[{inner}, {columns}]
+          param up: f32[{inner}, {columns}]
+          return y = silu(x @ gate) * (x @ up)
+        }}"""
+    )
+    assert (report.kernels["contraction"] == 1) == (GATED[sizes] < 1)
+
+
 def test_a_narrow_product_pays_for_the_lanes_that_stay_empty() -> None:
     wide, narrow = (saturated(product(4096, 512, columns)).cost_after for columns in (32, 10))
     assert narrow > 0.5 * wide

@@ -41,7 +41,7 @@ PACK, PACK_TURNED, PACK_TURNED_HALF, PACK_LEFT = 22.0, 50.0, 120.0, 14.0
 its columns do, and then in half precision; and of the left one.
 """
 
-PACK_APART = 26.0
+PACK_APART = 25.0
 """The same of a right operand whose rows lie side by side, columns from both halves of each."""
 
 LONGEST_DEPTH, MEET = 512, 90.0
