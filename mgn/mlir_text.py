@@ -18,7 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.lexer import Input
 from xdsl.utils.mlir_lexer import MLIRLexer
 
-from mgn.verification import verify_module
+from mgn.verification import verify_whole
 
 MOST_ERRORS = 20
 """A module's check stops after so many errors."""
@@ -95,7 +95,7 @@ def print_mlir(module: Operation) -> str:
 def check_module(module: ModuleOp) -> None:
     """Verifies a module, and that values are defined before their use. Raises InvalidModule."""
     try:
-        verify_module(module)
+        verify_whole(module)
     except Exception as error:
         raise InvalidModule(_violations(module) or [Violation(module, str(error))]) from None
     misplaced = list(_uses_before_definition(module))

@@ -38,6 +38,7 @@ def _spirv_module(module: ModuleOp) -> spirv.ModuleOp:
     """The only `spirv.module` of a program, or one made of its kernels."""
     from mgn.dialects.kernel import Device, FuncOp
     from mgn.passes.convert_kernel_to_spirv import convert
+    from mgn.verification import verify_whole
 
     operations = list(module.body.block.ops)
     modules = [op for op in operations if isinstance(op, spirv.ModuleOp)]
@@ -49,5 +50,5 @@ def _spirv_module(module: ModuleOp) -> spirv.ModuleOp:
     if not kernels:
         raise MgnError("the program has no kernels yet; -p default brings it there")
     converted = convert(kernels, Device.of(module))
-    converted.verify()
+    verify_whole(converted)
     return converted

@@ -1,6 +1,6 @@
-"""Verifies whole modules, with what is declared of an operation checked once for equal ones.
+"""Verifies whole operations, with what is declared of each checked once for equal ones.
 
-In: a module. Out: nothing, or the first error of xDSL's own verifiers.
+In: an operation with regions. Out: nothing, or the first error of xDSL's own verifiers.
 
 What an operation's class declares (the types of operands and results, properties, attributes, the
 form of its regions) is a matter of those alone: of the thousands of operations of a kernel, most
@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Generator, Hashable, Iterable
 from contextlib import contextmanager
 
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation
 from xdsl.irdl import IRDLOperation, OpDef
 from xdsl.traits import OpTrait
@@ -19,24 +18,24 @@ from xdsl.traits import OpTrait
 _one_at_a_time = threading.Lock()
 
 
-def verify_module(module: ModuleOp) -> None:
-    """Raises xDSL's error where an operation of the module breaks a rule of its dialect."""
+def verify_whole(op: Operation) -> None:
+    """Raises xDSL's error where the operation, or one inside it, breaks a rule of its dialect."""
     if not _one_at_a_time.acquire(blocking=False):
-        module.verify()
+        op.verify()
         return
     try:
-        with _declarations_remembered(module):
-            module.verify()
+        with _declarations_remembered(op):
+            op.verify()
     finally:
         _one_at_a_time.release()
 
 
 @contextmanager
-def _declarations_remembered(module: ModuleOp) -> Generator[None]:
-    """The definitions of the module's operations remember inside what they have found right."""
+def _declarations_remembered(whole: Operation) -> Generator[None]:
+    """The definitions of the operations of one remember inside what they have found right."""
     definitions = [
         kind.get_irdl_definition()
-        for kind in {type(op) for op in module.walk()}
+        for kind in {type(op) for op in whole.walk()}
         if issubclass(kind, IRDLOperation)
     ]
     remembered = _Remembered()

@@ -12,6 +12,7 @@ from mgn.codegen.spirv import module_bytes
 from mgn.dialects.kernel import Device, FuncOp
 from mgn.passes.convert_kernel_to_spirv import convert, entry_point_name
 from mgn.runtime.ptx import needs_completion
+from mgn.verification import verify_whole
 
 _KERNEL = "\n\n__kernel "
 
@@ -44,7 +45,7 @@ def joined(sources: Sequence[str]) -> str:
 def spirv_signatures(funcs: Sequence[FuncOp], devices: Sequence[Device]) -> list[KernelSignature]:
     """Kernels as entry points of a SPIR-V module, which has been verified."""
     module = convert(funcs, devices[0])
-    module.verify()
+    verify_whole(module)
     words = module_bytes(module)
     return [
         KernelSignature(

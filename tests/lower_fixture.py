@@ -25,6 +25,7 @@ from mgn.dialects.types import element_of, tensor
 from mgn.passes.arrange_kernels import arrange_kernel
 from mgn.passes.choose_schedules import schedule_for
 from mgn.passes.lower_kernels import lower_kernel
+from mgn.verification import verify_whole
 
 Build = Callable[..., SSAValue | Sequence[SSAValue]]
 
@@ -65,7 +66,7 @@ def lowered(
     """The kernel's function on a device, with entries of the schedule changed."""
     entries = {**schedule_for(kernel, device).values, **schedule}
     function = lower_kernel(kernel, name, entries)
-    function.verify()
+    verify_whole(function)
     return function
 
 

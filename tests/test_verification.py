@@ -7,7 +7,7 @@ from xdsl.ir import Operation
 from xdsl.irdl import OpDef
 
 from mgn.mlir_text import InvalidModule, check_module
-from mgn.verification import verify_module
+from mgn.verification import verify_whole
 
 
 def sums(count: int, wrong: int = -1) -> list[Operation]:
@@ -46,14 +46,14 @@ def test_equal_declarations_are_checked_once(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(OpDef, "verify", counting)
     module = ModuleOp(sums(20))
-    verify_module(module)
+    verify_whole(module)
     assert len(checked) == 3
     module.verify()
     assert len(checked) == 3 + 22
 
 
 def test_nothing_is_remembered_from_one_module_to_the_next() -> None:
-    verify_module(ModuleOp(sums(3)))
+    verify_whole(ModuleOp(sums(3)))
     with pytest.raises(InvalidModule):
         check_module(ModuleOp(sums(3, wrong=1)))
-    verify_module(ModuleOp(sums(3)))
+    verify_whole(ModuleOp(sums(3)))
