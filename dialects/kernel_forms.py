@@ -19,9 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation
 from xdsl.utils.exceptions import VerifyException
 
+from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.shapes import reduce_shape
 
@@ -58,10 +59,6 @@ def verify_form(kernel: "FusedKernelOp") -> None:
 
 def _fail(kernel: "FusedKernelOp", reason: str) -> None:
     raise VerifyException(f"fusion.kernel {kernel.kind.data}: {reason}")
-
-
-def _shape(value: SSAValue) -> Shape:
-    return value.type.get_shape()  # type: ignore
 
 
 def _only(kernel: "FusedKernelOp", operations: Operations, *heavy: Kind) -> None:
@@ -101,7 +98,7 @@ def _after(operations: Operations, roots: Operations) -> list[TensorOp]:
 
 def _verify_pointwise(kernel: "FusedKernelOp", operations: Operations) -> None:
     _only(kernel, operations)
-    shapes = {_shape(value) for value in kernel.written}
+    shapes = {shape_of(value) for value in kernel.written}
     if len(shapes) > 1:
         listing = " and ".join(str(list(shape)) for shape in sorted(shapes))
         _fail(kernel, f"results must have one shape, not {listing}")
@@ -112,10 +109,10 @@ def _verify_reduction(kernel: "FusedKernelOp", operations: Operations) -> None:
     reductions = _of_kind(operations, Kind.REDUCTION)
     if not reductions:
         _fail(kernel, "needs a reduction")
-    full = _shape(reductions[0].operands[0])
+    full = shape_of(reductions[0].operands[0])
     axes = tuple(reductions[0].values["axis"])
     for op in reductions:
-        if _shape(op.operands[0]) != full or tuple(op.values["axis"]) != axes:
+        if shape_of(op.operands[0]) != full or tuple(op.values["axis"]) != axes:
             _fail(kernel, f"{op.name} must reduce axes {list(axes)} of shape {list(full)}")
     spaces = (full, reduce_shape(full, axes, True), reduce_shape(full, axes, False))
     after = _after(operations, reductions)
@@ -125,12 +122,12 @@ def _verify_reduction(kernel: "FusedKernelOp", operations: Operations) -> None:
         if op.spec.kind is not Kind.ELEMENTWISE and op.spec.name not in ("reshape", "broadcast_to"):
             _fail(kernel, f"{op.name} cannot follow a reduction")
         given = [item for item in op.operands if item.owner in (*reductions, *after)]
-        reshaped = all(prod(_shape(item)) == prod(full) for item in (*given, op.results[0]))
-        if _shape(op.results[0]) not in spaces and not reshaped:
+        reshaped = all(prod(shape_of(item)) == prod(full) for item in (*given, op.results[0]))
+        if shape_of(op.results[0]) not in spaces and not reshaped:
             _fail(kernel, f"{op.name} leaves the rows and elements of shape {list(full)}")
     for value in kernel.written:
-        if _shape(value) not in spaces and prod(_shape(value)) != prod(full):
-            _fail(kernel, f"a result of shape {list(_shape(value))} has no place in {list(full)}")
+        if shape_of(value) not in spaces and prod(shape_of(value)) != prod(full):
+            _fail(kernel, f"a result of shape {list(shape_of(value))} has no place in {list(full)}")
 
 
 def _verify_scan(kernel: "FusedKernelOp", operations: Operations) -> None:
@@ -140,7 +137,7 @@ def _verify_scan(kernel: "FusedKernelOp", operations: Operations) -> None:
         if op.spec.kind is not Kind.ELEMENTWISE:
             _fail(kernel, f"{op.name} cannot follow a scan")
     for value in kernel.written:
-        if _shape(value) != _shape(scan.results[0]):
+        if shape_of(value) != shape_of(scan.results[0]):
             _fail(kernel, "results must have the scan's shape")
 
 
@@ -177,7 +174,7 @@ def _verify_attention(kernel: "FusedKernelOp", operations: Operations) -> None:
 def _verify_epilogue(kernel: "FusedKernelOp", operations: Operations, heavy: TensorOp) -> None:
     """What follows the heavy operation keeps its elements in order, and all results follow it."""
     name = heavy.spec.name
-    count = prod(_shape(heavy.results[0]))
+    count = prod(shape_of(heavy.results[0]))
     after = _after(operations, [heavy])
     halved: set[Operation] = set()
     for op in after:
@@ -188,7 +185,7 @@ def _verify_epilogue(kernel: "FusedKernelOp", operations: Operations, heavy: Ten
         if op.spec.kind is not Kind.ELEMENTWISE and op.spec.name != "reshape":
             article = "an" if name.startswith("a") else "a"
             _fail(kernel, f"{op.name} cannot follow {article} {name}")
-        if prod(_shape(op.results[0])) != (count // 2 if of_half else count):
+        if prod(shape_of(op.results[0])) != (count // 2 if of_half else count):
             _fail(kernel, f"{op.name} changes the {name}'s number of elements")
         if of_half:
             halved.add(op)
@@ -201,11 +198,11 @@ def _verify_epilogue(kernel: "FusedKernelOp", operations: Operations, heavy: Ten
 
 def _is_half(op: TensorOp, heavy: TensorOp) -> bool:
     """Whether a slice takes a half of the columns of a product that has some for it."""
-    product = _shape(heavy.results[0])
+    product = shape_of(heavy.results[0])
     matrices = heavy.spec.kind is Kind.CONTRACTION
-    if not matrices or not may_be_halved(product, [_shape(item) for item in heavy.operands]):
+    if not matrices or not may_be_halved(product, [shape_of(item) for item in heavy.operands]):
         return False
-    shape = _shape(op.operands[0])
+    shape = shape_of(op.operands[0])
     return shape[-1] == product[-1] and takes_half(shape, op.values)
 
 

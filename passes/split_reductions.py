@@ -31,7 +31,7 @@ from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
 from mgn.dialects.types import element_of
-from mgn.passes.kernel_pieces import KernelPieces, Made
+from mgn.passes.kernel_pieces import KernelPieces, Made, as_element
 from mgn.passes.lower_kernels.rows import RowSpace
 from mgn.passes.lower_kernels.scalar import accumulator, neutral
 
@@ -163,8 +163,7 @@ class SplitReduction:
         value = b.reshape(
             value, [*shape[: cut.axis], cut.parts, cut.length, *shape[cut.axis + 1 :]]
         )
-        if accumulator(element) is not element:
-            value = b.cast(value, accumulator(element).name)
+        value = as_element(b, value, accumulator(element))
         axes = [axis + (axis >= cut.axis) for axis in self.reduced]
         return b.call(op.spec.name, value, axis=axes)
 
@@ -176,8 +175,7 @@ class SplitReduction:
             shape[axis] = self.cut.parts if axis == self.cut.axis else 1
         partial = partial if len(axes) == 1 else b.reshape(partial, shape)
         value = b.call(op.spec.name, partial, axis=axes, keepdims=keepdims)
-        element = element_of(op.results[0].type)
-        return b.cast(value, element.name) if accumulator(element) is not element else value
+        return as_element(b, value, element_of(op.results[0].type))
 
 
 def _is_constant(value: SSAValue) -> bool:

@@ -11,11 +11,11 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp
 from mgn.dialects.kernel_forms import NOT_EXPANDED
+from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.decompose import decomposition_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
@@ -107,7 +107,7 @@ class _Builder:
             op.spec.kind,
             operands,
             op.values,
-            _shape(result),
+            shape_of(result),
             element_of(result.type),
             op.location,
         )
@@ -120,13 +120,8 @@ class _Builder:
         values = {"value": float(plain) if element_of(result.type).is_float else int(plain)}
         key = (SPLAT, result.type, str(values["value"]))
         return self.node(
-            key, SPLAT, Kind.CONSTANT, (), values, _shape(result), element_of(result.type)
+            key, SPLAT, Kind.CONSTANT, (), values, shape_of(result), element_of(result.type)
         )
-
-
-def _shape(value: SSAValue) -> tuple[int, ...]:
-    assert isinstance(value.type, TensorType)
-    return value.type.get_shape()
 
 
 def read_body(kernel: FusedKernelOp) -> Body:
@@ -141,7 +136,7 @@ def read_body(kernel: FusedKernelOp) -> Body:
             Kind.CONSTANT,
             (),
             {},
-            _shape(argument),
+            shape_of(argument),
             element_of(argument.type),
             number=number,
         )
