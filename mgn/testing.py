@@ -90,15 +90,19 @@ class Trial:
 
 
 def check_rule(
-    rule: Rule, wanted: int = 10, seed: int = 0, examples: Examples | None = None
+    rule: Rule,
+    wanted: int = 10,
+    most: int = 4000,
+    seed: int = 0,
+    examples: Examples | None = None,
 ) -> Trial:
     """Tries a rule on random typed instances: the values of both sides in f64, their types, and,
-    where it says that it is exact, their bits.
+    where it says that it is exact, their bits. It draws `most` of them to act on those `wanted`.
 
     UnsoundRule where they differ, or where it acted on none; PatternError for a malformed row.
     """
     rule.check()
-    outcome = try_rule(rule, wanted, seed=seed, examples=examples)
+    outcome = try_rule(rule, wanted, most, seed, examples)
     if not outcome.acted:
         raise UnsoundRule(f"rule {rule.name} acted on no instance that was tried")
     if not outcome.passes:
