@@ -8,22 +8,20 @@ from typing import Any
 import opencl_fixture
 import pytest
 from lower_fixture import GPU_ON_CPU
-from opencl_fixture import cl_queue, device_description  # noqa: F401
+from opencl_fixture import UNOPTIMISED, cl_queue, device_description  # noqa: F401
 
 from mgn.dialects.kernel import DEVICES, Device
 
 VECTORISER = "CL_CONFIG_CPU_VECTORIZER_MODE"
 """The CPU's driver makes sub-groups where this is 0 before it is loaded."""
 
-SLOW = "-cl-opt-disable"
-"""That driver takes minutes to optimise exchanges between registers."""
-
 
 def passes_in_a_process_with_sub_groups(path: str) -> None:
-    """Runs the tests of a file where the CPU's driver makes sub-groups; skips in that process."""
+    """Runs a file's tests of kernels where the CPU's driver makes sub-groups; skips in there."""
     if os.environ.get(VECTORISER) == "0" or os.environ.get("MGN_TEST_DEVICE", "cpu") != "cpu":
         pytest.skip("the tests below run in this process")
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", path]
+    on_the_device = ["-m", "gpu and not long", path]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *on_the_device]
     done = subprocess.run(
         command, env={**os.environ, VECTORISER: "0"}, capture_output=True, text=True
     )
@@ -37,6 +35,7 @@ def device(cl_queue: Any, monkeypatch: pytest.MonkeyPatch) -> Device:  # noqa: F
         return DEVICES["nvidia-h200"]
     if os.environ.get(VECTORISER) != "0":
         pytest.skip("run in a process of its own by the first test of this file")
-    monkeypatch.setattr(opencl_fixture, "build_options", lambda queue: [SLOW])
+    # That driver takes minutes to optimise exchanges between registers.
+    monkeypatch.setattr(opencl_fixture, "build_options", lambda queue: [UNOPTIMISED])
     rates = DEVICES["nvidia-h200"].matrix_rates
     return GPU_ON_CPU.with_figures(matrix_rates=rates, matrix_unit="wgmma")

@@ -33,6 +33,9 @@ DTYPES: dict[str, Any] = {
 FLOATS = ("f64", "f32", "f16", "bf16")
 INTEGERS = ("i64", "i32", "i16", "i8")
 
+UNOPTIMISED = "-cl-opt-disable"
+"""A build without a driver's optimiser takes half as long, or less."""
+
 _CONTEXTS: list[Any] = []
 """Holds the context: a queue alone does not keep it alive."""
 

@@ -5,21 +5,30 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
+import opencl_fixture
 import pytest
 from joint_programs import spirv_signatures
-from opencl_fixture import opencl
+from opencl_fixture import UNOPTIMISED, build_options, opencl
 
 from mgn.codegen import spirv
 from mgn.codegen.signature import KernelSignature
 from mgn.dialects.kernel import Device, FuncOp
 from mgn.passes.convert_kernel_to_spirv import convert
+from mgn.verification import verify_whole
 
 
 def spirv_signature(func: FuncOp, device: Device | None = None) -> KernelSignature:
     """A kernel's launch with SPIR-V, which has been verified."""
     module = convert([func], device)
-    module.verify()
+    verify_whole(module)
     return spirv.signature(func, module)
+
+
+def build_unoptimised(patch: pytest.MonkeyPatch) -> None:
+    """Builds without the driver's optimiser, which has the same kernels as OpenCL C elsewhere."""
+    patch.setattr(
+        opencl_fixture, "build_options", lambda queue: [*build_options(queue), UNOPTIMISED]
+    )
 
 
 def need_spirv(queue: Any) -> None:

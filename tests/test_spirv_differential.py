@@ -6,7 +6,7 @@ from typing import Any
 import lower_fixture
 import pytest
 from opencl_fixture import cl_queue  # noqa: F401
-from spirv_fixture import need_spirv, validated_signatures
+from spirv_fixture import build_unoptimised, need_spirv, validated_signatures
 from test_attention_kernels import (
     test_attention_computes_what_the_interpreter_does,  # noqa: F401
     test_nan_and_infinity_pass_as_in_the_interpreter,  # noqa: F401
@@ -46,3 +46,12 @@ def on_spirv(cl_queue: Any) -> Iterator[None]:  # noqa: F811
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lower_fixture, "signatures", validated_signatures)
         yield
+
+
+@pytest.fixture(autouse=True)
+def random_ones_are_optimised(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those kernels show what an optimiser makes of the words; the others say what they mean."""
+    if not request.node.name.startswith("test_random"):
+        build_unoptimised(monkeypatch)

@@ -129,11 +129,11 @@ def test_every_tiling_and_layout_computes_the_same(
     device: Device,  # noqa: F811
 ) -> None:
     device = device.with_figures(max_work_group_size=512)
-    first = TILINGS.index(tiling) % 2
+    first = TILINGS.index(tiling) + list(TYPES).index(name)
     cases = ODD_SIZES if name == "tf32" else SIZES
     cases = GROUP_SIZES if tiling.get("groups") else cases
     runs: list[Run] = []
-    for number, sizes in list(enumerate(cases))[first::2]:
+    for number, sizes in list(enumerate(cases))[first % 3 :: 3]:
         turned = LAYOUTS[number % 4]
         kernel = product_of(name, sizes, turned, computed=number % 3 == 1)
         entries = GROUPS | tiling if tiling.get("groups") else {"groups": 0} | tiling
@@ -161,10 +161,11 @@ def test_every_layout_is_copied_or_computed(
     device: Device,  # noqa: F811
 ) -> None:
     tiling = {"tile_down": 1, "item_rows": 32, "item_columns": 32}
-    cases = itertools.product(((48, 72, 80), (38, 44, 42)), (False, True))
+    whole, ragged = (48, 72, 80), (38, 44, 42)
+    first = (LAYOUTS.index(turned) + list(TYPES).index(name)) % 2 == 0
     runs = [
         exact_run(product_of(name, sizes, turned, computed), device, (sizes, computed), **tiling)
-        for sizes, computed in cases
+        for sizes, computed in ((whole, first), (ragged, not first))
     ]
     check_all(cl_queue, runs, same_values)
 
@@ -240,7 +241,9 @@ def test_batches_epilogues_and_heads_of_attention(
     check_all(cl_queue, runs, same_values)
 
 
-@pytest.mark.parametrize("tiling", TILINGS[:4], ids=lambda t: "x".join(map(str, t.values())))
+@pytest.mark.parametrize(
+    "tiling", [*TILINGS[:2], TILINGS[3]], ids=lambda t: "x".join(map(str, t.values()))
+)
 def test_short_results_are_exchanged_for_longer_pieces(
     tiling: dict[str, int],
     cl_queue: Any,  # noqa: F811
