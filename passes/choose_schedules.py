@@ -44,7 +44,7 @@ USUAL_CACHE = 1 << 20
 TILE_VECTORS = 2
 """Vectors across a register tile on a CPU."""
 
-TILE_ROWS = {16: 6, 32: 14}
+TILE_ROWS = {16: 6, 32: 13}
 """Rows of a register tile, by the vector registers of a CPU: its sums leave room for operands."""
 
 REDUCTION_ITEMS, POINTWISE_ITEMS = 1024, 256

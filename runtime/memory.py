@@ -1,9 +1,9 @@
 """The device memory of one executable: a buffer for each planned buffer.
 
 In: a launch plan. Out: `DeviceMemory`, whose `buffers` are what kernels are bound to. All views are
-slices of one arena, or, on a GPU, buffers of their own where slices would overlap. Guarded memory
-gives each place its own slice with a poisoned zone on either side, so that a kernel which leaves
-its buffer is found out and named.
+slices of one arena, or, on a GPU, buffers of their own where slices would overlap; on a CPU what is
+large lies in large pages. Guarded memory gives each place its own slice with a poisoned zone on
+either side, so that a kernel which leaves its buffer is found out and named.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from mgn.codegen.launch_plan import BufferKind, BufferPlan, LaunchPlan
 from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import DeviceError, GuardError
 from mgn.runtime.host_arrays import DTYPES, as_bytes
+from mgn.runtime.large_pages import PAGE, has_large_pages, large_pages
 from mgn.runtime.switches import switched_on
 
 GUARD_VARIABLE = "MGN_GUARD"
@@ -54,12 +55,14 @@ class DeviceMemory:
         self._alignment = max(device.handle.mem_base_addr_align // 8, 1)
         self._is_gpu, self._memory = device.kind == "gpu", device.handle.global_mem_size
         self._extra = 0
+        self._pages: list[np.ndarray] = []
+        self._takes_pages = device.kind == "cpu" and has_large_pages()
         missing = f"{device.name} has no {planned_bytes(plan)} bytes for '{plan.name}'"
         if planned_bytes(plan) > self._memory:  # some drivers only say so later
             raise DeviceError(f"{missing}: {device.handle.global_mem_size} in all")
         try:
             self.buffers = self._allocate()
-        except cl.Error as error:
+        except (cl.Error, OSError) as error:
             raise DeviceError(f"{missing}: {error}") from None
         for number, buffer in plan.of_kind(BufferKind.CONSTANT):
             assert buffer.value is not None
@@ -120,7 +123,12 @@ class DeviceMemory:
 
     def _new_buffer(self, size: int) -> Any:
         cl = opencl()
-        return cl.Buffer(self._context, cl.mem_flags.READ_WRITE, max(size, 1))
+        flags = cl.mem_flags.READ_WRITE
+        if not self._takes_pages or size < PAGE:
+            return cl.Buffer(self._context, flags, max(size, 1))
+        self._pages.append(large_pages(size))
+        flags |= cl.mem_flags.USE_HOST_PTR
+        return cl.Buffer(self._context, flags, hostbuf=self._pages[-1])
 
 
 def _place_of(view: BufferPlan) -> Place:

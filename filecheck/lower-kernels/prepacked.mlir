@@ -9,16 +9,20 @@
 // PACK-SAME:  right = "panels"
 // PACK:         shape = [2048, 64]
 
-// The product packs tiles of the left one, asks for the next ones, and keeps sums between blocks.
+// The product packs tiles of the left one, keeps sums between blocks, and asks for a line of the
+// next tile in each turn of eight steps.
 // CHECK:       kernel.func @contraction_matmul_0(%{{.+}}: memref<1572864xf32>, %[[right:.+]]: memref<131072xf32>, %out: memref<49152xf32>)
 // CHECK:       %[[tile:.+]] = kernel.local_alloc : memref<{{.+}}xf32, #kernel.space<local>>
 // CHECK:       %[[sums:.+]] = kernel.local_alloc : memref<{{.+}}xf32, #kernel.space<local>>
 // CHECK:       vector.store %{{.+}}, %[[tile]]
-// CHECK:       kernel.prefetch %{{.+}} level 2 : memref<1572864xf32>
 // CHECK:       vector.load %[[sums]]
+// CHECK:       scf.for
+// CHECK:       kernel.prefetch %{{.+}} level 2 : memref<1572864xf32>
+// CHECK:       scf.for
 // CHECK:       kernel.prefetch %[[right]][%{{.+}}] level 1 : memref<131072xf32>
 // CHECK:       vector.load %[[right]]
 // CHECK:       vector.fma
+// CHECK:       } {unroll = 8 : i64}
 // CHECK:       vector.store %{{.+}}, %out
 // CHECK:       vector.store %{{.+}}, %[[sums]]
 mgn.graph @g("a" = %a : tensor<768x2048xf32>, "b" = %b : tensor<2048x64xf32>) -> ("y" : tensor<768x64xf32>) {

@@ -4,7 +4,8 @@ A work-item computes a block of the result. For each block of the shared axis it
 operand into panels, columns side by side, unless it lies in memory that way (prepack_products.py).
 Then, a tile of rows at a time, it packs the left operand and multiplies it with all panels. What
 comes before the product is evaluated while packing; what comes after, on the finished tile. While a
-tile is multiplied, the next one's rows and the panel's next columns are fetched into caches.
+tile is multiplied, the next one's rows and the panel's next columns are fetched into caches: a line
+every few steps, since many at once would keep the tile's own loads waiting.
 """
 
 from collections.abc import Sequence
@@ -42,6 +43,9 @@ SIMPLE_EPILOGUE = 3
 
 STEPS_AHEAD = 16
 """How many steps before its use a panel's row is fetched into the nearest cache."""
+
+STEPS_TOGETHER = 8
+"""Steps that are written out for each turn of a tile's loop."""
 
 NEAREST, NEXT = 1, 2
 """Levels of caches."""
@@ -136,32 +140,29 @@ class _Packed:
                 pack = pack_left_columns if turned else pack_left_rows
                 pack(self.job, product, self.batch, first, steps, row, self.left)
 
-            def panel(panel: Index) -> None:
-                self._fetch_rows(panel, row, first)
-                self._tile(panel, number, row, block, steps)
-
-            code.loop(0, self.count_across, lambda n, _: panel(n) or ())
+            code.loop(
+                0,
+                self.count_across,
+                lambda panel, _: self._tile(panel, number, row, block, steps) or (),
+            )
 
         code.loop(0, self.count_down, lambda number, _: tile(number) or ())
 
-    def _fetch_rows(self, panel: Index, row: Index, first: Index) -> None:
-        """Asks for a share of the next tile's rows while a panel is multiplied."""
+    def _fetch_rows(self, panel: Index, row: Index, first: Index, turn: Index) -> None:
+        """Asks for lines of the next tile's rows in a turn of the loop over a panel's steps."""
         product, sizes, code = self.product, self.sizes, self.code
         left = product.node.operands[0]
         if self.left is None or not product.left_runs_along_depth:
             return
-        across = ceil_div(sizes.depth, LONGEST_VECTOR)
-        share = ceil_div(across * sizes.rows, sizes.across)
-        buffer = self.job.inputs[left.number]
-
-        def line(number: Index) -> None:
-            place = panel * share + number
-            steps = first + place % across * LONGEST_VECTOR
-            below = row + sizes.rows + place // across
+        turns = LONGEST_VECTOR // STEPS_TOGETHER
+        rows = ceil_div(sizes.rows, sizes.across)
+        share = ceil_div(rows, turns)
+        steps = first + turn // turns * LONGEST_VECTOR
+        for number in range(share):
+            own = (turn % turns * share + number).clamp(0, rows - 1)
+            below = row + sizes.rows + panel * rows + own
             index = linear(product.left_index(self.batch, below, steps), left.shape)
-            code.prefetch(buffer, code.index(index), NEXT)
-
-        code.loop(0, share, lambda number, _: line(number) or ())
+            code.prefetch(self.job.inputs[left.number], code.index(index), NEXT)
 
     def _tile(
         self, panel: Index, tile: Index, row: Index, block: Index, steps: Index | int
@@ -180,7 +181,20 @@ class _Packed:
                 result += [multiply_add(code, element, a, b, next(values)) for b in parts]
             return result
 
-        totals = code.loop(0, steps, step, self._held(panel, tile, block))
+        def turn(number: Index, held: list[SSAValue]) -> list[SSAValue]:
+            self._fetch_rows(panel, row, first, number)
+            start = number * STEPS_TOGETHER
+            return code.loop(
+                0,
+                STEPS_TOGETHER,
+                lambda k, held: step(start + k, held),
+                held,
+                unroll=STEPS_TOGETHER,
+            )
+
+        turns = steps // STEPS_TOGETHER
+        totals = code.loop(0, turns, turn, self._held(panel, tile, block))
+        totals = code.loop(turns * STEPS_TOGETHER, steps, step, totals)
         if self.blocks == 1 and self.is_simple:
             self._write(panel, row, totals)
             return

@@ -2,9 +2,9 @@
 
 CPU: a work-item takes a contiguous chunk, a vector at a time, flat over all axes, or along the
 innermost axis where a vector of the flat order would cross rows of what it reads, or in squares
-(squares.py) where an operand is transposed. GPU: a work-item
-takes a few vectors of 16 bytes, a work-group apart, or a work-group takes a tile (tiles.py) where
-an operand is transposed.
+(squares.py) or rows side by side (interleaved_rows.py) where an operand is transposed. GPU: a
+work-item takes a few vectors of 16 bytes, a work-group apart, or a work-group takes a tile
+(tiles.py) where an operand is transposed.
 """
 
 from dataclasses import replace
@@ -14,6 +14,7 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.passes.lower_kernels.body import INPUT, Body, Node
 from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.index import Counter, Index, delinearised, lanes, of
+from mgn.passes.lower_kernels.interleaved_rows import interleaved_axis, lower_interleaved
 from mgn.passes.lower_kernels.squares import lower_squares, row_axis
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
 from mgn.passes.lower_kernels.tiles import lower_tiles, tile_plan
@@ -38,6 +39,9 @@ def lower_pointwise(job: Job) -> Launch:
         overlaps = inner % most or shape[axis] % most
         return launch if overlaps else replace(launch, in_place=in_place)
     fitting = dividing_lanes(inner, most)
+    axis = None if job.is_gpu or 2 * fitting < most else interleaved_axis(job.body, shape)
+    if axis is not None:
+        return lower_interleaved(job, shape, axis, fitting)
     if job.is_gpu or 2 * fitting >= most or inner < most:
         return _flat(job, shape, fitting, in_place)
     return _rows(job, shape, most)

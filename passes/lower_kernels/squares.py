@@ -40,13 +40,8 @@ def row_axis(body: Body, shape: tuple[int, ...], width: int) -> int | None:
     turned = any(node.name == "transpose" for node in body.nodes)
     if not turned or len(body.nodes) > LONGEST_BODY or len(shape) < 2 or shape[-1] < width:
         return None
-    code = Code(Block(arg_types=[INDEX] * len(shape)))
-    counters = [Counter(code.block.args[axis], 0, size - 1) for axis, size in enumerate(shape)]
-    places = Block(arg_types=[memory_type(node.element) for node in body.inputs]).args
-    probe = Probe(code, places)
-    for node in body.written:
-        probe.at(node, tuple(of(counter) for counter in counters))
-    for _, index in probe.loads:
+    counters, loads, _ = plain_loads(body, shape)
+    for _, index in loads:
         strides = dict(index.terms)
         if strides.get(counters[-1], 0) in (0, 1) or not is_plain(index, counters[-1]):
             continue
@@ -54,6 +49,21 @@ def row_axis(body: Body, shape: tuple[int, ...], width: int) -> int | None:
             if strides.get(counter) == 1 and shape[axis] >= width and is_plain(index, counter):
                 return axis
     return None
+
+
+def plain_loads(
+    body: Body, shape: tuple[int, ...]
+) -> tuple[tuple[Counter, ...], list[tuple[SSAValue, Index]], list[SSAValue]]:
+    """What is loaded for the results' element at an index of plain counters: these, buffers with
+    places in them, and the inputs' buffers in order.
+    """
+    code = Code(Block(arg_types=[INDEX] * len(shape)))
+    counters = tuple(Counter(code.block.args[n], 0, size - 1) for n, size in enumerate(shape))
+    buffers = list(Block(arg_types=[memory_type(node.element) for node in body.inputs]).args)
+    probe = Probe(code, buffers)
+    for node in body.written:
+        probe.at(node, tuple(of(counter) for counter in counters))
+    return counters, probe.loads, buffers
 
 
 class Probe(Evaluator):
@@ -68,11 +78,12 @@ class Probe(Evaluator):
         return self.code.constant(0, buffer.type)
 
 
-def is_plain(index: Index, counter: Counter) -> bool:
-    """Whether an index depends on a counter in no other way than by a stride."""
+def is_plain(index: Index, *counters: Counter) -> bool:
+    """Whether an index depends on counters in no other way than by a stride."""
     return not any(
         isinstance(atom, Quotient | Remainder | Clamped) and _mentions(atom.inner, counter)
         for atom, _ in index.terms
+        for counter in counters
     )
 
 

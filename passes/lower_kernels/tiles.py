@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.body import Body
-from mgn.passes.lower_kernels.emission import INDEX, Code, memory_type
+from mgn.passes.lower_kernels.emission import Code, memory_type
 from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.index import (
     ZERO,
@@ -28,7 +28,7 @@ from mgn.passes.lower_kernels.index import (
     linear,
     of,
 )
-from mgn.passes.lower_kernels.squares import Probe, is_plain
+from mgn.passes.lower_kernels.squares import is_plain, plain_loads
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
 
 TILE_BYTES = 256
@@ -70,19 +70,13 @@ def tile_plan(body: Body, shape: tuple[int, ...]) -> Plan | None:
     turns = any(node.name == "transpose" for node in body.nodes)
     if not turns or len(shape) < 2 or shape[-1] < LEAST_TILE:
         return None
-    code = Code(Block(arg_types=[INDEX] * len(shape)))
-    counters = tuple(Counter(code.block.args[n], 0, size - 1) for n, size in enumerate(shape))
-    buffers = Block(arg_types=[memory_type(node.element) for node in body.inputs])
-    places: list[SSAValue] = list(buffers.args)
-    probe = Probe(code, places)
-    for node in body.written:
-        probe.at(node, tuple(of(counter) for counter in counters))
+    counters, loads, places = plain_loads(body, shape)
     for axis, counter in enumerate(counters[:-1]):
         if shape[axis] < LEAST_TILE:
             continue
         turned = [
             Turned(places.index(buffer), index)
-            for buffer, index in probe.loads
+            for buffer, index in loads
             if _is_turned(index, counter, counters[-1])
         ]
         turned = list(dict.fromkeys(turned))
