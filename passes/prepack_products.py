@@ -20,8 +20,10 @@ After:
       fusion.return %2 : tensor<2048x512xf32>
     }
 
-A panel holds the columns of a register tile for one block of the shared axis. Without this, each
-work-item would pack what it needs of the operand, and many pack the same.
+A panel holds the columns of a register tile for one block of the shared axis. Where the columns
+fill no whole number of panels, the last one ends with them, and so holds some that the one before
+it holds too, as the tiles do. Without this, each work-item would pack what it needs of the operand,
+and many pack the same.
 """
 
 from dataclasses import dataclass
@@ -37,7 +39,7 @@ from mgn.passes.lower_kernels.packed_blocking import PANELS, block_depth
 TO_PANELS = "to_panels"
 """The fact of a kernel that packs."""
 
-LEAST_ROWS = 768
+LEAST_ROWS = 384
 """Products of fewer rows have few blocks that would pack the same panels."""
 
 LEAST_SIZE = 64
@@ -54,9 +56,7 @@ def choose_panels(
     many steps a panel should have, `across` how many columns it has.
     """
     steps = block_depth(depth, most)
-    if columns % across or depth % steps:
-        return None
-    if min(columns, depth) < LEAST_SIZE or rows < LEAST_ROWS:
+    if depth % steps or min(columns, depth) < max(LEAST_SIZE, across) or rows < LEAST_ROWS:
         return None
     return PackedOperand(steps, across)
 
@@ -78,20 +78,48 @@ class PackedOperand:
         turned = bool(product.values["transpose_b"])
         shape = right.type.get_shape()  # type: ignore
         columns, depth = shape if turned else reversed(shape)
-        blocks, panels = depth // self.steps, columns // self.columns
-        by_step = [blocks, self.steps, panels, self.columns]
+        rest = columns % self.columns
 
         def pack(b: Emitter, values: list[SSAValue]) -> list[SSAValue]:
-            if turned:
-                value = b.reshape(values[0], [panels, self.columns, blocks, self.steps])
-                return [b.transpose(value, [2, 0, 3, 1])]
-            return [b.transpose(b.reshape(values[0], by_step), _TURNED)]
+            whole = self._panels(b, values[0], 0, columns - rest, turned)
+            if not rest:
+                return [whole]
+            last = self._panels(b, values[0], columns - self.columns, columns, turned)
+            return [b.concat([whole, last], axis=1)]
 
         def multiply(b: Emitter, values: list[SSAValue]) -> SSAValue:
             left, packed = values
-            unpacked = b.reshape(b.transpose(packed, _TURNED), [depth, columns])
+            whole = columns // self.columns
+            unpacked = self._columns(b, packed, 0, whole) if rest else self._columns(b, packed)
+            if rest:
+                last = self._columns(b, packed, whole, whole + 1)
+                own = b.slice(last, [0, self.columns - rest], [depth, self.columns])
+                unpacked = b.concat([unpacked, own], axis=1)
             return b.matmul(left, unpacked, transpose_a=product.values["transpose_a"])
 
         packed = pieces.add(KernelKind.POINTWISE, [right], finish=pack, facts={TO_PANELS: 1})
         made = Made(product, packed, multiply, [product.operands[0]])
         pieces.finish(KernelKind.CONTRACTION, [made], {RIGHT: PANELS})
+
+    def _panels(self, b: Emitter, right: SSAValue, start: int, end: int, turned: bool) -> SSAValue:
+        """Columns of the right operand in panels."""
+        shape = right.type.get_shape()  # type: ignore
+        depth = shape[1 if turned else 0]
+        if end - start < shape[0 if turned else 1]:
+            low, high = ([start, 0], [end, depth]) if turned else ([0, start], [depth, end])
+            right = b.slice(right, low, high)
+        blocks, panels = depth // self.steps, (end - start) // self.columns
+        if turned:
+            value = b.reshape(right, [panels, self.columns, blocks, self.steps])
+            return b.transpose(value, [2, 0, 3, 1])
+        return b.transpose(b.reshape(right, [blocks, self.steps, panels, self.columns]), _TURNED)
+
+    def _columns(
+        self, b: Emitter, packed: SSAValue, start: int = 0, end: int | None = None
+    ) -> SSAValue:
+        """The columns that panels hold side by side."""
+        blocks, panels, steps, columns = packed.type.get_shape()  # type: ignore
+        if end is not None:
+            packed = b.slice(packed, [0, start, 0, 0], [blocks, end, steps, columns])
+            panels = end - start
+        return b.reshape(b.transpose(packed, _TURNED), [blocks * steps, panels * columns])

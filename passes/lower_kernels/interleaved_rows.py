@@ -10,7 +10,7 @@ from math import prod
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.body import Body
-from mgn.passes.lower_kernels.index import Counter, Index, delinearised, lanes, of
+from mgn.passes.lower_kernels.index import Atom, Clamped, Counter, Index, delinearised, lanes, of
 from mgn.passes.lower_kernels.product import tile_start
 from mgn.passes.lower_kernels.squares import is_plain, plain_loads
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
@@ -28,13 +28,20 @@ def interleaved_axis(body: Body, shape: tuple[int, ...]) -> int | None:
         return None
     counters, loads, _ = plain_loads(body, shape)
     for _, index in loads:
-        strides = dict(index.terms)
+        strides = {_within(atom): stride for atom, stride in index.terms}
         if strides.get(counters[-1]) != 1 or strides.get(counters[-2], 0) <= shape[-1]:
             continue
         for axis, counter in enumerate(counters[:-2]):
-            if strides.get(counter) == shape[-1] and is_plain(index, *counters[-2:], counter):
+            if strides.get(counter) == shape[-1] and is_plain(index, *counters[-2:]):
                 return axis
     return None
+
+
+def _within(atom: Atom) -> Atom:
+    """The counter that is clamped to the part of a tensor that is read, as of a concatenation."""
+    if isinstance(atom, Clamped) and [step for _, step in atom.inner.terms] == [1]:
+        return atom.inner.terms[0][0]
+    return atom
 
 
 def lower_interleaved(job: Job, shape: tuple[int, ...], axis: int, width: int) -> Launch:

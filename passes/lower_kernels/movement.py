@@ -42,19 +42,6 @@ def reshaped_index(index: Indices, shape: tuple[int, ...], source: tuple[int, ..
     return delinearised(linear(index, shape), source)
 
 
-def place_of(node: Node, index: Indices) -> tuple[Node, Index]:
-    """The input, and the place in it, of an element of what only reshapes and transposes it."""
-    while node.operands:
-        (source,) = node.operands
-        if node.name == "transpose":
-            index = _turned(node, index)
-        else:
-            assert node.name == "reshape"
-            index = reshaped_index(index, node.shape, source.shape)
-        node = source
-    return node, linear(index, node.shape)
-
-
 def _turned(node: Node, index: Indices) -> Indices:
     source: list[Index] = [ZERO] * len(index)
     for axis, part in zip(node.values["perm"], index, strict=True):

@@ -6,6 +6,7 @@ In: a `Product` and the schedule's entries. Out: a `Blocking` whose buffers fit 
 from dataclasses import dataclass
 from math import prod
 
+from mgn.passes.lower_kernels.body import Node
 from mgn.passes.lower_kernels.index import Index
 from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.scalar import accumulator
@@ -73,7 +74,7 @@ def blocking_of(job: Job, product: Product, keeps_totals: bool) -> Blocking:
     rows = tile_rows(product.rows, job.number("tile_rows", 8), vectors)
     tiles_down = ceil_div(product.rows, rows)
     tiles_across = ceil_div(columns, own * width)
-    copies_right = job.schedule.get("right") != PANELS
+    copies_right = job.schedule.get("right") != PANELS or not _are_tiles(product, vectors * width)
     steps = job.number("block_depth", 512) // (2 if copies_right else 1)
     sizes = Blocking(
         width,
@@ -98,6 +99,22 @@ def blocking_of(job: Job, product: Product, keeps_totals: bool) -> Blocking:
     sizes.copies_left = sizes.across > 1 or not _left_lies_ready(product)
     _fit(sizes, product, job.number("local_memory", 256 * 1024), keeps_totals)
     return sizes
+
+
+def panels_of(product: Product) -> Node:
+    """The input that holds the right operand in panels: blocks, panels, steps and columns."""
+    node = product.node.operands[1]
+    while node.operands:
+        node = node.operands[0]
+    return node
+
+
+def _are_tiles(product: Product, columns: int) -> bool:
+    """Whether panels can be read for register tiles of so many columns: not where the last panel
+    overlaps and is not a tile.
+    """
+    held = panels_of(product).shape[-1]
+    return columns == held or product.columns % held == 0
 
 
 def tile_rows(rows: int, most: int, vectors: int) -> int:

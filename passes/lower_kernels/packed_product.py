@@ -17,9 +17,13 @@ from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.lower_kernels.emission import memory_type
 from mgn.passes.lower_kernels.evaluate import Evaluator
-from mgn.passes.lower_kernels.index import Counter, Index, delinearised, lanes, linear, of
-from mgn.passes.lower_kernels.movement import place_of
-from mgn.passes.lower_kernels.packed_blocking import LEFT_PADDING, LONGEST_VECTOR, blocking_of
+from mgn.passes.lower_kernels.index import ZERO, Counter, Index, delinearised, lanes, linear, of
+from mgn.passes.lower_kernels.packed_blocking import (
+    LEFT_PADDING,
+    LONGEST_VECTOR,
+    blocking_of,
+    panels_of,
+)
 from mgn.passes.lower_kernels.panels import (
     LeftTile,
     RightBlock,
@@ -263,10 +267,17 @@ class _Packed:
         """Where vector `j` of a panel begins at a step."""
         if self.right is not None:
             return self.right.buffer, self.right.place(panel, k, j)
-        column = self.sizes.vector(self._column(panel), j)
-        index = self.product.right_index(self.batch, first + k, column)
-        leaf, place = place_of(self.product.node.operands[1], index)
-        return self.job.inputs[leaf.number], place
+        lying = panels_of(self.product)
+        _, count, steps, columns = lying.shape
+        if self.sizes.columns == columns:
+            number = of(Counter(self.code.index(self.first_column + panel), 0, count - 1))
+            lane = ZERO + j * self.sizes.width
+        else:
+            column = self._column(panel) + j * self.sizes.width
+            number, lane = column // columns, column % columns
+        step = first + k
+        place = linear((step // steps, number, step % steps, lane), lying.shape)
+        return self.job.inputs[lying.number], place
 
     def _write(self, panel: Index, row: Index, totals: Sequence[SSAValue]) -> None:
         """What follows the product, on a tile in registers."""
