@@ -1,9 +1,9 @@
 """The reduction template: rows, each walked once for every stage of dependent reductions.
 
 CPU: a work-item takes rows. Where the elements of a row are neighbours in memory, vectors run
-along the row with four independent accumulators, and dear intermediate values (the exponentials
-of a softmax) wait in a private array. Where neighbours belong to different rows, vectors run
-across rows.
+along the row with four independent accumulators, or along two short rows side by side, and dear
+intermediate values (the exponentials of a softmax) wait in a private array. Where neighbours belong
+to different rows, vectors run across rows.
 """
 
 from collections.abc import Sequence
@@ -11,16 +11,18 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.passes.lower_kernels.body import Indices, Node
+from mgn.passes.lower_kernels.body import Node
 from mgn.passes.lower_kernels.emission import memory_type
 from mgn.passes.lower_kernels.evaluate import Evaluator, Given
 from mgn.passes.lower_kernels.grouped_reduction import lower_grouped
 from mgn.passes.lower_kernels.index import ZERO, Counter, Index, lanes, of
+from mgn.passes.lower_kernels.product import tile_start
 from mgn.passes.lower_kernels.rows import (
     RowSpace,
     Stages,
     elements_in_line,
     row_space,
+    shifts_of,
     stages_of,
 )
 from mgn.passes.lower_kernels.rows_ahead import RowsAhead
@@ -28,6 +30,8 @@ from mgn.passes.lower_kernels.scalar import (
     accumulator,
     across_lanes,
     combine,
+    larger,
+    largest_lane,
     narrowed,
     neutral,
     widened,
@@ -35,6 +39,11 @@ from mgn.passes.lower_kernels.scalar import (
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
 
 ACCUMULATORS = 4
+
+SHORT = 255
+"""Elements of rows up to which two are walked side by side: one's vectors have too little to do
+while its lanes are combined.
+"""
 
 
 def lower_reduction(job: Job) -> Launch:
@@ -48,112 +57,137 @@ def lower_reduction(job: Job) -> Launch:
 
 
 class _Row:
-    """One row's walk: stages, then results. Vectors run along the row."""
+    """One of the rows that are walked side by side: its values, and where its walk is."""
 
-    def __init__(self, job: Job, space: RowSpace, stages: Stages, row: Index, width: int) -> None:
-        self.job, self.space, self.stages, self.row = job, space, stages, row
-        self.code = job.code
+    def __init__(self, job: Job, space: RowSpace, row: Index, width: int, stages: int) -> None:
+        self.row, self.space = row, space
         self.wide = job.evaluator(width)
         self.narrow = self.wide.with_lanes(1)
-        self.element = ZERO
-        self.width = width
-        self.ahead = RowsAhead(job, space, row, len(stages.reductions))
+        self.ahead = RowsAhead(job, space, row, stages)
+        self.arrays: list[SSAValue] = []
+        self.at(self.narrow, ZERO)
+
+    def at(self, evaluator: Evaluator, element: Index) -> None:
+        """Moves on to an element."""
+        self.evaluator, self.element = evaluator, element
+
+    def value(self, node: Node) -> SSAValue:
+        """What a node has for the element, in every lane."""
+        index = self.space.index_in(node, self.row, self.element)
+        return self.evaluator.lanes_at(node, index)
+
+    def keep(self, reductions: Sequence[Node], totals: Sequence[SSAValue]) -> None:
+        """Notes finished reductions."""
+        for node, total in zip(reductions, totals, strict=True):
+            self.wide.given[node] = _always(total)
+
+    def read_back(self, stored: Sequence[Node]) -> None:
+        """From here on, what was stored is read from its array."""
+        for node, array in zip(stored, self.arrays, strict=True):
+            self.wide.given[node] = self._from(array)
+
+    def _from(self, array: SSAValue) -> Given:
+        return lambda _: self.evaluator.load(array, self.element)
+
+
+class _Walk:
+    """A walk down rows side by side: stages, then results. Vectors run along the rows."""
+
+    def __init__(
+        self, job: Job, space: RowSpace, stages: Stages, rows: Sequence[Index], width: int
+    ) -> None:
+        self.job, self.space, self.stages, self.width = job, space, stages, width
+        self.code = job.code
+        self.rows = [_Row(job, space, row, width, len(stages.reductions)) for row in rows]
+        self.shifts = shifts_of(job.body)
 
     def walk(self) -> None:
+        """Writes the walk."""
         for reductions, stored in zip(self.stages.reductions, self.stages.stored, strict=True):
-            arrays = self._arrays(stored)
+            for row in self.rows:
+                row.arrays = self._arrays(stored)
             last = reductions is self.stages.reductions[-1]
-            finished = self._stage(reductions, stored, arrays, last)
-            for node, value in zip(reductions, finished, strict=True):
-                self.wide.given[node] = _always(value)
-            for node, array in zip(stored, arrays, strict=True):
-                self.wide.given[node] = self._from(array)
+            totals = iter(self._stage(reductions, stored, last))
+            for row in self.rows:
+                row.keep(reductions, [next(totals) for _ in reductions])
+                row.read_back(stored)
         self._results()
 
     def _arrays(self, stored: Sequence[Node]) -> list[SSAValue]:
         return [self.code.private(memory_type(node.element), self.space.length) for node in stored]
 
-    def _from(self, array: SSAValue) -> Given:
-        def load(index: Indices) -> SSAValue:
-            return self._evaluator.load(array, self.element)
+    def _combine(self, node: Node, left: SSAValue, right: SSAValue) -> SSAValue:
+        if node in self.shifts:
+            return larger(self.code, left, right)
+        return combine(self.code, node.name, node.element, left, right)
 
-        return load
+    def _across_lanes(self, node: Node, value: SSAValue) -> SSAValue:
+        if node in self.shifts:
+            return largest_lane(self.code, value)
+        return across_lanes(self.code, node.name, node.element, value)
 
     def _stage(
-        self, reductions: list[Node], stored: list[Node], arrays: list[SSAValue], last: bool
+        self, reductions: Sequence[Node], stored: Sequence[Node], last: bool
     ) -> list[SSAValue]:
+        """The totals of each row's reductions."""
         code, width, length = self.code, self.width, self.space.length
         vectors = length // width
+        nodes = [node for _ in self.rows for node in reductions]
+        start = [
+            code.constant(
+                neutral(node.name, node.element), memory_type(accumulator(node.element)), width
+            )
+            for node in nodes
+        ]
 
-        def start(lanes_count: int) -> list[SSAValue]:
-            return [
-                code.constant(
-                    neutral(node.name, node.element),
-                    memory_type(accumulator(node.element)),
-                    lanes_count,
-                )
-                for node in reductions
-            ]
-
-        def step(evaluator: Evaluator, element: Index, held: Sequence[SSAValue]) -> list[SSAValue]:
-            self._evaluator, self.element = evaluator, element
-            values: list[SSAValue] = []
-            for node, value in zip(reductions, held, strict=True):
-                operand = node.operands[0]
-                index = self.space.index_in(operand, self.row, element)
-                part = widened(code, evaluator.lanes_at(operand, index), node.element)
-                values.append(combine(code, node.name, node.element, value, part))
-            for node, array in zip(stored, arrays, strict=True):
-                index = self.space.index_in(node, self.row, element)
-                value = evaluator.lanes_at(node, index)
-                place = element if evaluator.lanes == 1 else element.at_lane(0)
-                code.store(value, array, code.index(place))
-            return values
+        def step(wide: bool, element: Index, held: Sequence[SSAValue]) -> list[SSAValue]:
+            values = iter(held)
+            result: list[SSAValue] = []
+            for row in self.rows:
+                row.at(row.wide if wide else row.narrow, element)
+                for node in reductions:
+                    part = widened(code, row.value(node.operands[0]), node.element)
+                    result.append(self._combine(node, next(values), part))
+            place = code.index(element.at_lane(0) if wide and width > 1 else element)
+            for row in self.rows:
+                for node, array in zip(stored, row.arrays, strict=True):
+                    code.store(row.value(node), array, place)
+            return result
 
         def vector(number: Index) -> Index:
             return number * width + lanes(width)
 
-        count = len(reductions)
+        count = len(nodes)
         unroll = ACCUMULATORS if vectors >= 2 * ACCUMULATORS else 1
         main = vectors // unroll
 
         def block(number: Index, held: list[SSAValue]) -> list[SSAValue]:
             result: list[SSAValue] = []
-            if last:
-                self.ahead.beside_last_stage(number, unroll * width)
+            for row in self.rows if last else []:
+                row.ahead.beside_last_stage(number, unroll * width)
             for part in range(unroll):
                 mine = held[part * count : (part + 1) * count]
-                result += step(self.wide, vector(number * unroll + part), mine)
+                result += step(True, vector(number * unroll + part), mine)
             return result
 
-        held = code.loop(0, main, block, start(width) * unroll)
+        held = code.loop(0, main, block, start * unroll)
         totals = held[:count]
         for part in range(1, unroll):
             others = held[part * count : (part + 1) * count]
-            totals = [
-                combine(code, node.name, node.element, left, right)
-                for node, left, right in zip(reductions, totals, others, strict=True)
-            ]
+            totals = list(map(self._combine, nodes, totals, others))
         if main * unroll < vectors:
             totals = code.loop(
                 main * unroll,
                 vectors,
-                lambda number, held: step(self.wide, vector(number), held),
+                lambda number, held: step(True, vector(number), held),
                 totals,
             )
-        totals = [
-            across_lanes(code, node.name, node.element, value)
-            for node, value in zip(reductions, totals, strict=True)
-        ]
+        totals = list(map(self._across_lanes, nodes, totals))
         totals = code.loop(
-            vectors * width,
-            length,
-            lambda number, held: step(self.narrow, number, held),
-            totals,
+            vectors * width, length, lambda number, held: step(False, number, held), totals
         )
         return [
-            narrowed(code, value, node.element)
-            for node, value in zip(reductions, totals, strict=True)
+            narrowed(code, value, node.element) for node, value in zip(nodes, totals, strict=True)
         ]
 
     def _results(self) -> None:
@@ -161,28 +195,30 @@ class _Row:
         written = list(enumerate(self.job.body.written))
         full = [(n, node) for n, node in written if self.space.is_full(node)]
 
-        def step(evaluator: Evaluator, element: Index) -> None:
-            self._evaluator, self.element = evaluator, element
+        def write(row: _Row, results: Sequence[tuple[int, Node]]) -> None:
             self.job.write(
-                evaluator,
-                [(n, node, self.space.index_in(node, self.row, element)) for n, node in full],
+                row.evaluator,
+                [(n, node, self.space.index_in(node, row.row, row.element)) for n, node in results],
             )
+
+        def step(wide: bool, element: Index) -> None:
+            for row in self.rows:
+                row.at(row.wide if wide else row.narrow, element)
+                write(row, full)
 
         if full:
             vectors = length // width
 
             def vector(number: Index) -> None:
-                self.ahead.beside_results(number, width)
-                step(self.wide, number * width + lanes(width))
+                for row in self.rows:
+                    row.ahead.beside_results(number, width)
+                step(True, number * width + lanes(width))
 
             code.loop(0, vectors, lambda n, _: vector(n) or ())
-            code.loop(vectors * width, length, lambda n, _: step(self.narrow, n) or ())
-        rest = [(n, node) for n, node in written if not self.space.is_full(node)]
-        self._evaluator = self.narrow
-        self.job.write(
-            self.narrow,
-            [(n, node, self.space.index_in(node, self.row, ZERO)) for n, node in rest],
-        )
+            code.loop(vectors * width, length, lambda n, _: step(False, n) or ())
+        for row in self.rows:
+            row.at(row.narrow, ZERO)
+            write(row, [(n, node) for n, node in written if not self.space.is_full(node)])
 
 
 def _along_rows(job: Job, space: RowSpace) -> Launch:
@@ -196,18 +232,23 @@ def _along_rows(job: Job, space: RowSpace) -> Launch:
     stages = stages_of(job.body, space)
     if space.length > job.number("stash", 8192):
         stages.stored = [[] for _ in stages.stored]
-    block = max(1, min(space.rows, job.number("chunk", 4096) // max(space.length, 1)))
-    items = ceil_div(space.rows, block)
+    together = 2 if space.rows > 1 and space.length <= SHORT else 1
+    walks = ceil_div(space.rows, together)
+    chunk = job.number("chunk", 4096) // max(together * space.length, 1)
+    block = max(1, min(walks, chunk))
+    items = ceil_div(walks, block)
     item = code.counter(kernel.GlobalIdOp, 0, items)
 
-    def one_row(step: Index) -> None:
-        row = of(Counter(code.index(item * block + step), 0, space.rows - 1))
-        _Row(job, space, stages, row, width).walk()
+    def one_walk(step: Index) -> None:
+        number = of(Counter(code.index(item * block + step), 0, walks - 1))
+        first = tile_start(code, number, together, space.rows)
+        rows = [of(Counter(code.index(first + n), 0, space.rows - 1)) for n in range(together)]
+        _Walk(job, space, stages, rows, width).walk()
 
     trips: Index | int = block
-    if space.rows % block:
-        trips = (item * -block + space.rows).clamp(0, block)
-    code.loop(0, trips, lambda step, _: one_row(step) or ())
+    if walks % block:
+        trips = (item * -block + walks).clamp(0, block)
+    code.loop(0, trips, lambda step, _: one_walk(step) or ())
     return Launch((items,))
 
 

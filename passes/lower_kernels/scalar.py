@@ -16,7 +16,7 @@ from xdsl.ir import Operation, SSAValue
 from mgn.dialects import kernel
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, Family
 from mgn.passes.lower_kernels.body import Node
-from mgn.passes.lower_kernels.emission import Code, lane_count, memory_type
+from mgn.passes.lower_kernels.emission import NO_FASTMATH, Code, lane_count, memory_type
 
 Values = Sequence[SSAValue]
 Row = Callable[[Code, Node, Values], SSAValue]
@@ -328,7 +328,22 @@ def across_lanes(code: Code, name: str, element: ElementType, value: SSAValue) -
     if lane_count(value) == 1:
         return value
     op = kernel.reduction(_KINDS[combiner(name, element)], value)
-    op.properties["fastmath"] = arith.FastMathFlagsAttr("none")
+    op.properties["fastmath"] = NO_FASTMATH
+    code.block.add_op(op)
+    return op.dest
+
+
+def larger(code: Code, left: SSAValue, right: SSAValue) -> SSAValue:
+    """The larger of two floats, by one comparison: of NaNs and of zeros it is either."""
+    return code.select(code.compare_floats("ogt", left, right), left, right)
+
+
+def largest_lane(code: Code, value: SSAValue) -> SSAValue:
+    """The same of all lanes."""
+    if lane_count(value) == 1:
+        return value
+    op = kernel.reduction("maxnumf", value)
+    op.properties["fastmath"] = NO_FASTMATH
     code.block.add_op(op)
     return op.dest
 

@@ -1,0 +1,114 @@
+"""Rows of a CPU's reductions walked in pairs, and what may replace the exact largest element."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from lower_fixture import CPU, Run, check_all, fused_kernel, lowered
+from opencl_fixture import cl_queue  # noqa: F401
+from xdsl.dialects import arith, memref
+
+from mgn.passes.lower_kernels.body import read_body
+from mgn.passes.lower_kernels.rows import shifts_of
+
+Build = Callable[..., Any]
+
+
+def exponentials(b: Any, x: Any) -> tuple[Any, Any]:
+    """The shifted exponentials of rows, and their sums."""
+    shifted = b.exp(b.sub(x, b.max_reduce(x, axis=[1], keepdims=True)))
+    return shifted, b.sum(shifted, axis=[1], keepdims=True)
+
+
+def softmax(b: Any, x: Any) -> Any:
+    shifted, total = exponentials(b, x)
+    return b.mul(shifted, b.recip(total))
+
+
+def moments(b: Any, x: Any) -> tuple[Any, ...]:
+    mean = b.sum(x, axis=[1])
+    return mean, b.min_reduce(x, axis=[1]), b.max_reduce(x, axis=[1])
+
+
+def check(item: Run, found: list[np.ndarray], wanted: list[np.ndarray]) -> None:
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-6, err_msg=item.what)
+
+
+def rows_of(shape: tuple[int, int]) -> np.ndarray:
+    """Random rows; one has a NaN, one infinities of each sign, one only zeros of both signs."""
+    x = np.random.default_rng(sum(shape)).standard_normal(shape, np.float32) * 9
+    for row, numbers in enumerate(([np.nan], [-np.inf], [np.inf], [0.0, -0.0])):
+        if row < shape[0] - 1:
+            x[row, : len(numbers)] = numbers[: shape[1]]
+    x[-1, :] = -0.0
+    return x
+
+
+@pytest.mark.parametrize("build", [softmax, moments], ids=["softmax", "moments"])
+def test_pairs_of_rows_compute_what_single_rows_do(build: Build, cl_queue: Any) -> None:  # noqa: F811
+    runs: list[Run] = []
+    for rows in (1, 2, 7, 40):
+        for length in (1, 5, 16, 17, 64, 100, 255, 256):
+            fused = fused_kernel("reduction", [("f32", (rows, length))], build)
+            schedule = {"chunk": 8 * length}
+            runs.append(Run(fused, [rows_of((rows, length))], CPU, schedule, f"{rows} {length}"))
+    check_all(cl_queue, runs, check)
+
+
+def test_rows_are_walked_in_pairs_where_they_are_short() -> None:
+    def stored(length: int) -> int:
+        fused = fused_kernel("reduction", [("f32", (8, length))], softmax)
+        arrays = [op for op in lowered(fused, CPU).walk() if isinstance(op, memref.AllocaOp)]
+        return len(arrays)
+
+    assert [stored(length) for length in (64, 255, 256)] == [2, 2, 1]
+
+
+def also_written(b: Any, x: Any) -> tuple[Any, ...]:
+    shifted, total = exponentials(b, x)
+    return shifted, b.mul(shifted, b.recip(total))
+
+
+def log_of_sum(b: Any, x: Any) -> Any:
+    largest = b.max_reduce(x, axis=[1], keepdims=True)
+    return b.add(b.log(b.sum(b.exp(b.sub(x, largest)), axis=[1], keepdims=True)), largest)
+
+
+def of_another(b: Any, x: Any) -> Any:
+    shifted = b.exp(b.sub(b.mul(x, 2.0), b.max_reduce(x, axis=[1], keepdims=True)))
+    return b.div(shifted, b.sum(shifted, axis=[1], keepdims=True))
+
+
+def used_alone(b: Any, x: Any) -> Any:
+    shifted, total = exponentials(b, x)
+    return b.add(shifted, b.mul(shifted, b.recip(total)))
+
+
+def halved(b: Any, x: Any) -> Any:
+    shifted, total = exponentials(b, x)
+    return b.div(shifted, total)
+
+
+@pytest.mark.parametrize(
+    "build, found",
+    [
+        (softmax, True),
+        (halved, True),
+        (lambda b, x: b.add(softmax(b, x), 1.0), True),
+        (also_written, False),
+        (log_of_sum, False),
+        (of_another, False),
+        (used_alone, False),
+        (moments, False),
+    ],
+    ids=["product", "quotient", "after", "written", "added", "another", "alone", "itself"],
+)
+def test_only_what_a_sum_divides_may_be_shifted_by_less_than_the_largest(
+    build: Build, found: bool
+) -> None:
+    fused = fused_kernel("reduction", [("f32", (8, 64))], build)
+    assert bool(shifts_of(read_body(fused))) is found
+    exact = [op for op in lowered(fused, CPU).walk() if isinstance(op, arith.MaximumfOp)]
+    assert bool(exact) is not found
