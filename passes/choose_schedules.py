@@ -35,7 +35,7 @@ BLOCK_SHARE, BLOCK_BYTES = 2, (256, 4096)
 cache; the least and the most bytes of its rows.
 """
 
-ROW_SHARE = 8
+ROW_SHARE = 4
 """The part of that cache that a row may take which is fetched ahead."""
 
 USUAL_CACHE = 1 << 20

@@ -55,7 +55,8 @@ class FuncOp(IRDLOperation):
     `global` counts work-items, and is a multiple of `local` in each dimension. `noalias` promises
     that no two arguments share memory. Errors: an argument that is not a flat global memref, an
     access for each argument missing, sizes that are not positive or not a multiple, vectors of
-    another width than 2, 4, 8, 16, a store through a `read` argument, a load through a `write` one.
+    another width than 2, 4, 8, 16, a store through a `read` argument, a load through a `write` one
+    that nothing is stored to.
     """
 
     name = "kernel.func"
@@ -231,11 +232,13 @@ def _verify_inner(operation: Operation) -> None:
 
 
 def _verify_uses(argument: BlockArgument, access: Access, number: int) -> None:
-    for use in argument.uses:
-        if isinstance(use.operation, memref.StoreOp | vector.StoreOp) and not access.writes:
-            raise VerifyException(f"argument {number} is stored to, but its access is {access}")
-        if isinstance(use.operation, memref.LoadOp | vector.LoadOp) and not access.reads:
-            raise VerifyException(f"argument {number} is loaded from, but its access is {access}")
+    users = [use.operation for use in argument.uses]
+    stored = any(isinstance(user, memref.StoreOp | vector.StoreOp) for user in users)
+    loaded = any(isinstance(user, memref.LoadOp | vector.LoadOp) for user in users)
+    if stored and not access.writes:
+        raise VerifyException(f"argument {number} is stored to, but its access is {access}")
+    if loaded and not stored and not access.reads:
+        raise VerifyException(f"argument {number} is loaded from, but its access is {access}")
 
 
 def enclosing_branch(operation: Operation) -> Operation | None:

@@ -38,7 +38,9 @@ class Space(StrEnum):
 
 
 class Access(StrEnum):
-    """What a kernel does with a buffer argument."""
+    """What a kernel does with a buffer argument. One that it writes it may read where it has
+    written; `read_write` is what it reads before.
+    """
 
     READ = "read"
     WRITE = "write"

@@ -2,20 +2,21 @@
 
 CPU: a work-item takes rows. Where the elements of a row are neighbours in memory, vectors run
 along the row with four independent accumulators, or along two short rows side by side, and dear
-intermediate values (the exponentials of a softmax) wait in a private array. Where neighbours belong
-to different rows, vectors run across rows.
+intermediate values (the exponentials of a softmax) wait where the results will be, or in a private
+array. Where neighbours belong to different rows, vectors run across rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.passes.lower_kernels.body import Node
+from mgn.passes.lower_kernels.body import Body, Node
 from mgn.passes.lower_kernels.emission import memory_type
 from mgn.passes.lower_kernels.evaluate import Evaluator, Given
 from mgn.passes.lower_kernels.grouped_reduction import lower_grouped
-from mgn.passes.lower_kernels.index import ZERO, Counter, Index, lanes, of
+from mgn.passes.lower_kernels.index import ZERO, Counter, Index, lanes, linear, of
 from mgn.passes.lower_kernels.product import tile_start
 from mgn.passes.lower_kernels.rows import (
     RowSpace,
@@ -56,6 +57,16 @@ def lower_reduction(job: Job) -> Launch:
     return _along_rows(job, space)
 
 
+@dataclass(frozen=True)
+class _Array:
+    """Where a row's values wait for the next stage: the work-item's own array, or, `home`, a result
+    of the same type, which is overwritten at the end.
+    """
+
+    buffer: SSAValue
+    home: Node | None = None
+
+
 class _Row:
     """One of the rows that are walked side by side: its values, and where its walk is."""
 
@@ -64,7 +75,7 @@ class _Row:
         self.wide = job.evaluator(width)
         self.narrow = self.wide.with_lanes(1)
         self.ahead = RowsAhead(job, space, row, stages)
-        self.arrays: list[SSAValue] = []
+        self.arrays: list[_Array] = []
         self.at(self.narrow, ZERO)
 
     def at(self, evaluator: Evaluator, element: Index) -> None:
@@ -86,26 +97,40 @@ class _Row:
         for node, array in zip(stored, self.arrays, strict=True):
             self.wide.given[node] = self._from(array)
 
-    def _from(self, array: SSAValue) -> Given:
-        return lambda _: self.evaluator.load(array, self.element)
+    def _from(self, array: _Array) -> Given:
+        return lambda _: self.evaluator.load(array.buffer, self.place(array))
+
+    def place(self, array: _Array) -> Index:
+        """Where an array has the element."""
+        home = array.home
+        if home is None:
+            return self.element
+        return linear(self.space.index_in(home, self.row, self.element), home.shape)
 
 
 class _Walk:
     """A walk down rows side by side: stages, then results. Vectors run along the rows."""
 
     def __init__(
-        self, job: Job, space: RowSpace, stages: Stages, rows: Sequence[Index], width: int
+        self,
+        job: Job,
+        space: RowSpace,
+        stages: Stages,
+        rows: Sequence[Index],
+        width: int,
+        homes: Mapping[Node, int],
     ) -> None:
         self.job, self.space, self.stages, self.width = job, space, stages, width
         self.code = job.code
         self.rows = [_Row(job, space, row, width, len(stages.reductions)) for row in rows]
         self.shifts = shifts_of(job.body)
+        self.homes = homes
 
     def walk(self) -> None:
         """Writes the walk."""
         for reductions, stored in zip(self.stages.reductions, self.stages.stored, strict=True):
             for row in self.rows:
-                row.arrays = self._arrays(stored)
+                row.arrays = [self._array(node) for node in stored]
             last = reductions is self.stages.reductions[-1]
             totals = iter(self._stage(reductions, stored, last))
             for row in self.rows:
@@ -113,8 +138,11 @@ class _Walk:
                 row.read_back(stored)
         self._results()
 
-    def _arrays(self, stored: Sequence[Node]) -> list[SSAValue]:
-        return [self.code.private(memory_type(node.element), self.space.length) for node in stored]
+    def _array(self, node: Node) -> _Array:
+        if node in self.homes:
+            number = self.homes[node]
+            return _Array(self.job.outputs[number], self.job.body.written[number])
+        return _Array(self.code.private(memory_type(node.element), self.space.length))
 
     def _combine(self, node: Node, left: SSAValue, right: SSAValue) -> SSAValue:
         if node in self.shifts:
@@ -148,10 +176,11 @@ class _Walk:
                 for node in reductions:
                     part = widened(code, row.value(node.operands[0]), node.element)
                     result.append(self._combine(node, next(values), part))
-            place = code.index(element.at_lane(0) if wide and width > 1 else element)
             for row in self.rows:
                 for node, array in zip(stored, row.arrays, strict=True):
-                    code.store(row.value(node), array, place)
+                    place = row.place(array)
+                    first = place.at_lane(0) if wide and width > 1 else place
+                    code.store(row.value(node), array.buffer, code.index(first))
             return result
 
         def vector(number: Index) -> Index:
@@ -230,9 +259,10 @@ def _along_rows(job: Job, space: RowSpace) -> Launch:
     while width > 1 and width > space.length:
         width //= 2
     stages = stages_of(job.body, space)
-    if space.length > job.number("stash", 8192):
-        stages.stored = [[] for _ in stages.stored]
     together = 2 if space.rows > 1 and space.length <= SHORT else 1
+    homes = _homes(job.body, space, stages) if together == 1 else {}
+    if space.length > job.number("stash", 8192):
+        stages.stored = [[node for node in stored if node in homes] for stored in stages.stored]
     walks = ceil_div(space.rows, together)
     chunk = job.number("chunk", 4096) // max(together * space.length, 1)
     block = max(1, min(walks, chunk))
@@ -243,13 +273,27 @@ def _along_rows(job: Job, space: RowSpace) -> Launch:
         number = of(Counter(code.index(item * block + step), 0, walks - 1))
         first = tile_start(code, number, together, space.rows)
         rows = [of(Counter(code.index(first + n), 0, space.rows - 1)) for n in range(together)]
-        _Walk(job, space, stages, rows, width).walk()
+        _Walk(job, space, stages, rows, width, homes).walk()
 
     trips: Index | int = block
     if walks % block:
         trips = (item * -block + walks).clamp(0, block)
     code.loop(0, trips, lambda step, _: one_walk(step) or ())
     return Launch((items,))
+
+
+def _homes(body: Body, space: RowSpace, stages: Stages) -> dict[Node, int]:
+    """Results in which values that are stored between stages can wait: a row's belong to its walk
+    alone, and each element is read again before the result's own is written.
+    """
+    homes: dict[Node, int] = {}
+    for node in (node for stored in stages.stored for node in stored):
+        for number, result in enumerate(body.written):
+            free = number not in homes.values() and space.is_full(result)
+            if free and result.element is node.element:
+                homes[node] = number
+                break
+    return homes
 
 
 def _across_rows(job: Job, space: RowSpace) -> Launch:

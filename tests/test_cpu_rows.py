@@ -1,4 +1,6 @@
-"""Rows of a CPU's reductions walked in pairs, and what may replace the exact largest element."""
+"""Rows of a CPU's reductions: which walk in pairs, where their values wait from stage to stage, and
+what may replace the exact largest element.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +35,8 @@ def moments(b: Any, x: Any) -> tuple[Any, ...]:
 
 def check(item: Run, found: list[np.ndarray], wanted: list[np.ndarray]) -> None:
     for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-6, err_msg=item.what)
+        wide = other.astype(one.dtype)
+        np.testing.assert_allclose(one, wide, rtol=2e-5, atol=1e-6, err_msg=item.what)
 
 
 def rows_of(shape: tuple[int, int]) -> np.ndarray:
@@ -57,13 +60,37 @@ def test_pairs_of_rows_compute_what_single_rows_do(build: Build, cl_queue: Any) 
     check_all(cl_queue, runs, check)
 
 
-def test_rows_are_walked_in_pairs_where_they_are_short() -> None:
-    def stored(length: int) -> int:
-        fused = fused_kernel("reduction", [("f32", (8, length))], softmax)
-        arrays = [op for op in lowered(fused, CPU).walk() if isinstance(op, memref.AllocaOp)]
-        return len(arrays)
+def arrays_of(length: int, build: Build = softmax, **schedule: int) -> int:
+    """How many arrays of its own a work-item has."""
+    fused = fused_kernel("reduction", [("f32", (8, length))], build)
+    function = lowered(fused, CPU, **schedule)
+    return sum(isinstance(op, memref.AllocaOp) for op in function.walk())
 
-    assert [stored(length) for length in (64, 255, 256)] == [2, 2, 1]
+
+def test_rows_are_walked_in_pairs_where_they_are_short() -> None:
+    assert [arrays_of(length) for length in (64, 255)] == [2, 2]
+
+
+def deviations(b: Any, x: Any) -> tuple[Any, Any]:
+    """Two stages of values to be stored, of which only one has a result's place."""
+    shifted, total = exponentials(b, x)
+    again = b.tanh(b.div(shifted, total))
+    return b.mul(again, b.sum(again, axis=[1], keepdims=True)), b.cast(x, "f16")
+
+
+def test_longer_rows_wait_in_their_results() -> None:
+    assert [arrays_of(length) for length in (256, 9000)] == [0, 0]
+    assert [arrays_of(length, deviations) for length in (256, 9000)] == [1, 0]
+
+
+def test_values_that_wait_in_results_are_those_of_their_rows(cl_queue: Any) -> None:  # noqa: F811
+    runs: list[Run] = []
+    for build, lengths in ((softmax, (256, 1037, 9001)), (deviations, (256, 9001))):
+        for length in lengths:
+            x = np.random.default_rng(length).standard_normal((5, length), np.float32)
+            fused = fused_kernel("reduction", [("f32", x.shape)], build)
+            runs.append(Run(fused, [x], CPU, {"ahead": 1 << 20}, f"{build.__name__} {length}"))
+    check_all(cl_queue, runs, check)
 
 
 def also_written(b: Any, x: Any) -> tuple[Any, ...]:
