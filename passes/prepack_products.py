@@ -39,8 +39,10 @@ from mgn.passes.lower_kernels.packed_blocking import PANELS, block_depth
 TO_PANELS = "to_panels"
 """The fact of a kernel that packs."""
 
-LEAST_ROWS = 384
-"""Products of fewer rows have few blocks that would pack the same panels."""
+LEAST_ROWS, LEAST_ROWS_ONCE = 384, 16
+"""Products of fewer rows have few blocks that would pack the same panels; and where parameters are
+packed, which is done once.
+"""
 
 LEAST_SIZE = 64
 """The least size of both axes of an operand that is worth a launch."""
@@ -56,17 +58,20 @@ def choose_panels(
     many steps a panel should have, `across` how many columns it has.
     """
     steps = block_depth(depth, most)
-    if depth % steps or min(columns, depth) < max(LEAST_SIZE, across) or rows < LEAST_ROWS:
+    if depth % steps or min(columns, depth) < max(LEAST_SIZE, across) or rows < LEAST_ROWS_ONCE:
         return None
-    return PackedOperand(steps, across)
+    return PackedOperand(steps, across, rows < LEAST_ROWS)
 
 
 @dataclass(frozen=True)
 class PackedOperand:
-    """A product whose right operand is packed into panels: an `Arrangement`."""
+    """A product whose right operand is packed into panels: an `Arrangement`. `once` says that it
+    does not pay to pack in every run.
+    """
 
     steps: int
     columns: int
+    once: bool = False
 
     @property
     def text(self) -> str:

@@ -52,8 +52,8 @@ def rows_of(shape: tuple[int, int]) -> np.ndarray:
 @pytest.mark.parametrize("build", [softmax, moments], ids=["softmax", "moments"])
 def test_pairs_of_rows_compute_what_single_rows_do(build: Build, cl_queue: Any) -> None:  # noqa: F811
     runs: list[Run] = []
-    for rows in (1, 2, 7, 40):
-        for length in (1, 5, 16, 17, 64, 100, 255, 256):
+    for rows in (1, 2, 7):
+        for length in (1, 5, 17, 64, 255, 256):
             fused = fused_kernel("reduction", [("f32", (rows, length))], build)
             schedule = {"chunk": 8 * length}
             runs.append(Run(fused, [rows_of((rows, length))], CPU, schedule, f"{rows} {length}"))

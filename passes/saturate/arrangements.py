@@ -32,11 +32,11 @@ from mgn.passes.lower_kernels.rows import RowSpace, columns_side_by_side
 from mgn.passes.lower_kernels.scalar import accumulator
 from mgn.passes.lower_kernels.template import dividing_lanes
 from mgn.passes.lower_kernels.tensor_tiling import CHUNK_BYTES
-from mgn.passes.prepack_products import LEAST_ROWS, choose_panels
+from mgn.passes.prepack_products import choose_panels
 from mgn.passes.saturate.attention_price import keys_of_a_part
 from mgn.passes.saturate.forms import BodyNode, Form
 from mgn.passes.saturate.matrix_price import ROUNDINGS, matrix_use
-from mgn.passes.saturate.product_price import product_shape
+from mgn.passes.saturate.product_price import FEW_ROWS, product_shape
 from mgn.passes.saturate.view import Signature
 from mgn.passes.split_attention import SplitAttention
 from mgn.passes.split_products import SplitProduct, choose_parts
@@ -162,7 +162,7 @@ def _packed(
 ) -> list[Arrangement]:
     """The right operand in panels: a matrix in memory, of a type whose sums are its own."""
     batches, rows, columns, depth = product_shape(product)
-    if rows * batches < LEAST_ROWS or operands[1] not in types:
+    if rows <= FEW_ROWS or operands[1] not in types:
         return []
     element = element_of(product.operand_types[1])
     if len(product.operand_shapes[1]) != 2 or accumulator(element) is not element:

@@ -19,6 +19,7 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
 from mgn.passes.kernel_pieces import Arrangement, KernelPieces
+from mgn.passes.prepack_products import PackedOperand
 from mgn.passes.saturate.arrangements import Facts, arrangements_of
 from mgn.passes.saturate.candidates import ALONE, Arranged, Template
 from mgn.passes.saturate.cuts import Traits
@@ -137,6 +138,9 @@ class Arranger:
             if piece is None:
                 return []
             made.append(piece)
+        if isinstance(arrangement, PackedOperand) and arrangement.once:
+            packed = made[0].results
+            return made if all(map(values.is_prepared, packed)) else []
         return made
 
     def _template(
