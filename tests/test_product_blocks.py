@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import MemRefType
 from mgn.dialects import kernel
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.passes.choose_schedules import schedule_for
-from mgn.passes.lower_kernels.packed_blocking import block_depth, tile_rows
+from mgn.passes.lower_kernels.packed_blocking import block_depth, evenly, tile_rows
 
 
 def product(size: int, element: str = "f32", **turned: bool) -> FusedKernelOp:
@@ -49,6 +49,10 @@ def test_tiles_have_the_rows_that_waste_least() -> None:
 def test_blocks_of_the_shared_axis_are_alike_and_rather_without_a_rest() -> None:
     depths = [block_depth(depth, 256) for depth in (1, 100, 512, 768, 1024, 1200, 1001)]
     assert depths == [1, 100, 512, 256, 256, 240, 256]
+
+
+def test_blocks_have_like_numbers_of_tiles() -> None:
+    assert [evenly(count, 19) for count in (1, 19, 20, 77, 79, 158)] == [1, 19, 10, 16, 16, 18]
 
 
 @pytest.mark.parametrize("turned", [{}, {"transpose_a": True}, {"transpose_b": True}], ids=str)

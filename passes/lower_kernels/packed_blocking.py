@@ -98,7 +98,13 @@ def blocking_of(job: Job, product: Product, keeps_totals: bool) -> Blocking:
         _halve(sizes)
     sizes.copies_left = sizes.across > 1 or not _left_lies_ready(product)
     _fit(sizes, product, job.number("local_memory", 256 * 1024), keeps_totals)
+    sizes.down, sizes.across = evenly(tiles_down, sizes.down), evenly(tiles_across, sizes.across)
     return sizes
+
+
+def evenly(count: int, most: int) -> int:
+    """The size of as many blocks as blocks of the most tiles would be, but of like size."""
+    return ceil_div(count, ceil_div(count, most))
 
 
 def panels_of(product: Product) -> Node:
