@@ -11,6 +11,7 @@ from opencl_fixture import cl_queue  # noqa: F401
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
+import mgn
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.passes.arrange_kernels import ArrangeKernels, arrange_kernel
 from mgn.passes.choose_schedules import ChooseSchedules
@@ -118,6 +119,22 @@ def test_other_products_stay_one_kernel(
 ) -> None:
     fused = product(left, right, element)
     assert arrange_kernel(fused, EAGER) == [fused]
+
+
+@pytest.mark.parametrize(
+    "rows, declared, packed",
+    [
+        (32, "param w: f32[256, 256]", True),
+        (12, "param w: f32[256, 256]", False),
+        (32, "", False),
+    ],
+    ids=["parameter", "few rows", "input"],
+)
+def test_parameters_are_packed_from_fewer_rows_on(rows: int, declared: str, packed: bool) -> None:
+    given = "" if declared else ", w: f32[256, 256]"
+    text = f"graph g(x: f32[{rows}, 256]{given}) {{ {declared}\n return y = x @ w }}"
+    report = mgn.optimize(mgn.parse(text), device="cpu").report
+    assert ("in panels" in str(report)) is packed
 
 
 def test_only_cpus_pack_products_beforehand() -> None:
