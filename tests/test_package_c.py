@@ -187,7 +187,7 @@ def test_ptx_is_completed_as_in_python(runner: Path, fake: Path, tmp_path: Path)
     }
     ptx = (
         ".version 8.8\n.target sm_90, texmode_independent\n"
-        ".shared .align 1024 .b8 f_$_m[32768];\n.shared .align 4 .b8 other[32768];\n"
+        "\t.shared .align 1024 .b8 f_$_m[32768];\n.shared .align 4 .b8 other[32768];\n"
         "\t// begin inline asm\n\t// @ptx { // of a product\n// @ptx wgmma.fence;\n\t// end\n"
     )
     path, x = tmp_path / "a.mgnpkg", tmp_path / "x.bin"

@@ -27,7 +27,7 @@ static char *write_line(char *out, const char *line, size_t length, const char *
         } else if (sscanf(at, "\n// ptx shared %127s %lu %lu", name, &before, &after) == 3) {
             snprintf(declared, sizeof declared, "%s[%lu]", name, before);
             snprintf(wanted, sizeof wanted, "%s[%lu]", name, after);
-            found = strncmp(line, ".shared ", 8) == 0 ? strstr(line, declared) : NULL;
+            found = strncmp(start, ".shared ", 8) == 0 ? strstr(line, declared) : NULL;
         }
         if (found == NULL || found >= end) continue;
         if (strlen(wanted) > room) fail("damaged: too many directives");
