@@ -28,7 +28,7 @@ from mgn.codegen.opencl_control import CONTROL_ROWS
 from mgn.codegen.opencl_conversions import CONVERSION_ROWS
 from mgn.codegen.opencl_group import GROUP_ROWS
 from mgn.codegen.opencl_matrix import MATRIX_ROWS
-from mgn.codegen.opencl_memory import MEMORY_ROWS
+from mgn.codegen.opencl_memory import MEMORY_ROWS, declared_at_most
 from mgn.codegen.signature import KernelArgument, KernelSignature
 from mgn.codegen.writer import CodegenError, Row, Writer
 from mgn.dialects.kernel import Access, Device, FuncOp
@@ -59,6 +59,7 @@ def emit(func: FuncOp, device: Device | None = None) -> str:
 def signature(func: FuncOp, device: Device | None = None) -> KernelSignature:
     """A kernel's program and launch. CodegenError where an operation has no text."""
     writer = Writer(ROWS, CTypes(_needs_long(func)), device or _device_of(func))
+    writer.declared_at_most = declared_at_most(func)
     kernel_name = writer.fresh(func.sym_name.data)
     parameters = list(_parameters(func, writer))
     writer.block(func.body.block)

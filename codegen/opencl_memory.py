@@ -41,8 +41,8 @@ from mgn.codegen.writer import Row, Writer
 from mgn.dialects import kernel
 from mgn.dialects.kernel.lanes import element, is_bool, is_float, is_small_float, is_vector, lanes
 
-LARGEST_LOCAL, DECLARED_LOCAL = 48 * 1024, 32 * 1024
-"""Bytes of local memory that NVIDIA's OpenCL C takes, and that are declared in place of more."""
+LARGEST_LOCAL = 48 * 1024
+"""Bytes of local memory that NVIDIA's OpenCL C takes in a kernel."""
 
 LANE_NAMES = "0123456789abcdef"
 
@@ -214,16 +214,27 @@ def _array(writer: Writer, value: SSAValue, space: str, end: str = "") -> None:
     name = writer.fresh(value.name_hint or "buffer")
     writer.set(value, Expression(name))
     size = kernel.element_bytes(type)
-    if count * size > LARGEST_LOCAL and space and writer.vendor == "nvidia":
+    if space and writer.vendor == "nvidia" and count * size > writer.declared_at_most:
         held = name if storage == memory else f"{name}_bits"
-        writer.enlarged[held] = (DECLARED_LOCAL, count * size)
-        count = DECLARED_LOCAL // size
+        writer.enlarged[held] = (writer.declared_at_most, count * size)
+        count = writer.declared_at_most // size
     if storage == memory:
         writer.line(f"{space}{storage} {name}[{count}]{end};")
         return
     array = writer.fresh(f"{name}_bits")
     writer.line(f"{space}{storage} {array}[{count}]{end};")
     writer.line(f"{space}{memory}* {name} = ({space}{memory}*){array};")
+
+
+def declared_at_most(func: kernel.FuncOp) -> int:
+    """The most bytes that NVIDIA's OpenCL C is told of an array in local memory: all where it takes
+    all arrays together; else a power of two, and the program says how many bytes it needs.
+    """
+    types = [op.memref.type for op in func.walk() if isinstance(op, kernel.LocalAllocOp)]
+    sizes = [type.get_shape()[0] * kernel.element_bytes(type.element_type) for type in types]
+    if sum(sizes) <= LARGEST_LOCAL:
+        return LARGEST_LOCAL
+    return 1 << (LARGEST_LOCAL // len(sizes)).bit_length() - 1
 
 
 def _alloca(writer: Writer, operation: memref.AllocaOp) -> None:

@@ -67,6 +67,7 @@ class Writer(Translation[Expression]):
         self.local_memory = 0
         self.sub_group = 0
         self.architecture = ""
+        self.declared_at_most = 0
         self.enlarged: dict[str, tuple[int, int]] = {}
         self._lines: list[str] = []
         self._depth = 1

@@ -176,7 +176,9 @@ def _gpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     if device.vendor == "nvidia":
         entries["sub_group"] = device.sub_group_size
     if fused.kernel_kind in (KernelKind.CONTRACTION, KernelKind.ATTENTION):
-        entries |= {"local_memory": device.local_memory}
+        attends = fused.kernel_kind is KernelKind.ATTENTION
+        room = _large_local_memory(device) if attends else device.local_memory
+        entries |= {"local_memory": room}
         entries |= {"largest_group": device.max_work_group_size}
         unit = _on_matrix_unit(fused, device)
         if unit is not None:
