@@ -55,14 +55,14 @@ def _mma_ptx(writer: Writer, shape: str, name: str) -> tuple[str, ...]:
 
 def _mma_portable(writer: Writer, shape: str, name: str) -> tuple[str, ...]:
     """Each work-item gets the row of a and the two columns of b that its sums need."""
-    lower, upper = _halves(writer, name)
+    lower, upper = halves(writer, name)
 
     def product(x: str, y: str) -> str:
         parts = [f"{lower.format(x)} * {lower.format(y)}"]
         parts += [f"{upper.format(x)} * {upper.format(y)}"] if upper else []
         return " + ".join(parts)
 
-    _need_sub_groups(writer)
+    need_sub_groups(writer)
     type = "float" if name == "tf32" else "int"
     sums = [
         f"    c.s{n} += {product(f'x{n // 2}', f'y{n % 2}')};\n"
@@ -82,7 +82,7 @@ def _mma_portable(writer: Writer, shape: str, name: str) -> tuple[str, ...]:
     )
 
 
-def _halves(writer: Writer, name: str) -> tuple[str, str]:
+def halves(writer: Writer, name: str) -> tuple[str, str]:
     """The texts of the numbers that a register holds; a tf32 register holds one."""
     if name == "tf32":
         return "as_float(as_uint({}) & 0xffffe000u)", ""
@@ -94,7 +94,8 @@ def _halves(writer: Writer, name: str) -> tuple[str, str]:
     return f"{function}({{}})", f"{function}((uint){{}} >> 16)"
 
 
-def _need_sub_groups(writer: Writer) -> None:
+def need_sub_groups(writer: Writer) -> None:
+    """Asks for sub-groups of 32 that exchange registers."""
     writer.sub_group = SUB_GROUP
     writer.extensions.update(("cl_khr_subgroups", "cl_khr_subgroup_shuffle"))
 
@@ -114,7 +115,7 @@ def _load_matrix(writer: Writer, operation: kernel.LoadMatrixOp) -> None:
             "return r;",
         )
     else:
-        _need_sub_groups(writer)
+        need_sub_groups(writer)
         body = (
             "int4 r;",
             "uint lane = get_sub_group_local_id();",

@@ -16,7 +16,14 @@ from test_attention_kernels import CASES, Shape
 from xdsl.ir import SSAValue
 
 from mgn.dialects.fusion import FusedKernelOp
-from mgn.dialects.kernel import DEVICES, BarrierOp, CopyChunkOp, Device, MmaOp
+from mgn.dialects.kernel import (
+    DEVICES,
+    BarrierOp,
+    CopyChunkOp,
+    Device,
+    GroupMmaHeldOp,
+    MmaOp,
+)
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.passes.choose_schedules import schedule_for
 from mgn.passes.lower_kernels.attention_panels import LEAST_ROWS, SHAPES
@@ -87,6 +94,10 @@ def wanted(
     return bounded_attention(*operands, *arrays[3:], **how, **figures)
 
 
+def operations_of(kernel: FusedKernelOp, unit: Device, **schedule: Any) -> set[Any]:
+    return {type(op) for op in lowered(kernel, unit, **schedule).walk()}
+
+
 def check(
     queue: Any,
     unit: Device,
@@ -131,6 +142,28 @@ def test_every_tiling_computes_the_same(
     cases = ("shared keys", "a causal window", "another size of values")
     case = cases[(SHAPES.index(shape) + NAMES.index(name)) % len(cases)]
     check(cl_queue, device, *CASES[case], name, **tiling)
+
+
+GROUPED: list[tuple[list[Shape], dict[str, Any]]] = [
+    ([(2, 70, 128), (2, 150, 64), (2, 150, 64)], {"heads": 2, "kv_heads": 1, "causal": True}),
+    ([(40, 72), (130, 72), (130, 40)], {"heads": 1, "window": 70}),
+    ([(80, 48), (24, 48), (24, 48)], {"heads": 1, "causal": True}),
+]
+"""A head that fills a line, one of two lines, and rows that see no key."""
+
+
+@pytest.mark.parametrize("name", ["bf16", "f16"])
+@pytest.mark.parametrize("warps", [4, 8])
+def test_groups_of_four_sub_groups_compute_the_same(
+    warps: int,
+    name: str,
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    tiling = {"tile_down": warps, "groups": 1}
+    for shapes, how in GROUPED:
+        assert GroupMmaHeldOp in operations_of(kernel_of(shapes, how, name), device, **tiling)
+        check(cl_queue, device, shapes, how, name, **tiling)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -191,11 +224,27 @@ def test_prologues_and_epilogues_are_part_of_the_kernel(
 
 
 def test_operands_as_the_unit_takes_them_are_copied_while_it_multiplies() -> None:
-    kernel = kernel_of([(256, 128)] * 3, {"heads": 2}, "bf16")
-    function = lowered(kernel, DEVICES["nvidia-h200"])
-    operations = [type(op) for op in function.walk()]
-    assert CopyChunkOp in operations and MmaOp in operations
-    assert operations.count(BarrierOp) == 2
+    unit = DEVICES["nvidia-h200"]
+    alone = unit.with_figures(matrix_unit="mma")
+    for target, product, barriers in ((unit, GroupMmaHeldOp, 1), (alone, MmaOp, 2)):
+        function = lowered(kernel_of([(256, 128)] * 3, {"heads": 2}, "bf16"), target)
+        operations = [type(op) for op in function.walk()]
+        assert CopyChunkOp in operations and product in operations
+        assert operations.count(BarrierOp) == barriers
+
+
+def test_groups_multiply_whole_lines_and_more_rows_where_heads_leave_room_for_few() -> None:
+    unit = DEVICES["nvidia-h200"]
+
+    def items(name: str, width: int) -> int:
+        kernel = kernel_of([(4, 2048, 8 * width)] * 3, {"heads": 8}, name)
+        function = lowered(kernel, unit)
+        groups = any(isinstance(op, GroupMmaHeldOp) for op in function.walk())
+        assert groups == (name != "tf32" and width > 32)
+        return function.local_sizes[0]
+
+    assert (items("bf16", 64), items("f16", 128)) == (128, 256)
+    assert max(items("tf32", 64), items("bf16", 32)) <= 128
 
 
 def test_only_rounded_operands_go_to_the_unit_and_only_where_there_is_one() -> None:

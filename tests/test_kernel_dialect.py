@@ -151,12 +151,27 @@ ERRORS: list[tuple[str, str]] = [
         " : memref<64xf32, #kernel.space<local>>, vector<4xf32> -> vector<4xf32>",
         "kernel.group_mma takes no transposed f32",
     ),
-    ("kernel.wait_products -1", "kernel.wait_products takes a number of products"),
+    (
+        "%a = arith.constant dense<1.0> : vector<4xf32>\n"
+        "%f = arith.constant dense<1> : vector<4xi32>\n"
+        "%m = kernel.local_alloc : memref<64xf32, #kernel.space<local>>\n"
+        "%d = kernel.group_mma_held %f times %m[%i] part 0 adds %a : vector<4xi32>"
+        " times memref<64xf32, #kernel.space<local>> adds vector<4xf32> -> vector<4xf32>",
+        "kernel.group_mma_held takes no f32",
+    ),
+    (
+        "%a = arith.constant dense<1.0> : vector<4xf32>\n"
+        "%m = kernel.local_alloc : memref<64xf16, #kernel.space<local>>\n"
+        "%d = kernel.group_mma_held %a times %m[%i] part 0 adds %a : vector<4xf32>"
+        " times memref<64xf16, #kernel.space<local>> adds vector<4xf32> -> vector<4xf32>",
+        "kernel.group_mma_held takes fragments of vector<4xi32>, one at least",
+    ),
     (
         "%a = arith.constant dense<1.0> : vector<4xf32>\n"
         "%d = kernel.wait_products 1 of %a : vector<4xf32>",
         "kernel.wait_products gives sums when no product is under way",
     ),
+    ("kernel.wait_products -1", "kernel.wait_products takes a number of products"),
     (
         "%a = arith.constant dense<1.0> : vector<4xf32>\n"
         "%d = kernel.pack %a : vector<4xf32> -> vector<2xi32>",

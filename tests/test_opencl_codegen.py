@@ -315,35 +315,6 @@ def test_matrix_instructions_become_ptx_on_nvidia_and_exchanges_elsewhere() -> N
     assert "asm" not in text and "intel_reqd_sub_group_size(32)" in text
 
 
-def test_products_of_groups_carry_their_registers_in_a_comment() -> None:
-    text = emit(
-        kernel("""
-kernel.func @group(%y : memref<512xf32>) access [write] global [128, 1, 1] local [128, 1, 1] {
-  %m = kernel.local_alloc : memref<32768xf16, #kernel.space<local>>
-  %c = arith.constant dense<0.0> : vector<4xf32>
-  %zero = arith.constant 0 : index
-  kernel.publish_copies
-  kernel.barrier
-  %d = kernel.group_mma %m[%zero, %zero] steps 4 parts [0, 0] adds %c
-      : memref<32768xf16, #kernel.space<local>>, vector<4xf32> -> vector<4xf32>
-  %e = kernel.wait_products 0 of %d : vector<4xf32>
-  vector.store %e, %y[%zero] : memref<512xf32>, vector<4xf32>
-  kernel.return
-}"""),
-        DEVICES["nvidia-h200"],
-    )
-    assert text.count("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}") == 4
-    assert "// ptx shared m_bits 32768 65536" in text
-    order = [
-        "fence.proxy.async",
-        "barrier(",
-        "// @ptx wgmma.fence",
-        "wgmma.wait_group",
-        "(sums_1[0].s3)",
-    ]
-    assert sorted(order, key=text.index) == order
-
-
 def test_copies_and_fragments_are_ptx_on_nvidia() -> None:
     text = emit(
         kernel("""
@@ -483,8 +454,8 @@ def test_a_signature_holds_the_launch_and_a_digest_of_all_of_it() -> None:
 def test_every_row_of_the_table_is_run_by_a_test() -> None:
     tested = set().union(*(case.operations for case in CASES))
     text = Path(__file__).read_text()
-    tested |= set(
-        re.findall(r"(?:scf|memref|vector|kernel|arith)\.\w+", text[text.index("def run_text") :])
-    )
+    groups = Path(__file__).with_name("test_opencl_groups.py").read_text()
+    names = r"(?:scf|memref|vector|kernel|arith)\.\w+"
+    tested |= set(re.findall(names, text[text.index("def run_text") :] + groups))
     tested |= {"kernel.cmpi", "kernel.cmpf", "kernel.select", "kernel.cast"}
     assert sorted(row.name for row in ROWS if row.name not in tested) == []

@@ -28,6 +28,7 @@
     kernel.round_tf32 %x : vector<4xf32>
     kernel.pack %x : vector<8xbf16> -> vector<4xi32>    unpack: the other way
     kernel.group_mma %m[%i, %j] steps 4 parts [0, 0] adds %a, … : …    tiles in local memory
+    kernel.group_mma_held %f, %g times %m[%j] part 0 adds %a, … : …    rows that are held
     %d:2 = kernel.wait_products 0 of %a, %b : …     the sums of products that are complete
     kernel.publish_copies                 the matrix unit sees what was written, after a barrier
 
@@ -48,6 +49,7 @@ from mgn.dialects.kernel.group_units import (
     GROUP_BYTES,
     GROUP_ITEMS,
     GROUP_ROWS,
+    GroupMmaHeldOp,
     GroupMmaOp,
     PublishCopiesOp,
     WaitProductsOp,
@@ -147,6 +149,7 @@ Kernel = Dialect(
         CommitCopiesOp,
         WaitCopiesOp,
         GroupMmaOp,
+        GroupMmaHeldOp,
         WaitProductsOp,
         PublishCopiesOp,
     ],
@@ -182,6 +185,7 @@ __all__ = [
     "GlobalIdOp",
     "GlobalSizeOp",
     "GroupIdOp",
+    "GroupMmaHeldOp",
     "GroupMmaOp",
     "Kernel",
     "LoadMatrixOp",

@@ -19,10 +19,12 @@ from xdsl.dialects.builtin import (
     MemRefType,
     VectorType,
     f32,
+    i32,
     i64,
 )
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
+    AttrSizedOperandSegments,
     IRDLOperation,
     irdl_op_definition,
     operand_def,
@@ -106,26 +108,91 @@ class GroupMmaOp(IRDLOperation):
         return int(left), int(right)
 
     def verify_(self) -> None:
-        verify_buffer(self.memory.type, "the memory")
-        assert isinstance(self.memory.type, MemRefType)
-        if space_of(self.memory.type) is not Space.LOCAL:
-            raise VerifyException("kernel.group_mma reads local memory")
-        element = self.memory.type.element_type
-        if not isinstance(element, BFloat16Type | Float16Type | Float32Type):
-            raise VerifyException(f"kernel.group_mma takes no {element}")
-        if not 1 <= len(self.sums) <= 32:
-            raise VerifyException("kernel.group_mma has from 8 to 256 columns")
-        held = VectorType(f32, [4])
-        for value in (*self.sums, *self.results_):
-            if value.type != held:
-                raise VerifyException(f"kernel.group_mma adds {held}, not {value.type}")
-        if len(self.sums) != len(self.results_):
-            raise VerifyException("kernel.group_mma gives as many sums as it takes")
+        element = _verified_element(self, self.memory)
+        _verify_sums(self, self.sums, self.results_)
         if len(self.parts.get_values()) != 2 or self.steps.value.data < 1:
             raise VerifyException("kernel.group_mma has two parts, and at least one step")
         if element_bytes(element) == 4 and any(self.part_bytes):
             raise VerifyException(f"kernel.group_mma takes no transposed {element}")
         verify_converged(self)
+
+
+@irdl_op_definition
+class GroupMmaHeldOp(IRDLOperation):
+    """128 work-items start to add the product of rows that they hold and a tile in local memory.
+
+    ```
+    %d:2 = kernel.group_mma_held %f, %g times %m[%j] part 8192 adds %a, %b
+        : vector<4xi32>, vector<4xi32> times memref<16384xbf16, …> adds vector<4xf32>, vector<4xf32>
+        -> vector<4xf32>, vector<4xf32>
+    ```
+    Each of the fragments is the left operand of `kernel.mma` for 16 rows and a step of the shared
+    axis, sub-group n of the four with rows from 16 n on. The tile and the sums are those of
+    `kernel.group_mma`; the fragments stay as they are until `kernel.wait_products`, too. Errors:
+    memory that is not local, other elements than bf16 and f16, no fragment or another one, sums
+    that are not vector<4xf32>, a place inside a branch.
+    """
+
+    name = "kernel.group_mma_held"
+    held = var_operand_def(VectorType)
+    memory = operand_def(MemRefType)
+    right = operand_def(IndexType)
+    sums = var_operand_def(VectorType)
+    results_ = var_result_def(VectorType)
+    part = prop_def(IntegerAttr.constr(i64))
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = (
+        "$held `times` $memory `[` $right `]` `part` $part `adds` $sums attr-dict `:` type($held)"
+        " `times` type($memory) `adds` type($sums) `->` type($results_)"
+    )
+
+    def __init__(
+        self,
+        held: Sequence[SSAValue],
+        memory: SSAValue | Operation,
+        right: SSAValue | Operation,
+        sums: Sequence[SSAValue],
+        part: int,
+    ):
+        super().__init__(
+            operands=[list(held), memory, right, list(sums)],
+            result_types=[[value.type for value in sums]],
+            properties={"part": IntegerAttr(part, i64)},
+        )
+
+    def verify_(self) -> None:
+        element = _verified_element(self, self.memory)
+        if element_bytes(element) == 4:
+            raise VerifyException(f"{self.name} takes no {element}")
+        fragment = VectorType(i32, [4])
+        if not self.held or any(value.type != fragment for value in self.held):
+            raise VerifyException(f"{self.name} takes fragments of {fragment}, one at least")
+        _verify_sums(self, self.sums, self.results_)
+        verify_converged(self)
+
+
+def _verified_element(op: Operation, memory: SSAValue) -> Attribute:
+    """The element type of the tiles of a product, which is one that groups multiply."""
+    verify_buffer(memory.type, "the memory")
+    assert isinstance(memory.type, MemRefType)
+    if space_of(memory.type) is not Space.LOCAL:
+        raise VerifyException(f"{op.name} reads local memory")
+    element = memory.type.element_type
+    if not isinstance(element, BFloat16Type | Float16Type | Float32Type):
+        raise VerifyException(f"{op.name} takes no {element}")
+    return element
+
+
+def _verify_sums(op: Operation, sums: Sequence[SSAValue], results: Sequence[SSAValue]) -> None:
+    if not 1 <= len(sums) <= 32:
+        raise VerifyException(f"{op.name} has from 8 to 256 columns")
+    held = VectorType(f32, [4])
+    for value in (*sums, *results):
+        if value.type != held:
+            raise VerifyException(f"{op.name} adds {held}, not {value.type}")
+    if len(sums) != len(results):
+        raise VerifyException(f"{op.name} gives as many sums as it takes")
 
 
 @irdl_op_definition

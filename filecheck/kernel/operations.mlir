@@ -109,6 +109,8 @@ kernel.func @matrix_unit(%x : memref<512xbf16>) access [read] global [32, 1, 1] 
   kernel.publish_copies
   // CHECK-NEXT: %s, %u = kernel.group_mma %m[%i, %l] steps 2 parts [0, 8192] adds %d, %r : memref<512xbf16, #kernel.space<local>>, vector<4xf32>, vector<4xf32> -> vector<4xf32>, vector<4xf32>
   %s, %u = kernel.group_mma %m[%i, %l] steps 2 parts [0, 8192] adds %d, %r : memref<512xbf16, #kernel.space<local>>, vector<4xf32>, vector<4xf32> -> vector<4xf32>, vector<4xf32>
+  // CHECK-NEXT: %held = kernel.group_mma_held %k, %k times %m[%l] part 8192 adds %s : vector<4xi32>, vector<4xi32> times memref<512xbf16, #kernel.space<local>> adds vector<4xf32> -> vector<4xf32>
+  %held = kernel.group_mma_held %k, %k times %m[%l] part 8192 adds %s : vector<4xi32>, vector<4xi32> times memref<512xbf16, #kernel.space<local>> adds vector<4xf32> -> vector<4xf32>
   // CHECK-NEXT: kernel.wait_products 1
   kernel.wait_products 1
   // CHECK-NEXT: %v, %w = kernel.wait_products 0 of %s, %u : vector<4xf32>, vector<4xf32>

@@ -205,6 +205,7 @@ MATRIX_UNIT: tuple[type[Operation], ...] = (
     kernel.CommitCopiesOp,
     kernel.WaitCopiesOp,
     kernel.GroupMmaOp,
+    kernel.GroupMmaHeldOp,
     kernel.WaitProductsOp,
     kernel.PublishCopiesOp,
 )

@@ -1,12 +1,12 @@
 """The attention template: softmax(q·kᵀ)·v in one kernel, without the scores in memory.
 
 A work-item (CPU, attention_rows.py) or a work-group (GPU, attention_tiles.py; on a matrix unit,
-attention_matrix.py) takes a block of the queries of a key head and walks over blocks of keys. It
-keeps each row's largest score so far, the sum of its powers and the sum of weighted values; a
-larger score scales down what was summed before (M. Milakov, N. Gimelshein, arXiv:1805.02867; T. Dao
-et al., FlashAttention, arXiv:2205.14135). Blocks of keys that no query of the block sees are not
-visited. What comes before attention is evaluated as operands are copied into local memory, what
-follows on finished rows.
+attention_matrix.py or attention_groups.py) takes a block of the queries of a key head and walks
+over blocks of keys. It keeps each row's largest score so far, the sum of its powers and the sum of
+weighted values; a larger score scales down what was summed before (M. Milakov, N. Gimelshein,
+arXiv:1805.02867; T. Dao et al., FlashAttention, arXiv:2205.14135). Blocks of keys that no query of
+the block sees are not visited. What comes before attention is evaluated as operands are copied into
+local memory, what follows on finished rows.
 """
 
 from math import prod
@@ -14,7 +14,8 @@ from math import prod
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects import kernel
-from mgn.passes.lower_kernels.attention_matrix import lower_attention_matrix
+from mgn.passes.lower_kernels.attention_groups import GroupAttention
+from mgn.passes.lower_kernels.attention_matrix import MatrixAttention
 from mgn.passes.lower_kernels.attention_node import Attention
 from mgn.passes.lower_kernels.attention_panels import matrix_tiling
 from mgn.passes.lower_kernels.attention_rows import lower_rows
@@ -34,7 +35,8 @@ def lower_attention(job: Job) -> Launch:
     unit = str(job.schedule.get("matrix", ""))
     tiling = matrix_tiling(job, attention, unit) if unit else None
     if tiling is not None:
-        return lower_attention_matrix(job, attention, unit, tiling)
+        template = GroupAttention if tiling.groups else MatrixAttention
+        return template(job, attention, unit, tiling).write()
     if job.is_gpu:
         return lower_attention_tiles(job, attention)
     return lower_rows(job, attention)

@@ -43,14 +43,9 @@ HALVES = 2
 Vectors = list[SSAValue]
 
 
-def lower_attention_matrix(
-    job: Job, attention: Attention, name: str, sizes: MatrixTiling
-) -> Launch:
-    """Writes an attention kernel whose operands are rounded to a type of the matrix unit."""
-    return _Matrix(job, attention, name, sizes).write()
+class MatrixAttention:
+    """An attention kernel whose operands are rounded to a type of the matrix unit."""
 
-
-class _Matrix:
     def __init__(self, job: Job, attention: Attention, name: str, sizes: MatrixTiling) -> None:
         self.job, self.attention, self.code, self.name = job, attention, job.code, name
         self.sizes = sizes
@@ -63,6 +58,7 @@ class _Matrix:
         self.columns = ceil_div(attention.width, UNIT_ROWS) * UNIT_ROWS // UNIT_COLUMNS
 
     def write(self) -> Launch:
+        """Writes the kernel."""
         attention, sizes, code = self.attention, self.sizes, self.code
         blocks = ceil_div(attention.rows, sizes.rows)
         groups = blocks * attention.groups
@@ -81,7 +77,7 @@ class _Matrix:
         self.sums = Sums.of(attention, self.head)
         self.begin, self.count = self._visited()
         self._copy(constant(0), None)
-        queries = self._queries()
+        queries = self.queries()
         nothing, zero = code.constant(-numbers.inf, f32), code.constant(0, f32)
         none = code.constant(0, f32, HELD)
         held = [*[nothing] * HALVES, *[zero] * HALVES, *[none] * self.columns]
@@ -106,7 +102,7 @@ class _Matrix:
 
     # Operands
 
-    def _panels(self, turn: Index) -> tuple[Panel, Panel]:
+    def panels(self, turn: Index) -> tuple[Panel, Panel]:
         """The keys and the values of a tile."""
         attention, sizes = self.attention, self.sizes
         first = self._first(turn)
@@ -125,58 +121,87 @@ class _Matrix:
         """The first key of a tile."""
         return (self.begin + turn) * self.sizes.keys
 
-    def _stage(self, turn: Index) -> Index:
+    def stage(self, turn: Index) -> Index:
+        """Where a tile of keys and values begins."""
         return turn % STAGES * self.sizes.stage
 
     def _read(self, turn: Index) -> list[Vectors]:
         """What the work-item computes of a tile; nothing where copies go past the registers."""
-        keys, values = self._panels(turn)
+        keys, values = self.panels(turn)
         return [keys.read(constant(0)), values.read(self.begin + turn)]
 
     def _copy(self, turn: Index, read: list[Vectors] | None) -> None:
         """Starts the copies of a tile into its stage, or stores what was computed of it."""
-        keys, values = self._panels(turn)
+        keys, values = self.panels(turn)
         computed = self._read(turn) if read is None else read
-        keys.copy(constant(0), self._stage(turn), computed[0])
-        values.copy(self.begin + turn, self._stage(turn), computed[1])
+        keys.copy(constant(0), self.stage(turn), computed[0])
+        values.copy(self.begin + turn, self.stage(turn), computed[1])
 
-    def _queries(self) -> Vectors:
-        """The sub-group's fragments of queries, which lie where the second tile will."""
-        attention, sizes, code = self.attention, self.sizes, self.code
+    def copy_queries(self) -> Panel:
+        """Starts the copies of the group's queries to where they lie."""
+        attention, sizes = self.attention, self.sizes
         tiling = sizes.panel(sizes.depth_line)
         own = (0, sizes.rows, attention.rows, self.first_row, self.batch, self.place)
         panel = Panel(self.job, self.scores, tiling, self.name, *own, 0, self.memory)
-        stage = constant(sizes.stage)
-        panel.copy(constant(0), stage, panel.read(constant(0)))
-        code.effect(kernel.CommitCopiesOp, [])
+        panel.copy(constant(0), constant(sizes.queries), panel.read(constant(0)))
+        self.code.effect(kernel.CommitCopiesOp, [])
+        return panel
+
+    def queries(self) -> Vectors:
+        """The sub-group's fragments of queries, which lie where the second tile will."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        panel = self.copy_queries()
         code.block.add_op(kernel.WaitCopiesOp(0))
         code.barrier()
         row = self.place // SUB_GROUP * UNIT_ROWS
         return [
-            panel.operands(stage, row, UNIT_ROWS, constant(step))[0]
+            panel.operands(constant(sizes.queries), row, UNIT_ROWS, constant(step))[0]
             for step in range(ceil_div(attention.depth, sizes.step))
         ]
 
     # A tile of keys
 
+    def arrive(self) -> None:
+        """Waits until a tile is there, and no work-item reads the one before the last."""
+        self.code.block.add_op(kernel.WaitCopiesOp(0))
+        self.code.barrier()
+
     def _tile(self, turn: Index, queries: Vectors, held: Vectors) -> Vectors:
         """Adds what a tile of keys contributes to the rows' largest scores, totals and sums."""
-        attention, code = self.attention, self.code
-        largest, totals = held[:HALVES], held[HALVES : 2 * HALVES]
-        code.block.add_op(kernel.WaitCopiesOp(0))
-        code.barrier()
-        inside = code.compare_integers("slt", code.index(turn + 1), code.index(self.count))
-        later = turn + 1
+        finish = self.follow(turn)
+        products = self.products(turn, queries)
+        rows, factor, weights = self.weigh(turn, products, held[: 2 * HALVES])
+        sums = self.add_values(turn, weights, self.scaled(held[2 * HALVES :], factor))
+        finish()
+        return [*rows, *sums]
+
+    def follow(self, turn: Index) -> Callable[[], None]:
+        """Waits for a tile, and starts to copy the next one; what is computed of that is stored
+        when the function given is called.
+        """
+        code, later = self.code, turn + 1
+        self.arrive()
+        inside = code.compare_integers("slt", code.index(later), code.index(self.count))
         read = self._read(later)
-        computed = any(read)
 
         def copy() -> None:
             code.when(inside, lambda: self._copy(later, read))
             code.effect(kernel.CommitCopiesOp, [])
 
-        if not computed:
-            copy()
-        scores = self._scores(turn, queries)
+        if any(read):
+            return copy
+        copy()
+        return lambda: None
+
+    def weigh(
+        self, turn: Index, products: Vectors, rows: Vectors
+    ) -> tuple[Vectors, SSAValue, Vectors]:
+        """The rows' largest scores and totals with a tile; what sums from before are multiplied
+        by, and the tile's weights.
+        """
+        attention, code = self.attention, self.code
+        largest, totals = rows[:HALVES], rows[HALVES:]
+        scores = self._scores(turn, products)
         found = self._across(arith.MaxnumfOp, scores)
         new = [code.binary(arith.MaxnumfOp, a, b) for a, b in zip(largest, found, strict=True)]
         shifts = [attention.shift(code, value) for value in new]
@@ -189,12 +214,11 @@ class _Matrix:
             multiply_add(code, attention.element, total, factor, share)
             for total, factor, share in zip(totals, factors, shares, strict=True)
         ]
-        factor = self._both(factors)
-        sums = [code.binary(arith.MulfOp, value, factor) for value in held[2 * HALVES :]]
-        sums = self._add_values(turn, weights, sums)
-        if computed:
-            copy()
-        return [*new, *totals, *sums]
+        return [*new, *totals], self._both(factors), weights
+
+    def scaled(self, sums: Vectors, factor: SSAValue) -> Vectors:
+        """Sums times a factor of each row."""
+        return [self.code.binary(arith.MulfOp, value, factor) for value in sums]
 
     def _power(self, score: SSAValue, shift: SSAValue, raised: float = 0.0) -> SSAValue:
         """2 to the difference of two scores, which may lack their factor yet, and a number."""
@@ -238,20 +262,25 @@ class _Matrix:
 
     # Scores
 
-    def _scores(self, turn: Index, queries: Vectors) -> Vectors:
-        """The work-item's scores of a tile, -inf where a row does not see the key.
-
-        Where nothing but a factor is between a product and a score, it is left to the power.
-        """
-        attention, sizes, code = self.attention, self.sizes, self.code
-        keys, _ = self._panels(turn)
+    def products(self, turn: Index, queries: Vectors) -> Vectors:
+        """Queries times the keys of a tile."""
+        sizes, code = self.sizes, self.code
+        keys, _ = self.panels(turn)
         totals = [code.constant(0, f32, HELD)] * self.tiles
         for step, query in enumerate(queries):
-            fragments = keys.operands(self._stage(turn), constant(0), sizes.keys, constant(step))
+            fragments = keys.operands(self.stage(turn), constant(0), sizes.keys, constant(step))
             totals = [
                 self._multiply(query, fragment, total)
                 for fragment, total in zip(fragments, totals, strict=True)
             ]
+        return totals
+
+    def _scores(self, turn: Index, totals: Vectors) -> Vectors:
+        """The work-item's scores of a tile, -inf where a row does not see the key.
+
+        Where nothing but a factor is between a product and a score, it is left to the power.
+        """
+        attention, code = self.attention, self.code
         first = self._first(turn)
         if self.scales_late:
             return self._masked(first, totals)
@@ -333,12 +362,12 @@ class _Matrix:
 
     # Values
 
-    def _add_values(self, turn: Index, weights: Vectors, sums: Vectors) -> Vectors:
+    def add_values(self, turn: Index, weights: Vectors, sums: Vectors) -> Vectors:
         """Adds weights times values over the tile's keys."""
-        _, values = self._panels(turn)
+        _, values = self.panels(turn)
         for step, terms in enumerate(self.weights.terms(weights)):
             count = self.columns * UNIT_COLUMNS
-            fragments = values.operands(self._stage(turn), constant(0), count, constant(step))
+            fragments = values.operands(self.stage(turn), constant(0), count, constant(step))
             for term in terms:
                 sums = [
                     self._multiply(term, fragment, total)

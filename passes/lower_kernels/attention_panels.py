@@ -125,13 +125,24 @@ class Sums(Product):
 
 @dataclass(frozen=True)
 class MatrixTiling:
-    """A group has `warps` sub-groups of 16 rows each, and walks over tiles of `keys` keys."""
+    """A group has `warps` sub-groups of 16 rows each, and walks over tiles of `keys` keys.
+
+    With `groups`, four sub-groups together multiply from local memory.
+    """
 
     warps: int
     keys: int
     depth: int
     width: int
     element_bytes: int
+    groups: bool = False
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether groups, if there are any, find whole lines of what they multiply."""
+        lines = min(self.depth_line, self.width_line, self.keys) * self.element_bytes
+        whole = lines >= LINE_CHUNKS * CHUNK_BYTES and self.warps % 4 == 0
+        return not self.groups or (whole and self.element_bytes == 2)
 
     @property
     def items(self) -> int:
@@ -177,9 +188,14 @@ class MatrixTiling:
         return self.keys_size + self.keys * self.width_line
 
     @property
+    def queries(self) -> int:
+        """Where the queries lie: where the second tile will, or behind all."""
+        return STAGES * self.stage if self.groups else self.stage
+
+    @property
     def memory(self) -> int:
-        """Elements of local memory; the queries lie where the second tile will."""
-        return max(STAGES * self.stage, self.stage + self.queries_size)
+        """Elements of local memory."""
+        return max(STAGES * self.stage, self.queries + self.queries_size)
 
     @property
     def memory_bytes(self) -> int:
@@ -203,9 +219,12 @@ class Shape:
     resident: int
     alone: float
     crowded: float
+    groups: bool = False
 
 
 SHAPES = (
+    Shape(8, 2, 0.75, 1.50, True),
+    Shape(4, 4, 0.55, 1.55, True),
     Shape(4, 3, 0.40, 1.00),
     Shape(2, 6, 0.25, 0.95),
     Shape(1, 12, 0.13, 0.80),
@@ -226,7 +245,10 @@ def matrix_tiling(job: Job, attention: Attention, name: str) -> MatrixTiling | N
             depth=attention.depth,
             width=attention.width,
             element_bytes=held_element(name).bytes,
+            groups=bool(job.number("groups", int(shape.groups))),
         )
+        if not tiling.is_possible or (tiling.groups and not enlarged):
+            continue
         resident = min(room // tiling.memory_bytes, shape.resident)
         if not resident or (attention.in_parts and attention.part_keys % tiling.keys):
             continue
