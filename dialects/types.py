@@ -128,15 +128,25 @@ def _tensor(element: Attribute, shape: tuple[int, ...]) -> TensorType:
     return type
 
 
+def static_element(type: TensorType) -> ElementType:
+    """The element type of a tensor that mgn knows, of a static shape. Raises ShapeError."""
+    if any(size < 0 for size in type.get_shape()):
+        raise ShapeError(f"{type} has no static shape")
+    try:
+        return element_of(type)
+    except KeyError:
+        raise ShapeError(f"{type.element_type} is not an element type of mgn") from None
+
+
 def tensor_bytes(type: TensorType) -> int:
     """How large a tensor is in a buffer."""
     return math.prod(type.get_shape()) * element_of(type).bytes
 
 
 def check_size(type: TensorType) -> None:
-    """ShapeError where a tensor has more bytes than 64-bit indices count."""
-    count = math.prod(size for size in type.get_shape() if size > 0)
-    if count * element_of(type).bytes > LARGEST_BYTES:
+    """ShapeError where a tensor is none of mgn's, or has more bytes than 64-bit indices count."""
+    element = static_element(type)
+    if math.prod(size for size in type.get_shape() if size) * element.bytes > LARGEST_BYTES:
         raise ShapeError(f"{spelling(type)} is too large: over 2**63 bytes")
 
 

@@ -10,15 +10,27 @@ from dataclasses import dataclass
 from io import StringIO
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import UNKNOWN_LOC, FileLineColLoc, IntAttr, ModuleOp, StringAttr
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.dialects.builtin import (
+    UNKNOWN_LOC,
+    FileLineColLoc,
+    Float80Type,
+    Float128Type,
+    IntAttr,
+    IntegerType,
+    ModuleOp,
+    StringAttr,
+)
+from xdsl.ir import Block, Operation, SSAValue, TypeAttribute
 from xdsl.parser import Parser, ParserState
 from xdsl.printer import Printer
-from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.exceptions import DiagnosticException
 from xdsl.utils.lexer import Input
 from xdsl.utils.mlir_lexer import MLIRLexer
 
 from mgn.verification import verify_whole
+
+WIDEST_INTEGER = (1 << 24) - 1
+"""MLIR's own limit, in bits; xDSL would work out the bounds of any width."""
 
 MOST_ERRORS = 20
 """A module's check stops after so many errors."""
@@ -62,10 +74,23 @@ class LocatingParser(Parser):
     def parse_operation(self) -> Operation:
         start = self._current_token.span.start
         line, column = self._place(start)
-        op = super().parse_operation()
+        try:
+            op = super().parse_operation()
+        except (DiagnosticException, ValueError) as error:  # of attributes that xDSL cannot make
+            self.raise_error(str(error))
         if op.location == UNKNOWN_LOC:
             op.location = FileLineColLoc(self._file, IntAttr(line), IntAttr(column))
         return op
+
+    def _parse_optional_integer_or_float_type(self) -> TypeAttribute | None:
+        start = self._current_token.span.start
+        type = super()._parse_optional_integer_or_float_type()
+        if isinstance(type, Float80Type | Float128Type):  # which xDSL reads and cannot print
+            self.raise_error(f"mgn has no type {type}", start, start + 1)
+        if isinstance(type, IntegerType) and type.width.data > WIDEST_INTEGER:
+            message = f"an integer type has at most {WIDEST_INTEGER} bits"
+            self.raise_error(message, start, start + 1)
+        return type
 
     def _place(self, position: int) -> tuple[int, int]:
         """Line and column of a position. Positions come in rising order: lines are counted once."""
@@ -108,7 +133,7 @@ def _violations(module: ModuleOp) -> list[Violation]:
     for op in module.walk():
         try:
             op.verify(verify_nested_ops=False)
-        except VerifyException as error:
+        except Exception as error:  # xDSL's own verifiers raise plain ones too
             found.append(Violation(op, str(error)))
         if len(found) == MOST_ERRORS:
             break

@@ -204,6 +204,11 @@ def test_a_wrong_operation_is_refused_with_its_reason(lines: str, message: str) 
     assert message in str(caught.value)
 
 
+def test_a_type_that_mgn_does_not_have_is_a_parse_error() -> None:
+    with pytest.raises(ParseError, match="i7 is not an element type of mgn"):
+        parse(around("%0 = mgn.cast(%x) T = i7 : (tensor<2x3xf32>) -> tensor<2x3xi7>"))
+
+
 def test_an_unknown_attribute_is_a_parse_error() -> None:
     with pytest.raises(ParseError, match=r"mgn\.exp has no attribute 'axis'"):
         parse(around("%0 = mgn.exp(%x) axis = 1 : tensor<2x3xf32>"))
@@ -230,16 +235,23 @@ def test_a_wrong_graph_is_refused(wrong: GraphOp, message: str) -> None:
         ModuleOp([wrong]).verify()
 
 
-def test_a_tensor_past_64_bit_offsets_is_refused() -> None:
-    wide = "tensor<4000000000x4000000000xf32>"
+@pytest.mark.parametrize(
+    ("type", "message"),
+    [
+        ("tensor<4000000000x4000000000xf32>", "is too large"),
+        ("tensor<3xi7>", "i7 is not an element type of mgn"),
+        ("tensor<?xf32>", "has no static shape"),
+    ],
+)
+def test_a_tensor_that_no_device_holds_is_refused(type: str, message: str) -> None:
     text = f"""
-    mgn.graph @g("x" = %x: {wide}) -> ("x" : {wide}) {{
-      mgn.return %x : {wide}
+    mgn.graph @g("x" = %x: {type}) -> ("x" : {type}) {{
+      mgn.return %x : {type}
     }}"""
-    with pytest.raises(VerifyException, match="is too large"):
+    with pytest.raises(VerifyException, match=message):
         parse(text)
-    with pytest.raises(VerifyException, match="is too large"):
-        parse(f'mgn.param @"w" : {wide}')
+    with pytest.raises(VerifyException, match=message):
+        parse(f'mgn.param @"w" : {type}')
 
 
 @pytest.mark.parametrize(

@@ -299,3 +299,51 @@ def test_a_planned_program_has_no_picture_and_the_message_says_when_it_has(mgn_o
     outcome = mgn_opt("-p", "default", "-t", "dot", "-", stdin=GOOD)
     assert outcome.status == 1
     assert "the program has no graph any more; -p simplify,saturate" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "%s = vector.reduction <addition>, %v : vector<4xf32> into f32",
+            "<stdin>:3:34: error: 'addition' is not a valid Combining",
+        ),
+        (
+            "%s = memref.load %m[] : memref<8xf32>",
+            "<stdin>:3:3: error: expected an index for each dimension",
+        ),
+        ("%s = arith.constant 5 : i2", "<stdin>:4:3: error: Integer value 5 is out of range"),
+        ("%s = arith.constant 0.5 : f80", "<stdin>:3:29: error: mgn has no type f80"),
+        (
+            "%s = vector.extract %v[9] : f32 from vector<4xf32>",
+            "<stdin>:1:1: error: vector.extract of lane 9, and vector<4xf32> has 4",
+        ),
+        (
+            "%s = arith.constant 1 : i99999999999",
+            "<stdin>:3:27: error: an integer type has at most 16777215 bits",
+        ),
+    ],
+)
+def test_what_xdsl_raises_of_its_own_is_an_error_with_its_place(
+    mgn_opt: Run, line: str, message: str
+) -> None:
+    text = f"""kernel.func @f(%m: memref<8xf32>) access [read] global [1, 1, 1] local [1, 1, 1] {{
+  %v = arith.constant dense<1.0> : vector<4xf32>
+  {line}
+  kernel.return
+}}
+"""
+    outcome = mgn_opt("-f", "mlir", "-", stdin=text)
+    assert one_screen(outcome)
+    assert message in outcome.stderr
+
+
+def test_a_kernel_of_what_a_target_has_no_text_for_is_an_error_with_its_place(mgn_opt: Run) -> None:
+    text = """kernel.func @f() access [] global [1, 1, 1] local [1, 1, 1] {
+  %s = mgn.iota() shape = [4], axis = 0 : () -> tensor<4xi32>
+  kernel.return
+}
+"""
+    outcome = mgn_opt("-f", "mlir", "-t", "opencl", "-", stdin=text)
+    assert one_screen(outcome)
+    assert outcome.stderr.startswith("error: <stdin>:2:3: mgn.iota has no OpenCL C text")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from xdsl.dialects import memref, scf, vector
 from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
     ArrayAttr,
     DenseArrayBase,
     IntegerType,
@@ -218,6 +219,8 @@ def _parse_sizes(parser: Parser) -> list[int]:
 def _verify_inner(operation: Operation) -> None:
     for number, result in enumerate(operation.results):
         verify_vector(result.type, f"result {number} of {operation.name}")
+    if isinstance(operation, vector.ExtractOp | vector.InsertOp):
+        _verify_lane(operation)
     if isinstance(operation, memref.AllocOp):
         raise VerifyException("memref.alloc in a kernel: use kernel.local_alloc or memref.alloca")
     if not isinstance(operation, memref.AllocaOp):
@@ -229,6 +232,14 @@ def _verify_inner(operation: Operation) -> None:
             "memref.alloca makes #kernel.space<private> memory; local memory comes from"
             " kernel.local_alloc"
         )
+
+
+def _verify_lane(operation: vector.ExtractOp | vector.InsertOp) -> None:
+    whole = operation.vector if isinstance(operation, vector.ExtractOp) else operation.dest
+    (count,) = whole.type.get_shape()
+    for lane in operation.static_position.get_values():
+        if lane != DYNAMIC_INDEX and not 0 <= lane < count:
+            raise VerifyException(f"{operation.name} of lane {lane}, and {whole.type} has {count}")
 
 
 def _verify_uses(argument: BlockArgument, access: Access, number: int) -> None:

@@ -166,6 +166,15 @@ def _print_pairs(printer: Printer, value: Pairs) -> None:
     printer.print_string(f"[{', '.join(f'[{low}, {high}]' for low, high in value)}]")
 
 
+def _parse_element(parser: AttrParser) -> ElementType:
+    start = parser.pos
+    type = parser.parse_type()
+    try:
+        return element_of(type)
+    except KeyError:
+        parser.raise_error(f"{type} is not an element type of mgn", start, parser.pos)
+
+
 def _parse_pairs(parser: AttrParser) -> Pairs:
     pairs = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: _parse_ints(parser))
     return _accept_pairs(pairs)
@@ -251,7 +260,7 @@ ELEMENT = AttributeKind(
     lambda value: value.attribute,
     element_of,
     lambda printer, value: printer.print_attribute(value.attribute),
-    lambda parser: element_of(parser.parse_type()),
+    _parse_element,
 )
 
 

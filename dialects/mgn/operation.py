@@ -37,7 +37,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.mgn.attributes import REQUIRED, AttributeKind, same_value
 from mgn.dialects.shapes import ShapeError
-from mgn.dialects.types import ElementType, Family, element_of
+from mgn.dialects.types import Family, element_of, static_element
 
 ANY = frozenset(Family) - {Family.BLOCK}
 NUMERIC = frozenset({Family.FLOAT, Family.SIGNED, Family.UNSIGNED})
@@ -182,7 +182,7 @@ class OperationSpec:
         seen: dict[str, TensorType] = {}
         for item, types in zip(self.operands, grouped, strict=True):
             for type in types if item.variadic else [types] if types is not None else []:
-                row = _element_row(type)
+                row = static_element(type)
                 if row.family not in item.accepts or (item.element and row.name != item.element):
                     wanted = item.element or _families(item.accepts)
                     raise ShapeError(f"operand '{item.name}' must be {wanted}, not {row.name}")
@@ -200,16 +200,6 @@ def _families(accepted: frozenset[Family]) -> str:
     both = accepted >= integers
     names = [str(family) for family in accepted if not both or family not in integers]
     return " or ".join(sorted([*names, "integer"] if both else names))
-
-
-def _element_row(type: TensorType) -> ElementType:
-    """The element type of an operand's type, which must be static. Raises ShapeError."""
-    if any(size < 0 for size in type.get_shape()):
-        raise ShapeError(f"{type} has no static shape")
-    try:
-        return element_of(type)
-    except KeyError:
-        raise ShapeError(f"{type.element_type} is not an element type of mgn") from None
 
 
 class TensorOp(IRDLOperation, HasFolderInterface):

@@ -249,12 +249,12 @@ class GraphOp(IRDLOperation):
         for argument in self.block.args:
             if not isinstance(argument.type, TensorType):
                 raise VerifyException("mgn.graph: arguments must be tensors")
-            if element_of(argument.type).family is Family.BLOCK:
-                raise VerifyException("mgn.graph: an input cannot have a block format")
             try:
                 check_size(argument.type)
             except ShapeError as error:
                 raise VerifyException(f"mgn.graph: {error}") from error
+            if element_of(argument.type).family is Family.BLOCK:
+                raise VerifyException("mgn.graph: an input cannot have a block format")
         _ = self.return_op
         self._verify_reads()
 
