@@ -40,8 +40,12 @@ class LocalProblem:
     def __hash__(self) -> int:
         return self.fingerprint
 
-    def writers(self) -> dict[int, list[int]]:
+    def writers(self) -> Mapping[int, Sequence[int]]:
         """The candidates that write each class."""
+        return self._writers
+
+    @cached_property
+    def _writers(self) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
         for number, results in enumerate(self.results):
             for item in results:
@@ -121,8 +125,12 @@ def _without_free(choices: Choices, free: Set[int]) -> Choices:
     """Choices that do not read what is there in any case."""
     if not free:
         return choices
-    inputs = choices.inputs
-    left = {n: [item for item in inputs[n] if item not in free] for n in choices.numbers}
+    left: dict[int, Sequence[int]] = {}
+    for number in choices.numbers:
+        items = choices.inputs[number]
+        if not free.isdisjoint(items):
+            items = [item for item in items if item not in free]
+        left[number] = items
     return Choices(choices.numbers, choices.results, left, choices.prices)
 
 
@@ -166,13 +174,13 @@ def _localise(
     inputs = [choices.inputs[number] for number in numbers]
     classes = set(group.demands).union(*results, *inputs)
     ordered = sorted(classes) if position is None else sorted(classes, key=position.__getitem__)
-    names = {key: name for name, key in enumerate(ordered)}
+    name_of = {key: name for name, key in enumerate(ordered)}.__getitem__
     problem = LocalProblem(
-        tuple([names[key] for key in group.demands]),
-        tuple([tuple([names[item] for item in items]) for items in results]),
-        tuple([tuple([names[item] for item in items]) for items in inputs]),
+        tuple(map(name_of, group.demands)),
+        tuple([tuple(map(name_of, items)) for items in results]),
+        tuple([tuple(map(name_of, items)) for items in inputs]),
         tuple([choices.prices[number] for number in numbers]),
-        tuple([names[key] for key in ordered if key in tangled]) if tangled else (),
+        tuple([name_of(key) for key in ordered if key in tangled]) if tangled else (),
     )
     return Part(problem, tuple(numbers))
 

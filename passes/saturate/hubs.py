@@ -9,7 +9,7 @@ pieces together pay at most that; what a hub's writers write for a piece they wr
 price. So the pieces' bounds add up to a bound, and where all buy or none does, nothing is lost.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -126,11 +126,12 @@ def _hubs_of(problem: LocalProblem) -> list[int]:
 
 def _without(problem: LocalProblem, hubs: set[int]) -> Choices:
     """The candidates that write anything else, as if the hubs were not there."""
-    results: dict[int, list[int]] = {}
+    results: dict[int, Sequence[int]] = {}
+    inputs: dict[int, Sequence[int]] = {}
     for number, items in enumerate(problem.results):
-        left = [item for item in items if item not in hubs]
+        left = items if hubs.isdisjoint(items) else [item for item in items if item not in hubs]
         if left:
+            read = problem.inputs[number]
             results[number] = left
-    inputs = {n: [item for item in problem.inputs[n] if item not in hubs] for n in results}
-    prices = {number: problem.prices[number] for number in results}
-    return Choices(list(results), results, inputs, prices)
+            inputs[number] = read if hubs.isdisjoint(read) else [i for i in read if i not in hubs]
+    return Choices(list(results), results, inputs, dict(enumerate(problem.prices)))

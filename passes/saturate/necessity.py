@@ -40,20 +40,23 @@ def necessity_of(problem: LocalProblem) -> Necessity:
         for item in inputs:
             readers.setdefault(item, []).append(number)
     everything = (1 << (max(writers, default=-1) + 1)) - 1
-    written = [sum(1 << item for item in results) for results in problem.results]
+    written = [sum([1 << item for item in results]) for results in problem.results]
+    inputs = problem.inputs
     must = dict.fromkeys(writers, everything)
     pending = deque(sorted(writers))
     queued = set(pending)
     while pending:
         key = pending.popleft()
         queued.discard(key)
-        common = everything
+        common, alone = everything, 1 << key
         for number in writers[key]:
             needed = written[number]
-            for item in problem.inputs[number]:
+            for item in inputs[number]:
                 needed |= must.get(item, everything)
             common &= needed
-        common |= 1 << key
+            if common == alone:
+                break
+        common |= alone
         if common == must[key]:
             continue
         must[key] = common

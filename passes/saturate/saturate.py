@@ -127,9 +127,10 @@ def _choose(
         view = make_view(saturated, encoded.outputs, whole, options.prepare)
     limits = limits_of(options)
     with _timed(report, "candidates"):
-        found = find_candidates(view, device, Reach(view), limits)
+        reach = Reach(view)
+        found = find_candidates(view, device, reach, limits)
         if options.fuse:
-            reach = Reach(view)
+            reach = Reach(view) if found.handed else reach
             for template, classes in list(sibling_candidates(view, found, device, reach)):
                 if not limits.keep_bits or keeps_bits(template.body, view.signatures):
                     found.add(template, classes)
