@@ -11,8 +11,10 @@ from rule_trials import Values
 from saturate_programs import body_names, kernels_of
 
 import mgn
+from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.mgn.interpreter import Interpreter
+from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.dialects.shapes import ShapeError
 from mgn.passes.saturate import RuleClass, SaturateOptions, SaturateReport, saturate_graph
@@ -183,6 +185,25 @@ def test_siblings_become_one_product_with_a_prepared_weight(turned: bool, biased
     assert sum("matmul" in body for body in names) == 1
     assert names == [["concat"], ["matmul"], names[-1]] and "concat" not in names[-1]
     assert report.fired["wide-product"] == 3
+
+
+def test_on_a_cpu_weights_side_by_side_are_turned_once_for_all_runs() -> None:
+    graph = graph_of(
+        """graph g(x: f32[8, 256]) {
+          param q: f32[64, 256]
+          param k: f32[64, 256]
+          return a = tanh(matmul(x, q, transpose_b = true)), b = matmul(x, k, transpose_b = true)
+        }"""
+    )
+    saturate_graph(graph, DEVICES["cpu"])
+    first, *rest = kernels_of(graph)
+    assert sorted(body_names(first)) == ["concat", "transpose"]
+    assert [op.values["transpose_b"] for op in products_of(rest)] == [False]
+
+
+def products_of(kernels: Sequence[FusedKernelOp]) -> list[TensorOp]:
+    operations = [op for kernel in kernels for op in kernel.block.ops]
+    return [op for op in operations if isinstance(op, TensorOp) and op.spec.name == "matmul"]
 
 
 def test_a_wide_product_is_a_matter_of_its_price() -> None:
