@@ -10,8 +10,9 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
-from mgn.passes.saturate import RuleClass, SaturateOptions, saturate_graph
+from mgn.passes.saturate import RuleClass, SaturateOptions, priced_bodies, saturate_graph
 from mgn.passes.saturate.memo import REMEMBERED, forget_choices
+from mgn.passes.saturate.prices import price_kernel
 
 
 @pytest.fixture(autouse=True)
@@ -108,3 +109,31 @@ def test_without_memory_equal_layers_and_graphs_are_decided_each_for_itself_and_
     assert not again.remembered
     assert alone.cost_after == known.cost_after
     assert str(graphs[0]) == str(graphs[1]) == str(graphs[2])
+
+
+def test_equal_bodies_are_priced_once_though_each_region_is_decided_for_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def priced_and_considered(layers: int) -> tuple[int, int]:
+        def body(b: Emitter, x: SSAValue, *weights: SSAValue) -> SSAValue:
+            for weight in weights:
+                x = b.matmul(norm(b, x), weight)
+            return x
+
+        seen: list[tuple[object, ...]] = []
+
+        def price(
+            body: object, form: object, results: object, types: object, *rest: object
+        ) -> float:
+            seen.append((body, results))
+            return price_kernel(body, form, results, types, *rest)  # pyright: ignore
+
+        with monkeypatch.context() as patched:
+            patched.setattr(priced_bodies, "price_kernel", price)
+            graph = build_graph(body, f32(8, 16), *[f32(16, 16)] * layers)
+            report = saturate_graph(graph, CPU, SaturateOptions(memoise=False))
+        return len(seen), report.considered
+
+    few, many = priced_and_considered(4), priced_and_considered(6)
+    assert many[0] == few[0]
+    assert many[1] > few[1]

@@ -40,7 +40,7 @@ class LocalProblem:
     def __hash__(self) -> int:
         return self.fingerprint
 
-    def writers(self) -> Mapping[int, Sequence[int]]:
+    def writers(self) -> dict[int, list[int]]:
         """The candidates that write each class."""
         return self._writers
 
