@@ -46,6 +46,7 @@ def names(kernel: FusedKernelOp) -> str:
 PANELS = "right operand in panels of 1024 × 32"
 SMALL_PANELS = "right operand in panels of 64 × 32"
 LARGE, SMALL = (product(size, size, size, "tf32") for size in (4096, 512))
+FEW_TILES = "graph g(x: bf16[333, 9999], w: bf16[9999, 777]) { return y = x @ w }"
 TEN_PARTS = "the shared axis in 10 parts"
 COPIES = "left and right operand copied"
 SUM = "graph g(x: f32[67108864]) { return y = sum(x) }"
@@ -78,6 +79,7 @@ TABLE: list[tuple[str, Device, dict[str, object], str, dict[str, object], str]] 
     (LARGE, H200, {}, COPIES, {"bandwidth": 1e11}, ALONE),
     (LARGE, H200, {}, COPIES, {"matrix_rates": {"tf32": 3e16}}, ALONE),
     (LARGE, H200, {}, COPIES, {"matrix_unit": "mma"}, ""),
+    (FEW_TILES, H200, {}, COPIES, {"launch_cost": 1e-3}, ALONE),
     (
         product(512, 512, 512, "tf32"),
         H200,

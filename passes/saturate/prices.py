@@ -36,6 +36,7 @@ from mgn.passes.saturate.forms import BodyNode, Form, Place
 from mgn.passes.saturate.matrix_price import HALVES, ROUNDINGS, MatrixUse, matrix_use
 from mgn.passes.saturate.product_price import (
     Lie,
+    idle_factor,
     product_demands,
     product_seconds,
     product_shape,
@@ -279,7 +280,8 @@ def _staging_seconds(
     use: MatrixUse | None,
     facts: Facts,
 ) -> float:
-    """How much longer a product takes whose operands do not lie as a matrix unit takes them.
+    """How much longer a product takes whose operands do not lie as a matrix unit takes them:
+    longer still where few groups read all of them.
 
     Less than a launch is not seen: such products wait for other things.
     """
@@ -287,7 +289,8 @@ def _staging_seconds(
         return 0.0
     signature, operands = node
     factor = staged_factor(signature, operands, nodes, leaf_types, use.element, facts)
-    longer = (factor - 1.0) * 2.0 * math.prod(product_shape(signature)) / use.rate
+    useful = 2.0 * math.prod(product_shape(signature)) / use.rate
+    longer = (factor - 1.0) * useful * idle_factor(signature, device)
     return longer if longer > device.launch_cost else 0.0
 
 

@@ -158,10 +158,20 @@ def tiled_seconds(signature: Signature, device: Device, rate: float, waits: bool
     """Tiles in waves of one for each of a GPU's units, which groups of few tiles share, unless the
     product `waits` for them.
     """
-    batches, rows, columns, inner = product_shape(signature)
-    tiles = batches * math.ceil(rows / GPU_TILE[0]) * math.ceil(columns / GPU_TILE[1])
+    _, rows, columns, inner = product_shape(signature)
+    tiles = _gpu_tiles(signature)
     waves = math.ceil(max(tiles, 1) / device.compute_units)
     padded = waves * 2.0 * GPU_TILE[0] * GPU_TILE[1] * inner / (rate / device.compute_units)
-    useful = 2.0 * batches * rows * columns * inner / rate
+    useful = 2.0 * math.prod(product_shape(signature)) / rate
     most = padded if waits else min(padded, 4.0 * useful)
     return max(useful, most if rows * columns else 0.0)
+
+
+def idle_factor(signature: Signature, device: Device) -> float:
+    """How many of a GPU's units there are for each tile; 1 where all have work."""
+    return max(device.compute_units / max(_gpu_tiles(signature), 1), 1.0)
+
+
+def _gpu_tiles(signature: Signature) -> int:
+    batches, rows, columns, _ = product_shape(signature)
+    return batches * math.ceil(rows / GPU_TILE[0]) * math.ceil(columns / GPU_TILE[1])
