@@ -46,6 +46,14 @@ MEASURED = {
     ("batched scores, softmax", "4 × 512 × 64", "f32"): 0.32,
     ("heads apart, product", "4 × 512 × 64", "f32"): 0.49,
 }
+NORM_AND_SILU = {
+    "1 × 320 × 64 × 64 × 32": 0.82,
+    "2 × 64 × 32 × 32 × 32": 0.54,
+    "4 × 512 × 14 × 14 × 32": 0.59,
+    "2 × 128 × 7 × 7 × 8": 0.55,
+}
+"""GroupNorm with SiLU in f16 as one kernel, to a kernel of the norm and one of SiLU."""
+
 CLEAR = 1.5
 """Measured ratios that differ by less are not compared: the order of such regions is not clear."""
 
@@ -93,6 +101,23 @@ def test_the_model_orders_regions_as_they_were_measured(
     wrong = [pair for pair in clear if predicted[pair[0]] >= predicted[pair[1]]]
     assert len(clear) > 150
     assert len(wrong) <= 0.02 * len(clear), wrong
+
+
+def test_a_norm_and_what_follows_it_are_one_kernel_where_that_was_measured_to_pay(
+    regions: ModuleType,
+) -> None:
+    whole = {
+        cell.shape: cell.program
+        for cell in regions.CELLS
+        if cell.region == "group norm, silu" and cell.element == "f16"
+    }
+    assert max(NORM_AND_SILU.values()) < 1.0
+    assert whole.keys() == NORM_AND_SILU.keys()
+    for shape, program in whole.items():
+        norm = program.replace("silu(group_norm(x, w, b, ", "(group_norm(x, w, b, ")
+        silu = program.split(", w:")[0] + ") { return y = silu(x) }"
+        apart = cost(norm, True) + cost(silu, True)
+        assert cost(program, True) < apart, shape
 
 
 def test_there_are_over_a_hundred_cells_to_measure(regions: ModuleType) -> None:
