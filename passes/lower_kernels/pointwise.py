@@ -15,9 +15,10 @@ from mgn.passes.lower_kernels.body import INPUT, Body, Node
 from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.index import Counter, Index, delinearised, lanes, of
 from mgn.passes.lower_kernels.interleaved_rows import interleaved_axis, lower_interleaved
+from mgn.passes.lower_kernels.ragged_tiles import RaggedTiles, has_vectors
 from mgn.passes.lower_kernels.squares import lower_squares, row_axis
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
-from mgn.passes.lower_kernels.tiles import lower_tiles, tile_plan
+from mgn.passes.lower_kernels.tiles import Tiles, tile_plan
 
 
 def lower_pointwise(job: Job) -> Launch:
@@ -32,7 +33,8 @@ def lower_pointwise(job: Job) -> Launch:
         return _flat(job, shape, most, in_place)
     plan = tile_plan(job.body, shape) if job.is_gpu else None
     if plan is not None:
-        return replace(lower_tiles(job, shape, plan), in_place=in_place)
+        tiles = RaggedTiles if has_vectors(job, shape, plan) else Tiles
+        return replace(tiles(job, shape, plan).lower(), in_place=in_place)
     axis = None if job.is_gpu else row_axis(job.body, shape, most)
     if axis is not None:
         launch = lower_squares(job, shape, axis, most)

@@ -126,13 +126,9 @@ class _TileEvaluator(Evaluator):
         return super().load(*(found or (buffer, index)))
 
 
-def lower_tiles(job: Job, shape: tuple[int, ...], plan: Plan) -> Launch:
-    """Writes a pointwise kernel of work-groups that take a tile each."""
-    return _Tiled(job, shape, plan).write()
-
-
-class _Tiled:
-    """A tile has `rows` along the turned operands' contiguous axis, `columns` along the results'.
+class Tiles:
+    """A kernel of groups that take a tile each, of `rows` along the turned operands' contiguous
+    axis and `columns` along the results'.
 
     Where an axis' length is no multiple of a vector's, lines begin anywhere in the segments of
     memory: a sub-group then reads or writes a whole segment, which begins before the tile's line
@@ -156,9 +152,13 @@ class _Tiled:
             self.items = local
         self.pitch = self.rows + 1
 
-    def write(self) -> Launch:
+    def begin(self, overlap: int = 0) -> Launch:
+        """Finds the group's tile and makes room for it; neighbours share `overlap` columns of the
+        turned operands.
+        """
         code, plan, shape = self.code, self.plan, self.shape
-        across, down = ceil_div(self.inner, self.columns), ceil_div(self.along, self.rows)
+        across = ceil_div(self.inner + overlap, self.columns)
+        down = ceil_div(self.along, self.rows)
         others = tuple(size for n, size in enumerate(shape[:-1]) if n != plan.axis)
         groups = prod(others) * across * down
         group = code.counter(kernel.GroupIdOp, 0, groups)
@@ -166,24 +166,26 @@ class _Tiled:
         self.first_column = group % across * self.columns
         self.first_row = group // across % down * self.rows
         self.outer = list(delinearised(group // (across * down), others))
-        self.memory = [
-            code.local(
-                memory_type(self.job.body.inputs[load.number].element), self.pitch * self.columns
-            )
-            for load in plan.turned
-        ]
+        room = self.pitch * (self.columns + overlap)
+        elements = [self.job.body.inputs[load.number].element for load in plan.turned]
+        self.memory = [code.local(memory_type(element), room) for element in elements]
+        return Launch((groups * self.items,), (self.items,))
+
+    def lower(self) -> Launch:
+        """Writes the kernel."""
+        launch = self.begin()
         if self.rows_are_ragged:
             self._fetch_segments()
         else:
             for step in range(self._steps(self.row_width)):
                 self._fetch(step)
-        code.barrier()
+        self.code.barrier()
         if self.columns_are_ragged:
             self._write_segments()
         else:
             for step in range(self._steps(self.column_width)):
                 self._results(step)
-        return Launch((groups * self.items,), (self.items,))
+        return launch
 
     def _steps(self, width: int) -> int:
         return self.rows * self.columns // (width * self.items)
@@ -193,13 +195,15 @@ class _Tiled:
         vectors = length // width
         return self.place % vectors, self.place // vectors + step * (self.items // vectors)
 
-    def _bounded(self, start: Index, count: int) -> Index:
+    def bounded(self, start: Index, count: int) -> Index:
+        """The number itself, which is below a count or may be taken for the last below it."""
         if start.high < count:
             return start
         clamped = self.code.index(start.clamp(0, count - 1))
         return of(Counter(clamped, 0, count - 1))
 
-    def _values(self, row: Index, column: Index) -> dict[Counter, Index]:
+    def values(self, row: Index, column: Index) -> dict[Counter, Index]:
+        """What the plan's counters are in the tile."""
         index = [*self.outer[: self.plan.axis], row, *self.outer[self.plan.axis :], column]
         return dict(zip(self.plan.counters, index, strict=True))
 
@@ -208,9 +212,9 @@ class _Tiled:
         code, width = self.code, self.row_width
         vector, line = self._own(step, width, self.rows)
         vectors = self.along // width
-        start = self._bounded(self.first_row // width + vector, vectors)
-        column = self._bounded(self.first_column + line, self.inner)
-        values = self._values(start * width + lanes(width), column)
+        start = self.bounded(self.first_row // width + vector, vectors)
+        column = self.bounded(self.first_column + line, self.inner)
+        values = self.values(start * width + lanes(width), column)
         evaluator = self.job.evaluator(width)
         for load, buffer in zip(self.plan.turned, self.memory, strict=True):
             source = self.job.inputs[load.number]
@@ -224,18 +228,18 @@ class _Tiled:
         vectors = self.inner // width
 
         def inside() -> None:
-            column = self._bounded(number, vectors) * width + lanes(width)
-            self._write(width, row, column, (vector * width + lanes(width)) * self.pitch + line)
+            column = self.bounded(number, vectors) * width + lanes(width)
+            self.write(width, row, column, (vector * width + lanes(width)) * self.pitch + line)
 
         below = self.code.is_below(number, vectors, 1)
         self.code.when(
             self.code.is_below(row, self.along, 1), lambda: self.code.when(below, inside)
         )
 
-    def _write(self, width: int, row: Index, column: Index, place: Index) -> None:
+    def write(self, width: int, row: Index, column: Index, place: Index) -> None:
         """Evaluates and stores the results at an index; `place` is where local memory has it."""
-        here = self._bounded(row, self.along)
-        values = self._values(here, column)
+        here = self.bounded(row, self.along)
+        values = self.values(here, column)
         evaluator = _TileEvaluator(self.code, self.job.inputs, width)
         for load, buffer in zip(self.plan.turned, self.memory, strict=True):
             source = self.job.inputs[load.number]
@@ -270,13 +274,13 @@ class _Tiled:
         code, evaluator = self.code, self.job.evaluator(1)
         loaded: list[tuple[SSAValue, SSAValue, Index, list[SSAValue | bool]]] = []
         for line in self._lines(self.columns):
-            column = self._bounded(self.first_column + line, self.inner)
+            column = self.bounded(self.first_column + line, self.inner)
             for load, buffer in zip(self.plan.turned, self.memory, strict=True):
                 source = self.job.inputs[load.number]
-                start = substituted(load.index, self._values(self.first_row, column))
+                start = substituted(load.index, self.values(self.first_row, column))
                 for own, tests in self._pieces(start, self.rows):
-                    row = self._bounded(self.first_row + own.clamp(0, self.rows - 1), self.along)
-                    place = substituted(load.index, self._values(row, column))
+                    row = self.bounded(self.first_row + own.clamp(0, self.rows - 1), self.along)
+                    place = substituted(load.index, self.values(row, column))
                     value = evaluator.load(source, place)
                     loaded.append((value, buffer, line * self.pitch + own, tests))
         for value, buffer, place, tests in loaded:
@@ -293,7 +297,7 @@ class _Tiled:
         result = self.job.body.written[0]
         for line in self._lines(self.rows):
             row = self.first_row + line
-            values = self._values(row, self.first_column)
+            values = self.values(row, self.first_column)
             index = tuple(values[counter] for counter in self.plan.counters)
             inside = code.is_below(row, self.along, 1)
             for own, tests in self._pieces(linear(index, result.shape), self.columns):
@@ -302,7 +306,7 @@ class _Tiled:
 
                 def put(own: Index = own, row: Index = row, column: Index = column) -> None:
                     place = own.clamp(0, self.columns - 1) * self.pitch + (row - self.first_row)
-                    self._write(1, row, self._bounded(column, self.inner), place)
+                    self.write(1, row, self.bounded(column, self.inner), place)
 
                 self._when(tests, put)
 
