@@ -10,7 +10,8 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
     scan                one scan; pointwise before it, elementwise after
     contraction         one matmul; pointwise before it, elementwise and reshape after; what it says
                         of panels is so; or, after a matmul of many rows, both halves of its
-                        columns, and what follows of them
+                        columns, and what follows of them; reductions of rows that are rows of a
+                        matmul of many, for its left operand and after it
     attention           one attention, or parts of one, as it stands; pointwise before it,
                         elementwise and reshape after
 """
@@ -41,8 +42,10 @@ HELD_WHOLE = {"attention": ("attention", ATTENTION_PARTS)}
 NOT_EXPANDED = frozenset(name for names in HELD_WHOLE.values() for name in names)
 """Composites that a template finds in its body."""
 
-HALVED_ROWS = 5
-"""The fewest rows of a product whose halves may meet in its kernel."""
+TILED_ROWS = 5
+"""The fewest rows of a product that a GPU's kernel computes in tiles, whatever else it holds: so
+many are asked for where halves of the product meet, or where the kernel reduces rows for it.
+"""
 
 Shape = tuple[int, ...]
 Operations = Sequence[TensorOp]
@@ -142,12 +145,62 @@ def _verify_scan(kernel: "FusedKernelOp", operations: Operations) -> None:
 
 
 def _verify_contraction(kernel: "FusedKernelOp", operations: Operations) -> None:
-    _only(kernel, operations, Kind.CONTRACTION)
+    _only(kernel, operations, Kind.CONTRACTION, Kind.REDUCTION)
     product = _the_only(kernel, operations, Kind.CONTRACTION)
     _verify_epilogue(kernel, operations, product)
+    statistics = _of_kind(operations, Kind.REDUCTION)
+    if statistics:
+        _verify_statistics(kernel, operations, product, statistics)
     arranged = kernel.arranged.values if kernel.arranged is not None else {}
     if arranged.get("right") == "panels" and not _reads_panels(product):
         _fail(kernel, "its right operand must be the reshaped transpose of panels in memory")
+
+
+def _verify_statistics(
+    kernel: "FusedKernelOp", operations: Operations, product: TensorOp, statistics: Operations
+) -> None:
+    """Reductions are of the product's rows, and only its left operand and what follows see them."""
+    shape, left, right = map(shape_of, (product.results[0], *product.operands))
+    if not may_have_statistics(shape, left, right, product.values):
+        _fail(kernel, f"{product.name} of {list(left)} and {list(right)} has no rows to reduce")
+    full = shape_of(statistics[0].operands[0])
+    for op in statistics:
+        if not reduces_rows(shape_of(op.operands[0]), op.values, shape):
+            _fail(kernel, f"{op.name} must reduce rows that are the matmul's")
+        if shape_of(op.operands[0]) != full:
+            _fail(kernel, "reductions must be of rows of one length")
+    after = _after(operations, [product])
+    rows = {*statistics, *_after(operations, statistics)} - {product, *after}
+    if product.operands[1].owner in rows:
+        _fail(kernel, "the right operand cannot depend on rows of the left one")
+    for op in (*rows.difference(statistics), *after):
+        plain = op.spec.kind is Kind.ELEMENTWISE or op.spec.name == "broadcast_to"
+        result = shape_of(op.results[0])
+        given = [shape_of(value) for value in op.operands if value.owner in rows]
+        if not all(keeps_rows(plain, item, result, shape) for item in given):
+            _fail(kernel, f"{op.name} leaves the rows of the matmul")
+
+
+def may_have_statistics(shape: Shape, left: Shape, right: Shape, values: Mapping[str, Any]) -> bool:
+    """Whether a kernel of a product of that shape may reduce rows for it."""
+    if min(len(shape), len(left), len(right)) < 2 or values["transpose_a"]:
+        return False
+    return shape[-2] >= TILED_ROWS and shape[-1] > 1 and prod(shape) * prod(left) > 0
+
+
+def reduces_rows(full: Shape, values: Mapping[str, Any], shape: Shape) -> bool:
+    """Whether a reduction of a value of shape `full` has a result for each row of a product."""
+    return full[:-1] == shape[:-1] and list(values["axis"]) == [len(full) - 1] and full[-1] > 0
+
+
+def keeps_rows(plain: bool, given: Shape, result: Shape, shape: Shape) -> bool:
+    """Whether what an operation gives for a row of a product is made of what it is given for that
+    row: one that is `plain` broadcasts what it is given, another is a reshape.
+    """
+    kept = (*shape[:-1], 1)
+    if plain:
+        return given == result or (given == kept and result[:-1] == shape[:-1])
+    return {given, result} <= {kept, shape[:-1]}
 
 
 def _reads_panels(product: TensorOp) -> bool:
@@ -212,7 +265,7 @@ def may_be_halved(shape: Shape, operands: Sequence[Shape]) -> bool:
     """
     if min(map(len, operands)) < 2 or not all(map(prod, operands)):
         return False
-    return shape[-2] >= HALVED_ROWS
+    return shape[-2] >= TILED_ROWS
 
 
 def takes_half(shape: Shape, values: Mapping[str, Any]) -> bool:

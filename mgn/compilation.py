@@ -76,12 +76,24 @@ def optimize_graph(
         from mgn.passes.convert_precision import ConvertPrecision
 
         _run_pass(ConvertPrecision(precision), module, report, observe)
+        saturation = _with_roundings(saturation)
     with _timed(report, "saturate"):
         report.saturation = saturate_graph(graph, device, saturation, trace)
     if observe is not None:
         observe("saturate", module)
     _list_kernels(report, module, saturation is None or saturation.prepare)
     return report
+
+
+def _with_roundings(saturation: "SaturateOptions | None") -> "SaturateOptions":
+    """Options under which rules may say which factors of a product a precision rounds."""
+    from mgn.passes.saturate import SaturateOptions
+    from mgn.passes.saturate.rules import DEFAULT_CLASSES, ROUNDING_CLASSES
+
+    options = saturation or SaturateOptions()
+    if not options.classes >= DEFAULT_CLASSES:
+        return options
+    return replace(options, classes=options.classes | ROUNDING_CLASSES)
 
 
 def compile_graph(

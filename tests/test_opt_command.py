@@ -58,7 +58,7 @@ def test_the_input_may_be_mgn_text_on_stdin(mgn_opt: Run) -> None:
         (["-p", "saturate{kernels=3}", "-"], "its options are rules, time, fuse, prepare\n"),
         (
             ["-p", "saturate{rules=foo}", "-"],
-            "no class of rules 'foo'; there are exact, reassociates, approximates",
+            "no class of rules 'foo'; there are exact, reassociates, approximates, rounds",
         ),
         (["-p", "simplify,{", "-"], "cannot read the pipeline"),
         (["-p", "training", "-"], "the training pipeline is not available in this version"),

@@ -83,6 +83,7 @@ VARIANTS = (
     ("matmul-of-normed", "right", "), r)", "), s)"),
     ("matmul-of-normed", "right", "mul(b,", "add(b,"),
     ("matmul-of-normed", "right", "transpose_b=N", "transpose_b=not N"),
+    ("tf32-matmul-of-normed", "right", "), r)", "), s)"),
     ("sum-of-products-of-one-left", "right", "add(b, c)", "sub(b, c)"),
     ("sum-of-products-of-one-left", "left", "matmul(a, c,", "matmul(c, a,"),
     ("sum-of-products-of-one-right", "right", "transpose_a=M", "transpose_a=not M"),

@@ -339,3 +339,36 @@ def test_halves_of_a_product_meet(
     kernel = gated(rows, columns, depth, rounding(name))
     schedule = {"matrix": name, "matrix_unit": device.matrix_unit, **tiling}
     check_gated(cl_queue, kernel, device, **schedule)
+
+
+def of_its_rows(name: str, sizes: tuple[int, int, int], before: bool) -> Any:
+    """A product whose rows, before it or after it, are multiplied by a small sum of them."""
+    rows, columns, depth = sizes
+
+    def build(e: Any, x: SSAValue, y: SSAValue) -> SSAValue:
+        total = e.sum(x, axis=-1, keepdims=True)
+        r = e.min(e.max(total, -4.0), 4.0)
+        if before:
+            return e.matmul(rounding(name)(e, e.mul(x, r)), rounding(name)(e, y), transpose_b=True)
+        product = e.matmul(rounding(name)(e, x), rounding(name)(e, y), transpose_b=True)
+        return e.mul(product, r)
+
+    return fused_kernel("contraction", [("f32", (rows, depth)), ("f32", (columns, depth))], build)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_rows_are_reduced_for_a_unit(
+    before: bool,
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    cases = [
+        ("bf16", (66, 84, 104), GROUPS | TILINGS[1]),
+        ("tf32", (67, 84, 104), TILINGS[3]),
+        ("tf32", (6, 10, 148), TILINGS[5]),
+    ]
+    runs = [
+        exact_run(of_its_rows(name, sizes, before), device, (name, tiling), **tiling)
+        for name, sizes, tiling in cases
+    ]
+    check_all(cl_queue, runs, same_values)

@@ -15,6 +15,7 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects import kernel
+from mgn.dialects.mgn.operation import Kind
 from mgn.passes.lower_kernels.body import INPUT, Indices
 from mgn.passes.lower_kernels.emission import memory_type, shaped
 from mgn.passes.lower_kernels.evaluate import Evaluator
@@ -61,6 +62,8 @@ def lower_contraction(job: Job) -> Launch:
     tiles = tiles and bool(left.count) and bool(right.count)
     if tiles and unit and suits_unit(job, product, unit):
         return lower_tensor(job, product, unit)
+    if job.body.of_kind(Kind.REDUCTION) and not (tiles and job.is_gpu):
+        raise VerifyException("fusion.kernel contraction: rows are reduced for it on a GPU only")
     if tiles:
         return lower_tiled(job, product) if job.is_gpu else lower_packed(job, product)
     return _direct(job, product)

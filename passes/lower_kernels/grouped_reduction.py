@@ -2,23 +2,21 @@
 
 Along rows, neighbouring work-items read neighbouring vectors, and short rows share a group. Across
 rows, neighbouring work-items have neighbouring vectors of rows. Each work-item combines its own
-share; the shares meet in local memory, or, where the device's sub-groups allow it, in registers
-first (sub_groups.py). What fits of a row is kept from one stage to the next, in registers and, of
-long rows, in local memory (row_stash.py); the rest is read again.
+share; the shares meet (row_groups.py). What fits of a row is kept from one stage to the next, in
+registers and, of long rows, in local memory (row_stash.py); the rest is read again.
 """
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 
-from xdsl.dialects.builtin import VectorType
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.lower_kernels.body import Indices, Node
-from mgn.passes.lower_kernels.emission import memory_type, scalar_type
+from mgn.passes.lower_kernels.emission import memory_type
 from mgn.passes.lower_kernels.index import ZERO, Counter, Index, lanes, of
+from mgn.passes.lower_kernels.row_groups import Grouping, meet
 from mgn.passes.lower_kernels.row_stash import RowStash, stashable
 from mgn.passes.lower_kernels.rows import (
     RowSpace,
@@ -35,7 +33,6 @@ from mgn.passes.lower_kernels.scalar import (
     neutral,
     widened,
 )
-from mgn.passes.lower_kernels.sub_groups import EXCHANGED, SUB_GROUP, meet_in_sub_groups
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
 
 KEPT_ELEMENTS = 32
@@ -62,37 +59,6 @@ MET_BYTES = 32 * 1024
 
 UNROLL = 4
 """How many steps of a loop over a row the device's compiler is asked to do at a time."""
-
-RADIX = 16
-"""How many shares one work-item combines between two barriers."""
-
-
-@dataclass
-class Grouping:
-    """A group has `rows` rows, or vectors of rows, and `shares` work-items for each.
-
-    `by_row` says that neighbouring work-items share a row. `width` elements are read at once: of
-    one row, or one of each of so many rows.
-    """
-
-    rows: int
-    shares: int
-    by_row: bool
-    width: int
-
-    @property
-    def items(self) -> int:
-        return self.rows * self.shares
-
-    @property
-    def row_width(self) -> int:
-        """How many rows a work-item sees at once."""
-        return 1 if self.by_row else self.width
-
-    @property
-    def row_step(self) -> int:
-        """How many elements of a row a work-item sees at once."""
-        return self.width if self.by_row else 1
 
 
 def lower_grouped(job: Job) -> Launch:
@@ -191,10 +157,7 @@ class _Grouped:
         groups = ceil_div(space.rows // sizes.row_width, sizes.rows)
         group = code.counter(kernel.GroupIdOp, 0, groups)
         place = code.counter(kernel.LocalIdOp, 0, sizes.items)
-        if sizes.by_row:
-            self.own_row, self.share = place // sizes.shares, place % sizes.shares
-        else:
-            self.own_row, self.share = place % sizes.rows, place // sizes.rows
+        self.own_row, self.share = sizes.places(place)
         self.place = place
         row = group * sizes.rows + self.own_row
         count = space.rows // sizes.row_width
@@ -208,7 +171,7 @@ class _Grouped:
             code.effect(kernel.CommitCopiesOp, [])
         for stage, reductions in enumerate(stages_of(self.job.body, space).reductions):
             self.waits = self.stash is not None and stage == 0
-            totals = self._meet(reductions, self._walk(reductions))
+            totals = meet(self.job, sizes, place, reductions, self._walk(reductions))
             for node, value in zip(reductions, totals, strict=True):
                 total = narrowed(code, value, node.element)
                 self.evaluator.given[node] = lambda _, total=total: total
@@ -276,55 +239,6 @@ class _Grouped:
             across_lanes(code, node.name, node.element, value)
             for node, value in zip(reductions, held, strict=True)
         ]
-
-    def _meet(self, nodes: Sequence[Node], values: Sequence[SSAValue]) -> list[SSAValue]:
-        """All shares of a row as one value of each reduction, which its work-items all get."""
-        if self.sizes.shares == 1:
-            return list(values)
-        if self.sizes.by_row and self._exchanges(values):
-            return meet_in_sub_groups(self.code, self.place, self.sizes.shares, nodes, values)
-        return self._meet_in_memory(nodes, values)
-
-    def _exchanges(self, values: Sequence[SSAValue]) -> bool:
-        """Whether work-items can read each other's registers."""
-        size = self.job.number("sub_group", 1)
-        types = all(value.type in EXCHANGED for value in values)
-        return size == SUB_GROUP and self.sizes.items % size == 0 and types
-
-    def _meet_in_memory(self, nodes: Sequence[Node], values: Sequence[SSAValue]) -> list[SSAValue]:
-        code, sizes = self.code, self.sizes
-        width = sizes.row_width if isinstance(values[0].type, VectorType) else 1
-        buffers = [code.local(scalar_type(value), sizes.items * width) for value in values]
-        stride = 1 if sizes.by_row else sizes.rows
-        first = self.own_row * sizes.shares if sizes.by_row else self.own_row
-
-        def put(values: Sequence[SSAValue]) -> None:
-            place = self.place * width
-            for value, buffer in zip(values, buffers, strict=True):
-                code.store(value, buffer, code.index(place), place.multiple)
-
-        def gathered(start: Index, count: int, apart: int) -> list[SSAValue]:
-            totals: list[SSAValue] = []
-            for node, buffer in zip(nodes, buffers, strict=True):
-                places = [(start + number * apart * stride) * width for number in range(count)]
-                parts = [
-                    code.load(buffer, code.index(place), width, place.multiple) for place in places
-                ]
-                total = parts[0]
-                for part in parts[1:]:
-                    total = combine(code, node.name, node.element, total, part)
-                totals.append(total)
-            return totals
-
-        put(values)
-        code.barrier()
-        left = sizes.shares
-        while left > RADIX:
-            left //= RADIX
-            inside = code.is_below(self.share, left, 1)
-            code.when(inside, lambda left=left: put(gathered(self.place, RADIX, left)))
-            code.barrier()
-        return gathered(first, left, 1)
 
     def _results(self) -> None:
         code, sizes, space = self.code, self.sizes, self.space

@@ -121,6 +121,23 @@ def _halves_meet(body: Body, product: Node) -> bool:
     return False
 
 
+def values_of_rows(body: Body, product: Product) -> list[Node]:
+    """What a kernel computes of its product's rows, one value each, and then reads elsewhere."""
+    reductions = body.of_kind(Kind.REDUCTION)
+    if not reductions:
+        return []
+    outer = product.node.shape[:-1]
+    beside = body.dependent_on(reductions) - body.dependent_on([product.node])
+    rows = {node for node in beside if node.shape in (outer, (*outer, 1))}
+    read = {item for node in body.nodes if node not in rows for item in node.operands}
+    return [node for node in body.nodes if node in rows and node in read]
+
+
+def statistics_bytes(body: Body, product: Product, rows: int) -> int:
+    """Local memory for what a kernel computes of so many of its product's rows."""
+    return rows * sum(node.element.bytes for node in values_of_rows(body, product))
+
+
 def multiply_add(
     code: Code, element: ElementType, a: SSAValue, b: SSAValue, held: SSAValue
 ) -> SSAValue:

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from mgn.passes.lower_kernels.body import Body, Indices, Node
 from mgn.passes.lower_kernels.emission import Code
-from mgn.passes.lower_kernels.evaluate import Evaluator
+from mgn.passes.lower_kernels.evaluate import Evaluator, Given
 from mgn.passes.lower_kernels.index import linear
 
 
@@ -26,17 +26,23 @@ class Launch:
 
 @dataclass
 class Job:
-    """One kernel to write: its body, its buffers, and the numbers its schedule fixes."""
+    """One kernel to write: its body, its buffers, and the numbers its schedule fixes.
+
+    `given` are nodes whose value the template knows wherever it evaluates the body.
+    """
 
     body: Body
     code: Code
     inputs: Sequence[SSAValue]
     outputs: Sequence[SSAValue]
     schedule: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    given: dict[Node, Given] = field(default_factory=dict[Node, Given])
 
     def evaluator(self, lanes: int = 1) -> Evaluator:
         """An evaluator over the kernel's inputs."""
-        return Evaluator(self.code, self.inputs, lanes)
+        evaluator = Evaluator(self.code, self.inputs, lanes)
+        evaluator.given.update(self.given)
+        return evaluator
 
     @property
     def is_gpu(self) -> bool:

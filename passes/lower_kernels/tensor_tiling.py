@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from mgn.passes.lower_kernels.product import Product
+from mgn.passes.lower_kernels.product import Product, statistics_bytes
 from mgn.passes.lower_kernels.template import Job, ceil_div
 
 SUB_GROUP = 32
@@ -177,7 +177,8 @@ def tensor_tiling(
             element_bytes=element_bytes,
             groups=groups,
         )
-        if tiling.items > most or tiling.memory > room or not tiling.is_possible:
+        memory = tiling.memory + statistics_bytes(job.body, product, tiling.tile_rows)
+        if tiling.items > most or memory > room or not tiling.is_possible:
             continue
         down = ceil_div(product.rows, tiling.tile_rows)
         across = ceil_div(product.columns, tiling.tile_columns)

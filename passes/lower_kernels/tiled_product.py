@@ -24,6 +24,7 @@ from mgn.passes.lower_kernels.panel_copies import (
     right_panel,
 )
 from mgn.passes.lower_kernels.product import Product, multiply_add
+from mgn.passes.lower_kernels.row_statistics import find_statistics
 from mgn.passes.lower_kernels.scalar import accumulator, combine
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 from mgn.passes.lower_kernels.tile_results import TileResults
@@ -67,6 +68,8 @@ class _Tiled:
         self.first_row = _tile_start(tile_row, sizes.tile_rows, product.rows)
         self.first_column = _tile_start(inner // strip, sizes.tile_columns, product.columns)
         self._own_place()
+        rows = (self.batch, self.first_row, sizes.tile_rows)
+        find_statistics(self.job, product, *rows, sizes.items, self.place)
         panels = (
             left_panel(product, sizes, self.first_row),
             right_panel(product, sizes, self.first_column),

@@ -7,7 +7,7 @@ most work for each byte they copy; smaller ones spread a small product over all 
 from dataclasses import dataclass
 from math import prod
 
-from mgn.passes.lower_kernels.product import Product
+from mgn.passes.lower_kernels.product import Product, statistics_bytes
 from mgn.passes.lower_kernels.scalar import accumulator
 from mgn.passes.lower_kernels.template import Job, ceil_div
 
@@ -140,7 +140,9 @@ def tiling_of(job: Job, product: Product) -> Tiling:
             slices=job.number("slices", shape.slices),
             width=width,
         )
-        if tiling.items > most or tiling.memory * element.bytes > room:
+        memory = tiling.memory * element.bytes
+        memory += statistics_bytes(job.body, product, tiling.tile_rows)
+        if tiling.items > most or memory > room:
             continue
         groups = ceil_div(product.rows, tiling.tile_rows) * ceil_div(
             product.columns, tiling.tile_columns

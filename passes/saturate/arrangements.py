@@ -69,7 +69,7 @@ def arrangements_of(
         attention = next(signatures[node[1]] for node in body if node[0] == form.heavy)
         each = keys_of_a_part(attention, device) if attention.name != ATTENTION_PARTS else None
         return [] if each is None else [SplitAttention(each)]
-    if form.kind is not KernelKind.CONTRACTION:
+    if form.kind is not KernelKind.CONTRACTION or form.reduced:
         return []
     number, operands = next(node[1:] for node in body if node[0] == form.heavy)
     product = signatures[number]

@@ -14,8 +14,8 @@ of what it was made from. So the thirty equal layers of a network are worked out
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
 
 from xdsl.dialects.builtin import TensorType
@@ -30,7 +30,7 @@ from mgn.passes.saturate.priced_bodies import PricedBodies
 from mgn.passes.saturate.prices import operation_weight, price_per_run
 from mgn.passes.saturate.repetition import table
 from mgn.passes.saturate.rounding_order import keeps_bits
-from mgn.passes.saturate.view import ValueClass, View
+from mgn.passes.saturate.view import Signature, ValueClass, View
 
 VIEWS = frozenset({"reshape", "broadcast_to", "slice"})
 """Movement that any kernel reads through at no cost."""
@@ -42,7 +42,8 @@ DEAR = 4.0
 WAYS_OF_ONE_KIND = 3
 WAYS = {KernelKind.POINTWISE: 2}
 """How many ways to compute an operand inside its users' kernels are tried, where all are kernels of
-one kind and where they are not: then one of each kind that is not listed.
+one kind and where they are not: then one of each kind that is not listed. Products that reduce rows
+are a way besides: there is always one without.
 """
 
 
@@ -214,15 +215,21 @@ class CutBuilder:
         where its user is not: it is there for nothing.
         """
         root = self.view.signatures[signature]
-        choices = [self._choices(number, mapped, traits, root.heavy) for number, mapped in operands]
+        choices = [
+            self._choices(number, mapped, traits, self._before(root, position))
+            for position, (number, mapped) in enumerate(operands)
+        ]
         plain = root.kind in (Kind.ELEMENTWISE, Kind.REDUCTION)
         plain = plain and not shows_rounding(root, self.device)
         attends = root.heavy is KernelKind.ATTENTION
         merges = self.limits.attention if attends else self.limits.merges
         legal: list[tuple[frozenset[int], Cone]] = []
+        apart: list[Cone] = []
         for combination in islice(product(*choices), merges):
             cone = self._merge(signature, operands, combination, traits)
-            if cone is not None:
+            if cone is not None and cone.form.reduced:
+                apart.append(cone)
+            elif cone is not None:
                 alone = (
                     position
                     for position, (_, mapped) in enumerate(operands)
@@ -236,36 +243,40 @@ class CutBuilder:
             cone = self._merge(signature, operands, nothing, traits, bounded=False)
             return [] if cone is None else [cone]
         fused = [positions for positions, _ in legal]
-        return [cone for positions, cone in legal if not any(positions < other for other in fused)]
+        kept = [cone for positions, cone in legal if not any(positions < other for other in fused)]
+        return [*kept, *apart]
+
+    def _before(self, root: Signature, position: int) -> Collection[KernelKind]:
+        """The kinds of kernel that may go on in one of an operation, for one of its operands: what
+        comes before a heavy operation is pointwise, or reduces a product's rows for it.
+        """
+        if root.heavy is None:
+            return KernelKind
+        if root.heavy is KernelKind.CONTRACTION and not position and not self.device.is_cpu:
+            return (KernelKind.POINTWISE, KernelKind.REDUCTION)
+        return (KernelKind.POINTWISE,)
 
     def _choices(
         self,
         number: int,
         mapped: Sequence[int],
         traits: Sequence[Traits],
-        heavy: KernelKind | None = None,
+        kinds: Collection[KernelKind] = KernelKind,
     ) -> list[Cone | None]:
-        """How an operand may come: None is from memory (or, for a constant, inside the body).
-
-        Before a heavy operation everything is pointwise.
-        """
+        """How an operand may come: None is from memory (or, for a constant, inside the body)."""
         operand = traits[mapped[0]]
         if operand.in_memory or operand.inline:
             return [None]
-        cones = self.numbered[number].cones
-        if heavy is not None:
-            cones = [cone for cone in cones if cone.form.kind is KernelKind.POINTWISE]
+        cones = [cone for cone in self.numbered[number].cones if cone.form.kind in kinds]
         if not cones:
             return [None]
         if operand.prepared and not traits[0].prepared:
-            chosen = self._prepared_choices(cones, heavy)
+            chosen = self._prepared_choices(cones, KernelKind.CONTRACTION not in kinds)
         else:
             chosen = [*best_of_each_kind(cones), None]
         return [None if cone is None else _mapped(cone, mapped) for cone in chosen]
 
-    def _prepared_choices(
-        self, cones: Sequence[Cone], heavy: KernelKind | None
-    ) -> list[Cone | None]:
+    def _prepared_choices(self, cones: Sequence[Cone], heavy: bool) -> list[Cone | None]:
         """How a run's kernel may get what is prepared: what only views a parameter is read through,
         what is expensive, lies in several places, or is asked for by many tiles, is never computed
         again. A matrix unit has to see that its operand is rounded, which is done on the way for
@@ -278,7 +289,7 @@ class CutBuilder:
         signatures = [self.view.signatures[number] for _, number, _ in best.body]
         if all(signature.name in VIEWS for signature in signatures):
             return [best]
-        dear = heavy is not None or any(
+        dear = heavy or any(
             item.name == "concat" or operation_weight(item, self.device) >= DEAR
             for item in signatures
         )
@@ -326,7 +337,7 @@ class CutBuilder:
         self.considered += 1
         body = tuple(ordered)
         form = self.priced.form(body)
-        if form is None:
+        if form is None or (form.reduced and self.device.is_cpu):
             return None
         price = self.priced.price(body, form, (0,), {name: traits[name].type for name in real})
         if price == math.inf:
@@ -412,14 +423,15 @@ def best_of_each_kind(cones: Sequence[Cone]) -> list[Cone]:
     """The few of an operand's cones, best first, that its users try: a kernel of one kind is no
     substitute for one of another, as a slice of a wide product is none for the product.
     """
-    if len({cone.form.way for cone in cones}) == 1:
-        return list(cones[:WAYS_OF_ONE_KIND])
+    of_one_kind = len({cone.form.way for cone in cones if not cone.form.reduced}) == 1
     kept: list[Cone] = []
     counts: dict[Way, int] = {}
     for cone in cones:
         way = cone.form.way
         counts[way] = counts.get(way, 0) + 1
-        if counts[way] <= WAYS.get(cone.form.kind, 1):
+        alone = of_one_kind and not cone.form.reduced
+        most = WAYS_OF_ONE_KIND if alone else WAYS.get(cone.form.kind, 1)
+        if counts[way] <= most:
             kept.append(cone)
     return kept
 
@@ -431,7 +443,7 @@ def _rename(cone: Cone, names: Mapping[int, int]) -> Cone:
     )
     places = {names[name]: place for name, place in cone.form.places.items()}
     heavy = None if cone.form.heavy is None else names[cone.form.heavy]
-    form = Form(cone.form.kind, cone.form.shape, cone.form.axes, places, heavy)
+    form = replace(cone.form, places=places, heavy=heavy)
     leaves = tuple(names[name] for name in cone.leaves)
     return Cone(body, leaves, form, cone.price, cone.rank)
 

@@ -7,7 +7,8 @@ for each value how it lies in that space; or None where no template can compute 
     reduction    values in *full* space S, or in *row* space: S without the reduced axes, or with
                  1s in their place; and, past a reshape, in another shape in the order of S
     contraction  one matmul, and what keeps its elements in order, or what both halves of its
-                 columns give
+                 columns give; on a GPU also reductions of its rows, for its left operand and for
+                 what follows
     attention    one attention, and what keeps its elements in order
     scan         one scan, and what keeps its shape
 """
@@ -19,7 +20,13 @@ from enum import Enum, auto
 from functools import cached_property
 
 from mgn.dialects.fusion import KernelKind
-from mgn.dialects.kernel_forms import may_be_halved, takes_half
+from mgn.dialects.kernel_forms import (
+    keeps_rows,
+    may_be_halved,
+    may_have_statistics,
+    reduces_rows,
+    takes_half,
+)
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.saturate.view import Signature
 
@@ -28,8 +35,8 @@ BodyNode = tuple[int, int, tuple[int, ...]]
 """A value of a body: its name, the number of its signature, its operands' names."""
 
 
-Way = tuple[KernelKind, bool]
-"""A kind of kernel, and whether halves of a product meet in it."""
+Way = tuple[KernelKind, bool, bool]
+"""A kind of kernel, whether halves of a product meet in it, whether it reduces a product's rows."""
 
 
 class Place(Enum):
@@ -46,13 +53,18 @@ class Place(Enum):
 
 @dataclass
 class Form:
-    """The kind of a legal body, its space and the place of each of its values."""
+    """The kind of a legal body, its space and the place of each of its values.
+
+    `reduced` is the shape of the values whose rows a product's kernel reduces, empty where it does
+    not; KEPT, DROPPED and FULL are then said of that space.
+    """
 
     kind: KernelKind
     shape: Shape = ()
     axes: tuple[int, ...] = ()
     places: dict[int, Place] = field(default_factory=dict[int, Place])
     heavy: int | None = None
+    reduced: Shape = ()
 
     @property
     def kept_shape(self) -> Shape:
@@ -74,7 +86,7 @@ class Form:
     @cached_property
     def way(self) -> "Way":
         """What no kernel of another kind is a substitute for."""
-        return self.kind, self.halved
+        return self.kind, self.halved, bool(self.reduced)
 
     @property
     def leading(self) -> bool:
@@ -107,12 +119,12 @@ def classify(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> Form 
         later.add(name)
         found = [places.get(operand, Place.BEFORE) for operand in operands]
         if signature.kind is Kind.REDUCTION:
-            place = _reduce(form, signature, found[0])
+            place = _reduce(form, signature, found[0], product)
         elif signature.heavy is not None:
             place = _heavy(form, name, signature, found)
             product = signature
         elif signature.kind is Kind.ELEMENTWISE:
-            place = _elementwise(form, signature, found)
+            place = _elementwise(form, signature, found, product)
         elif signature.kind is Kind.MOVEMENT:
             place = _movement(form, signature, found, product)
         else:
@@ -123,38 +135,98 @@ def classify(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> Form 
     return form
 
 
-def _reduce(form: Form, signature: Signature, operand: Place) -> Place | None:
+def _reduce(
+    form: Form, signature: Signature, operand: Place, product: Signature | None
+) -> Place | None:
     shape, axes = signature.operand_shapes[0], tuple(signature.values["axis"])
+    if operand not in (Place.BEFORE, Place.FULL):
+        return None
     if form.kind is KernelKind.POINTWISE:
         form.kind, form.shape, form.axes = KernelKind.REDUCTION, shape, axes
-    if form.kind is not KernelKind.REDUCTION or (form.shape, form.axes) != (shape, axes):
-        return None
-    if operand not in (Place.BEFORE, Place.FULL):
+    if form.kind is KernelKind.CONTRACTION and product is not None:
+        if not _has_rows(product, shape, signature) or form.reduced not in ((), shape):
+            return None
+        form.reduced = shape
+    elif form.kind is not KernelKind.REDUCTION or (form.shape, form.axes) != (shape, axes):
         return None
     return Place.KEPT if signature.values["keepdims"] else Place.DROPPED
 
 
+def _has_rows(product: Signature, shape: Shape, reduction: Signature) -> bool:
+    """Whether a product's kernel can reduce rows of values of that shape."""
+    if not may_have_statistics(product.shape, *product.operand_shapes, product.values):
+        return False
+    return reduces_rows(shape, reduction.values, product.shape)
+
+
 def _heavy(form: Form, name: int, signature: Signature, operands: Sequence[Place]) -> Place | None:
+    assert signature.heavy is not None
+    if form.kind is KernelKind.REDUCTION and signature.kind is Kind.CONTRACTION:
+        return _product_of_rows(form, name, signature, operands)
     if form.kind is not KernelKind.POINTWISE or any(item is not Place.BEFORE for item in operands):
         return None
-    assert signature.heavy is not None
     form.kind, form.shape, form.heavy = signature.heavy, signature.shape, name
     return Place.AFTER
 
 
-def _elementwise(form: Form, signature: Signature, operands: Sequence[Place]) -> Place | None:
+def _product_of_rows(
+    form: Form, name: int, signature: Signature, operands: Sequence[Place]
+) -> Place | None:
+    """A product after reductions of its rows."""
+    left, right = operands
+    if left not in (Place.BEFORE, Place.FULL) or right is not Place.BEFORE:
+        return None
+    fits = may_have_statistics(signature.shape, *signature.operand_shapes, signature.values)
+    if not fits or not reduces_rows(form.shape, {"axis": form.axes}, signature.shape):
+        return None
+    form.kind, form.heavy, form.reduced = KernelKind.CONTRACTION, name, form.shape
+    form.shape, form.axes = signature.shape, ()
+    return Place.AFTER
+
+
+OF_ROWS = frozenset({Place.KEPT, Place.DROPPED, Place.FULL})
+"""Where values beside a product are that its kernel reduces, or computes from what it reduced."""
+
+
+def _elementwise(
+    form: Form, signature: Signature, operands: Sequence[Place], product: Signature | None
+) -> Place | None:
     if form.kind is KernelKind.REDUCTION:
         return _elementwise_in_rows(form, signature, operands)
     if form.kind is KernelKind.SCAN and signature.shape != form.shape:
         return None
     dependent = {item for item in operands if item is not Place.BEFORE}
+    if form.reduced and product is not None:
+        if not _all_keep_rows(signature, operands, product, True):
+            return None
+        if dependent <= OF_ROWS:
+            return _place_in_rows(form, signature.shape)
+        dependent -= OF_ROWS
     return dependent.pop() if len(dependent) == 1 and _keeps_order(signature, operands) else None
+
+
+def _all_keep_rows(
+    signature: Signature, operands: Sequence[Place], product: Signature, plain: bool
+) -> bool:
+    """Whether an operation takes all that its kernel computes of a product's rows row by row."""
+    return all(
+        place not in OF_ROWS or keeps_rows(plain, shape, signature.shape, product.shape)
+        for place, shape in zip(operands, signature.operand_shapes, strict=True)
+    )
+
+
+def _place_in_rows(form: Form, shape: Shape) -> Place | None:
+    """Where a value lies that is computed from rows of a product alone."""
+    outer = form.reduced[:-1]
+    places = {(*outer, 1): Place.KEPT, outer: Place.DROPPED, form.reduced: Place.FULL}
+    return places.get(shape)
 
 
 def _keeps_order(signature: Signature, operands: Sequence[Place]) -> bool:
     """Whether no operand that depends on the heavy operation or a reduction is broadcast."""
     return all(
         place is Place.BEFORE
+        or place in OF_ROWS
         or (math.prod(shape) == signature.size and signature.shape[-len(shape) :] == shape)
         for place, shape in zip(operands, signature.operand_shapes, strict=True)
     )
@@ -183,6 +255,11 @@ def _movement(
     if len(operands) != 1:
         return None
     (place,) = operands
+    if form.reduced and heavy is not None and place in OF_ROWS:
+        plain = signature.name == "broadcast_to"
+        fits = plain or signature.name == "reshape"
+        fits = fits and _all_keep_rows(signature, operands, heavy, plain)
+        return _place_in_rows(form, signature.shape) if fits else None
     if form.kind is not KernelKind.REDUCTION:
         if signature.name == "reshape" and form.kind is not KernelKind.SCAN:
             return place

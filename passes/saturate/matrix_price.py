@@ -17,7 +17,9 @@ from mgn.passes.saturate.forms import BodyNode
 from mgn.passes.saturate.view import Signature
 
 COMPUTED = 0.06
-"""The share of its rate that the unit reaches on operands that are computed before the product."""
+"""The share of its rate that the unit reaches on operands that are computed before the product; of
+norms, whose price says so, it is not.
+"""
 
 FEWEST_ROWS = 3
 """Products of fewer rows are bound by memory and run without the unit."""
@@ -65,7 +67,8 @@ def matrix_use(
         if name is None or name not in device.matrix_rates:
             return None
         computed = any(_is_computed(operand, nodes, leaf_types) for operand in operands)
-        rate = device.matrix_rates[name] * (COMPUTED if computed else 1.0)
+        slowed = computed and not any(item.kind is Kind.REDUCTION for item, _ in nodes.values())
+        rate = device.matrix_rates[name] * (COMPUTED if slowed else 1.0)
         return MatrixUse(name, rate, computed)
     return None
 

@@ -6,7 +6,13 @@ None is exact on a device: another form or another shape may be added up in anot
 from mgn.passes.saturate.rule import Rule, RuleClass
 
 EXACT, REASSOCIATES = RuleClass.EXACT, RuleClass.REASSOCIATES
-APPROXIMATES = RuleClass.APPROXIMATES
+APPROXIMATES, ROUNDS = RuleClass.APPROXIMATES, RuleClass.ROUNDS
+
+NORMED = (
+    "row_statistic(a, r) and vector(s) and parameters(s) and parameters(b) and matrix(b) "
+    "and wide(a) and read_once(r)"
+)
+"""When the scale of a norm may become part of the weights that follow it."""
 
 PRODUCTS: tuple[Rule, ...] = (
     # Matrix products take transposed operands as they are.
@@ -83,8 +89,16 @@ PRODUCTS: tuple[Rule, ...] = (
         "mul(matmul(a, mul(b, reshape(s, shape=inner(s, N))), transpose_b=N), r)",
         REASSOCIATES,
         "diag(r) A diag(s) B = diag(r) (A (diag(s) B))",
-        "row_statistic(a, r) and vector(s) and parameters(s) and parameters(b) and matrix(b) "
-        "and wide(a) and read_once(r)",
+        NORMED,
+    ),
+    Rule(
+        "tf32-matmul-of-normed",
+        "matmul(round_tf32(mul(mul(a, r), s)), round_tf32(b), transpose_b=N)",
+        "mul(matmul(round_tf32(a), round_tf32(mul(b, reshape(s, shape=inner(s, N)))), "
+        "transpose_b=N), r)",
+        ROUNDS,
+        "diag(r) A diag(s) B = diag(r) (A (diag(s) B))",
+        NORMED,
     ),
     # One product in place of two.
     Rule(

@@ -29,6 +29,7 @@ class RuleClass(StrEnum):
     EXACT = "exact"
     REASSOCIATES = "reassociates"
     APPROXIMATES = "approximates"
+    ROUNDS = "rounds"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 the manual.
 
 A row says: under its condition, the left side may be replaced by the right side. Its class says how
-equal the two are: *exact* (same bits), *reassociates* (same value over the reals), *approximates*.
+equal the two are: *exact* (same bits), *reassociates* (same value over the reals), *approximates*;
+or *rounds*: the same over the reals but for roundings of a product's operands, each of which is
+rounded once on either side. Such a row acts where a run's precision asks for these roundings.
 That the types agree is never written: an instance whose two sides differ in type does not act; nor
 is it that folded constants do not round, which only a row that approximates may do.
 Users add rows with `register_rule`.
@@ -18,6 +20,8 @@ from mgn.passes.saturate.rotary_rules import ROTARY
 from mgn.passes.saturate.rule import Rule, RuleClass
 
 DEFAULT_CLASSES = frozenset({RuleClass.EXACT, RuleClass.REASSOCIATES})
+ROUNDING_CLASSES = DEFAULT_CLASSES | {RuleClass.ROUNDS}
+"""The classes that act by default, and where a precision rounds the operands of products."""
 
 BUILT_IN = (*ALGEBRA, *MOVEMENT, *PRODUCTS, *RECOGNITION, *ROTARY, *ATTENTION)
 """mgn's own rows."""
