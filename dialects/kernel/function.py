@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import (
     MemRefType,
     StringAttr,
     UnitAttr,
+    VectorType,
     i64,
 )
 from xdsl.ir import Block, BlockArgument, Operation, Region
@@ -236,6 +237,7 @@ def _verify_inner(operation: Operation) -> None:
 
 def _verify_lane(operation: vector.ExtractOp | vector.InsertOp) -> None:
     whole = operation.vector if isinstance(operation, vector.ExtractOp) else operation.dest
+    assert isinstance(whole.type, VectorType)
     (count,) = whole.type.get_shape()
     for lane in operation.static_position.get_values():
         if lane != DYNAMIC_INDEX and not 0 <= lane < count:

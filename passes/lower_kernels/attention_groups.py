@@ -31,7 +31,7 @@ class GroupAttention(MatrixAttention):
 
     def products(self, turn: Index, queries: Vectors) -> Vectors:
         sizes, code = self.sizes, self.code
-        totals = [code.constant(0, f32, HELD)] * self.tiles
+        totals: Vectors = [code.constant(0, f32, HELD)] * self.tiles
         own = self.place // kernel.GROUP_ITEMS * kernel.GROUP_ROWS
         for line in range(sizes.depth_line // LINE):
             queries_at = own * LINE + (sizes.queries + line * sizes.rows * LINE)
@@ -40,7 +40,7 @@ class GroupAttention(MatrixAttention):
             steps = LINE_CHUNKS // STEP_CHUNKS
             op = kernel.GroupMmaOp(self.memory, *places, totals, steps, (0, 0))
             code.block.add_op(op)
-            totals = list(op.results)
+            totals = [*op.results]
         return self._complete(totals)
 
     def add_values(self, turn: Index, weights: Vectors, sums: Vectors) -> Vectors:
@@ -49,7 +49,7 @@ class GroupAttention(MatrixAttention):
         for terms in zip(*self.weights.terms(weights), strict=True):
             op = kernel.GroupMmaHeldOp(terms, self.memory, at, sums, values.part_bytes)
             self.code.block.add_op(op)
-            sums = list(op.results)
+            sums = [*op.results]
         return self._complete(sums)
 
     def _complete(self, sums: Vectors) -> Vectors:

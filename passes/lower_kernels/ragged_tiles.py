@@ -86,11 +86,11 @@ class RaggedTiles(Tiles):
         for step in range(ceil_div(count, self.items)):
             number = self.bounded(self.place + step * self.items, count)
             for load, buffer in zip(self.plan.turned, self.memory, strict=True):
-                stores.append(self._fetch(load, buffer, number // vectors, number % vectors))
+                stores.append(self._fetch_vector(load, buffer, number // vectors, number % vectors))
         for store in stores:
             store()
 
-    def _fetch(
+    def _fetch_vector(
         self, load: Turned, buffer: SSAValue, line: Index, vector: Index
     ) -> Callable[[], object]:
         """Reads a vector of a line; what is returned stores it."""
@@ -117,7 +117,10 @@ class RaggedTiles(Tiles):
                 value = narrow.load(source, ZERO + (whole * width + rest))
                 code.store(value, buffer, code.index(place + rest))
 
-        (value,) = read() if inside is True else code.branch(inside, read, nothing)
+        if isinstance(inside, bool):
+            (value,) = read() if inside else nothing()
+        else:
+            (value,) = code.branch(inside, read, nothing)
 
         def store() -> None:
             code.when(inside, lambda: code.store(value, buffer, code.index(place)))

@@ -167,7 +167,10 @@ class RowStatistics:
             result: list[SSAValue] = []
             for node, value, nothing in zip(stage, held, start, strict=True):
                 part = widened(code, evaluator.lanes_at(node.operands[0], index), node.element)
-                part = part if inside is True else code.select(inside, part, nothing)
+                if isinstance(inside, bool):
+                    part = part if inside else nothing
+                else:
+                    part = code.select(inside, part, nothing)
                 result.append(combine(code, node.name, node.element, value, part))
             return result
 

@@ -59,7 +59,8 @@ def plain_loads(
     """
     code = Code(Block(arg_types=[INDEX] * len(shape)))
     counters = tuple(Counter(code.block.args[n], 0, size - 1) for n, size in enumerate(shape))
-    buffers = list(Block(arg_types=[memory_type(node.element) for node in body.inputs]).args)
+    types = [memory_type(node.element) for node in body.inputs]
+    buffers: list[SSAValue] = [*Block(arg_types=types).args]
     probe = Probe(code, buffers)
     for node in body.written:
         probe.at(node, tuple(of(counter) for counter in counters))

@@ -154,7 +154,8 @@ def _reduce(
 
 def _has_rows(product: Signature, shape: Shape, reduction: Signature) -> bool:
     """Whether a product's kernel can reduce rows of values of that shape."""
-    if not may_have_statistics(product.shape, *product.operand_shapes, product.values):
+    left, right = product.operand_shapes
+    if not may_have_statistics(product.shape, left, right, product.values):
         return False
     return reduces_rows(shape, reduction.values, product.shape)
 
@@ -173,10 +174,11 @@ def _product_of_rows(
     form: Form, name: int, signature: Signature, operands: Sequence[Place]
 ) -> Place | None:
     """A product after reductions of its rows."""
-    left, right = operands
-    if left not in (Place.BEFORE, Place.FULL) or right is not Place.BEFORE:
+    rows, columns = operands
+    if rows not in (Place.BEFORE, Place.FULL) or columns is not Place.BEFORE:
         return None
-    fits = may_have_statistics(signature.shape, *signature.operand_shapes, signature.values)
+    left, right = signature.operand_shapes
+    fits = may_have_statistics(signature.shape, left, right, signature.values)
     if not fits or not reduces_rows(form.shape, {"axis": form.axes}, signature.shape):
         return None
     form.kind, form.heavy, form.reduced = KernelKind.CONTRACTION, name, form.shape
