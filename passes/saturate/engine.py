@@ -207,10 +207,8 @@ class _Engine:
         for name in names:
             compiled = self.compiled[name]
             seen, values = self.seen[name], compiled.values
-            rows = {
-                (*map(handle, row.inputs[:values]), *map(number, row.inputs[values:]))
-                for row in functions[compiled.relation].rows
-            }
+            matches = [row.inputs for row in functions[compiled.relation].rows]
+            rows = {(*map(handle, row[:values]), *map(number, row[values:])) for row in matches}
             for row in sorted(rows - seen):
                 first, unions = len(self.facts.handle_types), len(self.facts.new_unions)
                 if instantiate(compiled, row, self.facts):
