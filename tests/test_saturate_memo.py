@@ -10,6 +10,8 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
+from mgn.passes.kernel_pieces import KernelPieces
+from mgn.passes.prepack_products import PackedOperand
 from mgn.passes.saturate import RuleClass, SaturateOptions, priced_bodies, saturate_graph
 from mgn.passes.saturate.memo import REMEMBERED, forget_choices
 from mgn.passes.saturate.prices import price_kernel
@@ -137,3 +139,30 @@ def test_equal_bodies_are_priced_once_though_each_region_is_decided_for_itself(
     few, many = priced_and_considered(4), priced_and_considered(6)
     assert many[0] == few[0]
     assert many[1] > few[1]
+
+
+def test_equal_bodies_are_arranged_once_though_each_region_is_decided_for_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def written_and_taken(layers: int) -> tuple[int, int]:
+        def body(b: Emitter, x: SSAValue, *weights: SSAValue) -> SSAValue:
+            for weight in weights:
+                x = b.matmul(norm(b, x), weight)
+            return x
+
+        written: list[PackedOperand] = []
+        write = PackedOperand.write
+
+        def noting(packed: PackedOperand, pieces: KernelPieces) -> None:
+            written.append(packed)
+            write(packed, pieces)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(PackedOperand, "write", noting)
+            graph = build_graph(body, f32(512, 128), *[f32(128, 128)] * layers)
+            report = saturate_graph(graph, CPU, SaturateOptions(memoise=False))
+        return len(written), report.arrangements.total()
+
+    few, many = written_and_taken(4), written_and_taken(6)
+    assert 0 < many[0] == few[0]
+    assert (few[1], many[1]) == (4, 6)

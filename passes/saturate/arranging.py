@@ -8,33 +8,22 @@ What kernels of an arrangement hand to each other, copies and partial results, a
 other: classes of the view, with the e-nodes that compute them. Two that compute the same are one.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Block, Region, SSAValue
 
-from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind
+from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.mgn.operation import TensorOp
-from mgn.dialects.mgn.structure import ConstantOp
-from mgn.passes.kernel_pieces import Arrangement, KernelPieces
+from mgn.passes.kernel_pieces import Arrangement
 from mgn.passes.prepack_products import PackedOperand
-from mgn.passes.saturate.arrangements import Facts, arrangements_of
+from mgn.passes.saturate.arrangements import arrangements_of
 from mgn.passes.saturate.candidates import ALONE, Arranged, Template
 from mgn.passes.saturate.cuts import Traits
-from mgn.passes.saturate.forms import BodyNode, classify
-from mgn.passes.saturate.prices import price_kernel, price_per_run
-from mgn.passes.saturate.view import Member, Signature, ValueClass, View
-
-
-@dataclass(frozen=True)
-class NewValue:
-    """A value that an arrangement makes: its type and its e-node."""
-
-    type: TensorType
-    signature: int
-    operands: tuple[int, ...]
+from mgn.passes.saturate.forms import BodyNode
+from mgn.passes.saturate.outlines import NewValue, Outlines, OwnNames, Piece, renamed
+from mgn.passes.saturate.prices import price_per_run
+from mgn.passes.saturate.view import Member, ValueClass, View
 
 
 @dataclass
@@ -100,7 +89,7 @@ class Arranger:
 
     def __init__(self, view: View, device: Device, local: bool = False) -> None:
         self.view, self.device, self.local = view, device, local
-        self.numbers: dict[Signature, int] = {}
+        self.outlines = Outlines(view.signatures, device)
 
     def offers(self, template: Template, values: NewValues) -> Iterator[Template]:
         """The templates worth trying in the place of one."""
@@ -129,91 +118,39 @@ class Arranger:
         self, arrangement: Arrangement, template: Template, values: NewValues
     ) -> list[Template]:
         """The kernels of an arrangement; none where one of them cannot be."""
-        scratch = _Scratch(template, values, self.view.signatures)
-        pieces = KernelPieces(scratch.fused)
-        arrangement.write(pieces)
-        made: list[Template] = []
-        for kernel in pieces.kernels:
-            piece = self._template(kernel, pieces, scratch, values)
-            if piece is None:
-                return []
-            made.append(piece)
-        if isinstance(arrangement, PackedOperand) and arrangement.once:
-            packed = made[0].results
-            return made if all(map(values.is_prepared, packed)) else []
-        return made
+        if self._packs_each_run(arrangement, template, values):
+            return []
+        own = OwnNames(template, values.type_of)
+        outline = self.outlines.of(arrangement, own)
+        if outline is None:
+            return []
+        names = list(own.outside)
+        for value in outline.made:
+            operands = tuple([names[item] for item in value.operands])
+            names.append(values.name_of(value.type, value.signature, operands))
+        values.members.update(dict.fromkeys(renamed(outline.members, names)))
+        return [self._placed(piece, names, values) for piece in outline.pieces]
 
-    def _template(
-        self, kernel: FusedKernelOp, pieces: KernelPieces, scratch: "_Scratch", values: NewValues
-    ) -> Template | None:
-        names, body = scratch.names, list[BodyNode]()
-        names.update(
-            (argument, names[outer])
-            for argument, outer in zip(kernel.block.args, kernel.inputs, strict=True)
-        )
-        for op in kernel.block.ops:
-            if isinstance(op, FusionReturnOp):
-                continue
-            result = op.results[0]
-            if result in pieces.clones:
-                names[result] = names[pieces.clones[result]]
-                if isinstance(op, TensorOp):
-                    body.append(scratch.nodes[names[result]])
-                continue
-            assert isinstance(op, TensorOp)
-            number = self._number(op)
-            operands = tuple(names[operand] for operand in op.operands)
-            if result in pieces.made:
-                node = (names[pieces.made[result]], number, operands)
-                values.members[node] = None
-            else:
-                node = (values.name_of(result.type, number, operands), number, operands)  # type: ignore
-            names[result] = node[0]
-            body.append(node)
-        results = tuple(names[value] for value in kernel.written)
-        names.update(zip(kernel.outputs, results, strict=True))
-        facts = () if kernel.arranged is None else tuple(kernel.arranged.values.items())
-        reads = tuple(dict.fromkeys(names[argument] for argument in kernel.block.args))
-        return self._priced(kernel.kernel_kind, body, results, reads, facts, values)
+    def _packs_each_run(
+        self, arrangement: Arrangement, template: Template, values: NewValues
+    ) -> bool:
+        """Whether what is worth packing once would be packed in every run."""
+        if not isinstance(arrangement, PackedOperand) or not arrangement.once:
+            return False
+        right = next(node[2][1] for node in template.body if node[0] == template.form.heavy)
+        return not (self.view.prepares and values.is_prepared(right))
 
-    def _priced(
-        self,
-        kind: KernelKind,
-        body: Sequence[BodyNode],
-        results: tuple[int, ...],
-        reads: tuple[int, ...],
-        facts: Facts,
-        values: NewValues,
-    ) -> Template | None:
-        signatures = self.view.signatures
-        form = classify(body, signatures)
-        if form is None or form.kind is not kind:
-            return None
-        types = {name: values.type_of(name) for name in reads}
-        price = price_kernel(body, form, results, types, signatures, self.device, facts)
+    def _placed(self, piece: Piece, names: Sequence[int], values: NewValues) -> Template:
+        """A kernel of an arrangement over names of a cut set and what it makes."""
+        results = tuple([names[item] for item in piece.results])
+        reads = tuple([names[item] for item in piece.reads])
         prepared = self.view.prepares and all(map(values.is_prepared, reads))
         if prepared:
             values.prepared.update(results)
         inputs = tuple(filter(values.is_written, reads))
-        price = price_per_run(price, prepared)
-        return Template(tuple(body), form, results, reads, inputs, price, facts)
-
-    def _number(self, op: TensorOp) -> int:
-        """The number of an operation's signature."""
-        signatures = self.view.signatures
-        if not self.numbers:
-            self.numbers.update((item, number) for number, item in enumerate(signatures))
-        operands = tuple(operand.type for operand in op.operands)
-        found = Signature(
-            op.spec.name,
-            tuple(op.properties.items()),
-            op.results[0].type,  # type: ignore
-            operands,  # type: ignore
-        )
-        number = self.numbers.setdefault(found, len(signatures))
-        if number == len(signatures):
-            signatures.append(found)
-        return number
+        price = price_per_run(piece.price, prepared)
+        body, form = renamed(piece.body, names), piece.form.at(names)
+        return Template(body, form, results, reads, inputs, price, piece.facts)
 
 
 def _shared_price(pieces: Sequence[Template], values: NewValues) -> float:
@@ -225,39 +162,6 @@ def _shared_price(pieces: Sequence[Template], values: NewValues) -> float:
         readers = max((values.traits[name].users for name in met), default=1) if is_copy else 1
         total += piece.price / max(readers, 1)
     return total
-
-
-class _Scratch:
-    """A template as a kernel that is written for the purpose, and the names of its values."""
-
-    def __init__(
-        self, template: Template, values: NewValues, signatures: Sequence[Signature]
-    ) -> None:
-        self.nodes: Mapping[int, BodyNode] = {node[0]: node for node in template.body}
-        outer = Block(arg_types=[values.type_of(name) for name in template.reads])
-        block = Block(arg_types=[argument.type for argument in outer.args])
-        inside: dict[int, SSAValue] = dict(zip(template.reads, block.args, strict=True))
-        for name, number, operands in template.body:
-            signature = signatures[number]
-            for item, type in zip(operands, signature.operand_types, strict=True):
-                if item not in inside:
-                    constant = ConstantOp.create(result_types=[type])
-                    block.add_op(constant)
-                    inside[item] = constant.results[0]
-            op = signature.spec.op_class.create(
-                operands=[inside[item] for item in operands],
-                result_types=[signature.type],
-                properties=signature.property_dict,
-            )
-            block.add_op(op)
-            inside[name] = op.results[0]
-        results = [inside[name] for name in template.results]
-        block.add_op(FusionReturnOp(results))
-        types = [value.type for value in results]
-        self.fused = FusedKernelOp(template.form.kind, outer.args, types, Region(block))
-        outer.add_op(self.fused)
-        self.names: dict[SSAValue, int] = {value: name for name, value in inside.items()}
-        self.names.update(zip(outer.args, template.reads, strict=True))
 
 
 class Placer:

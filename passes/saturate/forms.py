@@ -15,7 +15,7 @@ for each value how it lies in that space; or None where no template can compute 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
 
@@ -65,6 +65,12 @@ class Form:
     places: dict[int, Place] = field(default_factory=dict[int, Place])
     heavy: int | None = None
     reduced: Shape = ()
+
+    def at(self, names: Sequence[int]) -> "Form":
+        """The form of the same body over other names: `names[i]` in the place of i."""
+        places = {names[name]: place for name, place in self.places.items()}
+        heavy = None if self.heavy is None else names[self.heavy]
+        return replace(self, places=places, heavy=heavy)
 
     @property
     def kept_shape(self) -> Shape:

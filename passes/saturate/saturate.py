@@ -50,7 +50,7 @@ class SaturateOptions:
     (of up to 20,000 e-nodes and candidates; more have more in proportion), whether to fuse at all,
     whether what parameters alone decide is computed once, when they are set, and whether equal
     regions of a graph, and equal graphs, are decided once: without `memoise` each is, for itself,
-    and only the price of a body is looked up.
+    and only what a body costs, alone or arranged as several, is looked up.
     """
 
     classes: frozenset[RuleClass] = DEFAULT_CLASSES
