@@ -167,7 +167,7 @@ def _packed(
     element = element_of(product.operand_types[1])
     if len(product.operand_shapes[1]) != 2 or accumulator(element) is not element:
         return []
-    computed = {signatures[number] for _, number, _ in body}
+    computed = [signatures[number] for number in {node[1] for node in body}]
     met = {type for item in computed for type in (item.type, *item.operand_types)}
     widest = max(4, *(element_of(type).bytes for type in met))
     across = tile_columns(widest, device)

@@ -21,7 +21,7 @@ from mgn.passes.saturate.arrangements import arrangements_of
 from mgn.passes.saturate.candidates import ALONE, Arranged, Template
 from mgn.passes.saturate.cuts import Traits
 from mgn.passes.saturate.forms import BodyNode
-from mgn.passes.saturate.outlines import NewValue, Outlines, OwnNames, Piece, renamed
+from mgn.passes.saturate.outlines import Body, NewValue, Outlines, OwnNames, Piece, renamed
 from mgn.passes.saturate.prices import price_per_run
 from mgn.passes.saturate.view import Member, ValueClass, View
 
@@ -90,6 +90,7 @@ class Arranger:
     def __init__(self, view: View, device: Device, local: bool = False) -> None:
         self.view, self.device, self.local = view, device, local
         self.outlines = Outlines(view.signatures, device)
+        self.found: dict[tuple[Body, tuple[int, ...]], Sequence[Arrangement]] = {}
 
     def offers(self, template: Template, values: NewValues) -> Iterator[Template]:
         """The templates worth trying in the place of one."""
@@ -108,11 +109,20 @@ class Arranger:
 
     def ways(self, template: Template, values: NewValues) -> list[Way]:
         """What a template's arrangements come to, the cheapest first."""
-        types = {name: values.type_of(name) for name in template.reads}
-        signatures = self.view.signatures
-        found = arrangements_of(template.body, template.form, types, signatures, self.device)
+        found = self._arrangements(template, values)
         ways = [Way(item, self._pieces(item, template, values)) for item in found]
         return sorted((way for way in ways if way.pieces), key=lambda way: way.price)
+
+    def _arrangements(self, template: Template, values: NewValues) -> Sequence[Arrangement]:
+        """The arrangements of a template's body, found once for each."""
+        key = template.body, template.reads
+        try:
+            return self.found[key]
+        except KeyError:
+            body, form, signatures = template.body, template.form, self.view.signatures
+            types = {name: values.type_of(name) for name in template.reads}
+            found = self.found[key] = arrangements_of(body, form, types, signatures, self.device)
+            return found
 
     def _pieces(
         self, arrangement: Arrangement, template: Template, values: NewValues
