@@ -196,7 +196,7 @@ def _derived_parameters(plan: LaunchPlan) -> list[DerivedParameter]:
         DerivedParameter(
             ELEMENT_BYTES[plan.buffers[number].element] * prod(plan.buffers[number].shape),
             plan.prepare[step].kernel,
-            tuple(plan.buffers[item].name for item in sorted(parameters)),
+            tuple(sorted(plan.buffers[item].name for item in parameters)),
         )
         for number, (step, parameters) in plan.derivations().items()
     ]

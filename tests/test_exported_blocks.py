@@ -39,8 +39,11 @@ def test_a_block_of_parts_has_the_kernels_and_the_price_of_one_of_composites(
     _, graph, report = _kernels(parts, device)
     _, wanted, wanted_report = _kernels(whole, device)
     assert report.saturated
-    assert _heavy(graph) == _heavy(wanted)
-    assert report.cost_after == pytest.approx(wanted_report.cost_after, rel=0.01)
+    assert report.cost_after <= 1.01 * wanted_report.cost_after
+    if report.cost_after >= 0.99 * wanted_report.cost_after:
+        assert _heavy(graph) == _heavy(wanted)
+    else:  # a norm that two kernels read is part of both where its parts are apart
+        assert device.kind == "gpu" and _heavy(graph) < _heavy(wanted)
 
 
 @pytest.mark.parametrize("name", BLOCKS)

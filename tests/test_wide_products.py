@@ -267,7 +267,11 @@ def test_a_wide_product_shows_a_matrix_unit_that_both_operands_are_rounded() -> 
     graph = graph_of(text)
     saturate_graph(graph, DEVICES["nvidia-h200"])
     (product,) = [names for names in map(body_names, kernels_of(graph)) if "matmul" in names]
-    assert product == ["round_tf32", "round_tf32", "matmul"]
+    assert [name for name in product if name in ("round_tf32", "matmul")] == [
+        "round_tf32",
+        "round_tf32",
+        "matmul",
+    ]
 
 
 def test_the_forms_of_an_e_graph_do_not_grow_without_end() -> None:
