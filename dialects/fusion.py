@@ -19,7 +19,6 @@ from typing import Any
 
 from xdsl.dialects.builtin import (
     DictionaryAttr,
-    FunctionType,
     IntegerAttr,
     StringAttr,
     SymbolRefAttr,
@@ -217,6 +216,7 @@ class LaunchOp(IRDLOperation):
     inputs = var_operand_def(TensorType)
     outputs = var_result_def(TensorType)
     traits = traits_def(Pure())
+    assembly_format = "$kernel `(` $inputs `)` attr-dict `:` functional-type($inputs, $outputs)"
 
     def __init__(
         self, kernel: str, inputs: Sequence[SSAValue], result_types: Sequence[Attribute]
@@ -230,31 +230,6 @@ class LaunchOp(IRDLOperation):
     @property
     def kernel_name(self) -> str:
         return self.kernel.root_reference.data
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_symbol_name(self.kernel_name)
-        printer.print_string("(")
-        printer.print_list(self.inputs, printer.print_ssa_value)
-        printer.print_string(") : ")
-        printer.print_attribute(
-            FunctionType.from_lists(
-                [value.type for value in self.inputs], [value.type for value in self.outputs]
-            )
-        )
-
-    @classmethod
-    def parse(cls, parser: Parser) -> "LaunchOp":
-        name = parser.parse_symbol_name().data
-        unresolved = parser.parse_comma_separated_list(
-            parser.Delimiter.PAREN, parser.parse_unresolved_operand
-        )
-        parser.parse_punctuation(":")
-        type = parser.parse_type()
-        if not isinstance(type, FunctionType):
-            parser.raise_error("fusion.launch needs a function type")
-        operands = parser.resolve_operands(unresolved, type.inputs.data, parser.pos)
-        return cls(name, operands, type.outputs.data)
 
 
 def _parse_entries(parser: Parser, word: str) -> ScheduleAttr | None:

@@ -52,11 +52,18 @@ class ArenaProgram(IRDLOperation, ABC):
 class HeldOp(IRDLOperation, ABC):
     """Base of the operations whose result is a buffer that holds a tensor of the graph."""
 
-    def check_held(self, tensor: Attribute) -> None:
-        """The result must be the buffer of `tensor`."""
-        expected = buffer_type(cast(TensorType[Attribute], tensor))
-        if self.results[0].type != expected:
-            raise VerifyException(f"{self.name}: {tensor} lies in {expected}")
+    result = result_def(MemRefType)
+    traits = traits_def(HasParent(ArenaProgram))
+
+    @property
+    @abstractmethod
+    def held(self) -> TensorType[Attribute]:
+        """The tensor."""
+
+    def verify_(self) -> None:
+        expected = buffer_type(self.held)
+        if self.result.type != expected:
+            raise VerifyException(f"{self.name}: {self.held} lies in {expected}")
 
 
 @irdl_op_definition
@@ -66,8 +73,6 @@ class InputOp(HeldOp):
     name = "plan.input"
     label = prop_def(StringAttr)
     tensor = prop_def(TensorType)
-    result = result_def(MemRefType)
-    traits = traits_def(HasParent(ArenaProgram))
     assembly_format = "$label $tensor `:` type($result) attr-dict"
 
     def __init__(self, label: str, tensor: TensorType[Attribute]) -> None:
@@ -76,8 +81,9 @@ class InputOp(HeldOp):
             result_types=[buffer_type(tensor)],
         )
 
-    def verify_(self) -> None:
-        self.check_held(self.tensor)
+    @property
+    def held(self) -> TensorType[Attribute]:
+        return self.tensor
 
 
 @irdl_op_definition
@@ -87,8 +93,6 @@ class ParamOp(HeldOp):
     name = "plan.param"
     symbol = prop_def(SymbolRefAttr)
     tensor = prop_def(TensorType)
-    result = result_def(MemRefType)
-    traits = traits_def(HasParent(ArenaProgram))
     assembly_format = "$symbol $tensor `:` type($result) attr-dict"
 
     def __init__(self, symbol: str, tensor: TensorType[Attribute]) -> None:
@@ -102,8 +106,9 @@ class ParamOp(HeldOp):
         """The external name of the parameter."""
         return self.symbol.root_reference.data
 
-    def verify_(self) -> None:
-        self.check_held(self.tensor)
+    @property
+    def held(self) -> TensorType[Attribute]:
+        return self.tensor
 
 
 @irdl_op_definition
@@ -112,8 +117,6 @@ class ConstantOp(HeldOp):
 
     name = "plan.constant"
     value = prop_def(DenseIntOrFPElementsAttr)
-    result = result_def(MemRefType)
-    traits = traits_def(HasParent(ArenaProgram))
 
     def __init__(self, value: DenseIntOrFPElementsAttr) -> None:
         super().__init__(
@@ -136,8 +139,9 @@ class ConstantOp(HeldOp):
         op.attributes.update(parser.parse_optional_attr_dict())
         return op
 
-    def verify_(self) -> None:
-        self.check_held(self.value.type)
+    @property
+    def held(self) -> TensorType[Attribute]:
+        return cast(TensorType[Attribute], self.value.type)
 
 
 @irdl_op_definition

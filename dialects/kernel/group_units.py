@@ -8,6 +8,7 @@ in them and no other bit, are never transposed.
 """
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import (
     BFloat16Type,
@@ -26,6 +27,9 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
+    RangeOf,
+    RangeVarConstraint,
+    base,
     irdl_op_definition,
     operand_def,
     prop_def,
@@ -33,13 +37,11 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.kernel.function import verify_converged
-from mgn.dialects.kernel.types import Space, element_bytes, space_of, verify_buffer
+from mgn.dialects.kernel.types import element_bytes, verified_local_element
 
 GROUP_ROWS = 64
 GROUP_ITEMS = 128
@@ -174,11 +176,7 @@ class GroupMmaHeldOp(IRDLOperation):
 
 def _verified_element(op: Operation, memory: SSAValue) -> Attribute:
     """The element type of the tiles of a product, which is one that groups multiply."""
-    verify_buffer(memory.type, "the memory")
-    assert isinstance(memory.type, MemRefType)
-    if space_of(memory.type) is not Space.LOCAL:
-        raise VerifyException(f"{op.name} reads local memory")
-    element = memory.type.element_type
+    element = verified_local_element(op.name, memory.type)
     if not isinstance(element, BFloat16Type | Float16Type | Float32Type):
         raise VerifyException(f"{op.name} takes no {element}")
     return element
@@ -208,10 +206,12 @@ class WaitProductsOp(IRDLOperation):
     """
 
     name = "kernel.wait_products"
+    SUMS: ClassVar = RangeVarConstraint("SUMS", RangeOf(base(VectorType)))
     pending = prop_def(IntegerAttr.constr(i64))
-    sums = var_operand_def(VectorType)
-    results_ = var_result_def(VectorType)
+    sums = var_operand_def(SUMS)
+    results_ = var_result_def(SUMS)
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = "$pending (`of` $sums^)? attr-dict (`:` type($sums)^)?"
 
     def __init__(self, pending: int, sums: Sequence[SSAValue] = ()):
         super().__init__(
@@ -225,37 +225,7 @@ class WaitProductsOp(IRDLOperation):
             raise VerifyException("kernel.wait_products takes a number of products, from 0 on")
         if self.sums and self.pending.value.data:
             raise VerifyException("kernel.wait_products gives sums when no product is under way")
-        if [value.type for value in self.sums] != [value.type for value in self.results_]:
-            raise VerifyException("kernel.wait_products gives the sums that it takes")
         verify_converged(self)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> "WaitProductsOp":
-        pending = parser.parse_integer(allow_boolean=False)
-        sums: Sequence[SSAValue] = ()
-        attributes = parser.parse_optional_attr_dict()
-        if parser.parse_optional_keyword("of"):
-            unresolved = parser.parse_comma_separated_list(
-                parser.Delimiter.NONE, parser.parse_unresolved_operand
-            )
-            attributes = attributes | parser.parse_optional_attr_dict()
-            parser.parse_punctuation(":")
-            start = parser.pos
-            types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
-            sums = parser.resolve_operands(unresolved, types, start)
-        operation = cls(pending, sums)
-        operation.attributes |= attributes
-        return operation
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.pending.value.data}")
-        if self.sums:
-            printer.print_string(" of ")
-            printer.print_list(self.sums, printer.print_operand)
-        printer.print_op_attributes(self.attributes)
-        if self.sums:
-            printer.print_string(" : ")
-            printer.print_list(self.sums, lambda value: printer.print_attribute(value.type))
 
 
 @irdl_op_definition

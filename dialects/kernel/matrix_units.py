@@ -41,10 +41,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.kernel.function import verify_converged
 from mgn.dialects.kernel.types import (
-    Space,
     element_bytes,
-    space_of,
-    verify_buffer,
+    verified_local_element,
     verify_copy_to_local,
 )
 
@@ -164,11 +162,7 @@ class LoadMatrixOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        verify_buffer(self.base.type, "the memory")
-        assert isinstance(self.base.type, MemRefType)
-        element = self.base.type.element_type
-        if space_of(self.base.type) is not Space.LOCAL:
-            raise VerifyException("kernel.load_matrix reads local memory")
+        element = verified_local_element(self.name, self.base.type)
         if element_bytes(element) != 2 and (self.transposed or element != f32):
             form = "transposed " if self.transposed else ""
             raise VerifyException(f"kernel.load_matrix takes no {form}{element}")
@@ -331,6 +325,7 @@ class WaitCopiesOp(IRDLOperation):
     name = "kernel.wait_copies"
     pending = prop_def(IntegerAttr.constr(i64))
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = "$pending attr-dict"
 
     def __init__(self, pending: int):
         super().__init__(properties={"pending": IntegerAttr(pending, i64)})
@@ -338,13 +333,3 @@ class WaitCopiesOp(IRDLOperation):
     def verify_(self) -> None:
         if self.pending.value.data < 0:
             raise VerifyException("kernel.wait_copies takes a number of groups, from 0 on")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> "WaitCopiesOp":
-        operation = cls(parser.parse_integer(allow_boolean=False))
-        operation.attributes |= parser.parse_optional_attr_dict()
-        return operation
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.pending.value.data}")
-        printer.print_op_attributes(self.attributes)

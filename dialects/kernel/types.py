@@ -157,6 +157,15 @@ def verify_buffer(type: Attribute, what: str) -> None:
         raise VerifyException(f"{what} lies in an unknown memory space: {type.memory_space}")
 
 
+def verified_local_element(name: str, type: Attribute) -> Attribute:
+    """The element type of the buffer in local memory that an operation reads."""
+    verify_buffer(type, "the memory")
+    assert isinstance(type, MemRefType)
+    if space_of(type) is not Space.LOCAL:
+        raise VerifyException(f"{name} reads local memory")
+    return type.element_type
+
+
 def verify_copy_to_local(name: str, source: Attribute, target: Attribute) -> None:
     """A copy goes from a buffer in global memory to one in local memory, of one element type."""
     verify_buffer(source, "the source")

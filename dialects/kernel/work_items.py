@@ -14,8 +14,6 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.traits import MemoryAllocEffect, MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
@@ -32,8 +30,9 @@ from mgn.dialects.kernel.types import (
 class PlaceOp(IRDLOperation):
     """A figure of the launch in one dimension (0, 1 or 2), of type index: `kernel.global_id 0`."""
 
-    dimension = prop_def(IntegerAttr)
+    dimension = prop_def(IntegerAttr.constr(i64))
     result = result_def(IndexType)
+    assembly_format = "$dimension attr-dict"
 
     def __init__(self, dimension: int = 0):
         super().__init__(
@@ -43,16 +42,6 @@ class PlaceOp(IRDLOperation):
     def verify_(self) -> None:
         if self.dimension.value.data not in (0, 1, 2):
             raise VerifyException(f"dimension must be 0, 1 or 2, not {self.dimension.value.data}")
-
-    @classmethod
-    def parse(cls, parser: Parser) -> "PlaceOp":
-        operation = cls(parser.parse_integer(allow_boolean=False))
-        operation.attributes |= parser.parse_optional_attr_dict()
-        return operation
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.dimension.value.data}")
-        printer.print_op_attributes(self.attributes)
 
 
 @irdl_op_definition
@@ -230,8 +219,9 @@ class AsyncWaitOp(IRDLOperation):
     """The work-group waits until copies are complete: `kernel.async_wait %e0, %e1`."""
 
     name = "kernel.async_wait"
-    events = var_operand_def(EventType)
+    events = var_operand_def(EventType())
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = "$events attr-dict"
 
     def __init__(self, events: Sequence[SSAValue | Operation]):
         super().__init__(operands=[list(events)])
@@ -240,18 +230,3 @@ class AsyncWaitOp(IRDLOperation):
         if not self.events:
             raise VerifyException("kernel.async_wait waits for at least one event")
         verify_converged(self)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> "AsyncWaitOp":
-        events = parser.parse_comma_separated_list(
-            parser.Delimiter.NONE, parser.parse_unresolved_operand
-        )
-        resolved = [parser.resolve_operand(event, EventType()) for event in events]
-        operation = cls(resolved)
-        operation.attributes |= parser.parse_optional_attr_dict()
-        return operation
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_list(self.events, printer.print_operand)
-        printer.print_op_attributes(self.attributes)
