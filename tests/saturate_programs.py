@@ -103,14 +103,15 @@ def random_graph(seed: int, operations: int = 14, element: str = "f32") -> Graph
     def body(b: Emitter, *inputs: SSAValue) -> list[SSAValue]:
         pool = list(inputs)
         for _ in range(operations):
-            pool.append(_step(b, rng, pool))
+            pool.append(random_step(b, rng, pool))
         count = rng.randint(1, 3)
         return [pool[-1], *rng.sample(pool, min(count, len(pool)) - 1)]
 
     return build_graph(body, *types)
 
 
-def _step(b: Emitter, rng: random.Random, pool: list[SSAValue]) -> SSAValue:
+def random_step(b: Emitter, rng: random.Random, pool: list[SSAValue]) -> SSAValue:
+    """A value computed from some of a pool."""
     x = rng.choice(pool[-6:])
     shape = _shape(x)
     kind = rng.choice("uuubbbbbrrnmmtkcg")

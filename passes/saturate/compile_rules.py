@@ -87,6 +87,14 @@ PRELUDE = """
 """Sorts, functions and rulesets: all but what operations and rows of the table need."""
 
 
+def commutes(constructor: Constructor, exact: bool) -> bool:
+    """Whether an operation's two operands may change places; with `exact`, to the bit."""
+    operation, arity = constructor
+    if exact and operation in ORDERED_ZEROS:
+        return False
+    return OPERATIONS[operation].commutative and arity == 2
+
+
 def declare(constructor: Constructor, exact: bool = False) -> str:
     """An operation with a number of operands: how it is loaded, and what holds of it always. With
     `exact`, what commutes does so to the bit.
@@ -103,8 +111,7 @@ def declare(constructor: Constructor, exact: bool = False) -> str:
         f"(rule ((in_{name} h a t {plain})) ((let e ({name} a t {handles})) (union e (N h))"
         f' (set (ty e) t) (set (handle e) h)) :ruleset load :name "load {name}")',
     ]
-    commutes = OPERATIONS[operation].commutative and arity == 2
-    if commutes and not (exact and operation in ORDERED_ZEROS):
+    if commutes(constructor, exact):
         lines.append(
             f"(rule ((= e ({name} a t x y))) ((union e ({name} a t y x)))"
             f' :ruleset rewrite :name "commutes {operation}")'

@@ -21,6 +21,7 @@ from mgn.passes.saturate.compile_rules import (
     PRELUDE,
     CompiledRule,
     Constructor,
+    commutes,
     compile_rule,
     constructor_name,
     constructors_of,
@@ -61,7 +62,9 @@ class ClassNode(NamedTuple):
 
 @dataclass
 class SaturatedGraph:
-    """The classes of an e-graph, named by their smallest handles, with e-nodes and leaves."""
+    """The classes of an e-graph, named by their smallest handles, with e-nodes and leaves;
+    `unfolded` periods of the program are copies of one.
+    """
 
     facts: Facts
     nodes: dict[int, list[ClassNode]]
@@ -73,6 +76,7 @@ class SaturatedGraph:
     fired: Counter[str]
     program: str = ""
     locations: dict[int, Any] = field(default_factory=dict[int, Any])
+    unfolded: int = 0
 
     @property
     def node_count(self) -> int:
@@ -97,7 +101,8 @@ class _Tables:
 
 @dataclass(frozen=True)
 class Application:
-    """One match on which a rule acted: the row of the match, and the handle of its right side.
+    """One match on which a rule acted, in which iteration: the handles of its root and variables,
+    and that of its right side.
 
     Handles from `first` on, below `end`, are the e-nodes and constants that it entered.
     """
@@ -107,11 +112,17 @@ class Application:
     result: int
     first: int
     end: int
+    iteration: int
 
     @property
     def root(self) -> int:
         """The handle of the value that the left side matched."""
         return self.row[0]
+
+
+def only_exact(rules: Iterable[Rule]) -> bool:
+    """Whether what the rules make equal is so to the bit."""
+    return all(rule.equality is RuleClass.EXACT for rule in rules)
 
 
 class UnsoundRule(RuntimeError):
@@ -154,7 +165,7 @@ class _Engine:
     ) -> None:
         self.folder = folder
         self.facts = facts
-        self.exact = all(rule.equality is RuleClass.EXACT for rule in rules)
+        self.exact = only_exact(rules)
         self.waiting = dict(enumerate(rules))
         self.constructors: set[Constructor] = set()
         self.compiled: dict[str, CompiledRule] = {}
@@ -164,6 +175,7 @@ class _Engine:
         self.seen: dict[str, set[tuple[int, ...]]] = defaultdict(set)
         self.fired: Counter[str] = Counter()
         self.loads = 0
+        self.iterations = 0
         self.widenings = 0
         self.wide = WideProducts(facts, len(facts.handle_types))
         self.execute(PRELUDE)
@@ -178,28 +190,21 @@ class _Engine:
         original = len(self.facts.handle_types)
         time_budget *= max(1.0, original / BUDGETED)
         self._load()
-        iterations = 0
         while True:
             reports = self.execute("(run rewrite 1)")
-            iterations += 1
+            self.iterations += 1
             report = reports[0].report
             matched = report.num_matches_per_rule
-            self._count_commuted(matched)
             if any(matched.get(name) for name in self.compiled):
                 self._act([name for name in self.compiled if matched.get(name)])
             loaded = self._load()
             if not loaded and not report.updated:
                 tables = self._tables()
                 if not self._widen(tables):
-                    return self._read(tables, True, iterations)
+                    return self._read(tables, True)
             too_large = len(self.facts.handle_types) > original * GROWTH_LIMIT + ALLOWANCE
             if too_large or time.thread_time() - started > time_budget:
-                return self._read(self._tables(), False, iterations)
-
-    def _count_commuted(self, matched: dict[str, int]) -> None:
-        for name, count in matched.items():
-            if name.startswith("commutes ") and count:
-                self.fired[name] += count
+                return self._read(self._tables(), False)
 
     def _act(self, names: Iterable[str]) -> None:
         functions = self.egraph.freeze().functions
@@ -213,10 +218,14 @@ class _Engine:
                 first, unions = len(self.facts.handle_types), len(self.facts.new_unions)
                 if instantiate(compiled, row, self.facts):
                     self.fired[name] += 1
-                    if self.trail is not None and len(self.facts.new_unions) > unions:
-                        result, end = self.facts.new_unions[-1][1], len(self.facts.handle_types)
-                        self.trail.append(Application(name, row, result, first, end))
+                    united = self.facts.new_unions[unions:]
+                    result = united[-1][1] if united else row[0]
+                    self._note(name, row[:values], result, first, len(self.facts.handle_types))
             seen |= rows
+
+    def _note(self, rule: str, row: tuple[int, ...], result: int, first: int, end: int) -> None:
+        if self.trail is not None:
+            self.trail.append(Application(rule, row, result, first, end, self.iterations))
 
     def _admit(self, constructors: set[Constructor]) -> None:
         """Declares operations that occur now, and the rules that can match from now on."""
@@ -274,8 +283,7 @@ class _Engine:
             return False
         for step in self.wide.steps:
             self.fired[step[0]] += 1
-            if self.trail is not None:
-                self.trail.append(Application(*step))
+            self._note(*step)
         return self._load()
 
     def _load(self) -> bool:
@@ -315,7 +323,7 @@ class _Engine:
             self.log.append("(run load 1)")
         return True
 
-    def _read(self, tables: _Tables, saturated: bool, iterations: int) -> SaturatedGraph:
+    def _read(self, tables: _Tables, saturated: bool) -> SaturatedGraph:
         functions, names, number = tables.functions, tables.names, self.egraph.value_to_i64
         class_of = {number(row.inputs[0]): names[row.output] for row in functions["N"].rows}
         nodes: dict[int, list[ClassNode]] = defaultdict(list)
@@ -343,11 +351,24 @@ class _Engine:
             class_of,
             splats,
             saturated,
-            iterations,
-            self.fired,
+            self.iterations,
+            self.fired + pairs_commuted(nodes, self.exact),
             "\n".join(self.log or ()),
             locations,
         )
+
+
+def pairs_commuted(nodes: Mapping[int, Iterable[ClassNode]], exact: bool) -> Counter[str]:
+    """How many pairs of e-nodes there are that are one but for the order of their two operands."""
+    pairs = Counter(
+        node.name
+        for found in nodes.values()
+        for node in found
+        if len(node.operands) == 2 and node.operands[0] < node.operands[1]
+    )
+    return Counter(
+        {f"commutes {name}": count for name, count in pairs.items() if commutes((name, 2), exact)}
+    )
 
 
 def _operations(functions: Any) -> Iterator[tuple[str, str]]:

@@ -69,9 +69,10 @@ class Facts:
 
     `literals` are the numbers that rules name: a constant that equals one of them, rounded to the
     constant's element type, is that number. `definitions` holds the e-node or leaf of each handle,
-    `type_numbers` the number of its type; `arrays` and `origins` what `definitions.py` found out
-    from them, and `looks` counts how often it was asked. `readers` says how many of the program's
-    e-nodes read a value; `results` keeps the types and attributes of operations that rules make.
+    None for a mere name, `type_numbers` the number of its type; `arrays` and `origins` what
+    `definitions.py` found out from them, and `looks` counts how often it was asked. `readers` says
+    how many of the program's e-nodes read a value; `results` keeps the types and attributes of
+    operations that rules make.
     """
 
     literals: Sequence[float] = ()
@@ -141,6 +142,26 @@ class Facts:
             if leaf.kind == "constant":
                 self._note_constant(handle, leaf.key)
         return handle
+
+    def restate(
+        self, fact: "NodeFact | Leaf", type: TensorType, location: LocationAttr | None
+    ) -> int:
+        """The handle of an e-node or leaf of facts that share this one's numbers; its operands are
+        handles of this one. What is known of its elements is not restated.
+        """
+        handle = self._new_handle(fact, type, location)
+        if isinstance(fact, Leaf):
+            self.new_leaves.append((handle, self.types(type), self.leaves(fact)))
+        else:
+            self.new_nodes.append((handle, fact))
+        return handle
+
+    def name(self, type: TensorType) -> int:
+        """A handle for a value that no e-node is entered for here."""
+        self.definitions.append(None)
+        self.handle_types.append(type)
+        self.type_numbers.append(self.types(type))
+        return len(self.handle_types) - 1
 
     def union(self, left: int, right: int) -> None:
         """Notes that two handles are one value. ValueError where their types differ."""

@@ -56,9 +56,11 @@ class ExtractionReport:
 @dataclass
 class SaturateReport:
     """Figures of one graph. Costs are modelled seconds; `bound` is a lower bound on the cost of any
-    choice. `kernels` are counted by kind, a launch each; `arrangements` are those taken where there
-    was a choice of them; `rejected` counts the candidates that were not chosen, and `choices` has
-    those that could have written what a chosen kernel writes, with their prices.
+    choice. `unfolded` says for how many equal periods of the program, as the layers of a network,
+    the e-graph has copies of what was saturated for another. `kernels` are counted by kind, a
+    launch each; `arrangements` are those taken where there was a choice of them; `rejected` counts
+    the candidates that were not chosen, and `choices` has those that could have written what a
+    chosen kernel writes, with their prices.
     """
 
     graph: str = ""
@@ -67,6 +69,7 @@ class SaturateReport:
     nodes: int = 0
     iterations: int = 0
     saturated: bool = True
+    unfolded: int = 0
     fired: Counter[str] = field(default_factory=Counter[str])
     candidates: int = 0
     considered: int = 0
@@ -114,7 +117,8 @@ class SaturateReport:
             f"saturate @{self.graph}",
             f"  operations before    {self.operations}",
             f"  e-graph              {self.classes} classes, {self.nodes} nodes, "
-            f"{self.iterations} iterations, saturated: {'yes' if self.saturated else 'no'}",
+            f"{self.iterations} iterations, saturated: {'yes' if self.saturated else 'no'}"
+            + (f", {self.unfolded} equal periods unfolded" if self.unfolded else ""),
             f"  rules fired          {fired or 'none'}",
             f"  candidates           {self.candidates} from {self.considered} distinct cones, "
             f"{self.rejected} rejected, "

@@ -29,6 +29,7 @@ from mgn.passes.saturate.cuts import CutLimits
 from mgn.passes.saturate.encode import encode_graph
 from mgn.passes.saturate.engine import SaturatedGraph, saturate_facts
 from mgn.passes.saturate.extract import Extraction, extract
+from mgn.passes.saturate.facts import Facts
 from mgn.passes.saturate.memo import Choice, choice_key, choice_of, recall, remember
 from mgn.passes.saturate.offers import find_candidates
 from mgn.passes.saturate.patterns import Number, Pattern, calls_of
@@ -40,6 +41,7 @@ from mgn.passes.saturate.rule import Rule, RuleClass
 from mgn.passes.saturate.rules import DEFAULT_CLASSES, rules_of
 from mgn.passes.saturate.siblings import sibling_candidates
 from mgn.passes.saturate.trace import SaturateTrace
+from mgn.passes.saturate.unfolding import saturate_periods
 from mgn.passes.saturate.view import Signature, View, make_view
 from mgn.passes.saturate.wide_products import WIDE_PRODUCTS
 
@@ -117,10 +119,7 @@ def _choose(
     with _timed(report, "price before"):
         report.cost_before = price_of_separate_kernels(encoded.facts, device)
     with _timed(report, "saturate"):
-        trail = None if trace is None else trace.applications
-        saturated = saturate_facts(
-            encoded.facts, rules, options.time_budget, trail=trail, widen=_widens(options)
-        )
+        saturated = _saturated(encoded.facts, options, rules, trace)
         _describe_egraph(report, saturated)
     with _timed(report, "view"):
         whole = whole_composites(options, device)
@@ -143,6 +142,17 @@ def _choose(
         trace.saturated, trace.view = saturated, view
         trace.found, trace.selection = found, extraction.selection
     return choice_of(graph, view, found, extraction.selection, replace(report))
+
+
+def _saturated(
+    facts: Facts, options: SaturateOptions, rules: list[Rule], trace: SaturateTrace | None
+) -> SaturatedGraph:
+    """The saturated graph of a program; what is to be explained is saturated as a whole."""
+    budget, widen = options.time_budget, _widens(options)
+    if trace is not None:
+        return saturate_facts(facts, rules, budget, trail=trace.applications, widen=widen)
+    found = saturate_periods(facts, rules, budget, widen) if options.memoise else None
+    return found or saturate_facts(facts, rules, budget, widen=widen)
 
 
 def limits_of(options: SaturateOptions) -> CutLimits:
@@ -196,7 +206,7 @@ def literals_of(rules: list[Rule]) -> list[float]:
 def _describe_egraph(report: SaturateReport, graph: SaturatedGraph) -> None:
     report.classes, report.nodes = graph.class_count, graph.node_count
     report.iterations, report.saturated = graph.iterations, graph.saturated
-    report.fired = graph.fired
+    report.fired, report.unfolded = graph.fired, graph.unfolded
 
 
 def _describe_extraction(
