@@ -110,6 +110,10 @@ class FusionReturnOp(IRDLOperation):
 class FusedKernelOp(IRDLOperation):
     """One device kernel: reads its inputs from memory, computes its body, writes its results to
     memory.
+
+    `arranged` is what it says for its schedule: how values lie that it reads (`right = "panels"`,
+    `rounded = 1`), and as what a matrix unit is to multiply (`matrix = "tf32"`). One that names no
+    unit does without. What is said of panels and of the unit has to be so.
     """
 
     name = "fusion.kernel"

@@ -14,18 +14,23 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
                         matmul of many, for its left operand and after it
     attention           one attention, or parts of one, as it stands; pointwise before it,
                         elementwise and reshape after
+
+What a kernel says of a matrix unit is so: its product's operands, or attention's queries, keys and
+values, are rounded to what the unit multiplies.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from xdsl.ir import BlockArgument, Operation
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.shapes import reduce_shape
+from mgn.dialects.types import element_of
 
 if TYPE_CHECKING:
     from mgn.dialects.fusion import FusedKernelOp
@@ -47,6 +52,12 @@ TILED_ROWS = 5
 many are asked for where halves of the product meet, or where the kernel reduces rows for it.
 """
 
+MOVED = frozenset({"reshape", "transpose", "slice", "broadcast_to"})
+"""Operations that leave each number as it is."""
+
+HALVES = ("bf16", "f16")
+"""Element types of half precision."""
+
 Shape = tuple[int, ...]
 Operations = Sequence[TensorOp]
 
@@ -58,6 +69,10 @@ def verify_form(kernel: "FusedKernelOp") -> None:
     if check is None:
         raise VerifyException(f"fusion.kernel: no template writes a {kernel.kind.data} kernel")
     check(kernel, operations)
+    for said in (kernel.arranged, kernel.schedule):
+        unit = None if said is None else said.entries.data.get("matrix")
+        if unit is not None:
+            _verify_unit(kernel, operations, unit.data if isinstance(unit, StringAttr) else "")
 
 
 def _fail(kernel: "FusedKernelOp", reason: str) -> None:
@@ -214,6 +229,41 @@ def _reads_panels(product: TensorOp) -> bool:
             return False
         value = op.operands[0]
     return isinstance(value, BlockArgument) and not product.values["transpose_b"]
+
+
+def rounded_by(name: str, element: str, source: str) -> str | None:
+    """What an operation rounds to that gives an element type and is given another: bf16, f16 or
+    tf32; None where it does not by itself.
+    """
+    if element in HALVES:
+        return element
+    if name == "round_tf32":
+        return "tf32"
+    return source if name == "cast" and source in HALVES else None
+
+
+def _rounded_to(value: SSAValue) -> str | None:
+    """What a value is known to be rounded to."""
+    element, op = element_of(value.type).name, value.owner
+    if not isinstance(op, TensorOp) or not op.operands:
+        return element if element in HALVES else None
+    rounded = rounded_by(op.spec.name, element, element_of(op.operands[0].type).name)
+    if rounded is None and op.spec.name in MOVED:
+        return _rounded_to(op.operands[0])
+    return rounded
+
+
+def _verify_unit(kernel: "FusedKernelOp", operations: Operations, unit: str) -> None:
+    """What the unit is to multiply is rounded to that."""
+    attentions = HELD_WHOLE["attention"]
+    given = [
+        value
+        for op in operations
+        if op.spec.kind is Kind.CONTRACTION or op.spec.name in attentions
+        for value in op.operands[:3]
+    ]
+    if {_rounded_to(value) for value in given} != {unit}:
+        _fail(kernel, f"what it multiplies is not rounded to {unit or 'its unit'}")
 
 
 def _verify_attention(kernel: "FusedKernelOp", operations: Operations) -> None:

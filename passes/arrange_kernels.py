@@ -9,6 +9,9 @@ After:
     %p = fusion.kernel contraction (…) -> (tensor<10x64x1000xf32>) { … mgn.matmul … }
     %y = fusion.kernel reduction (%a = %p : …) -> (tensor<64x1000xf32>) { … mgn.sum … }
 
+Kernels whose price counts on the device's matrix unit say so: `arranged {matrix = "tf32"}`. Those
+that say something already are left as they are.
+
 `saturate` decides on arrangements together with everything else, by the same prices; this pass is
 for fusion programs written by hand.
 """
@@ -18,7 +21,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from mgn.dialects.fusion import FusedKernelOp
+from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.passes.kernel_pieces import KernelPieces
@@ -26,12 +29,13 @@ from mgn.passes.saturate.arranging import Arranger, NewValues
 from mgn.passes.saturate.candidates import Template
 from mgn.passes.saturate.cuts import Traits
 from mgn.passes.saturate.forms import BodyNode, classify
+from mgn.passes.saturate.matrix_price import unit_facts
 from mgn.passes.saturate.prices import price_kernel
 from mgn.passes.saturate.view import Signature, View
 
 
 class ArrangeKernels(ModulePass):
-    """Arranges every fusion.kernel that has no schedule and is of no arrangement."""
+    """Arranges every fusion.kernel that has no schedule and says of no arrangement or unit."""
 
     name = "arrange-kernels"
 
@@ -50,10 +54,18 @@ def arrange_kernel(fused: FusedKernelOp, device: Device) -> list[FusedKernelOp]:
         return [fused]
     ways = Arranger(View({}, [], signatures), device).ways(template, values)
     if not ways or ways[0].price >= template.price:
+        _say(fused, template)
         return [fused]
     pieces = KernelPieces(fused)
     ways[0].arrangement.write(pieces)
+    for kernel, piece in zip(pieces.kernels, ways[0].pieces, strict=True):
+        _say(kernel, piece)
     return pieces.replace()
+
+
+def _say(fused: FusedKernelOp, template: Template) -> None:
+    """Has a kernel say what it is priced for."""
+    fused.arranged = ScheduleAttr.of(**dict(template.facts)) if template.facts else None
 
 
 def template_of(
@@ -86,5 +98,6 @@ def template_of(
         return None, values
     results = tuple(names[value] for value in fused.written)
     types = {name: traits[name].type for name in reads}
-    price = price_kernel(body, form, results, types, signatures, device)
-    return Template(tuple(body), form, results, reads, (), price), values
+    facts = unit_facts(body, form, types, signatures, device)
+    price = price_kernel(body, form, results, types, signatures, device, facts)
+    return Template(tuple(body), form, results, reads, (), price, facts), values

@@ -6,11 +6,12 @@ After:
     %y = fusion.kernel pointwise (%a = %x : tensor<64xf32>) -> (tensor<64xf32>)
         schedule {form = "cpu", lanes = 16 : i64, chunk = 4096 : i64} { … }
 
-What a kernel is arranged for, operands in panels or rounded, its `arranged` says. That a product is
-for the matrix unit follows from what its own operands are rounded to, by which the e-graph priced
-it for that unit: nothing is chosen here that its price did not count on.
+What a kernel is arranged for, operands in panels or rounded, and what its product is to run on the
+matrix unit as, its `arranged` says: nothing is chosen here that its price did not count on. What it
+computes is not looked at; a kernel that names no unit does without.
 """
 
+from collections.abc import Mapping
 from math import prod
 
 from xdsl.context import Context
@@ -22,8 +23,10 @@ from mgn.dialects.kernel import Device
 from mgn.dialects.types import element_of
 from mgn.passes.liveness import tensor_bytes
 
-RIGHT, ROUNDED = "right", "rounded"
-"""Facts of an arrangement that a template has to know."""
+RIGHT, ROUNDED, MATRIX = "right", "rounded", "matrix"
+"""What `arranged` says that a template has to know: how operands lie, and as what a matrix unit is
+to multiply them.
+"""
 
 SMALL_CHUNK, LARGE_CHUNK = 512, 8192
 
@@ -75,9 +78,13 @@ class ChooseSchedules(ModulePass):
 def schedule_for(fused: FusedKernelOp, device: Device) -> ScheduleAttr:
     """The schedule of one kernel on a device."""
     entries = _gpu_schedule(fused, device) if not device.is_cpu else _cpu_schedule(fused, device)
-    arranged = fused.arranged.values if fused.arranged is not None else {}
+    arranged = _arranged(fused)
     entries |= {name: arranged[name] for name in (RIGHT, ROUNDED) if name in arranged}
     return ScheduleAttr.of(**entries)
+
+
+def _arranged(fused: FusedKernelOp) -> Mapping[str, int | str]:
+    return fused.arranged.values if fused.arranged is not None else {}
 
 
 def widest_bytes(fused: FusedKernelOp) -> int:
@@ -137,24 +144,6 @@ def _cpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     return entries
 
 
-def _on_matrix_unit(fused: FusedKernelOp, device: Device) -> str | None:
-    """What the device's matrix unit multiplies the product's operands as; None where it cannot."""
-    if not device.matrix_rates:
-        return None
-    from mgn.passes.lower_kernels.attention_node import Attention
-    from mgn.passes.lower_kernels.attention_panels import attention_element
-    from mgn.passes.lower_kernels.body import read_body
-    from mgn.passes.lower_kernels.product import Product
-    from mgn.passes.lower_kernels.tensor_panels import matrix_element
-
-    body = read_body(fused)
-    if fused.kernel_kind is KernelKind.ATTENTION:
-        name = attention_element(Attention.of_body(body))
-    else:
-        name = matrix_element(Product.of_body(body))
-    return name if name in device.matrix_rates else None
-
-
 def _large_local_memory(device: Device) -> int:
     """Local memory that a group may have, by way of its program's PTX where that goes further."""
     return ENLARGED_MEMORY if device.matrix_unit == "wgmma" else device.local_memory
@@ -180,7 +169,7 @@ def _gpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
         room = _large_local_memory(device) if attends else device.local_memory
         entries |= {"local_memory": room}
         entries |= {"largest_group": device.max_work_group_size}
-        unit = _on_matrix_unit(fused, device)
-        if unit is not None:
-            entries |= {"matrix": unit, "matrix_unit": device.matrix_unit}
+        unit = str(_arranged(fused).get(MATRIX))
+        if unit in device.matrix_rates:
+            entries |= {MATRIX: unit, "matrix_unit": device.matrix_unit}
     return entries

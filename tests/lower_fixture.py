@@ -17,12 +17,12 @@ from xdsl.dialects.test import TestOp
 from xdsl.ir import Block, Region, SSAValue
 
 from mgn.codegen.signature import KernelSignature
-from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp
+from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, ScheduleAttr
 from mgn.dialects.kernel import DEVICES, Device, FuncOp
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.types import element_of, tensor
-from mgn.passes.arrange_kernels import arrange_kernel
+from mgn.passes.arrange_kernels import arrange_kernel, template_of
 from mgn.passes.choose_schedules import schedule_for
 from mgn.passes.lower_kernels import lower_kernel
 from mgn.verification import verify_whole
@@ -60,11 +60,23 @@ def fused_kernel(
     return kernel
 
 
+def scheduled(kernel: FusedKernelOp, device: Device) -> Mapping[str, Any]:
+    """The schedule of a kernel that, if it says nothing, says of the device's matrix unit what the
+    e-graph would have it say.
+    """
+    if kernel.arranged is None:
+        template, _ = template_of(kernel, device, [])
+        facts = template.facts if template is not None else ()
+        kernel.arranged = ScheduleAttr.of(**dict(facts)) if facts else None
+        kernel.verify()
+    return schedule_for(kernel, device).values
+
+
 def lowered(
     kernel: FusedKernelOp, device: Device, name: str = "kernel_under_test", **schedule: Any
 ) -> FuncOp:
     """The kernel's function on a device, with entries of the schedule changed."""
-    entries = {**schedule_for(kernel, device).values, **schedule}
+    entries = {**scheduled(kernel, device), **schedule}
     function = lower_kernel(kernel, name, entries)
     verify_whole(function)
     return function

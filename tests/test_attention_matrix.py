@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from attention_reference import Bounded, attention_arrays, bounded_attention
-from lower_fixture import CPU, fused_kernel, lowered, run
+from lower_fixture import CPU, fused_kernel, lowered, run, scheduled
 from matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
 from opencl_fixture import cl_queue  # noqa: F401
 from test_attention_kernels import CASES, Shape
@@ -25,8 +25,8 @@ from mgn.dialects.kernel import (
     MmaOp,
 )
 from mgn.dialects.mgn.interpreter import Interpreter
-from mgn.passes.choose_schedules import schedule_for
-from mgn.passes.lower_kernels.attention_panels import LEAST_ROWS, SHAPES
+from mgn.passes.lower_kernels.attention_panels import SHAPES
+from mgn.passes.saturate.matrix_price import ATTENDED_ROWS
 
 NAMES = ("bf16", "f16", "tf32")
 DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32}
@@ -40,7 +40,7 @@ def rows_of(shapes: list[Shape], how: dict[str, Any]) -> int:
 FILLING = {
     name: case
     for name, case in CASES.items()
-    if name != "large heads" and rows_of(*case) >= LEAST_ROWS
+    if name != "large heads" and rows_of(*case) >= ATTENDED_ROWS
 }
 """Cases with enough rows for the unit that a driver on the CPU compiles in time; a head of 130 has
 more than a line, too.
@@ -108,7 +108,7 @@ def check(
     **schedule: Any,
 ) -> None:
     kernel = kernel_of(shapes, how, name, computed)
-    assert computed or schedule_for(kernel, unit).values["matrix"] == name
+    assert computed or scheduled(kernel, unit)["matrix"] == name
     schedule |= {"matrix": name, "matrix_unit": unit.matrix_unit}
     dtype = np.float32 if computed else DTYPES[name]
     arrays = attention_arrays(shapes, dtype, 0)
@@ -251,19 +251,19 @@ def test_only_rounded_operands_go_to_the_unit_and_only_where_there_is_one() -> N
     unit = DEVICES["nvidia-h200"]
     shapes: list[Shape] = [(64, 64)] * 3
     kernel = kernel_of(shapes, {"heads": 1}, "bf16")
-    assert schedule_for(kernel, unit).values["matrix"] == "bf16"
-    assert "matrix" not in schedule_for(kernel, unit.with_figures(matrix_rates={})).values
-    assert "matrix" not in schedule_for(kernel, CPU).values
+    assert scheduled(kernel, unit)["matrix"] == "bf16"
+    assert "matrix" not in scheduled(kernel, unit.with_figures(matrix_rates={}))
+    assert "matrix" not in scheduled(kernel, CPU)
     types = [("f32", shape) for shape in shapes]
     plain = fused_kernel("attention", types, lambda b, *x: b.attention(*x, heads=1))
-    assert "matrix" not in schedule_for(plain, unit).values
+    assert "matrix" not in scheduled(plain, unit)
 
 
 def test_few_rows_and_computed_keys_do_without_the_unit() -> None:
     unit = DEVICES["nvidia-h200"]
     few = kernel_of([(4, 64), (64, 64), (64, 64)], {"heads": 1}, "bf16")
-    assert "matrix" not in schedule_for(few, unit).values
+    assert "matrix" not in scheduled(few, unit)
     computed = kernel_of([(64, 64)] * 3, {"heads": 1}, "tf32", computed=True)
-    assert "matrix" not in schedule_for(computed, unit).values
+    assert "matrix" not in scheduled(computed, unit)
     shared = kernel_of([(4, 128), (64, 64), (64, 64)], {"heads": 2, "kv_heads": 1}, "bf16")
-    assert schedule_for(shared, unit).values["matrix"] == "bf16"
+    assert scheduled(shared, unit)["matrix"] == "bf16"

@@ -22,6 +22,7 @@ from lower_fixture import (
     run,
     same_rounded,
     same_values,
+    scheduled,
 )
 from matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
 from opencl_fixture import cl_queue  # noqa: F401
@@ -39,7 +40,6 @@ from mgn.dialects.kernel import (
     SubGroupShuffleOp,
 )
 from mgn.dialects.types import ELEMENT_TYPES, element_of
-from mgn.passes.choose_schedules import schedule_for
 
 TYPES: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32}
 LAYOUTS = list(itertools.product((False, True), repeat=2))
@@ -229,14 +229,14 @@ def test_batches_epilogues_and_heads_of_attention(
             )
         ),
     )
-    assert schedule_for(kernel, device).values["matrix"] == "tf32"
+    assert scheduled(kernel, device)["matrix"] == "tf32"
     runs = [exact_run(kernel, device, "heads")]
     kernel = fused_kernel(
         "contraction",
         [("bf16", (3, 36, 40)), ("bf16", (40, 18))],
         lambda e, x, y: e.matmul(x, y),
     )
-    assert schedule_for(kernel, device).values["matrix"] == "bf16"
+    assert scheduled(kernel, device)["matrix"] == "bf16"
     runs.append(exact_run(kernel, device, "bf16"))
     check_all(cl_queue, runs, same_values)
 
@@ -280,14 +280,14 @@ def test_two_results_are_rounded_at_once_where_the_device_can(name: str) -> None
 def test_only_rounded_operands_go_to_the_unit_and_only_where_there_is_one() -> None:
     unit = DEVICES["nvidia-h200"]
     rounded_product = product_of("tf32", (64, 64, 64), (False, False), computed=True)
-    assert schedule_for(rounded_product, unit).values["matrix"] == "tf32"
-    assert "matrix" not in schedule_for(rounded_product, unit.with_figures(matrix_rates={})).values
-    assert "matrix" not in schedule_for(rounded_product, CPU).values
+    assert scheduled(rounded_product, unit)["matrix"] == "tf32"
+    assert "matrix" not in scheduled(rounded_product, unit.with_figures(matrix_rates={}))
+    assert "matrix" not in scheduled(rounded_product, CPU)
     types = [("f32", (64, 64)), ("f32", (64, 64))]
     plain = fused_kernel("contraction", types, lambda e, x, y: e.matmul(x, y))
     half = fused_kernel("contraction", types, lambda e, x, y: e.matmul(e.round_tf32(x), y))
-    assert "matrix" not in schedule_for(plain, unit).values
-    assert "matrix" not in schedule_for(half, unit).values
+    assert "matrix" not in scheduled(plain, unit)
+    assert "matrix" not in scheduled(half, unit)
 
 
 def test_operands_as_the_unit_takes_them_are_copied_past_the_registers() -> None:

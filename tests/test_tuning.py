@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lower_fixture import CPU, GPU_ON_CPU, fused_kernel
+from lower_fixture import CPU, GPU_ON_CPU, fused_kernel, pieces
 
 import mgn
 from mgn.commands.run import main
@@ -39,7 +39,7 @@ def scheduled(kind: str = "pointwise", size: int = 64, device: Any = CPU) -> Fus
         ),
     }
     types, build = builds[kind]
-    fused = fused_kernel("contraction" if "unit" in kind else kind, types, build)
+    (fused,) = pieces(fused_kernel("contraction" if "unit" in kind else kind, types, build), device)
     fused.schedule = schedule_for(fused, device)
     return fused
 

@@ -10,7 +10,7 @@
 // CHECK-NEXT: [[T:%.+]] = mgn.transpose([[S]]) perm = [1, 0]
 // CHECK-NEXT: fusion.return [[T]]
 // CHECK:      fusion.kernel contraction
-// CHECK-SAME: rounded = 1
+// CHECK-SAME: arranged {rounded = 1 : i64, matrix = "tf32"}
 // CHECK:      mgn.matmul({{.*}}) transpose_b = true
 mgn.graph @g("a" = %a : tensor<4096x4096xf32>, "b" = %b : tensor<4096x4096xf32>) -> ("y" : tensor<4096x4096xf32>) {
   %0 = fusion.kernel contraction (%p = %a : tensor<4096x4096xf32>, %q = %b : tensor<4096x4096xf32>) -> (tensor<4096x4096xf32>) {

@@ -27,3 +27,14 @@ mgn.graph @nothing("x" = %x : tensor<4xf32>) -> ("y" : tensor<4xf32>) {
   }
   mgn.return %x : tensor<4xf32>
 }
+
+// -----
+
+mgn.graph @unit("x" = %x : tensor<8x8xf32>) -> ("y" : tensor<8x8xf32>) {
+  // expected-error @+1 {{fusion.kernel contraction: what it multiplies is not rounded to bf16}}
+  %y = fusion.kernel contraction (%a = %x : tensor<8x8xf32>) -> (tensor<8x8xf32>) arranged {matrix = "bf16"} {
+    %0 = mgn.matmul(%a, %a) : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    fusion.return %0 : tensor<8x8xf32>
+  }
+  mgn.return %y : tensor<8x8xf32>
+}

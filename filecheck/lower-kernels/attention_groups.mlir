@@ -18,7 +18,7 @@
 // CHECK:     kernel.wait_products 0 of
 // CHECK-NOT: kernel.mma
 mgn.graph @g("a" = %a : tensor<512x64xbf16>, "b" = %b : tensor<512x64xbf16>, "c" = %c : tensor<512x64xbf16>) -> ("y" : tensor<512x64xbf16>) {
-  %0 = fusion.kernel attention (%q = %a : tensor<512x64xbf16>, %k = %b : tensor<512x64xbf16>, %v = %c : tensor<512x64xbf16>) -> (tensor<512x64xbf16>) {
+  %0 = fusion.kernel attention (%q = %a : tensor<512x64xbf16>, %k = %b : tensor<512x64xbf16>, %v = %c : tensor<512x64xbf16>) -> (tensor<512x64xbf16>) arranged {matrix = "bf16"} {
     %m = mgn.attention(%q, %k, %v) heads = 1, kv_heads = 1, causal = true, scale = 0.125 : (tensor<512x64xbf16>, tensor<512x64xbf16>, tensor<512x64xbf16>) -> tensor<512x64xbf16>
     fusion.return %m : tensor<512x64xbf16>
   }

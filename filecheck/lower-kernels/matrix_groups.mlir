@@ -29,11 +29,11 @@
 // CHECK:     vector.load %q
 // CHECK:     kernel.wait_products 1
 mgn.graph @g("a" = %a : tensor<4096x512xbf16>, "b" = %b : tensor<512x4096xbf16>, "c" = %c : tensor<2048x512xf32>, "d" = %d : tensor<512x2048xf32>) -> ("y" : tensor<4096x4096xbf16>, "z" : tensor<2048x2048xf32>) {
-  %0 = fusion.kernel contraction (%p = %a : tensor<4096x512xbf16>, %q = %b : tensor<512x4096xbf16>) -> (tensor<4096x4096xbf16>) {
+  %0 = fusion.kernel contraction (%p = %a : tensor<4096x512xbf16>, %q = %b : tensor<512x4096xbf16>) -> (tensor<4096x4096xbf16>) arranged {matrix = "bf16"} {
     %m = mgn.matmul(%p, %q) : (tensor<4096x512xbf16>, tensor<512x4096xbf16>) -> tensor<4096x4096xbf16>
     fusion.return %m : tensor<4096x4096xbf16>
   }
-  %1 = fusion.kernel contraction (%p = %c : tensor<2048x512xf32>, %q = %d : tensor<512x2048xf32>) -> (tensor<2048x2048xf32>) {
+  %1 = fusion.kernel contraction (%p = %c : tensor<2048x512xf32>, %q = %d : tensor<512x2048xf32>) -> (tensor<2048x2048xf32>) arranged {matrix = "tf32"} {
     %l = mgn.round_tf32(%p) : (tensor<2048x512xf32>) -> tensor<2048x512xf32>
     %r = mgn.round_tf32(%q) : (tensor<512x2048xf32>) -> tensor<512x2048xf32>
     %m = mgn.matmul(%l, %r) : (tensor<2048x512xf32>, tensor<512x2048xf32>) -> tensor<2048x2048xf32>

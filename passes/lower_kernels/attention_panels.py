@@ -14,7 +14,6 @@ from mgn.passes.lower_kernels.index import Index
 from mgn.passes.lower_kernels.movement import broadcast_index
 from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.template import Job, ceil_div, turns
-from mgn.passes.lower_kernels.tensor_panels import lies_in_memory, rounded_to
 from mgn.passes.lower_kernels.tensor_tiling import (
     CHUNK_BYTES,
     ENLARGED,
@@ -35,25 +34,6 @@ KEYS_BYTES = 128
 
 QUAD = 4
 """Neighbours that hold the same rows of a result."""
-
-MULTIPLIED = ("bf16", "f16", "tf32")
-"""What the unit may take queries, keys, values and weights as."""
-
-LEAST_ROWS = 8
-"""Rows from which on a matrix unit is worth its while: it multiplies 16."""
-
-
-def attention_element(attention: Attention) -> str | None:
-    """What a matrix unit may take queries, keys and values as; None where they are not rounded, or
-    where it would not pay: for few rows, and where keys or values are computed by every group.
-    """
-    operands = attention.node.operands[:3]
-    names = {rounded_to(operand) for operand in operands}
-    name = names.pop() if len(names) == 1 else None
-    if name is None or name not in MULTIPLIED or attention.element.name != "f32":
-        return None
-    copied = all(lies_in_memory(operand, name) for operand in operands[1:])
-    return name if copied and attention.rows >= LEAST_ROWS else None
 
 
 def held_element(name: str) -> ElementType:

@@ -101,7 +101,7 @@ def _replace(fused: FusedKernelOp, name: str) -> None:
 def structure(fused: FusedKernelOp) -> Hashable:
     """A key that two kernels share if one function serves both."""
     numbers: dict[SSAValue, int] = {}
-    parts: list[Any] = [fused.kind.data, fused.schedule]
+    parts: list[Any] = [fused.kind.data, fused.schedule or fused.arranged]
     for argument in fused.block.args:
         numbers[argument] = len(numbers)
         parts.append(argument.type)

@@ -6,6 +6,7 @@ along which neighbours in memory belong to the right operand.
 
 from xdsl.ir import Block, SSAValue
 
+from mgn.dialects.kernel_forms import MOVED
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.lower_kernels.body import INPUT, Indices, Node
 from mgn.passes.lower_kernels.emission import Code
@@ -14,9 +15,6 @@ from mgn.passes.lower_kernels.index import Counter, Index, linear, of
 from mgn.passes.lower_kernels.movement import MOVEMENT_ROWS
 from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.template import Job
-
-MOVED = frozenset({"reshape", "transpose", "slice", "broadcast_to"})
-"""Movement that leaves a rounded value rounded."""
 
 COLUMNS, DEPTH = "columns", "depth"
 """What neighbours in memory differ by."""

@@ -18,11 +18,12 @@ from xdsl.dialects.builtin import DenseArrayBase, VectorType, i64
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
+from mgn.dialects.kernel_forms import MOVED
 from mgn.dialects.types import ELEMENT_TYPES, ElementType
 from mgn.passes.lower_kernels.body import INPUT, Indices, Node
 from mgn.passes.lower_kernels.emission import INDEX, Code, memory_type, shaped
 from mgn.passes.lower_kernels.index import Counter, Index, lanes, of
-from mgn.passes.lower_kernels.operand_places import MOVED, Places
+from mgn.passes.lower_kernels.operand_places import Places
 from mgn.passes.lower_kernels.panel_copies import bounded, lane_of
 from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.scalar import cast
@@ -39,23 +40,6 @@ EIGHT = 8
 
 LINE = 64
 """Elements of 16 bits on such a line."""
-
-
-def matrix_element(product: Product) -> str | None:
-    """What a matrix unit may take both operands as; None where their values are not so rounded."""
-    names = {rounded_to(operand) for operand in product.node.operands}
-    return names.pop() if len(names) == 1 else None
-
-
-def rounded_to(node: Node) -> str | None:
-    """The type a value is known to be rounded to: bf16, f16 or tf32."""
-    if node.element.name in ("bf16", "f16"):
-        return node.element.name
-    if node.name == "round_tf32":
-        return "tf32"
-    if node.name == "cast" and node.operands[0].element.name in ("bf16", "f16"):
-        return node.operands[0].element.name
-    return rounded_to(node.operands[0]) if node.name in MOVED else None
 
 
 def lies_in_memory(node: Node, name: str) -> bool:

@@ -15,7 +15,7 @@ from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.candidates import Candidate, CandidateSet, Template
 from mgn.passes.saturate.forms import classify
 from mgn.passes.saturate.greedy import flow_preferences
-from mgn.passes.saturate.prices import price_kernel
+from mgn.passes.saturate.prices import price_alone
 from mgn.passes.saturate.report import KernelChoice, PricedKernel
 from mgn.passes.saturate.selection import CyclicSelection, Selection, select
 from mgn.passes.saturate.trace import SaturateTrace
@@ -69,7 +69,7 @@ class Alternatives:
                 for key in node[2]
                 if not self.view.classes[key].inline
             }
-            total += price_kernel([node], form, [node[0]], types, self.view.signatures, self.device)
+            total += price_alone([node], form, [node[0]], types, self.view.signatures, self.device)
         return total
 
     def _with(self, rival: Candidate, key: int) -> Alternative:

@@ -20,22 +20,21 @@ from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.kernel_forms import ATTENTION_PARTS
+from mgn.dialects.kernel_forms import ATTENTION_PARTS, MOVED
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of
 from mgn.passes.choose_schedules import BLOCK_DEPTH, ROUNDED, tile_columns
 from mgn.passes.copied_operands import FLAGS, CopiedOperands, chunk_of
 from mgn.passes.kernel_pieces import Arrangement
-from mgn.passes.lower_kernels.operand_places import MOVED
 from mgn.passes.lower_kernels.rows import RowSpace, columns_side_by_side
 from mgn.passes.lower_kernels.scalar import accumulator
 from mgn.passes.lower_kernels.template import dividing_lanes
 from mgn.passes.lower_kernels.tensor_tiling import CHUNK_BYTES
 from mgn.passes.prepack_products import choose_panels
 from mgn.passes.saturate.attention_price import keys_of_a_part
-from mgn.passes.saturate.forms import BodyNode, Form
-from mgn.passes.saturate.matrix_price import ROUNDINGS, matrix_use
+from mgn.passes.saturate.forms import BodyNode, Facts, Form
+from mgn.passes.saturate.matrix_price import ROUNDINGS, unit_of
 from mgn.passes.saturate.product_price import FEW_ROWS, product_shape
 from mgn.passes.saturate.view import Signature
 from mgn.passes.split_attention import SplitAttention
@@ -47,9 +46,6 @@ STAGED = {16: 1.4, 8: 1.5, 4: 3.0, 2: 5.0}
 registers, in the time of one whose operands do not.
 """
 
-Facts = tuple[tuple[str, int | str], ...]
-"""What a kernel of an arrangement knows of what it reads or writes, for its price and schedule."""
-
 Types = Mapping[int, TensorType]
 Nodes = Mapping[int, tuple[Signature, tuple[int, ...]]]
 
@@ -60,8 +56,11 @@ def arrangements_of(
     types: Types,
     signatures: Sequence[Signature],
     device: Device,
+    facts: Facts,
 ) -> list[Arrangement]:
-    """The arrangements that a kernel of this body may have, besides being one kernel."""
+    """The arrangements that a kernel of this body may have, besides being one kernel; `facts` are
+    what it says as one.
+    """
     if form.kind is KernelKind.REDUCTION:
         cut = reduction_cut(body, form, types, signatures, device)
         return [] if cut is None else [SplitReduction(form.shape, form.axes, cut)]
@@ -84,12 +83,12 @@ def arrangements_of(
     parts = product_parts(product, device)
     if parts > 1:
         found.append(SplitProduct(parts))
-    unit = matrix_use(body, signatures, types, device)
+    unit = unit_of(facts)
     if unit is not None and device.matrix_unit == "wgmma":
-        lying = _lying(product, operands, nodes, types, unit.element, ())
+        lying = _lying(product, operands, nodes, types, unit, facts)
         copied = tuple(number for number, item in lying.items() if not item.direct)
         if copied:
-            found.append(CopiedOperands(copied, unit.element))
+            found.append(CopiedOperands(copied, unit))
     return found
 
 

@@ -121,7 +121,8 @@ class Arranger:
         except KeyError:
             body, form, signatures = template.body, template.form, self.view.signatures
             types = {name: values.type_of(name) for name in template.reads}
-            found = self.found[key] = arrangements_of(body, form, types, signatures, self.device)
+            found = arrangements_of(body, form, types, signatures, self.device, template.facts)
+            self.found[key] = found
             return found
 
     def _pieces(

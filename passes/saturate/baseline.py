@@ -8,7 +8,7 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import OPERATIONS, Kind
 from mgn.passes.saturate.facts import Facts, Leaf, NodeFact
 from mgn.passes.saturate.forms import classify
-from mgn.passes.saturate.prices import price_kernel
+from mgn.passes.saturate.prices import price_alone
 from mgn.passes.saturate.view import Signature
 
 
@@ -44,7 +44,7 @@ def price_of_separate_kernels(facts: Facts, device: Device) -> float:
                 if names[item] in read
             }
             prices[shape] = (
-                price_kernel(body, form, [0], leaf_types, [signature], device) if form else 0.0
+                price_alone(body, form, [0], leaf_types, [signature], device) if form else 0.0
             )
         total += prices[shape]
     return total

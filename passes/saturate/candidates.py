@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mgn.dialects.fusion import KernelKind
-from mgn.passes.saturate.arrangements import Facts
-from mgn.passes.saturate.forms import BodyNode, Form
+from mgn.passes.saturate.forms import BodyNode, Facts, Form
 
 ALONE = "one kernel"
 """The arrangement of what is not done in several kernels."""
@@ -32,8 +31,8 @@ class Template:
     """One possible kernel over names of its own, wherever it may stand. `results[0]` is its root;
     `inputs` are those of the values it reads that must be written before.
 
-    `facts` are what it knows of how values lie. `arranged` is there where there was a choice of
-    arrangements, and this is the kernel that completes the one taken.
+    `facts` are what it says of how values lie and of a matrix unit. `arranged` is there where there
+    was a choice of arrangements, and this is the kernel that completes the one taken.
     """
 
     body: tuple[BodyNode, ...]

@@ -14,6 +14,7 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.candidates import Candidate, CandidateSet
 from mgn.passes.saturate.forms import classify
+from mgn.passes.saturate.matrix_price import unit_facts, unit_of
 from mgn.passes.saturate.prices import PREPARED_RUNS, price_kernel
 from mgn.passes.saturate.selection import Selection
 from mgn.passes.saturate.view import View
@@ -91,8 +92,9 @@ def _kind_and_price(
     if form is None:
         return None, 0.0
     types = {key: view.classes[key].type for key in candidate.reads}
-    facts = candidate.template.facts
-    price = price_kernel(
-        candidate.body, form, candidate.results, types, view.signatures, device, facts
-    )
+    facts, body = candidate.template.facts, candidate.body
+    unit, known = unit_of(facts), unit_facts(body, form, types, view.signatures, device)
+    if unit is not None and unit != unit_of(known):
+        raise ExtractionError(f"kernel {candidate.number}: no matrix unit multiplies it as {unit}")
+    price = price_kernel(body, form, candidate.results, types, view.signatures, device, facts)
     return form.kind, price

@@ -34,6 +34,10 @@ Shape = tuple[int, ...]
 BodyNode = tuple[int, int, tuple[int, ...]]
 """A value of a body: its name, the number of its signature, its operands' names."""
 
+Facts = tuple[tuple[str, int | str], ...]
+"""What a kernel says for its price and schedule: how lies what it reads or writes, and as what a
+matrix unit is to multiply.
+"""
 
 Way = tuple[KernelKind, bool, bool]
 """A kind of kernel, whether halves of a product meet in it, whether it reduces a product's rows."""

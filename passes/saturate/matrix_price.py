@@ -1,7 +1,9 @@
-"""Whether a kernel's product may run on the matrix unit, and at which rate.
+"""Whether a kernel's product is to run on the matrix unit, and at which rate.
 
-In: a legal body, its leaves, a `Device`. Out: what the unit multiplies and operations per second,
-or None where the operands are not rounded to that, or the device has no such unit.
+In: a legal body, its leaves, a `Device`. Out: what a kernel of it says of the unit, nothing where
+the operands are not rounded to what the device's unit multiplies; and of a kernel that says so,
+operations per second. What it says is part of the candidate and of the kernel that is made of it:
+the price and the schedule know it from there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,11 +11,13 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import TensorType
 
+from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.kernel_forms import HELD_WHOLE
+from mgn.dialects.kernel_forms import HALVES, MOVED, rounded_by
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import element_of
-from mgn.passes.saturate.forms import BodyNode
+from mgn.passes.choose_schedules import MATRIX
+from mgn.passes.saturate.forms import BodyNode, Facts, Form
 from mgn.passes.saturate.view import Signature
 
 COMPUTED = 0.06
@@ -24,14 +28,14 @@ norms, whose price says so, it is not.
 FEWEST_ROWS = 3
 """Products of fewer rows are bound by memory and run without the unit."""
 
-ATTENDED, ATTENDED_ROWS = ("bf16", "f16", "tf32"), 8
-"""What the unit may take attention's weights as, and from how many rows on it does."""
+ATTENDED_ROWS = 8
+"""From how many rows on an attention is worth the unit's while, which multiplies 16."""
 
 ROUNDINGS = frozenset({"round_tf32", "cast"})
 """Operations that the unit's kernels do on the way for nothing."""
 
-_MOVED = frozenset({"reshape", "transpose", "slice", "broadcast_to"})
-HALVES = ("bf16", "f16")
+_Nodes = Mapping[int, tuple[Signature, tuple[int, ...]]]
+_Types = Mapping[int, TensorType]
 
 
 @dataclass(frozen=True)
@@ -42,54 +46,78 @@ class MatrixUse:
 
     element: str
     rate: float
-    computed: bool = False
+    computed: bool
 
 
-def matrix_use(
+def unit_of(facts: Facts) -> str | None:
+    """What a kernel says that a matrix unit multiplies; None where it does without."""
+    return next((str(value) for name, value in facts if name == MATRIX), None)
+
+
+def unit_facts(
     body: Sequence[BodyNode],
+    form: Form,
+    leaf_types: _Types,
     signatures: Sequence[Signature],
-    leaf_types: Mapping[int, TensorType],
     device: Device,
-) -> MatrixUse | None:
-    """How the one product, or attention, of a body uses the device's matrix unit."""
-    if not device.matrix_rates:
-        return None
+) -> Facts:
+    """What a kernel of a body says of the device's matrix unit: what its one product's operands, or
+    an attention's, are rounded to; nothing where they are not, or where it would not pay.
+    """
+    if form.heavy is None or not device.matrix_rates:
+        return ()
     nodes = {name: (signatures[number], operands) for name, number, operands in body}
-    for signature, operands in nodes.values():
-        if signature.name in HELD_WHOLE["attention"]:
-            return _attention_use(signature, operands[:3], nodes, leaf_types, device)
-        if signature.kind is not Kind.CONTRACTION:
-            continue
-        if len(signature.shape) < 2 or signature.shape[-2] < FEWEST_ROWS:
-            return None
-        found = {_rounded(operand, nodes, leaf_types) for operand in operands}
-        name = found.pop() if len(found) == 1 else None
-        if name is None or name not in device.matrix_rates:
-            return None
-        computed = any(_is_computed(operand, nodes, leaf_types) for operand in operands)
-        slowed = computed and not any(item.kind is Kind.REDUCTION for item, _ in nodes.values())
-        rate = device.matrix_rates[name] * (COMPUTED if slowed else 1.0)
-        return MatrixUse(name, rate, computed)
-    return None
+    signature, operands = nodes[form.heavy]
+    if form.kind is KernelKind.ATTENTION:
+        name = _attended(signature, operands[:3], nodes, leaf_types)
+    elif form.kind is KernelKind.CONTRACTION:
+        name = _multiplied(signature, operands, nodes, leaf_types)
+    else:
+        return ()
+    return ((MATRIX, name),) if name in device.matrix_rates else ()
 
 
-def _attention_use(
-    signature: Signature,
-    operands: Sequence[int],
-    nodes: "_Nodes",
-    leaf_types: Mapping[int, TensorType],
-    device: Device,
-) -> MatrixUse | None:
-    """The same for an attention; None where its template does without the unit."""
+def _multiplied(
+    signature: Signature, operands: Sequence[int], nodes: _Nodes, leaf_types: _Types
+) -> str | None:
+    """What both operands of a product of rows enough are rounded to."""
+    if len(signature.shape) < 2 or signature.shape[-2] < FEWEST_ROWS:
+        return None
+    names = {_rounded(operand, nodes, leaf_types) for operand in operands}
+    return names.pop() if len(names) == 1 else None
+
+
+def _attended(
+    signature: Signature, operands: Sequence[int], nodes: _Nodes, leaf_types: _Types
+) -> str | None:
+    """The same of an attention; None where its template would do without the unit."""
     values = signature.values
     rows = signature.operand_shapes[0][-2] * values["heads"] // values["kv_heads"]
     names = {_rounded(operand, nodes, leaf_types) for operand in operands}
     name = names.pop() if len(names) == 1 else None
-    if name is None or name not in ATTENDED or rows < ATTENDED_ROWS:
+    if name is None or rows < ATTENDED_ROWS:
         return None
-    if not all(_lies_ready(operand, name, nodes, leaf_types) for operand in operands[1:]):
+    ready = all(_lies_ready(operand, name, nodes, leaf_types) for operand in operands[1:])
+    return name if ready else None
+
+
+def matrix_use(
+    facts: Facts,
+    body: Sequence[BodyNode],
+    signatures: Sequence[Signature],
+    leaf_types: _Types,
+    device: Device,
+) -> MatrixUse | None:
+    """How a kernel that names a matrix unit uses it; None where it names none."""
+    unit = unit_of(facts)
+    if unit is None:
         return None
-    return MatrixUse(name, device.matrix_rates[name]) if name in device.matrix_rates else None
+    nodes = {name: (signatures[number], operands) for name, number, operands in body}
+    multiplied = [node[1] for node in nodes.values() if node[0].kind is Kind.CONTRACTION]
+    computed = any(_is_computed(item, nodes, leaf_types) for pair in multiplied for item in pair)
+    slowed = computed and not any(node[0].kind is Kind.REDUCTION for node in nodes.values())
+    rate = device.matrix_rates[unit] * (COMPUTED if slowed else 1.0)
+    return MatrixUse(unit, rate, computed)
 
 
 def unit_reads(signature: Signature, device: Device) -> bool:
@@ -106,26 +134,20 @@ def shows_rounding(signature: Signature, device: Device) -> bool:
     return unit_reads(signature, device)
 
 
-_Nodes = Mapping[int, tuple[Signature, tuple[int, ...]]]
-
-
-def _rounded(name: int, nodes: _Nodes, leaf_types: Mapping[int, TensorType]) -> str | None:
+def _rounded(name: int, nodes: _Nodes, leaf_types: _Types) -> str | None:
     """What a value is known to be rounded to."""
     if name not in nodes:
         element = element_of(leaf_types[name]).name if name in leaf_types else ""
         return element if element in HALVES else None
     signature, operands = nodes[name]
-    if signature.element in HALVES:
-        return signature.element
-    if signature.name == "round_tf32":
-        return "tf32"
-    if signature.name == "cast":
-        source = element_of(signature.operand_types[0]).name
-        return source if source in HALVES else None
-    return _rounded(operands[0], nodes, leaf_types) if signature.name in _MOVED else None
+    source = element_of(signature.operand_types[0]).name if operands else ""
+    rounded = rounded_by(signature.name, signature.element, source)
+    if rounded is None and signature.name in MOVED:
+        return _rounded(operands[0], nodes, leaf_types)
+    return rounded
 
 
-def _lies_ready(name: int, unit: str, nodes: _Nodes, leaf_types: Mapping[int, TensorType]) -> bool:
+def _lies_ready(name: int, unit: str, nodes: _Nodes, leaf_types: _Types) -> bool:
     """Whether a rounded value lies in memory as the unit multiplies it, but for movement."""
     if _is_computed(name, nodes, leaf_types):
         return False
@@ -135,12 +157,12 @@ def _lies_ready(name: int, unit: str, nodes: _Nodes, leaf_types: Mapping[int, Te
     return name in leaf_types and element_of(leaf_types[name]).name == stored
 
 
-def _is_computed(name: int, nodes: _Nodes, leaf_types: Mapping[int, TensorType]) -> bool:
+def _is_computed(name: int, nodes: _Nodes, leaf_types: _Types) -> bool:
     """Whether a rounded value differs from what lies in memory by more than movement."""
     while name in nodes:
         signature, operands = nodes[name]
         narrows = signature.name == "cast" and signature.element in HALVES
-        if narrows or signature.name not in _MOVED | ROUNDINGS:
+        if narrows or signature.name not in MOVED | ROUNDINGS:
             return True
         name = operands[0]
     return False

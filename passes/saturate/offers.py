@@ -154,22 +154,23 @@ class _Offers:
         signatures = self.view.signatures
         prepared = traits[0].prepared
         for cone in cuts.cones:
-            inputs = tuple(name for name in cone.leaves if not traits[name].in_memory)
-            yield Template(cone.body, cone.form, (0,), cone.leaves, inputs, cone.price)
-            root = signatures[cone.body[-1][1]]
+            body, form, leaves = cone.body, cone.form, cone.leaves
+            inputs = tuple(name for name in leaves if not traits[name].in_memory)
+            types = {name: traits[name].type for name in leaves}
+            facts = self.priced.facts(body, form, types)
+            yield Template(body, form, (0,), leaves, inputs, cone.price, facts)
+            root = signatures[body[-1][1]]
             extras = [
                 name
-                for name, signature, _ in cone.body[:-1]
+                for name, signature, _ in body[:-1]
                 if traits[name].shared
                 and traits[name].prepared is prepared
-                and cone.form.writable(name, signatures[signature], root)
+                and form.writable(name, signatures[signature], root)
             ]
-            types = {name: traits[name].type for name in cone.leaves}
             for chosen in _subsets(extras[-EXTRA_RESULTS:]):
                 results = (0, *chosen)
-                price = self.priced.price(cone.body, cone.form, results, types)
-                price = price_per_run(price, prepared)
-                yield Template(cone.body, cone.form, results, cone.leaves, inputs, price)
+                price = price_per_run(self.priced.price(body, form, results, types), prepared)
+                yield Template(body, form, results, leaves, inputs, price, facts)
 
 
 def _subsets(names: Sequence[int]) -> Iterator[tuple[int, ...]]:

@@ -19,9 +19,9 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
 from mgn.passes.kernel_pieces import Arrangement, KernelPieces
-from mgn.passes.saturate.arrangements import Facts
 from mgn.passes.saturate.candidates import Template
-from mgn.passes.saturate.forms import BodyNode, Form, classify
+from mgn.passes.saturate.forms import BodyNode, Facts, Form, classify
+from mgn.passes.saturate.matrix_price import unit_facts
 from mgn.passes.saturate.prices import price_kernel
 from mgn.passes.saturate.view import Signature
 
@@ -182,7 +182,8 @@ class _Writer:
         if form is None or form.kind is not kernel.kernel_kind:
             return None
         types = {self.scratch.names[item]: item.type for item in kernel.block.args}
-        facts = () if kernel.arranged is None else tuple(kernel.arranged.values.items())
+        said = {} if kernel.arranged is None else kernel.arranged.values
+        facts = (*said.items(), *unit_facts(body, form, types, signatures, device))  # type: ignore
         price = price_kernel(body, form, results, types, signatures, device, facts)  # type: ignore
         return Piece(body, form, results, tuple(types), price, facts)
 

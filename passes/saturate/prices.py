@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.kernel_forms import HELD_WHOLE
+from mgn.dialects.kernel_forms import HALVES, HELD_WHOLE
 from mgn.dialects.mgn.element_cost import BY_TANH, ELEMENT_COST
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import element_of
@@ -30,10 +30,10 @@ from mgn.passes.choose_schedules import RIGHT
 from mgn.passes.copied_operands import SCATTERED, TILED
 from mgn.passes.lower_kernels.packed_blocking import PANELS
 from mgn.passes.prepack_products import TO_PANELS
-from mgn.passes.saturate.arrangements import Facts, long_rows, product_parts, staged_factor
+from mgn.passes.saturate.arrangements import long_rows, product_parts, staged_factor
 from mgn.passes.saturate.attention_price import attention_demands, attention_seconds
-from mgn.passes.saturate.forms import BodyNode, Form, Place
-from mgn.passes.saturate.matrix_price import HALVES, ROUNDINGS, MatrixUse, matrix_use
+from mgn.passes.saturate.forms import BodyNode, Facts, Form, Place
+from mgn.passes.saturate.matrix_price import ROUNDINGS, MatrixUse, matrix_use, unit_facts
 from mgn.passes.saturate.product_price import (
     GPU_TILE,
     Lie,
@@ -177,6 +177,19 @@ def price_kernel(
     return kernel_seconds(work, device)
 
 
+def price_alone(
+    body: Sequence[BodyNode],
+    form: Form,
+    results: Sequence[int],
+    leaf_types: Mapping[int, TensorType],
+    signatures: Sequence[Signature],
+    device: Device,
+) -> float:
+    """The price of a kernel of no arrangement."""
+    facts = unit_facts(body, form, leaf_types, signatures, device)
+    return price_kernel(body, form, results, leaf_types, signatures, device, facts)
+
+
 def price_per_run(price: float, prepared: bool) -> float:
     """What a kernel of that price costs each run."""
     return price / PREPARED_RUNS if prepared else price
@@ -203,7 +216,7 @@ def measure_kernel(
     if form.reduced:
         across = math.ceil(form.shape[-1] / GPU_TILE[1])
         rows = float(across * math.prod(form.reduced[:-1]))
-    use = matrix_use(body, signatures, leaf_types, device)
+    use = matrix_use(facts, body, signatures, leaf_types, device)
     arranging = next((ARRANGING[name] for name, _ in facts if name in ARRANGING), None)
     for name, number, operands in reversed(body):
         signature = signatures[number]

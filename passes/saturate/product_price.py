@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from mgn.dialects.kernel.device import Device
-from mgn.passes.saturate.matrix_price import HALVES
+from mgn.dialects.kernel_forms import HALVES
 from mgn.passes.saturate.view import Signature
 
 GPU_TILE = (64, 64)

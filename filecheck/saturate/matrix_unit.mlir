@@ -1,0 +1,17 @@
+// RUN: mgn-opt --device nvidia-h200 -p saturate,choose-schedules %s | filecheck %s
+// RUN: mgn-opt -p saturate %s | filecheck %s --check-prefix=CPU
+
+// The kernel that is extracted says which unit it was priced for, and is scheduled for that.
+// CHECK:      fusion.kernel contraction
+// CHECK-SAME: arranged {matrix = "tf32"} schedule {{.*}} matrix = "tf32"
+// CHECK:        mgn.relu
+
+// CPU:     fusion.kernel contraction
+// CPU-NOT: arranged
+mgn.graph @g("x" = %x : tensor<64x64xf32>, "w" = %w : tensor<64x64xf32>) -> ("y" : tensor<64x64xf32>) {
+  %0 = mgn.round_tf32(%x) : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %1 = mgn.round_tf32(%w) : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %2 = mgn.matmul(%0, %1) : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  %3 = mgn.relu(%2) : tensor<64x64xf32>
+  mgn.return %3 : tensor<64x64xf32>
+}
