@@ -144,7 +144,7 @@ def _cpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     return entries
 
 
-def _large_local_memory(device: Device) -> int:
+def large_local_memory(device: Device) -> int:
     """Local memory that a group may have, by way of its program's PTX where that goes further."""
     return ENLARGED_MEMORY if device.matrix_unit == "wgmma" else device.local_memory
 
@@ -161,12 +161,12 @@ def _gpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     if fused.kernel_kind in (KernelKind.POINTWISE, KernelKind.GATHER):
         entries["tile_items"] = min(TILE_ITEMS, device.max_work_group_size)
     if fused.kernel_kind is KernelKind.REDUCTION and device.matrix_unit != "none":
-        entries["stash_memory"] = _large_local_memory(device) - MET_BYTES
+        entries["stash_memory"] = large_local_memory(device) - MET_BYTES
     if device.vendor == "nvidia":
         entries["sub_group"] = device.sub_group_size
     if fused.kernel_kind in (KernelKind.CONTRACTION, KernelKind.ATTENTION):
         attends = fused.kernel_kind is KernelKind.ATTENTION
-        room = _large_local_memory(device) if attends else device.local_memory
+        room = large_local_memory(device) if attends else device.local_memory
         entries |= {"local_memory": room}
         entries |= {"largest_group": device.max_work_group_size}
         unit = str(_arranged(fused).get(MATRIX))

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
-from mgn.dialects.kernel import DEVICES, GroupMmaOp, MmaOp
+from mgn.dialects.kernel import DEVICES, Device, GroupMmaOp, MmaOp
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.arrange_kernels import arrange_kernel, template_of
@@ -77,9 +77,9 @@ def attention(name: str) -> FusedKernelOp:
     )
 
 
-def facts_of(kernel: FusedKernelOp) -> dict[str, int | str]:
+def facts_of(kernel: FusedKernelOp, device: Device = H200) -> dict[str, int | str]:
     """What the e-graph has such a kernel say."""
-    template, _ = template_of(kernel, H200, [])
+    template, _ = template_of(kernel, device, [])
     assert template is not None
     return dict(template.facts)
 
@@ -154,6 +154,18 @@ def test_a_kernel_is_written_for_the_unit_that_it_names() -> None:
         entries = schedule_for(says(kernel, unit), H200).values
         operations = {type(op) for op in lower_kernel(kernel, "named", entries).walk()}
         assert bool(operations & {MmaOp, GroupMmaOp}) == (unit is not None)
+
+
+@pytest.mark.parametrize("size", [64, 128])
+def test_heads_do_without_a_unit_whose_tiles_have_no_room_for_them(size: int) -> None:
+    device = H200.with_figures(matrix_unit="mma", local_memory=48 * 1024)
+    kernel = fused_kernel(
+        "attention", [("bf16", (64, size))] * 3, lambda b, *inputs: b.attention(*inputs, heads=1)
+    )
+    said = facts_of(kernel, device)
+    entries = schedule_for(says(kernel, "bf16"), device).values
+    written = any(isinstance(op, MmaOp) for op in lower_kernel(kernel, "heads", entries).walk())
+    assert bool(said) == written == (size == 64)
 
 
 def test_kernels_written_by_hand_are_told_by_the_pass_that_arranges_them() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import ELEMENT_TYPES, ElementType
+from mgn.passes.choose_schedules import ENLARGED_MEMORY
 from mgn.passes.lower_kernels.attention_node import Attention
 from mgn.passes.lower_kernels.body import Indices, Node
 from mgn.passes.lower_kernels.index import Index
@@ -16,7 +17,6 @@ from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.template import Job, ceil_div, turns
 from mgn.passes.lower_kernels.tensor_tiling import (
     CHUNK_BYTES,
-    ENLARGED,
     LINE_CHUNKS,
     STEP_CHUNKS,
     SUB_GROUP,
@@ -212,11 +212,18 @@ SHAPES = (
 """Measured on an NVIDIA H200 with heads of 64 and 128."""
 
 
+def least_room(depth: int, width: int, name: str) -> int:
+    """Bytes of local memory that the smallest tiling takes for heads of those sizes."""
+    element_bytes, warps = held_element(name).bytes, min(shape.warps for shape in SHAPES)
+    keys = KEYS_BYTES // element_bytes
+    return MatrixTiling(warps, keys, depth, width, element_bytes).memory_bytes
+
+
 def matrix_tiling(job: Job, attention: Attention, name: str) -> MatrixTiling | None:
     """The tiling that takes the least time; None where heads are too large for all."""
     units = job.number("units", 1)
     enlarged = job.schedule.get("matrix_unit") == "wgmma"
-    room = ENLARGED if enlarged else job.number("local_memory", 1 << 15)
+    room = ENLARGED_MEMORY if enlarged else job.number("local_memory", 1 << 15)
     found: list[tuple[float, MatrixTiling]] = []
     for shape in SHAPES:
         tiling = MatrixTiling(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from mgn.passes.choose_schedules import ENLARGED_MEMORY
 from mgn.passes.lower_kernels.product import Product, statistics_bytes
 from mgn.passes.lower_kernels.template import Job, ceil_div
 
@@ -145,9 +146,6 @@ COPIED_SHAPES = (
 but not for operands besides.
 """
 
-ENLARGED = 227 * 1024
-"""Bytes of local memory where those products are, for every tiling."""
-
 
 def any_tiling(element_bytes: int) -> TensorTiling:
     """A tiling, to ask what does not depend on its sizes."""
@@ -165,7 +163,7 @@ def tensor_tiling(
     for shape in shapes:
         groups = bool(job.number("groups", int(shape in (*GROUP_SHAPES, *COPIED_SHAPES))))
         enlarged = job.schedule.get("matrix_unit") == "wgmma"
-        room = ENLARGED if enlarged else job.number("local_memory", 1 << 15)
+        room = ENLARGED_MEMORY if enlarged else job.number("local_memory", 1 << 15)
         tiling = TensorTiling(
             down=job.number("tile_down", shape.down),
             across=job.number("tile_across", shape.across),

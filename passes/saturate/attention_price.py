@@ -152,13 +152,13 @@ def _tiles(device: Device, rows: int) -> Sequence[Tile]:
 
 def least_memory(signature: Signature, device: Device) -> int:
     """Bytes of local memory that the template's smallest tiles take."""
-    depth, width = _sizes(signature)
+    depth, width = head_sizes(signature)
     rows, keys = (1, 32) if device.is_cpu else (4, 8)
     size = max(element_of(signature.type).bytes, 4)
     return size * (rows * (depth + width + 32) + keys * (depth + width + 32))
 
 
-def _sizes(signature: Signature) -> tuple[int, int]:
+def head_sizes(signature: Signature) -> tuple[int, int]:
     """The size of a head in keys and in values."""
     heads = signature.values["heads"]
     width = signature.operand_shapes[2][-1] // signature.values["kv_heads"]
@@ -172,7 +172,7 @@ def attention_seconds(signature: Signature, device: Device, on_unit: float | Non
     if least_memory(signature, device) > device.local_memory:
         return math.inf
     power = ELEMENT_COST["exp"].cpu if device.is_cpu else GPU_POWER
-    products, rate = 2.0 * sum(_sizes(signature)), device.rate(signature.element)
+    products, rate = 2.0 * sum(head_sizes(signature)), device.rate(signature.element)
     steps = 2.0 * (power + SCORE_STEPS) / rate
     a_score = products / (rate * EFFICIENCY[device.is_cpu]) + steps
     plan = plan_of(signature, device)

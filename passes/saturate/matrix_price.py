@@ -16,7 +16,9 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.kernel_forms import HALVES, MOVED, rounded_by
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import element_of
-from mgn.passes.choose_schedules import MATRIX
+from mgn.passes.choose_schedules import MATRIX, large_local_memory
+from mgn.passes.lower_kernels.attention_panels import least_room
+from mgn.passes.saturate.attention_price import head_sizes
 from mgn.passes.saturate.forms import BodyNode, Facts, Form
 from mgn.passes.saturate.view import Signature
 
@@ -62,14 +64,15 @@ def unit_facts(
     device: Device,
 ) -> Facts:
     """What a kernel of a body says of the device's matrix unit: what its one product's operands, or
-    an attention's, are rounded to; nothing where they are not, or where it would not pay.
+    an attention's, are rounded to; nothing where they are not, where heads are too large for it, or
+    where it would not pay.
     """
     if form.heavy is None or not device.matrix_rates:
         return ()
     nodes = {name: (signatures[number], operands) for name, number, operands in body}
     signature, operands = nodes[form.heavy]
     if form.kind is KernelKind.ATTENTION:
-        name = _attended(signature, operands[:3], nodes, leaf_types)
+        name = _attended(signature, operands[:3], nodes, leaf_types, device)
     elif form.kind is KernelKind.CONTRACTION:
         name = _multiplied(signature, operands, nodes, leaf_types)
     else:
@@ -88,7 +91,11 @@ def _multiplied(
 
 
 def _attended(
-    signature: Signature, operands: Sequence[int], nodes: _Nodes, leaf_types: _Types
+    signature: Signature,
+    operands: Sequence[int],
+    nodes: _Nodes,
+    leaf_types: _Types,
+    device: Device,
 ) -> str | None:
     """The same of an attention; None where its template would do without the unit."""
     values = signature.values
@@ -96,6 +103,8 @@ def _attended(
     names = {_rounded(operand, nodes, leaf_types) for operand in operands}
     name = names.pop() if len(names) == 1 else None
     if name is None or rows < ATTENDED_ROWS:
+        return None
+    if least_room(*head_sizes(signature), name) > large_local_memory(device):
         return None
     ready = all(_lies_ready(operand, name, nodes, leaf_types) for operand in operands[1:])
     return name if ready else None
