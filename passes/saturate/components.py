@@ -10,8 +10,8 @@ read each other's results, where reading what is there anyway could make kernels
 other.
 """
 
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
@@ -96,7 +96,9 @@ def forced_classes(found: CandidateSet, banned: Set[int]) -> set[int]:
 
 
 def components_of(found: CandidateSet, banned: Set[int]) -> list[Part]:
-    """The independent parts of the choice, without the banned candidates."""
+    """The independent parts of the choice, without the banned candidates, and without those that
+    another one replaces at a look: what only they tie together is apart.
+    """
     forced, tangled = forced_classes(found, banned), tangled_classes(found)
     left = [item for item in found.candidates if item.number not in banned]
     choices = Choices(
@@ -105,23 +107,30 @@ def components_of(found: CandidateSet, banned: Set[int]) -> list[Part]:
         {item.number: item.inputs for item in left},
         {item.number: item.price for item in left},
     )
-    return split(choices, forced, tangled, found.position)
+    waiting = without_free(choices, forced - tangled)
+    alone = [item.number for item in left if len(item.results) == 1]
+    gone = set(alone).difference(undominated(replace(waiting, numbers=alone)))
+    waiting = replace(waiting, numbers=[n for n in waiting.numbers if n not in gone])
+    return _parts(waiting, forced, tangled, found.position)
 
 
-def split(
-    choices: Choices, forced: Set[int], tangled: Set[int], position: Mapping[int, int] | None = None
-) -> list[Part]:
+def split(choices: Choices, forced: Set[int], tangled: Set[int]) -> list[Part]:
     """Parts that no candidate ties together, those that nothing is demanded of left out."""
-    waiting = _without_free(choices, forced - tangled)
+    return _parts(without_free(choices, forced - tangled), forced, tangled)
+
+
+def _parts(
+    waiting: Choices, forced: Set[int], tangled: Set[int], position: Mapping[int, int] | None = None
+) -> list[Part]:
     return [_localise(waiting, group, tangled, position) for group in _groups(waiting, forced)]
 
 
 def groups_of(choices: Choices, forced: Set[int], tangled: Set[int]) -> list[Group]:
     """The candidates of each of the parts of `split`."""
-    return _groups(_without_free(choices, forced - tangled), forced)
+    return _groups(without_free(choices, forced - tangled), forced)
 
 
-def _without_free(choices: Choices, free: Set[int]) -> Choices:
+def without_free(choices: Choices, free: Set[int]) -> Choices:
     """Choices that do not read what is there in any case."""
     if not free:
         return choices
@@ -132,6 +141,59 @@ def _without_free(choices: Choices, free: Set[int]) -> Choices:
             items = [item for item in items if item not in free]
         left[number] = items
     return Choices(choices.numbers, choices.results, left, choices.prices)
+
+
+def undominated(choices: Choices, there: Callable[[int], int] | None = None) -> list[int]:
+    """The candidates that no other one replaces: writing as much, from what one reads anyway, at no
+    greater price. `there` tells as bits what else is in memory wherever a candidate runs.
+    """
+    results, inputs, prices = choices.results, choices.inputs, choices.prices
+    order = [(prices[n], len(inputs[n]), -len(results[n]), n) for n in choices.numbers]
+    order.sort()
+    alone: dict[int, list[int]] = {}
+    joint: dict[int, list[int]] = {}
+    chosen: list[int] = []
+    for _, _, count, number in order:
+        mine = results[number]
+        rivals: Sequence[int] = joint.get(mine[0], ())
+        if count == -1:
+            kept = alone
+            rivals = [*alone.get(mine[0], ()), *rivals]
+        else:
+            kept = joint
+            if rivals:
+                within = frozenset(mine).issubset
+                rivals = [other for other in rivals if within(results[other])]
+        if rivals and _reads_as_much(number, rivals, inputs, there):
+            continue
+        chosen.append(number)
+        for item in mine:
+            kept.setdefault(item, []).append(number)
+    chosen.sort()
+    return chosen
+
+
+def _reads_as_much(
+    number: int,
+    rivals: Sequence[int],
+    inputs: Mapping[int, Sequence[int]],
+    there: Callable[[int], int] | None,
+) -> bool:
+    """Whether one of the rivals reads only what is in memory wherever a candidate runs."""
+    includes = frozenset(inputs[number]).issuperset
+    for other in rivals:
+        if includes(inputs[other]):
+            return True
+    if there is None:
+        return False
+    bits = there(number)
+    for other in rivals:
+        for item in inputs[other]:
+            if not bits >> item & 1:
+                break
+        else:
+            return True
+    return False
 
 
 def _groups(choices: Choices, forced: Set[int]) -> list[Group]:

@@ -40,8 +40,7 @@ def necessity_of(problem: LocalProblem) -> Necessity:
         for item in inputs:
             readers.setdefault(item, []).append(number)
     everything = (1 << (max(writers, default=-1) + 1)) - 1
-    written = [sum([1 << item for item in results]) for results in problem.results]
-    inputs = problem.inputs
+    results, inputs = problem.results, problem.inputs
     must = dict.fromkeys(writers, everything)
     pending = deque(sorted(writers))
     queued = set(pending)
@@ -50,7 +49,10 @@ def necessity_of(problem: LocalProblem) -> Necessity:
         queued.discard(key)
         common, alone = everything, 1 << key
         for number in writers[key]:
-            needed = written[number]
+            needed = alone
+            for item in results[number]:
+                if item != key:
+                    needed |= 1 << item
             for item in inputs[number]:
                 needed |= must.get(item, everything)
             common &= needed
@@ -61,7 +63,7 @@ def necessity_of(problem: LocalProblem) -> Necessity:
             continue
         must[key] = common
         for number in readers.get(key, ()):
-            for item in problem.results[number]:
+            for item in results[number]:
                 if item not in queued:
                     queued.add(item)
                     pending.append(item)

@@ -9,7 +9,14 @@ every choice writes. What nobody reads any more is not wanted, so candidates tha
 
 from collections.abc import Mapping, Set
 
-from mgn.passes.saturate.components import Choices, LocalProblem, Part, split
+from mgn.passes.saturate.components import (
+    Choices,
+    LocalProblem,
+    Part,
+    split,
+    undominated,
+    without_free,
+)
 from mgn.passes.saturate.necessity import Necessity, bits_of, necessity_of
 
 ROUNDS = 4
@@ -74,21 +81,8 @@ def _undominated(
 ) -> list[int]:
     """Those of the candidates left that no other one replaces."""
     free = set(bits_of(needs.forced)) - tangled
-    inputs, prices = problem.inputs, problem.prices
-    reads = {n: [item for item in inputs[n] if item not in free] for n in left if results[n]}
-    order = sorted(reads, key=lambda n: (prices[n], len(reads[n]), -len(results[n]), n))
-    kept: dict[int, list[int]] = {}
-    chosen: list[int] = []
-    for number in order:
-        mine = results[number]
-        rivals = kept.get(mine[0])
-        if rivals and len(mine) > 1:
-            rivals = [other for other in rivals if set(mine).issubset(results[other])]
-        if rivals:
-            there = needs.written_with(problem, number)
-            if any(all(there >> item & 1 for item in reads[other]) for other in rivals):
-                continue
-        chosen.append(number)
-        for item in mine:
-            kept.setdefault(item, []).append(number)
-    return sorted(chosen)
+    wanted = [number for number in left if results[number]]
+    choices = Choices(
+        wanted, results, dict(enumerate(problem.inputs)), dict(enumerate(problem.prices))
+    )
+    return undominated(without_free(choices, free), lambda n: needs.written_with(problem, n))
