@@ -20,8 +20,8 @@ from mgn.passes.lower_kernels.attention_node import Attention
 from mgn.passes.lower_kernels.attention_panels import matrix_tiling
 from mgn.passes.lower_kernels.attention_rows import lower_rows
 from mgn.passes.lower_kernels.attention_tiles import lower_attention_tiles
-from mgn.passes.lower_kernels.emission import memory_type
 from mgn.passes.lower_kernels.index import Counter, delinearised, of
+from mgn.passes.lower_kernels.pure_code import memory_type
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from mgn.passes.lower_kernels.attention_node import bounded
-from mgn.passes.lower_kernels.emission import scalar_type
 from mgn.passes.lower_kernels.index import Index
+from mgn.passes.lower_kernels.pure_code import scalar_type
 from mgn.passes.lower_kernels.template import Job, ceil_div, dividing_lanes
 
 Read = Callable[[Index, Index, int], SSAValue]
@@ -110,6 +110,4 @@ class LineCopy:
         def some(turn: Index) -> None:
             self.write(self.read(read, turn, together), turn)
 
-        self.job.code.loop(
-            0, self.turns // together, lambda number, _: some(number * together) or ()
-        )
+        self.job.code.each(0, self.turns // together, lambda number: some(number * together))

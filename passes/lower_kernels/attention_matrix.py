@@ -27,10 +27,10 @@ from mgn.passes.lower_kernels.attention_panels import (
     held_element,
 )
 from mgn.passes.lower_kernels.attention_weights import HELD, Weights
-from mgn.passes.lower_kernels.emission import lane_count, memory_type
 from mgn.passes.lower_kernels.index import Index, constant, lanes
 from mgn.passes.lower_kernels.panel_copies import lane_of
 from mgn.passes.lower_kernels.product import multiply_add
+from mgn.passes.lower_kernels.pure_code import lane_count, memory_type
 from mgn.passes.lower_kernels.sub_group_product import INSTRUCTIONS
 from mgn.passes.lower_kernels.sub_groups import meet_neighbours
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div

@@ -20,10 +20,11 @@ from xdsl.utils.exceptions import VerifyException
 from mgn.dialects.kernel_forms import ATTENTION_PARTS, HELD_WHOLE
 from mgn.dialects.types import ElementType
 from mgn.passes.lower_kernels.body import Body, Indices, Node
-from mgn.passes.lower_kernels.emission import Code, lane_count, memory_type
+from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.index import ZERO, Counter, Index, constant, delinearised, of
 from mgn.passes.lower_kernels.movement import broadcast_index, reshaped_index
+from mgn.passes.lower_kernels.pure_code import lane_count, memory_type
 from mgn.passes.lower_kernels.scalar import accumulator, narrowed, unary, widened
 from mgn.passes.lower_kernels.template import Job
 

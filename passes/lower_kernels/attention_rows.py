@@ -16,11 +16,11 @@ from xdsl.ir import SSAValue
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.attention_blocking import blocking_of
 from mgn.passes.lower_kernels.attention_node import Attention, bounded, power_of_two
-from mgn.passes.lower_kernels.emission import memory_type, shaped
 from mgn.passes.lower_kernels.index import Index, constant, delinearised, lanes
 from mgn.passes.lower_kernels.panel_copies import lane_of
 from mgn.passes.lower_kernels.panels import transposed
 from mgn.passes.lower_kernels.product import multiply_add, tile_start
+from mgn.passes.lower_kernels.pure_code import memory_type, shaped
 from mgn.passes.lower_kernels.scalar import across_lanes
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 
@@ -60,17 +60,17 @@ class _Rows:
         self.count: Index | int = sizes.down
         if self.tiles % sizes.down:
             self.count = (self.first_tile * -1 + self.tiles).clamp(1, sizes.down)
-        code.loop(0, self.count, lambda tile, _: self._begin(tile) or ())
+        code.each(0, self.count, self._begin)
         first_row = self._row(constant(0))
         last_tile = self.count - 1 if isinstance(self.count, Index) else constant(self.count - 1)
         last_row = bounded(code, self._row(last_tile) + (sizes.rows - 1), attention.rows)
         begin, end = attention.first(first_row), attention.limit(last_row)
-        code.loop(
+        code.each(
             begin // sizes.keys,
             (end + (sizes.keys - 1)) // sizes.keys,
-            lambda number, _: self._block(number * sizes.keys) or (),
+            lambda number: self._block(number * sizes.keys),
         )
-        code.loop(0, self.count, lambda tile, _: self._finish(tile) or ())
+        code.each(0, self.count, self._finish)
         return Launch((items,))
 
     def _row(self, tile: Index) -> Index:
@@ -88,7 +88,7 @@ class _Rows:
             put(bounded(code, number * width, count - width + 1), width)
 
         if count:
-            code.loop(0, ceil_div(count, width), lambda number, _: one(number) or ())
+            code.each(0, ceil_div(count, width), one)
 
     def _begin(self, tile: Index) -> None:
         """Copies a tile's queries; nothing is summed up yet."""
@@ -113,18 +113,18 @@ class _Rows:
                 place = number * sizes.width + part * sizes.lanes
                 code.store(zero, self.sums, code.index(place))
 
-            code.loop(0, sizes.width // sizes.lanes, lambda part, _: clear(part) or ())
+            code.each(0, sizes.width // sizes.lanes, clear)
             nothing = code.constant(-numbers.inf, self.type)
             code.store(nothing, self.largest, code.index(number))
             code.store(code.constant(0, self.type), self.totals, code.index(number))
 
-        code.loop(0, sizes.rows, lambda i, _: one_row(i) or ())
+        code.each(0, sizes.rows, one_row)
 
     def _block(self, first: Index) -> None:
         """Adds what a block of keys contributes to all rows."""
         self._pack_keys(first)
         self._pack_values(first)
-        self.code.loop(0, self.count, lambda tile, _: self._tile(tile, first) or ())
+        self.code.each(0, self.count, lambda tile: self._tile(tile, first))
 
     def _pack_keys(self, first: Index) -> None:
         """Squares of keys, turned: vectors along keys for each element of the head."""
@@ -152,7 +152,7 @@ class _Rows:
         def squares(number: Index) -> None:
             self._along(attention.depth, lambda k, _: square(number, k))
 
-        code.loop(0, sizes.panels * beside, lambda number, _: squares(number) or ())
+        code.each(0, sizes.panels * beside, squares)
 
     def _pack_values(self, first: Index) -> None:
         attention, sizes, code = self.attention, self.sizes, self.code
@@ -170,7 +170,7 @@ class _Rows:
 
             self._along_panels(put)
 
-        code.loop(0, sizes.keys, lambda j, _: one_key(j) or ())
+        code.each(0, sizes.keys, one_key)
 
     def _along_panels(self, put: Callable[[Index, int], None]) -> None:
         """Runs over a head's columns by vectors that do not cross panels."""
@@ -179,7 +179,7 @@ class _Rows:
         while attention.width % width:
             width //= 2
         count = attention.width // width
-        code.loop(0, count, lambda number, _: put(number * width, width) or ())
+        code.each(0, count, lambda number: put(number * width, width))
 
     def _value_place(self, j: Index, column: Index, width: int) -> Index:
         sizes = self.sizes
@@ -407,7 +407,7 @@ class _Rows:
             for place, value in zip(places, sums, strict=True):
                 code.store(value, self.sums, place)
 
-        code.loop(0, sizes.columns, lambda number, _: panel(number) or ())
+        code.each(0, sizes.columns, panel)
 
     def _finish(self, tile: Index) -> None:
         attention, sizes, code = self.attention, self.sizes, self.code
@@ -434,4 +434,4 @@ class _Rows:
 
             self._along_panels(put)
 
-        code.loop(0, sizes.rows, lambda i, _: one_row(i) or ())
+        code.each(0, sizes.rows, one_row)

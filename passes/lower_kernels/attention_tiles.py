@@ -19,10 +19,10 @@ from mgn.passes.lower_kernels.attention_copies import LineCopy, Lines, Read
 from mgn.passes.lower_kernels.attention_node import Attention, bounded, power_of_two
 from mgn.passes.lower_kernels.attention_tiling import BANK_GROUPS, tiling_of
 from mgn.passes.lower_kernels.body import INPUT
-from mgn.passes.lower_kernels.emission import INDEX, lane_count, memory_type, shaped
 from mgn.passes.lower_kernels.index import Counter, Index, constant, lanes, of
 from mgn.passes.lower_kernels.panel_copies import lane_of
 from mgn.passes.lower_kernels.product import multiply_add
+from mgn.passes.lower_kernels.pure_code import INDEX, lane_count, memory_type, shaped
 from mgn.passes.lower_kernels.sub_groups import EXCHANGED, SUB_GROUP, meet_neighbours
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
 

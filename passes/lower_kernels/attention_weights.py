@@ -17,8 +17,9 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.dialects.types import ELEMENT_TYPES, ElementType
-from mgn.passes.lower_kernels.emission import Code, lane_count, memory_type
+from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.product import multiply_add
+from mgn.passes.lower_kernels.pure_code import lane_count, memory_type
 
 HELD = 4
 """Numbers of a result that a work-item holds: two columns of each of two rows."""

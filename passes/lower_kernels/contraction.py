@@ -17,7 +17,6 @@ from xdsl.utils.exceptions import VerifyException
 from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.lower_kernels.body import INPUT, Indices
-from mgn.passes.lower_kernels.emission import memory_type, shaped
 from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.few_rows import FEW_FOR_UNIT, lower_few_rows, suits_few_rows
 from mgn.passes.lower_kernels.grouped_reduction import lower_grouped
@@ -26,6 +25,7 @@ from mgn.passes.lower_kernels.operand_places import DEPTH, right_axis
 from mgn.passes.lower_kernels.packed_product import lower_packed
 from mgn.passes.lower_kernels.product import Product, multiply_add, tile_start, write_tile
 from mgn.passes.lower_kernels.product_as_sum import product_as_sum
+from mgn.passes.lower_kernels.pure_code import memory_type, shaped
 from mgn.passes.lower_kernels.scalar import accumulator, across_lanes, combine, widened
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 from mgn.passes.lower_kernels.tensor_product import lower_tensor, suits_unit
@@ -107,7 +107,7 @@ def _dots(job: Job, product: Product, down: int, across: int) -> Launch:
     trips: Index | int = block
     if tiles != items * block:
         trips = (item * -block + tiles).clamp(0, block)
-    code.loop(0, trips, lambda step, _: tile(step) or ())
+    code.each(0, trips, tile)
     return Launch((items,), (local,))
 
 

@@ -14,8 +14,8 @@ from xdsl.ir import SSAValue
 from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.lower_kernels.body import Indices, Node
-from mgn.passes.lower_kernels.emission import memory_type
 from mgn.passes.lower_kernels.index import ZERO, Counter, Index, lanes, of
+from mgn.passes.lower_kernels.pure_code import memory_type
 from mgn.passes.lower_kernels.row_groups import Grouping, meet
 from mgn.passes.lower_kernels.row_stash import RowStash, stashable
 from mgn.passes.lower_kernels.rows import (
@@ -263,9 +263,7 @@ class _Grouped:
             for number in range(self.kept_trips, self.held_trips):
                 with self._from_stash(number):
                     trip(number)
-            code.loop(
-                self.held_trips, self.trips, lambda number, _: trip(number) or (), unroll=UNROLL
-            )
+            code.each(self.held_trips, self.trips, trip, unroll=UNROLL)
 
         def row_results() -> None:
             self.job.write(

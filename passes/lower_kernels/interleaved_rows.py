@@ -66,14 +66,11 @@ def lower_interleaved(job: Job, shape: tuple[int, ...], axis: int, width: int) -
         index = (*outer[:axis], neighbour, *outer[axis:], row, column)
         job.write(evaluator, [(n, node, index) for n, node in enumerate(job.body.written)])
 
-    def one_step(step: Index) -> None:
-        code.loop(
-            0,
-            together,
-            lambda place, _: code.loop(
-                0, inner // width, lambda vector, _: one_vector(step, place, vector) or ()
-            ),
-        )
+    def one_row(step: Index, place: Index) -> None:
+        code.each(0, inner // width, lambda vector: one_vector(step, place, vector))
 
-    code.loop(0, block, lambda step, _: one_step(step) or ())
+    def one_step(step: Index) -> None:
+        code.each(0, together, lambda place: one_row(step, place))
+
+    code.each(0, block, one_step)
     return Launch((items,))

@@ -13,8 +13,8 @@ from xdsl.dialects.builtin import i32, i64
 from xdsl.ir import SSAValue
 
 from mgn.passes.lower_kernels.body import Indices, Node
-from mgn.passes.lower_kernels.emission import INDEX, lane_count, memory_type, scalar_type
 from mgn.passes.lower_kernels.index import ZERO, Counter, Index, delinearised, lanes, linear, of
+from mgn.passes.lower_kernels.pure_code import INDEX, lane_count, memory_type, scalar_type
 from mgn.passes.lower_kernels.scalar import is_unsigned
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
-from mgn.passes.lower_kernels.emission import memory_type
 from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.index import ZERO, Counter, Index, delinearised, lanes, linear, of
 from mgn.passes.lower_kernels.packed_blocking import (
@@ -39,6 +38,7 @@ from mgn.passes.lower_kernels.product import (
     write_halves,
     write_tile,
 )
+from mgn.passes.lower_kernels.pure_code import memory_type
 from mgn.passes.lower_kernels.scalar import accumulator
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 
@@ -105,7 +105,7 @@ class _Packed:
         self.first_column = block_column * sizes.across
         self.count_down = self._count(self.first_row, sizes.down, self.tiles_down)
         self.count_across = self._count(self.first_column, sizes.across, self.tiles_across)
-        code.loop(0, self.blocks, lambda block, _: self._one_block(block) or ())
+        code.each(0, self.blocks, self._one_block)
         return Launch((items,))
 
     def _count(self, first: Index, most: int, limit: int) -> Index | int:
@@ -144,13 +144,13 @@ class _Packed:
                 pack = pack_left_columns if turned else pack_left_rows
                 pack(self.job, product, self.batch, first, steps, row, self.left)
 
-            code.loop(
+            code.each(
                 0,
                 self.count_across,
-                lambda panel, _: self._tile(panel, number, row, block, steps) or (),
+                lambda panel: self._tile(panel, number, row, block, steps),
             )
 
-        code.loop(0, self.count_down, lambda number, _: tile(number) or ())
+        code.each(0, self.count_down, tile)
 
     def _fetch_rows(self, panel: Index, row: Index, first: Index, turn: Index) -> None:
         """Asks for lines of the next tile's rows in a turn of the loop over a panel's steps."""
@@ -208,8 +208,8 @@ class _Packed:
             return
         code.branch(
             self._is_last(block),
-            lambda: self._write(panel, row, totals) or (),
-            lambda: self._keep(panel, tile, totals) or (),
+            lambda: self._write(panel, row, totals),
+            lambda: self._keep(panel, tile, totals),
         )
 
     def _is_last(self, block: Index) -> SSAValue:
@@ -292,7 +292,7 @@ class _Packed:
         sizes, code = self.sizes, self.code
         evaluator = self.job.evaluator(sizes.width)
 
-        def one_row(number: Index) -> tuple[()]:
+        def one_row(number: Index) -> None:
             place = self._place(panel, tile) + number * sizes.columns
             totals = [
                 code.load(self.totals, code.index(place + j * sizes.width), sizes.width)
@@ -300,9 +300,8 @@ class _Packed:
             ]
             at = of(Counter(code.index(row + number), 0, self.product.rows - 1))
             self._write_row(evaluator, at, self._column(panel), totals)
-            return ()
 
-        code.loop(0, sizes.rows, lambda number, _: one_row(number))
+        code.each(0, sizes.rows, one_row)
 
     def _write_row(
         self, evaluator: Evaluator, row: Index, first: Index, totals: Sequence[SSAValue]

@@ -13,9 +13,10 @@ from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import SSAValue
 
 from mgn.passes.lower_kernels.body import Indices
-from mgn.passes.lower_kernels.emission import Code, lane_count, memory_type, scalar_type
+from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.index import Index, lanes
 from mgn.passes.lower_kernels.product import Product
+from mgn.passes.lower_kernels.pure_code import lane_count, memory_type, scalar_type
 from mgn.passes.lower_kernels.scalar import accumulator, widened
 from mgn.passes.lower_kernels.template import Job, ceil_div
 from mgn.passes.lower_kernels.tiling import Tiling

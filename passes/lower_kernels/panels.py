@@ -69,20 +69,19 @@ def pack_panels(
     count, column_of = panels
     evaluator = job.evaluator(sizes.width)
 
-    def vectors(k: Index, depth: Index, panel: Index) -> tuple[()]:
+    def vectors(k: Index, depth: Index, panel: Index) -> None:
         column = column_of(panel)
         for j in range(sizes.vectors):
             columns = sizes.vector(column, j) + lanes(sizes.width)
             index = product.right_index(batch, depth, columns)
             value = widened(code, evaluator.lanes_at(right, index), product.element)
             code.store(value, block.buffer, code.index(block.place(panel, k, j)))
-        return ()
 
     def step(k: Index) -> None:
         depth = _bounded(code, first + k, product.depth)
-        code.loop(0, count, lambda panel, _: vectors(k, depth, panel))
+        code.each(0, count, lambda panel: vectors(k, depth, panel))
 
-    code.loop(start, steps, lambda k, _: step(k) or ())
+    code.each(start, steps, step)
 
 
 def pack_transposed_panels(
@@ -118,16 +117,13 @@ def pack_transposed_panels(
         for offset, value in enumerate(transposed(code, rows)):
             code.store(value, block.buffer, code.index(block.place(panel, k + offset, part)))
 
-    def panel(panel: Index) -> None:
-        code.loop(
-            0,
-            squares,
-            lambda number, _: code.loop(
-                0, sizes.vectors, lambda part, _: square(panel, number, part) or ()
-            ),
-        )
+    def line(panel: Index, number: Index) -> None:
+        code.each(0, sizes.vectors, lambda part: square(panel, number, part))
 
-    code.loop(0, count, lambda number, _: panel(number) or ())
+    def panel(panel: Index) -> None:
+        code.each(0, squares, lambda number: line(panel, number))
+
+    code.each(0, count, panel)
     done = squares * width
     if not isinstance(steps, int) or (isinstance(done, int) and done < steps):
         pack_panels(job, product, batch, first, steps, panels, block, start=done)
@@ -179,10 +175,10 @@ def pack_left_rows(
 
         vectors = steps // width
         if width <= product.depth:
-            code.loop(0, vectors, lambda n, _: put(n * width, width) or ())
-        code.loop(vectors * width, steps, lambda k, _: put(k, 1) or ())
+            code.each(0, vectors, lambda n: put(n * width, width))
+        code.each(vectors * width, steps, lambda k: put(k, 1))
 
-    code.loop(0, tile.rows, lambda i, _: one_row(i) or ())
+    code.each(0, tile.rows, one_row)
 
 
 def pack_left_columns(
@@ -210,7 +206,7 @@ def pack_left_columns(
             code.store(value, tile.buffer, code.index(tile.place(done, k)))
             done += count
 
-    code.loop(0, steps, lambda k, _: one_step(k) or ())
+    code.each(0, steps, one_step)
 
 
 def _bounded(code: Code, index: Index, limit: int) -> Index:

@@ -112,12 +112,12 @@ def _flat(
         trips: Index | int = chunk
         if vectors % chunk:
             trips = (item * -chunk + vectors).clamp(0, chunk)
-        code.loop(0, trips, lambda step, _: one_vector(step) or ())
+        code.each(0, trips, one_vector)
     if rest:
         last = code.is_below(item * -1 + (items - 1), 1, 1)
         code.when(
             last,
-            lambda: code.loop(count - rest, count, lambda i, _: write(narrow, i) or ()),
+            lambda: code.each(count - rest, count, lambda i: write(narrow, i)),
         )
     return Launch((items,), (1,), in_place)
 
@@ -174,10 +174,10 @@ def _rows(job: Job, shape: tuple[int, ...], width: int) -> Launch:
             index = (*outer, first + lanes(width))
             job.write(evaluator, [(n, w, index) for n, w in enumerate(job.body.written)])
 
-        code.loop(0, vectors, lambda vector, _: one_vector(vector) or ())
+        code.each(0, vectors, one_vector)
 
     trips: Index | int = block
     if rows % block:
         trips = (item * -block + rows).clamp(0, block)
-    code.loop(0, trips, lambda step, _: one_row(step) or ())
+    code.each(0, trips, one_row)
     return Launch((items,))

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from xdsl.ir import SSAValue
 
-from mgn.passes.lower_kernels.emission import memory_type
 from mgn.passes.lower_kernels.index import ZERO, Counter, Index, lanes, linear, of
+from mgn.passes.lower_kernels.pure_code import memory_type
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 from mgn.passes.lower_kernels.tiles import Plan, Tiles, Turned, substituted
 
@@ -166,18 +166,13 @@ class RaggedTiles(Tiles):
             from_start = code.is_below((number + lane) * -1, 1, 1)
             code.when(inside, lambda: code.when(from_start, lambda: self.write(1, row, known, own)))
 
-        def wide() -> tuple[()]:
+        def wide() -> None:
             self.write(width, row, column + lanes(width), place + lanes(width) * self.pitch)
-            return ()
-
-        def each() -> tuple[()]:
-            code.loop(0, width, lambda lane, _: narrow(lane) or ())
-            return ()
 
         def both() -> None:
             whole = number.clamp(0, self.inner - width)
             test = code.compare_integers("eq", code.index(whole), code.index(number))
-            code.branch(test, wide, each)
+            code.branch(test, wide, lambda: code.each(0, width, narrow))
 
         code.when(code.is_below(self.first_row + line, self.along, 1), both)
 

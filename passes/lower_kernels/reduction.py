@@ -13,11 +13,11 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.body import Body, Node
-from mgn.passes.lower_kernels.emission import memory_type
 from mgn.passes.lower_kernels.evaluate import Evaluator, Given
 from mgn.passes.lower_kernels.grouped_reduction import lower_grouped
 from mgn.passes.lower_kernels.index import ZERO, Counter, Index, lanes, linear, of
 from mgn.passes.lower_kernels.product import tile_start
+from mgn.passes.lower_kernels.pure_code import memory_type
 from mgn.passes.lower_kernels.rows import (
     RowSpace,
     Stages,
@@ -243,8 +243,8 @@ class _Walk:
                     row.ahead.beside_results(number, width)
                 step(True, number * width + lanes(width))
 
-            code.loop(0, vectors, lambda n, _: vector(n) or ())
-            code.loop(vectors * width, length, lambda n, _: step(False, n) or ())
+            code.each(0, vectors, vector)
+            code.each(vectors * width, length, lambda n: step(False, n))
         for row in self.rows:
             row.at(row.narrow, ZERO)
             write(row, [(n, node) for n, node in written if not self.space.is_full(node)])
@@ -278,7 +278,7 @@ def _along_rows(job: Job, space: RowSpace) -> Launch:
     trips: Index | int = block
     if walks % block:
         trips = (item * -block + walks).clamp(0, block)
-    code.loop(0, trips, lambda step, _: one_walk(step) or ())
+    code.each(0, trips, one_walk)
     return Launch((items,))
 
 
@@ -354,7 +354,7 @@ def _across_rows(job: Job, space: RowSpace) -> Launch:
             )
 
     if full:
-        code.loop(0, space.length, lambda element, _: results(element) or ())
+        code.each(0, space.length, results)
     for evaluator, row in zip(evaluators, rows, strict=True):
         job.write(evaluator, [(n, node, space.index_in(node, row, ZERO)) for n, node in rest])
     return Launch((items,))

@@ -12,8 +12,9 @@ from xdsl.dialects.builtin import VectorType
 from xdsl.ir import SSAValue
 
 from mgn.passes.lower_kernels.body import Node
-from mgn.passes.lower_kernels.emission import Code, scalar_type
+from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.index import Index
+from mgn.passes.lower_kernels.pure_code import scalar_type
 from mgn.passes.lower_kernels.scalar import combine
 from mgn.passes.lower_kernels.sub_groups import EXCHANGED, SUB_GROUP, meet_in_sub_groups
 from mgn.passes.lower_kernels.template import Job

@@ -15,9 +15,9 @@ from xdsl.ir import SSAValue
 from mgn.dialects import kernel
 from mgn.dialects.kernel.matrix_units import CHUNK_BYTES
 from mgn.passes.lower_kernels.body import Indices, Node
-from mgn.passes.lower_kernels.emission import memory_type
 from mgn.passes.lower_kernels.evaluate import Evaluator, Given
 from mgn.passes.lower_kernels.index import Index, linear
+from mgn.passes.lower_kernels.pure_code import memory_type
 from mgn.passes.lower_kernels.rows import RowSpace
 from mgn.passes.lower_kernels.template import Job
 

@@ -16,11 +16,11 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.lower_kernels.body import Indices, Node
-from mgn.passes.lower_kernels.emission import memory_type
 from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.index import ZERO, Counter, Index, lanes, of
 from mgn.passes.lower_kernels.panel_copies import bounded
 from mgn.passes.lower_kernels.product import Product, values_of_rows
+from mgn.passes.lower_kernels.pure_code import memory_type
 from mgn.passes.lower_kernels.row_groups import Grouping, exchanges, meet
 from mgn.passes.lower_kernels.rows import row_space, stages_of
 from mgn.passes.lower_kernels.scalar import (
@@ -103,7 +103,7 @@ class RowStatistics:
 
                 code.when(writes, lambda inside=inside, store=store: code.when(inside, store))
 
-        code.loop(0, turns // together, lambda number, _: walk(number) or ())
+        code.each(0, turns // together, walk)
         code.barrier()
         for node, buffer in buffers.items():
             job.given[node] = lambda index, node=node, buffer=buffer: code.load(

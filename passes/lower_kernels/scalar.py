@@ -16,7 +16,8 @@ from xdsl.ir import Operation, SSAValue
 from mgn.dialects import kernel
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, Family
 from mgn.passes.lower_kernels.body import Node
-from mgn.passes.lower_kernels.emission import NO_FASTMATH, Code, lane_count, memory_type
+from mgn.passes.lower_kernels.emission import Code
+from mgn.passes.lower_kernels.pure_code import NO_FASTMATH, lane_count, memory_type
 
 Values = Sequence[SSAValue]
 Row = Callable[[Code, Node, Values], SSAValue]

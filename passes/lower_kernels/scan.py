@@ -7,8 +7,8 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
-from mgn.passes.lower_kernels.emission import memory_type
 from mgn.passes.lower_kernels.index import Counter, Index, lanes, of
+from mgn.passes.lower_kernels.pure_code import memory_type
 from mgn.passes.lower_kernels.rows import row_space
 from mgn.passes.lower_kernels.scalar import accumulator, combine, narrowed, neutral, widened
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div

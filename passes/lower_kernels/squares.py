@@ -12,7 +12,7 @@ from xdsl.ir import Block, SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.body import Body
-from mgn.passes.lower_kernels.emission import INDEX, Code, memory_type
+from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.index import (
     Clamped,
@@ -26,6 +26,7 @@ from mgn.passes.lower_kernels.index import (
 )
 from mgn.passes.lower_kernels.panels import transposed
 from mgn.passes.lower_kernels.product import tile_start
+from mgn.passes.lower_kernels.pure_code import INDEX, memory_type
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 
 LONGEST_BODY = 12
@@ -148,5 +149,5 @@ def lower_squares(job: Job, shape: tuple[int, ...], axis: int, width: int) -> La
             index = (*front, column)
             job.write(evaluator, [(n, node, index) for n, node in enumerate(job.body.written)])
 
-    code.loop(0, block, lambda step, _: square(step) or ())
+    code.each(0, block, square)
     return Launch((items,))

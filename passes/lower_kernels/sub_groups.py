@@ -14,8 +14,9 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.body import Node
-from mgn.passes.lower_kernels.emission import INDEX, Code
+from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.index import Index
+from mgn.passes.lower_kernels.pure_code import INDEX
 from mgn.passes.lower_kernels.scalar import combine
 
 SUB_GROUP = 32

@@ -14,10 +14,10 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.dialects.types import ELEMENT_TYPES, ElementType
-from mgn.passes.lower_kernels.emission import memory_type
 from mgn.passes.lower_kernels.exchanged_results import PIECE_BYTES
 from mgn.passes.lower_kernels.index import Counter, Index, constant, delinearised, of
 from mgn.passes.lower_kernels.product import Product
+from mgn.passes.lower_kernels.pure_code import memory_type
 from mgn.passes.lower_kernels.row_statistics import find_statistics
 from mgn.passes.lower_kernels.scalar import combine
 from mgn.passes.lower_kernels.sub_group_product import SubGroupProduct

@@ -12,7 +12,6 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.passes.lower_kernels.emission import memory_type
 from mgn.passes.lower_kernels.index import Index, constant, delinearised
 from mgn.passes.lower_kernels.panel_copies import (
     WARP,
@@ -24,6 +23,7 @@ from mgn.passes.lower_kernels.panel_copies import (
     right_panel,
 )
 from mgn.passes.lower_kernels.product import Product, multiply_add
+from mgn.passes.lower_kernels.pure_code import memory_type
 from mgn.passes.lower_kernels.row_statistics import find_statistics
 from mgn.passes.lower_kernels.scalar import accumulator, combine
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div

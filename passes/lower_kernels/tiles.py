@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.body import Body
-from mgn.passes.lower_kernels.emission import Code, memory_type
+from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.index import (
     ZERO,
@@ -28,6 +28,7 @@ from mgn.passes.lower_kernels.index import (
     linear,
     of,
 )
+from mgn.passes.lower_kernels.pure_code import memory_type
 from mgn.passes.lower_kernels.squares import is_plain, plain_loads
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
 
