@@ -8,13 +8,14 @@ exponents are few, by 2^-37 relative to the row's largest weight besides.
 """
 
 import math as numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import VectorType, f32, i32
+from xdsl.dialects.builtin import VectorType, f32
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
+from mgn.passes.lower_kernels.attention_mask import FragmentMask, of_both_rows
 from mgn.passes.lower_kernels.attention_node import Attention, bounded, power_of_two
 from mgn.passes.lower_kernels.attention_panels import (
     QUAD,
@@ -73,6 +74,7 @@ class MatrixAttention:
         own = self.place // SUB_GROUP * UNIT_ROWS + self.lane // QUAD
         self.own_rows = [self.first_row + own + half * 8 for half in range(HALVES)]
         self.rows = [bounded(code, row, attention.rows) for row in self.own_rows]
+        self.mask = FragmentMask(code, attention, self.rows, self.lane, sizes.keys, self.paired)
         self.scores = Scores.of(attention, self.head, self.paired)
         self.sums = Sums.of(attention, self.head)
         self.begin, self.count = self._visited()
@@ -206,7 +208,7 @@ class MatrixAttention:
         new = [code.binary(arith.MaxnumfOp, a, b) for a, b in zip(largest, found, strict=True)]
         shifts = [attention.shift(code, value) for value in new]
         factors = [self._power(old, shift) for old, shift in zip(largest, shifts, strict=True)]
-        shift = self._both(shifts)
+        shift = of_both_rows(code, shifts)
         powers = [self._power(score, shift, self.weights.raised) for score in scores]
         weights = self.weights.bounded(powers)
         shares = self._halves(arith.AddfOp, weights)
@@ -214,7 +216,7 @@ class MatrixAttention:
             multiply_add(code, attention.element, total, factor, share)
             for total, factor, share in zip(totals, factors, shares, strict=True)
         ]
-        return [*new, *totals], self._both(factors), weights
+        return [*new, *totals], of_both_rows(code, factors), weights
 
     def scaled(self, sums: Vectors, factor: SSAValue) -> Vectors:
         """Sums times a factor of each row."""
@@ -233,13 +235,6 @@ class MatrixAttention:
             return power_of_two(code, code.binary(arith.SubfOp, score, shift))
         factor = code.constant(self.attention.factor, f32, count)
         return power_of_two(code, multiply_add(code, self.attention.element, score, factor, shift))
-
-    def _both(self, values: Sequence[SSAValue]) -> SSAValue:
-        """A number of each row, in all lanes of a result."""
-        low, high = values
-        return self.code.pure(
-            kernel.FromElementsOp, [low, low, high, high], VectorType(low.type, [HELD])
-        )
 
     def _halves(self, cls: type[Operation], values: Vectors) -> Vectors:
         """What the work-item holds of each row, combined."""
@@ -283,24 +278,18 @@ class MatrixAttention:
         attention, code = self.attention, self.code
         first = self._first(turn)
         if self.scales_late:
-            return self._masked(first, totals)
+            return self.mask.apply(first, totals)
         factor = code.constant(attention.factor, f32, HELD)
         scores = [
             attention.score(code, code.binary(arith.MulfOp, total, factor), self._bias(first, n))
             for n, total in enumerate(totals)
         ]
-        return self._masked(first, scores)
+        return self.mask.apply(first, scores)
 
     def _multiply(self, left: SSAValue, right: SSAValue, held: SSAValue) -> SSAValue:
         op = kernel.MmaOp(INSTRUCTIONS[self.name], left, right, held)
         self.code.block.add_op(op)
         return op.result
-
-    def _key(self, n: int, lane: int) -> Index:
-        """The key, in its tile, that a lane of the n-th result is of."""
-        own = self.lane % QUAD
-        apart = UNIT_COLUMNS // 2 if self.paired else 1
-        return own * (1 if self.paired else 2) + (n * UNIT_COLUMNS + lane % 2 * apart)
 
     def _bias(self, first: Index, n: int) -> SSAValue | None:
         attention, code = self.attention, self.code
@@ -309,56 +298,10 @@ class MatrixAttention:
         evaluator = self.job.evaluator(1)
         values: Vectors = []
         for lane in range(HELD):
-            key = bounded(code, first + self._key(n, lane), attention.keys)
+            key = bounded(code, first + self.mask.key(n, lane), attention.keys)
             row = self.rows[lane // 2]
             values.append(attention.bias_values(evaluator, self.batch, self.head, row, key))
         return code.pure(kernel.FromElementsOp, values, VectorType(f32, [HELD]))
-
-    def _masked(self, first: Index, scores: Vectors) -> Vectors:
-        """Scores with -inf where a row does not see the key; most tiles are seen by all rows."""
-        attention, sizes, code = self.attention, self.sizes, self.code
-        limits = [attention.limit(row) for row in self.rows]
-        starts = [attention.first(row) for row in self.rows]
-        tests: list[tuple[SSAValue, str, SSAValue]] = []
-        if attention.causal or attention.keys % sizes.keys:
-            past = code.compare_integers(
-                "sgt", self._number(first + sizes.keys), self._bound(limits[0])
-            )
-            tests.append((past, "slt", self._bounds(first, limits)))
-        if attention.window:
-            before = code.compare_integers("slt", self._number(first), self._bound(starts[1]))
-            tests.append((before, "sge", self._bounds(first, starts)))
-        for test, predicate, bound in tests:
-            scores = code.branch(
-                test, self._select(predicate, bound, scores), lambda held=scores: held
-            )
-        return scores
-
-    def _number(self, index: Index) -> SSAValue:
-        return self.code.convert("index_cast", self.code.index(index), i32)
-
-    def _bound(self, bound: Index | int) -> SSAValue:
-        return self._number(bound if isinstance(bound, Index) else constant(bound))
-
-    def _bounds(self, first: Index, bounds: Sequence[Index | int]) -> SSAValue:
-        """The bounds of both rows, counted from the work-item's first key of a tile."""
-        return self._both([self._number(self._key(0, 0) * -1 - first + bound) for bound in bounds])
-
-    def _select(
-        self, predicate: str, bound: SSAValue, scores: Vectors
-    ) -> Callable[[], Sequence[SSAValue]]:
-        code = self.code
-        nothing = code.constant(-numbers.inf, f32, HELD)
-
-        def select() -> Sequence[SSAValue]:
-            result: Vectors = []
-            for n, score in enumerate(scores):
-                keys = code.numbers([self._key(n, lane).constant for lane in range(HELD)], i32)
-                seen = code.compare_integers(predicate, keys, bound)
-                result.append(code.select(seen, score, nothing))
-            return result
-
-        return select
 
     # Values
 
@@ -381,7 +324,7 @@ class MatrixAttention:
         """Divides by the totals, and writes what follows, two columns at a time."""
         attention, code = self.attention, self.code
         totals = [self._meet(arith.AddfOp, total) for total in totals]
-        factor = self._both([attention.reciprocal(code, total) for total in totals])
+        factor = of_both_rows(code, [attention.reciprocal(code, total) for total in totals])
         scaled = [code.binary(arith.MulfOp, value, factor) for value in sums]
         self._for_each_row(lambda half: self._write_row(half, scaled))
 

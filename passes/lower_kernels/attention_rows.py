@@ -16,9 +16,9 @@ from xdsl.ir import SSAValue
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.attention_blocking import blocking_of
 from mgn.passes.lower_kernels.attention_node import Attention, bounded, power_of_two
+from mgn.passes.lower_kernels.attention_packing import Packing
 from mgn.passes.lower_kernels.index import Index, constant, delinearised, lanes
 from mgn.passes.lower_kernels.panel_copies import lane_of
-from mgn.passes.lower_kernels.panels import transposed
 from mgn.passes.lower_kernels.product import multiply_add, tile_start
 from mgn.passes.lower_kernels.pure_code import memory_type, shaped
 from mgn.passes.lower_kernels.scalar import across_lanes
@@ -56,6 +56,8 @@ class _Rows:
             block = block * -1 + (blocks - 1)
         self.head = other % attention.kv_heads
         self.batch = delinearised(other // attention.kv_heads, attention.batch)
+        memory = (self.queries, self.keys, self.values)
+        self.packing = Packing(self.job, attention, sizes, self.batch, self.head, *memory)
         self.first_tile = block * sizes.down
         self.count: Index | int = sizes.down
         if self.tiles % sizes.down:
@@ -78,18 +80,6 @@ class _Rows:
         number = bounded(self.code, self.first_tile + tile, self.tiles)
         return tile_start(self.code, number, self.sizes.rows, self.attention.rows)
 
-    def _along(self, count: int, put: Callable[[Index, int], None]) -> None:
-        """Runs over an axis, a vector at a time; the last one ends with the axis."""
-        code, width = self.code, self.sizes.lanes
-        while width > count:
-            width //= 2
-
-        def one(number: Index) -> None:
-            put(bounded(code, number * width, count - width + 1), width)
-
-        if count:
-            code.each(0, ceil_div(count, width), one)
-
     def _begin(self, tile: Index) -> None:
         """Copies a tile's queries; nothing is summed up yet."""
         attention, sizes, code = self.attention, self.sizes, self.code
@@ -98,15 +88,7 @@ class _Rows:
         def one_row(i: Index) -> None:
             row = bounded(code, start + i, attention.rows)
             number = tile * sizes.rows + i
-
-            def put(k: Index, width: int) -> None:
-                evaluator = self.job.evaluator(width)
-                value = attention.query_values(
-                    evaluator, self.batch, self.head, row, k + lanes(width)
-                )
-                code.store(value, self.queries, code.index(number * sizes.depth + k))
-
-            self._along(attention.depth, put)
+            self.packing.copy_query(row, number)
             zero = code.constant(0, self.type, sizes.lanes)
 
             def clear(part: Index) -> None:
@@ -122,69 +104,8 @@ class _Rows:
 
     def _block(self, first: Index) -> None:
         """Adds what a block of keys contributes to all rows."""
-        self._pack_keys(first)
-        self._pack_values(first)
+        self.packing.pack(first)
         self.code.each(0, self.count, lambda tile: self._tile(tile, first))
-
-    def _pack_keys(self, first: Index) -> None:
-        """Squares of keys, turned: vectors along keys for each element of the head."""
-        attention, sizes, code = self.attention, self.sizes, self.code
-        side = sizes.lanes
-        while side > attention.depth and side > 1:
-            side //= 2
-        beside = sizes.key_panel // side
-
-        def square(number: Index, k: Index) -> None:
-            panel, part = number // beside, number % beside
-            own = panel * sizes.key_panel + part * side
-            evaluator = self.job.evaluator(side)
-            rows: list[SSAValue] = []
-            for c in range(side):
-                key = bounded(code, first + own + c, attention.keys)
-                rows.append(
-                    attention.key_values(evaluator, self.batch, self.head, key, k + lanes(side))
-                )
-            base = panel * (attention.depth * sizes.key_panel) + part * side
-            for offset, value in enumerate(transposed(code, rows)):
-                place = base + (k + offset) * sizes.key_panel
-                code.store(value, self.keys, code.index(place))
-
-        def squares(number: Index) -> None:
-            self._along(attention.depth, lambda k, _: square(number, k))
-
-        code.each(0, sizes.panels * beside, squares)
-
-    def _pack_values(self, first: Index) -> None:
-        attention, sizes, code = self.attention, self.sizes, self.code
-
-        def one_key(j: Index) -> None:
-            key = bounded(code, first + j, attention.keys)
-
-            def put(column: Index, width: int) -> None:
-                evaluator = self.job.evaluator(width)
-                value = attention.value_values(
-                    evaluator, self.batch, self.head, key, column + lanes(width)
-                )
-                place = self._value_place(j, column, width)
-                code.store(value, self.values, code.index(place))
-
-            self._along_panels(put)
-
-        code.each(0, sizes.keys, one_key)
-
-    def _along_panels(self, put: Callable[[Index, int], None]) -> None:
-        """Runs over a head's columns by vectors that do not cross panels."""
-        attention, sizes, code = self.attention, self.sizes, self.code
-        width = sizes.lanes
-        while attention.width % width:
-            width //= 2
-        count = attention.width // width
-        code.each(0, count, lambda number: put(number * width, width))
-
-    def _value_place(self, j: Index, column: Index, width: int) -> Index:
-        sizes = self.sizes
-        panel, rest = column // sizes.column_panel, column % sizes.column_panel
-        return panel * (sizes.keys * sizes.column_panel) + j * sizes.column_panel + rest
 
     def _tile(self, tile: Index, first: Index) -> None:
         """Scores, powers and weighted values of a tile of rows and a block of keys."""
@@ -432,6 +353,6 @@ class _Rows:
                     value,
                 )
 
-            self._along_panels(put)
+            self.packing.along_columns(put)
 
         code.each(0, sizes.rows, one_row)

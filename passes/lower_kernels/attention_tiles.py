@@ -3,8 +3,7 @@
 The tile's queries stay in local memory. For each tile of keys the group copies keys and values
 there; each work-item multiplies a small square of scores in registers, neighbours exchange each
 row's largest score, and the weights pass through the keys' memory, turned, to where the rows' sums
-are added up. In local memory vectors of neighbouring lines are exchanged so that the work-items
-that read them together find them in different banks.
+are added up.
 """
 
 import math as numbers
@@ -15,26 +14,19 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
-from mgn.passes.lower_kernels.attention_copies import LineCopy, Lines, Read
 from mgn.passes.lower_kernels.attention_node import Attention, bounded, power_of_two
-from mgn.passes.lower_kernels.attention_tiling import BANK_GROUPS, tiling_of
-from mgn.passes.lower_kernels.body import INPUT
-from mgn.passes.lower_kernels.index import Counter, Index, constant, lanes, of
+from mgn.passes.lower_kernels.attention_places import Places
+from mgn.passes.lower_kernels.attention_staging import Staging
+from mgn.passes.lower_kernels.attention_tiling import tiling_of
+from mgn.passes.lower_kernels.index import Index, constant, lanes
 from mgn.passes.lower_kernels.panel_copies import lane_of
 from mgn.passes.lower_kernels.product import multiply_add
-from mgn.passes.lower_kernels.pure_code import INDEX, lane_count, memory_type, shaped
+from mgn.passes.lower_kernels.pure_code import lane_count, memory_type, shaped
 from mgn.passes.lower_kernels.sub_groups import EXCHANGED, SUB_GROUP, meet_neighbours
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
 
 UNROLL = 4
 """Steps of the loops over products that the device's compiler is asked to do at a time."""
-
-AT_ONCE = 4
-"""Vectors of an operand that a work-item reads before it stores the first."""
-
-STAGED = 16
-"""Up to how many vectors of a tile of keys and values a work-item reads while it adds up the tile
-before; half as many where something has to be computed first."""
 
 Vectors = list[SSAValue]
 
@@ -60,35 +52,32 @@ class _Tiles:
         blocks = ceil_div(attention.rows, sizes.tile_rows)
         groups = blocks * attention.groups
         group = code.counter(kernel.GroupIdOp, 0, groups)
-        self.place = code.counter(kernel.LocalIdOp, 0, sizes.items)
+        self.own = Places(code, sizes, code.counter(kernel.LocalIdOp, 0, sizes.items))
         outer = group % (groups // blocks)
         block = group // (groups // blocks)
         if attention.causal:
             block = block * -1 + (blocks - 1)
         self.part, self.batch, self.head = attention.place(outer)
         self.first_row = block * sizes.tile_rows
-        self.own_down, self.own_across = self.place // sizes.across, self.place % sizes.across
-        self.own_rows = [self._clamped(self._own_row(part)) for part in self.row_parts]
+        self.own_rows = [self._clamped(self.own.row(part)) for part in self.row_parts]
         self.limits = [attention.limit(row) for row in self.own_rows]
         self.starts = [attention.first(row) for row in self.own_rows]
-        self._copy_queries()
+        memory = (self.queries, self.keys, self.values)
+        self.staging = Staging(self.job, attention, self.own, self.batch, self.head, *memory)
+        self.staging.copy_queries(self.first_row)
         last = bounded(code, self.first_row + (sizes.tile_rows - 1), attention.rows)
         first = bounded(code, self.first_row, attention.rows)
         begin = attention.within(self.part, attention.first(first))
         end = attention.within(self.part, attention.limit(last))
         begin = begin // sizes.tile_keys
         end = (end + (sizes.tile_keys - 1)) // sizes.tile_keys
-        self.copies = self._copies()
-        plain = all(node.name == INPUT for node in attention.node.operands[1:3])
-        most = STAGED if plain else STAGED // 2
-        self.is_staged = sum(copy.turns for copy in self.copies) <= most
         nothing = code.constant(-numbers.inf, self.type, sizes.row_vector)
         zero = code.constant(0, self.type, sizes.row_vector)
         count = len(self.row_parts)
         self.first_sum = 2 * count
         self.first_staged = self.first_sum + count * sizes.columns
         held = [*[nothing] * count, *[zero] * (self.first_staged - count)]
-        held += self._stage(begin * sizes.tile_keys)
+        held += self.staging.read(begin * sizes.tile_keys)
         held = code.loop(
             begin, end, lambda number, held: self._tile(number * sizes.tile_keys, held), held
         )
@@ -99,123 +88,11 @@ class _Tiles:
             self._finish(held[count : self.first_sum], sums)
         return Launch((groups * sizes.items,), (sizes.items,))
 
-    # Places
-
-    def _own_row(self, part: int) -> Index:
-        """The first row, in the tile, of a vector of this work-item's rows."""
-        sizes = self.sizes
-        return self.own_down * sizes.row_vector + part * sizes.down * sizes.row_vector
-
-    def _own_key(self, c: int) -> Index:
-        return self.own_across + c * self.sizes.across
-
-    def _own_column(self, part: int) -> Index:
-        sizes = self.sizes
-        return self.own_across * sizes.column_vector + part * sizes.across * sizes.column_vector
-
     def _clamped(self, row: Index) -> Index:
         """A vector of rows of the attention, each of which it has."""
         sizes, attention = self.sizes, self.attention
         row = self.first_row + row + lanes(sizes.row_vector)
         return row.clamp(0, attention.rows - 1)
-
-    def _exchanged(self, part: Index, line: Index, parts: int) -> Index:
-        """Where a line of so many vectors keeps one of them."""
-        code = self.code
-        among = min(parts & -parts, BANK_GROUPS)
-        if among == 1:
-            return part
-        mask = code.constant(among - 1, INDEX)
-        low = code.pure(arith.AndIOp, [code.index(line), mask], INDEX)
-        value = code.pure(arith.XOrIOp, [code.index(part), low], INDEX)
-        return of(Counter(value, 0, parts - 1))
-
-    def _key_place(self, key: Index, part: Index) -> Index:
-        sizes = self.sizes
-        own = self._exchanged(part, key, sizes.parts)
-        return (key * sizes.parts + own) * sizes.vector
-
-    def _weight_place(self, key: Index, row: Index) -> Index:
-        """Where local memory has a key's weights for a vector of rows."""
-        sizes = self.sizes
-        parts = sizes.tile_rows // sizes.row_vector
-        own = self._exchanged(row // sizes.row_vector, key, parts)
-        return key * sizes.tile_rows + own * sizes.row_vector
-
-    # Copies
-
-    def _copy_queries(self) -> None:
-        attention, sizes, code = self.attention, self.sizes, self.code
-
-        def read(line: Index, k: Index, width: int) -> SSAValue:
-            row = bounded(code, self.first_row + line, attention.rows)
-            evaluator = self.job.evaluator(width)
-            return attention.query_values(evaluator, self.batch, self.head, row, k + lanes(width))
-
-        size = sizes.parts * sizes.vector
-        rows = Lines(
-            sizes.tile_rows, attention.depth, size, self.queries, lambda line, k: line * size + k
-        )
-        LineCopy(self.job, rows, sizes.items, sizes.vector, self.place).copy(read, AT_ONCE)
-
-    def _copies(self) -> tuple[LineCopy, LineCopy]:
-        """How a tile's keys and values come into local memory."""
-        attention, sizes = self.attention, self.sizes
-
-        def key_place(line: Index, k: Index) -> Index:
-            return self._key_place(line, k // sizes.vector) + k % sizes.vector
-
-        keys = Lines(
-            sizes.tile_keys,
-            attention.depth,
-            sizes.parts * sizes.vector,
-            self.keys,
-            key_place,
-        )
-        values = Lines(
-            sizes.tile_keys,
-            attention.width,
-            sizes.width,
-            self.values,
-            lambda line, column: line * sizes.width + column,
-        )
-        made = [
-            LineCopy(self.job, lines, sizes.items, sizes.vector, self.place)
-            for lines in (keys, values)
-        ]
-        return made[0], made[1]
-
-    def _reader(self, first: Index, of_values: bool) -> Read:
-        """Reads elements of the keys, or of the values, of a tile that begins at a key."""
-        attention, code = self.attention, self.code
-
-        def read(line: Index, column: Index, width: int) -> SSAValue:
-            key = bounded(code, first + line, attention.keys)
-            evaluator = self.job.evaluator(width)
-            elements = attention.value_values if of_values else attention.key_values
-            return elements(evaluator, self.batch, self.head, key, column + lanes(width))
-
-        return read
-
-    def _stage(self, first: Index) -> Vectors:
-        """What the work-item copies of a tile, in registers; nothing where that is too much."""
-        if not self.is_staged:
-            return []
-        return [
-            value
-            for n, copy in enumerate(self.copies)
-            for value in copy.read(self._reader(first, bool(n)), 0, copy.turns)
-        ]
-
-    def _fill(self, first: Index, staged: Vectors) -> None:
-        """Stores a tile's keys and values, which were read before or are read now."""
-        rest = staged
-        for n, copy in enumerate(self.copies):
-            if self.is_staged:
-                copy.write(rest[: copy.turns], 0)
-                rest = rest[copy.turns :]
-            else:
-                copy.copy(self._reader(first, bool(n)), AT_ONCE)
 
     # A tile of keys
 
@@ -226,7 +103,7 @@ class _Tiles:
         largest, totals = held[:count], held[count : self.first_sum]
         sums = held[self.first_sum : self.first_staged]
         code.barrier()
-        self._fill(first, held[self.first_staged :])
+        self.staging.fill(first, held[self.first_staged :])
         code.barrier()
         scores = self._scores(first)
         own = [self._over(arith.MaxnumfOp, scores[part]) for part in self.row_parts]
@@ -244,14 +121,14 @@ class _Tiles:
         ]
         for part in self.row_parts:
             for c, weight in enumerate(weights[part]):
-                place = self._weight_place(self._own_key(c), self._own_row(part))
+                place = self.own.of_weights(self.own.key(c), self.own.row(part))
                 code.store(weight, self.keys, code.index(place), place.multiple)
         totals = [
             multiply_add(code, attention.element, total, factor, self._over(arith.AddfOp, column))
             for total, factor, column in zip(totals, factors, weights, strict=True)
         ]
         code.barrier()
-        staged = self._stage(first + self.sizes.tile_keys)
+        staged = self.staging.read(first + self.sizes.tile_keys)
         scaled = [
             code.binary(arith.MulfOp, value, factors[n % count]) for n, value in enumerate(sums)
         ]
@@ -273,11 +150,11 @@ class _Tiles:
             for own in self.row_parts:
                 rows: Vectors = []
                 for i in range(sizes.row_vector):
-                    place = (self._own_row(own) + i) * size + part * sizes.vector
+                    place = (self.own.row(own) + i) * size + part * sizes.vector
                     rows.append(self._load(self.queries, place, sizes.vector))
                 columns.append([self._turned(rows, lane) for lane in range(sizes.vector)])
             keys = [
-                self._load(self.keys, self._key_place(self._own_key(c), part), sizes.vector)
+                self._load(self.keys, self.own.of_key(self.own.key(c), part), sizes.vector)
                 for c in range(sizes.keys)
             ]
             totals = list(held)
@@ -298,7 +175,7 @@ class _Tiles:
         products = code.loop(0, sizes.parts, step, [zero] * count, unroll=UNROLL)
         return [
             [
-                self._score(products[part * sizes.keys + c], part, first + self._own_key(c))
+                self._score(products[part * sizes.keys + c], part, first + self.own.key(c))
                 for c in range(sizes.keys)
             ]
             for part in self.row_parts
@@ -350,14 +227,14 @@ class _Tiles:
         def step(key: Index, held: Vectors) -> Vectors:
             weights = [
                 self._load(
-                    self.keys, self._weight_place(key, self._own_row(part)), sizes.row_vector
+                    self.keys, self.own.of_weights(key, self.own.row(part)), sizes.row_vector
                 )
                 for part in self.row_parts
             ]
             values = [
                 self._load(
                     self.values,
-                    key * sizes.width + self._own_column(part),
+                    key * sizes.width + self.own.column(part),
                     sizes.column_vector,
                 )
                 for part in column_parts
@@ -391,7 +268,7 @@ class _Tiles:
         for lane in range(lane_count(value)):
             found += meet_neighbours(
                 code,
-                self.place % SUB_GROUP,
+                self.own.item % SUB_GROUP,
                 self.sizes.across,
                 [lane_of(code, value, lane)],
                 lambda _, own, partner: code.binary(cls, own, partner),
@@ -403,11 +280,11 @@ class _Tiles:
         sizes, code = self.sizes, self.code
 
         def place(across: Index | int, part: int) -> Index:
-            line = self._own_row(part)
+            line = self.own.row(part)
             return line + (across * sizes.tile_rows)
 
         for part, value in zip(self.row_parts, values, strict=True):
-            target = place(self.own_across, part)
+            target = place(self.own.across, part)
             code.store(value, self.keys, code.index(target), target.multiple)
         code.barrier()
         found: Vectors = []
@@ -449,7 +326,7 @@ class _Tiles:
                 for n, value in enumerate(stats):
                     self._store(row, constant(attention.width + n), value)
 
-            code.when(code.is_below(self.own_across, 1, 1), put)
+            code.when(code.is_below(self.own.across, 1, 1), put)
 
         self._for_each_row(write)
 
@@ -461,7 +338,7 @@ class _Tiles:
         attention, sizes, code = self.attention, self.sizes, self.code
         for part in self.row_parts:
             for lane in range(sizes.row_vector):
-                row = self.first_row + self._own_row(part) + lane
+                row = self.first_row + self.own.row(part) + lane
 
                 def put(row: Index = row, part: int = part, lane: int = lane) -> None:
                     write(bounded(code, row, attention.rows), part, lane)
@@ -478,7 +355,7 @@ class _Tiles:
         width = dividing_lanes(attention.width, sizes.column_vector)
         for start in range(0, sizes.columns, width):
             part, offset = divmod(start, sizes.column_vector)
-            column = self._own_column(part) + offset
+            column = self.own.column(part) + offset
             own = columns[start : start + width]
             value = own[0]
             if width > 1:
