@@ -20,7 +20,7 @@ from mgn.passes.lower_kernels.attention_node import Attention
 from mgn.passes.lower_kernels.attention_panels import matrix_tiling
 from mgn.passes.lower_kernels.attention_rows import lower_rows
 from mgn.passes.lower_kernels.attention_tiles import lower_attention_tiles
-from mgn.passes.lower_kernels.index import Counter, delinearised, of
+from mgn.passes.lower_kernels.index import delinearised
 from mgn.passes.lower_kernels.pure_code import memory_type
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 
@@ -53,7 +53,7 @@ def _without_keys(job: Job, attention: Attention) -> Launch:
     zero = code.constant(0, memory_type(attention.element))
 
     def one() -> None:
-        place = of(Counter(code.index(item), 0, count - 1))
+        place = code.known(item, count)
         *batch, head, row, column = delinearised(place, shape)
         attention.write(job, tuple(batch), head, row, column, zero)
 

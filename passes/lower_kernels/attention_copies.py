@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from mgn.passes.lower_kernels.attention_node import bounded
 from mgn.passes.lower_kernels.index import Index
 from mgn.passes.lower_kernels.pure_code import scalar_type
 from mgn.passes.lower_kernels.template import Job, ceil_div, dividing_lanes
@@ -69,7 +68,7 @@ class LineCopy:
         """The vectors of so many turns."""
         code = self.job.code
         numbers = [self._number(turn, n) for n in range(together)]
-        return [self._value(read, bounded(code, number, self.pieces)) for number in numbers]
+        return [self._value(read, code.bounded(number, self.pieces)) for number in numbers]
 
     def _number(self, turn: Index | int, n: int) -> Index:
         return self.own + (turn + n) * self.items
@@ -80,7 +79,7 @@ class LineCopy:
         if lines.size == lines.length:
             return read(line, part * width, width)
         inside = code.is_below(part, lines.length // width, 1)
-        own = bounded(code, part, lines.length // width) * width
+        own = code.bounded(part, lines.length // width) * width
         value = read(line, own, width)
         if isinstance(inside, bool):
             return value
@@ -93,7 +92,7 @@ class LineCopy:
         for n, value in enumerate(values):
             number = self._number(turn, n)
             inside = code.is_below(number, self.pieces, 1)
-            number = bounded(code, number, self.pieces)
+            number = code.bounded(number, self.pieces)
             place = lines.place(number // self.across, number % self.across * self.width)
 
             def put(value: SSAValue = value, place: Index = place) -> None:

@@ -16,7 +16,7 @@ from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.attention_mask import FragmentMask, of_both_rows
-from mgn.passes.lower_kernels.attention_node import Attention, bounded, power_of_two
+from mgn.passes.lower_kernels.attention_node import Attention, power_of_two
 from mgn.passes.lower_kernels.attention_panels import (
     QUAD,
     STAGES,
@@ -73,7 +73,7 @@ class MatrixAttention:
         self.lane = self.place % SUB_GROUP
         own = self.place // SUB_GROUP * UNIT_ROWS + self.lane // QUAD
         self.own_rows = [self.first_row + own + half * 8 for half in range(HALVES)]
-        self.rows = [bounded(code, row, attention.rows) for row in self.own_rows]
+        self.rows = [code.bounded(row, attention.rows) for row in self.own_rows]
         self.mask = FragmentMask(code, attention, self.rows, self.lane, sizes.keys, self.paired)
         self.scores = Scores.of(attention, self.head, self.paired)
         self.sums = Sums.of(attention, self.head)
@@ -94,13 +94,13 @@ class MatrixAttention:
     def _visited(self) -> tuple[Index, Index]:
         """The first tile of keys that some row of the group sees, and how many there are."""
         attention, sizes, code = self.attention, self.sizes, self.code
-        last = bounded(code, self.first_row + (sizes.rows - 1), attention.rows)
-        first = bounded(code, self.first_row, attention.rows)
+        last = code.bounded(self.first_row + (sizes.rows - 1), attention.rows)
+        first = code.bounded(self.first_row, attention.rows)
         begin = attention.within(self.part, attention.first(first))
         end = attention.within(self.part, attention.limit(last))
         first_tile, tiles = begin // sizes.keys, ceil_div(attention.keys, sizes.keys)
         count = (end + (sizes.keys - 1)) // sizes.keys - first_tile
-        return bounded(code, first_tile, tiles), count.clamp(0, tiles)
+        return code.bounded(first_tile, tiles), count.clamp(0, tiles)
 
     # Operands
 
@@ -298,7 +298,7 @@ class MatrixAttention:
         evaluator = self.job.evaluator(1)
         values: Vectors = []
         for lane in range(HELD):
-            key = bounded(code, first + self.mask.key(n, lane), attention.keys)
+            key = code.bounded(first + self.mask.key(n, lane), attention.keys)
             row = self.rows[lane // 2]
             values.append(attention.bias_values(evaluator, self.batch, self.head, row, key))
         return code.pure(kernel.FromElementsOp, values, VectorType(f32, [HELD]))
@@ -375,7 +375,7 @@ class MatrixAttention:
                 limit = attention.width // width
 
                 def put(column: Index = column, own: SSAValue = own, limit: int = limit) -> None:
-                    place = bounded(code, column // width, limit) * width
+                    place = code.bounded(column // width, limit) * width
                     self._store(half, place, own)
 
                 code.when(code.is_below(column // width, limit, 1), put)

@@ -22,7 +22,7 @@ from mgn.dialects.types import ElementType
 from mgn.passes.lower_kernels.body import Body, Indices, Node
 from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.evaluate import Evaluator
-from mgn.passes.lower_kernels.index import ZERO, Counter, Index, constant, delinearised, of
+from mgn.passes.lower_kernels.index import ZERO, Index, constant, delinearised
 from mgn.passes.lower_kernels.movement import broadcast_index, reshaped_index
 from mgn.passes.lower_kernels.pure_code import lane_count, memory_type
 from mgn.passes.lower_kernels.scalar import accumulator, narrowed, unary, widened
@@ -286,10 +286,3 @@ def heads_too_large(attention: Attention) -> VerifyException:
 def power_of_two(code: Code, value: SSAValue) -> SSAValue:
     """2 to the value; 0 for -inf, and maybe for what is below the least normal number."""
     return code.pure(math.Exp2Op, [value], value.type, fastmath=APPROXIMATE)
-
-
-def bounded(code: Code, index: Index, limit: int) -> Index:
-    """An index brought below a limit, and known to be."""
-    if index.high < limit and index.low >= 0:
-        return index
-    return of(Counter(code.index(index.clamp(0, limit - 1)), 0, limit - 1))

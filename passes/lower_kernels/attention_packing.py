@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from mgn.passes.lower_kernels.attention_blocking import Blocking
-from mgn.passes.lower_kernels.attention_node import Attention, bounded
+from mgn.passes.lower_kernels.attention_node import Attention
 from mgn.passes.lower_kernels.body import Indices
 from mgn.passes.lower_kernels.index import Index, lanes
 from mgn.passes.lower_kernels.panels import transposed
@@ -61,7 +61,7 @@ class Packing:
             width //= 2
 
         def one(number: Index) -> None:
-            put(bounded(code, number * width, count - width + 1), width)
+            put(code.bounded(number * width, count - width + 1), width)
 
         if count:
             code.each(0, ceil_div(count, width), one)
@@ -80,7 +80,7 @@ class Packing:
             evaluator = self.job.evaluator(side)
             rows: list[SSAValue] = []
             for c in range(side):
-                key = bounded(code, first + own + c, attention.keys)
+                key = code.bounded(first + own + c, attention.keys)
                 rows.append(
                     attention.key_values(evaluator, self.batch, self.head, key, k + lanes(side))
                 )
@@ -98,7 +98,7 @@ class Packing:
         attention, sizes, code = self.attention, self.sizes, self.job.code
 
         def one_key(j: Index) -> None:
-            key = bounded(code, first + j, attention.keys)
+            key = code.bounded(first + j, attention.keys)
 
             def put(column: Index, width: int) -> None:
                 evaluator = self.job.evaluator(width)

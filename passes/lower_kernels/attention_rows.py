@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.attention_blocking import blocking_of
-from mgn.passes.lower_kernels.attention_node import Attention, bounded, power_of_two
+from mgn.passes.lower_kernels.attention_node import Attention, power_of_two
 from mgn.passes.lower_kernels.attention_packing import Packing
 from mgn.passes.lower_kernels.index import Index, constant, delinearised, lanes
 from mgn.passes.lower_kernels.panel_copies import lane_of
@@ -65,7 +65,7 @@ class _Rows:
         code.each(0, self.count, self._begin)
         first_row = self._row(constant(0))
         last_tile = self.count - 1 if isinstance(self.count, Index) else constant(self.count - 1)
-        last_row = bounded(code, self._row(last_tile) + (sizes.rows - 1), attention.rows)
+        last_row = code.bounded(self._row(last_tile) + (sizes.rows - 1), attention.rows)
         begin, end = attention.first(first_row), attention.limit(last_row)
         code.each(
             begin // sizes.keys,
@@ -77,7 +77,7 @@ class _Rows:
 
     def _row(self, tile: Index) -> Index:
         """The first row of a tile of this work-item."""
-        number = bounded(self.code, self.first_tile + tile, self.tiles)
+        number = self.code.bounded(self.first_tile + tile, self.tiles)
         return tile_start(self.code, number, self.sizes.rows, self.attention.rows)
 
     def _begin(self, tile: Index) -> None:
@@ -86,7 +86,7 @@ class _Rows:
         start = self._row(tile)
 
         def one_row(i: Index) -> None:
-            row = bounded(code, start + i, attention.rows)
+            row = code.bounded(start + i, attention.rows)
             number = tile * sizes.rows + i
             self.packing.copy_query(row, number)
             zero = code.constant(0, self.type, sizes.lanes)
@@ -111,7 +111,7 @@ class _Rows:
         """Scores, powers and weighted values of a tile of rows and a block of keys."""
         attention, sizes, code = self.attention, self.sizes, self.code
         start = self._row(tile)
-        rows = [bounded(code, start + i, attention.rows) for i in range(sizes.rows)]
+        rows = [code.bounded(start + i, attention.rows) for i in range(sizes.rows)]
         limits = [attention.limit(row) for row in rows]
         starts = [attention.first(row) for row in rows]
         seen = (first * -1 + limits[-1]).clamp(0, sizes.keys)
@@ -224,7 +224,7 @@ class _Rows:
             return attention.bias_values(evaluator, self.batch, self.head, row, key)
 
         def whole() -> SSAValue:
-            number = bounded(code, key // sizes.lanes, vectors)
+            number = code.bounded(key // sizes.lanes, vectors)
             return at(number * sizes.lanes + lanes(sizes.lanes))
 
         def single() -> SSAValue:
@@ -233,8 +233,6 @@ class _Rows:
         if not rest or not vectors:
             return single() if rest else whole()
         inside = code.is_below(key // sizes.lanes, vectors, 1)
-        if isinstance(inside, bool):
-            return whole() if inside else single()
         return code.branch(inside, lambda: [whole()], lambda: [single()])[0]
 
     def _rescale(
@@ -335,7 +333,7 @@ class _Rows:
         start = self._row(tile)
 
         def one_row(i: Index) -> None:
-            row = bounded(code, start + i, attention.rows)
+            row = code.bounded(start + i, attention.rows)
             number = tile * sizes.rows + i
             total = code.load(self.totals, code.index(number))
             factor = attention.reciprocal(code, total)

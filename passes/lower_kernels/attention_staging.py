@@ -11,7 +11,7 @@ from functools import cached_property
 from xdsl.ir import SSAValue
 
 from mgn.passes.lower_kernels.attention_copies import LineCopy, Lines, Read
-from mgn.passes.lower_kernels.attention_node import Attention, bounded
+from mgn.passes.lower_kernels.attention_node import Attention
 from mgn.passes.lower_kernels.attention_places import Places
 from mgn.passes.lower_kernels.body import INPUT, Indices
 from mgn.passes.lower_kernels.index import Index, lanes
@@ -43,7 +43,7 @@ class Staging:
         attention, sizes, code = self.attention, self.own.sizes, self.job.code
 
         def read(line: Index, k: Index, width: int) -> SSAValue:
-            row = bounded(code, first_row + line, attention.rows)
+            row = code.bounded(first_row + line, attention.rows)
             evaluator = self.job.evaluator(width)
             return attention.query_values(evaluator, self.batch, self.head, row, k + lanes(width))
 
@@ -110,7 +110,7 @@ class Staging:
         attention, code = self.attention, self.job.code
 
         def read(line: Index, column: Index, width: int) -> SSAValue:
-            key = bounded(code, first + line, attention.keys)
+            key = code.bounded(first + line, attention.keys)
             evaluator = self.job.evaluator(width)
             elements = attention.value_values if of_values else attention.key_values
             return elements(evaluator, self.batch, self.head, key, column + lanes(width))

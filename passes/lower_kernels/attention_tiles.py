@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
-from mgn.passes.lower_kernels.attention_node import Attention, bounded, power_of_two
+from mgn.passes.lower_kernels.attention_node import Attention, power_of_two
 from mgn.passes.lower_kernels.attention_places import Places
 from mgn.passes.lower_kernels.attention_staging import Staging
 from mgn.passes.lower_kernels.attention_tiling import tiling_of
@@ -65,8 +65,8 @@ class _Tiles:
         memory = (self.queries, self.keys, self.values)
         self.staging = Staging(self.job, attention, self.own, self.batch, self.head, *memory)
         self.staging.copy_queries(self.first_row)
-        last = bounded(code, self.first_row + (sizes.tile_rows - 1), attention.rows)
-        first = bounded(code, self.first_row, attention.rows)
+        last = code.bounded(self.first_row + (sizes.tile_rows - 1), attention.rows)
+        first = code.bounded(self.first_row, attention.rows)
         begin = attention.within(self.part, attention.first(first))
         end = attention.within(self.part, attention.limit(last))
         begin = begin // sizes.tile_keys
@@ -197,7 +197,7 @@ class _Tiles:
         bias = None
         if attention.bias is not None:
             evaluator = self.job.evaluator(sizes.row_vector)
-            own = bounded(code, key, attention.keys)
+            own = code.bounded(key, attention.keys)
             row = self.own_rows[part]
             bias = attention.bias_values(evaluator, self.batch, self.head, row, own)
         score = attention.score(code, product, bias)
@@ -341,7 +341,7 @@ class _Tiles:
                 row = self.first_row + self.own.row(part) + lane
 
                 def put(row: Index = row, part: int = part, lane: int = lane) -> None:
-                    write(bounded(code, row, attention.rows), part, lane)
+                    write(code.bounded(row, attention.rows), part, lane)
 
                 code.when(code.is_below(row, attention.rows, 1), put)
 
@@ -363,7 +363,7 @@ class _Tiles:
 
             def put(column: Index = column, value: SSAValue = value) -> None:
                 limit = attention.width // width
-                place = bounded(code, column // width, limit) * width
+                place = code.bounded(column // width, limit) * width
                 self._store(row, place, value)
 
             code.when(code.is_below(column // width, attention.width // width, 1), put)

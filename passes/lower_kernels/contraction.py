@@ -20,7 +20,7 @@ from mgn.passes.lower_kernels.body import INPUT, Indices
 from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.few_rows import FEW_FOR_UNIT, lower_few_rows, suits_few_rows
 from mgn.passes.lower_kernels.grouped_reduction import lower_grouped
-from mgn.passes.lower_kernels.index import Counter, Index, delinearised, lanes, of
+from mgn.passes.lower_kernels.index import Index, delinearised, lanes
 from mgn.passes.lower_kernels.operand_places import DEPTH, right_axis
 from mgn.passes.lower_kernels.packed_product import lower_packed
 from mgn.passes.lower_kernels.product import Product, multiply_add, tile_start, write_tile
@@ -86,7 +86,7 @@ def _dots(job: Job, product: Product, down: int, across: int) -> Launch:
     item = code.counter(kernel.GlobalIdOp, 0, items)
 
     def tile(step: Index) -> None:
-        place = of(Counter(code.index(item * block + step), 0, tiles - 1))
+        place = code.known(item * block + step, tiles)
         column_tile, other = place % tile_columns, place // tile_columns
         row_tile, batch_number = other % tile_rows, other // tile_rows
         batch = delinearised(batch_number, product.batch)
@@ -185,7 +185,7 @@ def _direct(job: Job, product: Product) -> Launch:
     item = code.counter(kernel.GlobalIdOp, 0, items)
 
     def tile() -> None:
-        place = of(Counter(code.index(item), 0, tiles - 1))
+        place = code.known(item, tiles)
         column_tile, other = place % tile_columns, place // tile_columns
         row_tile, batch_number = other % tile_rows, other // tile_rows
         batch = delinearised(batch_number, product.batch)

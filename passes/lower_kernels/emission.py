@@ -164,11 +164,14 @@ class Code(PureCode):
 
     def branch(
         self,
-        test: SSAValue,
+        test: SSAValue | bool,
         yes: Callable[[], Sequence[SSAValue] | None],
         no: Callable[[], Sequence[SSAValue] | None] | None = None,
     ) -> list[SSAValue]:
-        """`if`, with the results of the branch that was taken."""
+        """`if`, with the results of the branch that was taken; the test may be known already."""
+        if isinstance(test, bool):
+            taken = yes if test else no
+            return list(taken() or ()) if taken is not None else []
         regions: list[Region] = []
         types: list[Attribute] = []
         for body in (yes, no):
@@ -186,12 +189,19 @@ class Code(PureCode):
 
     def when(self, test: SSAValue | bool, body: Callable[[], None]) -> None:
         """Runs a body where a test holds, which may be known already."""
-        if test is True:
-            body()
-        elif test is not False:
-            self.branch(test, body)
+        self.branch(test, body)
 
     # Indices
+
+    def known(self, index: Index, limit: int) -> Index:
+        """An index that is below a limit, though its parts need not tell."""
+        return of(Counter(self.index(index), 0, limit - 1))
+
+    def bounded(self, index: Index, limit: int) -> Index:
+        """An index brought below a limit, and known to be."""
+        if index.high < limit and index.low >= 0:
+            return index
+        return self.known(index.clamp(0, limit - 1), limit)
 
     def index(self, index: Index | int) -> SSAValue:
         """An index that is the same in all lanes, as a scalar."""

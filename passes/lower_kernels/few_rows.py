@@ -209,13 +209,10 @@ class _FewRows:
             safe = bounded(k, product.depth, 1)
             added = steps(safe, 1, held)
             inside = code.is_below(k, product.depth, 1)
-            held = [self._chosen(inside, new, old) for new, old in zip(added, held, strict=True)]
+            held = [
+                self.code.select(inside, new, old) for new, old in zip(added, held, strict=True)
+            ]
         return held
-
-    def _chosen(self, inside: SSAValue | bool, new: SSAValue, old: SSAValue) -> SSAValue:
-        if isinstance(inside, bool):
-            return new if inside else old
-        return self.code.select(inside, new, old)
 
     def _left(self, evaluator: Evaluator, row: int, k: Index) -> SSAValue:
         node, index = self.product.node.operands[0], constant(row)

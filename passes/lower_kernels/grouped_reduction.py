@@ -14,8 +14,7 @@ from xdsl.ir import SSAValue
 from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.lower_kernels.body import Indices, Node
-from mgn.passes.lower_kernels.index import ZERO, Counter, Index, lanes, of
-from mgn.passes.lower_kernels.pure_code import memory_type
+from mgn.passes.lower_kernels.index import ZERO, Index, lanes
 from mgn.passes.lower_kernels.row_groups import Grouping, meet
 from mgn.passes.lower_kernels.row_stash import RowStash, stashable
 from mgn.passes.lower_kernels.rows import (
@@ -30,7 +29,7 @@ from mgn.passes.lower_kernels.scalar import (
     across_lanes,
     combine,
     narrowed,
-    neutral,
+    start_of,
     widened,
 )
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
@@ -162,9 +161,7 @@ class _Grouped:
         row = group * sizes.rows + self.own_row
         count = space.rows // sizes.row_width
         self.row_is_inside = code.is_below(row, count, 1)
-        if row.high >= count:
-            row = of(Counter(code.index(row.clamp(0, count - 1)), 0, count - 1))
-        self.row = row * sizes.row_width + lanes(sizes.row_width)
+        self.row = code.bounded(row, count) * sizes.row_width + lanes(sizes.row_width)
         if self.stash is not None:
             for trip in range(self.kept_trips, self.held_trips):
                 self.stash.start(trip, self.place, self._indices(trip))
@@ -194,23 +191,12 @@ class _Grouped:
         code, sizes = self.code, self.sizes
         step = self.share + trip * sizes.shares
         inside = code.is_below(step, self.vectors, 1)
-        vector = step
-        if step.high >= self.vectors:
-            clamped = code.index(step.clamp(0, self.vectors - 1))
-            vector = of(Counter(clamped, 0, self.vectors - 1))
-        return vector * sizes.row_step + lanes(sizes.row_step), inside
+        return code.bounded(step, self.vectors) * sizes.row_step + lanes(sizes.row_step), inside
 
     def _walk(self, reductions: Sequence[Node]) -> list[SSAValue]:
         """A work-item's share of each reduction, all lanes combined."""
         code, sizes = self.code, self.sizes
-        held = [
-            code.constant(
-                neutral(node.name, node.element),
-                memory_type(accumulator(node.element)),
-                sizes.width,
-            )
-            for node in reductions
-        ]
+        held = [start_of(code, node, sizes.width) for node in reductions]
         start = list(held)
 
         def trip(number: Index | int, held: Sequence[SSAValue]) -> list[SSAValue]:
@@ -220,8 +206,7 @@ class _Grouped:
                 operand = node.operands[0]
                 index = self.space.index_in(operand, self.row, element)
                 part = widened(code, self.evaluator.lanes_at(operand, index), node.element)
-                if inside is not True:
-                    part = nothing if inside is False else code.select(inside, part, nothing)
+                part = code.select(inside, part, nothing)
                 result.append(combine(code, node.name, node.element, value, part))
             return result
 

@@ -10,7 +10,7 @@ from math import prod
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.body import Body
-from mgn.passes.lower_kernels.index import Atom, Clamped, Counter, Index, delinearised, lanes, of
+from mgn.passes.lower_kernels.index import Atom, Clamped, Index, delinearised, lanes
 from mgn.passes.lower_kernels.product import tile_start
 from mgn.passes.lower_kernels.squares import is_plain, plain_loads
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
@@ -60,8 +60,8 @@ def lower_interleaved(job: Job, shape: tuple[int, ...], axis: int, width: int) -
     evaluator = job.evaluator(width)
 
     def one_vector(step: Index, place: Index, vector: Index) -> None:
-        row = of(Counter(code.index(start + step), 0, along - 1))
-        neighbour = of(Counter(code.index(first + place), 0, beside - 1))
+        row = code.known(start + step, along)
+        neighbour = code.known(first + place, beside)
         column = vector * width + lanes(width)
         index = (*outer[:axis], neighbour, *outer[axis:], row, column)
         job.write(evaluator, [(n, node, index) for n, node in enumerate(job.body.written)])

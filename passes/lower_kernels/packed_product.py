@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.lower_kernels.evaluate import Evaluator
-from mgn.passes.lower_kernels.index import ZERO, Counter, Index, delinearised, lanes, linear, of
+from mgn.passes.lower_kernels.index import ZERO, Index, delinearised, lanes, linear
 from mgn.passes.lower_kernels.packed_blocking import (
     LEFT_PADDING,
     LONGEST_VECTOR,
@@ -115,12 +115,12 @@ class _Packed:
 
     def _row(self, tile: Index) -> Index:
         """The first row of a tile of this block."""
-        number = of(Counter(self.code.index(self.first_row + tile), 0, self.tiles_down - 1))
+        number = self.code.known(self.first_row + tile, self.tiles_down)
         return tile_start(self.code, number, self.sizes.rows, self.product.rows)
 
     def _column(self, panel: Index) -> Index:
         """The first column of a panel of this block."""
-        number = of(Counter(self.code.index(self.first_column + panel), 0, self.tiles_across - 1))
+        number = self.code.known(self.first_column + panel, self.tiles_across)
         columns = self.product.columns // self.product.halves
         return tile_start(self.code, number, self.sizes.span, columns)
 
@@ -270,7 +270,7 @@ class _Packed:
         lying = panels_of(self.product)
         _, count, steps, columns = lying.shape
         if self.sizes.columns == columns:
-            number = of(Counter(self.code.index(self.first_column + panel), 0, count - 1))
+            number = self.code.known(self.first_column + panel, count)
             lane = ZERO + j * self.sizes.width
         else:
             column = self._column(panel) + j * self.sizes.width
@@ -298,7 +298,7 @@ class _Packed:
                 code.load(self.totals, code.index(place + j * sizes.width), sizes.width)
                 for j in range(sizes.vectors)
             ]
-            at = of(Counter(code.index(row + number), 0, self.product.rows - 1))
+            at = code.known(row + number, self.product.rows)
             self._write_row(evaluator, at, self._column(panel), totals)
 
         code.each(0, sizes.rows, one_row)

@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 
 from mgn.passes.lower_kernels.body import Indices
 from mgn.passes.lower_kernels.emission import Code
-from mgn.passes.lower_kernels.index import Counter, Index, lanes, of
+from mgn.passes.lower_kernels.index import Index, lanes
 from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.scalar import widened
 from mgn.passes.lower_kernels.template import Job
@@ -102,7 +102,7 @@ def pack_transposed_panels(
 
     def square(panel: Index, number: Index, part: Index) -> None:
         k = number * width
-        depth = of(Counter(code.index(first + k), 0, product.depth - width))
+        depth = code.known(first + k, product.depth - width + 1)
         column = sizes.vector(column_of(panel), part)
         rows = [
             widened(
@@ -167,8 +167,8 @@ def pack_left_rows(
     def one_row(i: Index) -> None:
         def put(k: Index, count: int) -> None:
             evaluator = job.evaluator(count)
-            depth = of(Counter(code.index(first + k), 0, max(product.depth - count, 0)))
-            number = of(Counter(code.index(row + i), 0, product.rows - 1))
+            depth = code.known(first + k, max(product.depth - count, 0) + 1)
+            number = code.known(row + i, product.rows)
             index = product.left_index(batch, number, depth + lanes(count))
             value = widened(code, evaluator.lanes_at(left, index), product.element)
             code.store(value, tile.buffer, code.index(tile.place(i, k)))
@@ -213,4 +213,4 @@ def _bounded(code: Code, index: Index, limit: int) -> Index:
     """An index known to stay below a limit."""
     if index.high < limit:
         return index
-    return of(Counter(code.index(index), 0, limit - 1))
+    return code.known(index, limit)

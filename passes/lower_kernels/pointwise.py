@@ -13,7 +13,7 @@ from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.lower_kernels.body import INPUT, Body, Node
 from mgn.passes.lower_kernels.evaluate import Evaluator
-from mgn.passes.lower_kernels.index import Counter, Index, delinearised, lanes, of
+from mgn.passes.lower_kernels.index import Index, delinearised, lanes
 from mgn.passes.lower_kernels.interleaved_rows import interleaved_axis, lower_interleaved
 from mgn.passes.lower_kernels.ragged_tiles import RaggedTiles, has_vectors
 from mgn.passes.lower_kernels.squares import lower_squares, row_axis
@@ -105,7 +105,7 @@ def _flat(
         job.write(evaluator, [(n, node, index) for n, node in enumerate(job.body.written)])
 
     def one_vector(step: Index) -> None:
-        number = of(Counter(code.index(item * chunk + step), 0, vectors - 1))
+        number = code.known(item * chunk + step, vectors)
         write(wide, number * width + lanes(width))
 
     if vectors:
@@ -141,7 +141,7 @@ def _flat_gpu(
         vector = group * (local * unroll) + place + step * local
 
         def one_vector(vector: Index = vector) -> None:
-            number = of(Counter(code.index(vector), 0, vectors - 1))
+            number = code.known(vector, vectors)
             index = delinearised(number * width + lanes(width), shape)
             job.write(evaluator, [(n, w, index) for n, w in enumerate(job.body.written)])
 
@@ -165,12 +165,12 @@ def _rows(job: Job, shape: tuple[int, ...], width: int) -> Launch:
     evaluator = job.evaluator(width)
 
     def one_row(step: Index) -> None:
-        row = of(Counter(code.index(item * block + step), 0, rows - 1))
+        row = code.known(item * block + step, rows)
         outer = delinearised(row, shape[:-1])
 
         def one_vector(vector: Index) -> None:
             start = (vector * width).clamp(0, inner - width)
-            first = of(Counter(code.index(start), 0, inner - width))
+            first = code.known(start, inner - width + 1)
             index = (*outer, first + lanes(width))
             job.write(evaluator, [(n, w, index) for n, w in enumerate(job.body.written)])
 

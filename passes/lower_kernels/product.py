@@ -14,7 +14,7 @@ from mgn.dialects.types import ElementType
 from mgn.passes.lower_kernels.body import INPUT, Body, Indices, Node
 from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.evaluate import Evaluator
-from mgn.passes.lower_kernels.index import Counter, Index, of
+from mgn.passes.lower_kernels.index import Index
 from mgn.passes.lower_kernels.movement import broadcast_index, reshaped_index
 from mgn.passes.lower_kernels.scalar import narrowed
 from mgn.passes.lower_kernels.template import Job
@@ -160,7 +160,7 @@ def tile_start(code: Code, tile: Index, size: int, limit: int) -> Index:
     start = (tile * size).clamp(0, limit - size)
     if limit % size == 0:
         return tile * size
-    return of(Counter(code.index(start), 0, limit - size))
+    return code.known(start, limit - size + 1)
 
 
 def write_halves(

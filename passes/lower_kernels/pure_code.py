@@ -183,8 +183,12 @@ class PureCode:
         number = IntegerAttr(FLOAT_PREDICATES.index(predicate), i64)
         return self.pure(arith.CmpfOp, [left, right], i1, predicate=number, fastmath=NO_FASTMATH)
 
-    def select(self, test: SSAValue, yes: SSAValue, no: SSAValue) -> SSAValue:
-        """`yes` where the test holds. A scalar test chooses between whole vectors."""
+    def select(self, test: SSAValue | bool, yes: SSAValue, no: SSAValue) -> SSAValue:
+        """`yes` where the test holds. A scalar test chooses between whole vectors; it may be known
+        already.
+        """
+        if isinstance(test, bool):
+            return yes if test else no
         yes, no = self.together(yes, no)
         if lane_count(test) == 1:
             return self.pure(arith.SelectOp, [test, yes, no], yes.type)

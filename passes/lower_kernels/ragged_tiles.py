@@ -98,7 +98,7 @@ class RaggedTiles(Tiles):
         node, source = self.job.body.inputs[load.number], self.job.inputs[load.number]
         count, element = node.count, node.element
         column = self.first_column - self.overlap + line
-        column = of(Counter(code.index(column.clamp(0, self.inner - 1)), 0, self.inner - 1))
+        column = code.known(column.clamp(0, self.inner - 1), self.inner)
         start = substituted(load.index, self.values(self.first_row, column))
         number, whole = start // width + vector, count // width
         place = line * self.pitch + vector * width - start % width + (width - 1)
@@ -106,7 +106,7 @@ class RaggedTiles(Tiles):
         wide, narrow = self.job.evaluator(width), self.job.evaluator(1)
 
         def read() -> list[SSAValue]:
-            known = of(Counter(code.index(number), 0, whole - 1))
+            known = code.known(number, whole)
             return [wide.load(source, known * width + lanes(width))]
 
         def nothing() -> list[SSAValue]:
@@ -117,10 +117,7 @@ class RaggedTiles(Tiles):
                 value = narrow.load(source, ZERO + (whole * width + rest))
                 code.store(value, buffer, code.index(place + rest))
 
-        if isinstance(inside, bool):
-            (value,) = read() if inside else nothing()
-        else:
-            (value,) = code.branch(inside, read, nothing)
+        (value,) = code.branch(inside, read, nothing)
 
         def store() -> None:
             code.when(inside, lambda: code.store(value, buffer, code.index(place)))
@@ -161,7 +158,7 @@ class RaggedTiles(Tiles):
         def narrow(lane: Index) -> None:
             inside = code.is_below(number + lane, self.inner, 1)
             here = (number + lane).clamp(0, self.inner - 1)
-            known = of(Counter(code.index(here), 0, self.inner - 1))
+            known = code.known(here, self.inner)
             own = place + lane * self.pitch
             from_start = code.is_below((number + lane) * -1, 1, 1)
             code.when(inside, lambda: code.when(from_start, lambda: self.write(1, row, known, own)))

@@ -15,7 +15,7 @@ from mgn.dialects import kernel
 from mgn.passes.lower_kernels.body import Body, Node
 from mgn.passes.lower_kernels.evaluate import Evaluator, Given
 from mgn.passes.lower_kernels.grouped_reduction import lower_grouped
-from mgn.passes.lower_kernels.index import ZERO, Counter, Index, lanes, linear, of
+from mgn.passes.lower_kernels.index import ZERO, Index, lanes, linear
 from mgn.passes.lower_kernels.product import tile_start
 from mgn.passes.lower_kernels.pure_code import memory_type
 from mgn.passes.lower_kernels.rows import (
@@ -28,13 +28,12 @@ from mgn.passes.lower_kernels.rows import (
 )
 from mgn.passes.lower_kernels.rows_ahead import RowsAhead
 from mgn.passes.lower_kernels.scalar import (
-    accumulator,
     across_lanes,
     combine,
     larger,
     largest_lane,
     narrowed,
-    neutral,
+    start_of,
     widened,
 )
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
@@ -161,12 +160,7 @@ class _Walk:
         code, width, length = self.code, self.width, self.space.length
         vectors = length // width
         nodes = [node for _ in self.rows for node in reductions]
-        start = [
-            code.constant(
-                neutral(node.name, node.element), memory_type(accumulator(node.element)), width
-            )
-            for node in nodes
-        ]
+        start = [start_of(code, node, width) for node in nodes]
 
         def step(wide: bool, element: Index, held: Sequence[SSAValue]) -> list[SSAValue]:
             values = iter(held)
@@ -270,9 +264,9 @@ def _along_rows(job: Job, space: RowSpace) -> Launch:
     item = code.counter(kernel.GlobalIdOp, 0, items)
 
     def one_walk(step: Index) -> None:
-        number = of(Counter(code.index(item * block + step), 0, walks - 1))
+        number = code.known(item * block + step, walks)
         first = tile_start(code, number, together, space.rows)
-        rows = [of(Counter(code.index(first + n), 0, space.rows - 1)) for n in range(together)]
+        rows = [code.known(first + n, space.rows) for n in range(together)]
         _Walk(job, space, stages, rows, width, homes).walk()
 
     trips: Index | int = block
@@ -313,17 +307,11 @@ def _across_rows(job: Job, space: RowSpace) -> Launch:
     starts: list[Index] = []
     for part in range(together):
         first = (group * (together * width) + part * width).clamp(0, inner - width)
-        starts.append(of(Counter(code.index(first), 0, inner - width)))
+        starts.append(code.known(first, inner - width + 1))
     evaluators = [job.evaluator(width) for _ in starts]
     rows = [around * inner + start + lanes(width) for start in starts]
     for reductions in stages_of(job.body, space).reductions:
-        held = [
-            code.constant(
-                neutral(node.name, node.element), memory_type(accumulator(node.element)), width
-            )
-            for _ in starts
-            for node in reductions
-        ]
+        held = [start_of(code, node, width) for _ in starts for node in reductions]
 
         def step(
             element: Index, held: list[SSAValue], nodes: list[Node] = reductions

@@ -17,18 +17,17 @@ from xdsl.ir import SSAValue
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.lower_kernels.body import Indices, Node
 from mgn.passes.lower_kernels.evaluate import Evaluator
-from mgn.passes.lower_kernels.index import ZERO, Counter, Index, lanes, of
+from mgn.passes.lower_kernels.index import ZERO, Index, lanes
 from mgn.passes.lower_kernels.panel_copies import bounded
 from mgn.passes.lower_kernels.product import Product, values_of_rows
 from mgn.passes.lower_kernels.pure_code import memory_type
 from mgn.passes.lower_kernels.row_groups import Grouping, exchanges, meet
 from mgn.passes.lower_kernels.rows import row_space, stages_of
 from mgn.passes.lower_kernels.scalar import (
-    accumulator,
     across_lanes,
     combine,
     narrowed,
-    neutral,
+    start_of,
     widened,
 )
 from mgn.passes.lower_kernels.sub_groups import SUB_GROUP
@@ -147,30 +146,19 @@ class RowStatistics:
         """A work-item's share of each reduction of a row, all lanes combined."""
         code, sizes = self.job.code, self._grouping
         vectors = self._length // sizes.width
-        start = [
-            code.constant(
-                neutral(node.name, node.element),
-                memory_type(accumulator(node.element)),
-                sizes.width,
-            )
-            for node in stage
-        ]
+        start = [start_of(code, node, sizes.width) for node in stage]
         own = self._own(row)
         _, share = sizes.places(self.place)
 
         def trip(number: Index | int, held: Sequence[SSAValue]) -> list[SSAValue]:
             step = share + number * sizes.shares
             inside = code.is_below(step, vectors, 1)
-            if step.high >= vectors:
-                step = of(Counter(code.index(step.clamp(0, vectors - 1)), 0, vectors - 1))
+            step = code.bounded(step, vectors)
             index = (*self.batch, own, step * sizes.width + lanes(sizes.width))
             result: list[SSAValue] = []
             for node, value, nothing in zip(stage, held, start, strict=True):
                 part = widened(code, evaluator.lanes_at(node.operands[0], index), node.element)
-                if isinstance(inside, bool):
-                    part = part if inside else nothing
-                else:
-                    part = code.select(inside, part, nothing)
+                part = code.select(inside, part, nothing)
                 result.append(combine(code, node.name, node.element, value, part))
             return result
 

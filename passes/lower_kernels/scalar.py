@@ -283,6 +283,12 @@ def neutral(name: str, element: ElementType) -> float | int:
     return int(limits.min if sign < 0 else limits.max)
 
 
+def start_of(code: Code, node: Node, count: int) -> SSAValue:
+    """What a reduction, or a scan, has combined before the first element, in so many lanes."""
+    type = memory_type(accumulator(node.element))
+    return code.constant(neutral(node.name, node.element), type, count)
+
+
 _COMBINE: dict[str, tuple[type[Operation], type[Operation], type[Operation]]] = {
     "sum": (arith.AddfOp, arith.AddiOp, arith.AddiOp),
     "running_sum": (arith.AddfOp, arith.AddiOp, arith.AddiOp),

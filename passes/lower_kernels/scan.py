@@ -7,10 +7,9 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
-from mgn.passes.lower_kernels.index import Counter, Index, lanes, of
-from mgn.passes.lower_kernels.pure_code import memory_type
+from mgn.passes.lower_kernels.index import Index, lanes
 from mgn.passes.lower_kernels.rows import row_space
-from mgn.passes.lower_kernels.scalar import accumulator, combine, narrowed, neutral, widened
+from mgn.passes.lower_kernels.scalar import combine, narrowed, start_of, widened
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 
 
@@ -32,9 +31,9 @@ def lower_scan(job: Job) -> Launch:
     item = code.counter(kernel.GlobalIdOp, 0, items)
 
     def one_row() -> None:
-        place = of(Counter(code.index(item), 0, vectors * outer - 1))
+        place = code.known(item, vectors * outer)
         first = (place % vectors * width).clamp(0, inner - width)
-        start = of(Counter(code.index(first), 0, inner - width))
+        start = code.known(first, inner - width + 1)
         row = place // vectors * inner + start + lanes(width)
         evaluator = job.evaluator(width)
         operand = scan.operands[0]
@@ -53,9 +52,7 @@ def lower_scan(job: Job) -> Launch:
             )
             return [total]
 
-        start_value = code.constant(
-            neutral(scan.name, scan.element), memory_type(accumulator(scan.element)), width
-        )
+        start_value = start_of(code, scan, width)
         code.loop(0, space.length, step, [start_value])
 
     code.when(code.is_below(item, vectors * outer, 1), one_row)

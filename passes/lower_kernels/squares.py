@@ -140,7 +140,7 @@ def lower_squares(job: Job, shape: tuple[int, ...], axis: int, width: int) -> La
     outer = list(delinearised(band // down, others))
 
     def square(step: Index) -> None:
-        number = of(Counter(code.index((group * block + step).clamp(0, across - 1)), 0, across - 1))
+        number = code.known((group * block + step).clamp(0, across - 1), across)
         column = tile_start(code, number, width, inner) + lanes(width)
         evaluator = _SquareEvaluator(code, job.inputs, width, row)
         for offset in range(width):

@@ -200,8 +200,7 @@ class Tiles:
         """The number itself, which is below a count or may be taken for the last below it."""
         if start.high < count:
             return start
-        clamped = self.code.index(start.clamp(0, count - 1))
-        return of(Counter(clamped, 0, count - 1))
+        return self.code.known(start.clamp(0, count - 1), count)
 
     def values(self, row: Index, column: Index) -> dict[Counter, Index]:
         """What the plan's counters are in the tile."""
