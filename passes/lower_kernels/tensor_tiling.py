@@ -11,7 +11,7 @@ from math import prod
 
 from mgn.passes.choose_schedules import ENLARGED_MEMORY
 from mgn.passes.lower_kernels.product import Product, statistics_bytes
-from mgn.passes.lower_kernels.template import Job, ceil_div
+from mgn.passes.lower_kernels.template import Job, ceil_div, turns
 
 SUB_GROUP = 32
 CHUNK_BYTES = 16
@@ -105,12 +105,6 @@ class Shape:
     alone: float
     crowded: float
 
-    def turns(self, groups: int) -> float:
-        """The time of so many groups on one compute unit, in the best time of one."""
-        rounds, rest = divmod(groups, self.resident)
-        last = max(1 / self.alone, rest / self.crowded) if rest else 0.0
-        return rounds * max(1 / self.alone, self.resident / self.crowded) + last
-
 
 SHAPES = (
     Shape(2, 4, 64, 64, 1, 8, 4, 1, 1.15, 1.15),
@@ -181,7 +175,8 @@ def tensor_tiling(
         down = ceil_div(product.rows, tiling.tile_rows)
         across = ceil_div(product.columns, tiling.tile_columns)
         share = ceil_div(down * across * prod(product.batch), units)
-        time = tiling.tile_rows * tiling.tile_columns * shape.turns(share)
+        time = turns(share, shape.resident, shape.alone, shape.crowded)
+        time *= tiling.tile_rows * tiling.tile_columns
         if best is None or time < best[0]:
             best = time, tiling
     assert best is not None, "no tiling fits the device's local memory"

@@ -9,7 +9,7 @@ from math import prod
 
 from mgn.passes.lower_kernels.product import Product, statistics_bytes
 from mgn.passes.lower_kernels.scalar import accumulator
-from mgn.passes.lower_kernels.template import Job, ceil_div
+from mgn.passes.lower_kernels.template import Job, ceil_div, turns
 
 VECTOR_BYTES = 16
 STAGES = 2
@@ -99,12 +99,6 @@ class Shape:
     crowded: float
     turned: float = 1.0
 
-    def turns(self, groups: int) -> float:
-        """The time of so many groups on one compute unit, in the best time of one."""
-        rounds, rest = divmod(groups, self.resident)
-        last = max(1 / self.alone, rest / self.crowded) if rest else 0.0
-        return rounds * max(1 / self.alone, self.resident / self.crowded) + last
-
 
 SHAPES = (
     Shape(8, 16, 8, 8, 8, 1, 3, 0.55, 1.00),
@@ -127,7 +121,6 @@ def tiling_of(job: Job, product: Product) -> Tiling:
     width = max(min(VECTOR_BYTES // element.bytes, 4), 1)
     units, most = job.number("units", 1), job.number("largest_group", 256)
     room = job.number("local_memory", 1 << 15)
-    turns = bool(product.node.values["transpose_b"])
     best: tuple[float, Tiling] | None = None
     for shape in SHAPES:
         side = 1 if element.bytes <= 4 else 2
@@ -148,8 +141,9 @@ def tiling_of(job: Job, product: Product) -> Tiling:
             product.columns, tiling.tile_columns
         )
         share = ceil_div(groups * prod(product.batch), units)
-        time = tiling.tile_rows * tiling.tile_columns * shape.turns(share)
-        time /= shape.turned if turns else 1.0
+        time = turns(share, shape.resident, shape.alone, shape.crowded)
+        time *= tiling.tile_rows * tiling.tile_columns
+        time /= shape.turned if product.node.values["transpose_b"] else 1.0
         if best is None or time < best[0]:
             best = time, tiling
     assert best is not None, "no tiling fits the device's local memory"
