@@ -33,8 +33,8 @@ def product(
     lines.append("wgmma.fence.sync.aligned;")
     for step in range(steps):
         if step:
-            for name, part in zip(("da", "db"), parts, strict=True):
-                lines += _next_step(name, element, part)
+            moves = zip(("da", "db"), parts, strict=True)
+            lines += [_next_step(name, element, part) for name, part in moves]
         lines.append(f"{_instruction(element, columns)} {operands};")
         if fresh and not step:
             lines.append(_ADDS)
@@ -48,7 +48,7 @@ def held_product(element: str, columns: int, steps: int, part: int) -> list[str]
     lines.append("wgmma.fence.sync.aligned;")
     for step in range(steps):
         if step:
-            lines += _next_step("db", element, part)
+            lines.append(_next_step("db", element, part))
         held = _list(range(count + 4 * step, count + 4 * step + 4))
         operands = f"{_sums(columns)}, {held}, db, p, 1, 1, {int(part > 0)}"
         lines.append(f"{_instruction(element, columns)} {operands};")
@@ -71,9 +71,9 @@ def _descriptor(name: str, place: int, part: int) -> list[str]:
     ]
 
 
-def _next_step(name: str, element: str, part: int) -> list[str]:
+def _next_step(name: str, element: str, part: int) -> str:
     moved = DEPTHS[element] * _LINE_BYTES if part else _STEP_BYTES
-    return [f"add.s64 {name}, {name}, {moved >> 4};"]
+    return f"add.s64 {name}, {name}, {moved >> 4};"
 
 
 def _instruction(element: str, columns: int) -> str:

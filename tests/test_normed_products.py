@@ -166,48 +166,43 @@ def test_a_compiled_program_computes_its_norm_to_the_precision(precision: str) -
     assert (np.abs(executable(x=x)["y"] - normed @ w.T) <= most).all()
 
 
+def sums(b: Any, x: Any, keepdims: bool = True) -> Any:
+    return b.sum(x, axis=1, keepdims=keepdims)
+
+
+def scaled(b: Any, x: Any, y: Any, factors: Any) -> Any:
+    return b.mul(b.matmul(x, y, transpose_b=True), factors)
+
+
 @pytest.mark.parametrize(
     ("why", "shapes", "build"),
     [
         (
             "must reduce rows",
             ((16, 8), (12, 8)),
-            lambda b, x, y: b.div(
-                b.matmul(x, y, transpose_b=True), b.sum(y, axis=1, keepdims=False)
-            ),
+            lambda b, x, y: scaled(b, x, y, sums(b, y, False)),
         ),
-        (
-            "has no rows to reduce",
-            ((4, 8), (12, 8)),
-            lambda b, x, y: b.mul(
-                b.matmul(x, y, transpose_b=True), b.sum(x, axis=1, keepdims=True)
-            ),
-        ),
+        ("has no rows to reduce", ((4, 8), (12, 8)), lambda b, x, y: scaled(b, x, y, sums(b, x))),
         (
             "has no rows to reduce",
             ((8, 16), (12, 8)),
-            lambda b, x, y: b.matmul(
-                b.mul(x, b.sum(x, axis=1, keepdims=True)), y, transpose_a=True, transpose_b=True
-            ),
+            lambda b, x, y: b.matmul(b.mul(x, sums(b, x)), y, transpose_a=True, transpose_b=True),
         ),
         (
             "cannot depend on rows",
             ((16, 16), (16, 16)),
-            lambda b, x, y: b.matmul(y, b.mul(x, b.sum(x, axis=1, keepdims=True))),
+            lambda b, x, y: b.matmul(y, b.mul(x, sums(b, x))),
         ),
         (
             "leaves the rows",
             ((16, 8), (16, 8)),
-            lambda b, x, y: b.mul(
-                b.matmul(x, y, transpose_b=True), b.sum(x, axis=1, keepdims=False)
-            ),
+            lambda b, x, y: scaled(b, x, y, sums(b, x, keepdims=False)),
         ),
         (
             "rows of one length",
             ((16, 8), (12, 8)),
             lambda b, x, y: b.mul(
-                b.mul(b.matmul(x, y, transpose_b=True), b.sum(x, axis=1, keepdims=True)),
-                b.sum(b.slice(x, [0, 0], [16, 4], [1, 1]), axis=1, keepdims=True),
+                scaled(b, x, y, sums(b, x)), sums(b, b.slice(x, [0, 0], [16, 4], [1, 1]))
             ),
         ),
     ],

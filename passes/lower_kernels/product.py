@@ -133,9 +133,9 @@ def values_of_rows(body: Body, product: Product) -> list[Node]:
     return [node for node in body.nodes if node in rows and node in read]
 
 
-def statistics_bytes(body: Body, product: Product, rows: int) -> int:
-    """Local memory for what a kernel computes of so many of its product's rows."""
-    return rows * sum(node.element.bytes for node in values_of_rows(body, product))
+def statistics_bytes(body: Body, product: Product) -> int:
+    """Local memory for what a kernel computes of a row of its product."""
+    return sum(node.element.bytes for node in values_of_rows(body, product))
 
 
 def multiply_add(

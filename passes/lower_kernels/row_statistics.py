@@ -22,7 +22,7 @@ from mgn.passes.lower_kernels.panel_copies import bounded
 from mgn.passes.lower_kernels.product import Product, values_of_rows
 from mgn.passes.lower_kernels.pure_code import memory_type
 from mgn.passes.lower_kernels.row_groups import Grouping, exchanges, meet
-from mgn.passes.lower_kernels.rows import row_space, stages_of
+from mgn.passes.lower_kernels.rows import RowSpace, row_space, stages_of
 from mgn.passes.lower_kernels.scalar import (
     across_lanes,
     combine,
@@ -35,14 +35,6 @@ from mgn.passes.lower_kernels.template import Job, ceil_div, dividing_lanes
 
 LOADS_AT_ONCE = 16
 """About how many vectors of each input a work-item reads before it needs the first."""
-
-
-def find_statistics(
-    job: Job, product: Product, batch: Indices, first: Index, size: int, items: int, place: Index
-) -> None:
-    """Writes the reductions of a tile's rows, if the body has some: see `RowStatistics`."""
-    if job.body.of_kind(Kind.REDUCTION):
-        RowStatistics(job, product, batch, first, size, items, place).write()
 
 
 @dataclass
@@ -64,25 +56,23 @@ class RowStatistics:
         shares = SUB_GROUP
         while self.items % shares:
             shares //= 2
-        width = dividing_lanes(self._length, self.job.number("lanes", 4))
+        width = dividing_lanes(self._space.length, self.job.number("lanes", 4))
         return Grouping(self.items // shares, shares, True, width)
 
     @cached_property
-    def _stages(self) -> list[list[Node]]:
-        return stages_of(self.job.body, row_space(self.job.body)).reductions
-
-    @property
-    def _length(self) -> int:
-        return row_space(self.job.body).length
+    def _space(self) -> RowSpace:
+        return row_space(self.job.body)
 
     def write(self) -> None:
-        """Finds the reductions, and gives them to what is evaluated from now on."""
+        """Finds the reductions, if any, and gives them to what is evaluated from now on."""
+        if not self.job.body.of_kind(Kind.REDUCTION):
+            return
         job, code, sizes = self.job, self.job.code, self._grouping
         buffers = {
             node: code.local(memory_type(node.element), self.size)
             for node in values_of_rows(job.body, self.product)
         }
-        trips = ceil_div(self._length // sizes.width, sizes.shares)
+        trips = ceil_div(self._space.length // sizes.width, sizes.shares)
         turns = ceil_div(self.size, sizes.rows)
         together = max(LOADS_AT_ONCE // trips, 1)
         while turns % together:
@@ -127,7 +117,7 @@ class RowStatistics:
     def _reduced(self, rows: Sequence[Index]) -> list[Evaluator]:
         """Evaluators that know the reductions of some rows of the tile, one for each row."""
         evaluators = [self.job.evaluator(self._grouping.width) for _ in rows]
-        for stage in self._stages:
+        for stage in stages_of(self.job.body, self._space).reductions:
             walked = zip(evaluators, rows, strict=True)
             parts = [value for item in walked for value in self._walk(stage, *item)]
             for n, total in enumerate(self._met(stage * len(rows), parts)):
@@ -145,7 +135,7 @@ class RowStatistics:
     def _walk(self, stage: Sequence[Node], evaluator: Evaluator, row: Index) -> list[SSAValue]:
         """A work-item's share of each reduction of a row, all lanes combined."""
         code, sizes = self.job.code, self._grouping
-        vectors = self._length // sizes.width
+        vectors = self._space.length // sizes.width
         start = [start_of(code, node, sizes.width) for node in stage]
         own = self._own(row)
         _, share = sizes.places(self.place)

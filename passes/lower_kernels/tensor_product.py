@@ -18,7 +18,7 @@ from mgn.passes.lower_kernels.exchanged_results import PIECE_BYTES
 from mgn.passes.lower_kernels.index import Counter, Index, constant, delinearised, of
 from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.pure_code import memory_type
-from mgn.passes.lower_kernels.row_statistics import find_statistics
+from mgn.passes.lower_kernels.row_statistics import RowStatistics
 from mgn.passes.lower_kernels.scalar import combine
 from mgn.passes.lower_kernels.sub_group_product import SubGroupProduct
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
@@ -118,7 +118,7 @@ class _Tensor:
         self.row = warp // sizes.across % sizes.down * sizes.rows
         self.column = warp % sizes.across * sizes.columns
         rows = (self.batch, self.first_row, sizes.tile_rows)
-        find_statistics(self.job, product, *rows, sizes.items, self.place)
+        RowStatistics(self.job, product, *rows, sizes.items, self.place).write()
         self.panels = self._panels()
         own = (self.place, self.row, self.column, self.slice)
         self.sub_group = SubGroupProduct(code, sizes, self.name, self.panels, *own)

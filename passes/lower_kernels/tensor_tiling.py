@@ -153,6 +153,7 @@ def tensor_tiling(
 ) -> TensorTiling:
     """The tiling that takes the least time, as far as work and idle compute units tell."""
     units, most = job.number("units", 1), job.number("largest_group", 256)
+    row_bytes = statistics_bytes(job.body, product)
     best: tuple[float, TensorTiling] | None = None
     for shape in shapes:
         groups = bool(job.number("groups", int(shape in (*GROUP_SHAPES, *COPIED_SHAPES))))
@@ -169,7 +170,7 @@ def tensor_tiling(
             element_bytes=element_bytes,
             groups=groups,
         )
-        memory = tiling.memory + statistics_bytes(job.body, product, tiling.tile_rows)
+        memory = tiling.memory + tiling.tile_rows * row_bytes
         if tiling.items > most or memory > room or not tiling.is_possible:
             continue
         down = ceil_div(product.rows, tiling.tile_rows)

@@ -24,7 +24,7 @@ from mgn.passes.lower_kernels.panel_copies import (
 )
 from mgn.passes.lower_kernels.product import Product, multiply_add
 from mgn.passes.lower_kernels.pure_code import memory_type
-from mgn.passes.lower_kernels.row_statistics import find_statistics
+from mgn.passes.lower_kernels.row_statistics import RowStatistics
 from mgn.passes.lower_kernels.scalar import accumulator, combine
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
 from mgn.passes.lower_kernels.tile_results import TileResults
@@ -69,7 +69,7 @@ class _Tiled:
         self.first_column = _tile_start(inner // strip, sizes.tile_columns, product.columns)
         self._own_place()
         rows = (self.batch, self.first_row, sizes.tile_rows)
-        find_statistics(self.job, product, *rows, sizes.items, self.place)
+        RowStatistics(self.job, product, *rows, sizes.items, self.place).write()
         panels = (
             left_panel(product, sizes, self.first_row),
             right_panel(product, sizes, self.first_column),

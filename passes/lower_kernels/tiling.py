@@ -121,6 +121,7 @@ def tiling_of(job: Job, product: Product) -> Tiling:
     width = max(min(VECTOR_BYTES // element.bytes, 4), 1)
     units, most = job.number("units", 1), job.number("largest_group", 256)
     room = job.number("local_memory", 1 << 15)
+    row_bytes = statistics_bytes(job.body, product)
     best: tuple[float, Tiling] | None = None
     for shape in SHAPES:
         side = 1 if element.bytes <= 4 else 2
@@ -134,7 +135,7 @@ def tiling_of(job: Job, product: Product) -> Tiling:
             width=width,
         )
         memory = tiling.memory * element.bytes
-        memory += statistics_bytes(job.body, product, tiling.tile_rows)
+        memory += tiling.tile_rows * row_bytes
         if tiling.items > most or memory > room:
             continue
         groups = ceil_div(product.rows, tiling.tile_rows) * ceil_div(
