@@ -36,7 +36,8 @@ PASSES: dict[str, PassRow] = {
     ),
     "saturate": PassRow("mgn.passes.saturate", "rewrites and cuts graphs into kernels by e-graph"),
     "arrange-kernels": PassRow(
-        "mgn.passes.arrange_kernels", "hand-written kernels as several, where that is cheaper"
+        "mgn.passes.arrange_kernels",
+        "hand-written kernels as several or on matrix units, as prices say",
     ),
     "choose-schedules": PassRow("mgn.passes.choose_schedules", "gives every kernel its tile sizes"),
     "lower-kernels": PassRow("mgn.passes.lower_kernels", "kernels become loops over memory"),

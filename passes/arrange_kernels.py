@@ -1,4 +1,4 @@
-"""`arrange-kernels`: kernels not of the e-graph's choosing, as several where that is cheaper.
+"""`arrange-kernels`: kernels not of the e-graph's choosing, arranged as prices say.
 
 Before:
     %y = fusion.kernel contraction (%a = %x : tensor<64x20000xf32>, %b = %w : …) -> (…) {

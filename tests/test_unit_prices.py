@@ -137,6 +137,9 @@ def test_what_a_kernel_says_alone_decides_its_schedule(
         for unit in (None, *UNITS, None):
             assert scheduled_unit(says(kernel, unit)) == unit
             assert "matrix" not in schedule_for(kernel, CPU).values
+    for unit in (None, *UNITS):
+        plain, rounded = (schedule_for(says(make(name), unit), H200) for name in ("plain", "tf32"))
+        assert plain == rounded
 
 
 def test_what_a_schedule_says_is_held_to_the_operands_too() -> None:
@@ -166,6 +169,21 @@ def test_heads_do_without_a_unit_whose_tiles_have_no_room_for_them(size: int) ->
     entries = schedule_for(says(kernel, "bf16"), device).values
     written = any(isinstance(op, MmaOp) for op in lower_kernel(kernel, "heads", entries).walk())
     assert bool(said) == written == (size == 64)
+
+
+@pytest.mark.parametrize(("unit", "inner"), [("mma", 64), ("mma", 63), ("wgmma", 63)])
+def test_numbers_of_two_bytes_come_to_a_unit_without_groups_in_pairs(unit: str, inner: int) -> None:
+    device = H200.with_figures(matrix_unit=unit)
+    kernel = fused_kernel(
+        "contraction",
+        [("bf16", (64, inner)), ("bf16", (inner, 64))],
+        lambda b, x, y: b.matmul(x, y),
+    )
+    said = facts_of(kernel, device)
+    entries = schedule_for(says(kernel, "bf16"), device).values
+    operations = {type(op) for op in lower_kernel(kernel, "pairs", entries).walk()}
+    written = bool(operations & {MmaOp, GroupMmaOp})
+    assert bool(said) == written == (unit == "wgmma" or inner == 64)
 
 
 def test_kernels_written_by_hand_are_told_by_the_pass_that_arranges_them() -> None:

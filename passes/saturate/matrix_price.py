@@ -74,20 +74,29 @@ def unit_facts(
     if form.kind is KernelKind.ATTENTION:
         name = _attended(signature, operands[:3], nodes, leaf_types, device)
     elif form.kind is KernelKind.CONTRACTION:
-        name = _multiplied(signature, operands, nodes, leaf_types)
+        name = _multiplied(signature, operands, nodes, leaf_types, device)
     else:
         return ()
     return ((MATRIX, name),) if name in device.matrix_rates else ()
 
 
 def _multiplied(
-    signature: Signature, operands: Sequence[int], nodes: _Nodes, leaf_types: _Types
+    signature: Signature,
+    operands: Sequence[int],
+    nodes: _Nodes,
+    leaf_types: _Types,
+    device: Device,
 ) -> str | None:
-    """What both operands of a product of rows enough are rounded to."""
+    """What both operands of a product of rows enough are rounded to; None where a unit without
+    groups would have to take numbers of two bytes one by one.
+    """
     if len(signature.shape) < 2 or signature.shape[-2] < FEWEST_ROWS:
         return None
     names = {_rounded(operand, nodes, leaf_types) for operand in operands}
-    return names.pop() if len(names) == 1 else None
+    name = names.pop() if len(names) == 1 else None
+    if name in HALVES and device.matrix_unit != "wgmma":
+        return None if any(shape[-1] % 2 for shape in signature.operand_shapes) else name
+    return name
 
 
 def _attended(
