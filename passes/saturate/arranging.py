@@ -187,7 +187,7 @@ class Placer:
 
     def is_first(self, template: Template, classes: Sequence[int]) -> bool:
         """Whether no equal template was entered before, for another reader of what it writes."""
-        results = tuple(classes[name] for name in template.results)
+        results = tuple([classes[name] for name in template.results])
         same = (results, template.body_at(classes))
         if same in self.entered:
             return False

@@ -64,8 +64,9 @@ class Candidate:
         self.template = template
         self.classes = classes
         self.price = template.price
-        self.results = tuple([classes[name] for name in template.results])
-        self.inputs = tuple([classes[name] for name in template.inputs])
+        at = classes.__getitem__
+        self.results = tuple(map(at, template.results))
+        self.inputs = tuple(map(at, template.inputs))
         self._body: tuple[BodyNode, ...] = ()
 
     @property
@@ -117,8 +118,12 @@ class CandidateSet:
 
     def add(self, template: Template, classes: tuple[int, ...]) -> Candidate:
         """Enters a candidate under the next number."""
-        candidate = Candidate(len(self.candidates), template, classes)
+        number, writers = len(self.candidates), self.writers
+        candidate = Candidate(number, template, classes)
         self.candidates.append(candidate)
         for result in candidate.results:
-            self.writers.setdefault(result, []).append(candidate.number)
+            if result in writers:
+                writers[result].append(number)
+            else:
+                writers[result] = [number]
         return candidate

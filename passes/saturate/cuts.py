@@ -145,13 +145,14 @@ class CutBuilder:
         names: dict[int, int] = {value.key: 0}
         name_of = names.setdefault
         nodes: list[tuple[int, tuple[tuple[int, tuple[int, ...]], ...]]] = []
+        mapped: dict[int, tuple[int, tuple[int, ...]]] = {}
         for member in value.members:
-            operands: list[tuple[int, tuple[int, ...]]] = []
             for operand in member.operands:
-                placed = self.placed[operand]
-                mapped = tuple([name_of(item, len(names)) for item in placed.classes])
-                operands.append((placed.cuts.number, mapped))
-            nodes.append((member.signature, tuple(operands)))
+                if operand not in mapped:
+                    placed = self.placed[operand]
+                    own = tuple([name_of(item, len(names)) for item in placed.classes])
+                    mapped[operand] = placed.cuts.number, own
+            nodes.append((member.signature, tuple([mapped[item] for item in member.operands])))
         key = (traits, tuple(nodes))
         known = self.memo.get(key)
         if known is None:

@@ -15,21 +15,23 @@ class Reach:
     """The dependencies between the classes of a view."""
 
     def __init__(self, view: View) -> None:
-        self.position = {key: place for place, key in enumerate(view.classes)}
+        self.position: dict[int, int] = {}
         self.operands: list[list[int]] = []
         self.earliest: list[int] = []
         self.run: list[int] = []
         self.known: dict[tuple[int, int], bool] = {}
         position, earliest, run = self.position, self.earliest, self.run
         for place, value in enumerate(view.classes.values()):
+            position[value.key] = first = start = place
             found = {position[item] for member in value.members for item in member.operands}
             operands = sorted(found, reverse=True)
-            start = place
             for item in operands:
-                if item >= start - 1:
-                    start = min(start, run[item])
+                if item >= start - 1 and run[item] < start:
+                    start = run[item]
+                if earliest[item] < first:
+                    first = earliest[item]
             self.operands.append(operands)
-            self.earliest.append(min([place, *(earliest[item] for item in operands)]))
+            earliest.append(first)
             run.append(start)
 
     def depends(self, key: int, other: int) -> bool:

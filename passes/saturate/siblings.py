@@ -76,13 +76,18 @@ def _cheap_alone(found: CandidateSet) -> Iterator[Candidate]:
     cheapest of all classes.
     """
     ways: list[list[Candidate]] = [[] for _ in range(WAYS)]
-    for key, numbers in found.writers.items():
-        alone = [found.candidates[n] for n in numbers if found.candidates[n].results == (key,)]
+    for numbers in found.writers.values():
+        writers = map(found.candidates.__getitem__, numbers)
+        alone = [item for item in writers if len(item.results) == 1]
         alone.sort(key=lambda item: (item.price, item.number))
-        distinct = {frozenset(item.reads): item for item in reversed(alone)}
-        rest = sorted(distinct.values(), key=lambda item: (item.price, item.number))
-        for place, candidate in zip(ways, rest, strict=False):
-            place.append(candidate)
+        tried: list[frozenset[int]] = []
+        for candidate in alone:
+            reads = frozenset(candidate.reads)
+            if reads not in tried:
+                ways[len(tried)].append(candidate)
+                tried.append(reads)
+            if len(tried) == WAYS:
+                break
     for place in ways:
         yield from place
 

@@ -150,7 +150,11 @@ def make_view(
     `whole` says which of the composites that kernels know they may compute as they stand.
     """
     roots = [graph.class_of[output] for output in outputs]
-    members = {key: _useful(graph, key, nodes, whole) for key, nodes in graph.nodes.items()}
+    held = _Held(graph.facts, whole)
+    members = {
+        key: [] if key in graph.leaves else _useful(key, nodes, held)
+        for key, nodes in graph.nodes.items()
+    }
     _keep_computable(members, graph.leaves)
     order = _acyclic_order(members, roots)
     facts = graph.facts
@@ -218,28 +222,44 @@ def _written_class(
     return key
 
 
-def _useful(
-    graph: SaturatedGraph,
-    key: int,
-    nodes: Sequence[ClassNode],
-    whole: Callable[[Signature], bool],
-) -> list[ClassNode]:
-    """The e-nodes worth choosing: none for what is a leaf, one of each commuted pair, none that
-    kernels cannot hold.
-    """
-    if key in graph.leaves:
-        return []
+class _Held:
+    """Which e-nodes kernels can hold: looked at once for each operation and its operands' types."""
+
+    def __init__(self, facts: Facts, whole: Callable[[Signature], bool]) -> None:
+        self.facts, self.whole = facts, whole
+        self.names: dict[str, bool] = {}
+        self.known: dict[tuple[str, int, tuple[int, ...]], bool] = {}
+
+    def holds(self, node: ClassNode, key: int) -> bool:
+        """Whether a kernel may compute an e-node of a class as it stands."""
+        if node.name in WHOLE_COMPOSITES:
+            return self._holds_whole(node, key)
+        known = self.names.get(node.name)
+        if known is None:
+            spec = OPERATIONS[node.name]
+            known = self.names[node.name] = spec.is_core or spec.kind is Kind.ELEMENTWISE
+        return known
+
+    def _holds_whole(self, node: ClassNode, key: int) -> bool:
+        numbers = tuple(self.facts.types(self.facts.handle_types[item]) for item in node.operands)
+        shape = node.name, node.attributes, numbers
+        known = self.known.get(shape)
+        if known is None:
+            known = self.known[shape] = self.whole(_signature(self.facts, node, key))
+        return known
+
+
+def _useful(key: int, nodes: Sequence[ClassNode], held: _Held) -> list[ClassNode]:
+    """The e-nodes worth choosing: one of each commuted pair, none that kernels cannot hold."""
     kept: dict[Any, ClassNode] = {}
     for node in nodes:
-        spec = OPERATIONS[node.name]
-        held = spec.is_core or spec.kind is Kind.ELEMENTWISE
-        if node.name in WHOLE_COMPOSITES:
-            held = whole(_signature(graph.facts, node, key))
-        if key in node.operands or not held:
+        if key in node.operands or not held.holds(node, key):
             continue
-        operands = tuple(sorted(node.operands)) if spec.commutative else node.operands
+        operands = node.operands
+        if len(operands) > 1 and OPERATIONS[node.name].commutative:
+            operands = tuple(sorted(operands))
         kept.setdefault((node.name, node.attributes, operands), node)
-    return _reading_least(graph.facts, list(kept.values()))
+    return _reading_least(held.facts, list(kept.values()))
 
 
 def _reading_least(facts: Facts, nodes: list[ClassNode]) -> list[ClassNode]:
@@ -251,7 +271,9 @@ def _reading_least(facts: Facts, nodes: list[ClassNode]) -> list[ClassNode]:
         if node.name == "attention":
             width = facts.handle_types[node.operands[1]].get_shape()[-1]
             reads[node] = (len(node.operands), width)
-    least = min(reads.values(), default=None)
+    if not reads:
+        return nodes
+    least = min(reads.values())
     return [node for node in nodes if reads.get(node, least) == least]
 
 
@@ -336,11 +358,13 @@ def _depths(members: dict[int, list[ClassNode]], component: dict[int, int]) -> d
         while changed:
             changed = False
             for key in keys:
-                best = depth.get(key, FAR)
+                before = best = depth.get(key, FAR)
                 for node in members.get(key, ()):
                     below = max([depth.get(item, FAR) for item in node.operands], default=0)
-                    best = min(best, below + STEPS.get(node.name, 1))
-                if best < depth.get(key, FAR):
+                    below += STEPS.get(node.name, 1)
+                    if below < best:
+                        best = below
+                if best < before:
                     depth[key] = best
                     changed = len(keys) > 1
     return depth
