@@ -23,11 +23,11 @@ from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.saturate import exact, saturate_graph
-from mgn.passes.saturate.branch import branch_and_bound
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.check import ExtractionError, check_selection
 from mgn.passes.saturate.components import LocalProblem
 from mgn.passes.saturate.extract import extract
+from mgn.passes.saturate.frontier import MANY, cheapest_choice
 from mgn.passes.saturate.greedy import flow_preferences, greedy_selection
 from mgn.passes.saturate.integer_program import LocalSolution, solve_integer_program
 from mgn.passes.saturate.offers import find_candidates
@@ -94,9 +94,9 @@ def random_problem(seed: int, most: int = 9) -> LocalProblem:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_branch_and_bound_and_the_integer_program_agree(seed: int) -> None:
+def test_frontiers_and_the_integer_program_agree(seed: int) -> None:
     problem = random_problem(seed)
-    chosen = branch_and_bound(problem)
+    chosen = cheapest_choice(problem, MANY)
     assert chosen is not None
     solution = solve_integer_program(problem, 10.0)
     assert solution.chosen is not None
@@ -105,9 +105,12 @@ def test_branch_and_bound_and_the_integer_program_agree(seed: int) -> None:
     assert solution.bound <= cost * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("rings", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_branch_and_bound_finds_what_trying_everything_finds(seed: int) -> None:
+def test_frontiers_find_what_trying_everything_finds(seed: int, rings: bool) -> None:
     problem = random_problem(seed, most=4)
+    if rings:
+        problem = with_rings(problem, seed)
     count = len(problem.prices)
     best = float("inf")
     for size in range(1, count + 1):
@@ -116,9 +119,37 @@ def test_branch_and_bound_finds_what_trying_everything_finds(seed: int) -> None:
             needed = {item for number in subset for item in problem.inputs[number]}
             if needed | set(problem.demands) <= written:
                 best = min(best, sum(problem.prices[number] for number in subset))
-    chosen = branch_and_bound(problem)
+    chosen = cheapest_choice(problem, MANY)
     assert chosen is not None
     assert sum(problem.prices[number] for number in chosen) == pytest.approx(best)
+
+
+def with_rings(problem: LocalProblem, seed: int) -> LocalProblem:
+    """The same with candidates that write two classes and read one between or above them."""
+    rng = random.Random(seed)
+    count = problem.demands[0] + 1
+    several = [tuple(sorted(rng.sample(range(count), min(2, count)))) for _ in range(3)]
+    inputs = [
+        (rng.choice([key for key in range(count) if key not in pair] or [0]),) for pair in several
+    ]
+    return LocalProblem(
+        problem.demands,
+        (*problem.results, *several),
+        (*problem.inputs, *inputs),
+        (*problem.prices, *[rng.uniform(0.5, 2) for _ in several]),
+    )
+
+
+def test_a_long_chain_of_rows_is_cut_into_kernels_with_a_proof() -> None:
+    def chain(b: Emitter, x: SSAValue) -> SSAValue:
+        for _ in range(8):
+            x = b.softmax(b.add(b.layer_norm(x), b.tanh(x)))
+        return x
+
+    view, found = choices(build_graph(chain, f32(8, 8)))
+    best = extract(found, list(view.classes))
+    assert best.method == "exact"
+    assert best.gap == 0
 
 
 class DearestChoice:
@@ -148,7 +179,7 @@ def test_only_what_the_solver_does_not_prove_is_searched_for_a_better_choice(
     proved = exact.ExactSolver(found, 10.0).solve()
     assert not proved.open
     best = extract(found, list(view.classes)).selection.cost
-    monkeypatch.setattr(exact, "branch_and_bound", lambda problem: None)
+    monkeypatch.setattr(exact, "cheapest_choice", lambda problem, most: None)
     monkeypatch.setattr(exact, "Program", DearestChoice)
     unproved = exact.ExactSolver(found, 10.0).solve()
     dear = select(found, unproved.preferred).cost

@@ -4,7 +4,7 @@ In: candidates, a time budget. Out: a preferred writer for each class, and a low
 solution's cost.
 
 The choice is cut into independent parts; in each, what no best choice needs is left out, and it is
-cut again. What remains is decided by comparison, by branch and bound, or as an integer program;
+cut again. What remains is decided by comparison, frontier by frontier, or as an integer program;
 equal parts are solved once. A part that is too large for that is cut at its most connected classes,
 at a loss that the bound includes. Rings of kernels are not excluded: who finds one bans a candidate
 and asks again.
@@ -14,9 +14,9 @@ import time
 from collections.abc import Set
 from dataclasses import dataclass, field
 
-from mgn.passes.saturate.branch import branch_and_bound
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.components import LocalProblem, components_of
+from mgn.passes.saturate.frontier import FEW, MANY, cheapest_choice
 from mgn.passes.saturate.hubs import SMALL, WHOLE, Cut, cut_at_hubs
 from mgn.passes.saturate.integer_program import LocalSolution, Program
 from mgn.passes.saturate.pruning import parts_of
@@ -78,7 +78,7 @@ class ExactSolver:
         """Decides a part by comparison, or leaves out what is not needed and solves the rest."""
         simple = _decide_by_comparison(problem)
         if simple is not None:
-            return LocalSolution((simple,), problem.prices[simple])
+            return _best(problem, (simple,))
         total = LocalSolution((), 0.0)
         for part in parts_of(problem):
             solution = self.solutions.get(part.problem)
@@ -91,15 +91,18 @@ class ExactSolver:
         """Solves what is left of a part; with no time left only bounds it."""
         simple = _decide_by_comparison(problem)
         if simple is not None:
-            return LocalSolution((simple,), problem.prices[simple])
+            return _best(problem, (simple,))
         self.solved.add(problem)
-        chosen = branch_and_bound(problem)
+        chosen = cheapest_choice(problem, FEW) if len(problem.prices) <= WHOLE else None
         if chosen is not None:
-            return LocalSolution(chosen, sum(problem.prices[number] for number in chosen))
+            return _best(problem, chosen)
         program = self._program(problem)
         solution = None if program is None else program.relaxed()
         if solution is not None:
             return _noting_open(problem, solution)
+        chosen = None if program is None else cheapest_choice(problem, MANY)
+        if chosen is not None:
+            return _best(problem, chosen)
         pieces = LocalSolution(None, 0.0)
         cut = cut_at_hubs(problem) if len(problem.prices) > SMALL else None
         if cut is not None:
@@ -136,6 +139,11 @@ class ExactSolver:
             chosen.append(min(writers[hub], key=lambda n: (problem.prices[n], n)))
         total.chosen = tuple(chosen)
         return total
+
+
+def _best(problem: LocalProblem, chosen: tuple[int, ...]) -> LocalSolution:
+    """A choice than which there is none cheaper."""
+    return LocalSolution(chosen, sum(problem.prices[number] for number in chosen))
 
 
 def _add(total: LocalSolution, part: LocalSolution, numbers: tuple[int, ...]) -> None:
