@@ -27,7 +27,7 @@ from mgn.dialects.mgn.operation import TensorOp
 from mgn.passes.kernel_pieces import KernelPieces
 from mgn.passes.saturate.arranging import Arranger, NewValues
 from mgn.passes.saturate.candidates import Template
-from mgn.passes.saturate.cuts import Traits
+from mgn.passes.saturate.cones import Traits
 from mgn.passes.saturate.forms import BodyNode, classify
 from mgn.passes.saturate.matrix_price import unit_facts
 from mgn.passes.saturate.prices import price_kernel

@@ -1,6 +1,7 @@
 """Transformer blocks as exporters write them, beside the same blocks of composites, as programs.
 
-In: nothing. Out: `BLOCKS` by name: both texts, which compute the same.
+In: nothing. Out: `BLOCKS` by name: both texts, which compute the same; and `NORMS`, the last lines
+of a `norm` that does.
 """
 
 PARAMETERS = """
@@ -172,3 +173,17 @@ BLOCKS: dict[str, tuple[str, str]] = {
         PARAMETERS + LLAMA_WHOLE + ROPE_WHOLE + TABLES + ROPE,
     ),
 }
+
+COMPOSITE = "return layer_norm(x, g, b, eps = EPS)"
+CENTRED = "c = x - mean(x, axis = -1, keepdims = true)"
+DEVIATION = "sqrt(mean(c * c, axis = -1, keepdims = true) + EPS)"
+
+NORMS = {
+    "scales first": f"{CENTRED}\n  return c * (1.0 / {DEVIATION} * g) + b",
+    "scales in a quotient": f"{CENTRED}\n  return c * (g / {DEVIATION}) + b",
+    "scaled before": f"{CENTRED}\n  return b + g * c / {DEVIATION}",
+    "mean in the shift": """m = mean(x, axis = -1, keepdims = true)
+  s = rsqrt(var(x, axis = -1, keepdims = true) + EPS) * g
+  return x * s + (b - m * s)""",
+}
+"""Ways to write a layer norm in place of `COMPOSITE`."""

@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 from mgn.dialects.mgn.build import Emitter
 from mgn.passes.saturate import saturate
 from mgn.passes.saturate.candidates import CandidateSet
-from mgn.passes.saturate.cuts import Traits
+from mgn.passes.saturate.cones import Traits
 from mgn.passes.saturate.extract import Extraction
 from mgn.passes.saturate.facts import Facts
 from mgn.passes.saturate.memo import forget_choices

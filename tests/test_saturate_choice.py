@@ -20,7 +20,8 @@ from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.saturate import SaturateReport, offers, saturate_graph
 from mgn.passes.saturate.candidates import CandidateSet
-from mgn.passes.saturate.cuts import Cone, CutBuilder, Traits, best_of_each_kind
+from mgn.passes.saturate.cones import Cone, Traits
+from mgn.passes.saturate.cuts import CutBuilder, best_of_each_kind
 from mgn.passes.saturate.forms import Form
 from mgn.passes.saturate.reach import Reach
 from mgn.passes.saturate.saturate import saturated_view

@@ -19,7 +19,7 @@ from mgn.passes.kernel_pieces import Arrangement
 from mgn.passes.prepack_products import PackedOperand
 from mgn.passes.saturate.arrangements import arrangements_of
 from mgn.passes.saturate.candidates import ALONE, Arranged, Template
-from mgn.passes.saturate.cuts import Traits
+from mgn.passes.saturate.cones import Traits
 from mgn.passes.saturate.forms import BodyNode
 from mgn.passes.saturate.outlines import Body, NewValue, Outlines, OwnNames, Piece, renamed
 from mgn.passes.saturate.prices import price_per_run

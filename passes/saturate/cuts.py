@@ -15,16 +15,14 @@ of what it was made from. So the thirty equal layers of a network are worked out
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice, product
-
-from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
-from mgn.dialects.types import tensor_bytes
-from mgn.passes.saturate.forms import BodyNode, Form, Way
+from mgn.passes.saturate.cones import Cone, Ranking, Traits
+from mgn.passes.saturate.forms import BodyNode, Way
 from mgn.passes.saturate.matrix_price import shows_rounding
 from mgn.passes.saturate.priced_bodies import PricedBodies
 from mgn.passes.saturate.prices import operation_weight, price_per_run
@@ -63,39 +61,6 @@ class CutLimits:
     memoise: bool = True
 
 
-@dataclass(frozen=True)
-class Traits:
-    """What matters of a class to cones that mention it."""
-
-    type: TensorType
-    in_memory: bool
-    inline: bool
-    users: int
-    is_output: bool
-    prepared: bool = False
-
-    @property
-    def shared(self) -> bool:
-        return self.users > 1 or self.is_output
-
-
-@dataclass
-class Cone:
-    """A legal body for a class, over local names; `price` is that of the kernel that writes the
-    class alone.
-    """
-
-    body: tuple[BodyNode, ...]
-    leaves: tuple[int, ...]
-    form: Form
-    price: float
-    rank: float = 0.0
-
-    @property
-    def root(self) -> int:
-        return self.body[-1][0]
-
-
 @dataclass
 class CutSet:
     """The cones of a class, over local names: 0 is the class, `traits[i]` describes name i."""
@@ -123,13 +88,13 @@ class CutBuilder:
         self.device = device
         self.limits = limits
         self.priced = priced or PricedBodies(view.signatures, device)
+        self.ranking = Ranking(device)
         self.placed: dict[int, PlacedCuts] = {}
         self.memo: dict[object, tuple[CutSet, tuple[int, ...]]] = table(limits.memoise)
         self.contents: dict[object, CutSet] = table(limits.memoise)
         self.traits: dict[int, Traits] = {}
         self.traits_of: dict[int, int] = {}
         self.trait_numbers: dict[Traits, int] = {}
-        self.leaf_costs: dict[int, float] = {}
         self.known_traits: dict[tuple[object, ...], tuple[Traits, int]] = {}
         self.numbered: list[CutSet] = []
         self.considered = 0
@@ -179,7 +144,7 @@ class CutBuilder:
             for name, _, operands in cone.body:
                 for item in (*operands, name):
                     used.setdefault(item, len(used))
-        renamed = [_rename(cone, used) for cone in cones]
+        renamed = [cone.renamed(used) for cone in cones]
         described = [all_traits[name] for name in used]
         numbers = tuple([self.traits_of[classes[name]] for name in used])
         content = (numbers, tuple((cone.body, cone.leaves) for cone in renamed))
@@ -275,7 +240,7 @@ class CutBuilder:
             chosen = self._prepared_choices(cones, KernelKind.CONTRACTION not in kinds)
         else:
             chosen = [*best_of_each_kind(cones), None]
-        return [None if cone is None else _mapped(cone, mapped) for cone in chosen]
+        return [None if cone is None else cone.at(mapped) for cone in chosen]
 
     def _prepared_choices(self, cones: Sequence[Cone], heavy: bool) -> list[Cone | None]:
         """How a run's kernel may get what is prepared: what only views a parameter is read through,
@@ -349,12 +314,10 @@ class CutBuilder:
         """The best few of each kind, no two with the same leaves and body classes; the smallest;
         and one that only rounds, by which a matrix unit sees that its operand is rounded.
         """
-        for cone in cones:
-            cone.rank = cone.price + sum(self._leaf_cost(traits[name]) for name in cone.leaves)
         kept: list[Cone] = []
         counts: dict[Way, int] = {}
         seen: set[tuple[frozenset[int], Way]] = set()
-        ranked = sorted(cones, key=lambda item: (item.rank, len(item.body), item.leaves))
+        ranked = self.ranking.rank(cones, traits)
         for cone in ranked:
             key = (frozenset(cone.leaves), cone.form.way)
             count = counts.get(cone.form.way, 0)
@@ -370,19 +333,6 @@ class CutBuilder:
         if rounding is not None and not any(cone is rounding for cone in kept):
             kept.append(rounding)
         return kept
-
-    def _leaf_cost(self, traits: Traits) -> float:
-        """A local guess of what having a leaf in memory costs each of its users."""
-        known = self.leaf_costs.get(id(traits))
-        if known is None:
-            known = self.leaf_costs[id(traits)] = self._new_leaf_cost(traits)
-        return known
-
-    def _new_leaf_cost(self, traits: Traits) -> float:
-        if traits.in_memory:
-            return 0.0
-        cost = self.device.launch_cost + tensor_bytes(traits.type) / self.device.bandwidth
-        return price_per_run(cost, traits.prepared) / (traits.users + traits.is_output)
 
 
 def body_order(
@@ -435,24 +385,3 @@ def best_of_each_kind(cones: Sequence[Cone]) -> list[Cone]:
         if counts[way] <= most:
             kept.append(cone)
     return kept
-
-
-def _rename(cone: Cone, names: Mapping[int, int]) -> Cone:
-    body = tuple(
-        (names[name], signature, tuple(names[item] for item in operands))
-        for name, signature, operands in cone.body
-    )
-    places = {names[name]: place for name, place in cone.form.places.items()}
-    heavy = None if cone.form.heavy is None else names[cone.form.heavy]
-    form = replace(cone.form, places=places, heavy=heavy)
-    leaves = tuple(names[name] for name in cone.leaves)
-    return Cone(body, leaves, form, cone.price, cone.rank)
-
-
-def _mapped(cone: Cone, mapped: Sequence[int]) -> Cone:
-    """A cone of an operand, over the names of the class being computed."""
-    body = tuple(
-        (mapped[name], signature, tuple(mapped[item] for item in operands))
-        for name, signature, operands in cone.body
-    )
-    return Cone(body, tuple(mapped[name] for name in cone.leaves), cone.form, cone.price)

@@ -99,6 +99,11 @@ class Form:
         return self.kind, self.halved, bool(self.reduced)
 
     @property
+    def has_rows(self) -> bool:
+        """Whether the kernel reduces rows: by itself, or for a product."""
+        return self.kind is KernelKind.REDUCTION or bool(self.reduced)
+
+    @property
     def leading(self) -> bool:
         """Whether the reduced axes come first, so that dropped rows broadcast into S as they
         should.
