@@ -9,6 +9,7 @@ import ast
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,15 +17,16 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from mgn.diagnostics import MgnError
+from mgn.dialects.mgn.attributes import REQUIRED
 from mgn.dialects.mgn.build import CallError, Emitter
 from mgn.dialects.mgn.interpreter import Interpreter
-from mgn.dialects.mgn.operation import OPERATIONS
+from mgn.dialects.mgn.operation import OPERATIONS, AttributeSpec
 from mgn.dialects.mgn.structure import GraphOp, ReadOp, ReturnOp, array_of
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import ELEMENT_TYPES, element_of, tensor
 from mgn.passes.saturate.encode import encode_graph
 from mgn.passes.saturate.engine import ClassNode, SaturatedGraph, saturate_facts
-from mgn.passes.saturate.patterns import Call, Number, Pattern, Variable
+from mgn.passes.saturate.patterns import Call, Number, Pattern, Variable, calls_of
 from mgn.passes.saturate.rule import Rule, RuleClass
 from mgn.passes.saturate.saturate import literals_of
 
@@ -50,6 +52,19 @@ ATTRIBUTES: dict[str, tuple[object, ...]] = {
     "steps": ((1, 1), (1,)),
     "approx": ("none", "tanh"),
 }
+KINDS: dict[str, tuple[object, ...]] = {
+    "int": (0, 1, 2, 4),
+    "float": (0.5, 1.0, 1e-5, 10000.0),
+    "number": (0.0, 1.5),
+    "bool": (False, True),
+    "str": (),
+    "ints": ((), (0,), (1, 0), (2, 2)),
+    "int or ints": ((2,), (3, 4), (2, 2)),
+    "int, ints or none": ((0,), (1,), (0, 1)),
+    "pairs": (((0, 0), (0, 0)), ((1, 2),)),
+    "element type": tuple(ELEMENT_TYPES[name] for name in ("f32", "f64", "i32")),
+}
+"""Values of attributes that `ATTRIBUTES` does not name, by their kind."""
 CONSTANTS = (2.0, -1.5, 3.0, 0.25, 0.1, -4.0)
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, np.inf, -np.inf, np.nan)
 
@@ -140,7 +155,7 @@ def instances(rule: Rule, seed: int, examples: Examples | None = None) -> Iterat
     Alike types are drawn often, as most operations want them.
     """
     rng = random.Random(seed)
-    names = attribute_names(rule.left_pattern)
+    choices = attribute_choices(rule.left_pattern)
     while True:
         example = examples(rule.name, rng, rule.variables) if examples is not None else None
         if example is not None:
@@ -150,7 +165,7 @@ def instances(rule: Rule, seed: int, examples: Examples | None = None) -> Iterat
         first = rng.choice(SHAPES)
         shapes = [first if rng.random() < 0.4 else rng.choice(SHAPES) for _ in rule.variables]
         types = [tensor(element, shape) for shape in shapes]
-        values = {name: rng.choice(ATTRIBUTES[keyword]) for name, keyword in names.items()}
+        values = {name: rng.choice(among) for name, among in choices.items()}
         yield Instance(types, values, {name: rng.choice(CONSTANTS) for name in rule.constants})
 
 
@@ -161,16 +176,30 @@ def _graph(body: Callable[..., SSAValue], types: list[TensorType]) -> GraphOp:
     return GraphOp("g", [f"x{n}" for n in range(len(types))], ["y"], Region(block))
 
 
-def attribute_names(pattern: Pattern) -> dict[str, str]:
-    """The attribute variables of a pattern, with the keyword each stands for."""
-    found: dict[str, str] = {}
-    if isinstance(pattern, Call):
-        for keyword, node in pattern.attributes.items():
-            if isinstance(node, ast.Name):
-                found.setdefault(node.id, keyword)
-        for operand in pattern.operands:
-            found |= attribute_names(operand)
+def attribute_choices(pattern: Pattern) -> dict[str, list[object]]:
+    """The attribute variables of a pattern, with the values that each is tried with."""
+    found: dict[str, list[object]] = {}
+    for call in calls_of(pattern):
+        for item in OPERATIONS[call.name].attributes:
+            written = call.attributes.get(item.name)
+            if isinstance(written, ast.Name):
+                found.setdefault(written.id, _values_of(item))
     return found
+
+
+def _values_of(attribute: AttributeSpec) -> list[object]:
+    """Values that an attribute is tried with: those of its name, or else its default and some of
+    its kind.
+    """
+    default = () if attribute.default is REQUIRED else (attribute.default,)
+    for choices in (ATTRIBUTES.get(attribute.name, ()), (*default, *KINDS[attribute.kind.name])):
+        values: list[object] = []
+        for value in choices:
+            with suppress(TypeError):
+                values.append(None if value is None else attribute.kind.accept(value))
+        if values:
+            return values
+    return [None]
 
 
 def emit_left(

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from saturate_programs import build_graph, f32
 from saturate_zoo import SMALL
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 
 from mgn.commands.egraph_text import egglog_program, egraph_json
-from mgn.dialects.mgn.structure import GraphOp
+from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.structure import GraphOp, ReadOp
 from mgn.passes.saturate.bindings import load_bindings
 from mgn.passes.saturate.encode import encode_graph
 from mgn.passes.saturate.engine import SaturatedGraph, saturate_facts
@@ -23,7 +26,22 @@ Build = Callable[[], GraphOp]
 def saturated(graph: GraphOp) -> SaturatedGraph:
     """What saturate makes of a graph."""
     rules = rules_of(DEFAULT_CLASSES)
-    return saturate_facts(encode_graph(graph, literals_of(rules)).facts, rules, 60.0)
+    return saturate_facts(encode_graph(graph, literals_of(rules)).facts, rules, 60.0, widen=True)
+
+
+def siblings() -> GraphOp:
+    """Two products of one input with parameters, which saturate puts side by side."""
+
+    def body(b: Emitter, x: SSAValue) -> list[SSAValue]:
+        reads = [ReadOp(name, f32(64, 64)) for name in ("v", "w")]
+        for read in reads:
+            b.insert(read)
+        return [b.matmul(x, read.result) for read in reads]
+
+    return build_graph(body, f32(8, 64))
+
+
+GRAPHS: dict[str, Build] = {**SMALL, "siblings": siblings}
 
 
 def replayed(text: str) -> Any:
@@ -35,7 +53,7 @@ def replayed(text: str) -> Any:
     return egraph
 
 
-@pytest.mark.parametrize("build", SMALL.values(), ids=SMALL.keys())
+@pytest.mark.parametrize("build", GRAPHS.values(), ids=GRAPHS.keys())
 def test_egglog_alone_comes_to_the_same_classes_and_nodes(build: Build) -> None:
     graph = build()
     wanted = saturated(graph.clone())
@@ -62,6 +80,10 @@ def test_egglog_alone_comes_to_the_same_classes_and_nodes(build: Build) -> None:
     assert sorted(rows) == sorted(nodes)
 
 
+def test_products_side_by_side_are_in_the_program() -> None:
+    assert re.search(r"\(in-concat_2 \d", egglog_program(ModuleOp([siblings()])))
+
+
 def test_a_program_that_was_tampered_with_fails_its_checks() -> None:
     text = egglog_program(ModuleOp([SMALL["mlp"]()]))
     union = re.search(r"\(in_union \d+ \d+\)\n", text)
@@ -82,7 +104,7 @@ def test_the_program_says_what_its_numbers_stand_for() -> None:
         assert re.search(pattern, text), pattern
 
 
-@pytest.mark.parametrize("build", SMALL.values(), ids=SMALL.keys())
+@pytest.mark.parametrize("build", GRAPHS.values(), ids=GRAPHS.keys())
 def test_the_json_holds_every_class_and_node(build: Build) -> None:
     graph = build()
     wanted = saturated(graph.clone())

@@ -1,5 +1,8 @@
 """Every row of the rule table: both sides are equal on random instances."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from rule_trials import try_rule
@@ -11,8 +14,9 @@ from mgn.dialects.types import tensor
 from mgn.passes.saturate.encode import encode_graph
 from mgn.passes.saturate.engine import saturate_facts
 from mgn.passes.saturate.patterns import PatternError
-from mgn.passes.saturate.rule import Rule, RuleClass
+from mgn.passes.saturate.rule import Rule, RuleClass, RuleError
 from mgn.passes.saturate.rules import RULES, register_rule
+from mgn.testing import UnsoundRule, check_rule
 
 
 @pytest.mark.parametrize("name", list(RULES))
@@ -79,11 +83,101 @@ def test_registering_a_rule_makes_it_act() -> None:
         ("neg(x", "x", "", "not a pattern"),
         ("x", "x", "", "must be an operation"),
         ("neg(x)", "x", "1 < 2", "predicates joined by 'and'"),
+        ("neg(x)", "x", "wide(x) or integer(x)", "predicates joined by 'and'"),
+        ("neg(x)", "x", "wide(y)", "'y' is not bound"),
+        ("neg(x)", "x", "wide(x, x)", r"not the arguments that are wanted: wide\(x, x\)"),
+        ("neg(x, y)", "x", "", "'neg': 2 operands do not fit"),
+        ("neg(x)", "add(x)", "", "'add': 1 operands do not fit"),
+        ("neg(x + y)", "x", "", "the left side does arithmetic"),
+        ("neg(nan)", "nan", "", "'nan' does not stand for a value"),
+        ("sum(x, axis=x)", "x", "", "'x' does not stand for a value"),
+        ("neg(SHAPE)", "SHAPE", "", "'SHAPE' does not stand for a value"),
+        ("neg(x, slope=S)", "x", "", "'neg' has no attribute 'slope'"),
+        ("transpose(x)", "x", "", "'transpose' needs its attribute 'perm'"),
+        ("transpose(x, perm='a')", "x", "", "'perm' of 'transpose' must be a list of integers"),
+        ("sum(x, axis=[0, A])", "x", "", "'A' is not bound"),
+        ("neg(x)", "transpose(x, perm=P)", "", "'P' is not bound"),
+        ("transpose(x, perm=P)", "transpose(x, perm=turn(P))", "", "unknown function 'turn'"),
+        ("transpose(x, perm=P)", "transpose(x, perm=compose(P))", "", "not the arguments"),
+        ("mul(x, c)", "mul(x, c ** 2)", "", r"cannot compute c \*\* 2"),
+        ("mul(x, c)", "mul(x, +c + 1)", "", r"cannot compute \+c \+ 1"),
+        ("add(x, 99999999999999999999)", "x", "", "does not fit 64 bits"),
+        ("neg(x, **y)", "x", "", "not a pattern"),
+        ("neg(\0)", "x", "", "not a pattern"),
     ],
 )
 def test_a_malformed_rule_is_refused(left: str, right: str, when: str, message: str) -> None:
     with pytest.raises(PatternError, match=message):
         register_rule(Rule("bad", left, right, RuleClass.EXACT, "never", when))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": 'of "two" words'}, "a row is texts, its name words"),
+        ({"when": None}, "a row is texts"),
+        ({"equality": "exact"}, "'exact' is no RuleClass"),
+    ],
+)
+def test_a_row_of_other_kinds_is_refused(change: dict[str, Any], message: str) -> None:
+    row = Rule("bad", "neg(x)", "x", RuleClass.EXACT, "never")
+    with pytest.raises(PatternError, match=message):
+        register_rule(replace(row, **change))
+
+
+@pytest.mark.parametrize(
+    ("row", "types", "message"),
+    [
+        (("neg(x)", "x", "swaps_last_two(x)"), (4,), "rule bad fails on a match: TypeError"),
+        (("mul(x, y)", "x", "keeps_order(x, 7)"), (4,), "rule bad fails on a match: TypeError"),
+        (("relu(x)", "3"), (), "values that differ are equated; rules that acted: bad"),
+    ],
+)
+def test_a_rule_that_fails_where_it_acts_is_named(
+    row: tuple[str, ...], types: tuple[int, ...], message: str
+) -> None:
+    left, right, *when = row
+    bad = Rule("bad", left, right, RuleClass.EXACT, "never", *when)
+    bad.check()
+
+    def body(b: Emitter, x: SSAValue) -> list[SSAValue]:
+        return [b.neg(x), b.mul(x, x), b.relu(x), b.tanh(b.constant(2.0, "f32"))]
+
+    facts = encode_graph(build_graph(body, tensor("f32", types))).facts
+    also = Rule("also", "relu(x)", "4", RuleClass.EXACT, "never")
+    with pytest.raises(RuleError, match=message):
+        saturate_facts(facts, [bad, also])
+
+
+def test_a_pattern_may_be_written_in_several_lines() -> None:
+    rule = Rule("lines", "mul(\n  x,\n  x)", "pow(x,\n 2)", RuleClass.REASSOCIATES, "x x = x²")
+    rule.check()
+    graph = build_graph(lambda b, x: b.mul(x, x), tensor("f32", (4,)))
+    assert saturate_facts(encode_graph(graph).facts, [rule]).fired["lines"] == 1
+
+
+def test_a_number_that_the_element_type_does_not_hold_is_not_written() -> None:
+    rule = Rule("large", "neg(neg(x))", "add(x, 300)", RuleClass.EXACT, "never")
+    graph = build_graph(lambda b, x: b.neg(b.neg(x)), tensor("i8", (4,)))
+    assert saturate_facts(encode_graph(graph).facts, [rule]).fired["large"] == 0
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "sound"),
+    [
+        ("concat([x, y], axis=A)", "concat([y, x], axis=A)", False),
+        ("sum(x, axis=A, keepdims=K)", "sum(neg(neg(x)), axis=A, keepdims=K)", True),
+        ("leaky_relu(x, slope=S)", "max(x, leaky_relu(x, slope=S))", False),
+        ("elu(x, alpha=S)", "elu(x, alpha=S * 1.0)", True),
+    ],
+)
+def test_rows_with_any_attribute_are_tried(left: str, right: str, sound: bool) -> None:
+    row = Rule("of-attributes", left, right, RuleClass.REASSOCIATES, "")
+    if sound:
+        assert check_rule(row, wanted=3).passes
+    else:
+        with pytest.raises(UnsoundRule, match="its sides differ"):
+            check_rule(row)
 
 
 def test_only_the_allowed_classes_act() -> None:

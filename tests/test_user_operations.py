@@ -1,6 +1,7 @@
 """Operations and rules of a user's own: parsed, saturated, lowered, tested and reported."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,20 +90,69 @@ def test_what_is_compiled_with_it_is_not_kept_for_other_processes() -> None:
         program_key(mgn.parse(TEXT).lower(), {})
 
 
-def test_a_wrong_declaration_is_told() -> None:
-    with pytest.raises(ValueError, match="'mish' is taken"):
-        operation("mish", ("x",))
-    with pytest.raises(ValueError, match="'no name' is no name"):
-        operation("no name", ("x",))
-    with pytest.raises(ValueError, match="attribute 'k' of 'f' has a default of no known kind"):
-        operation("f", ("x",), k=None)
+@pytest.mark.parametrize(
+    ("name", "operands", "attributes", "message"),
+    [
+        ("mish", ("x",), {}, "'mish' is taken"),
+        ("no name", ("x",), {}, "'no name' is no name"),
+        ("f", ("1x",), {}, "'1x' is no name"),
+        ("f", ("x", "x"), {}, "two operands or attributes of 'f' have one name"),
+        ("f", ("x",), {"x": 1.0}, "two operands or attributes of 'f' have one name"),
+        ("f", ("x",), {"k": None}, "attribute 'k' of 'f' has a default of no known kind"),
+        ("f", ("x",), {"k": ("a",)}, "attribute 'k' of 'f' has a default of no known kind"),
+        ("f", ("x", "y"), {}, "the function of 'f' does not take its operands"),
+        ("f", ("x",), {"k": 1.0}, "the function of 'f' does not take its operands"),
+    ],
+)
+def test_a_wrong_declaration_is_told(
+    name: str, operands: tuple[str, ...], attributes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        operation(name, operands, **attributes)(lambda b, x: x)
 
-    @operation("summed", ("x",), elementwise=True)
-    def summed(b: Emitter, x: SSAValue) -> SSAValue:
-        return b.sum(x)
 
+@pytest.mark.parametrize(
+    ("build", "elementwise", "message"),
+    [
+        (lambda b, x: b.sum(x), True, "declared elementwise, and sum is not"),
+        (lambda b, x: None, False, "its function gives no value, but NoneType"),
+        (lambda b, x: 1 / 0, False, "its function fails with ZeroDivisionError: division by zero"),
+        (lambda b, x: b.exp(x, x), False, "takes at most 1 arguments"),
+        (lambda b, x: b.call("f", x), False, "f is built from itself"),
+    ],
+)
+def test_a_function_that_builds_nothing_is_told_at_the_call(
+    build: Callable[..., Any], elementwise: bool, message: str
+) -> None:
+    operation("f", ("x",), elementwise=elementwise)(build)
     try:
-        with pytest.raises(mgn.DiagnosticsError, match="declared elementwise, and sum is not"):
-            mgn.parse("graph g(x: f32[4]) { return y = summed(x) }").lower()
+        with pytest.raises(mgn.DiagnosticsError, match=f"<text>:1:33: error: .*{message}"):
+            mgn.parse("graph g(x: f32[4]) { return y = f(x) }").lower()
     finally:
-        forget_operation("summed")
+        forget_operation("f")
+
+
+def test_another_operation_of_a_name_is_another_operation() -> None:
+    """Nothing that was remembered of the first one is used for the second."""
+    x = np.ones((4,), np.float32)
+    for factor in (2.0, 3.0):
+        operation("f", ("x",))(lambda b, x, factor=factor: b.mul(x, factor))
+        try:
+            module = mgn.parse("graph g(x: f32[4]) { return y = f(x) }")
+            (graph,) = graphs_of(module.lower())
+            assert Interpreter().run(graph, {"x": x})["y"][0] == factor
+            optimized = mgn.optimize(module).module
+            (graph,) = graphs_of(optimized)
+            assert Interpreter().run(graph, {"x": x})["y"][0] == factor
+        finally:
+            forget_operation("f")
+
+
+@pytest.mark.parametrize("name", ["match", "in_tanh", "leaf", "N"])
+def test_names_that_the_e_graph_has_too_are_no_trouble(name: str) -> None:
+    operation(name, ("x",))(lambda b, x: b.exp(x))
+    try:
+        text = f"graph g(x: f32[4]) {{ return y = {name}(tanh(x)) }}"
+        assert len(mgn.optimize(mgn.parse(text)).report.kernels) == 1
+    finally:
+        forget_operation(name)

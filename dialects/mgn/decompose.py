@@ -12,7 +12,7 @@ from typing import Any
 from xdsl.ir import Attribute, Block, SSAValue
 
 from mgn.dialects.mgn.build import Emitter
-from mgn.dialects.mgn.operation import OPERATIONS, OperationSpec, TensorOp
+from mgn.dialects.mgn.operation import OperationSpec, TensorOp
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,15 @@ class Decomposition:
 def decomposition_of(op: TensorOp) -> Decomposition:
     """One step of an operation's decomposition. ValueError for a core operation, which has none."""
     operand_types = tuple(operand.type for operand in op.operands)
-    return _decompose(op.spec.name, operand_types, tuple(op.properties.items()))
+    return _decompose(op.spec, operand_types, tuple(op.properties.items()))
 
 
 @lru_cache(maxsize=4096)
 def _decompose(
-    name: str,
+    spec: OperationSpec,
     operand_types: Sequence[Attribute],
     properties: Sequence[tuple[str, Attribute]],
 ) -> Decomposition:
-    spec = OPERATIONS[name]
     stored = dict(properties)
     values = {
         item.name: item.kind.decode(stored[item.name]) if item.name in stored else None

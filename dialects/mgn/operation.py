@@ -97,9 +97,10 @@ REMEMBERED = 1024
 """Of how many unequal operations a spec remembers that they are right."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OperationSpec:
     """One operation: signature, types, and either how NumPy computes it or what it decomposes to.
+    Another declaration, though of the same name, is another operation.
 
     `infer(*operand_types, **attributes)` gives the result type or types and raises ShapeError. A
     variadic operand is passed as a list, an absent optional one as None. `canonical`, with the same

@@ -9,6 +9,7 @@ the builder, the rules, the e-graph and the kernels then know it. Types follow f
 """
 
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,6 +33,10 @@ Decompose = Callable[..., SSAValue]
 
 USER_OPERATIONS: set[str] = set()
 """The names of the operations declared here."""
+_BUILDING: set[str] = set()
+"""Those whose type is being found out."""
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 KINDS: dict[type, AttributeKind] = {
     bool: BOOL,
@@ -49,19 +54,30 @@ def operation(
     """Declares an operation that means what the decorated function builds.
 
     `attributes` have their defaults. An elementwise one may only be built from elementwise ones;
-    a kernel then computes it as it stands. ValueError where the name is taken or is none.
+    a kernel then computes it as it stands. ValueError where a name is taken or is none, or where
+    the function does not take these operands and attributes.
     """
-    if not name.isidentifier() or name in OPERATIONS:
-        raise ValueError(f"'{name}' is taken" if name in OPERATIONS else f"'{name}' is no name")
-    for label, default in attributes.items():
-        if type(default) not in KINDS:
-            raise ValueError(f"attribute '{label}' of '{name}' has a default of no known kind")
+    if name in OPERATIONS:
+        raise ValueError(f"'{name}' is taken")
+    labels = (*operands, *attributes)
+    for label in (name, *labels):
+        if not isinstance(label, str) or not NAME.fullmatch(label):
+            raise ValueError(f"{label!r} is no name")
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"two operands or attributes of '{name}' have one name")
     signature = (
         *(OperandSpec(label) for label in operands),
-        *(AttributeSpec(label, KINDS[type(value)], value) for label, value in attributes.items()),
+        *(_attribute(name, label, value) for label, value in attributes.items()),
     )
 
     def enter(decompose: Decompose) -> Decompose:
+        try:
+            inspect.signature(decompose).bind(None, *operands, **attributes)
+        except TypeError as error:
+            raise ValueError(
+                f"the function of '{name}' does not take its operands: {error}"
+            ) from error
+
         def infer(*types: TensorType, **values: Any) -> TensorType:
             return _result_type(name, decompose, types, values, elementwise)
 
@@ -72,6 +88,15 @@ def operation(
         return decompose
 
     return enter
+
+
+def _attribute(name: str, label: str, default: Any) -> AttributeSpec:
+    """An attribute by its default. ValueError where that is of no known kind."""
+    try:
+        return AttributeSpec(label, KINDS[type(default)], default)
+    except (KeyError, TypeError) as error:
+        message = f"attribute '{label}' of '{name}' has a default of no known kind"
+        raise ValueError(message) from error
 
 
 def forget_operation(name: str) -> None:
@@ -87,11 +112,21 @@ def _result_type(
     values: dict[str, Any],
     elementwise: bool,
 ) -> TensorType:
+    if name in _BUILDING:
+        raise ShapeError(f"{name} is built from itself")
     block = Block(arg_types=types)
+    _BUILDING.add(name)
     try:
-        result = decompose(Emitter(block.add_op), *block.args, **values)
+        result: object = decompose(Emitter(block.add_op), *block.args, **values)
     except CallError as error:
         raise ShapeError(f"{name}: {error}") from error
+    except ShapeError:
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise ShapeError(f"{name}: its function fails with {said}") from error
+    finally:
+        _BUILDING.remove(name)
     others = [
         op.spec.name
         for op in block.ops
@@ -99,5 +134,6 @@ def _result_type(
     ]
     if elementwise and others:
         raise ShapeError(f"{name} is declared elementwise, and {others[0]} is not")
-    assert isinstance(result.type, TensorType)
+    if not isinstance(result, SSAValue) or not isinstance(result.type, TensorType):
+        raise ShapeError(f"{name}: its function gives no value, but {type(result).__name__}")
     return result.type

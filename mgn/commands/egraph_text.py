@@ -73,7 +73,8 @@ def _saturate(module: ModuleOp, keep_program: bool = False) -> _Saturated:
     encoded = encode_graph(graph, literals_of(rules))
     trace = SaturateTrace()
     trace.note_program(graph, encoded)
-    return _Saturated(saturate_facts(encoded.facts, rules, SECONDS, keep_program), trace)
+    saturated = saturate_facts(encoded.facts, rules, SECONDS, keep_program, widen=True)
+    return _Saturated(saturated, trace)
 
 
 def _legend(saturated: _Saturated) -> Iterator[str]:

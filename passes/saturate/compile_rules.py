@@ -107,8 +107,8 @@ def declare(constructor: Constructor, exact: bool = False) -> str:
     plain = " ".join(operands)
     lines = [
         f"(constructor {name} (i64 i64{sorts}) T)",
-        f"(relation in_{name} (i64 i64 i64{integers}))",
-        f"(rule ((in_{name} h a t {plain})) ((let e ({name} a t {handles})) (union e (N h))"
+        f"(relation in-{name} (i64 i64 i64{integers}))",
+        f"(rule ((in-{name} h a t {plain})) ((let e ({name} a t {handles})) (union e (N h))"
         f' (set (ty e) t) (set (handle e) h)) :ruleset load :name "load {name}")',
     ]
     if commutes(constructor, exact):
@@ -164,10 +164,10 @@ def compile_rule(rule: Rule, number: int, facts: Facts) -> tuple[CompiledRule, s
         columns.append(f"s_{name}")
     columns += [f"a{index}" for index in range(len(attribute_calls))]
     sorts += ["i64"] * (len(columns) - len(values))
-    relation = f"match_{number}"
+    relation = f"match-{number}"
     text = "\n".join(
         [
-            f"; {rule.name}: {rule.left} => {rule.right}",
+            f"; {rule.name}: {text_of(rule.left_pattern)} => {text_of(rule.right_pattern)}",
             f"(relation {relation} ({' '.join(sorts)}))",
             f"(rule ({' '.join(atoms)}) (({relation} {' '.join(columns)}))"
             f' :ruleset rewrite :name "{rule.name}")',

@@ -29,7 +29,7 @@ from mgn.passes.saturate.compile_rules import (
 )
 from mgn.passes.saturate.facts import Facts, NodeFact
 from mgn.passes.saturate.instantiate import instantiate
-from mgn.passes.saturate.rule import Rule, RuleClass
+from mgn.passes.saturate.rule import Rule, RuleClass, RuleError
 from mgn.passes.saturate.wide_products import (
     ROUNDINGS,
     Product,
@@ -125,10 +125,6 @@ def only_exact(rules: Iterable[Rule]) -> bool:
     return all(rule.equality is RuleClass.EXACT for rule in rules)
 
 
-class UnsoundRule(RuntimeError):
-    """egglog refused a union: a rule equated values of different types."""
-
-
 def saturate_facts(
     facts: Facts,
     rules: Sequence[Rule],
@@ -139,16 +135,18 @@ def saturate_facts(
 ) -> SaturatedGraph:
     """Runs rules over loaded facts to the fixpoint; with `widen` also `wide_products`.
 
-    The time is the processor's. A `trail` gets what the rules did, in order.
+    The time is the processor's. A `trail` gets what the rules did, in order. RuleError where egglog
+    refuses what they equate: values of different types, or constants.
     """
     bindings = load_bindings()
     with tempfile.TemporaryDirectory(prefix="mgn-egraph-") as folder:
+        engine = _Engine(bindings, Path(folder), facts, rules, keep_program, trail)
+        engine.widenings = WIDENINGS if widen else 0
         try:
-            engine = _Engine(bindings, Path(folder), facts, rules, keep_program, trail)
-            engine.widenings = WIDENINGS if widen else 0
             return engine.run(time_budget)
         except bindings.EggSmolError as error:
-            raise UnsoundRule(str(error.context)) from error
+            acted = ", ".join(engine.acting) or "none"
+            raise RuleError(f"values that differ are equated; rules that acted: {acted}") from error
 
 
 class _Engine:
@@ -174,6 +172,7 @@ class _Engine:
         self.trail = trail
         self.seen: dict[str, set[tuple[int, ...]]] = defaultdict(set)
         self.fired: Counter[str] = Counter()
+        self.acting: list[str] = []
         self.loads = 0
         self.iterations = 0
         self.widenings = 0
@@ -195,8 +194,9 @@ class _Engine:
             self.iterations += 1
             report = reports[0].report
             matched = report.num_matches_per_rule
-            if any(matched.get(name) for name in self.compiled):
-                self._act([name for name in self.compiled if matched.get(name)])
+            self.acting = [name for name in self.compiled if matched.get(name)]
+            if self.acting:
+                self._act(self.acting)
             loaded = self._load()
             if not loaded and not report.updated:
                 tables = self._tables()
@@ -295,7 +295,7 @@ class _Engine:
         tables: dict[str, list[str]] = defaultdict(list)
         for handle, type, key in facts.new_leaves:
             tables["in_leaf"].append(f"{handle}\t{type}\t{key}\n")
-        inputs = {item: tables[f"in_{constructor_name(item)}"] for item in sorted(present)}
+        inputs = {item: tables[f"in-{constructor_name(item)}"] for item in sorted(present)}
         for handle, (name, attributes, type, operands) in facts.new_nodes:
             values = "".join([f"\t{item}" for item in operands])
             line = f"{handle}\t{attributes}\t{type}{values}\n"

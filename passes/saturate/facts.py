@@ -203,7 +203,9 @@ class Facts:
         if not element.is_float or element.dtype is None:
             return value
         for literal in self.literals:
-            if float(element.dtype.type(literal)) == value and not float(literal).is_integer():
+            if float(literal).is_integer():
+                continue
+            if float(element.dtype.type(literal)) == value:
                 return literal
         return value
 

@@ -33,7 +33,7 @@ from mgn.passes.saturate.patterns import (
     Variable,
     evaluate,
 )
-from mgn.passes.saturate.rule import Rule, RuleClass
+from mgn.passes.saturate.rule import Rule, RuleClass, RuleError
 
 MOVES_NOTHING: dict[str, Callable[[TensorType, Mapping[str, Any]], bool]] = {
     "reshape": lambda type, values: type.get_shape() == values["shape"],
@@ -76,6 +76,9 @@ def instantiate(compiled: CompiledRule, row: Sequence[int], facts: Facts) -> boo
         result = builder.build(rule.right_pattern, None)
     except (Mismatch, ShapeError):
         return False
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise RuleError(f"rule {rule.name} fails on a match: {said}") from error
     if facts.handle_types[result] != facts.handle_types[root]:
         return False
     facts.union(root, result)
@@ -208,7 +211,7 @@ class _Builder:
         with np.errstate(all="ignore"):
             array = np.asarray(value).astype(element.dtype)
         overflows = np.isfinite(value) and not np.isfinite(array.astype(np.float64))
-        if element.is_float and overflows:
+        if overflows if element.is_float else array.item() != value:
             raise Mismatch
         dense = dense_of(array)
         assert isinstance(dense.type, TensorType)

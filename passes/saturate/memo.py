@@ -88,7 +88,7 @@ def _rows_of(graph: GraphOp, attributes: Interner) -> list[Hashable]:
             values[id(result)] = len(values)
             types.append(attributes(result.type))
         placed = not isinstance(op.location, UnknownLoc)
-        rows.append((op.name, operands, properties, tuple(types), placed))
+        rows.append((type(op), operands, properties, tuple(types), placed))
     return rows
 
 

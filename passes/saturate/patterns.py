@@ -43,6 +43,11 @@ class Folded:
 
     expression: ast.expr
 
+    @property
+    def names(self) -> list[str]:
+        """The variables that it computes with."""
+        return [node.id for node in ast.walk(self.expression) if isinstance(node, ast.Name)]
+
 
 @dataclass(frozen=True)
 class Call:
@@ -66,7 +71,8 @@ def parse_conditions(text: str) -> list[ast.Call]:
     if not text:
         return []
     node = _expression(text)
-    parts = node.values if isinstance(node, ast.BoolOp) else [node]
+    joined = isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And)
+    parts = node.values if joined else [node]
     calls = [part for part in parts if isinstance(part, ast.Call)]
     if len(calls) != len(parts):
         raise PatternError(f"a condition is predicates joined by 'and', not {text!r}")
@@ -76,8 +82,9 @@ def parse_conditions(text: str) -> list[ast.Call]:
 def _expression(text: str) -> ast.expr:
     try:
         return ast.parse(text, mode="eval").body
-    except SyntaxError as error:
-        raise PatternError(f"not a pattern: {text!r}: {error.msg}") from error
+    except (SyntaxError, ValueError) as error:
+        said = error.msg if isinstance(error, SyntaxError) else error
+        raise PatternError(f"not a pattern: {text!r}: {said}") from error
 
 
 def _pattern(node: ast.expr) -> Pattern:
@@ -88,13 +95,14 @@ def _pattern(node: ast.expr) -> Pattern:
         return Variable(node.id)
     if isinstance(node, ast.BinOp):
         return Folded(node)
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+    named = isinstance(node, ast.Call) and all(item.arg is not None for item in node.keywords)
+    if not named or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         raise PatternError(f"not a pattern: {ast.unparse(node)}")
     operands: list[Pattern] = []
     for argument in node.args:
         parts = argument.elts if isinstance(argument, ast.List) else [argument]
         operands.extend(_pattern(part) for part in parts)
-    keywords = {item.arg: item.value for item in node.keywords if item.arg is not None}
+    keywords = {str(item.arg): item.value for item in node.keywords}
     return Call(node.func.id, tuple(operands), keywords)
 
 
@@ -123,45 +131,37 @@ def text_of(pattern: Pattern) -> str:
     return f"{pattern.name}({', '.join(parts)})"
 
 
+def parts_of(pattern: Pattern) -> Iterator[Pattern]:
+    """A pattern and all patterns in it, outermost first."""
+    yield pattern
+    if isinstance(pattern, Call):
+        for operand in pattern.operands:
+            yield from parts_of(operand)
+
+
 def calls_of(pattern: Pattern) -> Iterator[Call]:
     """All calls of a pattern, outermost first."""
-    if isinstance(pattern, Call):
-        yield pattern
-        for operand in pattern.operands:
-            yield from calls_of(operand)
+    return (part for part in parts_of(pattern) if isinstance(part, Call))
 
 
 def variables_of(pattern: Pattern) -> list[str]:
     """Names of the value variables of a pattern, in order, each once."""
     found: dict[str, None] = {}
-
-    def visit(part: Pattern) -> None:
+    for part in parts_of(pattern):
         if isinstance(part, Variable):
             found.setdefault(part.name)
-        elif isinstance(part, Call):
-            for operand in part.operands:
-                visit(operand)
         elif isinstance(part, Folded):
-            for node in ast.walk(part.expression):
-                if isinstance(node, ast.Name):
-                    found.setdefault(node.id)
-
-    visit(pattern)
+            found.update(dict.fromkeys(part.names))
     return list(found)
 
 
 def folded_variables(pattern: Pattern) -> set[str]:
     """Names of the variables that a right side does arithmetic on."""
-    names: set[str] = set()
-    if isinstance(pattern, Folded):
-        names |= {node.id for node in ast.walk(pattern.expression) if isinstance(node, ast.Name)}
-    elif isinstance(pattern, Call):
-        for operand in pattern.operands:
-            names |= folded_variables(operand)
-    return names
+    folded = (part for part in parts_of(pattern) if isinstance(part, Folded))
+    return {name for part in folded for name in part.names}
 
 
-_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -182,7 +182,7 @@ def evaluate(
         return (not value) if isinstance(node.op, ast.Not) else -value
     if isinstance(node, ast.BinOp):
         left = evaluate(node.left, bindings, functions)
-        return _BINARY[type(node.op)](left, evaluate(node.right, bindings, functions))
+        return ARITHMETIC[type(node.op)](left, evaluate(node.right, bindings, functions))
     if isinstance(node, ast.List | ast.Tuple):
         return tuple(evaluate(item, bindings, functions) for item in node.elts)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):

@@ -5,22 +5,28 @@ exist.
 """
 
 import ast
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from mgn.dialects.mgn import OPERATIONS
-from mgn.passes.saturate.conditions import PREDICATES
+from mgn.diagnostics import MgnError
 from mgn.passes.saturate.patterns import (
     Call,
     Pattern,
     PatternError,
-    calls_of,
     folded_variables,
     parse_conditions,
     parse_pattern,
     variables_of,
 )
+from mgn.passes.saturate.rule_check import check_patterns
+
+NAME = re.compile(r"[\w.-]+")
+
+
+class RuleError(MgnError):
+    """A rule whose condition or right side fails on a match, or that equates what differs."""
 
 
 class RuleClass(StrEnum):
@@ -47,7 +53,7 @@ class Rule:
     def left_pattern(self) -> Call:
         pattern = parse_pattern(self.left)
         if not isinstance(pattern, Call):
-            raise PatternError(f"rule {self.name}: the left side must be an operation")
+            raise PatternError("the left side must be an operation")
         return pattern
 
     @cached_property
@@ -77,15 +83,14 @@ class Rule:
         return parse_conditions(self.when)
 
     def check(self) -> None:
-        """Raises PatternError where the row names what does not exist."""
-        for side in (self.left_pattern, self.right_pattern):
-            for call in calls_of(side):
-                if call.name not in OPERATIONS:
-                    raise PatternError(f"rule {self.name}: unknown operation '{call.name}'")
-        unbound = set(variables_of(self.right_pattern)) - set(self.variables)
-        if unbound:
-            raise PatternError(f"rule {self.name}: '{min(unbound)}' is not bound on the left")
-        for condition in self.conditions:
-            name = getattr(condition.func, "id", "?")
-            if name not in PREDICATES:
-                raise PatternError(f"rule {self.name}: unknown predicate '{name}'")
+        """Raises PatternError where the row is malformed or names what does not exist."""
+        texts: tuple[object, ...] = (self.name, self.left, self.right, self.reason, self.when)
+        equality: object = self.equality
+        if not all(isinstance(text, str) for text in texts) or not NAME.fullmatch(self.name):
+            raise PatternError(f"a row is texts, its name words joined by '-': {self.name!r}")
+        if not isinstance(equality, RuleClass):
+            raise PatternError(f"rule {self.name}: {self.equality!r} is no RuleClass")
+        try:
+            check_patterns(self.left_pattern, self.right_pattern, self.conditions)
+        except PatternError as error:
+            raise PatternError(f"rule {self.name}: {error}") from error
