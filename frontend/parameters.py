@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 EXACT_INTEGERS = 2**53
 """An initialiser keeps its numbers in f64, which has all integers up to here."""
 
+FIRST = "first declared here"
+
 
 class ParameterTable:
     """The parameters declared so far, by external name."""
@@ -57,7 +59,7 @@ class ParameterTable:
         if known is None:
             op = ParamOp(name, type, initialiser)
             op.location = context.location(node.place)
-            here = context.frame.unit.source.note(node.place, "first declared here")
+            here = context.frame.unit.source.note(node.place, FIRST)
             self.declared[name] = (op, here)
             return name, type
         op, first = known
@@ -65,8 +67,15 @@ class ParameterTable:
             message = f"parameter '{name}' is {spelling(op.type)} already, not {spelling(type)}"
             context.error(node.type.place, message, [first])
             return None
+        if node.initialiser is None:
+            return name, type
         if op.initialiser is None:
             op.initialiser = initialiser
+            self.declared[name] = (op, context.frame.unit.source.note(node.place, FIRST))
+        elif op.initialiser.text != initialiser.text:
+            said = f"is {op.initialiser.text} at first, not {initialiser.text}"
+            context.error(node.initialiser.place, f"parameter '{name}' {said}", [first])
+            return None
         return name, type
 
     def _external_name(self, node: ast.Param, prefixes: Sequence[str]) -> Any:

@@ -219,7 +219,10 @@ class GraphBuilder:
                 )
             if first is not owner:
                 fail(f"two layers have a parameter '{external}'; give one of them a name")
-            op.initialiser = op.initialiser or initialiser
+            held = op.initialiser or initialiser
+            if held is not None and initialiser is not None and held.text != initialiser.text:
+                fail(f"parameter '{external}' is {held.text} at first, not {initialiser.text}")
+            op.initialiser = held
         read = ReadOp(external, wanted)
         read.location = location()
         read.result.name_hint = name if _NAME.match(name) else None

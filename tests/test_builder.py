@@ -193,6 +193,10 @@ def test_operations_carry_the_place_of_the_caller() -> None:
         (lambda g, x: g.output(x="a"), "output 'x' is not a value of this graph"),
         (lambda g, x: ops.constant(["a"]), "there is no element type for"),
         (lambda g, x: (g.param("w", "f32[1]"), g.param("w", "f32[2]")), "is f32.1. already"),
+        (
+            lambda g, x: (g.param("w", "f32", nn.ones()), g.param("w", "f32", nn.zeros())),
+            r"'w' is ones\(\) at first, not zeros\(\)",
+        ),
         (lambda g, x: g.module, "graph 'g' is not finished"),
     ],
 )

@@ -228,6 +228,34 @@ def test_two_types_for_one_parameter_are_an_error_with_a_note_at_the_first() -> 
     assert (note.line, note.column, note.message) == (1, 7, "first declared here")
 
 
+@pytest.mark.parametrize(("first", "line"), [(" = ones()", 1), ("", 4)])
+def test_two_initialisers_for_one_parameter_are_an_error_with_a_note_at_the_first(
+    first: str, line: int
+) -> None:
+    text = f"""param w: f32[2]{first}
+graph g(x: f32[2]) {{
+  param u: f32[2] as "w"
+  param v: f32[2] as "w" = ones()
+  param t: f32[2] as "w" = normal(std = 0.1)
+  return y = x * u * v * t
+}}"""
+    (error,) = errors_of(text)
+    assert (error.line, error.column) == (5, 28)
+    assert error.message == "parameter 'w' is ones() at first, not normal(0.0, 0.1)"
+    (note,) = error.notes
+    assert (note.line, note.column, note.message) == (
+        line,
+        7 if line == 1 else 9,
+        "first declared here",
+    )
+
+
+def test_one_initialiser_may_be_written_twice() -> None:
+    text = 'param w: f32[2] as "a" = constant(nan)\n'
+    again = 'graph g(x: f32[2]) { param v: f32[2] as "a" = constant(nan); return y = x * w * v }'
+    assert parse(text + again, "t.mgn").lower()
+
+
 def test_a_name_of_an_inner_block_is_unknown_outside_and_a_note_says_why() -> None:
     (error,) = errors_of("graph g(x: f32[2]) {\nif true {\n  y = x\n}\nreturn y\n}")
     assert (error.line, error.message) == (5, "unknown name 'y'")

@@ -50,6 +50,11 @@ class InitialiserAttr(ParametrizedAttribute):
     def values(self) -> tuple[float, ...]:
         return tuple(item.value.data for item in self.arguments)
 
+    @property
+    def text(self) -> str:
+        """Its call, by which two are compared: a nan is another one each time."""
+        return f"{self.function.data}({', '.join(map(repr, self.values))})"
+
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
