@@ -16,6 +16,7 @@ from saturate_programs import (
 from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
 from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import PassFailedException
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import DEVICES, Device
@@ -396,3 +397,10 @@ def test_a_time_budget_of_nothing_stops_and_says_so() -> None:
     report = saturate_graph(graph, CPU, SaturateOptions(time_budget=0.0))
     assert not report.saturated
     check_same(before, graph)
+
+
+def test_what_is_cut_into_kernels_already_is_refused() -> None:
+    module = ModuleOp([build_graph(lambda b, x: b.neg(x), f32(4))])
+    Saturate().apply(Context(), module)
+    with pytest.raises(PassFailedException, match=r"fusion\.kernel is no operation on whole"):
+        Saturate().apply(Context(), module)

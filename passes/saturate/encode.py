@@ -15,6 +15,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import LocationAttr, TensorType, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.utils.exceptions import PassFailedException
 
 from mgn.dialects.kernel_forms import WHOLE_COMPOSITES
 from mgn.dialects.mgn.decompose import Decomposition, decompose_signature, decomposition_of
@@ -90,7 +91,7 @@ class Encoder:
             results = self._tensor_op(op, operands, location)
             handles.update(zip(op.results, results, strict=True))
         else:
-            raise TypeError(f"saturate does not know {op.name}")
+            raise PassFailedException(f"saturate: {op.name} is no operation on whole tensors")
 
     def enter(
         self,
