@@ -71,6 +71,31 @@ def test_a_low_rank_update_is_applied_and_not_multiplied_out() -> None:
     assert {op.results[0].type for op in matrices_of(after)} == {f32(16, 8), f32(16, 256)}
 
 
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("rows", "products"), [(8, 3), (512, 2)])
+def test_a_sum_with_a_low_rank_product_is_multiplied_part_by_part_where_rows_are_few(
+    rows: int, products: int, turned: bool
+) -> None:
+    """(x U) D takes rows·8·1024 products, U D takes 8·512·512."""
+
+    def body(b: Emitter, x: SSAValue, w: SSAValue, up: SSAValue, down: SSAValue) -> SSAValue:
+        return b.matmul(x, b.add(w, b.matmul(up, down)), transpose_b=turned)
+
+    after, report = saturated(body, f32(rows, 512), f32(512, 512), f32(512, 8), f32(8, 512))
+    assert len(matrices_of(after)) == products
+    name = "product-of-turned-thin-update" if turned else "product-of-thin-update"
+    assert report.fired[name] == (products == 3)
+
+
+@pytest.mark.parametrize("name", ["add", "sub"])
+def test_a_common_factor_is_multiplied_once(name: str) -> None:
+    def body(b: Emitter, x: SSAValue, r: SSAValue, s: SSAValue) -> SSAValue:
+        return b.call(name, b.mul(x, r), b.mul(s, x))
+
+    after, _ = saturated(body, f32(64, 64), f32(64, 1), f32(64, 1))
+    assert list(map(body_names, kernels_of(after))) == [[name, "mul"]]
+
+
 def test_the_scale_of_rows_passes_through_a_product_and_that_of_the_inner_axis_does_not() -> None:
     def rows(b: Emitter, x: SSAValue, r: SSAValue, w: SSAValue) -> SSAValue:
         return b.matmul(b.mul(x, r), w)

@@ -91,6 +91,26 @@ ALGEBRA: tuple[Rule, ...] = (
         "1 / c is rounded",
         "wide(x) and nonzero(c)",
     ),
+    # One product in place of two.
+    *(
+        Rule(
+            f"common-factor-of-{name}",
+            f"{name}(mul(x, y), mul(x, z))",
+            f"mul(x, {name}(y, z))",
+            REASSOCIATES,
+            "one product and its rounding less",
+            "wide(x)",
+        )
+        for name in ("add", "sub")
+    ),
+    Rule(
+        "scaled-shift",
+        "mul(add(mul(x, c), d), e)",
+        "add(mul(x, c * e), d * e)",
+        REASSOCIATES,
+        "one rounding less, where the constants fold without any",
+        "wide(x) and finite(c) and finite(d) and finite(e)",
+    ),
     # Powers, quotients, roots.
     Rule("square", "pow(x, 2)", "mul(x, x)", REASSOCIATES, "the second power"),
     Rule(

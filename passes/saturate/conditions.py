@@ -102,6 +102,17 @@ def _less_work_from_the_left(*product: Any) -> bool:
     return work is not None and work[0] < work[1]
 
 
+def _thin_rows(*product: Any) -> bool:
+    """Whether `(A B) C` is less work than `B C` alone, which `A (B C + …)` adds to a matrix."""
+    work = _products_of(*product)
+    if work is None:
+        return False
+    (a, _, c), (turned_a, _, turned_c) = product[:3], product[3:]
+    m, k = a.shape[::-1] if turned_a else a.shape
+    n = c.shape[0] if turned_c else c.shape[1]
+    return work[0] < work[1] - m * k * n
+
+
 def _one_column(x: Operand) -> bool:
     return x.type.get_shape()[-1:] in ((), (1,))
 
@@ -167,6 +178,7 @@ PREDICATES: dict[str, Callable[..., bool]] = {
     "one_row": _one_row,
     "less_work_from_the_right": _less_work_from_the_right,
     "less_work_from_the_left": _less_work_from_the_left,
+    "thin_rows": _thin_rows,
     "less_work_from_the_right_turned": lambda a, b, c, m, n, q: _less_work_from_the_right(
         b, a, c, not n, not m, q
     ),

@@ -137,6 +137,26 @@ PRODUCTS: tuple[Rule, ...] = (
         "A C - B C = (A - B) C",
         "same_type(a, b) and wide(a)",
     ),
+    # Two products in place of one, where a sum's second part is a product of few terms.
+    Rule(
+        "product-of-thin-update",
+        "matmul(a, add(b, matmul(u, d, transpose_a=M, transpose_b=N)), transpose_a=L)",
+        "add(matmul(a, b, transpose_a=L), "
+        "matmul(matmul(a, u, transpose_a=L, transpose_b=M), d, transpose_b=N))",
+        REASSOCIATES,
+        "A (B + U D) = A B + (A U) D",
+        "thin_rows(a, u, d, L, M, N) and matrix(b) and wide(a)",
+    ),
+    Rule(
+        "product-of-turned-thin-update",
+        "matmul(a, add(b, matmul(u, d, transpose_a=M, transpose_b=N)), transpose_a=L, "
+        "transpose_b=True)",
+        "add(matmul(a, b, transpose_a=L, transpose_b=True), "
+        "matmul(matmul(a, d, transpose_a=L, transpose_b=not N), u, transpose_b=not M))",
+        REASSOCIATES,
+        "A (B + U D)ᵀ = A Bᵀ + (A Dᵀ) Uᵀ",
+        "thin_rows(a, d, u, L, not N, not M) and matrix(b) and wide(a)",
+    ),
     # The order of products, where the shapes make the other one less work.
     Rule(
         "product-from-the-right",
