@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from mgn.passes.saturate import integer_program
 from mgn.passes.saturate.components import LocalProblem
 from mgn.passes.saturate.frontier import MANY, cheapest_choice
 from mgn.passes.saturate.hubs import PIECE, cut_at_hubs
@@ -80,6 +81,16 @@ def test_the_optimum_is_whole_though_fractions_of_kernels_are_allowed(
     assert solution is not None
     assert solution.bound == pytest.approx(cost)
     assert sum(problem.prices[number] for number in solution.chosen or ()) == pytest.approx(cost)
+
+
+def test_what_fractions_cost_bounds_a_choice_that_there_was_no_time_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(integer_program, "odd_set_rows", lambda *_: ())
+    program = Program(RING, float("inf"))
+    assert program.relaxed() is None
+    monkeypatch.setattr(Program, "_run", lambda *_: None)
+    assert program.whole().bound == pytest.approx(2.5)
 
 
 @pytest.mark.parametrize("seed", [1717, 532, 1669, 1266, 1004])

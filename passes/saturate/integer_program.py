@@ -70,18 +70,24 @@ class Program:
         self.columns: Columns = columns_of(problem)
         self.rows: Rows = rows_of(problem, self.columns)
         self.scale = 1.0 / max(min(problem.prices), 1e-12)
+        self.bound = 0.0
 
     def relaxed(self) -> LocalSolution | None:
-        """The optimum, if it is one where fractions of kernels are allowed; None if not."""
+        """The optimum, if it is one where fractions of kernels are allowed; None if not, and then
+        `bound` has what these cost.
+        """
         solver = self._solver()
+        latest = (time.process_time() + self.deadline) / 2
         for _ in range(ROUNDS):
             self._run(solver)
             if str(solver.getModelStatus()) != "HighsModelStatus.kOptimal":
                 return None
             values = np.asarray(solver.getSolution().col_value)
+            self.bound = solver.getInfo().objective_function_value / self.scale
             if np.all(np.minimum(values, 1.0 - values) <= NEARLY):
-                bound = solver.getInfo().objective_function_value / self.scale
-                return LocalSolution(self._chosen(values), bound)
+                return LocalSolution(self._chosen(values), self.bound)
+            if time.process_time() > latest:
+                return None
             amounts = values.tolist()
             broken = list(odd_set_rows(self.problem, self.columns, amounts))
             if len(self.problem.prices) <= TRACED:
@@ -107,7 +113,7 @@ class Program:
         self._run(solver)
         info = solver.getInfo()
         bound = info.mip_dual_bound / self.scale
-        bound = max(bound, 0.0) if np.isfinite(bound) else 0.0
+        bound = max(bound, self.bound) if np.isfinite(bound) else self.bound
         if info.primal_solution_status != 2:
             return LocalSolution(None, bound)
         return LocalSolution(self._chosen(np.asarray(solver.getSolution().col_value)), bound)
