@@ -235,6 +235,16 @@ def test_a_path_that_cannot_be_written_is_told_before_anything_runs(
         mgn.optimize(mgn.parse(GATED)).explain(path)
 
 
+def test_the_page_takes_the_place_of_nothing_that_the_run_reads_or_writes(tmp_path: Path) -> None:
+    program, trace = tmp_path / "gated.mgn", tmp_path / "t.json"
+    program.write_text(GATED)
+    for arguments in ([f"--explain={program}"], [f"--trace={trace}", f"--explain={trace}"]):
+        outcome = run(program, "--device", "cpu", *arguments)
+        assert outcome.status == 1 and "would be written over a file" in outcome.stderr
+    assert program.read_text() == GATED
+    assert not trace.exists()
+
+
 def test_an_optimised_graph_and_mgn_opt_explain_without_a_device(
     tmp_path: Path, mgn_opt: Callable[..., Outcome]
 ) -> None:

@@ -7,6 +7,7 @@ input (files, names, types) is looked at before the graph runs.
 import argparse
 import sys
 import time
+from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -35,9 +36,7 @@ def execute(arguments: argparse.Namespace) -> None:
         raise UsageError(
             f"--outputs takes a file name that ends in .npz, not '{arguments.outputs}'"
         )
-    for path in (arguments.outputs, arguments.trace, arguments.explain):
-        if path is not None:
-            check_target(path)
+    _check_targets(arguments)
     dimensions = parse_dimensions(arguments.dim)
     started = time.perf_counter()
     program = program_of(arguments)
@@ -75,6 +74,20 @@ def execute(arguments: argparse.Namespace) -> None:
         exe.explain(arguments.explain)
     if arguments.outputs is not None:
         write_whole(arguments.outputs, npz_bytes(outputs))
+
+
+def _check_targets(arguments: argparse.Namespace) -> None:
+    """What is written can be, and takes the place of nothing that is read or written beside it."""
+    read = (arguments.file, arguments.inputs, arguments.params)
+    taken = [Path(file).resolve() for file in read if file is not None]
+    for path in (arguments.outputs, arguments.trace, arguments.explain):
+        if path is None:
+            continue
+        check_target(path)
+        place = Path(path).resolve()
+        if place in taken and (place.is_file() or not place.exists()):
+            raise UsageError(f"'{path}' would be written over a file that this run reads or writes")
+        taken.append(place)
 
 
 def _check_memory(graph: GraphOp, device: ComputeDevice) -> None:
