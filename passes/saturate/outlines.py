@@ -182,7 +182,7 @@ class _Writer:
         if form is None or form.kind is not kernel.kernel_kind:
             return None
         types = {self.scratch.names[item]: item.type for item in kernel.block.args}
-        said = {} if kernel.arranged is None else kernel.arranged.values
+        said = kernel.arranged.values if kernel.arranged is not None else {}
         facts = (*said.items(), *unit_facts(body, form, types, signatures, device))  # type: ignore
         price = price_kernel(body, form, results, types, signatures, device, facts)  # type: ignore
         return Piece(body, form, results, tuple(types), price, facts)
