@@ -131,8 +131,8 @@ class Arranger:
         """The kernels of an arrangement; none where one of them cannot be."""
         if self._packs_each_run(arrangement, template, values):
             return []
-        own = OwnNames(template, values.type_of)
-        outline = self.outlines.of(arrangement, own)
+        own = OwnNames(template)
+        outline = self.outlines.of(arrangement, own, values.type_of)
         if outline is None:
             return []
         names = list(own.outside)
@@ -183,12 +183,19 @@ class Placer:
         self.rank = {key: (place, 0) for place, key in enumerate(view.classes)}
         self.known: dict[tuple[int, tuple[int, ...]], int] = {}
         self.next = max(view.classes, default=0) + 1
-        self.entered: set[tuple[tuple[int, ...], tuple[BodyNode, ...]]] = set()
+        self.shapes: dict[Template, tuple[int, tuple[int, ...]]] = {}
+        self.numbers: dict[tuple[Body, tuple[int, ...]], int] = {}
+        self.entered: set[tuple[int, ...]] = set()
 
     def is_first(self, template: Template, classes: Sequence[int]) -> bool:
         """Whether no equal template was entered before, for another reader of what it writes."""
-        results = tuple([classes[name] for name in template.results])
-        same = (results, template.body_at(classes))
+        known = self.shapes.get(template)
+        if known is None:
+            own = OwnNames(template)
+            number = self.numbers.setdefault((own.body, own.results), len(self.numbers))
+            known = self.shapes[template] = number, own.outside
+        number, names = known
+        same = (number, *[classes[name] for name in names])
         if same in self.entered:
             return False
         self.entered.add(same)

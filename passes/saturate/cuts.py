@@ -70,7 +70,7 @@ class CutSet:
     cones: list[Cone] = field(default_factory=list[Cone])
 
 
-@dataclass
+@dataclass(slots=True)
 class PlacedCuts:
     """A cut set where it stands: `classes[i]` is the class of local name i."""
 

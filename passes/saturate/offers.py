@@ -45,17 +45,15 @@ def find_candidates(
         key = wanted.pop()
         offered, values = offers.of(placed[key])
         classes = placed[key].classes
+        met = [classes[name] for name in offered.mentioned]
+        wanted += [item for item in met if item not in queued and item in placed]
+        queued.update(met)
         if values.made:
             classes = placer.place(values, classes)
-        for template in offered:
-            if values.made and not placer.is_first(template, classes):
-                continue
-            candidate = found.add(template, classes)
-            for item in (*candidate.inputs, *candidate.results):
-                if item not in queued and item in placed:
-                    queued.add(item)
-                    wanted.append(item)
-        if not offered:
+        for template in offered.templates:
+            if not values.made or placer.is_first(template, classes):
+                found.add(template, classes)
+        if not offered.templates:
             value = view.classes[key]
             names = sorted({view.signatures[item.signature].name for item in value.members})
             raise NoKernel(f"no kernel form can compute {' or '.join(names)} : {value.type}")
@@ -81,6 +79,16 @@ class _Offer:
         return any(len(template.results) > 1 for way in self.ways for template in way)
 
 
+@dataclass(frozen=True)
+class _Offered:
+    """The templates of a cut set that are left, and the names of its values that any of them reads
+    or writes, in their order.
+    """
+
+    templates: Sequence[Template]
+    mentioned: Sequence[int]
+
+
 class _Offers:
     """Templates of a placed cut set, worked out once for each cut set."""
 
@@ -93,11 +101,9 @@ class _Offers:
         self.arranger = Arranger(view, device, limits.keep_bits)
         self.values: dict[int, NewValues] = {}
         self.made: dict[int, list[_Offer]] = table(limits.memoise)
-        self.kept: dict[tuple[int, tuple[tuple[int, int], ...]], list[Template]] = table(
-            limits.memoise
-        )
+        self.kept: dict[tuple[int, tuple[tuple[int, int], ...]], _Offered] = table(limits.memoise)
 
-    def of(self, placed: PlacedCuts) -> tuple[list[Template], NewValues]:
+    def of(self, placed: PlacedCuts) -> tuple[_Offered, NewValues]:
         """The templates worth trying there, none that would wait for itself, and the values that
         they make besides the cut set's.
         """
@@ -117,7 +123,7 @@ class _Offers:
             left = dict(changed)
             tried = (offer.ways[left.get(place, ARRANGED)] for place, offer in enumerate(made))
             templates = [template for templates in tried for template in templates]
-            kept = self.kept[cuts.number, changed] = undominated(templates)
+            kept = self.kept[cuts.number, changed] = _offered(templates, len(cuts.traits))
         return kept, values
 
     def _left(self, offer: _Offer, classes: tuple[int, ...], values: NewValues) -> int:
@@ -171,6 +177,12 @@ class _Offers:
                 results = (0, *chosen)
                 price = price_per_run(self.priced.price(body, form, results, types), prepared)
                 yield Template(body, form, results, leaves, inputs, price, facts)
+
+
+def _offered(templates: Sequence[Template], known: int) -> _Offered:
+    left = undominated(templates)
+    met = dict.fromkeys(name for item in left for name in (*item.inputs, *item.results))
+    return _Offered(left, [name for name in met if name < known])
 
 
 def _subsets(names: Sequence[int]) -> Iterator[tuple[int, ...]]:

@@ -71,8 +71,8 @@ def renamed(nodes: Sequence[BodyNode], names: Sequence[int]) -> Body:
 class OwnNames:
     """A template over names that its body decides alone; `outside[i]` is what i is there."""
 
-    def __init__(self, template: Template, type_of: Callable[[int], TensorType]) -> None:
-        self.template, self.type_of = template, type_of
+    def __init__(self, template: Template) -> None:
+        self.template = template
         names: dict[int, int] = {}
         own = names.setdefault
         self.body = tuple(
@@ -85,11 +85,6 @@ class OwnNames:
         self.results = tuple([names[name] for name in template.results])
         self.outside = tuple(names)
 
-    @property
-    def types(self) -> list[TensorType]:
-        """The types of what the template reads."""
-        return [self.type_of(name) for name in self.template.reads]
-
 
 class Outlines:
     """Outlines over one list of signatures, which grows by those of what arrangements make."""
@@ -99,13 +94,16 @@ class Outlines:
         self.numbers: dict[Signature, int] = {}
         self.known: dict[tuple[object, ...], Outline | None] = {}
 
-    def of(self, arrangement: Arrangement, own: OwnNames) -> Outline | None:
+    def of(
+        self, arrangement: Arrangement, own: OwnNames, type_of: Callable[[int], TensorType]
+    ) -> Outline | None:
         """What an arrangement of a template comes to; None where a kernel of it cannot be."""
         key = arrangement, own.body, own.reads, own.results
         try:
             return self.known[key]
         except KeyError:
-            found = self.known[key] = _Writer(self, own).write(arrangement)
+            types = [type_of(name) for name in own.template.reads]
+            found = self.known[key] = _Writer(self, own, types).write(arrangement)
             return found
 
     def number(self, op: TensorOp) -> int:
@@ -128,9 +126,9 @@ class Outlines:
 class _Writer:
     """Writes a template as a kernel, and finds what the kernels of an arrangement of it are."""
 
-    def __init__(self, outlines: Outlines, own: OwnNames) -> None:
+    def __init__(self, outlines: Outlines, own: OwnNames, types: Sequence[TensorType]) -> None:
         self.outlines, self.own = outlines, own
-        self.scratch = _Scratch(own, outlines.signatures)
+        self.scratch = _Scratch(own, types, outlines.signatures)
         self.made: dict[NewValue, int] = {}
         self.members: dict[BodyNode, None] = {}
 
@@ -195,9 +193,11 @@ class _Writer:
 class _Scratch:
     """A template as a kernel that is written for the purpose, and the names of its values."""
 
-    def __init__(self, own: OwnNames, signatures: Sequence[Signature]) -> None:
+    def __init__(
+        self, own: OwnNames, types: Sequence[TensorType], signatures: Sequence[Signature]
+    ) -> None:
         self.nodes: Mapping[int, BodyNode] = {node[0]: node for node in own.body}
-        outer = Block(arg_types=own.types)
+        outer = Block(arg_types=types)
         block = Block(arg_types=[argument.type for argument in outer.args])
         inside: dict[int, SSAValue] = dict(zip(own.reads, block.args, strict=True))
         for name, number, operands in own.body:
@@ -216,8 +216,8 @@ class _Scratch:
             inside[name] = op.results[0]
         results = [inside[name] for name in own.results]
         block.add_op(FusionReturnOp(results))
-        types = [value.type for value in results]
-        self.fused = FusedKernelOp(own.template.form.kind, outer.args, types, Region(block))
+        written = [value.type for value in results]
+        self.fused = FusedKernelOp(own.template.form.kind, outer.args, written, Region(block))
         outer.add_op(self.fused)
         self.names: dict[SSAValue, int] = {value: name for name, value in inside.items()}
         self.names.update(zip(outer.args, own.reads, strict=True))

@@ -96,7 +96,7 @@ class Signature:
         return self.size * element_of(self.type).bytes
 
 
-@dataclass
+@dataclass(slots=True)
 class Member:
     """An e-node of a class: the number of its signature, and operand classes."""
 
@@ -104,7 +104,7 @@ class Member:
     operands: tuple[int, ...]
 
 
-@dataclass
+@dataclass(slots=True)
 class ValueClass:
     """An e-class. `leaf` is set where it lies in memory or, when `inline`, is a constant bodies
     hold themselves; `prepared` where it is computed when parameters are set, not in every run.
