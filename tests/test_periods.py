@@ -189,6 +189,19 @@ def test_nothing_is_left_out_that_is_read_from_elsewhere() -> None:
     assert unfolded(graph) is None
 
 
+def test_branches_written_side_by_side_are_no_periods_and_soon_seen_to_be_none() -> None:
+    def body(b: Emitter, x: SSAValue) -> SSAValue:
+        values = [parameter(b, f"{number}.w") for number in range(LAYERS)]
+        for _ in range(40):
+            values = [b.exp(b.tanh(value)) for value in values]
+        for value in values:
+            x = b.mul(x, value)
+        return x
+
+    rules = rules_of(DEFAULT_CLASSES)
+    assert find_periods(facts_of(build_graph(body, f32(WIDTH, WIDTH)), rules)) is None
+
+
 def test_constants_that_layers_make_of_each_other_are_not_alike() -> None:
     def body(b: Emitter, x: SSAValue) -> SSAValue:
         table = b.cast(b.call("iota", [WIDTH]), "f32")

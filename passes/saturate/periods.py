@@ -31,6 +31,8 @@ DEPTH = 4
 """Steps towards operands by which operations are told apart that the first orbit is chosen from."""
 SEEDS = 4
 """Operations that are tried as the first orbit."""
+STRETCHES = 16
+"""Passes over all periods that a program may make, as forward, backward and update."""
 
 UNITED = -1, -2
 """What stands for an operand's place between a composite and its decomposition."""
@@ -103,6 +105,8 @@ class _Search:
         growth = _Growth(self, len(seed))
         growth.enter(list(seed))
         growth.grow()
+        if len(growth.stretches) > STRETCHES:
+            return None
         grown = growth.aligned()
         first = max(orbit.first for orbit in grown)
         end = min(orbit.first + len(orbit.values) for orbit in grown)
@@ -186,12 +190,15 @@ class _Growth:
         while end < len(values) and self._fits(values[end], look):
             end += 1
         found = tuple([item for item in values[start:end] if item is not None])
-        if len(set(found)) == len(found) >= max(FEWEST, self.count - UNEVEN):
+        if len(set(found)) < len(found) or len(found) < max(FEWEST, self.count - UNEVEN):
+            return
+        orbit = self._placed(found, first + start)
+        if orbit.first <= self.middle < orbit.first + len(found):
             self.home.update(dict.fromkeys(found, len(self.orbits)))
-            self.orbits.append(self._placed(found, first + start))
+            self.orbits.append(orbit)
 
     def _placed(self, values: Values, first: int) -> _Orbit:
-        """An orbit in its stretch."""
+        """An orbit in its stretch, of which it may be the first."""
         value = values[self.middle - first]
         for stretch in self.stretches:
             known = stretch.values
@@ -263,7 +270,7 @@ class _Growth:
     def grow(self) -> None:
         """Follows operands and readers of all orbits, also of those found on the way."""
         search, done = self.search, 0
-        while done < len(self.orbits):
+        while done < len(self.orbits) and len(self.stretches) <= STRETCHES:
             orbit = self.orbits[done]
             done += 1
             for slot in range(len(search.operands[orbit.values[0]])):
