@@ -15,7 +15,7 @@ import numpy as np
 from mgn.codegen.launch_plan import BufferKind, CopyStep, LaunchPlan, LaunchStep
 from mgn.codegen.signature import KernelSignature
 from mgn.runtime.cache import KernelCache
-from mgn.runtime.command_buffers import record
+from mgn.runtime.command_buffers import CommandBuffer, record
 from mgn.runtime.devices import ComputeDevice, choose, opencl
 from mgn.runtime.errors import InputError, RuntimeFault
 from mgn.runtime.host_arrays import DTYPES, check_inputs, mismatch, nearest
@@ -64,7 +64,8 @@ class Executable:
         self._params = {buffer.name: number for number, buffer in plan.of_kind(BufferKind.PARAM)}
         self._unset = set(self._params)
         self._steps = [self._bind(step, kernels) for step in plan.steps]
-        self._recorded = record(self.device.handle, self._queue, self._steps)
+        self._recorded: CommandBuffer | None = None
+        self._runs = 0
         self._preparing = [self._bind(step, kernels) for step in plan.prepare]
         self.preparation = Preparation(plan)
 
@@ -186,6 +187,12 @@ class Executable:
         return outputs
 
     def _enqueue_all(self) -> None:
+        """All steps, which the second run records for those after it: Intel's driver keeps what was
+        recorded of a kernel for ever, and most programs of a process that compiles many run once.
+        """
+        self._runs += 1
+        if self._runs == 2:
+            self._recorded = record(self.device.handle, self._queue, self._steps)
         if self._recorded is None:
             self._enqueue(self._steps)
             return

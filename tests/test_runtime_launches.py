@@ -84,8 +84,10 @@ def test_a_command_buffer_does_what_the_launches_one_by_one_do(
     plan: LaunchPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     executable = affine(plan)
-    assert executable._recorded is not None  # pyright: ignore[reportPrivateUsage]
+    executable.run({"x": X})
+    assert executable._recorded is None  # pyright: ignore[reportPrivateUsage]
     recorded = [executable.run({"x": x})["y"] for x in (X, X + 1.0)]
+    assert executable._recorded is not None  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(executables, "record", lambda *_: None)
     single = affine(plan)
     for x, y in zip((X, X + 1.0), recorded, strict=True):
@@ -133,7 +135,8 @@ def test_a_command_buffer_is_given_back_with_its_executable(
 
     monkeypatch.setattr(command_buffers, "extension", watched)
     executable = affine()
-    executable.run({"x": X})
+    for _ in range(2):
+        executable.run({"x": X})
     del executable
     gc.collect()
     assert len(released) == 1
