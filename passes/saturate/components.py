@@ -111,17 +111,18 @@ def components_of(found: CandidateSet, banned: Set[int]) -> list[Part]:
     alone = [item.number for item in left if len(item.results) == 1]
     gone = set(alone).difference(undominated(replace(waiting, numbers=alone)))
     waiting = replace(waiting, numbers=[n for n in waiting.numbers if n not in gone])
-    return _parts(waiting, forced, tangled, found.position)
+    return apart(waiting, forced, tangled, found.position)
 
 
 def split(choices: Choices, forced: Set[int], tangled: Set[int]) -> list[Part]:
     """Parts that no candidate ties together, those that nothing is demanded of left out."""
-    return _parts(without_free(choices, forced - tangled), forced, tangled)
+    return apart(without_free(choices, forced - tangled), forced, tangled)
 
 
-def _parts(
+def apart(
     waiting: Choices, forced: Set[int], tangled: Set[int], position: Mapping[int, int] | None = None
 ) -> list[Part]:
+    """The parts of `split`, of choices that do not read what is there in any case."""
     return [_localise(waiting, group, tangled, position) for group in _groups(waiting, forced)]
 
 

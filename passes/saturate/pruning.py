@@ -8,16 +8,18 @@ every choice writes. What nobody reads any more is not wanted, so candidates tha
 """
 
 from collections.abc import Mapping, Set
+from dataclasses import replace
+from functools import partial
 
 from mgn.passes.saturate.components import (
     Choices,
     LocalProblem,
     Part,
-    split,
+    apart,
     undominated,
     without_free,
 )
-from mgn.passes.saturate.necessity import Necessity, bits_of, necessity_of
+from mgn.passes.saturate.necessity import bits_of, necessity_of
 
 ROUNDS = 4
 LARGE = 5000
@@ -32,24 +34,30 @@ def parts_of(problem: LocalProblem) -> list[Part]:
     """The parts that a problem falls into once what no best choice needs is left out."""
     left = _runnable(problem)
     results: Mapping[int, tuple[int, ...]] = dict(enumerate(problem.results))
-    inputs = dict(enumerate(problem.inputs))
-    prices = dict(enumerate(problem.prices))
-    tangled = set(problem.tangled)
-    needs = Necessity({}, 0)
+    inputs, prices = dict(enumerate(problem.inputs)), dict(enumerate(problem.prices))
+    waiting, forced, tangled = Choices((), {}, {}, {}), set[int](), set(problem.tangled)
     for _ in range(1 if len(left) > LARGE else ROUNDS):
-        smaller = LocalProblem(
-            problem.demands,
-            tuple([results[number] for number in left]),
-            tuple([inputs[number] for number in left]),
-            tuple([prices[number] for number in left]),
-        )
-        needs = necessity_of(smaller)
-        results = _wanted_results(problem, left, results, needs.forced)
-        before, left = left, _undominated(problem, left, results, needs, tangled)
+        needs = necessity_of(_smaller(problem, left, results))
+        forced = set(bits_of(needs.forced))
+        results = _wanted_results(problem, left, results, forced)
+        wanted = [number for number in left if results[number]]
+        waiting = without_free(Choices(wanted, results, inputs, prices), forced - tangled)
+        before, left = left, undominated(waiting, partial(needs.written_with, problem))
         if len(before) - len(left) <= WORTHWHILE * len(before):
             break
-    forced = set(bits_of(needs.forced))
-    return split(Choices(left, results, inputs, prices), forced, tangled)
+    return apart(replace(waiting, numbers=left), forced, tangled)
+
+
+def _smaller(
+    problem: LocalProblem, left: list[int], results: Mapping[int, tuple[int, ...]]
+) -> LocalProblem:
+    """A problem with the candidates left alone, which write only these results."""
+    return LocalProblem(
+        problem.demands,
+        tuple([results[number] for number in left]),
+        tuple([problem.inputs[number] for number in left]),
+        tuple([problem.prices[number] for number in left]),
+    )
 
 
 def _runnable(problem: LocalProblem) -> list[int]:
@@ -64,25 +72,17 @@ def _runnable(problem: LocalProblem) -> list[int]:
 
 
 def _wanted_results(
-    problem: LocalProblem, left: list[int], results: Mapping[int, tuple[int, ...]], forced: int
-) -> dict[int, tuple[int, ...]]:
-    """What each candidate writes that somebody reads."""
-    wanted = {item for number in left for item in problem.inputs[number]}
-    wanted.update(bits_of(forced))
-    return {n: tuple([item for item in results[n] if item in wanted]) for n in left}
-
-
-def _undominated(
     problem: LocalProblem,
     left: list[int],
     results: Mapping[int, tuple[int, ...]],
-    needs: Necessity,
-    tangled: Set[int],
-) -> list[int]:
-    """Those of the candidates left that no other one replaces."""
-    free = set(bits_of(needs.forced)) - tangled
-    wanted = [number for number in left if results[number]]
-    choices = Choices(
-        wanted, results, dict(enumerate(problem.inputs)), dict(enumerate(problem.prices))
-    )
-    return undominated(without_free(choices, free), lambda n: needs.written_with(problem, n))
+    forced: Set[int],
+) -> dict[int, tuple[int, ...]]:
+    """What each candidate writes that somebody reads."""
+    wanted = forced.union(*[problem.inputs[number] for number in left])
+    found: dict[int, tuple[int, ...]] = {}
+    for number in left:
+        items = results[number]
+        if not wanted.issuperset(items):
+            items = tuple([item for item in items if item in wanted])
+        found[number] = items
+    return found
