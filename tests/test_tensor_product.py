@@ -160,7 +160,7 @@ def test_every_layout_is_copied_or_computed(
     cl_queue: Any,  # noqa: F811
     device: Device,  # noqa: F811
 ) -> None:
-    tiling = {"tile_down": 1, "item_rows": 32, "item_columns": 32, "chunks": 8}
+    tiling = {"tile_down": 2, "item_rows": 16, "item_columns": 32, "chunks": 8}
     whole, ragged = (48, 72, 80), (38, 44, 42)
     first = (LAYOUTS.index(turned) + list(TYPES).index(name)) % 2 == 0
     runs = [
