@@ -7,7 +7,7 @@ is in memory whenever this one runs: what it reads, what was written on the way 
 every choice writes. What nobody reads any more is not wanted, so candidates that write it go next.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -75,7 +75,7 @@ def _wanted_results(
     problem: LocalProblem,
     left: list[int],
     results: Mapping[int, tuple[int, ...]],
-    forced: Set[int],
+    forced: set[int],
 ) -> dict[int, tuple[int, ...]]:
     """What each candidate writes that somebody reads."""
     wanted = forced.union(*[problem.inputs[number] for number in left])
