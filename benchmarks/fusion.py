@@ -1,4 +1,4 @@
-"""`python -m benchmarks.fusion [--device D] [--only WORD] [--seconds N] [--json FILE]`: kernels as
+"""`python -m benchmarks.fusion [--device D] [--only WORD] [--part I/N] [--json FILE]`: kernels as
 the e-graph fuses them against a kernel for each operation, region by region.
 
 Each region is compiled both ways and the results are compared; then both are timed in turn, on a
@@ -130,16 +130,25 @@ def print_row(row: Row) -> None:
     )
 
 
+def part_of(text: str) -> slice:
+    """`2/5` is every fifth cell from the second on."""
+    number, count = map(int, text.split("/"))
+    if not 1 <= number <= count:
+        raise ValueError(f"part {number} of {count}")
+    return slice(number - 1, None, count)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fusion", description=__doc__)
     parser.add_argument("--device", default="auto", help="as in mgn-run")
     parser.add_argument("--only", default="", help="regions whose name has this word")
+    parser.add_argument("--part", type=part_of, default="1/1", help="such as 2/5: a part of them")
     parser.add_argument("--seconds", type=float, default=1e9, help="no new cell after that long")
     parser.add_argument("--json", type=Path, help="write the rows to this file as well")
     options = parser.parse_args()
-    cells = [cell for cell in CELLS if options.only in cell.region]
+    cells = [cell for cell in CELLS if options.only in cell.region][options.part]
     if not cells:
-        print(f"no region has '{options.only}' in its name", file=sys.stderr)
+        print(f"no region has '{options.only}' in its name, or no such part", file=sys.stderr)
         return 1
     print(
         "region, shape, element, kernels fused and separate, µs fused and separate, ratio, model",
