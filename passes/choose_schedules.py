@@ -121,6 +121,20 @@ def tile_columns(widest: int, device: Device) -> int:
     return TILE_VECTORS * min(16, device.lanes(widest))
 
 
+def product_schedule(widest: int, device: Device) -> dict[str, int | str]:
+    """How a product is cut on a CPU, by the bytes of the widest value."""
+    return {
+        "lanes": min(16, device.lanes(widest)),
+        "units": device.compute_units,
+        "tile_rows": TILE_ROWS[device.vector_registers],
+        "tile_vectors": TILE_VECTORS,
+        "block_rows": 256,
+        "block_columns": _block_bytes(device) // widest,
+        "block_depth": BLOCK_DEPTH,
+        "local_memory": device.local_memory,
+    }
+
+
 def _cpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     share = _elements(fused) // (4 * device.compute_units)
     chunk = max(SMALL_CHUNK, min(LARGE_CHUNK, share))
@@ -133,11 +147,7 @@ def _cpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     if fused.kernel_kind is KernelKind.REDUCTION and _moved_bytes(fused) > device.cache:
         entries["ahead"] = (device.l2_cache or USUAL_CACHE) // ROW_SHARE
     if fused.kernel_kind is KernelKind.CONTRACTION:
-        rows = TILE_ROWS[device.vector_registers]
-        entries |= {"tile_rows": rows, "tile_vectors": TILE_VECTORS}
-        columns = _block_bytes(device) // widest_bytes(fused)
-        entries |= {"block_rows": 256, "block_columns": columns, "block_depth": BLOCK_DEPTH}
-        entries |= {"local_memory": device.local_memory}
+        entries |= product_schedule(widest_bytes(fused), device)
     if fused.kernel_kind is KernelKind.ATTENTION:
         entries |= {"tile_rows": 8, "tile_vectors": 2, "local_memory": device.local_memory}
         entries |= {"block_rows": 64, "block_keys": 128}

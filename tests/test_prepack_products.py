@@ -142,7 +142,7 @@ def test_only_cpus_pack_products_beforehand() -> None:
         (CPU, [KernelKind.POINTWISE, KernelKind.CONTRACTION]),
         (GPU_ON_CPU, [KernelKind.CONTRACTION]),
     ):
-        module = module_of(product((LEAST_ROWS, 512), (512, 512)))
+        module = module_of(product((4 * LEAST_ROWS, 512), (512, 512)))
         module.attributes["mgn.device"] = device.to_attribute()
         for each in (ArrangeKernels(), ChooseSchedules()):
             each.apply(Context(), module)

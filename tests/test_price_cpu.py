@@ -1,8 +1,9 @@
 """The model of prices against kernels that were measured on a CPU, each alone on the machine.
 
 The table has the device's own times on an Intel Xeon with AVX-512 (two cores, Intel's OpenCL), and
-the figures that were measured there. Kernels that changed since were timed beside what they were,
-and stand in that proportion. Nothing is timed here: the prices are held against the table.
+the figures that were measured there. The host's speed drifts, so products and attention were timed
+between runs of one product, and stand in proportion to what the rate says of that. Nothing is timed
+here: the prices are held against the table.
 """
 
 from statistics import geometric_mean
@@ -50,29 +51,33 @@ APART = "transpose(reshape(x, [512, 12, 64]), [1, 0, 2]) + 1.0"
 TURNED = "transpose(reshape(x, [1024, 16, 64]), [1, 2, 0]) + 1.0"
 
 MEASURED: dict[str, float] = {
-    product(64, 128, 128): 21.6,
-    product(128, 384, 384): 235,
-    product(128, 384, 384, "a @ w.T"): 288,
-    product(128, 384, 1536): 1019,
-    product(128, 1536, 384): 1228,
-    product(128, 576, 576): 578,
-    product(128, 576, 576, element="f16"): 560,
-    product(512, 512, 512): 1550,
-    product(360, 64, 128): 41.2,
-    product(360, 128, 10, "a @ w.T"): 24.8,
-    product(64, 64, 4096): 204,
-    product(1024, 1024, 1024): 14700,
-    product(512, 64, 512): 165,
-    product(8, 512, 512, "a @ w.T"): 109,
-    product(100, 100, 100): 21.8,
+    product(64, 128, 128): 14.8,
+    product(128, 384, 384): 165,
+    product(128, 384, 1536): 688,
+    product(128, 1536, 384): 752,
+    product(128, 576, 576): 457,
+    product(128, 576, 576, element="f16"): 395,
+    product(128, 576, 1536, "a @ w.T"): 1470,
+    product(200, 300, 400): 205,
+    product(200, 300, 400, "a @ w.T"): 229,
+    product(512, 512, 512): 1255,
+    product(512, 512, 512, "gelu(a @ w)"): 1410,
+    product(360, 128, 10, "a @ w.T"): 17.3,
+    product(64, 64, 4096): 177,
+    product(1024, 1024, 1024, "a @ w.T"): 9340,
+    product(512, 64, 512): 166,
+    product(8, 512, 512, "a @ w.T"): 63,
+    product(16, 576, 576): 79,
+    product(16, 576, 576, "a @ w.T"): 113,
+    product(100, 100, 100): 11.4,
     product(1, 1024, 1024, "a @ w.T"): 98,
     product(4, 1024, 1024): 131,
-    product(128, 384, 1536, "gelu(a @ w.T)"): 1250,
-    attention(128, 9, 64, "true"): 249,
-    attention(128, 12, 32, "false"): 213,
-    attention(512, 4, 64, "true"): 1437,
-    attention(1024, 8, 64, "true"): 12181,
-    attention(1024, 8, 64, "false"): 20537,
+    "graph g(a: f32[128, 576], s: f32[128, 1], w: f32[576, 1536]) { return y = (a * s) @ w }": 1330,
+    "graph g(a: f32[256, 512], w: f32[256, 512]) { return y = a.T @ w }": 650,
+    attention(128, 12, 32, "false"): 180,
+    attention(256, 8, 64, "false"): 1010,
+    attention(512, 4, 64, "true"): 955,
+    attention(512, 4, 64, "false"): 1790,
     rows_of(512, 768, "x * 2.0"): 73.8,
     rows_of(4096, 1024, "x * 2.0"): 1735,
     rows_of(1024, 1024, "x * 2.0", "f16"): 132,
@@ -91,7 +96,7 @@ MEASURED: dict[str, float] = {
     rows_of(512, 768, "cumsum(x, axis = 1)"): 280,
     rows_of(4096, 1024, "cumsum(x, axis = 1)"): 3024,
 }
-"""One kernel each → the microseconds that it ran."""
+"""One kernel each, or one beside its operand's packing → the microseconds that they ran."""
 
 
 def saturated(program: str, device: Device = XEON, fuse: bool = True) -> SaturateReport:
@@ -115,8 +120,8 @@ def test_each_kernel_is_priced_within_half_of_what_it_took(ratios: dict[str, flo
     assert not wrong
 
 
-def test_prices_are_within_a_quarter_in_the_mean(ratios: dict[str, float]) -> None:
-    assert geometric_mean(max(ratio, 1 / ratio) for ratio in ratios.values()) < 1.25
+def test_prices_are_within_fifteen_percent_in_the_mean(ratios: dict[str, float]) -> None:
+    assert geometric_mean(max(ratio, 1 / ratio) for ratio in ratios.values()) < 1.15
 
 
 def test_what_fits_into_the_cache_moves_faster() -> None:
@@ -140,9 +145,13 @@ CASES = {
         "graph g(x: f16[64, 128], w: f16[128, 128], r: f16[64, 128]) { return y = x @ w.T + r }",
         2,
     ),
-    "a large left operand that lies turned is turned first, the right one packed": (
+    "a left operand that lies turned is packed by its product, the right one before it": (
         "graph g(x: f32[1024, 1024], w: f32[1024, 1024]) { return y = x.T @ w }",
-        3,
+        2,
+    ),
+    "rows that are scaled before a product are scaled in it": (
+        "graph g(x: f32[128, 576], s: f32[128, 1], w: f32[576, 1536]) { return y = (x * s) @ w }",
+        1,
     ),
     "attention that sees all keys stays one kernel": (attention(512, 4, 64, "false"), 1),
     "a residual is added where the product is": (
@@ -184,7 +193,8 @@ def test_a_gated_layer_is_one_product_where_that_is_faster(sizes: tuple[int, int
           return y = silu(x @ gate) * (x @ up)
         }}"""
     )
-    assert (report.kernels["contraction"] == 1) == (GATED[sizes] < 1)
+    products = [item.chosen.operations for item in report.choices if "matmul" in str(item.chosen)]
+    assert any("slice" in operations for operations in products) == (GATED[sizes] < 1)
 
 
 def test_a_narrow_product_pays_for_the_lanes_that_stay_empty() -> None:

@@ -1,18 +1,22 @@
 """The blocks in which a CPU computes products: that they fit local memory, and compute the same."""
 
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from lower_fixture import CPU, expected, fused_kernel, lowered, run
 from opencl_fixture import cl_queue  # noqa: F401
-from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.builtin import MemRefType, TensorType
+from xdsl.ir import Attribute
 
 from mgn.dialects import kernel
 from mgn.dialects.fusion import FusedKernelOp
+from mgn.dialects.mgn.operation import TensorOp
 from mgn.passes.choose_schedules import schedule_for
 from mgn.passes.lower_kernels.packed_blocking import block_depth, evenly, tile_rows
+from mgn.passes.saturate.product_price import Lie, cpu_passes
+from mgn.passes.saturate.view import Signature
 
 
 def product(size: int, element: str = "f32", **turned: bool) -> FusedKernelOp:
@@ -78,3 +82,24 @@ def test_many_blocks_compute_the_same(
     for schedule in ({}, {"block_depth": 64, "units": 1}, {"block_columns": 32, "units": 1}):
         (found,) = run(cl_queue, fused, arrays, CPU, **schedule)
         np.testing.assert_array_equal(found, expected(fused, arrays)[0])
+
+
+@pytest.mark.parametrize("turned", [{}, {"transpose_a": True}, {"transpose_b": True}], ids=str)
+@pytest.mark.parametrize("element", ["f32", "f64", "f16"])
+@pytest.mark.parametrize("sizes", [(128, 576, 1536), (100, 100, 100), (1000, 500, 300)])
+def test_a_product_is_priced_by_the_blocks_that_it_is_cut_into(
+    sizes: tuple[int, int, int], element: str, turned: dict[str, bool]
+) -> None:
+    rows, depth, columns = sizes
+    left = (depth, rows) if "transpose_a" in turned else (rows, depth)
+    right = (columns, depth) if "transpose_b" in turned else (depth, columns)
+    types = [(element, left), (element, right)]
+    fused = fused_kernel("contraction", types, lambda e, x, y: e.matmul(x, y, **turned))
+    (op,) = (op for op in fused.block.ops if isinstance(op, TensorOp))
+    operands = tuple(cast(TensorType[Attribute], operand.type) for operand in op.operands)
+    result = cast(TensorType[Attribute], op.results[0].type)
+    signature = Signature("matmul", tuple(op.properties.items()), result, operands)
+    in_place = not turned.get("transpose_a") and element != "f16"
+    passes = cpu_passes(signature, CPU, Lie(in_place, "transpose_b" in turned))
+    items, *_ = lowered(fused, CPU).global_size.get_values()
+    assert items == passes.left * passes.right

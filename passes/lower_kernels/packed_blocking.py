@@ -1,9 +1,11 @@
 """How a CPU's product is cut: register tiles, the block of a work-item, steps at a time.
 
-In: a `Product` and the schedule's entries. Out: a `Blocking` whose buffers fit into local memory.
+In: the sizes of a product and the schedule's entries. Out: a `Blocking` whose buffers fit into
+local memory. The template and the price model ask for the same one.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from math import prod
 
 from mgn.passes.lower_kernels.body import Node
@@ -63,43 +65,100 @@ class Blocking:
         return first + j % own * self.width + j // own * self.apart
 
 
+@dataclass(frozen=True)
+class Extent:
+    """What of a product decides how it is cut: its sizes, the bytes of a sum, whether rows of the
+    left operand may be read where they lie and the right one's panels too, and whether sums leave
+    registers in any case.
+    """
+
+    batches: int
+    rows: int
+    columns: int
+    depth: int
+    halves: int = 1
+    sum_bytes: int = 4
+    left_lies_ready: bool = True
+    in_panels: bool = False
+    keeps_totals: bool = False
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The entries of a schedule that bound a blocking."""
+
+    lanes: int = 16
+    tile_vectors: int = 2
+    tile_rows: int = 8
+    block_rows: int = 256
+    block_columns: int = 256
+    block_depth: int = 512
+    units: int = 2
+    local_memory: int = 256 * 1024
+
+    @staticmethod
+    def of(entries: Mapping[str, int | str]) -> "Limits":
+        names = [field.name for field in fields(Limits)]
+        return Limits(**{name: int(entries[name]) for name in names if name in entries})
+
+
 def blocking_of(job: Job, product: Product, keeps_totals: bool) -> Blocking:
     """The blocking of a product; `keeps_totals` says that sums leave registers in any case."""
-    width = job.number("lanes", 16)
-    columns = product.columns // product.halves
-    while width > columns:
-        width //= 2
-    own = max(1, min(job.number("tile_vectors", 2) // product.halves, columns // width))
-    vectors = own * product.halves
-    rows = tile_rows(product.rows, job.number("tile_rows", 8), vectors)
+    limits = Limits.of(job.schedule)
+    extent = Extent(
+        prod(product.batch),
+        product.rows,
+        product.columns,
+        product.depth,
+        product.halves,
+        accumulator(product.element).bytes,
+        _left_lies_ready(product),
+        job.schedule.get("right") == PANELS and _are_tiles(product, limits),
+        keeps_totals,
+    )
+    return cut_product(extent, limits)
+
+
+def cut_product(product: Extent, limits: Limits) -> Blocking:
+    """The blocking of a product of some sizes."""
+    width, vectors = _tile_vectors(product.columns // product.halves, product.halves, limits)
+    own = vectors // product.halves
+    rows = tile_rows(product.rows, limits.tile_rows, vectors)
     tiles_down = ceil_div(product.rows, rows)
-    tiles_across = ceil_div(columns, own * width)
-    copies_right = job.schedule.get("right") != PANELS or not _are_tiles(product, vectors * width)
-    steps = job.number("block_depth", 512) // (2 if copies_right else 1)
+    tiles_across = ceil_div(product.columns // product.halves, own * width)
+    steps = limits.block_depth // (1 if product.in_panels else 2)
     sizes = Blocking(
         width,
         vectors,
         rows,
-        down=max(1, min(job.number("block_rows", 256) // rows, tiles_down)),
-        across=max(1, min(job.number("block_columns", 256) // (vectors * width), tiles_across)),
+        down=max(1, min(limits.block_rows // rows, tiles_down)),
+        across=max(1, min(limits.block_columns // (vectors * width), tiles_across)),
         depth=block_depth(product.depth, steps),
         copies_left=True,
-        copies_right=copies_right,
+        copies_right=not product.in_panels,
         halves=product.halves,
-        apart=columns,
+        apart=product.columns // product.halves,
     )
-    wanted = BLOCKS_A_UNIT * job.number("units", 2)
+    wanted = BLOCKS_A_UNIT * limits.units
 
     def is_small_enough() -> bool:
         blocks = ceil_div(tiles_down, sizes.down) * ceil_div(tiles_across, sizes.across)
-        return blocks * prod(product.batch) >= wanted
+        return blocks * product.batches >= wanted
 
     while sizes.down * sizes.across > 1 and not is_small_enough():
         _halve(sizes)
-    sizes.copies_left = sizes.across > 1 or not _left_lies_ready(product)
-    _fit(sizes, product, job.number("local_memory", 256 * 1024), keeps_totals)
+    sizes.copies_left = sizes.across > 1 or not product.left_lies_ready
+    _fit(sizes, product, limits.local_memory)
     sizes.down, sizes.across = evenly(tiles_down, sizes.down), evenly(tiles_across, sizes.across)
     return sizes
+
+
+def _tile_vectors(columns: int, halves: int, limits: Limits) -> tuple[int, int]:
+    """Lanes of a vector and vectors of a register tile, by the columns of each half."""
+    width = limits.lanes
+    while width > columns:
+        width //= 2
+    return width, halves * max(1, min(limits.tile_vectors // halves, columns // width))
 
 
 def evenly(count: int, most: int) -> int:
@@ -115,12 +174,13 @@ def panels_of(product: Product) -> Node:
     return node
 
 
-def _are_tiles(product: Product, columns: int) -> bool:
-    """Whether panels can be read for register tiles of so many columns: not where the last panel
-    overlaps and is not a tile.
+def _are_tiles(product: Product, limits: Limits) -> bool:
+    """Whether panels can be read for register tiles: not where the last panel overlaps and is not a
+    tile.
     """
+    width, vectors = _tile_vectors(product.columns // product.halves, product.halves, limits)
     held = panels_of(product).shape[-1]
-    return columns == held or product.columns % held == 0
+    return width * vectors == held or product.columns % held == 0
 
 
 def tile_rows(rows: int, most: int, vectors: int) -> int:
@@ -163,10 +223,10 @@ def _halve(sizes: Blocking) -> None:
         sizes.across = ceil_div(sizes.across, 2)
 
 
-def _fit(sizes: Blocking, product: Product, memory: int, keeps_totals: bool) -> None:
+def _fit(sizes: Blocking, product: Extent, memory: int) -> None:
     """Makes a block smaller until local memory holds what it needs there."""
-    room = memory // accumulator(product.element).bytes
-    keeps_totals = keeps_totals or sizes.depth < product.depth
+    room = memory // product.sum_bytes
+    keeps_totals = product.keeps_totals or sizes.depth < product.depth
 
     def right() -> int:
         return sizes.across * sizes.columns * sizes.depth if sizes.copies_right else 0

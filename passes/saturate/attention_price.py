@@ -15,7 +15,7 @@ from mgn.dialects.mgn.element_cost import ELEMENT_COST
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.view import Signature
 
-EFFICIENCY = {True: 0.52, False: 0.72}
+EFFICIENCY = {True: 0.8, False: 0.72}
 """The share of a device's rate for products that the template reaches, on CPUs and on GPUs."""
 
 UNIT_EFFICIENCY = 0.5

@@ -243,6 +243,8 @@ def measure_kernel(
         if figures.scatters:
             scattered.add(operands[0])
         demands = figures.demands
+        if name == heavy and (RIGHT, PANELS) in facts:
+            demands = product_demands(signature, device, packed=True)
         if demands is None:
             alike = (evaluations,) * len(operands) if figures.alike else None
             demands = alike or _demands(signature, evaluations, form)

@@ -3,11 +3,10 @@
 In: the signature of a product, a device. Out: seconds, and how often each operand is asked for an
 element.
 
-A CPU's template computes blocks of the result. For each it packs the right operand's columns into
-panels, and the left operand's rows unless they lie side by side in memory, and evaluates on the way
-what comes before the product. The steps are in multiply-adds, measured on an Intel Xeon (AVX-512):
-fifty products of 8 to 1024 rows in all forms, alone on the machine, took 0.7 to 1.5 times as long
-as this says.
+A CPU's template computes blocks of the result, cut as `packed_blocking` says for the device's
+schedule. For each it packs the right operand's columns into panels, unless they lie in memory so,
+and the left operand's rows unless they lie side by side and are read once; it evaluates on the way
+what comes before the product. The steps are in multiply-adds, measured on an Intel Xeon (AVX-512).
 """
 
 import math
@@ -16,36 +15,34 @@ from functools import lru_cache
 
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.kernel_forms import HALVES
+from mgn.dialects.types import element_of
+from mgn.passes.choose_schedules import product_schedule
+from mgn.passes.lower_kernels.packed_blocking import Extent, Limits, cut_product
 from mgn.passes.saturate.view import Signature
 
 GPU_TILE = (64, 64)
 """Rows and columns of the result that one pass computes on a GPU."""
 
-CPU_TILE, CPU_LANES = (8, 32), 16
-CPU_BLOCK = (128, 64)
-"""The same on a CPU, in vectors of so many lanes, and of the block for which operands are packed
-together.
-"""
-
-BLOCKS_A_UNIT = 8
-"""Blocks that each of a CPU's units should have, for which blocks get smaller."""
+CPU_TILE = 32
+"""Columns that a CPU computes at once where it packs nothing."""
 
 FEW_ROWS = 4
 """Products of so few rows read both operands where they lie, once."""
 
-REACHED = 0.64
-"""The share of a CPU's rate at which register tiles multiply."""
+LOADS = 1.7
+"""How many rows more a register tile would multiply in the time that it loads a step's columns."""
 
-PACK, PACK_TURNED, PACK_TURNED_HALF, PACK_LEFT = 22.0, 50.0, 120.0, 14.0
-"""Steps to pack an element: of the right operand where its rows lie side by side in memory, where
-its columns do, and then in half precision; and of the left one.
+PACK, PACK_TURNED, PACK_TURNED_HALF = 12.0, 26.0, 120.0
+"""Steps to pack an element of the right operand where its rows lie side by side in memory, where
+its columns do, and then in half precision.
 """
 
-PACK_APART = 25.0
+PACK_APART = 14.0
 """The same of a right operand whose rows lie side by side, columns from both halves of each."""
 
-LONGEST_DEPTH, MEET = 512, 90.0
-"""From which shared axis on sums wait in local memory, and the steps of storing and fetching one.
+PACK_LEFT, MEET = 4.4, 5.4
+"""Steps to pack an element of the left operand; and to store a sum between blocks of the shared
+axis and fetch it.
 """
 
 
@@ -62,14 +59,17 @@ def product_shape(signature: Signature) -> tuple[int, int, int, int]:
 
 @dataclass(frozen=True)
 class Passes:
-    """How often the template goes over the left and the right operand; elements of the result that
-    it computes, with those of tiles that reach past the edge and of lanes that stay empty; and by
-    how much the longest share of a unit exceeds the mean.
+    """How often the template goes over the left and the right operand, to pack it or what comes
+    before it; the multiplications of a step of all tiles, with those past the edge, of lanes that
+    stay empty and of what a tile loads; in how many blocks of the shared axis; and by how much the
+    longest share of a unit exceeds the mean.
     """
 
     left: int
     right: int
-    computed: int
+    packs_left: bool
+    computed: float
+    blocks: int
     imbalance: float
 
 
@@ -91,15 +91,15 @@ def product_seconds(signature: Signature, device: Device, rate: float, lie: Lie)
     useful = 2.0 * batches * rows * columns * inner / rate
     if rows <= FEW_ROWS or columns == 1:
         return useful
-    passes = cpu_passes(batches, rows, columns, device.compute_units)
-    steps = passes.computed * inner * passes.imbalance / REACHED
+    passes = cpu_passes(signature, device, lie)
+    steps = passes.computed * inner
     if not lie.packed:
         steps += batches * columns * inner * passes.right * _packing(signature, lie)
-    if not lie.in_place:
+    if passes.packs_left:
         steps += batches * rows * inner * passes.left * PACK_LEFT
-    if inner > LONGEST_DEPTH:
-        steps += passes.computed * math.ceil(inner / LONGEST_DEPTH) * MEET
-    return 2.0 * steps / rate
+    if passes.blocks > 1:
+        steps += batches * rows * columns * passes.blocks * MEET
+    return 2.0 * steps * passes.imbalance / rate
 
 
 def _packing(signature: Signature, lie: Lie) -> float:
@@ -110,47 +110,48 @@ def _packing(signature: Signature, lie: Lie) -> float:
     return PACK_APART if lie.apart and not half else PACK
 
 
-def product_demands(signature: Signature, device: Device) -> list[float]:
+def product_demands(
+    signature: Signature, device: Device, packed: bool = False
+) -> tuple[float, float]:
     """How many times the template asks for an element of each operand."""
-    batches, rows, columns, _ = product_shape(signature)
+    _, rows, columns, _ = product_shape(signature)
     left, right = signature.operand_sizes
     if not device.is_cpu:
-        return [
+        return (
             float(left * math.ceil(columns / GPU_TILE[1])),
             float(right * math.ceil(rows / GPU_TILE[0])),
-        ]
+        )
     if rows <= FEW_ROWS or columns == 1:
-        return [float(left * math.ceil(columns / CPU_TILE[1])), float(right)]
-    passes = cpu_passes(batches, rows, columns, device.compute_units)
-    return [float(left * passes.left), float(right * passes.right)]
+        return float(left * math.ceil(columns / CPU_TILE)), float(right)
+    passes = cpu_passes(signature, device, Lie(False, False, packed))
+    return float(left * passes.left), float(right * passes.right)
 
 
-@lru_cache(maxsize=1024)
-def cpu_passes(batches: int, rows: int, columns: int, units: int) -> Passes:
-    """How a CPU's template cuts a product: blocks of up to `CPU_BLOCK`, fewer tiles in each where
-    units would be without work.
-    """
-    tile_rows = min(CPU_TILE[0], rows)
-    width = min(CPU_LANES, 1 << (max(columns, 1).bit_length() - 1))
-    tile_columns = width * max(min(CPU_TILE[1] // CPU_LANES, columns // width), 1)
-    down, across = math.ceil(rows / tile_rows), math.ceil(columns / tile_columns)
-    block_down = min(CPU_BLOCK[0] // tile_rows, down)
-    block_across = max(1, min(CPU_BLOCK[1] // tile_columns, across))
+def cpu_passes(signature: Signature, device: Device, lie: Lie) -> Passes:
+    """How a CPU's template cuts a product."""
+    bytes = max(4, element_of(signature.type).bytes)
+    limits = Limits.of(product_schedule(bytes, device))
+    return _passes(*product_shape(signature), bytes, limits, lie)
 
-    def blocks() -> int:
-        return math.ceil(down / block_down) * math.ceil(across / block_across) * batches
 
-    while block_down * block_across > 1 and blocks() < BLOCKS_A_UNIT * units:
-        if block_across > 1:
-            block_across = math.ceil(block_across / 2)
-        else:
-            block_down = math.ceil(block_down / 2)
-    shares = blocks() / units
+@lru_cache(maxsize=4096)
+def _passes(
+    batches: int, rows: int, columns: int, inner: int, bytes: int, limits: Limits, lie: Lie
+) -> Passes:
+    halves = 2 if lie.apart else 1
+    extent = Extent(batches, rows, columns, inner, halves, bytes, lie.in_place, lie.packed)
+    sizes = cut_product(extent, limits)
+    tiles_down = math.ceil(rows / sizes.rows)
+    tiles_across = math.ceil(columns // halves / sizes.span)
+    down, across = math.ceil(tiles_down / sizes.down), math.ceil(tiles_across / sizes.across)
+    shares = down * across * batches / limits.units
     return Passes(
-        math.ceil(across / block_across),
-        math.ceil(down / block_down),
-        batches * down * across * tile_rows * tile_columns * CPU_LANES // width,
-        math.ceil(shares) / max(shares, 1e-9),
+        across,
+        down,
+        sizes.copies_left,
+        batches * tiles_down * tiles_across * (sizes.rows + LOADS) * sizes.vectors * limits.lanes,
+        math.ceil(inner / sizes.depth),
+        math.ceil(shares) / shares,
     )
 
 
