@@ -98,7 +98,7 @@ def test_a_price_decides_between_the_kernel_and_its_parts(
 def test_an_attention_that_a_rule_writes_is_a_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     """The row is no identity, so the graph is not compared with itself before."""
     row = Rule(
-        "a-test's-attention",
+        "the-attention-of-a-test",
         "erf(matmul(q, k))",
         "attention(q, k, k, heads=2)",
         RuleClass.REASSOCIATES,
