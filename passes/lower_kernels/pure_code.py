@@ -25,7 +25,6 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from mgn.dialects import kernel
-from mgn.dialects.kernel.masks import FLOAT_PREDICATES, INTEGER_PREDICATES
 from mgn.dialects.types import ElementType
 
 INDEX = IndexType()
@@ -165,23 +164,29 @@ class PureCode:
 
     def compare_integers(self, predicate: str, left: SSAValue, right: SSAValue) -> SSAValue:
         """An integer comparison: an i1, or one for each lane."""
-        left, right = self.together(left, right)
-        if isinstance(left.type, VectorType):
-            type = shaped(i1, lane_count(left))
-            name = StringAttr(predicate)
-            return self.pure(kernel.CompareIntegersOp, [left, right], type, predicate=name)
-        number = IntegerAttr(INTEGER_PREDICATES.index(predicate), i64)
-        return self.pure(arith.CmpiOp, [left, right], i1, predicate=number)
+        return self._compare(kernel.CompareIntegersOp, arith.CmpiOp, predicate, left, right)
 
     def compare_floats(self, predicate: str, left: SSAValue, right: SSAValue) -> SSAValue:
         """A float comparison: an i1, or one for each lane."""
+        operations = kernel.CompareFloatsOp, arith.CmpfOp
+        return self._compare(*operations, predicate, left, right, fastmath=NO_FASTMATH)
+
+    def _compare(
+        self,
+        lanes: type[kernel.CompareIntegersOp | kernel.CompareFloatsOp],
+        scalars: type[Operation],
+        predicate: str,
+        left: SSAValue,
+        right: SSAValue,
+        **properties: Any,
+    ) -> SSAValue:
+        """A comparison by the operation for lanes or, with its properties, the one for scalars."""
         left, right = self.together(left, right)
         if isinstance(left.type, VectorType):
             type = shaped(i1, lane_count(left))
-            name = StringAttr(predicate)
-            return self.pure(kernel.CompareFloatsOp, [left, right], type, predicate=name)
-        number = IntegerAttr(FLOAT_PREDICATES.index(predicate), i64)
-        return self.pure(arith.CmpfOp, [left, right], i1, predicate=number, fastmath=NO_FASTMATH)
+            return self.pure(lanes, [left, right], type, predicate=StringAttr(predicate))
+        number = IntegerAttr(lanes.PREDICATES.index(predicate), i64)
+        return self.pure(scalars, [left, right], i1, predicate=number, **properties)
 
     def select(self, test: SSAValue | bool, yes: SSAValue, no: SSAValue) -> SSAValue:
         """`yes` where the test holds. A scalar test chooses between whole vectors; it may be known
