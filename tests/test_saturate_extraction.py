@@ -4,6 +4,7 @@ import itertools
 import random
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from saturate_programs import (
@@ -23,7 +24,7 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
-from mgn.passes.saturate import exact, saturate_graph
+from mgn.passes.saturate import SaturateOptions, exact, saturate, saturate_graph
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.check import ExtractionError, check_selection
 from mgn.passes.saturate.components import LocalProblem, components_of
@@ -319,3 +320,20 @@ def test_layers_are_chosen_apart_though_a_kernel_reaches_over_their_ends() -> No
         _, found = choices(egraph_graphs().inference_graph(layers))
         sizes.append(max(len(part.candidates) for part in components_of(found, frozenset())))
     assert sizes[0] == sizes[1]
+
+
+@pytest.mark.parametrize("stage", ["extract", "recall"])
+def test_every_compilation_is_checked(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A choice at half its price is refused, whether it is new or remembered."""
+    graph = build_graph(mlp, f32(64, 32), f32(32, 32))
+    saturate_graph(graph.clone(), CPU)
+    right = getattr(saturate, stage)
+
+    def wrong(*arguments: Any) -> Any:
+        choice = right(*arguments)
+        selection = choice.selection
+        return replace(choice, selection=replace(selection, cost=selection.cost / 2))
+
+    monkeypatch.setattr(saturate, stage, wrong)
+    with pytest.raises(ExtractionError, match="the cost is"):
+        saturate_graph(graph, CPU, SaturateOptions(memoise=stage == "recall"))
