@@ -25,6 +25,7 @@ from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.saturate import SaturateOptions, exact, saturate, saturate_graph
+from mgn.passes.saturate import extract as extraction
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.check import ExtractionError, check_selection
 from mgn.passes.saturate.components import LocalProblem, components_of
@@ -191,6 +192,10 @@ def test_only_what_the_solver_does_not_prove_is_searched_for_a_better_choice(
     searched = extract(found, list(view.classes))
     assert searched.method == "search"
     assert best <= searched.selection.cost < (dear + best) / 2
+    monkeypatch.setattr(extraction, "improved_selection", lambda found, start, *_: start)
+    unsearched = extract(found, list(view.classes))
+    assert unsearched.selection.cost == pytest.approx(dear)
+    assert unsearched.bound <= best * (1 + 1e-9) and unsearched.gap > 0.05
 
 
 def two_users_of_a_long_chain(b: Emitter, x: SSAValue, w: SSAValue) -> list[SSAValue]:

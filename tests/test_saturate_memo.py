@@ -12,9 +12,10 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.kernel_pieces import KernelPieces
 from mgn.passes.prepack_products import PackedOperand
-from mgn.passes.saturate import RuleClass, SaturateOptions, priced_bodies, saturate_graph
+from mgn.passes.saturate import Rule, RuleClass, SaturateOptions, priced_bodies, saturate_graph
 from mgn.passes.saturate.memo import REMEMBERED, forget_choices
 from mgn.passes.saturate.prices import price_kernel
+from mgn.passes.saturate.rules import RULES
 
 
 @pytest.fixture(autouse=True)
@@ -62,6 +63,13 @@ def test_whatever_differs_makes_another_choice() -> None:
     assert not remembers(graph(4, 8), build_graph(both, f32(4, 8)))
     assert not remembers(graph(4, 8), graph(4, 8), fuse=False)
     assert not remembers(graph(4, 8), graph(4, 8), classes=frozenset({RuleClass.EXACT}))
+
+
+def test_another_rule_makes_another_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    saturate_graph(build_graph(norm, f32(4, 8)), CPU)
+    row = Rule("twice", "add(x, x)", "mul(x, 2)", RuleClass.EXACT, "x + x = 2 x")
+    monkeypatch.setitem(RULES, row.name, row)
+    assert not saturate_graph(build_graph(norm, f32(4, 8)), CPU).remembered
 
 
 def test_another_device_makes_another_choice() -> None:
