@@ -24,7 +24,13 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import ConstantOp, ParamOp, ReadOp
 from mgn.dialects.types import tensor
-from mgn.passes.saturate import Saturate, SaturateOptions, saturate_graph
+from mgn.passes.saturate import (
+    DEFAULT_CLASSES,
+    RuleClass,
+    Saturate,
+    SaturateOptions,
+    saturate_graph,
+)
 from mgn.passes.saturate.encode import encode_graph
 from mgn.passes.saturate.engine import saturate_facts
 from mgn.passes.saturate.rule import RuleError
@@ -404,3 +410,14 @@ def test_what_is_cut_into_kernels_already_is_refused() -> None:
     Saturate().apply(Context(), module)
     with pytest.raises(PassFailedException, match=r"fusion\.kernel is no operation on whole"):
         Saturate().apply(Context(), module)
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_of_zeros_with_two_signs_the_operands_order_decides_where_bits_count(name: str) -> None:
+    def body(b: Emitter, x: SSAValue, y: SSAValue) -> list[SSAValue]:
+        return [b.call(name, x, y), b.call(name, y, x)]
+
+    exact = frozenset({RuleClass.EXACT})
+    for classes, values in ((exact, 2), (DEFAULT_CLASSES, 1)):
+        after, _ = saturated(body, f32(4), f32(4), classes=classes)
+        assert len(set(after.results_returned)) == values

@@ -11,7 +11,7 @@ the builder, the rules, the e-graph and the kernels then know it. Types follow f
 import inspect
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, SSAValue
@@ -60,7 +60,7 @@ def operation(
     if name in OPERATIONS:
         raise ValueError(f"'{name}' is taken")
     labels = (*operands, *attributes)
-    for label in (name, *labels):
+    for label in cast("tuple[object, ...]", (name, *labels)):
         if not isinstance(label, str) or not NAME.fullmatch(label):
             raise ValueError(f"{label!r} is no name")
     if len(set(labels)) < len(labels):
@@ -117,7 +117,7 @@ def _result_type(
     block = Block(arg_types=types)
     _BUILDING.add(name)
     try:
-        result: object = decompose(Emitter(block.add_op), *block.args, **values)
+        result = cast("object", decompose(Emitter(block.add_op), *block.args, **values))
     except CallError as error:
         raise ShapeError(f"{name}: {error}") from error
     except ShapeError:

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import cast
 
 from mgn.diagnostics import MgnError
 from mgn.passes.saturate.patterns import (
@@ -84,8 +85,8 @@ class Rule:
 
     def check(self) -> None:
         """Raises PatternError where the row is malformed or names what does not exist."""
-        texts: tuple[object, ...] = (self.name, self.left, self.right, self.reason, self.when)
-        equality: object = self.equality
+        written = (self.name, self.left, self.right, self.reason, self.when)
+        texts, equality = cast("tuple[object, ...]", written), cast("object", self.equality)
         if not all(isinstance(text, str) for text in texts) or not NAME.fullmatch(self.name):
             raise PatternError(f"a row is texts, its name words joined by '-': {self.name!r}")
         if not isinstance(equality, RuleClass):
