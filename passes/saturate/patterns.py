@@ -71,9 +71,11 @@ def parse_conditions(text: str) -> list[ast.Call]:
     if not text:
         return []
     node = _expression(text)
-    joined = node.values if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And) else [node]
-    calls = [part for part in joined if isinstance(part, ast.Call)]
-    if len(calls) != len(joined):
+    parts = [node]
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
+        parts = node.values
+    calls = [part for part in parts if isinstance(part, ast.Call)]
+    if len(calls) != len(parts):
         raise PatternError(f"a condition is predicates joined by 'and', not {text!r}")
     return calls
 
