@@ -89,8 +89,8 @@ def test_a_norm_writes_a_number_a_row_and_its_scale_is_in_the_weights(program: s
     names = body_names(product)
     assert names[names.index("matmul") + 1] == "mul"
     prepared = [op for op in kernels_of(graph) if op not in runs(graph)]
-    assert any(set(op.results).intersection(product.operands) for op in prepared)
-    assert any("mul" in body_names(op) for op in prepared)
+    weights = [op for op in prepared if set(op.results).intersection(product.operands)]
+    assert weights and all("mul" in body_names(op) for op in weights)
 
 
 def test_one_scale_goes_into_the_weights_of_a_wide_product() -> None:

@@ -33,6 +33,7 @@ from mgn.passes.saturate.facts import Facts
 from mgn.passes.saturate.memo import Choice, choice_key, choice_of, recall, remember
 from mgn.passes.saturate.offers import find_candidates
 from mgn.passes.saturate.patterns import Number, Pattern, calls_of
+from mgn.passes.saturate.prepared_copies import prepared_copies
 from mgn.passes.saturate.reach import Reach
 from mgn.passes.saturate.rebuild import rebuild_graph
 from mgn.passes.saturate.report import SaturateReport
@@ -130,7 +131,8 @@ def _choose(
         found = find_candidates(view, device, reach, limits)
         if options.fuse:
             reach = Reach(view) if found.handed else reach
-            for template, classes in list(sibling_candidates(view, found, device, reach)):
+            joined = [*sibling_candidates(view, found, device, reach)]
+            for template, classes in [*joined, *prepared_copies(view, found, device)]:
                 if not limits.keep_bits or keeps_bits(template.body, view.signatures):
                     found.add(template, classes)
         report.candidates, report.considered = len(found.candidates), found.considered
