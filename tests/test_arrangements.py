@@ -91,8 +91,8 @@ TABLE: list[tuple[str, Device, dict[str, object], str, dict[str, object], str]] 
     (product(1024, 1024, 1024), CPU, {}, PANELS, {"launch_cost": 1e-2}, ALONE),
     (product(1024, 1024, 1024), CPU, {}, PANELS, {"bandwidth": 1e9, "cache": 0}, ALONE),
     (product(1024, 1024, 1024), CPU, {}, PANELS, {"rates": {"f32": 1e14}}, ALONE),
-    (product(768, 64, 64), CPU, {}, ALONE, {"launch_cost": 0.0}, SMALL_PANELS),
-    (product(768, 64, 64, held=True), CPU, {}, SMALL_PANELS, {"launch_cost": 1.0}, ALONE),
+    (product(3072, 64, 64), CPU, {}, ALONE, {"launch_cost": 0.0}, SMALL_PANELS),
+    (product(3072, 64, 64, held=True), CPU, {}, SMALL_PANELS, {"launch_cost": 1.0}, ALONE),
 ]
 
 
@@ -120,8 +120,8 @@ def test_the_table_of_figures_has_each_arrangement_and_its_opposite() -> None:
 
 
 PROGRAMS = {
-    "packed": product(768, 64, 64),
-    "packed, in a run": product(768, 256, 256),
+    "packed": product(3072, 64, 64),
+    "packed, in a run": product(2048, 2048, 64),
     "sum": "graph g(x: f32[600000]) { return y = sum(x) }",
     "softmax": SOFTMAX,
     "layer norm": "graph g(x: f32[1, 400000]) { return y = layer_norm(x), m = mean(x, axis = 1) }",
@@ -184,7 +184,7 @@ def test_two_sums_of_one_array_are_finished_by_one_kernel() -> None:
 
 def test_what_is_shared_may_pay_where_one_alone_does_not() -> None:
     """With exact rules it may not: there each kernel decides for itself, whatever else there is."""
-    figures = CPU.with_figures(launch_cost=6e-4)
+    figures = CPU.with_figures(launch_cost=3e-4)
     alone = product(1024, 512, 1024)
     both = """graph g(a: f32[1024, 512], b: f32[1024, 512], w: f32[512, 1024]) {
       return y = a @ w, z = b @ w

@@ -89,7 +89,7 @@ def product_seconds(signature: Signature, device: Device, rate: float, lie: Lie)
     """Seconds of multiplying at a rate on a CPU."""
     batches, rows, columns, inner = product_shape(signature)
     useful = 2.0 * batches * rows * columns * inner / rate
-    if rows <= FEW_ROWS or columns == 1:
+    if rows <= FEW_ROWS or columns == 1 or not useful:
         return useful
     passes = cpu_passes(signature, device, lie)
     steps = passes.computed * inner
@@ -121,7 +121,7 @@ def product_demands(
             float(left * math.ceil(columns / GPU_TILE[1])),
             float(right * math.ceil(rows / GPU_TILE[0])),
         )
-    if rows <= FEW_ROWS or columns == 1:
+    if rows <= FEW_ROWS or columns == 1 or not left * right:
         return float(left * math.ceil(columns / CPU_TILE)), float(right)
     passes = cpu_passes(signature, device, Lie(False, False, packed))
     return float(left * passes.left), float(right * passes.right)
