@@ -98,8 +98,8 @@ ALGEBRA: tuple[Rule, ...] = (
             f"{name}(mul(x, y), mul(x, z))",
             f"mul(x, {name}(y, z))",
             REASSOCIATES,
-            "one product and its rounding less",
-            "wide(x)",
+            "one product and its rounding less; of given sums, as 0 has any number of them",
+            "wide(x) and given(y) and given(z)",
         )
         for name in ("add", "sub")
     ),

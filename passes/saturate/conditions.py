@@ -157,6 +157,7 @@ def _power_of_two(x: Operand) -> bool:
 PREDICATES: dict[str, Callable[..., bool]] = {
     "constant": lambda x: x.constant is not None,
     "parameters": _parameters,
+    "given": lambda x: x.definition is None or x.definition.is_given,
     "read_once": lambda x: x.definition is None or x.definition.readers < 2,
     "scalar": lambda x: x.type.get_shape() == (),
     "nonzero": lambda x: x.constant not in (None, 0) and math.isfinite(x.constant),

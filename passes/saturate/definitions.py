@@ -73,6 +73,12 @@ class Definition:
         return self.facts.readers[self.handle]
 
     @property
+    def is_given(self) -> bool:
+        """Whether the program has the value, and no rule had to make it."""
+        self.facts.looks += 1
+        return self.handle < self.facts.given
+
+    @property
     def is_parameters(self) -> bool:
         """Whether parameters and constants alone decide the value."""
         self.facts.looks += 1

@@ -39,8 +39,8 @@ from mgn.passes.saturate.wide_products import (
 )
 
 GROWTH_LIMIT = 40
-"""How many times the original e-nodes an e-graph may hold before the run stops; small ones get a
-fixed allowance.
+"""How many times the original e-nodes an e-graph may hold, and as many matches may be new at once,
+before the run stops; small ones get a fixed allowance.
 """
 ALLOWANCE = 100_000
 BUDGETED = 20_000
@@ -175,6 +175,8 @@ class _Engine:
         self.acting: list[str] = []
         self.loads = 0
         self.iterations = 0
+        facts.given = len(facts.handle_types)
+        self.largest = len(facts.handle_types) * GROWTH_LIMIT + ALLOWANCE
         self.widenings = 0
         self.wide = WideProducts(facts, len(facts.handle_types))
         self.execute(PRELUDE)
@@ -186,8 +188,7 @@ class _Engine:
 
     def run(self, time_budget: float) -> SaturatedGraph:
         started = time.thread_time()
-        original = len(self.facts.handle_types)
-        time_budget *= max(1.0, original / BUDGETED)
+        time_budget *= max(1.0, len(self.facts.handle_types) / BUDGETED)
         self._load()
         while True:
             reports = self.execute("(run rewrite 1)")
@@ -195,6 +196,8 @@ class _Engine:
             report = reports[0].report
             matched = report.num_matches_per_rule
             self.acting = [name for name in self.compiled if matched.get(name)]
+            if sum(matched.values()) > self.largest:
+                return self._read(self._tables(), False)
             if self.acting:
                 self._act(self.acting)
             loaded = self._load()
@@ -202,9 +205,11 @@ class _Engine:
                 tables = self._tables()
                 if not self._widen(tables):
                     return self._read(tables, True)
-            too_large = len(self.facts.handle_types) > original * GROWTH_LIMIT + ALLOWANCE
-            if too_large or time.thread_time() - started > time_budget:
+            if self._is_too_large() or time.thread_time() - started > time_budget:
                 return self._read(self._tables(), False)
+
+    def _is_too_large(self) -> bool:
+        return len(self.facts.handle_types) > self.largest
 
     def _act(self, names: Iterable[str]) -> None:
         functions = self.egraph.freeze().functions
@@ -216,6 +221,8 @@ class _Engine:
             rows = {(*map(handle, row[:values]), *map(number, row[values:])) for row in matches}
             for row in sorted(rows - seen):
                 first, unions = len(self.facts.handle_types), len(self.facts.new_unions)
+                if self._is_too_large():
+                    return
                 if instantiate(compiled, row, self.facts):
                     self.fired[name] += 1
                     united = self.facts.new_unions[unions:]

@@ -70,9 +70,9 @@ class Facts:
     `literals` are the numbers that rules name: a constant that equals one of them, rounded to the
     constant's element type, is that number. `definitions` holds the e-node or leaf of each handle,
     None for a mere name, `type_numbers` the number of its type; `arrays` and `origins` what
-    `definitions.py` found out from them, and `looks` counts how often it was asked. `readers` says
-    how many of the program's e-nodes read a value; `results` keeps the types and attributes of
-    operations that rules make.
+    `definitions.py` found out from them, and `looks` counts how often it was asked. Handles
+    below `given` were there before any rule acted. `readers` says how many of the program's e-nodes
+    read a value; `results` keeps the types and attributes of operations that rules make.
     """
 
     literals: Sequence[float] = ()
@@ -89,6 +89,7 @@ class Facts:
     origins: dict[int, Any] = field(default_factory=dict[int, Any])
     bases: dict[Any, float | None] = field(default_factory=dict[Any, float | None])
     looks: int = 0
+    given: int = 0
     readers: Counter[int] = field(default_factory=Counter[int])
     results: dict[Any, tuple[TensorType, Properties]] = field(
         default_factory=dict[Any, tuple[TensorType, Properties]]
