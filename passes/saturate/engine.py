@@ -178,7 +178,7 @@ class _Engine:
         facts.given = len(facts.handle_types)
         self.largest = len(facts.handle_types) * GROWTH_LIMIT + ALLOWANCE
         self.widenings = 0
-        self.wide = WideProducts(facts, len(facts.handle_types))
+        self.wide = WideProducts(facts)
         self.execute(PRELUDE)
 
     def execute(self, text: str) -> list[Any]:

@@ -92,11 +92,16 @@ def _multiplied(
     """
     if len(signature.shape) < 2 or signature.shape[-2] < FEWEST_ROWS:
         return None
-    names = {_rounded(operand, nodes, leaf_types) for operand in operands}
-    name = names.pop() if len(names) == 1 else None
+    name = _rounded_alike(operands, nodes, leaf_types)
     if name in HALVES and device.matrix_unit != "wgmma":
         return None if any(shape[-1] % 2 for shape in signature.operand_shapes) else name
     return name
+
+
+def _rounded_alike(operands: Sequence[int], nodes: _Nodes, leaf_types: _Types) -> str | None:
+    """What all operands are rounded to; None where that differs."""
+    names = {_rounded(operand, nodes, leaf_types) for operand in operands}
+    return names.pop() if len(names) == 1 else None
 
 
 def _attended(
@@ -109,8 +114,7 @@ def _attended(
     """The same of an attention; None where its template would do without the unit."""
     values = signature.values
     rows = signature.operand_shapes[0][-2] * values["heads"] // values["kv_heads"]
-    names = {_rounded(operand, nodes, leaf_types) for operand in operands}
-    name = names.pop() if len(names) == 1 else None
+    name = _rounded_alike(operands, nodes, leaf_types)
     if name is None or rows < ATTENDED_ROWS:
         return None
     if least_room(*head_sizes(signature), name) > large_local_memory(device):

@@ -96,15 +96,14 @@ class Rounding:
 class WideProducts:
     """Groups of products that were entered.
 
-    Handles from `given` on are not the program's but what rules made: the columns of what they made
-    of a wide product need not be put side by side again.
+    Only handles that the facts were `given` take part: the columns of what rules made of a wide
+    product need not be put side by side again.
 
     `steps` lists what was done the last time: a rule's name, the handles of its root and variables,
     that of the slice, and the first and past the last of those that it entered.
     """
 
     facts: Facts
-    given: int
     steps: list[tuple[str, tuple[int, ...], int, int, int]] = field(
         default_factory=list[tuple[str, tuple[int, ...], int, int, int]]
     )
@@ -133,7 +132,7 @@ class WideProducts:
         groups: dict[object, dict[int, Product]] = {}
         for item in sorted(products, key=lambda item: (item.result, item.right)):
             key = self._key(item)
-            if key is not None and item.right < self.given:
+            if key is not None and item.right < self.facts.given:
                 groups.setdefault(key, {}).setdefault(item.result, item)
         self.steps.clear()
         simplest = sorted(groups.values(), key=lambda group: -len(self._parameters(group)))
