@@ -9,7 +9,7 @@ from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
-from mgn.passes.saturate import SaturateReport, saturate_graph
+from mgn.passes.saturate import SaturateOptions, SaturateReport, saturate_graph
 from mgn.passes.saturate.memo import forget_choices
 from mgn.passes.saturate.rules import RULES
 
@@ -91,6 +91,16 @@ def test_a_norm_writes_a_number_a_row_and_its_scale_is_in_the_weights(program: s
     prepared = [op for op in kernels_of(graph) if op not in runs(graph)]
     weights = [op for op in prepared if set(op.results).intersection(product.operands)]
     assert weights and all("mul" in body_names(op) for op in weights)
+
+
+def test_weights_are_scaled_and_packed_alike_where_nothing_is_remembered() -> None:
+    graph, report = rewritten(GATED)
+    alone = graph_of(GATED)
+    found = saturate_graph(alone, DEVICES["cpu"], SaturateOptions(memoise=False))
+    copies = [op for op in kernels_of(alone) if op.arranged is not None and op not in runs(alone)]
+    assert any("mul" in body_names(op) for op in copies)
+    assert found.cost_after == report.cost_after
+    assert str(alone) == str(graph)
 
 
 def test_one_scale_goes_into_the_weights_of_a_wide_product() -> None:

@@ -23,7 +23,7 @@ def prepared_copies(view: View, found: CandidateSet, device: Device) -> Iterator
     """Templates of copies that read parameters in place of what is computed from them, with their
     classes.
     """
-    made: dict[object, Template | None] = table(found.memoise)
+    made: dict[object, tuple[Template | None]] = table(found.memoise)
     for copy in [item for item in found.candidates if _is_copy(item, view, found)]:
         sources = [_plainest(key, found) for key in copy.inputs]
         parts = [copy, *(item for item in sources if item is not None)]
@@ -39,11 +39,11 @@ def prepared_copies(view: View, found: CandidateSet, device: Device) -> Iterator
             [(view.classes[item].leaf is None, view.classes[item].inline) for item in names]
         )
         key = copy.template.facts, places, lying
-        if key not in made:
-            made[key] = _template(view, device, parts, nodes, names)
-        template = made[key]
-        if template is not None:
-            yield template, tuple(names)
+        known = made.get(key)
+        if known is None:
+            known = made[key] = (_template(view, device, parts, nodes, names),)
+        if known[0] is not None:
+            yield known[0], tuple(names)
 
 
 def _is_copy(candidate: Candidate, view: View, found: CandidateSet) -> bool:
