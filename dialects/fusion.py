@@ -112,8 +112,9 @@ class FusedKernelOp(IRDLOperation):
     memory.
 
     `arranged` is what it says for its schedule: how values lie that it reads (`right = "panels"`,
-    `rounded = 1`), and as what a matrix unit is to multiply (`matrix = "tf32"`). One that names no
-    unit does without. What is said of panels and of the unit has to be so.
+    `rounded = 1`), as what a matrix unit is to multiply (`matrix = "tf32"`), and that the largest
+    elements of rows only shift exponentials (`largest = "shifts"`). One that names no unit does
+    without. What is said of panels, of the unit and of largest elements has to be so.
     """
 
     name = "fusion.kernel"

@@ -16,7 +16,7 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
                         elementwise and reshape after
 
 What a kernel says of a matrix unit is so: its product's operands, or attention's queries, keys and
-values, are rounded to what the unit multiplies.
+values, are rounded to what the unit multiplies. What it says of largest elements is so, too.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +30,7 @@ from xdsl.utils.exceptions import VerifyException
 from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.shapes import reduce_shape
+from mgn.dialects.shifts import LARGEST, Step, largest_only_shift
 from mgn.dialects.types import element_of
 
 if TYPE_CHECKING:
@@ -70,13 +71,21 @@ def verify_form(kernel: "FusedKernelOp") -> None:
         raise VerifyException(f"fusion.kernel: no template writes a {kernel.kind.data} kernel")
     check(kernel, operations)
     for said in (kernel.arranged, kernel.schedule):
-        unit = None if said is None else said.entries.data.get("matrix")
+        entries = {} if said is None else said.entries.data
+        unit = entries.get("matrix")
         if unit is not None:
             _verify_unit(kernel, operations, unit.data if isinstance(unit, StringAttr) else "")
+        if LARGEST in entries and not _largest_shift(kernel, operations):
+            _fail(kernel, "its largest elements are more than what exponentials are shifted by")
 
 
 def _fail(kernel: "FusedKernelOp", reason: str) -> None:
     raise VerifyException(f"fusion.kernel {kernel.kind.data}: {reason}")
+
+
+def _largest_shift(kernel: "FusedKernelOp", operations: Operations) -> bool:
+    steps = (Step(op.results[0], op.spec.name, tuple(op.operands)) for op in operations)
+    return largest_only_shift(steps, kernel.written)
 
 
 def _only(kernel: "FusedKernelOp", operations: Operations, *heavy: Kind) -> None:

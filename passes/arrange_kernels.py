@@ -29,7 +29,7 @@ from mgn.passes.saturate.arranging import Arranger, NewValues
 from mgn.passes.saturate.candidates import Template
 from mgn.passes.saturate.cones import Traits
 from mgn.passes.saturate.forms import BodyNode, classify
-from mgn.passes.saturate.matrix_price import unit_facts
+from mgn.passes.saturate.kernel_facts import kernel_facts
 from mgn.passes.saturate.prices import price_kernel
 from mgn.passes.saturate.view import Signature, View
 
@@ -98,6 +98,6 @@ def template_of(
         return None, values
     results = tuple(names[value] for value in fused.written)
     types = {name: traits[name].type for name in reads}
-    facts = unit_facts(body, form, types, signatures, device)
+    facts = kernel_facts(body, form, results, types, signatures, device)
     price = price_kernel(body, form, results, types, signatures, device, facts)
     return Template(tuple(body), form, results, reads, (), price, facts), values

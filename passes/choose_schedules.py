@@ -6,9 +6,10 @@ After:
     %y = fusion.kernel pointwise (%a = %x : tensor<64xf32>) -> (tensor<64xf32>)
         schedule {form = "cpu", lanes = 16 : i64, chunk = 4096 : i64} { … }
 
-What a kernel is arranged for, operands in panels or rounded, and what its product is to run on the
-matrix unit as, its `arranged` says: nothing is chosen here that its price did not count on. What it
-computes is not looked at; a kernel that names no unit does without.
+What a kernel is arranged for, operands in panels or rounded, what its product is to run on the
+matrix unit as, and whether largest elements only shift, its `arranged` says: nothing is chosen here
+that extraction did not know of. What it computes is not looked at; a kernel that names no unit does
+without.
 """
 
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from xdsl.passes import ModulePass
 
 from mgn.dialects.fusion import FusedKernelOp, KernelKind, ScheduleAttr
 from mgn.dialects.kernel import Device
+from mgn.dialects.shifts import LARGEST
 from mgn.dialects.types import element_of
 from mgn.passes.liveness import tensor_bytes
 
@@ -79,7 +81,7 @@ def schedule_for(fused: FusedKernelOp, device: Device) -> ScheduleAttr:
     """The schedule of one kernel on a device."""
     entries = _gpu_schedule(fused, device) if not device.is_cpu else _cpu_schedule(fused, device)
     arranged = _arranged(fused)
-    entries |= {name: arranged[name] for name in (RIGHT, ROUNDED) if name in arranged}
+    entries |= {name: arranged[name] for name in (RIGHT, ROUNDED, LARGEST) if name in arranged}
     return ScheduleAttr.of(**entries)
 
 

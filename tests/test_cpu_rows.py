@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lower_fixture import CPU, Run, check_all, fused_kernel, lowered
+from lower_fixture import CPU, Run, check_all, fused_kernel, lowered, scheduled
 from opencl_fixture import cl_queue  # noqa: F401
 from xdsl.dialects import arith, memref
+from xdsl.utils.exceptions import VerifyException
 
-from mgn.passes.lower_kernels.body import read_body
-from mgn.passes.lower_kernels.rows import shifts_of
+from mgn.dialects.fusion import ScheduleAttr
+from mgn.passes.choose_schedules import schedule_for
+from mgn.passes.lower_kernels import lower_kernel
 
 Build = Callable[..., Any]
 
@@ -136,6 +138,21 @@ def test_only_what_a_sum_divides_may_be_shifted_by_less_than_the_largest(
     build: Build, found: bool
 ) -> None:
     fused = fused_kernel("reduction", [("f32", (8, 64))], build)
-    assert bool(shifts_of(read_body(fused))) is found
+    assert (scheduled(fused, CPU).get("largest") == "shifts") is found
     exact = [op for op in lowered(fused, CPU).walk() if isinstance(op, arith.MaximumfOp)]
     assert bool(exact) is not found
+
+
+@pytest.mark.parametrize("build", [also_written, log_of_sum, of_another, used_alone, moments])
+def test_a_kernel_that_says_so_falsely_is_refused(build: Build) -> None:
+    fused = fused_kernel("reduction", [("f32", (8, 64))], build)
+    fused.arranged = ScheduleAttr.of(largest="shifts")
+    with pytest.raises(VerifyException, match="largest elements are more than"):
+        fused.verify()
+
+
+def test_a_kernel_that_says_nothing_takes_the_exact_largest() -> None:
+    fused = fused_kernel("reduction", [("f32", (8, 64))], softmax)
+    assert "largest" not in schedule_for(fused, CPU).values
+    function = lower_kernel(fused, "exact", schedule_for(fused, CPU).values)
+    assert any(isinstance(op, arith.MaximumfOp) for op in function.walk())

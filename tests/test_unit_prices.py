@@ -217,7 +217,7 @@ def test_the_checker_holds_what_a_kernel_says_against_its_body_and_its_price() -
     check_selection(view, found, selection, H200)
     (chosen,) = (found.candidates[number] for number in selection.kernels)
     assert chosen.template.facts == (("matrix", "tf32"),)
-    for facts, reason in (((), "the cost is"), ((("matrix", "bf16"),), "no matrix unit")):
+    for facts, reason in (((), "the cost is"), ((("matrix", "bf16"),), "matrix = bf16, falsely")):
         chosen.template = replace(chosen.template, facts=facts)
         with pytest.raises(ExtractionError, match=reason):
             check_selection(view, found, selection, H200)

@@ -1,6 +1,7 @@
 // RUN: mgn-opt %s -p saturate | filecheck %s
 
-// A softmax, scaled before and cut off after, is one reduction kernel that divides once a row.
+// A softmax, scaled before and cut off after, is one reduction kernel that divides once a row, and
+// says that what it subtracts need not be the largest where that is NaN.
 mgn.graph @softmax("x" = %x : tensor<64x128xf32>) -> ("y" : tensor<64x128xf32>) {
   %c = mgn.constant dense<0.125> : tensor<f32>
   %0 = mgn.mul(%x, %c) : (tensor<64x128xf32>, tensor<f32>) -> tensor<64x128xf32>
@@ -9,7 +10,7 @@ mgn.graph @softmax("x" = %x : tensor<64x128xf32>) -> ("y" : tensor<64x128xf32>) 
   mgn.return %2 : tensor<64x128xf32>
 }
 // CHECK: mgn.graph @softmax
-// CHECK-NEXT: fusion.kernel reduction (
+// CHECK-NEXT: fusion.kernel reduction ({{.*}} arranged {largest = "shifts"} {
 // CHECK-NEXT: mgn.constant dense<1.250000e-01> : tensor<f32>
 // CHECK-NEXT: mgn.mul
 // CHECK-NEXT: mgn.max_reduce
@@ -46,6 +47,7 @@ mgn.graph @two_axes("x" = %x : tensor<64x128xf32>) -> ("y" : tensor<f32>) {
 // CHECK: fusion.kernel reduction
 // CHECK: mgn.sum
 // CHECK: fusion.kernel reduction
+// CHECK-NOT: arranged
 // CHECK: mgn.max_reduce
 // CHECK: mgn.return
 

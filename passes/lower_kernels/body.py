@@ -19,6 +19,7 @@ from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.decompose import decomposition_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
+from mgn.dialects.shifts import IDENTITIES
 from mgn.dialects.types import ElementType, element_of
 from mgn.passes.lower_kernels.index import Index
 
@@ -66,9 +67,6 @@ class Body:
             if any(operand in found for operand in node.operands):
                 found.add(node)
         return found
-
-
-IDENTITIES = frozenset({"identity", "stop_gradient"})
 
 
 class _Builder:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
+from mgn.dialects.shifts import LARGEST
 from mgn.passes.lower_kernels.body import Body, Node
 from mgn.passes.lower_kernels.evaluate import Evaluator, Given
 from mgn.passes.lower_kernels.grouped_reduction import lower_grouped
@@ -23,7 +24,6 @@ from mgn.passes.lower_kernels.rows import (
     Stages,
     elements_in_line,
     row_space,
-    shifts_of,
     stages_of,
 )
 from mgn.passes.lower_kernels.rows_ahead import RowsAhead
@@ -122,7 +122,6 @@ class _Walk:
         self.job, self.space, self.stages, self.width = job, space, stages, width
         self.code = job.code
         self.rows = [_Row(job, space, row, width, len(stages.reductions)) for row in rows]
-        self.shifts = shifts_of(job.body)
         self.homes = homes
 
     def walk(self) -> None:
@@ -143,13 +142,17 @@ class _Walk:
             return _Array(self.job.outputs[number], self.job.body.written[number])
         return _Array(self.code.private(memory_type(node.element), self.space.length))
 
+    def _only_shifts(self, node: Node) -> bool:
+        """Whether a number near the largest will do for it."""
+        return node.name == "max_reduce" and LARGEST in self.job.schedule
+
     def _combine(self, node: Node, left: SSAValue, right: SSAValue) -> SSAValue:
-        if node in self.shifts:
+        if self._only_shifts(node):
             return larger(self.code, left, right)
         return combine(self.code, node.name, node.element, left, right)
 
     def _across_lanes(self, node: Node, value: SSAValue) -> SSAValue:
-        if node in self.shifts:
+        if self._only_shifts(node):
             return largest_lane(self.code, value)
         return across_lanes(self.code, node.name, node.element, value)
 

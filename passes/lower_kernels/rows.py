@@ -137,63 +137,6 @@ def stages_of(body: Body, space: RowSpace) -> Stages:
     return Stages(reductions, _stored(roots, space))
 
 
-def shifts_of(body: Body) -> set[Node]:
-    """Largest elements of rows that only shift exponentials, which a sum of theirs divides.
-
-    Such a number need not be the largest where an element is NaN: the sum is NaN then, and with it
-    all that it divides. Nor does the sign of a zero matter.
-    """
-    users: dict[Node, list[Node]] = {node: [] for node in body.nodes}
-    for node in body.nodes:
-        for operand in node.operands:
-            users[operand].append(node)
-    return {
-        node
-        for node in body.nodes
-        if node.name == "max_reduce" and node.element.is_float and _only_shifts(node, body, users)
-    }
-
-
-def _only_shifts(largest: Node, body: Body, users: dict[Node, list[Node]]) -> bool:
-    written = set(body.written)
-    shifted = users[largest]
-    exponentials = [user for node in shifted for user in users[node]]
-    inner = [largest, *shifted, *exponentials]
-    if written.intersection(inner) or not exponentials:
-        return False
-    if not all(
-        node.name == "sub"
-        and node.operands[0] is largest.operands[0]
-        and node.operands[1] is largest
-        for node in shifted
-    ):
-        return False
-    return all(node.name == "exp" and _divided_by_sum(node, users) for node in exponentials)
-
-
-def _divided_by_sum(exponential: Node, users: dict[Node, list[Node]]) -> bool:
-    """Whether an exponential is added up, and otherwise only multiplied with or divided by what is
-    computed from that sum alone.
-    """
-    sums = [user for user in users[exponential] if user.name == "sum"]
-    return bool(sums) and all(
-        user in sums
-        or (
-            user.name in ("mul", "div")
-            and any(
-                _is_of(operand, sums) for operand in user.operands if operand is not exponential
-            )
-        )
-        for user in users[exponential]
-    )
-
-
-def _is_of(node: Node, sums: list[Node]) -> bool:
-    while node.name in ("recip", "reshape", "broadcast_to"):
-        node = node.operands[0]
-    return node in sums
-
-
 def _stored(roots: list[list[Node]], space: RowSpace) -> list[list[Node]]:
     """For each stage, what it computes that is dear and that a later one needs."""
     if space.length == 0:

@@ -31,8 +31,9 @@ class Template:
     """One possible kernel over names of its own, wherever it may stand. `results[0]` is its root;
     `inputs` are those of the values it reads that must be written before.
 
-    `facts` are what it says of how values lie and of a matrix unit. `arranged` is there where there
-    was a choice of arrangements, and this is the kernel that completes the one taken.
+    `facts` are what it says of how values lie, of a matrix unit and of largest elements.
+    `arranged` is there where there was a choice of arrangements, and this is the kernel that
+    completes the one taken.
     """
 
     body: tuple[BodyNode, ...]

@@ -12,9 +12,11 @@ from collections.abc import Hashable
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
+from mgn.dialects.shifts import LARGEST
+from mgn.passes.choose_schedules import MATRIX
 from mgn.passes.saturate.candidates import Candidate, CandidateSet
 from mgn.passes.saturate.forms import classify
-from mgn.passes.saturate.matrix_price import unit_facts, unit_of
+from mgn.passes.saturate.kernel_facts import kernel_facts
 from mgn.passes.saturate.prices import PREPARED_RUNS, price_kernel
 from mgn.passes.saturate.selection import Selection
 from mgn.passes.saturate.view import View
@@ -93,8 +95,9 @@ def _kind_and_price(
         return None, 0.0
     types = {key: view.classes[key].type for key in candidate.reads}
     facts, body = candidate.template.facts, candidate.body
-    unit, known = unit_of(facts), unit_facts(body, form, types, view.signatures, device)
-    if unit is not None and unit != unit_of(known):
-        raise ExtractionError(f"kernel {candidate.number}: no matrix unit multiplies it as {unit}")
+    known = kernel_facts(body, form, candidate.results, types, view.signatures, device)
+    for name, said in facts:
+        if name in (MATRIX, LARGEST) and (name, said) not in known:
+            raise ExtractionError(f"kernel {candidate.number}: it says {name} = {said}, falsely")
     price = price_kernel(body, form, candidate.results, types, view.signatures, device, facts)
     return form.kind, price

@@ -35,8 +35,8 @@ BodyNode = tuple[int, int, tuple[int, ...]]
 """A value of a body: its name, the number of its signature, its operands' names."""
 
 Facts = tuple[tuple[str, int | str], ...]
-"""What a kernel says for its price and schedule: how lies what it reads or writes, and as what a
-matrix unit is to multiply.
+"""What a kernel says for its price and schedule: how lies what it reads or writes, as what a matrix
+unit is to multiply, and whether the largest elements of rows only shift exponentials.
 """
 
 Way = tuple[KernelKind, bool, bool]

@@ -163,7 +163,7 @@ class _Offers:
             body, form, leaves = cone.body, cone.form, cone.leaves
             inputs = tuple(name for name in leaves if not traits[name].in_memory)
             types = {name: traits[name].type for name in leaves}
-            facts = self.priced.facts(body, form, types)
+            facts = self.priced.facts(body, form, (0,), types)
             yield Template(body, form, (0,), leaves, inputs, cone.price, facts)
             root = signatures[body[-1][1]]
             extras = [
@@ -176,6 +176,7 @@ class _Offers:
             for chosen in _subsets(extras[-EXTRA_RESULTS:]):
                 results = (0, *chosen)
                 price = price_per_run(self.priced.price(body, form, results, types), prepared)
+                facts = self.priced.facts(body, form, results, types)
                 yield Template(body, form, results, leaves, inputs, price, facts)
 
 

@@ -21,7 +21,7 @@ from mgn.dialects.mgn.structure import ConstantOp
 from mgn.passes.kernel_pieces import Arrangement, KernelPieces
 from mgn.passes.saturate.candidates import Template
 from mgn.passes.saturate.forms import BodyNode, Facts, Form, classify
-from mgn.passes.saturate.matrix_price import unit_facts
+from mgn.passes.saturate.kernel_facts import kernel_facts
 from mgn.passes.saturate.prices import price_kernel
 from mgn.passes.saturate.view import Signature
 
@@ -181,7 +181,7 @@ class _Writer:
             return None
         types = {self.scratch.names[item]: item.type for item in kernel.block.args}
         said = kernel.arranged.values if kernel.arranged is not None else {}
-        facts = (*said.items(), *unit_facts(body, form, types, signatures, device))  # type: ignore
+        facts = (*said.items(), *kernel_facts(body, form, results, types, signatures, device))  # type: ignore
         price = price_kernel(body, form, results, types, signatures, device, facts)  # type: ignore
         return Piece(body, form, results, tuple(types), price, facts)
 

@@ -1,4 +1,4 @@
-"""What equal bodies have in common wherever they stand: form, use of a matrix unit, and price.
+"""What equal bodies have in common wherever they stand: form, what a kernel says, and price.
 
 In: bodies over names of their own, which the numbers of signatures make comparable. Out: `Form`s,
 facts and seconds, for each distinct body worked out once.
@@ -11,13 +11,15 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import TensorType
 
+from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.forms import BodyNode, Facts, Form, classify
-from mgn.passes.saturate.matrix_price import unit_facts
+from mgn.passes.saturate.kernel_facts import kernel_facts
 from mgn.passes.saturate.prices import price_kernel
 from mgn.passes.saturate.view import Signature
 
 Body = tuple[BodyNode, ...]
+_Written = tuple[Body, tuple[int, ...], tuple[int, ...]]
 
 
 class PricedBodies:
@@ -27,8 +29,8 @@ class PricedBodies:
         self.signatures = signatures
         self.device = device
         self.forms: dict[Body, Form | None] = {}
-        self.units: dict[tuple[Body, tuple[int, ...]], Facts] = {}
-        self.prices: dict[tuple[Body, tuple[int, ...], tuple[int, ...]], float] = {}
+        self.said: dict[_Written, Facts] = {}
+        self.prices: dict[_Written, float] = {}
 
     def form(self, body: Body) -> Form | None:
         """The form of a body; None where no kernel computes it."""
@@ -38,15 +40,17 @@ class PricedBodies:
             found = self.forms[body] = classify(body, self.signatures)
             return found
 
-    def facts(self, body: Body, form: Form, types: Mapping[int, TensorType]) -> Facts:
-        """What the kernel of a body that reads what `types` names says of a matrix unit."""
-        if form.heavy is None or not self.device.matrix_rates:
+    def facts(
+        self, body: Body, form: Form, results: tuple[int, ...], types: Mapping[int, TensorType]
+    ) -> Facts:
+        """What the kernel of a body that writes `results` and reads what `types` names says."""
+        if form.kind is KernelKind.POINTWISE or not (form.has_rows or self.device.matrix_rates):
             return ()
-        key = body, tuple(types)
-        facts = self.units.get(key)
+        key = body, results, tuple(types)
+        facts = self.said.get(key)
         if facts is None:
-            facts = unit_facts(body, form, types, self.signatures, self.device)
-            self.units[key] = facts
+            facts = kernel_facts(body, form, results, types, self.signatures, self.device)
+            self.said[key] = facts
         return facts
 
     def price(
@@ -56,7 +60,7 @@ class PricedBodies:
         key = body, results, tuple(types)
         price = self.prices.get(key)
         if price is None:
-            facts = self.facts(body, form, types)
+            facts = self.facts(body, form, results, types)
             price = self.prices[key] = price_kernel(
                 body, form, results, types, self.signatures, self.device, facts
             )

@@ -10,6 +10,7 @@ from itertools import combinations
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
+from mgn.dialects.shifts import LARGEST, SHIFTS
 from mgn.passes.saturate.candidates import Candidate, CandidateSet, Template
 from mgn.passes.saturate.cuts import body_order, leaves_of
 from mgn.passes.saturate.forms import BodyNode
@@ -26,6 +27,9 @@ WAYS = 2
 
 MERGED = (KernelKind.POINTWISE, KernelKind.REDUCTION)
 
+LIKE_ANY = frozenset({(LARGEST, SHIFTS)})
+"""What a kernel may say that reads and writes what any other might."""
+
 Space = tuple[KernelKind, tuple[int, ...], tuple[int, ...]]
 Placed = tuple[Template, tuple[int, ...]]
 _Pair = tuple[Template, Template, tuple[int, ...]]
@@ -40,7 +44,7 @@ def sibling_candidates(
     groups: dict[tuple[int, Space], list[Candidate]] = {}
     for candidate in _cheap_alone(found):
         form = candidate.template.form
-        if candidate.template.facts or form.kind not in MERGED:
+        if form.kind not in MERGED or not LIKE_ANY.issuperset(candidate.template.facts):
             continue
         root = view.signatures[candidate.template.body[-1][1]]
         shape = root.shape if form.kind is KernelKind.POINTWISE else form.shape
@@ -168,4 +172,5 @@ class _Merger:
         if price >= first.price + second.price:
             return None
         inputs = tuple(names[item] for item in reads if classes[item].leaf is None)
-        return Template(body, form, written, tuple(types), inputs, price)
+        facts = self.priced.facts(body, form, written, types)
+        return Template(body, form, written, tuple(types), inputs, price, facts)
