@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.components import LocalProblem, components_of
 from mgn.passes.saturate.frontier import FEW, MANY, cheapest_choice
-from mgn.passes.saturate.hubs import SMALL, WHOLE, Cut, cut_at_hubs
+from mgn.passes.saturate.hubs import RELAXED, SMALL, WHOLE, Cut, cut_at_hubs
 from mgn.passes.saturate.integer_program import LocalSolution, Program
 from mgn.passes.saturate.pruning import parts_of
 from mgn.passes.saturate.repetition import table
@@ -96,7 +96,7 @@ class ExactSolver:
         chosen = cheapest_choice(problem, FEW) if len(problem.prices) <= WHOLE else None
         if chosen is not None:
             return _best(problem, chosen)
-        program = self._program(problem)
+        program = self._program(problem, WHOLE)
         solution = None if program is None else program.relaxed()
         if solution is not None:
             return _noting_open(problem, solution)
@@ -108,18 +108,31 @@ class ExactSolver:
         if cut is not None:
             pieces = self._solve_pieces(problem, cut)
         pieces.bound = max(pieces.bound, _least_price(problem))
-        if program is None or _is_proved(problem, pieces, SLACK):
+        if _is_proved(problem, pieces, SLACK):
             return _noting_open(problem, pieces)
+        if program is None:
+            return _noting_open(problem, self._relaxed(problem, pieces))
         solution = program.whole()
         solution.bound = max(solution.bound, pieces.bound)
         if solution.chosen is None:
             solution.chosen = pieces.chosen
         return _noting_open(problem, solution)
 
-    def _program(self, problem: LocalProblem) -> Program | None:
+    def _relaxed(self, problem: LocalProblem, pieces: LocalSolution) -> LocalSolution:
+        """The choice of a large problem whose pieces prove too little: the optimum where fractions
+        of kernels are allowed, or theirs with its bound.
+        """
+        program = self._program(problem, RELAXED)
+        if program is None:
+            return pieces
+        solution = program.relaxed() or pieces
+        solution.bound = max(solution.bound, program.bound)
+        return solution
+
+    def _program(self, problem: LocalProblem, most: int) -> Program | None:
         """The program of a problem; None where it is too large, or there is no time for it."""
         writers = problem.writers()
-        too_large = len(problem.prices) > WHOLE or time.process_time() >= self.deadline
+        too_large = len(problem.prices) > most or time.process_time() >= self.deadline
         if too_large or any(key not in writers for key in problem.demands):
             return None
         return Program(problem, self.deadline)

@@ -21,6 +21,8 @@ WHOLE = 5000
 """Candidates up to which a problem is solved as a whole: first, where fractions may be its optimum,
 and where its pieces prove nothing.
 """
+RELAXED = 15_000
+"""The same up to which fractions of kernels are tried where its pieces prove too little."""
 PIECE = 4000
 """Candidates that a piece has at most, where cutting can make it so; at most a quarter of all."""
 LARGEST = 0.75
