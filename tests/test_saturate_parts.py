@@ -4,8 +4,19 @@ import random
 
 import pytest
 
+from mgn.dialects.fusion import KernelKind
 from mgn.passes.saturate import integer_program
-from mgn.passes.saturate.components import LocalProblem
+from mgn.passes.saturate.candidates import CandidateSet, Template
+from mgn.passes.saturate.components import (
+    Choices,
+    LocalProblem,
+    components_of,
+    groups_of,
+    split,
+    tangled_classes,
+)
+from mgn.passes.saturate.extract import extract
+from mgn.passes.saturate.forms import Form
 from mgn.passes.saturate.frontier import MANY, cheapest_choice
 from mgn.passes.saturate.hubs import PIECE, cut_at_hubs
 from mgn.passes.saturate.integer_program import Program, solve_integer_program
@@ -136,6 +147,42 @@ def test_classes_in_a_ring_are_not_free_for_those_who_would_wait_for_them() -> N
     safe = {number for part in parts_of(ring) for number in part.candidates}
     assert 2 not in kept
     assert 2 in safe
+
+
+def choice_with_a_ring() -> CandidateSet:
+    """Kernel 0 writes classes 2 and 0 from 1, which kernel 1 writes from 0, and 2 from nothing."""
+    found = CandidateSet(position={0: 0, 1: 1, 2: 2}, outputs=(0, 1, 2))
+    for written, read, price in (
+        ((2, 0), (1,), 2.0), ((1,), (0,), 1.0), ((1,), (), 1.5), ((0,), (), 5.0), ((2,), (), 5.0),
+    ):  # fmt: skip
+        names = (*written, *read)
+        own = tuple(range(len(names)))
+        results, inputs = own[: len(written)], own[len(written) :]
+        form = Form(KernelKind.POINTWISE)
+        found.add(Template((), form, results, inputs, inputs, price), names)
+    return found
+
+
+def test_kernels_that_could_wait_for_each_other_are_chosen_together() -> None:
+    found = choice_with_a_ring()
+    assert tangled_classes(found) == {0, 1}
+    (part,) = components_of(found, frozenset())
+    assert part.candidates == (0, 1, 2, 3, 4)
+    every = {item.number: item for item in found.candidates}
+    choices = Choices(
+        tuple(every),
+        {number: item.results for number, item in every.items()},
+        {number: item.inputs for number, item in every.items()},
+        {number: item.price for number, item in every.items()},
+    )
+    assert [len(part.candidates) for part in split(choices, {0, 1, 2}, {0, 1})] == [5]
+    assert [len(group.numbers) for group in groups_of(choices, {0, 1, 2}, {0, 1})] == [5]
+
+
+def test_of_kernels_that_wait_for_each_other_the_one_is_left_out_that_costs_least() -> None:
+    found = extract(choice_with_a_ring(), [0, 1, 2])
+    assert found.selection.cost == pytest.approx(2.0 + 1.5)
+    assert found.bound <= 3.5
 
 
 def tied_layers(count: int, table_price: float) -> LocalProblem:

@@ -75,7 +75,8 @@ def _without_cycles(
     solver: ExactSolver,
     result: ExactResult,
 ) -> tuple[Selection | None, ExactResult]:
-    """The solver's choice; while kernels wait for each other, one with several results is banned.
+    """The solver's choice; while kernels wait for each other, the one of them is banned without
+    which the choice is the cheapest.
 
     Classes for which the solver has none get the candidate of least flow. Also the result that the
     choice is from.
@@ -87,9 +88,8 @@ def _without_cycles(
         try:
             return select(found, preferred), result
         except CyclicSelection as cycle:
-            several = [n for n in cycle.kernels if len(found.candidates[n].results) > 1]
-            if not several:
-                return None, result
-            banned.add(max(several))
-        result = solver.solve(banned)
+            left = {number: solver.solve({*banned, number}) for number in cycle.kernels}
+            best = min(left, key=lambda n: (not left[n].complete, left[n].bound, n))
+            banned.add(best)
+            result = left[best]
     return None, result
