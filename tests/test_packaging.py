@@ -1,6 +1,7 @@
 """The package list against the disk, and the house rules that can be counted."""
 
 import re
+import subprocess
 import tokenize
 import tomllib
 from pathlib import Path
@@ -16,6 +17,15 @@ ALL_FILES = sorted(
     for folder in (*SOURCE_FOLDERS, "tests", "filecheck", "benchmarks", "examples")
     for path in (ROOT / folder).rglob("*.py")
 )
+TRACKED = subprocess.run(
+    ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
+).stdout.splitlines()
+"""The files that are kept in the repository."""
+FOLDERS = {*SOURCE_FOLDERS, ".ci", "tests", "filecheck", "benchmarks", "examples"}
+TOP_FILES = {".gitignore", "CONTRIBUTING.md", "LICENSE", "README.md", "pyproject.toml"}
+DATA = {".npz", ".safetensors"}
+TEXTS = {".c", ".css", ".h", ".js", ".lark", ".md", ".mgn", ".mlir", ".toml"}
+NAMED = {".ci/run", "mgn/py.typed"}
 LONGEST_FILE = 500
 DEBRIS = re.compile(r"\b(TODO|FIXME|XXX|HACK|WIP)\b|/tmp/|/work/")
 
@@ -60,3 +70,17 @@ def test_a_file_holds_no_debris(path: Path) -> None:
         for token in tokenize.generate_tokens(stream.readline):
             if token.type in (tokenize.COMMENT, tokenize.STRING):
                 assert not DEBRIS.search(token.string), f"line {token.start[0]}"
+
+
+def test_every_file_that_is_kept_has_its_place() -> None:
+    for name in TRACKED:
+        top, *inner = name.split("/")
+        assert top in (FOLDERS if inner else TOP_FILES), name
+        known = Path(name).suffix in {".py", *DATA, *TEXTS} or name in NAMED | TOP_FILES
+        assert known, f"{name}: of no kind that is kept"
+
+
+@pytest.mark.parametrize("name", [item for item in TRACKED if Path(item).suffix in TEXTS])
+def test_a_text_that_is_no_python_holds_no_debris(name: str) -> None:
+    found = DEBRIS.search((ROOT / name).read_text(encoding="utf-8"))
+    assert not found, found
