@@ -1,6 +1,7 @@
 """Problems of choosing kernels fall apart, at no loss: leaving out, cutting, bounding."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -102,6 +103,23 @@ def test_what_fractions_cost_bounds_a_choice_that_there_was_no_time_for(
     assert program.relaxed() is None
     monkeypatch.setattr(Program, "_run", lambda *_: None)
     assert program.whole().bound == pytest.approx(2.5)
+
+
+def test_a_solver_whose_clock_runs_out_first_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, runs = Program._run, []  # pyright: ignore
+
+    def hurried(program: Program, solver: Any) -> None:
+        runs.append(program)
+        if len(runs) > 2:
+            run(program, solver)
+        else:
+            solver.setOptionValue("time_limit", 0.0)
+            solver.run()
+
+    monkeypatch.setattr(Program, "_run", hurried)
+    solution = Program(DETOUR, float("inf")).relaxed()
+    assert solution is not None
+    assert len(runs) > 2
 
 
 @pytest.mark.parametrize("seed", [1717, 532, 1669, 1266, 1004])
