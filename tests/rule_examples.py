@@ -165,6 +165,79 @@ def _merged_products(row: str, rng: random.Random, variables: list[str]) -> Inst
     return Instance(types, attributes)
 
 
+def _rows_of_several_axes(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Rows of two axes, merged for a product with one matrix for each batch, or turned; or axes
+    merged that are none of a product's; or matrices of rows that differ.
+    """
+    turned, batch = rng.random() < 0.5, rng.choice([(), (2,), (2, 3)])
+    size, columns = rng.choice([3, 4]), rng.choice([3, 4])
+    rows = rng.choice([(2, 3), (3, 2), (2, 2)])
+    end = (columns, size) if turned else (size, columns)
+    if "turned" in row:
+        other = rng.choice([1, 1, rows[0]])
+        shapes: dict[str, Shape] = {"a": (*batch, *rows, size), "b": (*batch, other, *end)}
+        perm = (*range(len(batch)), len(batch) + 1, len(batch), len(batch) + 2)
+        if rng.random() < 0.2:
+            perm = tuple(rng.sample(range(len(perm)), len(perm)))
+        types = [tensor("f32", shapes[name]) for name in variables]
+        return Instance(types, {"N": turned, "P": perm})
+    shapes = {"a": (*batch, *rows, size), "b": (*batch, *end)}
+    merged = (*batch, math.prod(rows), size)
+    parts = rng.choice([rows, rows, rows[::-1]])
+    attributes = {"N": turned, "S": merged, "R": (*batch, *parts, columns)}
+    return Instance([tensor("f32", shapes[name]) for name in variables], attributes)
+
+
+def _merged_axes(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Some axes side by side merged to one, or cut in another place, and all of them moved."""
+    shape = rng.choice([(2, 3, 4), (3, 2, 2, 2), (2, 1, 3, 2)])
+    first = rng.randrange(len(shape) - 1)
+    merged = (*shape[:first], shape[first] * shape[first + 1], *shape[first + 2 :])
+    if rng.random() < 0.2:
+        merged = merged[::-1]
+    perm = tuple(rng.sample(range(len(merged)), len(merged)))
+    return Instance([tensor("f32", shape)], {"S": merged, "P": perm})
+
+
+def _leading_ones(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """An operand with axes of 1 put before its own; or behind."""
+    shape = rng.choice([(3,), (2, 3), (4, 3)])
+    axes = rng.choice([(1,), (1, 1)])
+    moved = "y" if row.removeprefix("wrong ")[:3] in ("sub", "div") else "x"
+    behind = rng.random() < 0.2
+    wide = (*shape, *axes) if behind else (*axes, *shape)
+    full = (3, 3, 3) if behind else (2, 2, *(4, 3)[: 2 - len(shape)], *shape)
+    shapes = {"x": full, "y": full, moved: shape}
+    element = rng.choice(["f32", "f64", "i32"]) if "div" not in row else "f32"
+    return Instance([tensor(element, shapes[name]) for name in variables], {"S": wide})
+
+
+def _divided_product(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Terms times a matrix, divided by their sums along an axis."""
+    shape = rng.choice([(3, 3), (2, 3, 3), (1, 3)])
+    axes = rng.choice([(len(shape) - 1,), (len(shape) - 1,), (0,), (0, 1)])
+    shapes: dict[str, Shape] = {"x": shape, "y": (3, 3)}
+    types = [tensor("f32", shapes[name]) for name in variables]
+    return Instance(types, {"N": rng.random() < 0.5, "A": axes})
+
+
+def _masked(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """A masked value that is scaled by a constant, or that gets a bias beside the mask's."""
+    element = rng.choice(["f32", "f64", "f16", "i32"])
+    shapes: dict[str, Shape] = {"x": (3, 4), "y": rng.choice([(4,), (3, 4)]), "m": (3, 4)}
+    types = {name: tensor(element, shapes.get(name, ())) for name in variables}
+    types["m"] = tensor("bool", rng.choice([(3, 4), (4,)]))
+    constants = {
+        "f": rng.choice([-np.inf, -1e9, 2.0, np.inf, 0.0]),
+        "c": rng.choice([0.5, 2.0, -4.0, 0.0, 3.0]),
+    }
+    if element == "i32":
+        constants = {"f": -7.0, "c": 2.0}
+    if element == "f16":
+        constants["f"] = max(constants["f"], -256.0)
+    return Instance([types[name] for name in variables], {"A": rng.choice([0, 1])}, constants)
+
+
 def _variance(row: str, rng: random.Random, variables: list[str]) -> Instance:
     """The mean of squares less the square of the mean, divided by the count or by another."""
     axes = rng.choice([(0,), (1,), (0, 1)])
@@ -261,8 +334,19 @@ def _normed(row: str, rng: random.Random, variables: list[str]) -> Instance:
 
 
 EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
-    "gelu-quotient": _double,
+    "erf-of-quotient": _double,
+    "cubic-scaled-in-parts": _double,
     "slice-of-pairs": _pairs,
+    "matmul-of-merged-rows": _rows_of_several_axes,
+    "matmul-of-turned-rows": _rows_of_several_axes,
+    "transpose-of-merged-axes": _merged_axes,
+    "of-leading-axes": _leading_ones,
+    "quotient-after-product": _divided_product,
+    "mul-of-seen": _masked,
+    "mul-of-hidden": _masked,
+    "div-of-seen": _masked,
+    "div-of-hidden": _masked,
+    "bias-beside": _masked,
     "turned-rope": _turned_rope,
     "rope": _rotated,
     "causal-attention": _causal,

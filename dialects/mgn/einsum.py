@@ -1,7 +1,7 @@
 """Einstein summation, as transposes, reshapes, matrix products and sums."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import TensorType
@@ -97,9 +97,10 @@ class _Term:
 class _Contraction:
     """Builds the steps of an einsum; every method gives a term of simpler labels."""
 
-    def __init__(self, b: Emitter, sizes: dict[str, int]) -> None:
+    def __init__(self, b: Emitter, sizes: dict[str, int], output: Labels) -> None:
         self.b = b
         self.sizes = sizes
+        self.output = output
 
     def term(self, value: SSAValue, labels: Labels) -> _Term:
         """An operand with its repeated labels made diagonals and its broadcast axes dropped."""
@@ -134,12 +135,16 @@ class _Contraction:
         return _Term(self.b.sum(term.value, axis=axes), kept)
 
     def product(self, left: _Term, right: _Term, needed: set[str]) -> _Term:
-        """The product of two terms, summed over shared labels that are not needed further."""
-        shared = [label for label in left.labels if label in right.labels]
+        """The product of two terms, summed over shared labels that are not needed further; the one
+        whose axes come first in the result is the left one.
+        """
+        if self._first(right, left) < self._first(left, right):
+            left, right = right, left
+        shared = self._as_returned(label for label in left.labels if label in right.labels)
         summed = [label for label in shared if label not in needed]
         batch = [label for label in shared if label in needed]
-        rows = [label for label in left.labels if label not in shared]
-        columns = [label for label in right.labels if label not in shared]
+        rows = self._as_returned(label for label in left.labels if label not in shared)
+        columns = self._as_returned(label for label in right.labels if label not in shared)
         result = (*batch, *rows, *columns)
         if not summed:
             return _Term(
@@ -153,13 +158,27 @@ class _Contraction:
     def _matrix(
         self, term: _Term, batch: list[str], free: list[str], summed: list[str]
     ) -> tuple[SSAValue, bool]:
-        """A term as `[*batch, free, summed]`, or the other way round (True) where it lies so."""
-        turned = term.labels == (*batch, *summed, *free) and bool(free)
+        """A term as `[*batch, free, summed]`, or the other way round (True) where its last axis,
+        which stays where it lies, is a free one.
+        """
+        turned = term.labels[-1] in free
         order = (*batch, *summed, *free) if turned else (*batch, *free, *summed)
         value = self.ordered(term, order)
         sizes = [self._count(free), self._count(summed)]
         shape = [*(self.sizes[label] for label in batch), *(sizes[::-1] if turned else sizes)]
         return self._reshaped(value, shape), turned
+
+    def _first(self, term: _Term, other: _Term) -> int:
+        """The place in the result of the first axis that only one of two terms has."""
+        own = (label for label in term.labels if label not in other.labels)
+        places = [self.output.index(label) for label in own if label in self.output]
+        return min(places, default=len(self.output))
+
+    def _as_returned(self, labels: Iterable[str]) -> list[str]:
+        """Labels in the order of the result, then those that it lacks."""
+        last = len(self.output)
+        place = {label: i for i, label in enumerate(self.output)}
+        return sorted(labels, key=lambda label: place.get(label, last))
 
     def ordered(self, term: _Term, labels: Labels) -> SSAValue:
         """A term's value with its axes in another order."""
@@ -213,7 +232,7 @@ def einsum(b: Emitter, operands: Sequence[SSAValue], equation: str) -> SSAValue:
 
 
 def _contract(b: Emitter, values: Sequence[SSAValue], match: _Equation) -> SSAValue:
-    steps = _Contraction(b, match.sizes)
+    steps = _Contraction(b, match.sizes, match.output)
     terms = [steps.term(*pair) for pair in zip(values, match.inputs, strict=True)]
     result: _Term | None = None
     for i, term in enumerate(terms):

@@ -163,7 +163,33 @@ def _shared_merged(bias: bool) -> Rule:
     )
 
 
+MASKED = {"seen": "where(m, {}, {})", "hidden": "where(m, {1}, {0})"}
+"""A value where a mask says so, and another one elsewhere."""
+
 ATTENTION: tuple[Rule, ...] = (
+    *(
+        Rule(
+            f"{name}-of-{mask}",
+            f"{name}({masked.format('x', 'f')}, c)",
+            masked.format(f"{name}(x, c)", f"f {sign} c"),
+            EXACT,
+            "a choice of two values is scaled as the one chosen",
+            "floating(x) and constant(f) and constant(c) and scalar(c) and nonzero(c)",
+        )
+        for name, sign in (("mul", "*"), ("div", "/"))
+        for mask, masked in MASKED.items()
+    ),
+    *(
+        Rule(
+            f"bias-beside-{mask}",
+            f"softmax(add({masked.format('x', '-inf')}, y), axis=A)",
+            f"softmax(add(x, add({masked.format('0.0', '-inf')}, y)), axis=A)",
+            REASSOCIATES,
+            "a score of -inf is any finite score plus -inf",
+            "wide(x)",
+        )
+        for mask, masked in MASKED.items()
+    ),
     *(_one_head(cap, scores, mask) for cap in CAPS for scores in SCORES for mask in BIASES),
     Rule(
         "causal-attention",

@@ -7,6 +7,7 @@ condition fails or the two sides differ in type.
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from math import isinf
 from typing import Any
 
 import ml_dtypes
@@ -190,8 +191,12 @@ class _Builder:
         return Encoder(self.facts).enter(spec, operands, values, self.location)
 
     def _folded(self, pattern: Folded, element: ElementType | None) -> float:
-        """Arithmetic on constants, in fractions. Mismatch where it rounds and must not."""
+        """Arithmetic on constants, in fractions. Mismatch where it rounds and must not, or where
+        the infinite leaves no number.
+        """
         row = element or element_of(self.root_type)
+        if any(isinf(value) for value in self.constants.values()):
+            return self._folded_infinite(pattern)
         try:
             fractions = {name: Fraction(value) for name, value in self.constants.items()}
             exact = Fraction(evaluate(pattern.expression, fractions, {}))
@@ -199,6 +204,16 @@ class _Builder:
         except (ZeroDivisionError, OverflowError, ValueError) as error:
             raise Mismatch from error
         if not self.rounds and not _is_normal(exact, row):
+            raise Mismatch
+        return value
+
+    def _folded_infinite(self, pattern: Folded) -> float:
+        """Arithmetic that comes to an infinite number, which no element type rounds."""
+        try:
+            value = float(evaluate(pattern.expression, self.constants, {}))
+        except (ZeroDivisionError, OverflowError, ValueError) as error:
+            raise Mismatch from error
+        if not isinf(value):
             raise Mismatch
         return value
 

@@ -149,6 +149,51 @@ def merges_batches(x: Any, shape: Shape) -> bool:
     return len(given) > len(shape) > 2 and given[-2:] == shape[-2:]
 
 
+def merges_rows(a: Any, shape: Shape, result: Shape, b: Any) -> bool:
+    """Whether a reshape makes one axis of two of rows, of products with one matrix for each batch,
+    and another makes two of the product's again.
+    """
+    given, right = shape_of(a), shape_of(b)
+    if len(given) < 4 or len(right) != len(given) - 1:
+        return False
+    *batch, outer, inner, width = given
+    one = tuple(batch) == right[:-2] and shape == (*batch, outer * inner, width)
+    return one and len(result) == len(given) and result[:-1] == given[:-1]
+
+
+def turns_rows(perm: Shape, b: Any) -> bool:
+    """Whether a permutation moves axes that a right operand broadcasts over, and rows."""
+    shape = shape_of(b)
+    if len(shape) != len(perm) or len(perm) < 3 or perm[-1] != len(perm) - 1:
+        return False
+    return all(shape[axis] == 1 for axis in range(len(perm) - 2) if perm[axis] != axis)
+
+
+def merges_axes(x: Any, shape: Shape) -> bool:
+    """Whether a reshape makes fewer axes of several, each of axes side by side."""
+    return bool(_runs(shape_of(x), shape))
+
+
+def together(x: Any, shape: Shape, perm: Shape) -> Shape:
+    """The permutation of the axes of x that moves its merged axes by another."""
+    runs = _runs(shape_of(x), shape)
+    return tuple(axis for moved in perm for axis in runs[moved])
+
+
+def _runs(given: Shape, shape: Shape) -> list[range]:
+    """Which axes each axis of a reshape merges; none where it does not merge."""
+    runs, end = list[range](), 0
+    for size in shape:
+        first, total = end, 1
+        while end < len(given) and (end == first or total < size):
+            total *= given[end]
+            end += 1
+        if total != size:
+            return []
+        runs.append(range(first, end))
+    return runs if end == len(given) > len(shape) else []
+
+
 def sees_a_key(m: Any) -> bool:
     """Whether a mask is known and hides no row altogether."""
     array = _known(m)

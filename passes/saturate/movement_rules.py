@@ -9,6 +9,8 @@ EXACT, REASSOCIATES = RuleClass.EXACT, RuleClass.REASSOCIATES
 
 REDUCTIONS = ("sum", "prod", "max_reduce", "min_reduce")
 SCALED = ("mul", "div")
+STATISTICS = ("sqrt", "rsqrt", "log")
+"""What is taken of the sums of rows, before or after their axis is put back."""
 
 MOVEMENT: tuple[Rule, ...] = (
     # Movement of movement.
@@ -26,6 +28,14 @@ MOVEMENT: tuple[Rule, ...] = (
         EXACT,
         "only axes of size 1 change places",
         "keeps_order(x, P)",
+    ),
+    Rule(
+        "transpose-of-merged-axes",
+        "transpose(reshape(x, shape=S), perm=P)",
+        "reshape(transpose(x, perm=together(x, S, P)), shape=SHAPE)",
+        EXACT,
+        "axes that are merged move together",
+        "merges_axes(x, S)",
     ),
     Rule(
         "reshape-reshape",
@@ -51,7 +61,7 @@ MOVEMENT: tuple[Rule, ...] = (
             EXACT,
             "the reduced axes put back as 1",
         )
-        for name in REDUCTIONS
+        for name in (*REDUCTIONS, "logsumexp")
     ),
     *(
         Rule(
@@ -79,6 +89,23 @@ MOVEMENT: tuple[Rule, ...] = (
             ("div", "x, broadcast_to(y, shape=S)"),
         )
     ),
+    # Leading axes of size 1, which its user adds anyway.
+    *(
+        Rule(
+            f"{name}-of-leading-axes",
+            f"{name}({operands})",
+            f"{name}(x, y)",
+            EXACT,
+            "operands are broadcast as they are used",
+            f"leads_with_ones({reshaped}, S)",
+        )
+        for name, operands, reshaped in (
+            ("add", "reshape(x, shape=S), y", "x"),
+            ("mul", "reshape(x, shape=S), y", "x"),
+            ("sub", "x, reshape(y, shape=S)", "y"),
+            ("div", "x, reshape(y, shape=S)", "y"),
+        )
+    ),
     # Scales pass through movement, towards the result.
     *(
         Rule(
@@ -92,6 +119,24 @@ MOVEMENT: tuple[Rule, ...] = (
         for name in SCALED
         for move, attribute in (("transpose", "perm"), ("reshape", "shape"))
     ),
+    *(
+        Rule(
+            f"reshape-of-{name}",
+            f"reshape({name}(x), shape=S)",
+            f"{name}(reshape(x, shape=S))",
+            EXACT,
+            "each element by itself",
+        )
+        for name in STATISTICS
+    ),
+    Rule(
+        "reshape-of-shift",
+        "reshape(add(x, c), shape=S)",
+        "add(reshape(x, shape=S), c)",
+        EXACT,
+        "one shift for all elements",
+        "scalar(c)",
+    ),
     # Leading axes of products, merged or not.
     Rule(
         "matmul-of-merged-batches",
@@ -100,6 +145,22 @@ MOVEMENT: tuple[Rule, ...] = (
         REASSOCIATES,
         "batches in any shape; another kernel may add up in another order",
         "merges_batches(a, S) and merges_batches(b, R) and same_batches(a, b)",
+    ),
+    Rule(
+        "matmul-of-merged-rows",
+        "reshape(matmul(reshape(a, shape=S), b, transpose_b=N), shape=R)",
+        "matmul(a, reshape(b, shape=beside_rows(b)), transpose_b=N)",
+        REASSOCIATES,
+        "rows of several axes, each of which meets the same columns",
+        "merges_rows(a, S, R, b)",
+    ),
+    Rule(
+        "matmul-of-turned-rows",
+        "matmul(transpose(a, perm=P), b, transpose_b=N)",
+        "transpose(matmul(a, b, transpose_b=N), perm=P)",
+        REASSOCIATES,
+        "rows of several axes, each of which meets the same columns",
+        "turns_rows(P, b)",
     ),
     Rule(
         "matmul-of-thin-batches",

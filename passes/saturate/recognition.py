@@ -64,22 +64,6 @@ RECOGNITION: tuple[Rule, ...] = (
         "wide(x)",
     ),
     Rule(
-        "gelu-quotient",
-        "mul(mul(x, 0.5), add(1, erf(div(x, 1.4142135623730951))))",
-        "gelu(x)",
-        REASSOCIATES,
-        "x / √2 is x √½; each root is rounded for itself",
-        "wide(x)",
-    ),
-    Rule(
-        "gelu-quotient-half-outside",
-        "mul(mul(x, add(1, erf(div(x, 1.4142135623730951)))), 0.5)",
-        "gelu(x)",
-        REASSOCIATES,
-        "x Φ(x); each root is rounded for itself",
-        "wide(x)",
-    ),
-    Rule(
         "gelu-tanh-half-outside",
         "mul(mul(x, add(1, tanh("
         "mul(add(x, mul(mul(mul(x, x), x), 0.044715)), 0.7978845608028654)))), 0.5)",
@@ -107,6 +91,14 @@ RECOGNITION: tuple[Rule, ...] = (
         REASSOCIATES,
         "one quotient a row: the sum lies between 1 and the length of a row",
         "wide(x)",
+    ),
+    Rule(
+        "quotient-after-product",
+        "div(matmul(x, y, transpose_b=N), sum(x, axis=A, keepdims=True))",
+        "matmul(div(x, sum(x, axis=A, keepdims=True)), y, transpose_b=N)",
+        REASSOCIATES,
+        "the shares of a row's terms before or after their weighted sum",
+        "wide(x) and reduces_last(A, x)",
     ),
     Rule(
         "softmax-unshifted",

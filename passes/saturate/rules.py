@@ -10,6 +10,7 @@ is it that folded constants do not round, which only a row that approximates may
 Users add rows with `register_rule`.
 """
 
+from mgn.passes.saturate.activation_rules import ACTIVATIONS
 from mgn.passes.saturate.algebra import ALGEBRA
 from mgn.passes.saturate.attention_rules import ATTENTION
 from mgn.passes.saturate.movement_rules import MOVEMENT
@@ -23,7 +24,7 @@ DEFAULT_CLASSES = frozenset({RuleClass.EXACT, RuleClass.REASSOCIATES})
 ROUNDING_CLASSES = DEFAULT_CLASSES | {RuleClass.ROUNDS}
 """The classes that act by default, and where a precision rounds the operands of products."""
 
-BUILT_IN = (*ALGEBRA, *MOVEMENT, *PRODUCTS, *RECOGNITION, *ROTARY, *ATTENTION)
+BUILT_IN = (*ALGEBRA, *MOVEMENT, *PRODUCTS, *ACTIVATIONS, *RECOGNITION, *ROTARY, *ATTENTION)
 """mgn's own rows."""
 
 RULES: dict[str, Rule] = {rule.name: rule for rule in BUILT_IN}

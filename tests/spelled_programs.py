@@ -1,0 +1,118 @@
+"""Composites as exporters spell them, in the program's own text.
+
+In: nothing. Out: `SAME` by name: inputs, the lines that compute z, and the composite that it is;
+`ATTENTION` by name: whole programs whose one kernel is attention.
+"""
+
+ROWS = "x: f32[2, 8, 64], y: f32[2, 8, 64], g: f32[64], b: f32[64]"
+CENTRED = "d = x - mean(x, axis = -1, keepdims = true)\n"
+SHIFTED = "s = x - expand_dims(max_reduce(x, axis = -1), axis = -1)\n"
+
+SAME: dict[str, tuple[str, str]] = {
+    # name: the lines that compute z, and the composite
+    "gelu, its cumulative share first": (
+        "z = x * (0.5 * (1.0 + erf(x / 1.4142135623730951)))",
+        "gelu(x)",
+    ),
+    "gelu, all divided by 2": ("z = x * (erf(x / 1.4142135) + 1.0) / 2.0", "gelu(x)"),
+    "gelu of halves": ("z = (0.5 + 0.5 * erf(x * 0.70710678)) * x", "gelu(x)"),
+    "gelu multiplied out": ("z = 0.5 * (x + x * erf(x * 0.70710678))", "gelu(x)"),
+    "gelu by tanh, its share first": (
+        "z = x * (0.5 * (1.0 + tanh(0.7978845608028654 * (x + 0.044715 * x ** 3.0))))",
+        'gelu(x, approx = "tanh")',
+    ),
+    "gelu by tanh, one and a square": (
+        "z = 0.5 * x * (1.0 + tanh(x * 0.7978845608 * (1.0 + 0.044715 * x * x)))",
+        'gelu(x, approx = "tanh")',
+    ),
+    "gelu by tanh, a scaled cube": (
+        "z = 0.5 * x * (1.0 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))",
+        'gelu(x, approx = "tanh")',
+    ),
+    "gelu by tanh, multiplied out": (
+        "z = x * (0.5 + 0.5 * tanh(0.79788456 * x + 0.035677408136300125 * x * x * x))",
+        'gelu(x, approx = "tanh")',
+    ),
+    "swiglu, gate and factor first": ("z = x * y * sigmoid(x)", "swiglu(x, y)"),
+    "swiglu, factor and sigmoid first": ("z = x * (y * sigmoid(x))", "swiglu(x, y)"),
+    "layer norm of rows without their axis": (
+        "d = x - expand_dims(mean(x, axis = -1), axis = -1)\n"
+        "z = d / expand_dims(sqrt(mean(d * d, axis = -1) + 1e-5), axis = -1) * g + b",
+        "layer_norm(x, g, b, eps = 1e-5)",
+    ),
+    "layer norm with scales of all axes": (
+        CENTRED + "v = mean(d * d, axis = -1, keepdims = true)\n"
+        "z = d * rsqrt(v + 1e-5) * reshape(g, [1, 1, 64]) + reshape(b, [1, 1, 64])",
+        "layer_norm(x, g, b, eps = 1e-5)",
+    ),
+    "rms norm of rows without their axis": (
+        "z = x * expand_dims(rsqrt(mean(x ** 2.0, axis = -1) + 1e-5), axis = -1) * g",
+        "rms_norm(x, g, eps = 1e-5)",
+    ),
+    "log_softmax of rows without their axis": (
+        SHIFTED + "z = s - expand_dims(log(sum(exp(s), axis = -1)), axis = -1)",
+        "log_softmax(x)",
+    ),
+    "log_softmax of a logsumexp without its axis": (
+        "z = x - expand_dims(logsumexp(x, axis = -1), axis = -1)",
+        "log_softmax(x)",
+    ),
+}
+
+SIZES = "const B = 2, S = 128, H = 4, D = 64\n"
+HEADS = "f32[B, H, S, D]"
+APART = "f32[B, S, H, D]"
+GROUPS = "q: f32[B, S, 2, 2, D], k: f32[B, S, 2, D], v: f32[B, S, 2, D]"
+SEEN = "tril(full([S, S], 1.0, T = bool))"
+
+
+def _of(inputs: str, *lines: str) -> str:
+    return SIZES + f"graph t({inputs}) {{\n" + "\n".join(lines) + "\nreturn z\n}"
+
+
+def _three(type: str, more: str = "") -> str:
+    return f"q: {type}, k: {type}, v: {type}{more}"
+
+
+ATTENTION: dict[str, str] = {
+    "einsum": _of(
+        _three(APART),
+        's = einsum("bqhd,bkhd->bhqk", q, k) * 0.125',
+        'z = einsum("bhqk,bkhd->bqhd", softmax(s), v)',
+    ),
+    "einsum, keys first": _of(
+        _three(APART),
+        's = einsum("bkhd,bqhd->bhqk", k, q / 8.0)',
+        'z = einsum("bkhd,bhqk->bqhd", v, softmax(s))',
+    ),
+    "einsum, groups of heads": _of(
+        GROUPS,
+        's = einsum("bqhgd,bkhd->bhgqk", q, k) * 0.125',
+        f"s = where({SEEN}, s, -inf)",
+        'z = einsum("bhgqk,bkhd->bqhgd", softmax(s), v)',
+    ),
+    "groups of heads broadcast": _of(
+        "q: f32[B, S, H * D], k: f32[B, S, H * D / 2], v: f32[B, S, H * D / 2]",
+        "qs = reshape(transpose(reshape(q, [B, S, H, D]), [0, 2, 1, 3]), [B, 2, 2, S, D])",
+        "ks = reshape(transpose(reshape(k, [B, S, 2, D]), [0, 2, 1, 3]), [B, 2, 1, S, D])",
+        "vs = reshape(transpose(reshape(v, [B, S, 2, D]), [0, 2, 1, 3]), [B, 2, 1, S, D])",
+        "a = reshape(softmax(qs @ ks.T * 0.125) @ vs, [B, H, S, D])",
+        "z = reshape(transpose(a, [0, 2, 1, 3]), [B, S, H * D])",
+    ),
+    "masked before the scale": _of(
+        _three(HEADS), f"z = softmax(where({SEEN}, q @ k.T, -inf) * 0.125) @ v"
+    ),
+    "masked far before a quotient": _of(
+        _three(HEADS), f"z = softmax(where({SEEN}, q @ k.T, -3e38) / 8.0) @ v"
+    ),
+    "masked, and a bias": _of(
+        _three(HEADS, ", m: f32[B, 1, 1, S]"),
+        f"z = softmax(where({SEEN}, q @ k.T * 0.125, -inf) + m) @ v",
+    ),
+    "divided after the product": _of(
+        _three(HEADS),
+        "s = q @ k.T * 0.125",
+        "e = exp(s - max_reduce(s, axis = -1, keepdims = true))",
+        "z = e @ v / sum(e, axis = -1, keepdims = true)",
+    ),
+}

@@ -1,0 +1,47 @@
+"""Composites in the spellings of exporters are the composites: one value, or one kernel."""
+
+import numpy as np
+import pytest
+from spelled_programs import ATTENTION, ROWS, SAME
+from xdsl.dialects.builtin import ModuleOp
+
+import mgn
+from mgn.dialects.mgn.composite import shape_of
+from mgn.dialects.mgn.interpreter import Interpreter
+from mgn.dialects.mgn.structure import GraphOp, graphs_of
+
+
+def the_graph(module: ModuleOp) -> GraphOp:
+    (graph,) = graphs_of(module)
+    return graph
+
+
+def check_values(program: mgn.Module, after: GraphOp) -> None:
+    """A program and what was made of it compute the same of random inputs."""
+    before, rng = the_graph(program.lower()), np.random.default_rng(0)
+    inputs = {
+        name: rng.standard_normal(shape_of(argument))
+        for name, argument in zip(before.input_names, before.block.args, strict=True)
+    }
+    wanted = Interpreter(wide=True).run(before, inputs)
+    for name, value in Interpreter(wide=True).run(after, inputs).items():
+        np.testing.assert_allclose(value, wanted[name], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", list(SAME))
+def test_a_spelling_and_its_composite_are_one_value(name: str) -> None:
+    lines, composite = SAME[name]
+    program = mgn.parse(f"graph t({ROWS}) {{\n{lines}\nreturn z, w = {composite}\n}}")
+    graph = the_graph(mgn.optimize(program).module)
+    spelled, whole = graph.results_returned
+    assert spelled is whole
+    check_values(program, graph)
+
+
+@pytest.mark.parametrize("name", list(ATTENTION))
+def test_attention_in_other_words_is_one_kernel(name: str) -> None:
+    program = mgn.parse(ATTENTION[name])
+    optimized = mgn.optimize(program)
+    (kernel,) = optimized.report.kernels
+    assert "attention" in kernel.operations
+    check_values(program, the_graph(optimized.module))
