@@ -120,6 +120,17 @@ def test_the_page_needs_nothing_else_and_shows_every_kernel(
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_what_a_prepared_kernel_takes_is_told_from_what_each_run_bears_of_it() -> None:
+    story = explained("graph g() { param w: f32[64, 64]\n return y = tanh(w) }")
+    (kernel,) = story.kernels
+    assert kernel.prepared
+    found = re.search(
+        r"limits, ([\d.]+) µs predicted .*, of which each run bears ([\d.]+) ns", page_of(story)
+    )
+    assert found is not None
+    assert float(found[1]) * 1e3 == pytest.approx(100 * float(found[2]), rel=0.02)
+
+
 class _Balance(HTMLParser):
     """Checks that what is opened is closed, in order."""
 

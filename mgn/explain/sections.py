@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mgn.explain.story import Explanation, Group, KernelStory, Rival
 from mgn.passes.saturate.derivation import Step
+from mgn.passes.saturate.prices import PREPARED_RUNS
 from mgn.passes.saturate.trace import Place
 from mgn.report import bytes_text, seconds_text
 
@@ -20,8 +21,8 @@ MOST_PLACES = 24
 def kernel_section(explanation: Explanation, group: Group, number: int) -> str:
     """What is to be known of a kernel."""
     first = group.first
-    when = " when parameters change" if first.prepared else ""
-    times = f"{len(group.kernels)} ×{when} · predicted {seconds_text(group.predicted)}"
+    when, spread = (" when parameters change", " a run") if first.prepared else ("", "")
+    times = f"{len(group.kernels)} ×{when} · predicted {seconds_text(group.predicted)}{spread}"
     if group.measured is not None:
         times += f" · measured {seconds_text(group.measured)}"
     numbers = " ".join(str(kernel.number) for kernel in group.kernels)
@@ -173,12 +174,14 @@ def _times(explanation: Explanation, group: Group) -> Iterator[str]:
     first = group.first
     least = first.work.roofline_seconds(device)
     yield "<h3>Time</h3>"
+    runs = PREPARED_RUNS if first.prepared else 1
+    borne = f", of which each run bears {seconds_text(first.predicted)}" if first.prepared else ""
     moved, computed = bytes_text(first.work.bytes), f"{first.work.operations:.3g}"
     yield (
         f"<p>A launch moves at least {moved} and computes {computed} operations in "
         f"{first.work.element}: {seconds_text(least)} at the device's limits, "
-        f"{seconds_text(first.predicted)} predicted with {seconds_text(device.launch_cost)} for "
-        "the launch.</p>"
+        f"{seconds_text(runs * first.predicted)} predicted with "
+        f"{seconds_text(device.launch_cost)} for the launch{borne}.</p>"
     )
     shown = group.kernels[:MOST_PLACES]
     if len(group.kernels) > 1 or first.measured is not None:
