@@ -109,6 +109,10 @@ ATTENTION: dict[str, str] = {
         _three(HEADS, ", m: f32[B, 1, 1, S]"),
         f"z = softmax(where({SEEN}, q @ k.T * 0.125, -inf) + m) @ v",
     ),
+    "masked far by the caller": _of(
+        _three(HEADS, ", m: bool[B, 1, 1, S]"),
+        "z = softmax(where(m, q @ k.T * 0.125, -3.4028235e38)) @ v",
+    ),
     "divided after the product": _of(
         _three(HEADS),
         "s = q @ k.T * 0.125",

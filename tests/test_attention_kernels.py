@@ -180,6 +180,29 @@ def test_every_tiling_computes_the_same(shape: Any, cl_queue: Any) -> None:  # n
     check(cl_queue, *(attention_run(*case, "gpu", **tiling) for case in cases))
 
 
+@pytest.mark.parametrize("element", ["f32", "bf16", "f64"])
+def test_keys_that_the_least_number_hides_weigh_alike_where_no_other_is_seen(
+    element: str,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    """As a padded sequence of a batch is masked: times log2(e), that number would be infinite."""
+    shapes = [(3, 9, 8), (3, 70, 8), (3, 70, 8), (3, 1, 1, 70)]
+    row = ELEMENT_TYPES[element]
+    arrays = attention_arrays(shapes, row.dtype, 0)
+    bias = arrays[3]
+    bias[0] = bias[1, ..., 5:] = ml_dtypes.finfo(row.dtype).min
+    bias[2], bias[2, ..., 3] = -np.inf, ml_dtypes.finfo(row.dtype).min
+    kernel = attention_kernel(shapes, {"heads": 2}, element)
+    runs = [Run(kernel, arrays, FORMS[form], {}) for form in FORMS]
+    values = arrays[2].astype(np.float64)
+    for (result,) in run_all(cl_queue, runs):
+        found = result.astype(np.float64)
+        tolerance = 1e-2 if element == "bf16" else 1e-6
+        alike = np.broadcast_to(values[0].mean(axis=0), found[0].shape)
+        np.testing.assert_allclose(found[0], alike, atol=tolerance)
+        np.testing.assert_allclose(found[2], np.broadcast_to(values[2, 3], (9, 8)), atol=tolerance)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_no_key_at_all_gives_zeros(form: str, cl_queue: Any) -> None:  # noqa: F811
     arrays = [np.ones(shape, np.float32) for shape in ((5, 8), (0, 8), (0, 8))]

@@ -224,6 +224,8 @@ VARIANTS = (
     ("attention-where-seen-far", "when", " and far(f)", ""),
     ("attention-unless-hidden-far", "when", " and leaves_a_key(m)", ""),
     ("attention-where-seen-filled", "when", " and far(f)", ""),
+    ("attention-where-seen-farthest", "when", " and farthest(f)", ""),
+    ("scaled-attention-unless-hidden-farthest", "right", "(m, f, 0.0)", "(m, 0.0, f)"),
     ("scaled-attention-unless-hidden-far", "right", "where(m, -inf, 0.0)", "where(m, 0.0, -inf)"),
     ("causal-attention", "when", " and spans(m, q, k)", ""),
     ("causal-attention", "right", "causal=True", "causal=False"),

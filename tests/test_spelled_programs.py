@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from spelled_programs import ATTENTION, ROWS, SAME
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 
 import mgn
-from mgn.dialects.mgn.composite import shape_of
+from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 
@@ -16,11 +17,21 @@ def the_graph(module: ModuleOp) -> GraphOp:
     return graph
 
 
+def _drawn(rng: np.random.Generator, value: SSAValue) -> np.ndarray:
+    """Numbers; or choices, of which those of the first batch are all false."""
+    array = rng.standard_normal(shape_of(value))
+    if element_type_of(value).name != "bool":
+        return array
+    chosen = array > 0
+    chosen[0] = False
+    return chosen
+
+
 def check_values(program: mgn.Module, after: GraphOp) -> None:
     """A program and what was made of it compute the same of random inputs."""
     before, rng = the_graph(program.lower()), np.random.default_rng(0)
     inputs = {
-        name: rng.standard_normal(shape_of(argument))
+        name: _drawn(rng, argument)
         for name, argument in zip(before.input_names, before.block.args, strict=True)
     }
     wanted = Interpreter(wide=True).run(before, inputs)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
+import numpy as np
 from xdsl.dialects import arith, math
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import SSAValue
@@ -220,9 +221,22 @@ class Attention:
             product = code.binary(arith.MulfOp, unary(code, math.TanhOp, product), cap)
         if bias is None:
             return product
-        unit = code.constant(LOG2_E, type, count)
-        scaled = code.binary(arith.MulfOp, bias, unit)
-        return code.binary(arith.AddfOp, product, scaled)
+        return code.binary(arith.AddfOp, product, self._scaled(code, bias))
+
+    def _scaled(self, code: Code, bias: SSAValue) -> SSAValue:
+        """A bias times log2(e). Of the least number, which hides a key by what is no infinity, it
+        is that number: a query that sees no other key weighs such keys alike.
+        """
+        assert self.bias is not None
+        type, count = memory_type(self.element), lane_count(bias)
+        scaled = code.binary(arith.MulfOp, bias, code.constant(LOG2_E, type, count))
+        if self.bias.element.name == "f16":
+            return scaled
+        nothing = code.constant(-numbers.inf, type, count)
+        least = code.constant(float(np.finfo(self.element.dtype).min), type, count)
+        overflows = code.compare_floats("oeq", scaled, nothing)
+        hidden = code.compare_floats("oeq", bias, nothing)
+        return code.select(overflows, code.select(hidden, nothing, least), scaled)
 
     def shift(self, code: Code, largest: SSAValue) -> SSAValue:
         """What is taken from scores before their powers: the largest, or 0 where that is -inf."""

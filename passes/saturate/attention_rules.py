@@ -44,6 +44,18 @@ BIASES = {
         " and far(f) and leaves_a_key(m) and constant(f)",
         REASSOCIATES,
     ),
+    "-where-seen-farthest": (
+        "where(m, {}, f)",
+        "where(m, 0.0, f)",
+        " and farthest(f) and constant(f)",
+        REASSOCIATES,
+    ),
+    "-unless-hidden-farthest": (
+        "where(m, f, {})",
+        "where(m, f, 0.0)",
+        " and farthest(f) and constant(f)",
+        REASSOCIATES,
+    ),
     "-where-seen-filled": (
         "where(m, {}, f)",
         "where(m, 0.0, f)",
@@ -64,6 +76,8 @@ REASONS = {
     "-unless-hidden": "a score of -inf is any finite score plus -inf",
     "-where-seen-far": "beside a key that is seen, one of -1e9 weighs nothing",
     "-unless-hidden-far": "beside a key that is seen, one of -1e9 weighs nothing",
+    "-where-seen-farthest": "a score and -1e30 come to -1e30, in f32 and in f64",
+    "-unless-hidden-farthest": "a score and -1e30 come to -1e30, in f32 and in f64",
     "-where-seen-filled": "-1e9 hides a score of any usual size",
     "-unless-hidden-filled": "-1e9 hides a score of any usual size",
 }

@@ -193,6 +193,7 @@ PREDICATES: dict[str, Callable[..., bool]] = {
     "last_axis": lambda axis, shape: axis == len(shape) - 1,
     "single_axis": lambda axes: len(axes) == 1,
     "far": lambda x: x.constant is not None and x.constant <= layouts.FAR,
+    "farthest": lambda x: x.constant is not None and x.constant <= layouts.FARTHEST,
     "sees_a_key": layouts.sees_a_key,
     "leaves_a_key": layouts.leaves_a_key,
     "is_window": layouts.is_window,

@@ -17,6 +17,9 @@ from mgn.passes.saturate.definitions import Definition
 FAR = -1e9
 """A score that weighs nothing beside one that is seen: its exponential is 0 in f32 and f64."""
 
+FARTHEST = -1e30
+"""A score in which any other is lost that is added to it."""
+
 
 def shape_of(x: Any) -> Shape:
     """The shape of a matched value; a shape is its own."""
