@@ -31,7 +31,7 @@ from mgn.passes.saturate.check import ExtractionError, check_selection
 from mgn.passes.saturate.components import LocalProblem, components_of
 from mgn.passes.saturate.extract import extract
 from mgn.passes.saturate.frontier import MANY, cheapest_choice
-from mgn.passes.saturate.greedy import flow_preferences, greedy_selection
+from mgn.passes.saturate.greedy import flow_preferences, greedy_selection, improved_selection
 from mgn.passes.saturate.integer_program import LocalSolution, solve_integer_program
 from mgn.passes.saturate.offers import find_candidates
 from mgn.passes.saturate.reach import Reach
@@ -155,8 +155,21 @@ def test_a_long_chain_of_rows_is_cut_into_kernels_with_a_proof() -> None:
     assert best.gap == 0
 
 
+def test_a_candidate_that_reads_what_nothing_writes_is_not_searched_with() -> None:
+    view, found = choices(random_graph(3, 20))
+    order, flow = list(view.classes), flow_preferences(found, list(view.classes))
+    start = select(found, flow)
+    for number in start.kernels:
+        template, classes = found.candidates[number].template, found.candidates[number].classes
+        lost = set(found.candidates[number].inputs)
+        found.add(template, tuple([-1 - key if key in lost else key for key in classes]))
+    assert improved_selection(found, start, flow, order, 1.0).cost <= start.cost
+
+
 class DearestChoice:
     """The dearest writer that writes nothing else, for all that is needed, proved by nothing."""
+
+    bound = 0.0
 
     def __init__(self, problem: LocalProblem, deadline: float) -> None:
         self.problem = problem
@@ -164,7 +177,10 @@ class DearestChoice:
     def relaxed(self) -> None:
         pass
 
-    def whole(self) -> LocalSolution:
+    def written(self) -> None:
+        pass
+
+    def whole(self, start: tuple[int, ...]) -> LocalSolution:
         problem = self.problem
         needed, chosen = set(problem.demands), list[int]()
         for key in sorted(problem.writers(), reverse=True):

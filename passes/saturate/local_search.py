@@ -20,9 +20,12 @@ def improve(
     found: CandidateSet, preferred: Mapping[int, int], order: Sequence[int], time_budget: float
 ) -> dict[int, int]:
     """Preferences changed one writer at a time, from users to operands, until nothing helps or time
-    is up.
+    is up. Candidates that read what no preferred writer can write are left alone.
     """
     state = _State(found, preferred)
+    idle = {
+        item.number for item in found.candidates if any(key not in preferred for key in item.inputs)
+    }
     deadline = time.thread_time() + time_budget
     improved = True
     while improved:
@@ -31,7 +34,7 @@ def improve(
             if not state.readers.get(key):
                 continue
             for number in found.writers.get(key, ()):
-                if number != state.writer[key]:
+                if number != state.writer[key] and number not in idle:
                     improved |= state.try_writer(number)
             if time.thread_time() > deadline:
                 return state.writer
