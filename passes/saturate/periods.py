@@ -179,7 +179,9 @@ class _Growth:
         self.stretches: list[_Orbit] = []
 
     def enter(self, values: Sequence[int | None], first: int = 0) -> None:
-        """Enters an orbit: those values about the middle period that look alike there."""
+        """Enters an orbit: those values about the middle period that look alike there, and that are
+        about it, too, where periods come to begin one earlier or later.
+        """
         middle, looks = self.middle - first, self.search.looks
         value = values[middle]
         if value is None or value in self.home:
@@ -193,7 +195,7 @@ class _Growth:
         if len(set(found)) < len(found) or len(found) < max(FEWEST, self.count - UNEVEN):
             return
         orbit = self._placed(found, first + start)
-        if orbit.first <= self.middle < orbit.first + len(found):
+        if orbit.first < self.middle < orbit.first + len(found) - 1:
             self.home.update(dict.fromkeys(found, len(self.orbits)))
             self.orbits.append(orbit)
 
