@@ -1,7 +1,5 @@
 """Attention as the e-graph sees it: one kernel beside its decomposition, chosen by price."""
 
-import math
-
 import pytest
 from saturate_programs import CPU, body_names, build_graph, f32, kernels_of, saturated
 from xdsl.context import Context
@@ -11,7 +9,6 @@ from xdsl.ir import SSAValue
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
-from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.dialects.plan import ProgramOp
 from mgn.passes.choose_schedules import ChooseSchedules
@@ -50,29 +47,6 @@ def test_attention_with_what_surrounds_it_is_one_kernel(device: Device) -> None:
     (kernel,) = kernels_of(graph)
     assert kernel.kernel_kind is KernelKind.ATTENTION
     assert body_names(kernel) == ["abs", "neg", "attention", "relu", "add"]
-
-
-@pytest.mark.parametrize("size", [256, 512, 1024, 2048, 4096])
-def test_naive_attention_writes_no_scores_on_a_gpu(size: int) -> None:
-    """Softmax of q kᵀ times v, of as many keys as queries: memory grows with the queries alone."""
-
-    def body(b: Emitter, q: SSAValue, k: SSAValue, v: SSAValue) -> SSAValue:
-        return b.matmul(b.softmax(b.mul(b.matmul(q, k, transpose_b=True), 0.125)), v)
-
-    graph, _ = saturated(body, *(f32(2, 4, size, 64) for _ in range(3)), device=GPU)
-    written = [shape_of(result) for kernel in kernels_of(graph) for result in kernel.results]
-    assert all(math.prod(shape) < 2 * 4 * size * size for shape in written)
-
-
-@pytest.mark.parametrize(("heads", "milliseconds"), [(16, 0.97), (8, 0.94)])
-def test_large_attentions_are_priced_as_measured_on_an_h200(
-    heads: int, milliseconds: float
-) -> None:
-    def body(b: Emitter, q: SSAValue, k: SSAValue, v: SSAValue) -> SSAValue:
-        return b.attention(q, k, v, heads=heads, causal=True)
-
-    _, report = saturated(body, *(f32(4, 2048, 1024) for _ in range(3)), device=GPU)
-    assert 1e3 * report.cost_after == pytest.approx(milliseconds, rel=0.05)
 
 
 def test_rope_is_evaluated_inside_the_kernel_or_stored_before_it() -> None:

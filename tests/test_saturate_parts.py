@@ -1,6 +1,7 @@
 """Problems of choosing kernels fall apart, at no loss: leaving out, cutting, bounding."""
 
 import random
+import time
 from typing import Any
 
 import pytest
@@ -16,11 +17,17 @@ from mgn.passes.saturate.components import (
     split,
     tangled_classes,
 )
+from mgn.passes.saturate.exact import writing_only
 from mgn.passes.saturate.extract import extract
 from mgn.passes.saturate.forms import Form
 from mgn.passes.saturate.frontier import MANY, cheapest_choice
 from mgn.passes.saturate.hubs import PIECE, cut_at_hubs
-from mgn.passes.saturate.integer_program import Program, solve_integer_program
+from mgn.passes.saturate.integer_program import (
+    Program,
+    order_of,
+    ring_of,
+    solve_integer_program,
+)
 from mgn.passes.saturate.necessity import bits_of, necessity_of
 from mgn.passes.saturate.pruning import parts_of
 
@@ -93,6 +100,58 @@ def test_the_optimum_is_whole_though_fractions_of_kernels_are_allowed(
     assert solution is not None
     assert solution.bound == pytest.approx(cost)
     assert sum(problem.prices[number] for number in solution.chosen or ()) == pytest.approx(cost)
+
+
+def test_rows_of_detours_that_fractions_violate_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(integer_program, "DENSE", 0)
+    program = Program(DETOUR, float("inf"))
+    few = len(program.rows.lower)
+    solution = program.relaxed()
+    assert solution is not None and solution.bound == pytest.approx(58.9)
+    assert len(program.rows.lower) == few + len(program.detours.lower) == few + 1
+
+
+@pytest.mark.parametrize("seed", range(200, 260))
+def test_the_classes_near_fractions_leave_a_good_choice(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integer_program, "odd_set_rows", lambda *_: ())
+    monkeypatch.setattr(integer_program, "path_rows", lambda *_: ())
+    problem = random_problem(seed)
+    program = Program(problem, time.process_time() + 10.0)
+    written = program.written()
+    assert written is not None
+    best, near = least_cost(problem), least_cost(writing_only(problem, written, set()).problem)
+    assert best * (1 - 1e-9) <= near <= 1.25 * best
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_branching_may_start_from_a_choice_that_is_not_the_best(seed: int) -> None:
+    problem = random_problem(seed)
+    alone = [n for n, results in enumerate(problem.results) if len(results) == 1]
+    start = {problem.results[n][0]: n for n in alone}
+    solution = Program(problem, time.process_time() + 10.0).whole(tuple(start.values()))
+    assert solution.chosen is not None
+    cost = sum(problem.prices[number] for number in solution.chosen)
+    assert cost == pytest.approx(least_cost(problem), rel=1e-4)
+
+
+def test_kernels_that_wait_for_each_other_have_no_order() -> None:
+    problem = LocalProblem((0, 1), ((0,), (1,), (2,)), ((1,), (0,), ()), (1.0,) * 3)
+    assert order_of(problem, (0, 1, 2)) == ([2], [0, 1])
+
+
+def test_a_ring_of_kernels_that_wait_for_each_other_is_excluded() -> None:
+    """Three classes, each to be had at 1 from the next one, or at 10 from nothing."""
+    results, inputs = ((0,), (1,), (2,)) * 2, ((1,), (2,), (0,), (), (), ())
+    prices, classes = (1.0, 1.0, 1.0, 10.0, 10.0, 10.0), (0, 1, 2)
+    problem = LocalProblem(classes, results, inputs, prices, classes)
+    assert set(ring_of(problem, (0, 1, 2))) == {(0, 0), (1, 1), (2, 2)}
+    assert ring_of(problem, (0, 1, 5)) == []
+    solution = Program(problem, time.process_time() + 10.0).whole()
+    assert solution.chosen is not None and not order_of(problem, solution.chosen)[1]
+    assert sum(prices[number] for number in solution.chosen) == pytest.approx(12.0)
+    assert solution.bound == pytest.approx(12.0, rel=1e-4)
 
 
 def test_what_fractions_cost_bounds_a_choice_that_there_was_no_time_for(

@@ -11,14 +11,21 @@ and asks again.
 """
 
 import time
-from collections.abc import Set
+from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass, field
 
 from mgn.passes.saturate.candidates import CandidateSet
-from mgn.passes.saturate.components import LocalProblem, components_of
+from mgn.passes.saturate.components import LocalProblem, Part, components_of
 from mgn.passes.saturate.frontier import FEW, MANY, cheapest_choice
 from mgn.passes.saturate.hubs import RELAXED, SMALL, WHOLE, Cut, cut_at_hubs
-from mgn.passes.saturate.integer_program import LocalSolution, Program
+from mgn.passes.saturate.integer_program import (
+    RINGS,
+    LocalSolution,
+    Program,
+    order_of,
+    ring_of,
+    solve_integer_program,
+)
 from mgn.passes.saturate.pruning import parts_of
 from mgn.passes.saturate.repetition import table
 
@@ -26,6 +33,8 @@ SLACK = 1e-3
 """Relative gap up to which the choice of pieces is taken for that of the whole."""
 PROVED = 1e-4
 """Relative gap up to which no better choice is searched for."""
+NEAR = 5e-3
+"""The same for problems that are too large to be solved as a whole at first."""
 
 
 @dataclass
@@ -103,31 +112,72 @@ class ExactSolver:
         chosen = None if program is None else cheapest_choice(problem, MANY)
         if chosen is not None:
             return _best(problem, chosen)
-        pieces = LocalSolution(None, 0.0)
-        cut = cut_at_hubs(problem) if len(problem.prices) > SMALL else None
-        if cut is not None:
-            pieces = self._solve_pieces(problem, cut)
-        pieces.bound = max(pieces.bound, _least_price(problem))
+        pieces = self._cut(problem)
         if _is_proved(problem, pieces, SLACK):
             return _noting_open(problem, pieces)
         if program is None:
-            return _noting_open(problem, self._relaxed(problem, pieces))
-        solution = program.whole()
-        solution.bound = max(solution.bound, pieces.bound)
-        if solution.chosen is None:
-            solution.chosen = pieces.chosen
-        return _noting_open(problem, solution)
+            program = self._program(problem, RELAXED)
+            solution = None if program is None else program.relaxed()
+        if solution is None and program is not None:
+            solution = self._near_or_whole(problem, program, pieces)
+        return _noting_open(problem, solution or pieces)
 
-    def _relaxed(self, problem: LocalProblem, pieces: LocalSolution) -> LocalSolution:
-        """The choice of a large problem whose pieces prove too little: the optimum where fractions
-        of kernels are allowed, or theirs with its bound.
+    def _near_or_whole(
+        self, problem: LocalProblem, program: Program, known: LocalSolution
+    ) -> LocalSolution:
+        """A choice near the optimum with fractions, or the known one, and what branching makes of
+        the better one.
         """
-        program = self._program(problem, RELAXED)
-        if program is None:
-            return pieces
-        solution = program.relaxed() or pieces
-        solution.bound = max(solution.bound, program.bound)
-        return solution
+        known = _better(problem, self._near(problem, program), known)
+        slack = NEAR if len(problem.prices) > WHOLE else PROVED
+        if _is_proved(problem, known, slack):
+            return known
+        return _better(problem, program.whole(known.chosen or ()), known)
+
+    def _cut(self, problem: LocalProblem) -> LocalSolution:
+        """The choice of a problem's pieces, where it falls into some."""
+        least = _least_price(problem)
+        cut = cut_at_hubs(problem) if len(problem.prices) > SMALL else None
+        if cut is None:
+            return LocalSolution(None, least)
+        pieces = self._solve_pieces(problem, cut)
+        pieces.bound = max(pieces.bound, least)
+        return pieces
+
+    def _near(self, problem: LocalProblem, program: Program) -> LocalSolution:
+        """A good choice, near the optimum where fractions of kernels are allowed: classes are
+        written or not, as a dive from there says; then it falls into parts.
+        """
+        written = program.written()
+        chosen = None if written is None else self._chosen_among(problem, written)
+        return LocalSolution(chosen, program.bound)
+
+    def _chosen_among(self, problem: LocalProblem, written: Set[int]) -> tuple[int, ...] | None:
+        """A choice that writes these classes: of kernels that wait for each other in a ring, one
+        with several results is left out.
+        """
+        banned: set[int] = set()
+        for _ in range(RINGS):
+            chosen = self._chosen_in_parts(writing_only(problem, written, banned))
+            ring = ring_of(problem, chosen or ())
+            several = [number for _, number in ring if len(problem.results[number]) > 1]
+            if not several:
+                return chosen
+            banned.add(max(several))
+        return None
+
+    def _chosen_in_parts(self, whole: Part) -> tuple[int, ...] | None:
+        """A choice for a problem that falls into small parts."""
+        total = LocalSolution((), 0.0)
+        for part in parts_of(whole.problem):
+            chosen = cheapest_choice(part.problem, FEW)
+            if chosen is None:
+                left = max(self.deadline - time.process_time(), 0.0)
+                chosen = solve_integer_program(part.problem, left / 4).chosen
+            _add(total, LocalSolution(chosen, 0.0), part.candidates)
+        if total.chosen is None:
+            return None
+        return tuple([whole.candidates[number] for number in total.chosen])
 
     def _program(self, problem: LocalProblem, most: int) -> Program | None:
         """The program of a problem; None where it is too large, or there is no time for it."""
@@ -156,7 +206,7 @@ class ExactSolver:
 
 def _best(problem: LocalProblem, chosen: tuple[int, ...]) -> LocalSolution:
     """A choice than which there is none cheaper."""
-    return LocalSolution(chosen, sum(problem.prices[number] for number in chosen))
+    return LocalSolution(chosen, _cost(problem, chosen))
 
 
 def _add(total: LocalSolution, part: LocalSolution, numbers: tuple[int, ...]) -> None:
@@ -169,6 +219,47 @@ def _add(total: LocalSolution, part: LocalSolution, numbers: tuple[int, ...]) ->
         total.open += tuple(numbers[index] for index in part.open)
 
 
+def _better(problem: LocalProblem, solution: LocalSolution, other: LocalSolution) -> LocalSolution:
+    """The cheaper one of two choices that write all they have to, with the greater bound."""
+    one, two = (
+        _cost(problem, item.chosen) if _writes_all(problem, item.chosen) else float("inf")
+        for item in (solution, other)
+    )
+    chosen = solution.chosen if one <= two and solution.chosen is not None else other.chosen
+    return LocalSolution(chosen, max(solution.bound, other.bound))
+
+
+def _cost(problem: LocalProblem, chosen: Iterable[int] | None) -> float:
+    return sum(problem.prices[number] for number in chosen or ())
+
+
+def _writes_all(problem: LocalProblem, chosen: Collection[int] | None) -> bool:
+    """Whether a choice writes what is demanded, each kernel from what others write before."""
+    order, waiting = order_of(problem, chosen or ())
+    return not waiting and {i for n in order for i in problem.results[n]}.issuperset(
+        problem.demands
+    )
+
+
+def writing_only(problem: LocalProblem, written: Set[int], banned: Set[int]) -> Part:
+    """The problem of writing just these classes, without the banned candidates."""
+    numbers = [
+        number
+        for number, items in enumerate(problem.inputs)
+        if number not in banned and written.issuperset(items)
+    ]
+    results = [tuple([i for i in problem.results[n] if i in written]) for n in numbers]
+    left = [at for at, items in enumerate(results) if items]
+    among = LocalProblem(
+        tuple(sorted(written)),
+        tuple([results[at] for at in left]),
+        tuple([problem.inputs[numbers[at]] for at in left]),
+        tuple([problem.prices[numbers[at]] for at in left]),
+        tuple([key for key in problem.tangled if key in written]),
+    )
+    return Part(among, tuple([numbers[at] for at in left]))
+
+
 def _noting_open(problem: LocalProblem, solution: LocalSolution) -> LocalSolution:
     """A choice for a whole problem, all of which is open where that is not proved."""
     proved = _is_proved(problem, solution, PROVED)
@@ -178,12 +269,9 @@ def _noting_open(problem: LocalProblem, solution: LocalSolution) -> LocalSolutio
 
 def _is_proved(problem: LocalProblem, solution: LocalSolution, slack: float) -> bool:
     """Whether a choice writes all that it has to, at no more than the bound."""
-    if solution.chosen is None:
+    if solution.chosen is None or not _writes_all(problem, solution.chosen):
         return False
-    written = {item for number in solution.chosen for item in problem.results[number]}
-    needed = {item for number in solution.chosen for item in problem.inputs[number]}
-    cost = sum(problem.prices[number] for number in solution.chosen)
-    return needed.union(problem.demands) <= written and cost <= solution.bound * (1 + slack)
+    return _cost(problem, solution.chosen) <= solution.bound * (1 + slack)
 
 
 def _decide_by_comparison(problem: LocalProblem) -> int | None:

@@ -18,6 +18,8 @@ FEW = 1_000
 """States after which to look whether the linear program is sooner done."""
 MANY = 20_000
 """States after which to give up."""
+TRIED = 5
+"""Candidates tried for each of these states, after which to give up, too."""
 
 _State = tuple[int, int]
 """What is needed and not written yet, and what is written, as sets of bits."""
@@ -59,9 +61,12 @@ class _Search:
 
     def run(self, most: int) -> bool:
         """Whether the best choice was found, there being one."""
-        while self.waiting and len(self.known) <= most:
+        tried = 0
+        while self.waiting and len(self.known) <= most and tried <= TRIED * most:
             key = max(self.waiting)
-            for state in self.waiting.pop(key):
+            states = self.waiting.pop(key)
+            tried += len(states) * len(self.writers.get(key, ()))
+            for state in states:
                 self._decide(key, *state, *self.known[state])
         return not self.waiting and self.cost < float("inf")
 

@@ -13,10 +13,8 @@ these five kernels would do.
 from collections.abc import Iterator, Mapping, Sequence
 
 from mgn.passes.saturate.components import LocalProblem
+from mgn.passes.saturate.diving import NEARLY
 from mgn.passes.saturate.program_rows import Columns
-
-NEARLY = 1e-6
-"""How far from a whole number a variable may be."""
 
 
 def odd_set_rows(

@@ -16,11 +16,14 @@ make fractions dear; all are true of choices in which no kernel waits for itself
 The third is for the dominators of `necessity`; the fourth says it once for all readers on the way
 to k, where a row for each of them would let each read a fraction of i. The last does the same for
 *detours*: whoever takes k takes i on one way or the other, or j from elsewhere; there is one for
-each j, and one for all.
+each j, and one for all. Where many kernels read the same there are far more entries in the rows of
+detours than in all others, and few of these rows matter: they wait until fractions violate them.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from mgn.passes.saturate.components import LocalProblem
 from mgn.passes.saturate.necessity import bits_of, necessity_of
@@ -47,6 +50,24 @@ class Rows:
         self.lower.append(lower)
         self.upper.append(upper)
 
+    def extend(self, others: "Rows") -> None:
+        """Adds all rows of others."""
+        for row in range(len(others.lower)):
+            self.add(others.entries(row), others.lower[row], others.upper[row])
+
+    def violated(self, values: np.ndarray, by: float) -> list[dict[int, float]]:
+        """The rows whose least value is missed by more than that."""
+        if not self.lower:
+            return []
+        columns, entries = np.array(self.columns), np.array(self.values)
+        sums = np.add.reduceat(entries * values[columns], self.starts[:-1])
+        return [self.entries(int(row)) for row in np.flatnonzero(sums < np.array(self.lower) - by)]
+
+    def entries(self, row: int) -> dict[int, float]:
+        """What a row has in its columns."""
+        here = slice(self.starts[row], self.starts[row + 1])
+        return dict(zip(self.columns[here], self.values[here], strict=True))
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -70,9 +91,10 @@ def columns_of(problem: LocalProblem) -> Columns:
     return Columns(taken, columns)
 
 
-def rows_of(problem: LocalProblem, columns: Columns) -> Rows:
-    """The rows of a problem over its columns."""
-    return _RowWriter(problem, columns).rows()
+def rows_of(problem: LocalProblem, columns: Columns) -> tuple[Rows, Rows]:
+    """The rows of a problem over its columns, and those of detours, each of at least nothing."""
+    writer = _RowWriter(problem, columns)
+    return writer.rows(), writer.detours()
 
 
 class _RowWriter:
@@ -102,18 +124,27 @@ class _RowWriter:
             if len(results) > 1:
                 for key in results:
                     rows.add({number: 1.0, self.taken[key, number]: -1.0}, 0.0)
-        for key, numbers in self.writers.items():
-            direct: dict[int, set[int]] = {}
-            for number in numbers:
-                for item in self.problem.inputs[number]:
-                    direct.setdefault(item, set()).add(number)
-            for item, reading in self._reading(key, direct).items():
+        for key in self.writers:
+            for item, reading in self._reading(key, self._direct(key)).items():
                 if item not in self.free:
                     row = self._sources(key, item, reading)
                     rows.add(self._without(row, key, reading), 0.0)
-            for row in self._detours(key, direct):
+        return rows
+
+    def detours(self) -> Rows:
+        rows = Rows()
+        for key in self.writers:
+            for row in self._detours(key, self._direct(key)):
                 rows.add(row, 0.0)
         return rows
+
+    def _direct(self, key: int) -> dict[int, set[int]]:
+        """For each class that writers of `key` read: those writers."""
+        direct: dict[int, set[int]] = {}
+        for number in self.writers[key]:
+            for item in self.problem.inputs[number]:
+                direct.setdefault(item, set()).add(number)
+        return direct
 
     def _reading(self, key: int, direct: Mapping[int, set[int]]) -> dict[int, set[int]]:
         """For each class that writers of `key` need: those writers."""
