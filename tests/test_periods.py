@@ -257,3 +257,69 @@ def located(graph: GraphOp) -> str:
     stream = StringIO()
     Printer(stream, print_debuginfo=True).print_op(graph)
     return stream.getvalue()
+
+
+def trained_by_plain_steps(layers: int) -> GraphOp:
+    """One step of plain gradient descent of a transformer normed after each branch."""
+    graphs = egraph_graphs()
+    width = graphs.WIDTH
+    block, b = graphs._start()
+    x, _, _, mask = block.args
+    tape = graphs.Tape(b)
+    weights: list[SSAValue] = []
+
+    def weight(*shape: int) -> SSAValue:
+        weights.append(parameter(b, f"{len(weights)}", *shape))
+        return weights[-1]
+
+    def linear(x: SSAValue) -> SSAValue:
+        return tape.linear(x, weight(width, width), weight(width))
+
+    def active(x: SSAValue) -> SSAValue:
+        cube = b.mul(b.mul(b.mul(x, x), x), 0.044715)
+        inner = b.tanh(b.mul(b.add(x, cube), 0.797))
+        result = b.mul(b.mul(x, 0.5), b.add(inner, 1.0))
+
+        def step() -> None:
+            slope = b.mul(b.add(b.mul(b.mul(x, x), 3 * 0.044715), 1.0), 0.797)
+            bend = b.mul(b.sub(1.0, b.mul(inner, inner)), slope)
+            whole = b.add(b.mul(b.add(inner, 1.0), 0.5), b.mul(b.mul(x, 0.5), bend))
+            tape.add_gradient(x, b.mul(tape.gradients[result], whole))
+
+        tape.steps.append(step)
+        return result
+
+    def normed(x: SSAValue) -> SSAValue:
+        scale, shift = weight(width), weight(width)
+        centred = b.sub(x, b.mean(x, axis=1, keepdims=True))
+        squares = b.mean(b.mul(centred, centred), axis=1, keepdims=True)
+        root = b.rsqrt(b.add(squares, 1e-5))
+        normal = b.mul(centred, root)
+        result = b.add(b.mul(normal, scale), shift)
+
+        def step() -> None:
+            gradient = tape.gradients[result]
+            tape.add_gradient(shift, b.sum(gradient, axis=0))
+            tape.add_gradient(scale, b.sum(b.mul(gradient, normal), axis=0))
+            inner = b.mul(gradient, scale)
+            mean = b.mean(inner, axis=1, keepdims=True)
+            along = b.mean(b.mul(inner, normal), axis=1, keepdims=True)
+            left = b.sub(b.sub(inner, mean), b.mul(normal, along))
+            tape.add_gradient(x, b.mul(left, root))
+
+        tape.steps.append(step)
+        return result
+
+    for _ in range(layers):
+        q, k, v = (tape.heads(linear(x)) for _ in range(3))
+        x = normed(tape.sum(x, linear(tape.joined(tape.attention(q, k, v, mask)))))
+        x = normed(tape.sum(x, linear(active(linear(x)))))
+    tape.add_gradient(x, b.mul(x, 1e-3))
+    tape.backward()
+    return graphs._finish(block, [b.sub(w, b.mul(tape.gradients[w], 1e-3)) for w in weights])
+
+
+def test_what_forward_and_backward_passes_have_alike_are_no_periods() -> None:
+    """Each mean of a layer is one of the forward pass and one of the backward pass."""
+    graph = trained_by_plain_steps(6)
+    assert find_periods(facts_of(graph, rules_of(DEFAULT_CLASSES))) is None
