@@ -155,6 +155,12 @@ def test_a_long_chain_of_rows_is_cut_into_kernels_with_a_proof() -> None:
     assert best.gap == 0
 
 
+def test_flow_reaches_classes_whose_operands_come_later() -> None:
+    view, found = choices(random_graph(3, 20))
+    order = list(view.classes)
+    assert flow_preferences(found, order[::-1]).keys() == flow_preferences(found, order).keys()
+
+
 def test_a_candidate_that_reads_what_nothing_writes_is_not_searched_with() -> None:
     view, found = choices(random_graph(3, 20))
     order, flow = list(view.classes), flow_preferences(found, list(view.classes))
