@@ -4,8 +4,8 @@ In: a `LocalProblem`, seconds. Out: the chosen candidates, and a bound on the co
 
 Fractions of kernels are allowed first: with the rows of `program_rows`, `odd_sets` and `path_rows`
 the optimum is nearly always whole then too. Where it is not, `diving` leads to a good choice, and
-the solver branches: on which classes are written, then on who writes several at once; who writes
-one alone follows from that.
+the solver branches; in a dense program on which classes are written, then on who writes several at
+once: who writes one alone follows from that.
 """
 
 import time
@@ -178,9 +178,12 @@ class Program:
         import highspy
 
         solver = self._solver()
-        amounts = self._add_amounts(solver)
-        several = [n for n, results in enumerate(self.problem.results) if len(results) > 1]
-        branched = np.array([*amounts.values(), *several], dtype=np.int32)
+        amounts: dict[int, int] = {}
+        branched = np.arange(self.columns.count, dtype=np.int32)
+        if self.detours.values:
+            amounts = self._add_amounts(solver)
+            several = [n for n, results in enumerate(self.problem.results) if len(results) > 1]
+            branched = np.array([*amounts.values(), *several], dtype=np.int32)
         kinds = np.full(len(branched), highspy.HighsVarType.kInteger)
         solver.changeColsIntegrality(len(branched), branched, kinds)
         if start:
@@ -227,7 +230,9 @@ class Program:
         for number in order_of(self.problem, chosen)[0]:
             entries[number] = 1.0
             for key in set(self.problem.results[number]) - written:
-                entries[self.columns.taken[key, number]] = entries[amounts[key]] = 1.0
+                entries[self.columns.taken[key, number]] = 1.0
+                if amounts:
+                    entries[amounts[key]] = 1.0
                 written.add(key)
         return entries
 
