@@ -176,6 +176,7 @@ class DearestChoice:
     """The dearest writer that writes nothing else, for all that is needed, proved by nothing."""
 
     bound = 0.0
+    taken = ()
 
     def __init__(self, problem: LocalProblem, deadline: float) -> None:
         self.problem = problem

@@ -11,8 +11,8 @@ and asks again.
 """
 
 import time
-from collections.abc import Collection, Iterable, Set
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence, Set
+from dataclasses import dataclass, field, replace
 
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.components import LocalProblem, Part, components_of
@@ -33,8 +33,10 @@ SLACK = 1e-3
 """Relative gap up to which the choice of pieces is taken for that of the whole."""
 PROVED = 1e-4
 """Relative gap up to which no better choice is searched for."""
-NEAR = 5e-3
-"""The same for problems that are too large to be solved as a whole at first."""
+NEAR, LEAST = 5e-3, 1e-5
+"""Relative gaps up to which there is no branching: for problems that are too large to be solved as
+a whole at first, and for others.
+"""
 
 
 @dataclass
@@ -125,11 +127,17 @@ class ExactSolver:
     def _near_or_whole(
         self, problem: LocalProblem, program: Program, known: LocalSolution
     ) -> LocalSolution:
-        """A choice near the optimum with fractions, or the known one, and what branching makes of
-        the better one, in half of the time: other parts may wait.
+        """A choice near the optimum with fractions, or the known one, or the best of the kernels in
+        any of these three (E. Danna, E. Rothberg, C. Le Pape, "Exploring relaxation induced
+        neighborhoods", 2005); and what branching makes of it, in half of the time: other parts may
+        wait.
         """
-        known = _better(problem, self._near(problem, program), known)
-        slack = NEAR if len(problem.prices) > WHOLE else PROVED
+        near = self._near(problem, program)
+        met = {*program.taken, *(near.chosen or ()), *(known.chosen or ())}
+        known = _better(problem, near, known)
+        crossed = self._chosen_in_parts(_among(problem, sorted(met)))
+        known = _better(problem, LocalSolution(crossed, program.bound), known)
+        slack = NEAR if len(problem.prices) > WHOLE else LEAST
         if _is_proved(problem, known, slack):
             return known
         program.deadline = (time.process_time() + self.deadline) / 2
@@ -201,7 +209,7 @@ class ExactSolver:
         writers = problem.writers()
         for hub in sorted(wanted - written):
             chosen.append(min(writers[hub], key=lambda n: (problem.prices[n], n)))
-        total.chosen = tuple(chosen)
+        total.chosen = _completed(problem, chosen)
         return total
 
 
@@ -218,6 +226,42 @@ def _add(total: LocalSolution, part: LocalSolution, numbers: tuple[int, ...]) ->
     else:
         total.chosen += tuple(numbers[index] for index in part.chosen)
         total.open += tuple(numbers[index] for index in part.open)
+
+
+def _completed(problem: LocalProblem, chosen: Sequence[int]) -> tuple[int, ...]:
+    """A choice with writers of what it reads and does not write: of each class the one that is
+    cheapest with what it reads besides.
+    """
+    writers, found = problem.writers(), list(chosen)
+    written = {item for number in chosen for item in problem.results[number]}
+    pending = [*problem.demands, *(item for number in chosen for item in problem.inputs[number])]
+
+    def least(key: int) -> float:
+        return min((problem.prices[number] for number in writers.get(key, ())), default=0.0)
+
+    def price(number: int) -> float:
+        lacking = (item for item in problem.inputs[number] if item not in written)
+        return problem.prices[number] + sum(map(least, lacking))
+
+    while pending:
+        key = pending.pop()
+        if key in writers and key not in written:
+            number = min(writers[key], key=lambda n: (price(n), n))
+            found.append(number)
+            written.update(problem.results[number])
+            pending += problem.inputs[number]
+    return tuple(found)
+
+
+def _among(problem: LocalProblem, numbers: Sequence[int]) -> Part:
+    """The problem with these candidates alone."""
+    left = replace(
+        problem,
+        results=tuple([problem.results[number] for number in numbers]),
+        inputs=tuple([problem.inputs[number] for number in numbers]),
+        prices=tuple([problem.prices[number] for number in numbers]),
+    )
+    return Part(left, tuple(numbers))
 
 
 def _better(problem: LocalProblem, solution: LocalSolution, other: LocalSolution) -> LocalSolution:

@@ -124,10 +124,11 @@ class Program:
             self.detours = Rows()
         self.scale = 1.0 / max(min(problem.prices), 1e-12)
         self.bound = 0.0
+        self.taken: tuple[int, ...] = ()
 
     def relaxed(self) -> LocalSolution | None:
         """The optimum, if it is one where fractions of kernels are allowed; None if not, and then
-        `bound` has what these cost.
+        `bound` has what these cost, and `taken` of which kernels they are.
         """
         solver = self._solver()
         latest = (time.process_time() + self.deadline) / 2
@@ -139,6 +140,7 @@ class Program:
                 return None
             values = np.asarray(solver.getSolution().col_value)
             self.bound = solver.getInfo().objective_function_value / self.scale
+            self.taken = self._chosen(values, NEARLY)
             if np.all(np.minimum(values, 1.0 - values) <= NEARLY):
                 return LocalSolution(self._chosen(values), self.bound)
             if time.process_time() > latest:
@@ -236,9 +238,9 @@ class Program:
                 written.add(key)
         return entries
 
-    def _chosen(self, values: np.ndarray) -> tuple[int, ...]:
+    def _chosen(self, values: np.ndarray, least: float = 0.5) -> tuple[int, ...]:
         candidates = values[: len(self.problem.prices)]
-        return tuple(int(number) for number in np.flatnonzero(candidates > 0.5))
+        return tuple(int(number) for number in np.flatnonzero(candidates > least))
 
     def _run(self, solver: Any) -> None:
         """Runs the solver, from where it stopped; its clock is the wall's, which on a busy machine
