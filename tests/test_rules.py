@@ -125,6 +125,11 @@ def test_a_row_of_other_kinds_is_refused(change: dict[str, Any], message: str) -
         register_rule(replace(row, **change))
 
 
+def test_what_is_no_rule_is_not_registered() -> None:
+    with pytest.raises(PatternError, match="register_rule takes a Rule, not str"):
+        register_rule("x")  # pyright: ignore
+
+
 @pytest.mark.parametrize(
     ("row", "types", "message"),
     [

@@ -161,7 +161,9 @@ class ExactSolver:
         chosen = None if written is None else self._chosen_among(problem, written)
         return LocalSolution(chosen, program.bound)
 
-    def _chosen_among(self, problem: LocalProblem, written: Set[int]) -> tuple[int, ...] | None:
+    def _chosen_among(
+        self, problem: LocalProblem, written: frozenset[int]
+    ) -> tuple[int, ...] | None:
         """A choice that writes these classes: of kernels that wait for each other in a ring, one
         with several results is left out.
         """
@@ -286,7 +288,7 @@ def _writes_all(problem: LocalProblem, chosen: Collection[int] | None) -> bool:
     )
 
 
-def writing_only(problem: LocalProblem, written: Set[int], banned: Set[int]) -> Part:
+def writing_only(problem: LocalProblem, written: frozenset[int], banned: Set[int]) -> Part:
     """The problem of writing just these classes, without the banned candidates."""
     numbers = [
         number

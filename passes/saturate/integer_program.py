@@ -192,6 +192,7 @@ class Program:
             entries = self._entries_of(start, amounts)
             indices = np.fromiter(entries, dtype=np.int32)
             solver.setSolution(len(entries), indices, np.array(list(entries.values())))
+        chosen: tuple[int, ...] = ()
         for _ in range(RINGS):
             self._run(solver)
             info = solver.getInfo()

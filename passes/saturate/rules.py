@@ -10,6 +10,8 @@ is it that folded constants do not round, which only a row that approximates may
 Users add rows with `register_rule`.
 """
 
+from typing import cast
+
 from mgn.passes.saturate.activation_rules import ACTIVATIONS
 from mgn.passes.saturate.algebra import ALGEBRA
 from mgn.passes.saturate.attention_rules import ATTENTION
@@ -32,6 +34,9 @@ RULES: dict[str, Rule] = {rule.name: rule for rule in BUILT_IN}
 
 def register_rule(rule: Rule) -> None:
     """Adds a row for all later runs. PatternError where it is malformed or its name is taken."""
+    given = cast("object", rule)
+    if not isinstance(given, Rule):
+        raise PatternError(f"register_rule takes a Rule, not {type(given).__name__}")
     if rule.name in RULES:
         raise PatternError(f"there is a rule named {rule.name} already")
     rule.check()
