@@ -29,8 +29,8 @@ from mgn.passes.saturate.integer_program import (
 from mgn.passes.saturate.pruning import parts_of
 from mgn.passes.saturate.repetition import table
 
-SLACK = 1e-3
-"""Relative gap up to which the choice of pieces is taken for that of the whole."""
+SHARE = 0.25
+"""The share of the time left in which the pieces of a problem are solved that has a program."""
 PROVED = 1e-4
 """Relative gap up to which no better choice is searched for."""
 NEAR, LEAST = 5e-3, 1e-5
@@ -104,35 +104,31 @@ class ExactSolver:
         if simple is not None:
             return _best(problem, (simple,))
         self.solved.add(problem)
-        chosen = cheapest_choice(problem, FEW) if len(problem.prices) <= WHOLE else None
+        small = len(problem.prices) <= WHOLE
+        chosen = cheapest_choice(problem, FEW) if small else None
         if chosen is not None:
             return _best(problem, chosen)
-        program = self._program(problem, WHOLE)
-        solution = None if program is None else program.relaxed()
+        program = self._program(problem)
+        if program is None:
+            return _noting_open(problem, self._cut(problem, 1.0))
+        solution = program.relaxed()
         if solution is not None:
             return _noting_open(problem, solution)
-        chosen = None if program is None else cheapest_choice(problem, MANY)
+        chosen = cheapest_choice(problem, MANY) if small else None
         if chosen is not None:
             return _best(problem, chosen)
-        pieces = self._cut(problem)
-        if _is_proved(problem, pieces, SLACK):
-            return _noting_open(problem, pieces)
-        if program is None:
-            program = self._program(problem, RELAXED)
-            solution = None if program is None else program.relaxed()
-        if solution is None and program is not None:
-            solution = self._near_or_whole(problem, program, pieces)
-        return _noting_open(problem, solution or pieces)
+        near = self._near(problem, program)
+        pieces = self._cut(problem, SHARE)
+        return _noting_open(problem, self._near_or_whole(problem, program, near, pieces))
 
     def _near_or_whole(
-        self, problem: LocalProblem, program: Program, known: LocalSolution
+        self, problem: LocalProblem, program: Program, near: LocalSolution, known: LocalSolution
     ) -> LocalSolution:
         """A choice near the optimum with fractions, or the known one, or the best of the kernels in
         any of these three (E. Danna, E. Rothberg, C. Le Pape, "Exploring relaxation induced
         neighborhoods", 2005); and what branching makes of it, in half of the time: other parts may
         wait.
         """
-        near = self._near(problem, program)
         met = {*program.taken, *(near.chosen or ()), *(known.chosen or ())}
         known = _better(problem, near, known)
         crossed = self._chosen_in_parts(_among(problem, sorted(met)))
@@ -143,13 +139,16 @@ class ExactSolver:
         program.deadline = (time.process_time() + self.deadline) / 2
         return _better(problem, program.whole(known.chosen or ()), known)
 
-    def _cut(self, problem: LocalProblem) -> LocalSolution:
-        """The choice of a problem's pieces, where it falls into some."""
+    def _cut(self, problem: LocalProblem, share: float) -> LocalSolution:
+        """The choice of a problem's pieces, where it falls into some, in a share of the time."""
         least = _least_price(problem)
         cut = cut_at_hubs(problem) if len(problem.prices) > SMALL else None
         if cut is None:
             return LocalSolution(None, least)
+        deadline = self.deadline
+        self.deadline -= (1.0 - share) * max(deadline - time.process_time(), 0.0)
         pieces = self._solve_pieces(problem, cut)
+        self.deadline = deadline
         pieces.bound = max(pieces.bound, least)
         return pieces
 
@@ -190,10 +189,10 @@ class ExactSolver:
             return None
         return tuple([whole.candidates[number] for number in total.chosen])
 
-    def _program(self, problem: LocalProblem, most: int) -> Program | None:
+    def _program(self, problem: LocalProblem) -> Program | None:
         """The program of a problem; None where it is too large, or there is no time for it."""
         writers = problem.writers()
-        too_large = len(problem.prices) > most or time.process_time() >= self.deadline
+        too_large = len(problem.prices) > RELAXED or time.process_time() >= self.deadline
         if too_large or any(key not in writers for key in problem.demands):
             return None
         return Program(problem, self.deadline)

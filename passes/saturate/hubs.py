@@ -18,11 +18,11 @@ from mgn.passes.saturate.components import Choices, LocalProblem, Part, groups_o
 SMALL = 600
 """Candidates up to which a problem is not cut, whatever its optimum is."""
 WHOLE = 5000
-"""Candidates up to which a problem is solved as a whole: first, where fractions may be its optimum,
-and where its pieces prove nothing.
+"""Candidates up to which a problem is small enough to be searched state by state, and to be
+branched on until nothing better is left.
 """
 RELAXED = 15_000
-"""The same up to which fractions of kernels are tried where its pieces prove too little."""
+"""Candidates up to which a problem has a program, whose optimum with fractions comes first."""
 PIECE = 4000
 """Candidates that a piece has at most, where cutting can make it so; at most a quarter of all."""
 LARGEST = 0.75
