@@ -20,8 +20,8 @@ from mgn.passes.prepack_products import PackedOperand
 from mgn.passes.saturate.arrangements import arrangements_of
 from mgn.passes.saturate.candidates import ALONE, Arranged, Template
 from mgn.passes.saturate.cones import Traits
-from mgn.passes.saturate.forms import BodyNode
-from mgn.passes.saturate.outlines import Body, NewValue, Outlines, OwnNames, Piece, renamed
+from mgn.passes.saturate.forms import Body, BodyNode, renamed
+from mgn.passes.saturate.outlines import NewValue, Outlines, OwnNames, Piece
 from mgn.passes.saturate.prices import price_per_run
 from mgn.passes.saturate.view import Member, ValueClass, View
 

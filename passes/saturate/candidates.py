@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mgn.dialects.fusion import KernelKind
-from mgn.passes.saturate.forms import BodyNode, Facts, Form
+from mgn.passes.saturate.forms import BodyNode, Facts, Form, renamed
 
 ALONE = "one kernel"
 """The arrangement of what is not done in several kernels."""
@@ -47,12 +47,7 @@ class Template:
 
     def body_at(self, classes: Sequence[int]) -> tuple[BodyNode, ...]:
         """The e-nodes that it computes where its names are those classes, operands first."""
-        return tuple(
-            [
-                (classes[name], signature, tuple([classes[item] for item in operands]))
-                for name, signature, operands in self.body
-            ]
-        )
+        return renamed(self.body, classes)
 
 
 class Candidate:

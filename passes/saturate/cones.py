@@ -4,14 +4,14 @@ In: bodies with their forms and prices, and the traits of the classes that they 
 ranks, by which the few are kept that are worth trying.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.types import tensor_bytes
-from mgn.passes.saturate.forms import OF_ROWS, BodyNode, Form
+from mgn.passes.saturate.forms import OF_ROWS, BodyNode, Form, Names, renamed
 from mgn.passes.saturate.prices import price_per_run
 
 
@@ -43,24 +43,15 @@ class Cone:
     price: float
     rank: float = 0.0
 
-    def renamed(self, names: Mapping[int, int]) -> "Cone":
-        """The same cone over other names: `names[i]` in the place of i."""
-        body = tuple(
-            (names[name], signature, tuple(names[item] for item in operands))
-            for name, signature, operands in self.body
-        )
-        places = {names[name]: place for name, place in self.form.places.items()}
-        heavy = None if self.form.heavy is None else names[self.form.heavy]
-        form = replace(self.form, places=places, heavy=heavy)
+    def renamed(self, names: Names) -> "Cone":
+        """The same cone over other names."""
+        body, form = renamed(self.body, names), self.form.at(names)
         leaves = tuple(names[name] for name in self.leaves)
         return Cone(body, leaves, form, self.price, self.rank)
 
     def at(self, mapped: Sequence[int]) -> "Cone":
         """The same cone as a user names its classes; the form keeps the old names."""
-        body = tuple(
-            (mapped[name], signature, tuple(mapped[item] for item in operands))
-            for name, signature, operands in self.body
-        )
+        body = renamed(self.body, mapped)
         return Cone(body, tuple(mapped[name] for name in self.leaves), self.form, self.price)
 
 

@@ -20,6 +20,15 @@ STEP = 7
 """One of so many classes that are written in part is decided at once."""
 
 
+def run_until(solver: Any, deadline: float) -> None:
+    """Runs a solver, from where it stopped, until the processor's time is `deadline`; its own clock
+    is the wall's, which on a busy machine is sooner at its limit.
+    """
+    left = max(deadline - time.process_time(), 0.01)
+    solver.setOptionValue("time_limit", solver.getRunTime() + left)
+    solver.run()
+
+
 def written_classes(
     solver: Any, amounts: Mapping[int, int], deadline: float
 ) -> frozenset[int] | None:
@@ -29,10 +38,7 @@ def written_classes(
     last: list[int] = []
     needed: set[int] = set()
     while time.process_time() < deadline:
-        solver.setOptionValue(
-            "time_limit", solver.getRunTime() + max(deadline - time.process_time(), 0.01)
-        )
-        solver.run()
+        run_until(solver, deadline)
         if str(solver.getModelStatus()) != "HighsModelStatus.kOptimal":
             if not given_up:
                 return None

@@ -6,8 +6,8 @@ solution's cost.
 The choice is cut into independent parts; in each, what no best choice needs is left out, and it is
 cut again. What remains is decided by comparison, frontier by frontier, or as an integer program;
 equal parts are solved once. A part that is too large for that is cut at its most connected classes,
-at a loss that the bound includes. Rings of kernels are not excluded: who finds one bans a candidate
-and asks again.
+at a loss that the bound includes. Rings of kernels are excluded where a part is branched on; others
+may be left: who finds one bans a candidate and asks again.
 """
 
 import time

@@ -14,7 +14,7 @@ for each value how it lies in that space; or None where no template can compute 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
@@ -33,6 +33,21 @@ from mgn.passes.saturate.view import Signature
 Shape = tuple[int, ...]
 BodyNode = tuple[int, int, tuple[int, ...]]
 """A value of a body: its name, the number of its signature, its operands' names."""
+
+Body = tuple[BodyNode, ...]
+Names = Sequence[int] | Mapping[int, int]
+"""`names[i]` is what stands in the place of i."""
+
+
+def renamed(nodes: Sequence[BodyNode], names: Names) -> Body:
+    """E-nodes over other names."""
+    return tuple(
+        [
+            (names[name], number, tuple([names[item] for item in operands]))
+            for name, number, operands in nodes
+        ]
+    )
+
 
 Facts = tuple[tuple[str, int | str], ...]
 """What a kernel says for its price and schedule: how lies what it reads or writes, as what a matrix
@@ -70,8 +85,8 @@ class Form:
     heavy: int | None = None
     reduced: Shape = ()
 
-    def at(self, names: Sequence[int]) -> "Form":
-        """The form of the same body over other names: `names[i]` in the place of i."""
+    def at(self, names: Names) -> "Form":
+        """The form of the same body over other names."""
         places = {names[name]: place for name, place in self.places.items()}
         heavy = None if self.heavy is None else names[self.heavy]
         return replace(self, places=places, heavy=heavy)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mgn.passes.saturate.components import LocalProblem
-from mgn.passes.saturate.diving import NEARLY, written_classes
+from mgn.passes.saturate.diving import NEARLY, run_until, written_classes
 from mgn.passes.saturate.odd_sets import odd_set_rows
 from mgn.passes.saturate.path_rows import path_rows
 from mgn.passes.saturate.program_rows import Columns, Rows, columns_of, rows_of
@@ -244,12 +244,7 @@ class Program:
         return tuple(int(number) for number in np.flatnonzero(candidates > least))
 
     def _run(self, solver: Any) -> None:
-        """Runs the solver, from where it stopped; its clock is the wall's, which on a busy machine
-        is sooner at its limit.
-        """
-        left = self.deadline - time.process_time()
-        solver.setOptionValue("time_limit", solver.getRunTime() + max(left, 0.01))
-        solver.run()
+        run_until(solver, self.deadline)
 
     def _solver(self) -> Any:
         """A solver with the program as it is."""

@@ -20,12 +20,10 @@ from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
 from mgn.passes.kernel_pieces import Arrangement, KernelPieces
 from mgn.passes.saturate.candidates import Template
-from mgn.passes.saturate.forms import BodyNode, Facts, Form, classify
+from mgn.passes.saturate.forms import Body, BodyNode, Facts, Form, classify
 from mgn.passes.saturate.kernel_facts import kernel_facts
 from mgn.passes.saturate.prices import price_kernel
 from mgn.passes.saturate.view import Signature
-
-Body = tuple[BodyNode, ...]
 
 
 @dataclass(frozen=True)
@@ -56,16 +54,6 @@ class Outline:
     made: Sequence[NewValue]
     members: Sequence[BodyNode]
     pieces: Sequence[Piece]
-
-
-def renamed(nodes: Sequence[BodyNode], names: Sequence[int]) -> Body:
-    """E-nodes over other names: `names[i]` in the place of i."""
-    return tuple(
-        [
-            (names[name], number, tuple([names[item] for item in operands]))
-            for name, number, operands in nodes
-        ]
-    )
 
 
 class OwnNames:

@@ -11,7 +11,7 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.candidates import Candidate, CandidateSet, Template
 from mgn.passes.saturate.cuts import body_order, leaves_of
-from mgn.passes.saturate.forms import BodyNode, classify
+from mgn.passes.saturate.forms import BodyNode, classify, renamed
 from mgn.passes.saturate.prices import price_kernel, price_per_run
 from mgn.passes.saturate.repetition import table
 from mgn.passes.saturate.view import View
@@ -79,10 +79,7 @@ def _template(
     ordered = body_order(nodes, copy.results)
     if ordered is None:
         return None
-    body = tuple(
-        (names[name], signature, tuple(names[item] for item in operands))
-        for name, signature, operands in ordered
-    )
+    body = renamed(ordered, names)
     form = classify(body, view.signatures)
     if form is None:
         return None

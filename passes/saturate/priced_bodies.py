@@ -13,12 +13,11 @@ from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
-from mgn.passes.saturate.forms import BodyNode, Facts, Form, classify
+from mgn.passes.saturate.forms import Body, Facts, Form, classify
 from mgn.passes.saturate.kernel_facts import kernel_facts
 from mgn.passes.saturate.prices import price_kernel
 from mgn.passes.saturate.view import Signature
 
-Body = tuple[BodyNode, ...]
 _Written = tuple[Body, tuple[int, ...], tuple[int, ...]]
 
 

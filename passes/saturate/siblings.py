@@ -13,7 +13,7 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.shifts import LARGEST, SHIFTS
 from mgn.passes.saturate.candidates import Candidate, CandidateSet, Template
 from mgn.passes.saturate.cuts import body_order, leaves_of
-from mgn.passes.saturate.forms import BodyNode
+from mgn.passes.saturate.forms import BodyNode, renamed
 from mgn.passes.saturate.priced_bodies import PricedBodies
 from mgn.passes.saturate.prices import price_per_run
 from mgn.passes.saturate.reach import Reach
@@ -153,10 +153,7 @@ class _Merger:
         if ordered is None:
             return None
         reads = [item for item in leaves_of(ordered) if not classes[item].inline]
-        body = tuple(
-            (names[name], signature, tuple(names[item] for item in operands))
-            for name, signature, operands in ordered
-        )
+        body = renamed(ordered, names)
         form = self.priced.form(body)
         roots = [signatures[nodes[result][1]] for result in results]
         if form is None or form.kind is not first.kind:
