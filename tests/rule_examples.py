@@ -37,6 +37,7 @@ def _scores(row: str, rng: random.Random, variables: list[str]) -> Instance:
         "f": (),
         "z": (),
         "m": rng.choice([(rows, keys), (*batch, rows, keys), (keys,)]),
+        "b": rng.choice([(rows, keys), (rows, 1)]),
     }
     axis = len(batch) + (1 if rng.random() < 0.8 else 0)
     known: dict[str, np.ndarray] = {}
@@ -238,6 +239,17 @@ def _masked(row: str, rng: random.Random, variables: list[str]) -> Instance:
     return Instance([types[name] for name in variables], {"A": rng.choice([0, 1])}, constants)
 
 
+def _shares(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Shares of square matrices along an axis, and what they weigh: of fewer columns, or turned."""
+    batch = rng.choice([(), (2,), (3, 2)])
+    shapes: dict[str, Shape] = {"s": (*batch, 3, 3), "v": (*batch, 3, rng.choice([3, 3, 2]))}
+    if rng.random() < 0.2:
+        shapes["v"] = shapes["v"][::-1]
+    turned = rng.random() < 0.5
+    types = [tensor("f32", shapes[name]) for name in variables]
+    return Instance(types, {"A": rng.randrange(len(batch) + 2), "M": turned, "N": turned})
+
+
 def _variance(row: str, rng: random.Random, variables: list[str]) -> Instance:
     """The mean of squares less the square of the mean, divided by the count or by another."""
     axes = rng.choice([(0,), (1,), (0, 1)])
@@ -347,6 +359,8 @@ EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "div-of-seen": _masked,
     "div-of-hidden": _masked,
     "bias-beside": _masked,
+    "biased-scores": _scores,
+    "shares-": _shares,
     "turned-rope": _turned_rope,
     "rope": _rotated,
     "causal-attention": _causal,

@@ -113,6 +113,23 @@ ATTENTION: dict[str, str] = {
         _three(HEADS, ", m: bool[B, 1, 1, S]"),
         "z = softmax(where(m, q @ k.T * 0.125, -3.4028235e38)) @ v",
     ),
+    "a bias before the scale, and another": _of(
+        _three(HEADS, ", m: f32[B, 1, 1, S], r: f32[H, S, S]"),
+        "z = softmax((q @ k.T + r) * 0.125 + m) @ v",
+    ),
+    "a bias before the quotient, taken off": _of(
+        _three(HEADS, ", m: f32[B, 1, 1, S]"),
+        "z = softmax((q @ k.T - (1.0 - m) * 1e4) / 8.0) @ v",
+    ),
+    "a bias taken off scores": _of(
+        _three(HEADS, ", m: f32[B, 1, 1, S]"), "z = softmax(q @ k.T / 8.0 - m) @ v"
+    ),
+    "shares on the right": _of(
+        _three(HEADS),
+        "o = v.T @ softmax(q @ k.T * 0.125).T",
+        "z = reshape(transpose(o, [0, 3, 1, 2]), [B, S, H * D])",
+    ),
+    "shares of columns": _of(_three(HEADS), "z = (v.T @ softmax(k @ q.T / 8.0, axis = -2)).T"),
     "divided after the product": _of(
         _three(HEADS),
         "s = q @ k.T * 0.125",

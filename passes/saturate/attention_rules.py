@@ -107,6 +107,29 @@ def _one_head(cap: str, scores: str, mask: str) -> Rule:
     )
 
 
+def _biased_scores(name: str) -> tuple[Rule, ...]:
+    """What is added to scores, or taken off, as one bias."""
+    score, _, _, asked = SCORES[name]
+    return (
+        Rule(
+            f"bias-taken-off-{name}",
+            f"sub({score}, m)",
+            f"add({score}, neg(m))",
+            EXACT,
+            "IEEE 754 defines x - y so",
+            "batched(k) and several_columns(m)" + asked,
+        ),
+        Rule(
+            f"two-biases-of-{name}",
+            f"softmax(add(add({score}, b), m), axis=A)",
+            f"softmax(add({score}, add(b, m)), axis=A)",
+            REASSOCIATES,
+            "the order of three terms",
+            "wide(q)" + asked,
+        ),
+    )
+
+
 ATTRIBUTES = "causal=C, window=W, scale=S, softcap=Z"
 REPEATED_K, REPEATED_V = (
     f"reshape(broadcast_to(reshape({x}, shape={single}), shape={wide}), shape={result})"
@@ -204,7 +227,35 @@ ATTENTION: tuple[Rule, ...] = (
         )
         for mask, masked in MASKED.items()
     ),
+    *(rule for score in SCORES for rule in _biased_scores(score)),
+    *(
+        Rule(
+            f"{name}-of-biased-scores",
+            f"{name}(add({PRODUCT}, m), c)",
+            f"add({name}({PRODUCT}, c), {name}(m, c))",
+            REASSOCIATES,
+            "scores and their bias are scaled each for itself",
+            "constant(c) and scalar(c) and wide(q) and batched(k)",
+        )
+        for name in ("mul", "div")
+    ),
     *(_one_head(cap, scores, mask) for cap in CAPS for scores in SCORES for mask in BIASES),
+    Rule(
+        "shares-on-the-right",
+        "matmul(v, softmax(s, axis=A), transpose_a=M, transpose_b=True)",
+        "transpose(matmul(softmax(s, axis=A), v, transpose_b=not M), perm=keys_last(SHAPE, False))",
+        REASSOCIATES,
+        "Vᵀ Pᵀ = (P V)ᵀ",
+        "last_axis(A, SHAPE) and matrix(v)",
+    ),
+    Rule(
+        "shares-of-columns",
+        "matmul(softmax(s, axis=A), v, transpose_a=True, transpose_b=N)",
+        "matmul(softmax(transpose(s, perm=keys_last(s, False)), axis=-1), v, transpose_b=N)",
+        REASSOCIATES,
+        "shares along the columns of K Qᵀ are those along the rows of Q Kᵀ",
+        "last_axis_but_one(A, s) and matrix(v)",
+    ),
     Rule(
         "causal-attention",
         "attention(q, k, v, m, heads=X, kv_heads=Y, causal=False, window=0, scale=S, softcap=Z)",
