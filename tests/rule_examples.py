@@ -260,6 +260,7 @@ def _variance(row: str, rng: random.Random, variables: list[str]) -> Instance:
 
 
 def _rows(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Rows, a statistic of theirs or a value of each column, and a scale of columns."""
     shapes: dict[str, Shape] = {"x": (3, 4), "r": rng.choice([(3, 1), (4,)]), "s": (4,)}
     return Instance([tensor("f32", shapes[name]) for name in variables], {})
 
@@ -369,6 +370,8 @@ EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "-then-kept": _kept,
     "variance-of-squares": _variance,
     "scale-of-rows": _rows,
+    "scale-of-columns": _rows,
+    "square-of-mean": _rows,
     "matmul-of-normed": _normed,
     "heads": _in_heads,
     "shared": _shared,

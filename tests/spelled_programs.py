@@ -49,6 +49,24 @@ SAME: dict[str, tuple[str, str]] = {
         "z = x * expand_dims(rsqrt(mean(x ** 2.0, axis = -1) + 1e-5), axis = -1) * g",
         "rms_norm(x, g, eps = 1e-5)",
     ),
+    "layer norm, scaled before its quotient": (
+        CENTRED + "z = g * d / sqrt(mean(d ** 2.0, axis = -1, keepdims = true) + 1e-5) + b",
+        "layer_norm(x, g, b, eps = 1e-5)",
+    ),
+    "layer norm of the mean less x": (
+        "m = mean(x, axis = -1, keepdims = true)\n"
+        "v = mean((m - x) ** 2.0, axis = -1, keepdims = true)\n"
+        "z = (x - m) * rsqrt(v + 1e-5) * g + b",
+        "layer_norm(x, g, b, eps = 1e-5)",
+    ),
+    "rms norm, scaled before its root": (
+        "z = x * g * rsqrt(mean(x * x, axis = -1, keepdims = true) + 1e-5)",
+        "rms_norm(x, g, eps = 1e-5)",
+    ),
+    "rms norm of absolute values": (
+        "z = x / sqrt(mean(abs(x) ** 2.0, axis = -1, keepdims = true) + 1e-5) * g",
+        "rms_norm(x, g, eps = 1e-5)",
+    ),
     "log_softmax of rows without their axis": (
         SHIFTED + "z = s - expand_dims(log(sum(exp(s), axis = -1)), axis = -1)",
         "log_softmax(x)",

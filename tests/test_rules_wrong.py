@@ -36,6 +36,7 @@ VARIANTS = (
     ("mul-neg-neg", "left", "neg(y)", "y"),
     ("abs-neg", "right", "abs(x)", "x"),
     ("abs-abs", "right", "abs(x)", "x"),
+    ("abs-times-abs", "right", "mul(x, x)", "mul(x, abs(x))"),
     ("not-not", "left", "logical_not(logical_not(x))", "logical_not(x)"),
     ("max-same", "left", "max(x, x)", "max(x, y)"),
     ("min-same", "left", "min(x, x)", "min(x, y)"),
@@ -144,6 +145,9 @@ VARIANTS = (
     ("variance-of-squares", "when", " and counts(n, x, A)", ""),
     ("variance-of-squares", "left", "sub(div", "add(div"),
     ("scale-of-rows-before-columns", "right", "mul(mul(x, r), s)", "mul(add(x, r), s)"),
+    ("scale-of-columns-before-rows", "right", "mul(mul(x, r), s)", "mul(mul(x, r), r)"),
+    ("square-of-mean-less-row", "right", "mul(sub(x, r)", "mul(sub(r, x)"),
+    ("square-of-mean-less-row", "left", "mul(sub(r, x), ", "mul(r, "),
     ("shift-of-mean-before-scale", "right", "sub(x, m)", "add(x, m)"),
     ("power-minus-half", "right", "rsqrt(x)", "sqrt(x)"),
     # rotary embedding

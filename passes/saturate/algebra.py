@@ -55,6 +55,7 @@ ALGEBRA: tuple[Rule, ...] = (
         "the sign is dropped, also of the least integer",
     ),
     Rule("abs-abs", "abs(abs(x))", "abs(x)", EXACT, "nothing is left to drop"),
+    Rule("abs-times-abs", "mul(abs(x), abs(x))", "mul(x, x)", EXACT, "signs cancel"),
     Rule("not-not", "logical_not(logical_not(x))", "x", EXACT, "two negations"),
     Rule("max-same", "max(x, x)", "x", EXACT, "the larger of x and x"),
     Rule("min-same", "min(x, x)", "x", EXACT, "the smaller of x and x"),

@@ -150,6 +150,22 @@ RECOGNITION: tuple[Rule, ...] = (
         "wide(x) and row_statistic(x, r) and vector(s)",
     ),
     Rule(
+        "scale-of-columns-before-rows",
+        "mul(mul(x, s), r)",
+        "mul(mul(x, r), s)",
+        REASSOCIATES,
+        "the order of two scales",
+        "wide(x) and row_statistic(x, r) and vector(s)",
+    ),
+    Rule(
+        "square-of-mean-less-row",
+        "mul(sub(r, x), sub(r, x))",
+        "mul(sub(x, r), sub(x, r))",
+        EXACT,
+        "a square has no sign",
+        "row_statistic(x, r)",
+    ),
+    Rule(
         "shift-of-mean-before-scale",
         "add(mul(x, s), sub(b, mul(m, s)))",
         "add(mul(sub(x, m), s), b)",
