@@ -67,7 +67,7 @@ def _tiles(explanation: Explanation) -> Iterator[str]:
         (
             f"{saturation.classes} / {saturation.nodes}",
             f"e-classes / e-nodes after {counted(saturation.iterations, 'iteration')}, "
-            f"saturated: {'yes' if saturation.saturated else 'no'}",
+            f"saturated: {saturation.fixpoint}",
         ),
         (f"{saturation.candidates}", f"candidates from {saturation.considered} distinct cones"),
         (seconds_text(report.compile_seconds), "to compile"),

@@ -42,7 +42,12 @@ GROWTH_LIMIT = 40
 """How many times the original e-nodes an e-graph may hold, and as many matches may be new at once,
 before the run stops; small ones get a fixed allowance.
 """
-ALLOWANCE = 100_000
+ALLOWANCE = 20_000
+RATION = 8
+"""How many matches of one rule for each original e-node are looked at, and how many in any case: a
+rule with more makes what it matches anew, as associativity does. The others go on without it.
+"""
+LEAST_RATION = 1_000
 BUDGETED = 20_000
 """E-nodes of a program for which the time of a run is meant; a larger one has more."""
 
@@ -63,7 +68,8 @@ class ClassNode(NamedTuple):
 @dataclass
 class SaturatedGraph:
     """The classes of an e-graph, named by their smallest handles, with e-nodes and leaves;
-    `unfolded` periods of the program are copies of one.
+    `unfolded` periods of the program are copies of one. `limits` says what kept it from the
+    fixpoint, and `stopped` which rules had their ration of matches.
     """
 
     facts: Facts
@@ -71,12 +77,18 @@ class SaturatedGraph:
     leaves: dict[int, list[int]]
     class_of: dict[int, int]
     splats: dict[int, int]
-    saturated: bool
+    limits: tuple[str, ...]
     iterations: int
     fired: Counter[str]
     program: str = ""
     locations: dict[int, Any] = field(default_factory=dict[int, Any])
     unfolded: int = 0
+    stopped: frozenset[str] = frozenset()
+
+    @property
+    def saturated(self) -> bool:
+        """Whether the fixpoint was reached: no limit fired."""
+        return not self.limits
 
     @property
     def node_count(self) -> int:
@@ -149,6 +161,24 @@ def saturate_facts(
             raise RuleError(f"values that differ are equated; rules that acted: {acted}") from error
 
 
+class _Pace:
+    """The time that steps take. None can be cut short, so that the next one's is foretold: where
+    the last one took longer than the one before, it grows so once more.
+    """
+
+    def __init__(self, budget: float) -> None:
+        self.begun = time.thread_time()
+        self.deadline = self.begun + budget
+        self.last = 0.0
+
+    def fits_another(self) -> bool:
+        """Called after a step: whether another one fits into the time that is left."""
+        now = time.thread_time()
+        before, self.last, self.begun = self.last, now - self.begun, now
+        growth = max(1.0, self.last / before) if before else 1.0
+        return now + growth * self.last <= self.deadline
+
+
 class _Engine:
     """One egglog e-graph and the facts it was given."""
 
@@ -176,7 +206,9 @@ class _Engine:
         self.loads = 0
         self.iterations = 0
         facts.given = len(facts.handle_types)
-        self.largest = len(facts.handle_types) * GROWTH_LIMIT + ALLOWANCE
+        self.largest = facts.given * GROWTH_LIMIT + ALLOWANCE
+        self.ration = facts.given * RATION + LEAST_RATION
+        self.stopped: dict[str, None] = {}
         self.widenings = 0
         self.wide = WideProducts(facts)
         self.execute(PRELUDE)
@@ -187,8 +219,8 @@ class _Engine:
         return self.egraph.run_program(*self.egraph.parse_program(text))
 
     def run(self, time_budget: float) -> SaturatedGraph:
-        started = time.thread_time()
         time_budget *= max(1.0, len(self.facts.handle_types) / BUDGETED)
+        pace = _Pace(time_budget)
         self._load()
         while True:
             reports = self.execute("(run rewrite 1)")
@@ -197,16 +229,18 @@ class _Engine:
             matched = report.num_matches_per_rule
             self.acting = [name for name in self.compiled if matched.get(name)]
             if sum(matched.values()) > self.largest:
-                return self._read(self._tables(), False)
+                return self._read(self._tables(), f"{self.largest:,} new matches")
             if self.acting:
                 self._act(self.acting)
             loaded = self._load()
             if not loaded and not report.updated:
                 tables = self._tables()
                 if not self._widen(tables):
-                    return self._read(tables, True)
-            if self._is_too_large() or time.thread_time() - started > time_budget:
-                return self._read(self._tables(), False)
+                    return self._read(tables)
+            if self._is_too_large():
+                return self._read(self._tables(), f"{self.largest:,} e-nodes")
+            if not pace.fits_another():
+                return self._read(self._tables(), f"{time_budget:.3g} s")
 
     def _is_too_large(self) -> bool:
         return len(self.facts.handle_types) > self.largest
@@ -215,11 +249,16 @@ class _Engine:
         functions = self.egraph.freeze().functions
         number, handle = self.egraph.value_to_i64, self._names(functions).__getitem__
         for name in names:
+            if name in self.stopped:
+                continue
             compiled = self.compiled[name]
             seen, values = self.seen[name], compiled.values
             matches = [row.inputs for row in functions[compiled.relation].rows]
             rows = {(*map(handle, row[:values]), *map(number, row[values:])) for row in matches}
-            for row in sorted(rows - seen):
+            fresh, left = sorted(rows - seen), self.ration - len(seen)
+            if len(fresh) > left:
+                self.stopped[name] = None
+            for row in fresh[:left]:
                 first, unions = len(self.facts.handle_types), len(self.facts.new_unions)
                 if self._is_too_large():
                     return
@@ -330,7 +369,7 @@ class _Engine:
             self.log.append("(run load 1)")
         return True
 
-    def _read(self, tables: _Tables, saturated: bool) -> SaturatedGraph:
+    def _read(self, tables: _Tables, *limits: str) -> SaturatedGraph:
         functions, names, number = tables.functions, tables.names, self.egraph.value_to_i64
         class_of = {number(row.inputs[0]): names[row.output] for row in functions["N"].rows}
         nodes: dict[int, list[ClassNode]] = defaultdict(list)
@@ -357,11 +396,12 @@ class _Engine:
             {key: sorted(leaves[key]) for key in sorted(leaves)},
             class_of,
             splats,
-            saturated,
+            (*limits, *(f"{self.ration:,} matches of {name}" for name in self.stopped)),
             self.iterations,
             self.fired + pairs_commuted(nodes, self.exact),
             "\n".join(self.log or ()),
             locations,
+            stopped=frozenset(self.stopped),
         )
 
 

@@ -56,11 +56,12 @@ class ExtractionReport:
 @dataclass
 class SaturateReport:
     """Figures of one graph. Costs are modelled seconds; `bound` is a lower bound on the cost of any
-    choice. `unfolded` says for how many equal periods of the program, as the layers of a network,
-    the e-graph has copies of what was saturated for another. `kernels` are counted by kind, a
-    launch each; `arrangements` are those taken where there was a choice of them; `rejected` counts
-    the candidates that were not chosen, and `choices` has those that could have written what a
-    chosen kernel writes, with their prices.
+    choice. `limits` says what kept the e-graph from its fixpoint, `left_out` which of the user's
+    rules had no say in the choice, because they ran into one. `unfolded` says for how many equal
+    periods of the program, as the layers of a network, the e-graph has copies of what was saturated
+    for another. `kernels` are counted by kind, a launch each; `arrangements` are those taken where
+    there was a choice of them; `rejected` counts the candidates that were not chosen, and `choices`
+    has those that could have written what a chosen kernel writes, with their prices.
     """
 
     graph: str = ""
@@ -68,7 +69,8 @@ class SaturateReport:
     classes: int = 0
     nodes: int = 0
     iterations: int = 0
-    saturated: bool = True
+    limits: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     unfolded: int = 0
     fired: Counter[str] = field(default_factory=Counter[str])
     candidates: int = 0
@@ -88,9 +90,22 @@ class SaturateReport:
     seconds: dict[str, float] = field(default_factory=dict[str, float])
 
     @property
+    def saturated(self) -> bool:
+        """Whether the fixpoint was reached: no limit fired."""
+        return not self.limits
+
+    @property
     def is_settled(self) -> bool:
         """Whether the fixpoint was reached and the choice is the best, or the best by search."""
         return self.saturated and self.method != "solver"
+
+    @property
+    def fixpoint(self) -> str:
+        """Whether the fixpoint was reached, and what was in the way."""
+        if self.saturated:
+            return "yes"
+        left = f"; chosen without {', '.join(self.left_out)}" if self.left_out else ""
+        return f"no (stopped at {', '.join(self.limits)}{left})"
 
     @property
     def kernel_count(self) -> int:
@@ -117,7 +132,7 @@ class SaturateReport:
             f"saturate @{self.graph}",
             f"  operations before    {self.operations}",
             f"  e-graph              {self.classes} classes, {self.nodes} nodes, "
-            f"{self.iterations} iterations, saturated: {'yes' if self.saturated else 'no'}"
+            f"{self.iterations} iterations, saturated: {self.fixpoint}"
             + (f", {self.unfolded} equal periods unfolded" if self.unfolded else ""),
             f"  rules fired          {fired or 'none'}",
             f"  candidates           {self.candidates} from {self.considered} distinct cones, "

@@ -26,7 +26,7 @@ from mgn.passes.saturate.baseline import price_of_separate_kernels
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.check import check_selection
 from mgn.passes.saturate.cuts import CutLimits
-from mgn.passes.saturate.encode import encode_graph
+from mgn.passes.saturate.encode import EncodedGraph, encode_graph
 from mgn.passes.saturate.engine import SaturatedGraph, saturate_facts
 from mgn.passes.saturate.extract import Extraction, extract
 from mgn.passes.saturate.facts import Facts
@@ -40,6 +40,7 @@ from mgn.passes.saturate.report import SaturateReport
 from mgn.passes.saturate.rounding_order import keeps_bits
 from mgn.passes.saturate.rule import Rule, RuleClass
 from mgn.passes.saturate.rules import DEFAULT_CLASSES, rules_of
+from mgn.passes.saturate.runaway import is_worth_a_choice, rules_to_leave_out
 from mgn.passes.saturate.siblings import sibling_candidates
 from mgn.passes.saturate.trace import SaturateTrace
 from mgn.passes.saturate.unfolding import saturate_periods
@@ -82,51 +83,90 @@ def saturate_graph(
 def _saturate(
     graph: GraphOp, device: Device, options: SaturateOptions, trace: SaturateTrace | None
 ) -> SaturateReport:
-    report = SaturateReport(graph=graph.sym_name.data)
+    seconds: dict[str, float] = {}
     rules = rules_of(options.classes) if options.fuse else []
-    with _timed(report, "compare"):
+    with _timed(seconds, "compare"):
         key = choice_key(graph, device, options, rules)
         choice = recall(key) if options.memoise and trace is None else None
     if choice is None:
-        choice = _choose(graph, device, options, rules, report, trace)
+        choice = _choose(_Task(graph, device, options, seconds), rules, trace)
         if choice.report.saturated and options.memoise:
             remember(key, choice)
-        view = choice.view
+        view, report = choice.view, replace(choice.report, seconds=seconds)
     else:
-        report = replace(choice.report, seconds=dict(report.seconds), remembered=True)
         view = choice.view_at(graph)
-    with _timed(report, "check"):
+        report = replace(choice.report, seconds=seconds, remembered=True)
+    with _timed(seconds, "check"):
         check_selection(view, choice.found, choice.selection, device)
-    with _timed(report, "rebuild"):
+    with _timed(seconds, "rebuild"):
         rebuild_graph(graph, view, choice.found, choice.selection)
     return report
 
 
-def _choose(
-    graph: GraphOp,
-    device: Device,
-    options: SaturateOptions,
-    rules: list[Rule],
-    report: SaturateReport,
-    trace: SaturateTrace | None,
-) -> Choice:
-    """Saturates, finds candidates and extracts."""
-    with _timed(report, "encode"):
-        encoded = encode_graph(graph, literals_of(rules))
-        report.operations = encoded.operations
-    if trace is not None:
-        trace.note_program(graph, encoded)
-        trace.rules = {rule.name: rule for rule in (*rules, *WIDE_PRODUCTS)}
-    with _timed(report, "price before"):
-        report.cost_before = price_of_separate_kernels(encoded.facts, device)
-    with _timed(report, "saturate"):
-        saturated = _saturated(encoded.facts, options, rules, trace)
-        _describe_egraph(report, saturated)
-    with _timed(report, "view"):
+@dataclass(frozen=True)
+class _Task:
+    """A graph to choose kernels for; `seconds` gets what each stage takes."""
+
+    graph: GraphOp
+    device: Device
+    options: SaturateOptions
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A graph as some rules rewrite it; the trace of it, where one is kept."""
+
+    rules: list[Rule]
+    encoded: EncodedGraph
+    saturated: SaturatedGraph
+    trace: SaturateTrace | None
+
+
+def _choose(task: _Task, rules: list[Rule], trace: SaturateTrace | None) -> Choice:
+    """Saturates, finds candidates and extracts: where a limit fires, without the user's rules that
+    may be why, and with what came of them only where that is cheaper.
+    """
+    first = way = _saturated_way(task, rules, trace)
+    while suspects := rules_to_leave_out(way.saturated, way.rules):
+        way = _saturated_way(task, [rule for rule in way.rules if rule not in suspects], trace)
+    choice = _chosen(task, way, task.options.extract_budget)
+    if way is not first and is_worth_a_choice(first.saturated):
+        besides = _chosen(task, first, task.options.extract_budget / 4)
+        if besides.selection.cost < choice.selection.cost:
+            choice, way = besides, first
+    choice.report.limits = first.saturated.limits
+    choice.report.left_out = tuple(rule.name for rule in rules if rule not in way.rules)
+    if trace is not None and way.trace is not None:
+        trace.take(way.trace)
+    return choice
+
+
+def _saturated_way(task: _Task, rules: list[Rule], trace: SaturateTrace | None) -> _Way:
+    """The graph saturated with some rules."""
+    with _timed(task.seconds, "encode"):
+        encoded = encode_graph(task.graph, literals_of(rules))
+    kept = None if trace is None else SaturateTrace()
+    if kept is not None:
+        kept.note_program(task.graph, encoded)
+        kept.rules = {rule.name: rule for rule in (*rules, *WIDE_PRODUCTS)}
+    with _timed(task.seconds, "saturate"):
+        saturated = _saturated(encoded.facts, task.options, rules, kept)
+    return _Way(rules, encoded, saturated, kept)
+
+
+def _chosen(task: _Task, way: _Way, extract_budget: float) -> Choice:
+    """The kernels for a graph as rules rewrite it."""
+    device, options, seconds = task.device, task.options, task.seconds
+    report = SaturateReport(task.graph.sym_name.data, way.encoded.operations)
+    _describe_egraph(report, way.saturated)
+    with _timed(seconds, "price before"):
+        report.cost_before = price_of_separate_kernels(way.encoded.facts, device)
+    with _timed(seconds, "view"):
         whole = whole_composites(options, device)
-        view = make_view(saturated, encoded.outputs, whole, options.prepare)
+        view = make_view(way.saturated, way.encoded.outputs, whole, options.prepare)
     limits = limits_of(options)
-    with _timed(report, "candidates"):
+    with _timed(seconds, "candidates"):
         reach = Reach(view)
         found = find_candidates(view, device, reach, limits)
         if options.fuse:
@@ -136,14 +176,14 @@ def _choose(
                 if not limits.keep_bits or keeps_bits(template.body, view.signatures):
                     found.add(template, classes)
         report.candidates, report.considered = len(found.candidates), found.considered
-    with _timed(report, "extract"):
-        extraction = extract(found, list(view.classes), options.extract_budget)
+    with _timed(seconds, "extract"):
+        extraction = extract(found, list(view.classes), extract_budget)
         _describe_extraction(report, found, extraction)
         report.choices = choices_of(view, found, extraction.selection)
-    if trace is not None:
-        trace.saturated, trace.view = saturated, view
-        trace.found, trace.selection = found, extraction.selection
-    return choice_of(graph, view, found, extraction.selection, replace(report))
+    if way.trace is not None:
+        way.trace.saturated, way.trace.view = way.saturated, view
+        way.trace.found, way.trace.selection = found, extraction.selection
+    return choice_of(task.graph, view, found, extraction.selection, report)
 
 
 def _saturated(
@@ -207,7 +247,7 @@ def literals_of(rules: list[Rule]) -> list[float]:
 
 def _describe_egraph(report: SaturateReport, graph: SaturatedGraph) -> None:
     report.classes, report.nodes = graph.class_count, graph.node_count
-    report.iterations, report.saturated = graph.iterations, graph.saturated
+    report.iterations = graph.iterations
     report.fired, report.unfolded = graph.fired, graph.unfolded
 
 
@@ -225,10 +265,10 @@ def _describe_extraction(
 
 
 @contextmanager
-def _timed(report: SaturateReport, stage: str) -> Iterator[None]:
+def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
     started = time.perf_counter()
     yield
-    report.seconds[stage] = time.perf_counter() - started
+    seconds[stage] = seconds.get(stage, 0.0) + time.perf_counter() - started
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,10 @@ class SaturateTrace:
     found: CandidateSet | None = None
     selection: Selection | None = None
 
+    def take(self, other: "SaturateTrace") -> None:
+        """Becomes what another one is."""
+        vars(self).update(vars(other))
+
     def note_program(self, graph: GraphOp, encoded: EncodedGraph) -> None:
         """Keeps the operations of a graph, which the rebuilt graph no longer has."""
         handles = encoded.handles

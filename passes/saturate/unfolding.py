@@ -264,7 +264,7 @@ class _Unfolding:
             self._leaves(),
             class_of,
             self._splats(),
-            saturated=True,
+            limits=(),
             iterations=graph.iterations,
             fired=fired + pairs_commuted(nodes, exact),
             locations=self._locations(class_of),
