@@ -156,6 +156,16 @@ def _kept(row: str, rng: random.Random, variables: list[str]) -> Instance:
     return Instance([tensor(element, shape)], {"A": axes, "S": tuple(kept)})
 
 
+def _put_back(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """A value for each row beside the row's largest element, both with an axis of 1 somewhere."""
+    shape = rng.choice([(3, 4), (4, 3), (3, 3)])
+    axis = rng.choice([0, 1])
+    rows = shape[1 - axis]
+    shapes: dict[str, Shape] = {"x": rng.choice([(rows,), (1, rows)]), "y": shape}
+    attributes = {"A": (axis,), "S": rng.choice([(rows, 1), (1, rows), (rows, 1, 1)])}
+    return Instance([tensor("f32", shapes[name]) for name in variables], attributes)
+
+
 def _merged_products(row: str, rng: random.Random, variables: list[str]) -> Instance:
     """Batches of both operands merged, from the same axes or from others."""
     turned = rng.random() < 0.5
@@ -368,6 +378,7 @@ EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "attention-of-merged-batches": _merged_batches,
     "matmul-of-merged-batches": _merged_products,
     "-then-kept": _kept,
+    "logarithm-and-largest": _put_back,
     "variance-of-squares": _variance,
     "scale-of-rows": _rows,
     "scale-of-columns": _rows,

@@ -71,6 +71,12 @@ SAME: dict[str, tuple[str, str]] = {
         SHIFTED + "z = s - expand_dims(log(sum(exp(s), axis = -1)), axis = -1)",
         "log_softmax(x)",
     ),
+    "log_softmax of a logarithm and a maximum without their axis": (
+        "m = max_reduce(x, axis = -1)\n"
+        "t = log(sum(exp(x - expand_dims(m, axis = -1)), axis = -1)) + m\n"
+        "z = x - expand_dims(t, axis = -1)",
+        "log_softmax(x)",
+    ),
     "log_softmax of a logsumexp without its axis": (
         "z = x - expand_dims(logsumexp(x, axis = -1), axis = -1)",
         "log_softmax(x)",

@@ -189,6 +189,8 @@ VARIANTS = (
     ("reshape-of-sqrt", "right", "sqrt", "rsqrt"),
     ("reshape-of-shift", "right", "add", "sub"),
     ("reshape-of-shift", "left", "add(x, c)", "mul(x, c)"),
+    ("reshape-of-logarithm-and-largest", "right", "max_reduce", "min_reduce"),
+    ("reshape-of-logarithm-and-largest", "right", "log(x)", "x"),
     ("mul-of-seen", "right", "f * c", "f / c"),
     ("mul-of-hidden", "right", "f * c, mul(x, c)", "mul(x, c), f * c"),
     ("mul-of-seen", "when", "constant(f) and ", ""),

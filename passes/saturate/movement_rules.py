@@ -137,6 +137,13 @@ MOVEMENT: tuple[Rule, ...] = (
         "one shift for all elements",
         "scalar(c)",
     ),
+    Rule(
+        "reshape-of-logarithm-and-largest",
+        "reshape(add(log(x), max_reduce(y, axis=A)), shape=S)",
+        "add(reshape(log(x), shape=S), reshape(max_reduce(y, axis=A), shape=S))",
+        EXACT,
+        "each element by itself",
+    ),
     # Leading axes of products, merged or not.
     Rule(
         "matmul-of-merged-batches",
