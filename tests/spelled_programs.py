@@ -1,15 +1,35 @@
 """Composites as exporters spell them, in the program's own text.
 
-In: nothing. Out: `SAME` by name: inputs, the lines that compute z, and the composite that it is;
-`ATTENTION` by name: whole programs whose one kernel is attention.
+In: nothing. Out: `SAME` by name: the lines that compute z, and the composite that it is, and
+`OVERFLOWING`, where it is so only if approximations may act; `ATTENTION` by name: whole programs
+whose one kernel is attention.
 """
 
 ROWS = "x: f32[2, 8, 64], y: f32[2, 8, 64], g: f32[64], b: f32[64]"
 CENTRED = "d = x - mean(x, axis = -1, keepdims = true)\n"
 SHIFTED = "s = x - expand_dims(max_reduce(x, axis = -1), axis = -1)\n"
 
+CUBIC = "0.7978845608 * (x + 0.044715 * x ** 3.0)"
+
 SAME: dict[str, tuple[str, str]] = {
     # name: the lines that compute z, and the composite
+    "sigmoid by tanh": ("z = 0.5 + 0.5 * tanh(x * 0.5)", "sigmoid(x)"),
+    "silu by tanh": ("z = 0.5 * x * (1.0 + tanh(0.5 * x))", "silu(x)"),
+    "silu by tanh, multiplied out": ("h = x / 2.0\nz = h + h * tanh(h)", "silu(x)"),
+    "gelu by 1 - erf": ("z = 0.5 * x * (1.0 - erf(-x * 0.70710678))", "gelu(x)"),
+    "gelu by 1 - erf, its sign in the scale": (
+        "z = x * (1.0 - erf(x * -0.70710678)) / 2.0",
+        "gelu(x)",
+    ),
+    "gelu by sigmoid": (f"z = x * sigmoid(2.0 * {CUBIC})", 'gelu(x, approx = "tanh")'),
+    "gelu by sigmoid, its scales in one": (
+        "z = x * sigmoid(1.59576912 * x * (1.0 + 0.044715 * x * x))",
+        'gelu(x, approx = "tanh")',
+    ),
+    "gelu by exp": (
+        "z = x / (1.0 + exp(-1.59576912 * (x + 0.044715 * x ** 3.0)))",
+        'gelu(x, approx = "tanh")',
+    ),
     "gelu, its cumulative share first": (
         "z = x * (0.5 * (1.0 + erf(x / 1.4142135623730951)))",
         "gelu(x)",
@@ -35,6 +55,15 @@ SAME: dict[str, tuple[str, str]] = {
     ),
     "swiglu, gate and factor first": ("z = x * y * sigmoid(x)", "swiglu(x, y)"),
     "swiglu, factor and sigmoid first": ("z = x * (y * sigmoid(x))", "swiglu(x, y)"),
+    "swiglu of a quotient": ("z = x * y / (1.0 + exp(-x))", "swiglu(x, y)"),
+    "geglu, half and factor first": (
+        "z = 0.5 * x * y * (1.0 + erf(x * 0.70710678))",
+        "geglu(x, y)",
+    ),
+    "geglu, gate and factor first": (
+        f"z = x * y * (0.5 * (1.0 + tanh({CUBIC})))",
+        'geglu(x, y, approx = "tanh")',
+    ),
     "layer norm of rows without their axis": (
         "d = x - expand_dims(mean(x, axis = -1), axis = -1)\n"
         "z = d / expand_dims(sqrt(mean(d * d, axis = -1) + 1e-5), axis = -1) * g + b",
@@ -80,6 +109,17 @@ SAME: dict[str, tuple[str, str]] = {
     "log_softmax of a logsumexp without its axis": (
         "z = x - expand_dims(logsumexp(x, axis = -1), axis = -1)",
         "log_softmax(x)",
+    ),
+}
+
+OVERFLOWING: dict[str, tuple[str, str]] = {
+    # name: the lines that compute z, and the composite, which does not overflow as they do
+    "sigmoid of exponentials": ("z = exp(x) / (1.0 + exp(x))", "sigmoid(x)"),
+    "silu of exponentials": ("z = x * exp(x) / (1.0 + exp(x))", "silu(x)"),
+    "swiglu of exponentials": ("z = x * y * (exp(x) / (exp(x) + 1.0))", "swiglu(x, y)"),
+    "softmax of exponentials": (
+        "z = exp(x) / sum(exp(x), axis = -1, keepdims = true)",
+        "softmax(x)",
     ),
 }
 

@@ -2,14 +2,17 @@
 
 import numpy as np
 import pytest
-from spelled_programs import ATTENTION, ROWS, SAME
+from spelled_programs import ATTENTION, OVERFLOWING, ROWS, SAME
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 import mgn
+from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
+from mgn.passes.saturate import DEFAULT_CLASSES, RuleClass, SaturateOptions, saturate_graph
+from mgn.passes.simplify import simplify_graph
 
 
 def the_graph(module: ModuleOp) -> GraphOp:
@@ -47,6 +50,22 @@ def test_a_spelling_and_its_composite_are_one_value(name: str) -> None:
     spelled, whole = graph.results_returned
     assert spelled is whole
     check_values(program, graph)
+
+
+@pytest.mark.parametrize("name", list(OVERFLOWING))
+def test_a_spelling_that_overflows_is_another_value_unless_approximations_may_act(
+    name: str,
+) -> None:
+    """Were they one, the program's own composite could be computed as what overflows."""
+    lines, composite = OVERFLOWING[name]
+    program = mgn.parse(f"graph t({ROWS}) {{\n{lines}\nreturn z, w = {composite}\n}}")
+    for classes in (DEFAULT_CLASSES, frozenset(RuleClass)):
+        graph = the_graph(program.lower())
+        simplify_graph(graph)
+        saturate_graph(graph, DEVICES["cpu"], SaturateOptions(classes=classes))
+        spelled, whole = graph.results_returned
+        assert (spelled is whole) == (RuleClass.APPROXIMATES in classes)
+        check_values(program, graph)
 
 
 @pytest.mark.parametrize("name", list(ATTENTION))

@@ -6,18 +6,36 @@ outwards, until `recognition.py` knows the expression.
 
 from mgn.passes.saturate.rule import Rule, RuleClass
 
-REASSOCIATES = RuleClass.REASSOCIATES
+EXACT, REASSOCIATES = RuleClass.EXACT, RuleClass.REASSOCIATES
 
 CUBE = "mul(mul(x, x), x)"
+TANH_SCALE = 0.7978845608028654
+SHARES = {
+    # activation: what x is multiplied by, and what comes of it
+    "silu": ("sigmoid(x)", "silu(x)"),
+    "gelu": ("mul(add(erf(mul(x, 0.7071067811865476)), 1), 0.5)", "gelu(x)"),
+    "gelu-tanh": (
+        f"sigmoid(mul(mul(add(x, mul({CUBE}, 0.044715)), {TANH_SCALE}), 2))",
+        "gelu(x, approx='tanh')",
+    ),
+}
 
 ACTIVATIONS: tuple[Rule, ...] = (
-    Rule(
-        "half-of-a-factor",
-        "mul(x, mul(add(y, 1), 0.5))",
-        "mul(mul(x, add(y, 1)), 0.5)",
-        REASSOCIATES,
-        "x ((1 + y) / 2) = (x (1 + y)) / 2",
-        "wide(x)",
+    *(
+        Rule(
+            f"half-{place}-one-and-{name}",
+            halved.format(f"add({name}(z), 1)"),
+            f"mul({rest}, mul(add({name}(z), 1), 0.5))",
+            REASSOCIATES,
+            "the order of the factors; a half rounds nothing",
+            "wide(x)",
+        )
+        for name in ("erf", "tanh")
+        for place, halved, rest in (
+            ("beside", "mul(mul(x, 0.5), {})", "x"),
+            ("around", "mul(mul(x, {}), 0.5)", "x"),
+            ("before", "mul(mul(mul(x, 0.5), y), {})", "mul(x, y)"),
+        )
     ),
     Rule(
         "half-and-half",
@@ -37,6 +55,36 @@ ACTIVATIONS: tuple[Rule, ...] = (
             "wide(x)",
         )
         for name in ("erf", "tanh")
+    ),
+    Rule(
+        "sigmoid-of-tanh",
+        "mul(add(tanh(x), 1), 0.5)",
+        "sigmoid(mul(x, 2))",
+        REASSOCIATES,
+        "(1 + tanh(x)) / 2 = 1 / (1 + exp(-2 x))",
+        "wide(x)",
+    ),
+    Rule(
+        "erf-of-negation",
+        "erf(neg(x))",
+        "neg(erf(x))",
+        REASSOCIATES,
+        "erf is odd, and 1 - erf(-x) is how erfc(-x) is exported",
+        "wide(x)",
+    ),
+    *(
+        Rule(
+            f"{name}-of-negative-scale",
+            f"{name}(mul(x, c))",
+            right.format("mul(x, c * -1)"),
+            equality,
+            reason,
+            "constant(c) and negative(c) and wide(x)",
+        )
+        for name, right, equality, reason in (
+            ("erf", "neg(erf({}))", REASSOCIATES, "erf is odd"),
+            ("exp", "exp(neg({}))", EXACT, "a change of sign rounds nothing"),
+        )
     ),
     Rule(
         "erf-of-quotient",
@@ -65,11 +113,11 @@ ACTIVATIONS: tuple[Rule, ...] = (
     ),
     Rule(
         "cubic-of-square",
-        "mul(x, add(mul(mul(x, x), c), 1))",
-        f"add(x, mul({CUBE}, c))",
+        "mul(x, add(mul(mul(x, x), c), k))",
+        f"add(mul(x, k), mul({CUBE}, c))",
         REASSOCIATES,
-        "x (1 + c x²) = x + c x³",
-        "constant(c) and scalar(c) and wide(x)",
+        "x (k + c x²) = k x + c x³",
+        "constant(c) and scalar(c) and constant(k) and scalar(k) and wide(x)",
     ),
     Rule(
         "scaled-cubic-of-square",
@@ -80,28 +128,35 @@ ACTIVATIONS: tuple[Rule, ...] = (
         "constant(c) and scalar(c) and constant(k) and scalar(k) and wide(x)",
     ),
     Rule(
-        "cubic-scaled-in-parts",
-        f"add(mul(x, 0.7978845608028654), mul({CUBE}, 0.035677408136300125))",
-        f"mul(add(x, mul({CUBE}, 0.044715)), 0.7978845608028654)",
+        "twice-the-scale-of-tanh",
+        f"mul(x, {2 * TANH_SCALE})",
+        f"mul(mul(x, {TANH_SCALE}), 2)",
         REASSOCIATES,
-        "k x + (k c) x³ = k (x + c x³), with the k and c of gelu by tanh",
+        "the scale of gelu by sigmoid, and by tanh",
         "wide(x)",
     ),
-    # A gate whose other factor stands between x and sigmoid(x).
-    Rule(
-        "silu-around-a-product",
-        "mul(mul(x, y), sigmoid(x))",
-        "mul(mul(x, sigmoid(x)), y)",
-        REASSOCIATES,
-        "the order of three factors",
-        "wide(x)",
+    *(
+        Rule(
+            f"cubic-scaled-in-parts-by-{name}",
+            f"add(mul(x, {scale}), mul({CUBE}, {scale * 0.044715}))",
+            f"mul(add(x, mul({CUBE}, 0.044715)), {scale})",
+            REASSOCIATES,
+            "k x + (k c) x³ = k (x + c x³), with the k and c of gelu by tanh",
+            "wide(x)",
+        )
+        for name, scale in (("tanh", TANH_SCALE), ("sigmoid", 2 * TANH_SCALE))
     ),
-    Rule(
-        "silu-before-a-product",
-        "mul(x, mul(y, sigmoid(x)))",
-        "mul(mul(x, sigmoid(x)), y)",
-        REASSOCIATES,
-        "the order of three factors",
-        "wide(x)",
+    # A gate whose other factor stands between x and its share.
+    *(
+        Rule(
+            f"{name}-{place}-a-product",
+            product.format(share),
+            f"mul({whole}, y)",
+            REASSOCIATES,
+            "the order of three factors",
+            "wide(x)",
+        )
+        for name, (share, whole) in SHARES.items()
+        for place, product in (("around", "mul(mul(x, y), {})"), ("before", "mul(x, mul(y, {}))"))
     ),
 )

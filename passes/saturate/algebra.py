@@ -48,6 +48,14 @@ ALGEBRA: tuple[Rule, ...] = (
     Rule("sub-neg", "sub(x, neg(y))", "add(x, y)", EXACT, "IEEE 754 defines x - y so"),
     Rule("mul-neg-neg", "mul(neg(x), neg(y))", "mul(x, y)", EXACT, "signs cancel"),
     Rule(
+        "neg-times-constant",
+        "mul(neg(x), c)",
+        "neg(mul(x, c))",
+        EXACT,
+        "a change of sign rounds nothing",
+        "constant(c)",
+    ),
+    Rule(
         "abs-neg",
         "abs(neg(x))",
         "abs(x)",

@@ -162,6 +162,7 @@ PREDICATES: dict[str, Callable[..., bool]] = {
     "scalar": lambda x: x.type.get_shape() == (),
     "nonzero": lambda x: x.constant not in (None, 0) and math.isfinite(x.constant),
     "positive": lambda x: x.constant is not None and 0 < x.constant < math.inf,
+    "negative": lambda x: x.constant is not None and -math.inf < x.constant < 0,
     "finite": lambda x: x.constant is not None and math.isfinite(x.constant),
     "power_of_two": _power_of_two,
     "floating": lambda x: x.element.is_float,

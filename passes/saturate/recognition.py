@@ -19,15 +19,31 @@ RECOGNITION: tuple[Rule, ...] = (
         "the definition",
         "wide(x)",
     ),
-    Rule("silu", "mul(x, sigmoid(x))", "silu(x)", EXACT, "the definition", "wide(x)"),
     Rule(
-        "silu-quotient",
-        "div(x, add(1, exp(neg(x))))",
-        "silu(x)",
+        "sigmoid-quotient",
+        "div(y, add(1, exp(neg(x))))",
+        "mul(y, sigmoid(x))",
         REASSOCIATES,
         "a quotient as a product",
         "wide(x)",
     ),
+    Rule(
+        "sigmoid-of-exponentials",
+        "div(exp(x), add(exp(x), 1))",
+        "sigmoid(x)",
+        APPROXIMATES,
+        "the left is nan where exp(x) overflows",
+        "wide(x)",
+    ),
+    Rule(
+        "sigmoid-of-scaled-exponentials",
+        "div(mul(y, exp(x)), add(exp(x), 1))",
+        "mul(y, sigmoid(x))",
+        APPROXIMATES,
+        "the left is nan where exp(x) overflows",
+        "wide(x)",
+    ),
+    Rule("silu", "mul(x, sigmoid(x))", "silu(x)", EXACT, "the definition", "wide(x)"),
     Rule("softplus", "log1p(exp(x))", "softplus(x)", APPROXIMATES, "exp may overflow"),
     Rule("swiglu", "mul(silu(x), y)", "swiglu(x, y)", EXACT, "the definition", "wide(x)"),
     Rule(
@@ -47,8 +63,8 @@ RECOGNITION: tuple[Rule, ...] = (
         "wide(x)",
     ),
     Rule(
-        "gelu-half-outside",
-        "mul(mul(x, add(1, erf(mul(x, 0.7071067811865476)))), 0.5)",
+        "gelu-of-share",
+        "mul(x, mul(add(1, erf(mul(x, 0.7071067811865476))), 0.5))",
         "gelu(x)",
         REASSOCIATES,
         "x Φ(x)",
@@ -64,12 +80,12 @@ RECOGNITION: tuple[Rule, ...] = (
         "wide(x)",
     ),
     Rule(
-        "gelu-tanh-half-outside",
-        "mul(mul(x, add(1, tanh("
-        "mul(add(x, mul(mul(mul(x, x), x), 0.044715)), 0.7978845608028654)))), 0.5)",
+        "gelu-by-sigmoid",
+        "mul(x, sigmoid(mul("
+        "mul(add(x, mul(mul(mul(x, x), x), 0.044715)), 0.7978845608028654), 2)))",
         "gelu(x, approx='tanh')",
         REASSOCIATES,
-        "Hendrycks and Gimpel 2016, with tanh",
+        "(1 + tanh(y)) / 2 = sigmoid(2 y)",
         "wide(x)",
     ),
     # Norms: another spelling becomes the one that the composite decomposes to.
