@@ -274,7 +274,9 @@ class _Engine:
             self.trail.append(Application(rule, row, result, first, end, self.iterations))
 
     def _admit(self, constructors: set[Constructor]) -> None:
-        """Declares operations that occur now, and the rules that can match from now on."""
+        """Declares operations that occur now, and the rules that can match from now on: each in a
+        text of its own, as egglog reads one in time and memory that grow with its square.
+        """
         self.constructors |= constructors
         text = [declare(constructor, self.exact) for constructor in sorted(constructors)]
         for number, rule in list(self.waiting.items()):
@@ -282,7 +284,8 @@ class _Engine:
                 self.compiled[rule.name], lines = compile_rule(rule, number, self.facts)
                 text.append(lines)
                 del self.waiting[number]
-        self.execute("\n".join(text))
+        for part in text:
+            self.execute(part)
 
     def _names(self, functions: Mapping[str, Any]) -> dict[Any, int]:
         """The smallest handle of each class."""
