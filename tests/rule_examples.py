@@ -176,6 +176,12 @@ def _merged_products(row: str, rng: random.Random, variables: list[str]) -> Inst
     return Instance(types, attributes)
 
 
+def _merged_rows(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Batches of two axes merged, or their rows, and an axis of what comes of it."""
+    shape = rng.choice([(6, 3, 3), (6, 3, 3), (2, 9, 3), (2, 3, 9)])
+    return Instance([tensor("f32", (2, 3, 3, 3))], {"S": shape, "A": rng.choice([0, 1, 2, 2])})
+
+
 def _rows_of_several_axes(row: str, rng: random.Random, variables: list[str]) -> Instance:
     """Rows of two axes, merged for a product with one matrix for each batch, or turned; or axes
     merged that are none of a product's; or matrices of rows that differ.
@@ -239,7 +245,7 @@ def _masked(row: str, rng: random.Random, variables: list[str]) -> Instance:
     types = {name: tensor(element, shapes.get(name, ())) for name in variables}
     types["m"] = tensor("bool", rng.choice([(3, 4), (4,)]))
     constants = {
-        "f": rng.choice([-np.inf, -1e9, 2.0, np.inf, 0.0]),
+        "f": rng.choice([-np.inf, -3e38, -1e9, 2.0, np.inf, 0.0]),
         "c": rng.choice([0.5, 2.0, -4.0, 0.0, 3.0]),
     }
     if element == "i32":
@@ -272,7 +278,8 @@ def _variance(row: str, rng: random.Random, variables: list[str]) -> Instance:
 def _rows(row: str, rng: random.Random, variables: list[str]) -> Instance:
     """Rows, a statistic of theirs or a value of each column, and a scale of columns."""
     shapes: dict[str, Shape] = {"x": (3, 4), "r": rng.choice([(3, 1), (4,)]), "s": (4,)}
-    return Instance([tensor("f32", shapes[name]) for name in variables], {})
+    attributes = {"A": rng.choice([0, 1])}
+    return Instance([tensor("f32", shapes[name]) for name in variables], attributes)
 
 
 def _half(shape: Shape, which: int, paired: bool) -> tuple[Shape, Shape, Shape]:
@@ -370,6 +377,9 @@ EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "div-of-seen": _masked,
     "div-of-hidden": _masked,
     "bias-beside": _masked,
+    "biased-where": _masked,
+    "softmax-of-merged-batches": _merged_rows,
+    "softmax-of-shifted": _rows,
     "biased-scores": _scores,
     "shares-": _shares,
     "turned-rope": _turned_rope,

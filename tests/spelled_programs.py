@@ -188,6 +188,31 @@ ATTENTION: dict[str, str] = {
     "a bias taken off scores": _of(
         _three(HEADS, ", m: f32[B, 1, 1, S]"), "z = softmax(q @ k.T / 8.0 - m) @ v"
     ),
+    "masked far, and a bias": _of(
+        _three(HEADS, ", m: f32[B, 1, 1, S]"),
+        f"z = softmax(where({SEEN}, q @ k.T / 8.0, -3.4028235e38) + m) @ v",
+    ),
+    "a bias of distances, masked": _of(
+        _three(HEADS, ", r: f32[H, 1, S]"),
+        f"z = softmax(where({SEEN}, q @ k.T * 0.125 + r, -3.4028235e38)) @ v",
+    ),
+    "a bias that is no less than the least number": _of(
+        _three(HEADS),
+        f"m = where({SEEN}, 0.0, -inf)",
+        "z = softmax(max(q @ k.T * 0.125 + m, -3.4028235e38)) @ v",
+    ),
+    "a mask for each head of merged batches": _of(
+        _three(HEADS, ", m: f32[B, 1, S, S]"),
+        "qs, ks, vs = reshape(q, [B * H, S, D]), reshape(k, [B * H, S, D]), "
+        "reshape(v, [B * H, S, D])",
+        "s = reshape(reshape(qs @ ks.T * 0.125, [B, H, S, S]) + m, [B * H, S, S])",
+        "z = reshape(softmax(s) @ vs, [B, H, S, D])",
+    ),
+    "scores without their largest": _of(
+        _three(HEADS),
+        "s = q @ k.T * 0.125",
+        "z = softmax(s - max_reduce(s, axis = -1, keepdims = true)) @ v",
+    ),
     "shares on the right": _of(
         _three(HEADS),
         "o = v.T @ softmax(q @ k.T * 0.125).T",

@@ -120,6 +120,14 @@ def _biased_scores(name: str) -> tuple[Rule, ...]:
             "batched(k) and several_columns(m)" + asked,
         ),
         Rule(
+            f"least-bias-of-{name}",
+            f"max(add({score}, m), f)",
+            f"add({score}, max(m, f))",
+            REASSOCIATES,
+            "a score and -1e30 come to -1e30, in f32 and in f64",
+            "wide(q) and batched(k) and constant(f) and farthest(f)" + asked,
+        ),
+        Rule(
             f"two-biases-of-{name}",
             f"softmax(add(add({score}, b), m), axis=A)",
             f"softmax(add({score}, add(b, m)), axis=A)",
@@ -219,13 +227,40 @@ ATTENTION: tuple[Rule, ...] = (
     *(
         Rule(
             f"bias-beside-{mask}",
-            f"softmax(add({masked.format('x', '-inf')}, y), axis=A)",
-            f"softmax(add(x, add({masked.format('0.0', '-inf')}, y)), axis=A)",
+            f"softmax(add({masked.format('x', 'f')}, y), axis=A)",
+            f"softmax(add(x, add({masked.format('0.0', 'f')}, y)), axis=A)",
             REASSOCIATES,
-            "a score of -inf is any finite score plus -inf",
-            "wide(x)",
+            "a score and -1e30 come to -1e30, in f32 and in f64",
+            "wide(x) and constant(f) and farthest(f)",
         )
         for mask, masked in MASKED.items()
+    ),
+    *(
+        Rule(
+            f"biased-where-{mask}",
+            f"softmax({masked.format('add(x, y)', 'f')}, axis=A)",
+            f"softmax(add(x, {masked.format('y', 'f')}), axis=A)",
+            REASSOCIATES,
+            "a score and -1e30 come to -1e30, in f32 and in f64",
+            "wide(x) and constant(f) and farthest(f)",
+        )
+        for mask, masked in MASKED.items()
+    ),
+    Rule(
+        "softmax-of-merged-batches",
+        "softmax(reshape(x, shape=S), axis=A)",
+        "reshape(softmax(x, axis=-1), shape=SHAPE)",
+        EXACT,
+        "each row by itself",
+        "merges_batches(x, S) and last_axis(A, S)",
+    ),
+    Rule(
+        "softmax-of-shifted",
+        "softmax(sub(x, r), axis=A)",
+        "softmax(x, axis=A)",
+        REASSOCIATES,
+        "a row's largest element is taken off in any case",
+        "wide(x) and last_axis(A, SHAPE) and one_column(r)",
     ),
     *(rule for score in SCORES for rule in _biased_scores(score)),
     *(
