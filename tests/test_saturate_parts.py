@@ -17,12 +17,13 @@ from mgn.passes.saturate.components import (
     split,
     tangled_classes,
 )
-from mgn.passes.saturate.exact import writing_only
+from mgn.passes.saturate.decomposition import solve_pieces
 from mgn.passes.saturate.extract import extract
 from mgn.passes.saturate.forms import Form
 from mgn.passes.saturate.frontier import MANY, cheapest_choice
 from mgn.passes.saturate.hubs import PIECE, cut_at_hubs
 from mgn.passes.saturate.integer_program import (
+    LocalSolution,
     Program,
     order_of,
     ring_of,
@@ -112,17 +113,61 @@ def test_rows_of_detours_that_fractions_violate_are_added(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("seed", range(200, 260))
-def test_the_classes_near_fractions_leave_a_good_choice(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_pieces_cost_bounds_every_choice(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(integer_program, "odd_set_rows", lambda *_: ())
     monkeypatch.setattr(integer_program, "path_rows", lambda *_: ())
     problem = random_problem(seed)
     program = Program(problem, time.process_time() + 10.0)
-    written = program.written()
-    assert written is not None
-    best, near = least_cost(problem), least_cost(writing_only(problem, written, set()).problem)
-    assert best * (1 - 1e-9) <= near <= 1.25 * best
+    with_fractions = program.relaxed() or LocalSolution(None, program.bound)
+    bound = solve_pieces(program, {}).bound
+    program.relaxed()
+    best = least_cost(problem) * (1 + 1e-9)
+    assert with_fractions.bound <= bound <= best
+    assert with_fractions.bound <= program.bound <= best
+
+
+def rings_of_five(count: int) -> LocalProblem:
+    """`RING` often, each on classes of its own, whose kernels all read one more."""
+    results: list[tuple[int, ...]] = [(0,)]
+    inputs: list[tuple[int, ...]] = [()]
+    prices = [0.25]
+    for first in range(1, 1 + 5 * count, 5):
+        for key in range(5):
+            results.append((first + key, first + (key + 1) % 5))
+            inputs.append((0,))
+            prices.append(1.0)
+    return LocalProblem(tuple(range(1 + 5 * count)), tuple(results), tuple(inputs), tuple(prices))
+
+
+def test_pieces_around_fractions_find_the_optimum_that_fractions_hide(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of equal pieces one is solved, and its row is added for all: one has the class of all."""
+    monkeypatch.setattr(integer_program, "odd_set_rows", lambda *_: ())
+    program = Program(rings_of_five(6), float("inf"))
+    assert program.relaxed() is None and program.bound == pytest.approx(6 * 2.5 + 0.25)
+    rows, known = len(program.rows.lower), dict[Any, Any]()
+    pieces = solve_pieces(program, known)
+    assert len(known) == 2
+    assert len(program.rows.lower) == rows + 6
+    assert pieces.chosen is not None and len(pieces.chosen) == 6 * 3 + 1
+    solution = program.relaxed()
+    assert program.bound == pytest.approx(6 * 3.0 + 0.25)
+    assert solution is None or solution.bound == pytest.approx(6 * 3.0 + 0.25)
+
+
+@pytest.mark.parametrize("reads", [2, 3])
+def test_rings_are_excluded_before_anything_is_branched_on(reads: int) -> None:
+    """Each class is cheap to write from the next one, and dear from nothing."""
+    keys = tuple(range(reads))
+    results = (*[(key,) for key in keys], *[(key,) for key in keys])
+    inputs = (*[((key + 1) % reads,) for key in keys], *[()] * reads)
+    prices = (*[1.0] * reads, *[10.0] * reads)
+    problem = LocalProblem(keys, results, inputs, prices, keys)
+    solution = Program(problem, time.process_time() + 10.0).relaxed()
+    assert solution is not None and solution.chosen is not None
+    assert not order_of(problem, solution.chosen)[1]
+    assert solution.bound == pytest.approx(10.0 + reads - 1)
 
 
 @pytest.mark.parametrize("seed", range(20))

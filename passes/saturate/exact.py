@@ -4,10 +4,11 @@ In: candidates, a time budget. Out: a preferred writer for each class, and a low
 solution's cost.
 
 The choice is cut into independent parts; in each, what no best choice needs is left out, and it is
-cut again. What remains is decided by comparison, frontier by frontier, or as an integer program;
-equal parts are solved once. A part that is too large for that is cut at its most connected classes,
-at a loss that the bound includes. Rings of kernels are excluded where a part is branched on; others
-may be left: who finds one bans a candidate and asks again.
+cut again. What remains is decided by comparison, frontier by frontier, or as an integer program,
+whose fractions are looked at piece by piece; equal parts and pieces are solved once. A part that is
+too large for that is cut at its most connected classes, at a loss that the bound includes. Rings of
+kernels are excluded as they are met; where there is no time for that, who finds one bans a
+candidate and asks again.
 """
 
 import time
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.components import LocalProblem, Part, components_of
+from mgn.passes.saturate.decomposition import Optima, solve_pieces
 from mgn.passes.saturate.frontier import FEW, MANY, cheapest_choice
 from mgn.passes.saturate.hubs import RELAXED, SMALL, WHOLE, Cut, cut_at_hubs
 from mgn.passes.saturate.integer_program import (
@@ -33,7 +35,7 @@ SHARE = 0.25
 """The share of the time left in which the pieces of a problem are solved that has a program."""
 PROVED = 1e-4
 """Relative gap up to which no better choice is searched for."""
-NEAR, LEAST = 5e-3, 1e-5
+NEAR, LEAST = 5e-3, 1e-6
 """Relative gaps up to which there is no branching: for problems that are too large to be solved as
 a whole at first, and for others.
 """
@@ -59,6 +61,7 @@ class ExactSolver:
         self.found = found
         self.deadline = time.process_time() + time_budget
         self.solutions: dict[LocalProblem, LocalSolution] = table(found.memoise)
+        self.pieces: Optima = table(found.memoise)
         self.solved: set[LocalProblem] = set()
 
     def solve(self, banned: Set[int] = frozenset()) -> ExactResult:
@@ -106,7 +109,7 @@ class ExactSolver:
         self.solved.add(problem)
         small = len(problem.prices) <= WHOLE
         chosen = cheapest_choice(problem, FEW) if small else None
-        if chosen is not None:
+        if chosen is not None and not ring_of(problem, chosen):
             return _best(problem, chosen)
         program = self._program(problem)
         if program is None:
@@ -115,29 +118,52 @@ class ExactSolver:
         if solution is not None:
             return _noting_open(problem, solution)
         chosen = cheapest_choice(problem, MANY) if small else None
-        if chosen is not None:
+        if chosen is not None and not ring_of(problem, chosen):
             return _best(problem, chosen)
-        near = self._near(problem, program)
-        pieces = self._cut(problem, SHARE)
-        return _noting_open(problem, self._near_or_whole(problem, program, near, pieces))
+        known = self._around_fractions(problem, program)
+        if not _writes_all(problem, known.chosen):
+            known = _better(problem, self._cut(problem, SHARE), known)
+        if not _is_proved(problem, known, NEAR if len(problem.prices) > WHOLE else LEAST):
+            program.deadline = (time.process_time() + self.deadline) / 2
+            known = _better(problem, program.whole(known.chosen or ()), known)
+        return _noting_open(problem, known)
 
-    def _near_or_whole(
-        self, problem: LocalProblem, program: Program, near: LocalSolution, known: LocalSolution
-    ) -> LocalSolution:
-        """A choice near the optimum with fractions, or the known one, or the best of the kernels in
-        any of these three (E. Danna, E. Rothberg, C. Le Pape, "Exploring relaxation induced
-        neighborhoods", 2005); and what branching makes of it, in half of the time: other parts may
-        wait.
+    def _around_fractions(self, problem: LocalProblem, program: Program) -> LocalSolution:
+        """The best choice of the kernels met so far: those that there are fractions of, and those
+        that pieces around the fractions choose (E. Danna, E. Rothberg, C. Le Pape, "Exploring
+        relaxation induced neighborhoods", 2005); while fractions cost more with the pieces' rows.
         """
-        met = {*program.taken, *(near.chosen or ()), *(known.chosen or ())}
-        known = _better(problem, near, known)
-        crossed = self._chosen_in_parts(_among(problem, sorted(met)))
-        known = _better(problem, LocalSolution(crossed, program.bound), known)
-        slack = NEAR if len(problem.prices) > WHOLE else LEAST
-        if _is_proved(problem, known, slack):
-            return known
-        program.deadline = (time.process_time() + self.deadline) / 2
-        return _better(problem, program.whole(known.chosen or ()), known)
+        known, before = LocalSolution(None, program.bound), 0.0
+        while program.taken and known.bound > before * (1 + LEAST) and self._has_time():
+            before = known.bound
+            pieces = solve_pieces(program, self.pieces)
+            met = {*program.taken, *(pieces.chosen or ()), *(known.chosen or ())}
+            chosen = self._chosen_among(problem, program, met)
+            known = _better(problem, LocalSolution(chosen, pieces.bound), known)
+            if _is_proved(problem, known, LEAST):
+                break
+            whole = program.relaxed() or LocalSolution(None, program.bound)
+            known = _better(problem, whole, known)
+            if _is_proved(problem, known, LEAST):
+                break
+        return known
+
+    def _chosen_among(
+        self, problem: LocalProblem, program: Program, met: Set[int]
+    ) -> tuple[int, ...] | None:
+        """The best choice of these kernels: of those that wait for each other in a ring, which the
+        program then excludes, one with several results is left out.
+        """
+        left = set(met)
+        for _ in range(RINGS):
+            chosen = self._chosen_in_parts(_among(problem, sorted(left)))
+            ring = ring_of(problem, chosen or ())
+            several = [number for _, number in ring if len(problem.results[number]) > 1]
+            if not several:
+                return chosen
+            program.exclude(ring)
+            left.discard(max(several))
+        return None
 
     def _cut(self, problem: LocalProblem, share: float) -> LocalSolution:
         """The choice of a problem's pieces, where it falls into some, in a share of the time."""
@@ -151,30 +177,6 @@ class ExactSolver:
         self.deadline = deadline
         pieces.bound = max(pieces.bound, least)
         return pieces
-
-    def _near(self, problem: LocalProblem, program: Program) -> LocalSolution:
-        """A good choice, near the optimum where fractions of kernels are allowed: classes are
-        written or not, as a dive from there says; then it falls into parts.
-        """
-        written = program.written()
-        chosen = None if written is None else self._chosen_among(problem, written)
-        return LocalSolution(chosen, program.bound)
-
-    def _chosen_among(
-        self, problem: LocalProblem, written: frozenset[int]
-    ) -> tuple[int, ...] | None:
-        """A choice that writes these classes: of kernels that wait for each other in a ring, one
-        with several results is left out.
-        """
-        banned: set[int] = set()
-        for _ in range(RINGS):
-            chosen = self._chosen_in_parts(writing_only(problem, written, banned))
-            ring = ring_of(problem, chosen or ())
-            several = [number for _, number in ring if len(problem.results[number]) > 1]
-            if not several:
-                return chosen
-            banned.add(max(several))
-        return None
 
     def _chosen_in_parts(self, whole: Part) -> tuple[int, ...] | None:
         """A choice for a problem that falls into small parts."""
@@ -192,10 +194,13 @@ class ExactSolver:
     def _program(self, problem: LocalProblem) -> Program | None:
         """The program of a problem; None where it is too large, or there is no time for it."""
         writers = problem.writers()
-        too_large = len(problem.prices) > RELAXED or time.process_time() >= self.deadline
+        too_large = len(problem.prices) > RELAXED or not self._has_time()
         if too_large or any(key not in writers for key in problem.demands):
             return None
         return Program(problem, self.deadline)
+
+    def _has_time(self) -> bool:
+        return time.process_time() < self.deadline
 
     def _solve_pieces(self, problem: LocalProblem, cut: Cut) -> LocalSolution:
         """The choices of the pieces, with writers of the hubs that they bought."""
@@ -285,25 +290,6 @@ def _writes_all(problem: LocalProblem, chosen: Collection[int] | None) -> bool:
     return not waiting and {i for n in order for i in problem.results[n]}.issuperset(
         problem.demands
     )
-
-
-def writing_only(problem: LocalProblem, written: frozenset[int], banned: Set[int]) -> Part:
-    """The problem of writing just these classes, without the banned candidates."""
-    numbers = [
-        number
-        for number, items in enumerate(problem.inputs)
-        if number not in banned and written.issuperset(items)
-    ]
-    results = [tuple([i for i in problem.results[n] if i in written]) for n in numbers]
-    left = [at for at, items in enumerate(results) if items]
-    among = LocalProblem(
-        tuple(sorted(written)),
-        tuple([results[at] for at in left]),
-        tuple([problem.inputs[numbers[at]] for at in left]),
-        tuple([problem.prices[numbers[at]] for at in left]),
-        tuple([key for key in problem.tangled if key in written]),
-    )
-    return Part(among, tuple([numbers[at] for at in left]))
 
 
 def _noting_open(problem: LocalProblem, solution: LocalSolution) -> LocalSolution:

@@ -3,9 +3,9 @@
 In: a `LocalProblem`, seconds. Out: the chosen candidates, and a bound on the cost of any choice.
 
 Fractions of kernels are allowed first: with the rows of `program_rows`, `odd_sets` and `path_rows`
-the optimum is nearly always whole then too. Where it is not, `diving` leads to a good choice, and
-the solver branches; in a dense program on which classes are written, then on who writes several at
-once: who writes one alone follows from that.
+the optimum is nearly always whole then too. Where it is not, `decomposition` adds rows, and what
+these leave is branched on; in a dense program on which classes are written, then on who writes
+several at once: who writes one alone follows from that.
 """
 
 import time
@@ -16,33 +16,26 @@ from typing import Any
 import numpy as np
 
 from mgn.passes.saturate.components import LocalProblem
-from mgn.passes.saturate.diving import NEARLY, run_until, written_classes
 from mgn.passes.saturate.odd_sets import odd_set_rows
 from mgn.passes.saturate.path_rows import path_rows
 from mgn.passes.saturate.program_rows import Columns, Rows, columns_of, rows_of
+from mgn.passes.saturate.solver import (
+    NEARLY,
+    add_row,
+    is_solved,
+    make_whole,
+    ran_out,
+    run_until,
+    solver_of,
+)
 
-OPTIONS = {
-    "output_flag": False,
-    "threads": 1,
-    "random_seed": 0,
-    "presolve": "off",
-    "mip_rel_gap": 1e-5,
-    "mip_heuristic_run_feasibility_jump": False,
-    "mip_heuristic_run_rins": False,
-    "mip_heuristic_run_rens": False,
-    "mip_heuristic_run_root_reduced_cost": False,
-}
-"""Good choices are found elsewhere: with these rows most bounds meet the choice before the solver
-branches, so that its own searches for one take more time than they save, and so does its search for
-a smaller program.
-"""
 DENSE = 4
 """Entries in rows of detours, for one in all others, above which these rows wait."""
-ROUNDS = 30
-"""How often rows that fractions violate are added at most."""
+IDLE = 3
+"""How often rows that fractions violate are added in vain: these cost no more afterwards."""
 RINGS = 8
 """How often kernels that wait for each other are found in a choice, and excluded."""
-TRACED = 1200
+TRACED = 400
 """Candidates up to which paths are followed to find them."""
 
 
@@ -56,10 +49,6 @@ class LocalSolution:
     chosen: tuple[int, ...] | None
     bound: float
     open: tuple[int, ...] = ()
-
-
-def _ran_out(solver: Any) -> bool:
-    return str(solver.getModelStatus()) == "HighsModelStatus.kTimeLimit"
 
 
 def solve_integer_program(problem: LocalProblem, time_budget: float) -> LocalSolution:
@@ -109,6 +98,11 @@ def ring_of(
     return [(path[member], writer[path[member]]) for member in ring[ring.index(number) :]]
 
 
+def _unit(prices: Sequence[float]) -> float:
+    """What prices are counted in: the least of them, where it is not next to nothing."""
+    return max(min(prices), 1e-6 * max(prices), 1e-12)
+
+
 class Program:
     """A problem's program, to be solved until the processor's time is `deadline`; its rows grow by
     those that fractions violate.
@@ -122,39 +116,72 @@ class Program:
         if len(self.detours.values) <= DENSE * len(self.rows.values):
             self.rows.extend(self.detours)
             self.detours = Rows()
-        self.scale = 1.0 / max(min(problem.prices), 1e-12)
+        self.scale = 1.0 / _unit(problem.prices)
+        self.costs = np.zeros(self.columns.count)
+        self.costs[: len(problem.prices)] = np.array(problem.prices) * self.scale
         self.bound = 0.0
-        self.taken: tuple[int, ...] = ()
+        self.values = self.duals = np.zeros(0)
+        self.solver: Any = None
+
+    @property
+    def taken(self) -> tuple[int, ...]:
+        """The kernels that the optimum with fractions consists of."""
+        return self._chosen(self.values, NEARLY)
 
     def relaxed(self) -> LocalSolution | None:
         """The optimum, if it is one where fractions of kernels are allowed; None if not, and then
-        `bound` has what these cost, and `taken` of which kernels they are.
+        `bound` has what these cost, `values` what there is of each column, and `duals` what each
+        row costs. After rows were added it goes on from there.
         """
-        solver = self._solver()
+        if self.solver is None:
+            self.solver = solver_of(self.costs, self.rows)
         latest = (time.process_time() + self.deadline) / 2
-        for _ in range(ROUNDS):
-            self._run(solver)
-            while _ran_out(solver) and time.process_time() < self.deadline:
-                self._run(solver)
-            if str(solver.getModelStatus()) != "HighsModelStatus.kOptimal":
+        idle = 0
+        while idle < IDLE:
+            self._run(self.solver)
+            while ran_out(self.solver) and time.process_time() < self.deadline:
+                self._run(self.solver)
+            if not is_solved(self.solver):
                 return None
-            values = np.asarray(solver.getSolution().col_value)
-            self.bound = solver.getInfo().objective_function_value / self.scale
-            self.taken = self._chosen(values, NEARLY)
-            if np.all(np.minimum(values, 1.0 - values) <= NEARLY):
-                return LocalSolution(self._chosen(values), self.bound)
+            solution = self.solver.getSolution()
+            self.values = np.asarray(solution.col_value)
+            self.duals = np.asarray(solution.row_dual)
+            before, least = self.bound, self.solver.getInfo().objective_function_value
+            self.bound = max(before, least / self.scale)
+            idle = 0 if self.bound > before * (1 + NEARLY) else idle + 1
+            if np.all(np.minimum(self.values, 1.0 - self.values) <= NEARLY):
+                chosen = self._chosen(self.values)
+                if not self.exclude(self._ring(chosen, self.values)):
+                    return LocalSolution(chosen, self.bound)
+                continue
             if time.process_time() > latest:
                 return None
-            broken = self._broken(values)
+            broken = self._broken(self.values)
             if not broken:
                 return None
             for entries, least in broken:
-                self.rows.add(entries, least)
-                indices = np.fromiter(entries, dtype=np.int32)
-                solver.addRow(
-                    least, np.inf, len(entries), indices, np.array(list(entries.values()))
-                )
+                self.add_row(entries, least)
         return None
+
+    def add_row(self, entries: Mapping[int, float], least: float) -> None:
+        """Adds a row that all choices keep: columns' values, and their least sum."""
+        self.rows.add(entries, least)
+        if self.solver is not None:
+            add_row(self.solver, entries, least)
+
+    def exclude(self, ring: Sequence[tuple[int, int]]) -> bool:
+        """Adds a row against kernels that wait for each other, where there are some: not each of
+        these classes is taken from one that reads the next.
+        """
+        row: dict[int, float] = {}
+        for place, (item, _) in enumerate(ring):
+            before = ring[(place + 1) % len(ring)][0]
+            for number in self.problem.writers()[item]:
+                if before in self.problem.inputs[number]:
+                    row[self.columns.taken[item, number]] = -1.0
+        if row:
+            self.add_row(row, 1.0 - len(ring))
+        return bool(row)
 
     def _broken(self, values: np.ndarray) -> list[tuple[dict[int, float], float]]:
         """Rows that fractions violate, each with its least value."""
@@ -167,33 +194,26 @@ class Program:
             broken += path_rows(self.problem, self.columns, amounts)
         return broken
 
-    def written(self) -> frozenset[int] | None:
-        """The classes that a good choice writes, near the optimum with fractions."""
-        solver = self._solver()
-        amounts = self._add_amounts(solver)
-        return written_classes(solver, amounts, (time.process_time() + self.deadline) / 2)
-
     def whole(self, start: Sequence[int] = ()) -> LocalSolution:
         """The optimum by branching, or what there is of it when time runs out; a choice to start
         from may be known.
         """
-        import highspy
-
-        solver = self._solver()
+        solver = solver_of(self.costs, self.rows)
         amounts: dict[int, int] = {}
-        branched = np.arange(self.columns.count, dtype=np.int32)
+        branched: Iterable[int] = range(self.columns.count)
         if self.detours.values:
             amounts = self._add_amounts(solver)
             several = [n for n, results in enumerate(self.problem.results) if len(results) > 1]
-            branched = np.array([*amounts.values(), *several], dtype=np.int32)
-        kinds = np.full(len(branched), highspy.HighsVarType.kInteger)
-        solver.changeColsIntegrality(len(branched), branched, kinds)
+            branched = [*amounts.values(), *several]
+        make_whole(solver, branched)
         if start:
             entries = self._entries_of(start, amounts)
             indices = np.fromiter(entries, dtype=np.int32)
             solver.setSolution(len(entries), indices, np.array(list(entries.values())))
         chosen: tuple[int, ...] = ()
-        for _ in range(RINGS):
+        for tries in range(RINGS):
+            if tries and time.process_time() >= self.deadline:
+                break
             self._run(solver)
             info = solver.getInfo()
             if np.isfinite(info.mip_dual_bound):
@@ -202,11 +222,9 @@ class Program:
                 return LocalSolution(None, self.bound)
             values = np.asarray(solver.getSolution().col_value)
             chosen = self._chosen(values)
-            ring = [self.columns.taken[arc] for arc in self._ring(chosen, values)]
-            if not ring:
+            if not self.exclude(self._ring(chosen, values)):
                 break
-            entries = np.array(ring, dtype=np.int32)
-            solver.addRow(-np.inf, len(ring) - 1, len(ring), entries, np.ones(len(ring)))
+            add_row(solver, self.rows.entries(-1), self.rows.lower[-1])
         return LocalSolution(chosen, self.bound)
 
     def _ring(self, chosen: Sequence[int], values: np.ndarray) -> list[tuple[int, int]]:
@@ -245,25 +263,3 @@ class Program:
 
     def _run(self, solver: Any) -> None:
         run_until(solver, self.deadline)
-
-    def _solver(self) -> Any:
-        """A solver with the program as it is."""
-        import highspy
-
-        rows, count = self.rows, len(self.problem.prices)
-        model = highspy.HighsLp()
-        model.num_col_, model.num_row_ = self.columns.count, len(rows.lower)
-        cost = np.zeros(self.columns.count)
-        cost[:count] = np.array(self.problem.prices) * self.scale
-        model.col_cost_ = cost
-        model.col_lower_, model.col_upper_ = np.zeros(len(cost)), np.ones(len(cost))
-        model.row_lower_, model.row_upper_ = np.array(rows.lower), np.array(rows.upper)
-        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        model.a_matrix_.start_ = np.array(rows.starts, dtype=np.int32)
-        model.a_matrix_.index_ = np.array(rows.columns, dtype=np.int32)
-        model.a_matrix_.value_ = np.array(rows.values)
-        solver = highspy.Highs()
-        for name, value in OPTIONS.items():
-            solver.setOptionValue(name, value)
-        solver.passModel(model)
-        return solver

@@ -13,8 +13,8 @@ these five kernels would do.
 from collections.abc import Iterator, Mapping, Sequence
 
 from mgn.passes.saturate.components import LocalProblem
-from mgn.passes.saturate.diving import NEARLY
 from mgn.passes.saturate.program_rows import Columns
+from mgn.passes.saturate.solver import NEARLY
 
 
 def odd_set_rows(

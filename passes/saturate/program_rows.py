@@ -12,6 +12,9 @@ make fractions dear; all are true of choices in which no kernel waits for itself
       read i:
     others read i      Σ y(k, all those) ≤ Σ y(i, w) + Σ y(j, v) over writers v of j that have
       through a j:       nothing to do with i or k
+    some writers of k  Σ y(k, those) + Σ y(i, those) ≤ 1
+      read i and some
+      of i read k:
 
 The third is for the dominators of `necessity`; the fourth says it once for all readers on the way
 to k, where a row for each of them would let each read a fraction of i. The last does the same for
@@ -65,6 +68,7 @@ class Rows:
 
     def entries(self, row: int) -> dict[int, float]:
         """What a row has in its columns."""
+        row %= len(self.lower)
         here = slice(self.starts[row], self.starts[row + 1])
         return dict(zip(self.columns[here], self.values[here], strict=True))
 
@@ -129,7 +133,21 @@ class _RowWriter:
                 if item not in self.free:
                     row = self._sources(key, item, reading)
                     rows.add(self._without(row, key, reading), 0.0)
+        for row in self._rings():
+            rows.add(row, -1.0)
         return rows
+
+    def _rings(self) -> Iterator[dict[int, float]]:
+        """The rows against two kernels that wait for each other."""
+        tangled = self.problem.tangled
+        reading = {key: self._direct(key) for key in tangled if key in self.writers}
+        for key, direct in reading.items():
+            for item in direct:
+                back = reading.get(item, {}).get(key) if key < item else None
+                if back:
+                    arcs = [(key, number) for number in direct[item]]
+                    arcs += [(item, number) for number in back]
+                    yield {self.taken[arc]: -1.0 for arc in sorted(arcs)}
 
     def detours(self) -> Rows:
         rows = Rows()
