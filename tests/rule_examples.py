@@ -182,6 +182,15 @@ def _merged_rows(row: str, rng: random.Random, variables: list[str]) -> Instance
     return Instance([tensor("f32", (2, 3, 3, 3))], {"S": shape, "A": rng.choice([0, 1, 2, 2])})
 
 
+def _merged_sum(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Matrices of two axes of batches, merged, or merged with their rows, and what is added."""
+    wide = rng.choice([(2, 3, 3, 3), (3, 2, 1, 3), (3, 2, 3, 1)])
+    shape = rng.choice([(6, *wide[2:]), (6, *wide[2:]), (2, 3 * wide[2], wide[3])])
+    other = rng.choice([(6, 3, 3), (6, 1, 3), (1, 3, 3), (3, 3)])
+    element = rng.choice(["f32", "f16", "i32"])
+    return Instance([tensor(element, wide), tensor(element, other)], {"S": shape})
+
+
 def _rows_of_several_axes(row: str, rng: random.Random, variables: list[str]) -> Instance:
     """Rows of two axes, merged for a product with one matrix for each batch, or turned; or axes
     merged that are none of a product's; or matrices of rows that differ.
@@ -379,6 +388,7 @@ EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "bias-beside": _masked,
     "biased-where": _masked,
     "softmax-of-merged-batches": _merged_rows,
+    "sum-of-merged-batches": _merged_sum,
     "softmax-of-shifted": _rows,
     "biased-scores": _scores,
     "shares-": _shares,

@@ -208,6 +208,14 @@ ATTENTION: dict[str, str] = {
         "s = reshape(reshape(qs @ ks.T * 0.125, [B, H, S, S]) + m, [B * H, S, S])",
         "z = reshape(softmax(s) @ vs, [B, H, S, D])",
     ),
+    "a bias for each head of merged batches": _of(
+        _three(HEADS, ", r: f32[B, H, 1, S]"),
+        "qs, ks, vs = reshape(q, [B * H, S, D]), reshape(k, [B * H, S, D]), "
+        "reshape(v, [B * H, S, D])",
+        "s = reshape(reshape(r, [B * H, 1, S]) + qs @ ks.T * 0.125, [B, H, S, S])",
+        f"p = softmax(where({SEEN}, s, -3.4028235e38))",
+        "z = reshape(reshape(p, [B * H, S, S]) @ vs, [B, H, S, D])",
+    ),
     "scores without their largest": _of(
         _three(HEADS),
         "s = q @ k.T * 0.125",

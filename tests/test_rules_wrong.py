@@ -141,6 +141,8 @@ VARIANTS = (
     ("reshape-of-div", "right", "div(reshape", "mul(reshape"),
     ("matmul-of-merged-batches", "right", "matmul(a, b,", "matmul(b, a,"),
     ("matmul-of-merged-batches", "right", "transpose_a=M", "transpose_a=not M"),
+    ("sum-of-merged-batches", "right", "add(x, ", "sub(x, "),
+    ("sum-of-merged-batches", "right", "reshape(add(x, ", "reshape(add(add(x, x), "),
     ("matmul-of-thin-batches", "right", "transpose_b=N", "transpose_b=not N"),
     # norms
     ("softmax", "left", "div(exp", "mul(exp"),

@@ -251,6 +251,7 @@ ATTRIBUTE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "shape_of": lambda x: x.shape,
     "last": lambda x: x.shape[-1],
     "half": lambda x: x.shape[-1] // 2,
+    "in_batches_of": lambda x, y: (*x.shape[:-2], *y.shape[-2:]),
     "beside_rows": lambda b: (*b.shape[:-2], 1, *b.shape[-2:]),
     "together": layouts.together,
     "merged_last": lambda x: (*x.shape[:-2], math.prod(x.shape[-2:])),

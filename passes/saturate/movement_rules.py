@@ -146,6 +146,14 @@ MOVEMENT: tuple[Rule, ...] = (
     ),
     # Leading axes of products, merged or not.
     Rule(
+        "sum-of-merged-batches",
+        "add(reshape(x, shape=S), y)",
+        "reshape(add(x, reshape(y, shape=in_batches_of(x, y))), shape=SHAPE)",
+        EXACT,
+        "each element by itself",
+        "merges_batches(x, S) and same_leading(S, shape_of(y), 2)",
+    ),
+    Rule(
         "matmul-of-merged-batches",
         "matmul(reshape(a, shape=S), reshape(b, shape=R), transpose_a=M, transpose_b=N)",
         "reshape(matmul(a, b, transpose_a=M, transpose_b=N), shape=SHAPE)",
