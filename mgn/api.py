@@ -88,19 +88,22 @@ def optimize(
     dims: Mapping[str, int] | None = None,
     device: Device | str = "cpu",
     precision: str = "f32",
+    saturation: "SaturateOptions | None" = None,
 ) -> Optimized:
     """Rewrites a graph and cuts it into kernels; needs no OpenCL.
 
-    `device` is a description, or the name of one in `mgn.dialects.kernel.DEVICES`.
+    `device` is a description, or the name of one in `mgn.dialects.kernel.DEVICES`; `precision` and
+    `saturation` are those of `mgn.compile`.
     """
     check_arguments("mgn.optimize", graph=graph, dims=dims, description=device, precision=precision)
+    check_saturation("mgn.optimize", saturation)
     if isinstance(device, str):
         if device not in DEVICES:
             raise MgnError(f"unknown device '{device}'; there are {', '.join(DEVICES)}")
         device = DEVICES[device]
-    recipe = _recipe(module, graph, dims, device, precision=precision)
+    recipe = _recipe(module, graph, dims, device, saturation, precision)
     ir, seconds = _lower(recipe)
-    report = optimize_graph(ir, device, precision=precision)
+    report = optimize_graph(ir, device, saturation=saturation, precision=precision)
     report.times.insert(0, ("lower", seconds))
     return Optimized(ir, report, recipe)
 

@@ -4,6 +4,8 @@ In: an xDSL module of one graph and a device's description. Out: a `Package` wit
 SPIR-V and as OpenCL C, and no parameters yet; no OpenCL was touched.
 """
 
+from typing import TYPE_CHECKING
+
 from xdsl.dialects.builtin import ModuleOp
 
 from mgn.codegen.signature import KernelSignature
@@ -12,10 +14,18 @@ from mgn.dialects.kernel import Device, FuncOp
 from mgn.kernel_targets import kernel_signature
 from mgn.runtime.package_format import Package, PackagedKernel
 
+if TYPE_CHECKING:
+    from mgn.passes.saturate import SaturateOptions
 
-def package_graph(module: ModuleOp, device: Device, precision: str = "f32") -> Package:
+
+def package_graph(
+    module: ModuleOp,
+    device: Device,
+    precision: str = "f32",
+    saturation: "SaturateOptions | None" = None,
+) -> Package:
     """The package of a graph, which is changed in place."""
-    compiled = compile_graph(module, device, precision=precision)
+    compiled = compile_graph(module, device, saturation=saturation, precision=precision)
     functions = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp)}
     kernels = {
         name: PackagedKernel(source, _spirv(functions[name], device))

@@ -71,6 +71,10 @@ UNAVAILABLE: dict[str, str] = {
 """Names that are understood, and why they cannot be used."""
 
 
+UNKNOWN_TOKEN = "Unknown token"
+"""What xDSL says of a sign that no name or number has."""
+
+
 class PipelineError(MgnError):
     """A pipeline's text is wrong: an unknown pass, an unknown option, a value of another type."""
 
@@ -119,7 +123,8 @@ def parse_passes(text: str) -> list[ModulePass]:
         specs = list(parse_pipeline(text))
     except ArgSpecParseError as error:
         reason = str(error).strip().splitlines()[-1].strip(" ^")
-        raise PipelineError(f"cannot read the pipeline '{text}': {reason}") from None
+        hint = '; text with other signs goes in quotes: {option="a+b"}' * (reason == UNKNOWN_TOKEN)
+        raise PipelineError(f"cannot read the pipeline '{text}': {reason}{hint}") from None
     return [item for spec in specs for item in _passes_of(spec)]
 
 

@@ -12,6 +12,7 @@ from mgn.compilation import compile_graph
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel.device import DEVICES
 from mgn.kernel_work import kernel_work
+from mgn.passes.saturate import SaturateOptions
 from mgn.runtime.devices import list_devices
 from mgn.runtime.errors import InputError, WeightsError
 
@@ -74,6 +75,35 @@ def test_optimizing_reports_the_egraph_and_the_kernels() -> None:
     assert report.kernels[0].kind == "contraction"
     for part in ("2 operations became 1 kernel:", "e-graph", "rules fired", "lower bound"):
         assert part in str(report)
+
+
+def test_saturation_means_the_same_to_both_calls(executable: mgn.Executable) -> None:
+    module = mgn.parse(TEXT)
+    apart = SaturateOptions(fuse=False)
+    optimized = mgn.optimize(module, "affine", saturation=apart)
+    compiled = mgn.compile(module, "affine", saturation=apart)
+    assert len(optimized.report.kernels) == len(compiled.report.kernels) > 1
+    assert len(mgn.optimize(module, "affine").report.kernels) == len(executable.report.kernels) == 1
+    with pytest.raises(TypeError, match="'saturation' takes SaturateOptions, not dict"):
+        mgn.optimize(module, "affine", saturation={})  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"time_budget": -1}, "time_budget takes a number of seconds, not -1"),
+        ({"time_budget": float("nan")}, "time_budget takes a number of seconds, not nan"),
+        ({"extract_budget": "5"}, "extract_budget takes a number of seconds, not '5'"),
+        ({"extract_budget": None}, "extract_budget takes a number of seconds, not None"),
+        ({"fuse": "no"}, "fuse takes True or False, not 'no'"),
+        ({"classes": "exact"}, "classes takes a frozenset of RuleClass, not 'exact'"),
+        ({"classes": frozenset({"exct"})}, "classes takes a frozenset of RuleClass"),
+        ({"limits": 3}, "limits takes CutLimits, not 3"),
+    ],
+)
+def test_saturation_that_is_none_is_told(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(mgn.MgnError, match=message):
+        SaturateOptions(**options)
 
 
 def test_the_work_of_a_kernel_is_counted_by_hand() -> None:

@@ -55,11 +55,16 @@ def test_the_input_may_be_mgn_text_on_stdin(mgn_opt: Run) -> None:
         (["-p", "simplfy", "-"], "did you mean 'simplify'?"),
         (["-p", "simplify{speed=3}", "-"], "pass 'simplify' has no option 'speed'"),
         (["-p", "saturate{tim=3}", "-"], "has no option 'tim'; did you mean 'time'?"),
-        (["-p", "saturate{kernels=3}", "-"], "its options are rules, time, fuse, prepare\n"),
+        (
+            ["-p", "saturate{kernels=3}", "-"],
+            "its options are rules, time, extract, fuse, prepare, memoise\n",
+        ),
         (
             ["-p", "saturate{rules=foo}", "-"],
             "no class of rules 'foo'; there are exact, reassociates, approximates, rounds",
         ),
+        (["-p", "saturate{rules=a+b}", "-"], 'other signs goes in quotes: {option="a+b"}'),
+        (["-p", "saturate{time=-1}", "-"], "time_budget takes a number of seconds, not -1.0"),
         (["-p", "simplify,{", "-"], "cannot read the pipeline"),
         (["-p", "training", "-"], "the training pipeline is not available in this version"),
         (["-t", "opncl", "-"], "did you mean 'opencl'?"),

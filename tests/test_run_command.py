@@ -139,6 +139,12 @@ def test_random_runs_say_what_was_drawn_and_repeat(mgn_run: Run, program: Path) 
     assert "drawn from normal(0, 0.02), having no initialiser: b (1 in all)" in first.stderr
 
 
+def test_saturation_takes_the_options_of_the_pass(mgn_run: Run, program: Path) -> None:
+    for options, kernels in (("", 1), ("rules=exact time=2.0", 2), ("fuse=false", 3)):
+        outcome = mgn_run(program, "--emit", "fusion", "--saturation", options)
+        assert outcome.stdout.count("fusion.kernel") == kernels
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -157,6 +163,10 @@ def test_random_runs_say_what_was_drawn_and_repeat(mgn_run: Run, program: Path) 
         (["--dim", "N=4", "--dim", "N=5"], "--dim gives 'N' two sizes"),
         (["--trace", "nowhere/t.json"], "cannot write 'nowhere/t.json'"),
         (["--emit", "mlir", "--outputs", "o.npz"], "--outputs needs a run, and --emit stops"),
+        (["--saturation", "rules=foo"], "no class of rules 'foo'; there are exact"),
+        (["--saturation", "time=-1"], "time_budget takes a number of seconds, not -1.0"),
+        (["--saturation", "tme=1"], "no option 'tme'; did you mean 'time'?"),
+        (["--saturation", "},simplify{"], "takes options of the pass saturate, not '},simplify{'"),
         (["--repeat", "0"], "--repeat takes a number of at least 1"),
     ],
 )

@@ -1,11 +1,15 @@
-"""What the commands share: reading `NAME=N` arguments.
+"""What the commands share: reading arguments that are more than a word.
 
 In: text of the command line. Out: values.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mgn.commands.errors import UsageError
+
+if TYPE_CHECKING:
+    from mgn.passes.saturate import SaturateOptions
 
 
 def parse_dimensions(items: Sequence[str]) -> dict[str, int]:
@@ -22,3 +26,20 @@ def parse_dimensions(items: Sequence[str]) -> dict[str, int]:
         if dimensions.setdefault(name.strip(), size) != size:
             raise UsageError(f"--dim gives '{name.strip()}' two sizes")
     return dimensions
+
+
+def parse_saturation(text: str | None) -> "SaturateOptions | None":
+    """`rules=exact time=2`, the options of the pass `saturate`. UsageError where they are not."""
+    if text is None:
+        return None
+    from mgn.passes.saturate import Saturate
+    from mgn.pipelines import PipelineError, parse_passes
+
+    try:
+        passes = parse_passes(f"saturate{{{text}}}")
+    except PipelineError as error:
+        raise UsageError(f"--saturation: {error}") from None
+    (only,) = passes if len(passes) == 1 else (None,)
+    if not isinstance(only, Saturate):
+        raise UsageError(f"--saturation takes options of the pass saturate, not '{text}'")
+    return only.options

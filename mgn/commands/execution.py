@@ -14,7 +14,7 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 
 from mgn.api import compile_lowered, describe_device
-from mgn.commands.arguments import parse_dimensions
+from mgn.commands.arguments import parse_dimensions, parse_saturation
 from mgn.commands.errors import UsageError, say
 from mgn.commands.stages import program_of
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
@@ -38,6 +38,7 @@ def execute(arguments: argparse.Namespace) -> None:
         )
     _check_targets(arguments)
     dimensions = parse_dimensions(arguments.dim)
+    saturation = parse_saturation(arguments.saturation)
     started = time.perf_counter()
     program = program_of(arguments)
     graph = program.choose_graph(arguments.graph)
@@ -54,7 +55,7 @@ def execute(arguments: argparse.Namespace) -> None:
     else:
         inputs = given
     described = describe_device(chosen)
-    recipe = Recipe(program, graph, dimensions, described, precision=arguments.precision)
+    recipe = Recipe(program, graph, dimensions, described, saturation, arguments.precision)
     exe = compile_lowered(ir, chosen, recipe, arguments.seed, arguments.target, arguments.tune)
     exe.report.times.insert(0, ("parse and lower", seconds))
     _set_parameters(exe, arguments.params)

@@ -54,6 +54,11 @@ def make_parser() -> argparse.ArgumentParser:
         default="f32",
         help="what the operands of f32 products are rounded to (default: f32, not at all)",
     )
+    add(
+        "--saturation",
+        metavar="OPTIONS",
+        help="what the e-graph may do, as options of the pass: 'rules=exact time=2 prepare=false'",
+    )
     data = parser.add_argument_group("arrays")
     add = data.add_argument
     add("--inputs", metavar="FILE", help=".npz or .safetensors by input name (default: random)")

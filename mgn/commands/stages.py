@@ -12,7 +12,7 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from mgn.api import describe_device
-from mgn.commands.arguments import parse_dimensions
+from mgn.commands.arguments import parse_dimensions, parse_saturation
 from mgn.commands.errors import UsageError
 from mgn.commands.sources import read_source
 from mgn.commands.targets import TARGETS
@@ -57,7 +57,13 @@ def emit_stage(arguments: argparse.Namespace) -> str:
         if pass_name == last_pass:
             texts[pass_name] = print_stage(after)
 
-    compile_graph(module, device_of(arguments.device), keep, precision=arguments.precision)
+    compile_graph(
+        module,
+        device_of(arguments.device),
+        keep,
+        saturation=parse_saturation(arguments.saturation),
+        precision=arguments.precision,
+    )
     return texts[last_pass]
 
 

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import isfinite
+from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from mgn.diagnostics import MgnError
 from mgn.dialects.garbage import collector_paused
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
@@ -64,6 +66,22 @@ class SaturateOptions:
     prepare: bool = True
     memoise: bool = True
     limits: CutLimits = field(default_factory=CutLimits)
+
+    def __post_init__(self) -> None:
+        """MgnError where a field is not what it may be."""
+        for name in ("time_budget", "extract_budget"):
+            seconds = cast("object", getattr(self, name))
+            given = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+            if not given or not seconds >= 0:
+                raise MgnError(f"{name} takes a number of seconds, not {seconds!r}")
+        for name in ("fuse", "prepare", "memoise"):
+            if not isinstance(cast("object", getattr(self, name)), bool):
+                raise MgnError(f"{name} takes True or False, not {getattr(self, name)!r}")
+        classes, limits = cast("object", self.classes), cast("object", self.limits)
+        if not isinstance(classes, frozenset) or not classes <= set(RuleClass):
+            raise MgnError(f"classes takes a frozenset of RuleClass, not {classes!r}")
+        if not isinstance(limits, CutLimits):
+            raise MgnError(f"limits takes CutLimits, not {limits!r}")
 
 
 def saturate_graph(
@@ -275,23 +293,37 @@ def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
 class Saturate(ModulePass):
     """Rewrites every graph of a module into kernels for the module's device.
 
-    Options: `rules`, the classes that may act, joined by `+`; `time`, seconds for saturation;
-    `fuse=false` gives each operation a kernel of its own; `prepare=false` computes in every run
-    also what parameters alone decide.
+    Options, as in `SaturateOptions`: `rules`, the classes that may act, joined by `+`; `time` and
+    `extract`, seconds for saturation and for extraction; `fuse=false` gives each operation a kernel
+    of its own; `prepare=false` computes in every run also what parameters alone decide;
+    `memoise=false` decides equal regions each for itself.
     """
 
     name = "saturate"
 
     rules: str = "exact+reassociates"
     time: float = 5.0
+    extract: float = 4.0
     fuse: bool = True
     prepare: bool = True
+    memoise: bool = True
     reports: list[SaturateReport] = field(
         default_factory=list[SaturateReport], init=False, compare=False
     )
 
     def __post_init__(self) -> None:
-        _rule_classes(self.rules)
+        try:
+            _ = self.options
+        except MgnError as error:
+            raise ValueError(str(error)) from None
+
+    @property
+    def options(self) -> SaturateOptions:
+        """The same for `saturate_graph`. MgnError for what they may not be."""
+        classes = _rule_classes(self.rules)
+        return SaturateOptions(
+            classes, self.time, self.extract, self.fuse, self.prepare, self.memoise
+        )
 
     @property
     def report(self) -> SaturateReport | None:
@@ -299,18 +331,16 @@ class Saturate(ModulePass):
         return self.reports[-1] if self.reports else None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        classes = _rule_classes(self.rules)
-        options = SaturateOptions(classes, self.time, fuse=self.fuse, prepare=self.prepare)
         device = Device.of(op)
         for graph in graphs_of(op):
-            self.reports.append(saturate_graph(graph, device, options))
+            self.reports.append(saturate_graph(graph, device, self.options))
 
 
 def _rule_classes(text: str) -> frozenset[RuleClass]:
-    """The classes that a text names, joined by `+`. ValueError for a name of none."""
+    """The classes that a text names, joined by `+`. MgnError for a name of none."""
     names = [part.strip() for part in text.split("+")]
     for name in names:
         if name not in list(RuleClass):
             known = ", ".join(RuleClass)
-            raise ValueError(f"there is no class of rules '{name}'; there are {known}")
+            raise MgnError(f"there is no class of rules '{name}'; there are {known}")
     return frozenset(map(RuleClass, names))
