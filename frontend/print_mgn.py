@@ -18,18 +18,10 @@ from mgn.diagnostics import MgnError
 from mgn.dialects.mgn.attributes import REQUIRED, same_value
 from mgn.dialects.mgn.operation import AttributeSpec, OperandSpec, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ParamOp, ReadOp, ReturnOp
-from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of, spelling
+from mgn.dialects.mgn.user_operations import WORDS
+from mgn.dialects.types import ElementType, element_of, spelling
 from mgn.frontend.lower_expressions import OPERATORS
 from mgn.frontend.strings import quote
-
-RESERVED = frozenset(
-    [
-        *("const", "import", "fn", "graph", "param", "state", "scope", "for", "in", "if", "else"),
-        *("return", "as", "or", "and", "not", "true", "false", "none", "inf", "nan"),
-        *ELEMENT_TYPES,
-    ]
-)
-"""Words that cannot name a value, or would hide an element type."""
 
 _SYMBOLS = {name: symbol for symbol, name in OPERATORS.items()}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -88,7 +80,7 @@ class Names:
     def fresh(self, hint: str | None) -> str:
         """A new name, like the hint where that is possible."""
         base = re.sub(r"[^A-Za-z0-9_]+", "_", hint or "v")
-        if not _NAME.match(base) or base in RESERVED:
+        if not _NAME.match(base) or base in WORDS:
             base = f"v_{base}" if base and base[0].isdigit() else f"{base}_" if base else "v"
         name = base if hint is not None and base not in self.taken else ""
         while not name or name in self.taken:
@@ -110,7 +102,7 @@ class _GraphPrinter:
     def text(self) -> str:
         graph = self.graph
         for name in (graph.sym_name.data, *graph.input_names, *graph.result_names):
-            if not _NAME.match(name) or name in RESERVED:
+            if not _NAME.match(name) or name in WORDS:
                 raise PrintError(f"'{name}' is no name of the language")
         self.values.update(zip(graph.block.args, graph.input_names, strict=True))
         inputs = [

@@ -25,9 +25,16 @@ DIALECTS: dict[str, tuple[str, str]] = {
 
 
 def load_dialect(name: str) -> Dialect:
-    """The dialect of that name."""
+    """The dialect of that name; that of tensors holds the user's operations too."""
     module, attribute = DIALECTS[name]
-    return getattr(importlib.import_module(module), attribute)
+    found: Dialect = getattr(importlib.import_module(module), attribute)
+    if name != "mgn":
+        return found
+    from mgn.dialects.mgn.structure import MgnConstants
+    from mgn.dialects.mgn.user_operations import user_classes
+
+    operations = [*found.operations, *user_classes()]
+    return Dialect(name, operations, list(found.attributes), [MgnConstants()])
 
 
 def make_context() -> Context:

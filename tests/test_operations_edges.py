@@ -193,6 +193,22 @@ def test_a_query_that_sees_no_key_gives_zero() -> None:
     same(result, [[0, 0], [0, 0], [5, 5]])
 
 
+@pytest.mark.parametrize("window", [3, 2**31 - 1, 2**62])
+def test_a_window_as_wide_as_all_keys_hides_none(window: int) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 2), np.float32)
+    wide = one("attention", x, x, x, heads=1, causal=True, window=window)
+    same(wide, one("attention", x, x, x, heads=1, causal=True))
+
+
+@pytest.mark.parametrize("far", [2**31 - 1, 2**62])
+def test_a_diagonal_past_the_corner_takes_all_or_nothing(far: int) -> None:
+    x = f32([1, 2, 3], [4, 5, 6])
+    same(one("tril", x, k=far), x)
+    same(one("triu", x, k=-far), x)
+    same(one("tril", x, k=-far), x * 0)
+    same(one("triu", x, k=far), x * 0)
+
+
 def test_attention_shares_heads_without_copies_of_keys() -> None:
     q, k = np.ones((2, 8), np.float32), np.ones((3, 4), np.float32)
     (result,) = call(Block(), "attention", q, k, k, heads=4, kv_heads=2)

@@ -15,7 +15,7 @@ from mgn.passes.saturate.encode import encode_graph
 from mgn.passes.saturate.engine import saturate_facts
 from mgn.passes.saturate.patterns import PatternError
 from mgn.passes.saturate.rule import Rule, RuleClass, RuleError
-from mgn.passes.saturate.rules import RULES, register_rule
+from mgn.passes.saturate.rules import RULES, forget_rule, register_rule
 from mgn.testing import UnsoundRule, check_rule
 
 
@@ -71,7 +71,11 @@ def test_registering_a_rule_makes_it_act() -> None:
         with pytest.raises(PatternError, match="already"):
             register_rule(rule)
     finally:
-        del RULES["double"]
+        forget_rule("double")
+    with pytest.raises(PatternError, match="no rule was registered under the name 'double'"):
+        forget_rule("double")
+    with pytest.raises(PatternError, match="no rule was registered under the name 'neg-neg'"):
+        forget_rule("neg-neg")
 
 
 @pytest.mark.parametrize(
@@ -104,6 +108,9 @@ def test_registering_a_rule_makes_it_act() -> None:
         ("add(x, 99999999999999999999)", "x", "", "does not fit 64 bits"),
         ("neg(x, **y)", "x", "", "not a pattern"),
         ("neg(\0)", "x", "", "not a pattern"),
+        ("neg(" * 200, "x", "", r"not a pattern: '(neg\(){25}…': '\(' was never closed"),
+        ("split(x, sizes=S, axis=A)", "x", "", "'split' has several results"),
+        ("neg(x)", "split(x, sizes=[1], axis=0)", "", "'split' has several results"),
     ],
 )
 def test_a_malformed_rule_is_refused(left: str, right: str, when: str, message: str) -> None:

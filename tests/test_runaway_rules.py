@@ -12,7 +12,14 @@ from xdsl.ir import SSAValue
 import mgn
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
-from mgn.passes.saturate import Rule, RuleClass, engine, register_rule, saturate_graph
+from mgn.passes.saturate import (
+    Rule,
+    RuleClass,
+    engine,
+    forget_rule,
+    register_rule,
+    saturate_graph,
+)
 from mgn.passes.saturate.encode import encode_graph
 from mgn.passes.saturate.engine import saturate_facts
 from mgn.passes.saturate.report import SaturateReport
@@ -43,8 +50,8 @@ def rule(request: pytest.FixtureRequest) -> Rule:
 @pytest.fixture(autouse=True)
 def table() -> Iterator[None]:
     yield
-    for rule in (ANY_ORDER, ROUNDABOUT):
-        RULES.pop(rule.name, None)
+    for name in {ANY_ORDER.name, ROUNDABOUT.name} & RULES.keys():
+        forget_rule(name)
 
 
 def sum_of(count: int) -> GraphOp:

@@ -1,11 +1,12 @@
 """Operations and rules of a user's own: parsed, saturated, lowered, tested and reported."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
 import mgn
 from mgn import nn, ops
@@ -13,8 +14,9 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.dialects.mgn.user_operations import forget_operation, operation
-from mgn.passes.saturate import Rule, RuleClass, register_rule
-from mgn.passes.saturate.rules import RULES
+from mgn.dialects.types import tensor
+from mgn.mlir_text import print_mlir
+from mgn.passes.saturate import Rule, RuleClass, forget_rule, register_rule
 from mgn.program_key import NoKey, program_key
 from mgn.testing import UnsoundRule, check_rule
 
@@ -36,10 +38,12 @@ def declared() -> Iterator[None]:
 
     register_rule(MISH)
     yield
-    del RULES["mish"]
+    forget_rule("mish")
     forget_operation("mish")
     forget_operation("scaled_mean")
 
+
+ELSEWHERE = Block(arg_types=[tensor("f32", (4,))]).args[0]
 
 TEXT = """
 graph g(x: f32[6, 40]) {
@@ -68,6 +72,15 @@ def test_the_device_computes_what_the_interpreter_does() -> None:
         np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6)
 
 
+def test_its_mlir_text_reads_back(tmp_path: Path) -> None:
+    module = mgn.parse(TEXT)
+    path = tmp_path / "program.mlir"
+    path.write_text(print_mlir(module.lower()))
+    assert "mgn.scaled_mean" in path.read_text()
+    reports = [mgn.optimize(program).report for program in (module, mgn.parse_file(path))]
+    assert reports[0].operations_before == reports[1].operations_before
+
+
 def test_the_builder_knows_it() -> None:
     with mgn.graph("built") as g:
         x = g.input("x", "f32[4, 8]")
@@ -94,6 +107,11 @@ def test_what_is_compiled_with_it_is_not_kept_for_other_processes() -> None:
     ("name", "operands", "attributes", "message"),
     [
         ("mish", ("x",), {}, "'mish' is taken"),
+        ("read", ("x",), {}, "'read' is taken"),
+        ("for", ("x",), {}, "'for' is a word of the language"),
+        ("f", ("in",), {}, "'in' is a word of the language"),
+        ("f", "xy", {}, r"operands of 'f' are a sequence of names, as \('xy',\)"),
+        ("f", ("x",), {"k": 2**63}, "attribute 'k' of 'f' has a default of no known kind"),
         ("no name", ("x",), {}, "'no name' is no name"),
         ("f", ("1x",), {}, "'1x' is no name"),
         ("f", ("x", "x"), {}, "two operands or attributes of 'f' have one name"),
@@ -119,6 +137,9 @@ def test_a_wrong_declaration_is_told(
         (lambda b, x: 1 / 0, False, "its function fails with ZeroDivisionError: division by zero"),
         (lambda b, x: b.exp(x, x), False, "takes at most 1 arguments"),
         (lambda b, x: b.call("f", x), False, "f is built from itself"),
+        (lambda b, x: (x, b.exp(x)), False, "its function gives no value, but tuple"),
+        (lambda b, x: ELSEWHERE, False, "its function uses a value of another call"),
+        (lambda b, x: b.add(x, ELSEWHERE), False, "its function uses a value of another call"),
     ],
 )
 def test_a_function_that_builds_nothing_is_told_at_the_call(

@@ -42,6 +42,7 @@ def _canonical_attention(
     heads: int,
     kv_heads: int | None,
     scale: float | None,
+    window: int,
     **_: Any,
 ) -> Mapping[str, Any]:
     if len(q.get_shape()) < 2 or heads < 1 or q.get_shape()[-1] % heads:
@@ -50,6 +51,7 @@ def _canonical_attention(
     return {
         "kv_heads": heads if kv_heads is None else kv_heads,
         "scale": 1.0 / math.sqrt(max(head_dim, 1)) if scale is None else scale,
+        "window": 0 if len(k.get_shape()) > 1 and window >= k.get_shape()[-2] else window,
     }
 
 
@@ -224,10 +226,10 @@ def attention(
     Shape: q `[…, S, heads * d]`, k `[…, T, kv_heads * d]`, v `[…, T, kv_heads * e]` give `[…, S,
     heads * e]`; leading axes broadcast, and each key head serves heads / kv_heads query heads. In
     order: scale (default 1 / sqrt(d)), `softcap * tanh(scores / softcap)`, bias, masks. With
-    causal, query i sees keys `j <= i + (T - S)`; a window w > 0 keeps `j > i + (T - S) - w`. A
-    query that sees no key, by the masks or by -inf in the bias, gives 0, as in PyTorch since 2.5.
-    Values of keys that a query does not see have weight 0; a kernel may leave them out, even where
-    they are not finite.
+    causal, query i sees keys `j <= i + (T - S)`; a window w > 0 keeps `j > i + (T - S) - w`, which
+    are all where `w >= T`. A query that sees no key, by the masks or by -inf in the bias, gives 0,
+    as in PyTorch since 2.5. Values of keys that a query does not see have weight 0; a kernel may
+    leave them out, even where they are not finite.
     Half precision is computed in f32 and rounded once. Errors: sizes that do not divide into heads,
     heads not a multiple of kv_heads, a bias that does not broadcast. Vaswani et al. 2017
     (arXiv:1706.03762), Ainslie et al. 2023 (arXiv:2305.13245).

@@ -58,6 +58,8 @@ class AttributeKind:
 def _accept_int(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError("an integer")
+    if not -(2**63) <= value < 2**63:
+        raise TypeError("an integer of 64 bits")
     return value
 
 

@@ -22,8 +22,9 @@ def _infer_triangle(x: TensorType, k: int) -> TensorType:
 
 
 def _indices(b: Emitter, x: SSAValue, k: int) -> tuple[Any, Any]:
-    """Column indices `[1, N]`, and row indices `[M, 1]` moved by k."""
+    """Column indices `[1, N]`, and row indices `[M, 1]` moved by k; no further than past x."""
     *_, rows, columns = shape_of(x)
+    k = max(-rows, min(k, columns))
     row = b.iota((rows, 1), axis=0, T="i32")
     return b.iota((1, columns), axis=1, T="i32"), b.add(row, k) if k else row
 

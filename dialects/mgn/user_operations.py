@@ -28,8 +28,20 @@ from mgn.dialects.mgn.operation import (
     define,
 )
 from mgn.dialects.shapes import ShapeError
+from mgn.dialects.types import ELEMENT_TYPES
 
 Decompose = Callable[..., SSAValue]
+
+WORDS = frozenset(
+    [
+        *("const", "import", "fn", "graph", "param", "state", "scope", "for", "in", "if", "else"),
+        *("return", "as", "or", "and", "not", "true", "false", "none", "inf", "nan"),
+        *ELEMENT_TYPES,
+    ]
+)
+"""Words of the language, which name no value, and element types, which a name would hide."""
+STRUCTURE = frozenset({"graph", "return", "param", "read", "constant"})
+"""What the dialect's other operations are called."""
 
 USER_OPERATIONS: set[str] = set()
 """The names of the operations declared here."""
@@ -57,12 +69,16 @@ def operation(
     a kernel then computes it as it stands. ValueError where a name is taken or is none, or where
     the function does not take these operands and attributes.
     """
-    if name in OPERATIONS:
+    if name in OPERATIONS or name in STRUCTURE:
         raise ValueError(f"'{name}' is taken")
+    if isinstance(operands, str):
+        raise ValueError(f"the operands of '{name}' are a sequence of names, as ('{operands}',)")
     labels = (*operands, *attributes)
     for label in cast("tuple[object, ...]", (name, *labels)):
         if not isinstance(label, str) or not NAME.fullmatch(label):
             raise ValueError(f"{label!r} is no name")
+        if label in WORDS:
+            raise ValueError(f"{label!r} is a word of the language")
     if len(set(labels)) < len(labels):
         raise ValueError(f"two operands or attributes of '{name}' have one name")
     signature = (
@@ -93,7 +109,8 @@ def operation(
 def _attribute(name: str, label: str, default: Any) -> AttributeSpec:
     """An attribute by its default. ValueError where that is of no known kind."""
     try:
-        return AttributeSpec(label, KINDS[type(default)], default)
+        kind = KINDS[type(default)]
+        return AttributeSpec(label, kind, kind.accept(default))
     except (KeyError, TypeError) as error:
         message = f"attribute '{label}' of '{name}' has a default of no known kind"
         raise ValueError(message) from error
@@ -136,4 +153,16 @@ def _result_type(
         raise ShapeError(f"{name} is declared elementwise, and {others[0]} is not")
     if not isinstance(result, SSAValue) or not isinstance(result.type, TensorType):
         raise ShapeError(f"{name}: its function gives no value, but {type(result).__name__}")
+    met = (result, *(operand for op in block.ops for operand in op.operands))
+    if not all(_is_made_in(value, block) for value in met):
+        raise ShapeError(f"{name}: its function uses a value of another call")
     return result.type
+
+
+def _is_made_in(value: SSAValue, block: Block) -> bool:
+    return (value.owner if isinstance(value.owner, Block) else value.owner.parent) is block
+
+
+def user_classes() -> list[type[TensorOp]]:
+    """The operations declared here, as a dialect holds them."""
+    return [OPERATIONS[name].op_class for name in sorted(USER_OPERATIONS)]

@@ -1,7 +1,8 @@
 """`saturate`: the e-graph decides every rewrite and every kernel boundary.
 
 `saturate_graph` is the function, `Saturate` the pass, `register_rule` the way to add a rule of
-one's own. Names are imported when they are first used: a report of what was done needs no e-graph.
+one's own, `forget_rule` to take it back. Names are imported when they are first used: a report of
+what was done needs no e-graph.
 """
 
 import importlib
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from mgn.passes.saturate.rule import Rule as Rule
     from mgn.passes.saturate.rule import RuleClass as RuleClass
     from mgn.passes.saturate.rules import DEFAULT_CLASSES as DEFAULT_CLASSES
+    from mgn.passes.saturate.rules import forget_rule as forget_rule
     from mgn.passes.saturate.rules import register_rule as register_rule
     from mgn.passes.saturate.saturate import Saturate as Saturate
     from mgn.passes.saturate.saturate import SaturateOptions as SaturateOptions
@@ -24,6 +26,7 @@ _HOMES = {
     "Saturate": "saturate",
     "SaturateOptions": "saturate",
     "SaturateReport": "report",
+    "forget_rule": "rules",
     "register_rule": "rules",
     "saturate_graph": "saturate",
 }

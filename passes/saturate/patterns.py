@@ -19,6 +19,10 @@ ROOT_SHAPE = "SHAPE"
 ROOT_ELEMENT = "ELEMENT"
 
 
+SHOWN = 100
+"""Most characters of a pattern that a message shows."""
+
+
 class PatternError(ValueError):
     """A pattern that is not written as this module reads it."""
 
@@ -85,7 +89,8 @@ def _expression(text: str) -> ast.expr:
         return ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError) as error:
         said = error.msg if isinstance(error, SyntaxError) else error
-        raise PatternError(f"not a pattern: {text!r}: {said}") from error
+        shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+        raise PatternError(f"not a pattern: {shown!r}: {said}") from error
 
 
 def _pattern(node: ast.expr) -> Pattern:

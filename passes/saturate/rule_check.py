@@ -68,6 +68,8 @@ def _check_part(part: Pattern) -> None:
     if isinstance(part, Call):
         if part.name not in OPERATIONS:
             raise PatternError(f"unknown operation '{part.name}'")
+        if OPERATIONS[part.name].several_results:
+            raise PatternError(f"'{part.name}' has several results; a pattern is one value")
         try:
             OPERATIONS[part.name].split_operands(part.operands)
         except ShapeError as error:

@@ -7,7 +7,7 @@ or *rounds*: the same over the reals but for roundings of a product's operands, 
 rounded once on either side. Such a row acts where a run's precision asks for these roundings.
 That the types agree is never written: an instance whose two sides differ in type does not act; nor
 is it that folded constants do not round, which only a row that approximates may do.
-Users add rows with `register_rule`.
+Users add rows with `register_rule`, and take them back with `forget_rule`.
 """
 
 from typing import cast
@@ -41,6 +41,13 @@ def register_rule(rule: Rule) -> None:
         raise PatternError(f"there is a rule named {rule.name} already")
     rule.check()
     RULES[rule.name] = rule
+
+
+def forget_rule(name: str) -> None:
+    """Takes a row back that was registered. PatternError for any other."""
+    if RULES.get(name) is None or RULES[name] in BUILT_IN:
+        raise PatternError(f"no rule was registered under the name {name!r}")
+    del RULES[name]
 
 
 def rules_of(classes: frozenset[RuleClass] = DEFAULT_CLASSES) -> list[Rule]:

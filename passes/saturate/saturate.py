@@ -302,8 +302,8 @@ class Saturate(ModulePass):
     name = "saturate"
 
     rules: str = "exact+reassociates"
-    time: float = 5.0
-    extract: float = 4.0
+    time: float = SaturateOptions.time_budget
+    extract: float = SaturateOptions.extract_budget
     fuse: bool = True
     prepare: bool = True
     memoise: bool = True
