@@ -72,10 +72,11 @@ def _excerpt(source_line: str, column: int) -> list[str]:
     before, after = "…" if start else "", "…" if start + WIDTH < len(source_line) else ""
     caret = max(column - 1 - start, 0)
     blank = "".join("\t" if item == "\t" else " " for item in shown[:caret])
-    return [f"  {before}{_printable(shown)}{after}", f"  {' ' * len(before)}{blank}^"]
+    return [f"  {before}{printable(shown)}{after}", f"  {' ' * len(before)}{blank}^"]
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """A text on one line, without what a terminal would act on."""
     return "".join(item if item == "\t" or item.isprintable() else "\ufffd" for item in text)
 
 

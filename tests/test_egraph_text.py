@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from saturate_programs import build_graph, f32
 from saturate_zoo import SMALL
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import SSAValue
 
 from mgn.commands.egraph_text import egglog_program, egraph_json
@@ -102,6 +102,15 @@ def test_the_program_says_what_its_numbers_stand_for() -> None:
         r'; output "y0" = handle \d+',
     ):
         assert re.search(pattern, text), pattern
+
+
+def test_a_name_with_a_new_line_is_no_command() -> None:
+    graph = SMALL["mlp"]()
+    names = [StringAttr("x\n(fail"), *list(graph.inputs)[1:]]
+    graph.properties["inputs"] = ArrayAttr(names)
+    text = egglog_program(ModuleOp([graph]))
+    assert "; handle 0 = input x\ufffd(fail\n" in text
+    replayed(text)
 
 
 @pytest.mark.parametrize("build", GRAPHS.values(), ids=GRAPHS.keys())

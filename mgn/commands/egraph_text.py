@@ -17,6 +17,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from mgn.commands.errors import UsageError
+from mgn.diagnostics import printable
 from mgn.dialects.fusion import FusedKernelOp, LaunchOp
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.mgn.structure import GraphOp, array_of, graphs_of
@@ -41,7 +42,11 @@ class _Saturated:
 def egglog_program(module: ModuleOp) -> str:
     """The commands and facts that the engine gets, in order, and checks of what came of them."""
     saturated = _saturate(module, keep_program=True)
-    lines = [*_legend(saturated), saturated.graph.program, *_checks(saturated.graph)]
+    lines = [
+        *map(printable, _legend(saturated)),
+        saturated.graph.program,
+        *_checks(saturated.graph),
+    ]
     return "\n".join(lines) + "\n"
 
 
