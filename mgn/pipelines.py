@@ -75,6 +75,15 @@ UNKNOWN_TOKEN = "Unknown token"
 """What xDSL says of a sign that no name or number has."""
 
 
+KINDS = {
+    "float": "a number",
+    "int": "a whole number",
+    "bool": "true or false",
+    "str": "a text",
+}
+"""How the kinds of options are said that are one value."""
+
+
 class PipelineError(MgnError):
     """A pipeline's text is wrong: an unknown pass, an unknown option, a value of another type."""
 
@@ -183,7 +192,11 @@ def _passes_of(spec: ArgSpec) -> Iterator[ModulePass]:
             near = difflib.get_close_matches(option, shown, 1)
             hint = f"did you mean '{near[0]}'?" if near else hint
             raise PipelineError(f"pass '{spec.name}' has no option '{option}'; {hint}")
-        parameters[name] = _as_declared(values, known[name])
+        parameters[name] = given = _as_declared(values, known[name])
+        if not _is_declared(given, known[name]):
+            shown = ",".join(map(str, values)) or "nothing"
+            wanted = KINDS[known[name]]
+            raise PipelineError(f"pass '{spec.name}': {option} takes {wanted}, not {shown}")
     try:
         yield found.from_spec(ArgSpec(spec.name, parameters))
     except ValueError as error:
@@ -198,6 +211,11 @@ def _as_declared(values: ParameterListType, declared: str) -> ParameterListType:
     if "float" in kinds and "int" not in kinds:
         return tuple(float(item) if type(item) is int else item for item in values)
     return values
+
+
+def _is_declared(values: ParameterListType, declared: str) -> bool:
+    """Whether an option of one of the `KINDS` has one value of it."""
+    return declared not in KINDS or [type(item).__name__ for item in values] == [declared]
 
 
 def _unknown(name: str) -> str:
