@@ -41,6 +41,14 @@ ROUNDABOUT = Rule(
     "x + y = 2x + (y - x), as often as one likes",
 )
 
+DRIFT = Rule(
+    "drift",
+    "tanh(x)",
+    "tanh(mul(x, 1.0000001))",
+    RuleClass.APPROXIMATES,
+    "nearly the same, and one thing more each time",
+)
+
 
 @pytest.fixture(params=[ANY_ORDER, ROUNDABOUT], ids=lambda rule: rule.name)
 def rule(request: pytest.FixtureRequest) -> Rule:
@@ -86,6 +94,13 @@ def test_a_rule_that_runs_away_is_stopped_and_the_choice_is_no_worse(
     assert report.cost_after <= without.cost_after
     assert f"matches of {rule.name}" in " ".join(report.limits)
     assert f"saturated: no (stopped at {report.limits[0]}" in str(report)
+
+
+def test_a_rule_that_makes_one_thing_more_each_time_ends_too() -> None:
+    rules = [*rules_of(), DRIFT]
+    encoded = encode_graph(residual_stream(1), literals_of(rules))
+    graph = saturate_facts(encoded.facts, rules, 1000.0)
+    assert graph.limits == ("100 iterations",)
 
 
 def test_what_it_found_until_then_is_taken_where_it_is_cheaper() -> None:

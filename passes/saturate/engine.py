@@ -48,6 +48,10 @@ RATION = 8
 rule with more makes what it matches anew, as associativity does. The others go on without it.
 """
 LEAST_RATION = 1_000
+MOST_ITERATIONS = 100
+"""Steps of a run, of which programs take a dozen: a rule that makes one thing more in each has no
+end either.
+"""
 BUDGETED = 20_000
 """E-nodes of a program for which the time of a run is meant; a larger one has more."""
 
@@ -239,6 +243,8 @@ class _Engine:
                     return self._read(tables)
             if self._is_too_large():
                 return self._read(self._tables(), f"{self.largest:,} e-nodes")
+            if self.iterations == MOST_ITERATIONS:
+                return self._read(self._tables(), f"{MOST_ITERATIONS} iterations")
             if not pace.fits_another():
                 return self._read(self._tables(), f"{time_budget:.3g} s")
 
