@@ -14,6 +14,10 @@ CUBIC = "0.7978845608 * (x + 0.044715 * x ** 3.0)"
 SAME: dict[str, tuple[str, str]] = {
     # name: the lines that compute z, and the composite
     "sigmoid by tanh": ("z = 0.5 + 0.5 * tanh(x * 0.5)", "sigmoid(x)"),
+    "sigmoid of either sign": (
+        "z = where(x >= 0.0, 1.0 / (1.0 + exp(-x)), exp(x) / (1.0 + exp(x)))",
+        "sigmoid(x)",
+    ),
     "silu by tanh": ("z = 0.5 * x * (1.0 + tanh(0.5 * x))", "silu(x)"),
     "silu by tanh, multiplied out": ("h = x / 2.0\nz = h + h * tanh(h)", "silu(x)"),
     "gelu by 1 - erf": ("z = 0.5 * x * (1.0 - erf(-x * 0.70710678))", "gelu(x)"),

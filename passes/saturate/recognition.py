@@ -8,6 +8,9 @@ from mgn.passes.saturate.rule import Rule, RuleClass
 EXACT, REASSOCIATES = RuleClass.EXACT, RuleClass.REASSOCIATES
 APPROXIMATES = RuleClass.APPROXIMATES
 
+EXPONENTIALS = "div(exp(x), add(exp(x), 1))"
+"""sigmoid(x), but where exp(x) overflows."""
+
 RECOGNITION: tuple[Rule, ...] = (
     # Recognition: activations put together again from their parts.
     Rule("relu", "max(x, 0)", "relu(x)", EXACT, "the definition; nan passes on"),
@@ -29,7 +32,7 @@ RECOGNITION: tuple[Rule, ...] = (
     ),
     Rule(
         "sigmoid-of-exponentials",
-        "div(exp(x), add(exp(x), 1))",
+        EXPONENTIALS,
         "sigmoid(x)",
         APPROXIMATES,
         "the left is nan where exp(x) overflows",
@@ -42,6 +45,22 @@ RECOGNITION: tuple[Rule, ...] = (
         APPROXIMATES,
         "the left is nan where exp(x) overflows",
         "wide(x)",
+    ),
+    *(
+        Rule(
+            f"sigmoid-of-either-sign-by-{name}",
+            f"where({name}(x, 0), {parts})",
+            "sigmoid(x)",
+            REASSOCIATES,
+            "of two ways to compute it, the one that does not overflow",
+            "wide(x)",
+        )
+        for name, parts in (
+            ("ge", f"sigmoid(x), {EXPONENTIALS}"),
+            ("gt", f"sigmoid(x), {EXPONENTIALS}"),
+            ("lt", f"{EXPONENTIALS}, sigmoid(x)"),
+            ("le", f"{EXPONENTIALS}, sigmoid(x)"),
+        )
     ),
     Rule("silu", "mul(x, sigmoid(x))", "silu(x)", EXACT, "the definition", "wide(x)"),
     Rule("softplus", "log1p(exp(x))", "softplus(x)", APPROXIMATES, "exp may overflow"),
