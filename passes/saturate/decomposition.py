@@ -14,7 +14,7 @@ with the same rows, whose dual values may differ.
 """
 
 import time
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Collection, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from mgn.passes.saturate.integer_program import LocalSolution, Program
 from mgn.passes.saturate.program_rows import Rows
-from mgn.passes.saturate.solver import NEARLY, make_whole, run_until, solver_of
+from mgn.passes.saturate.solver import NEARLY, make_whole, run_until, solver_of, start_from
 
 REACH = 1
 """Over how many candidates a piece reaches from its fractions: with more, few pieces are equal."""
@@ -67,17 +67,20 @@ all of them at these.
 """
 
 
-def solve_pieces(program: Program, known: Optima) -> LocalSolution:
+def solve_pieces(program: Program, known: Optima, start: Collection[int] = ()) -> LocalSolution:
     """The kernels that pieces choose, which together are no choice, and a bound on all choices; the
-    program gets rows for each piece. Of pieces with the same rows one is solved.
+    program gets rows for each piece. Of pieces with the same rows one is solved. A choice to start
+    from may be known.
     """
+    values = program.values_of(start) if start else None
     cut = _Cut(program)
     bound, chosen, now = cut.shared, set[int](), set[tuple[Row, ...]]()
     for piece in cut.pieces():
         optima = known.get(piece.rows, ())
         own = [item for item in optima if np.array_equal(item.costs, piece.costs)]
         if not own and piece.rows not in now:
-            own = [_optimum(piece, (time.process_time() + program.deadline) / 2)]
+            deadline = (time.process_time() + program.deadline) / 2
+            own = [_optimum(piece, deadline, None if values is None else values[piece.columns])]
             optima = known[piece.rows] = (*optima, *own)
             if piece.rows in known:
                 now.add(piece.rows)
@@ -89,12 +92,14 @@ def solve_pieces(program: Program, known: Optima) -> LocalSolution:
     return LocalSolution(tuple(numbers), max(bound / program.scale, program.bound))
 
 
-def _optimum(piece: Piece, deadline: float) -> Optimum:
+def _optimum(piece: Piece, deadline: float, start: np.ndarray | None) -> Optimum:
     rows = Rows()
     for entries, lower, upper in piece.rows:
         rows.add(dict(entries), lower, upper)
     solver = solver_of(piece.costs, rows)
     make_whole(solver, range(len(piece.costs)))
+    if start is not None:
+        start_from(solver, start)
     run_until(solver, deadline)
     info = solver.getInfo()
     taken = np.zeros(0, dtype=np.int64)

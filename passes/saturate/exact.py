@@ -129,17 +129,16 @@ class ExactSolver:
         return _noting_open(problem, known)
 
     def _around_fractions(self, problem: LocalProblem, program: Program) -> LocalSolution:
-        """The best choice of the kernels met so far: those that there are fractions of, and those
-        that pieces around the fractions choose (E. Danna, E. Rothberg, C. Le Pape, "Exploring
-        relaxation induced neighborhoods", 2005); while fractions cost more with the pieces' rows.
+        """A choice near the optimum with fractions, and a bound, both better piece by piece, while
+        fractions cost more with the pieces' rows.
         """
-        known, before = LocalSolution(None, program.bound), 0.0
+        known, before = LocalSolution((), program.bound), 0.0
+        known = self._crossed(problem, program, known, known)
         while program.taken and known.bound > before * (1 + LEAST) and self._has_time():
             before = known.bound
-            pieces = solve_pieces(program, self.pieces)
-            met = {*program.taken, *(pieces.chosen or ()), *(known.chosen or ())}
-            chosen = self._chosen_among(problem, program, met)
-            known = _better(problem, LocalSolution(chosen, pieces.bound), known)
+            start = known.chosen if _writes_all(problem, known.chosen) else None
+            pieces = solve_pieces(program, self.pieces, start or ())
+            known = self._crossed(problem, program, pieces, known)
             if _is_proved(problem, known, LEAST):
                 break
             whole = program.relaxed() or LocalSolution(None, program.bound)
@@ -147,6 +146,16 @@ class ExactSolver:
             if _is_proved(problem, known, LEAST):
                 break
         return known
+
+    def _crossed(
+        self, problem: LocalProblem, program: Program, one: LocalSolution, other: LocalSolution
+    ) -> LocalSolution:
+        """The best choice of the kernels in any of two choices and those that there are fractions
+        of (E. Danna, E. Rothberg, C. Le Pape, "Exploring relaxation induced neighborhoods", 2005).
+        """
+        met = {*program.taken, *(one.chosen or ()), *(other.chosen or ())}
+        chosen = self._chosen_among(problem, program, met)
+        return _better(problem, LocalSolution(chosen, one.bound), other)
 
     def _chosen_among(
         self, problem: LocalProblem, program: Program, met: Set[int]

@@ -27,6 +27,7 @@ from mgn.passes.saturate.solver import (
     ran_out,
     run_until,
     solver_of,
+    start_from,
 )
 
 DENSE = 4
@@ -198,7 +199,7 @@ class Program:
         """The optimum by branching, or what there is of it when time runs out; a choice to start
         from may be known.
         """
-        solver = solver_of(self.costs, self.rows)
+        solver, writers = solver_of(self.costs, self.rows), self.problem.writers()
         amounts: dict[int, int] = {}
         branched: Iterable[int] = range(self.columns.count)
         if self.detours.values:
@@ -207,9 +208,10 @@ class Program:
             branched = [*amounts.values(), *several]
         make_whole(solver, branched)
         if start:
-            entries = self._entries_of(start, amounts)
-            indices = np.fromiter(entries, dtype=np.int32)
-            solver.setSolution(len(entries), indices, np.array(list(entries.values())))
+            values = self.values_of(start)
+            taken = self.columns.taken
+            written = [sum(values[taken[key, n]] for n in writers[key]) for key in amounts]
+            start_from(solver, np.concatenate([values, written]))
         chosen: tuple[int, ...] = ()
         for tries in range(RINGS):
             if tries and time.process_time() >= self.deadline:
@@ -244,18 +246,17 @@ class Program:
             solver.addRow(0.0, 0.0, len(indices), indices, values)
         return amounts
 
-    def _entries_of(self, chosen: Sequence[int], amounts: Mapping[int, int]) -> dict[int, float]:
-        """The values of all columns: each class is taken from the first chosen to write it."""
-        entries = dict.fromkeys(range(self.columns.count + len(amounts)), 0.0)
+    def values_of(self, chosen: Iterable[int]) -> np.ndarray:
+        """The columns of a choice: each class is taken from the first chosen to write it."""
+        values = np.zeros(self.columns.count)
         written: set[int] = set()
         for number in order_of(self.problem, chosen)[0]:
-            entries[number] = 1.0
-            for key in set(self.problem.results[number]) - written:
-                entries[self.columns.taken[key, number]] = 1.0
-                if amounts:
-                    entries[amounts[key]] = 1.0
-                written.add(key)
-        return entries
+            values[number] = 1.0
+            for key in self.problem.results[number]:
+                if key not in written:
+                    values[self.columns.taken[key, number]] = 1.0
+                    written.add(key)
+        return values
 
     def _chosen(self, values: np.ndarray, least: float = 0.5) -> tuple[int, ...]:
         candidates = values[: len(self.problem.prices)]

@@ -67,6 +67,11 @@ def make_whole(solver: Any, columns: Iterable[int]) -> None:
     solver.changeColsIntegrality(len(numbers), numbers, kinds)
 
 
+def start_from(solver: Any, values: np.ndarray) -> None:
+    """Tells a solver of a choice: the values of all columns."""
+    solver.setSolution(len(values), np.arange(len(values), dtype=np.int32), values)
+
+
 def run_until(solver: Any, deadline: float) -> None:
     """Runs a solver, from where it stopped, until the processor's time is `deadline`; its own clock
     is the wall's, which on a busy machine is sooner at its limit.
