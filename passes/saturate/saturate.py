@@ -53,8 +53,8 @@ from mgn.passes.saturate.wide_products import WIDE_PRODUCTS
 @dataclass(frozen=True)
 class SaturateOptions:
     """What may be done: classes of rules, the processor's seconds for saturation and for extraction
-    (of up to 20,000 e-nodes and candidates; more have more in proportion), whether to fuse at all,
-    whether what parameters alone decide is computed once, when they are set, and whether equal
+    (of up to 20,000 e-nodes or 10,000 candidates; more have more in proportion), whether to fuse at
+    all, whether what parameters alone decide is computed once, when they are set, and whether equal
     regions of a graph, and equal graphs, are decided once: without `memoise` each is, for itself,
     and only what a body costs, alone or arranged as several, is looked up.
     """
@@ -71,8 +71,11 @@ class SaturateOptions:
         """MgnError where a field is not what it may be."""
         for name in ("time_budget", "extract_budget"):
             seconds = cast("object", getattr(self, name))
-            given = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-            if not given or not seconds >= 0:
+            if (
+                isinstance(seconds, bool)
+                or not isinstance(seconds, int | float)
+                or not seconds >= 0
+            ):
                 raise MgnError(f"{name} takes a number of seconds, not {seconds!r}")
         for name in ("fuse", "prepare", "memoise"):
             if not isinstance(cast("object", getattr(self, name)), bool):
