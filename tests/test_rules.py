@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 from rule_trials import try_rule
-from saturate_programs import build_graph, saturated
+from saturate_programs import CPU, build_graph, saturated
 from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.types import tensor
+from mgn.passes.saturate import saturate_graph
 from mgn.passes.saturate.encode import encode_graph
 from mgn.passes.saturate.engine import saturate_facts
 from mgn.passes.saturate.patterns import PatternError
@@ -190,6 +192,22 @@ def test_rows_with_any_attribute_are_tried(left: str, right: str, sound: bool) -
     else:
         with pytest.raises(UnsoundRule, match="its sides differ"):
             check_rule(row)
+
+
+def test_a_nan_that_one_side_drops_is_found() -> None:
+    row = Rule("absorption", "min(max(x, y), x)", "x", RuleClass.EXACT, "not where y is nan")
+    with pytest.raises(UnsoundRule, match="its sides differ"):
+        check_rule(row)
+
+
+def test_an_unsigned_negation_keeps_its_place() -> None:
+    def body(b: Emitter, x: SSAValue) -> list[SSAValue]:
+        return [b.abs(b.neg(x))]
+
+    graph = build_graph(body, tensor("u8", (3,)))
+    saturate_graph(graph, CPU)
+    found = Interpreter().run(graph, {"x0": np.array([1, 2, 200], np.uint8)})
+    assert found["y0"].tolist() == [255, 254, 56]
 
 
 def test_only_the_allowed_classes_act() -> None:

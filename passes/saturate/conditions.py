@@ -168,6 +168,7 @@ PREDICATES: dict[str, Callable[..., bool]] = {
     "floating": lambda x: x.element.is_float,
     "wide": lambda x: x.element.name in ("f32", "f64"),
     "integer": lambda x: x.element.is_integer,
+    "signed": lambda x: x.element.family is not Family.UNSIGNED,
     "same_type": lambda x, y: x.type == y.type,
     "matrix": lambda x: len(x.type.get_shape()) >= 2,
     "batched": lambda x: len(x.shape) > 2,
