@@ -35,9 +35,9 @@ SHARE = 0.25
 """The share of the time left in which the pieces of a problem are solved that has a program."""
 PROVED = 1e-4
 """Relative gap up to which no better choice is searched for."""
-NEAR, LEAST = 5e-3, 1e-6
-"""Relative gaps up to which there is no branching: for problems that are too large to be solved as
-a whole at first, and for others.
+LEAST, NEAR, FEW_CANDIDATES = 1e-6, 1e-3, 2000
+"""Relative gaps up to which nothing better is looked for in a program: of few candidates, of more,
+and how many are few.
 """
 
 
@@ -123,7 +123,7 @@ class ExactSolver:
         known = self._around_fractions(problem, program)
         if not _writes_all(problem, known.chosen):
             known = _better(problem, self._cut(problem, SHARE), known)
-        if not _is_proved(problem, known, NEAR if len(problem.prices) > WHOLE else LEAST):
+        if not _is_near(problem, known):
             program.deadline = (time.process_time() + self.deadline) / 2
             known = _better(problem, program.whole(known.chosen or ()), known)
         return _noting_open(problem, known)
@@ -139,11 +139,11 @@ class ExactSolver:
             start = known.chosen if _writes_all(problem, known.chosen) else None
             pieces = solve_pieces(program, self.pieces, start or ())
             known = self._crossed(problem, program, pieces, known)
-            if _is_proved(problem, known, LEAST):
+            if _is_near(problem, known):
                 break
             whole = program.relaxed() or LocalSolution(None, program.bound)
             known = _better(problem, whole, known)
-            if _is_proved(problem, known, LEAST):
+            if _is_near(problem, known):
                 break
         return known
 
@@ -306,6 +306,11 @@ def _noting_open(problem: LocalProblem, solution: LocalSolution) -> LocalSolutio
     proved = _is_proved(problem, solution, PROVED)
     solution.open = () if proved else tuple(range(len(problem.prices)))
     return solution
+
+
+def _is_near(problem: LocalProblem, solution: LocalSolution) -> bool:
+    """Whether a choice is so near the bound that nothing better is looked for."""
+    return _is_proved(problem, solution, LEAST if len(problem.prices) <= FEW_CANDIDATES else NEAR)
 
 
 def _is_proved(problem: LocalProblem, solution: LocalSolution, slack: float) -> bool:

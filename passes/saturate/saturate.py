@@ -61,7 +61,7 @@ class SaturateOptions:
 
     classes: frozenset[RuleClass] = DEFAULT_CLASSES
     time_budget: float = 5.0
-    extract_budget: float = 5.0
+    extract_budget: float = 8.0
     fuse: bool = True
     prepare: bool = True
     memoise: bool = True
