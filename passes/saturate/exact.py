@@ -35,9 +35,10 @@ SHARE = 0.25
 """The share of the time left in which the pieces of a problem are solved that has a program."""
 PROVED = 1e-4
 """Relative gap up to which no better choice is searched for."""
-LEAST, NEAR, FEW_CANDIDATES = 1e-6, 1e-3, 2000
-"""Relative gaps up to which nothing better is looked for in a program: of few candidates, of more,
-and how many are few.
+LEAST = 1e-6
+"""Relative change of a bound that is one."""
+NEAR = {2000: LEAST, WHOLE: PROVED, RELAXED: 1e-3}
+"""Relative gaps up to which nothing better is looked for in a program of up to so many candidates.
 """
 
 
@@ -310,7 +311,8 @@ def _noting_open(problem: LocalProblem, solution: LocalSolution) -> LocalSolutio
 
 def _is_near(problem: LocalProblem, solution: LocalSolution) -> bool:
     """Whether a choice is so near the bound that nothing better is looked for."""
-    return _is_proved(problem, solution, LEAST if len(problem.prices) <= FEW_CANDIDATES else NEAR)
+    slack = next(gap for most, gap in NEAR.items() if len(problem.prices) <= most)
+    return _is_proved(problem, solution, slack)
 
 
 def _is_proved(problem: LocalProblem, solution: LocalSolution, slack: float) -> bool:
