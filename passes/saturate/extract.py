@@ -25,6 +25,8 @@ from mgn.passes.saturate.selection import CyclicSelection, Selection, select
 CYCLE_ROUNDS = 20
 BUDGETED = 10_000
 """Candidates for which the time of an extraction is meant; where there are more, so is time."""
+FAR = 0.01
+"""Relative gap from which on a greedy choice may be better than the solver's."""
 
 
 @dataclass
@@ -54,7 +56,8 @@ def extract(found: CandidateSet, order: Sequence[int], time_budget: float = 2.0)
     selection, last = _without_cycles(found, flow, solver, result)
     method = "exact"
     solved = result.complete and last is result
-    if selection is None or not result.complete or result.open:
+    near = selection is not None and selection.cost <= result.bound * (1 + FAR)
+    if selection is None or not (near and result.complete):
         remaining = max(started + time_budget - time.process_time(), time_budget / 4)
         searched = greedy_selection(found, flow(), order, remaining / 2)
         if selection is None or searched.cost < selection.cost:
