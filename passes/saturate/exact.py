@@ -37,9 +37,8 @@ PROVED = 1e-4
 """Relative gap up to which no better choice is searched for."""
 LEAST = 1e-6
 """Relative change of a bound that is one."""
-NEAR = {2000: LEAST, WHOLE: PROVED, RELAXED: 1e-3}
-"""Relative gaps up to which nothing better is looked for in a program of up to so many candidates.
-"""
+BRANCHED = {2000: LEAST, RELAXED: 1e-3}
+"""Relative gaps from which on a program of up to so many candidates is branched on."""
 
 
 @dataclass
@@ -124,7 +123,8 @@ class ExactSolver:
         known = self._around_fractions(problem, program)
         if not _writes_all(problem, known.chosen):
             known = _better(problem, self._cut(problem, SHARE), known)
-        if not _is_near(problem, known):
+        slack = next(gap for most, gap in BRANCHED.items() if len(problem.prices) <= most)
+        if not _is_proved(problem, known, slack):
             program.deadline = (time.process_time() + self.deadline) / 2
             known = _better(problem, program.whole(known.chosen or ()), known)
         return _noting_open(problem, known)
@@ -140,11 +140,11 @@ class ExactSolver:
             start = known.chosen if _writes_all(problem, known.chosen) else None
             pieces = solve_pieces(program, self.pieces, start or ())
             known = self._crossed(problem, program, pieces, known)
-            if _is_near(problem, known):
+            if _is_proved(problem, known, PROVED):
                 break
             whole = program.relaxed() or LocalSolution(None, program.bound)
             known = _better(problem, whole, known)
-            if _is_near(problem, known):
+            if _is_proved(problem, known, PROVED):
                 break
         return known
 
@@ -307,12 +307,6 @@ def _noting_open(problem: LocalProblem, solution: LocalSolution) -> LocalSolutio
     proved = _is_proved(problem, solution, PROVED)
     solution.open = () if proved else tuple(range(len(problem.prices)))
     return solution
-
-
-def _is_near(problem: LocalProblem, solution: LocalSolution) -> bool:
-    """Whether a choice is so near the bound that nothing better is looked for."""
-    slack = next(gap for most, gap in NEAR.items() if len(problem.prices) <= most)
-    return _is_proved(problem, solution, slack)
 
 
 def _is_proved(problem: LocalProblem, solution: LocalSolution, slack: float) -> bool:
