@@ -223,6 +223,19 @@ def test_only_what_the_solver_does_not_prove_is_searched_for_a_better_choice(
     assert unsearched.bound <= best * (1 + 1e-9) and unsearched.gap > 0.05
 
 
+def test_without_an_optimum_with_fractions_there_is_branching(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    view, found = choices(random_graph(3, 40))
+    best = extract(found, list(view.classes))
+    monkeypatch.setattr(exact, "cheapest_choice", lambda problem, most: None)
+    monkeypatch.setattr(exact.Program, "relaxed", lambda program: None)
+    branched = extract(found, list(view.classes))
+    assert branched.method == "exact"
+    assert branched.selection.cost == pytest.approx(best.selection.cost)
+    assert branched.bound == pytest.approx(best.bound, rel=1e-4)
+
+
 def two_users_of_a_long_chain(b: Emitter, x: SSAValue, w: SSAValue) -> list[SSAValue]:
     chain = x
     for _ in range(6):

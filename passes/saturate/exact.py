@@ -133,9 +133,11 @@ class ExactSolver:
         """A choice near the optimum with fractions, and a bound, both better piece by piece, while
         fractions cost more with the pieces' rows.
         """
-        known, before = LocalSolution((), program.bound), 0.0
+        known, before = LocalSolution(None, program.bound), 0.0
+        if not program.taken:
+            return known
         known = self._crossed(problem, program, known, known)
-        while program.taken and known.bound > before * (1 + LEAST) and self._has_time():
+        while known.bound > before * (1 + LEAST) and self._has_time():
             before = known.bound
             start = known.chosen if _writes_all(problem, known.chosen) else None
             pieces = solve_pieces(program, self.pieces, start or ())
