@@ -271,12 +271,17 @@ def test_classes_in_a_ring_are_not_free_for_those_who_would_wait_for_them() -> N
     assert 2 in safe
 
 
-def choice_with_a_ring() -> CandidateSet:
-    """Kernel 0 writes classes 2 and 0 from 1, which kernel 1 writes from 0, and 2 from nothing."""
-    found = CandidateSet(position={0: 0, 1: 1, 2: 2}, outputs=(0, 1, 2))
-    for written, read, price in (
-        ((2, 0), (1,), 2.0), ((1,), (0,), 1.0), ((1,), (), 1.5), ((0,), (), 5.0), ((2,), (), 5.0),
-    ):  # fmt: skip
+Kernels = tuple[tuple[tuple[int, ...], tuple[int, ...], float], ...]
+"""What each writes and reads, and its price."""
+IN_A_RING: Kernels = (
+    ((2, 0), (1,), 2.0), ((1,), (0,), 1.0), ((1,), (), 1.5), ((0,), (), 5.0), ((2,), (), 5.0),
+)  # fmt: skip
+"""Kernel 0 writes classes 2 and 0 from 1, which kernel 1 writes from 0, and 2 from nothing."""
+
+
+def choice_of(kernels: Kernels, outputs: tuple[int, ...]) -> CandidateSet:
+    found = CandidateSet(position={0: 0, 1: 1, 2: 2}, outputs=outputs)
+    for written, read, price in kernels:
         names = (*written, *read)
         own = tuple(range(len(names)))
         results, inputs = own[: len(written)], own[len(written) :]
@@ -286,7 +291,7 @@ def choice_with_a_ring() -> CandidateSet:
 
 
 def test_kernels_that_could_wait_for_each_other_are_chosen_together() -> None:
-    found = choice_with_a_ring()
+    found = choice_of(IN_A_RING, (0, 1, 2))
     assert tangled_classes(found) == {0, 1}
     (part,) = components_of(found, frozenset())
     assert part.candidates == (0, 1, 2, 3, 4)
@@ -302,9 +307,20 @@ def test_kernels_that_could_wait_for_each_other_are_chosen_together() -> None:
 
 
 def test_of_kernels_that_wait_for_each_other_the_one_is_left_out_that_costs_least() -> None:
-    found = extract(choice_with_a_ring(), [0, 1, 2])
+    found = extract(choice_of(IN_A_RING, (0, 1, 2)), [0, 1, 2])
     assert found.selection.cost == pytest.approx(2.0 + 1.5)
     assert found.bound <= 3.5
+
+
+def test_a_class_that_two_kernels_write_is_read_from_the_first_where_the_other_waits() -> None:
+    """Kernel 1 writes class 0 again, after kernel 2, which reads it."""
+    kernels = (
+        ((0,), (), 1.0), ((1, 0), (2,), 2.0), ((2,), (0,), 1.0), ((1,), (), 50.0), ((2,), (), 50.0),
+    )  # fmt: skip
+    found = extract(choice_of(kernels, (1, 2)), [0, 1, 2])
+    assert found.selection.kernels == [0, 2, 1]
+    assert found.selection.cost == pytest.approx(4.0)
+    assert found.bound == pytest.approx(4.0)
 
 
 def tied_layers(count: int, table_price: float) -> LocalProblem:

@@ -43,11 +43,12 @@ BRANCHED = {2000: LEAST, RELAXED: 1e-3}
 
 @dataclass
 class ExactResult:
-    """Preferred writers of the classes in solved parts, a bound on the cost of any choice, and the
-    classes whose writers are not proved to be the best.
+    """Preferred writers of the classes in solved parts, those that write them first, a bound on the
+    cost of any choice, and the classes whose writers are not proved to be the best.
     """
 
     preferred: dict[int, int] = field(default_factory=dict[int, int])
+    first: dict[int, int] = field(default_factory=dict[int, int])
     bound: float = 0.0
     open: set[int] = field(default_factory=set[int])
     components: int = 0
@@ -80,6 +81,10 @@ class ExactSolver:
             chosen = [candidates[part.candidates[index]] for index in solution.chosen]
             for candidate in sorted(chosen, key=lambda item: len(item.results)):
                 result.preferred.update(dict.fromkeys(candidate.results, candidate.number))
+            for index in order_of(part.problem, solution.chosen)[0]:
+                candidate = candidates[part.candidates[index]]
+                for key in candidate.results:
+                    result.first.setdefault(key, candidate.number)
         return result
 
     def _solution(self, problem: LocalProblem) -> LocalSolution:

@@ -25,8 +25,9 @@ from mgn.passes.saturate.selection import CyclicSelection, Selection, select
 CYCLE_ROUNDS = 20
 BUDGETED = 10_000
 """Candidates for which the time of an extraction is meant; where there are more, so is time."""
-FAR = 0.01
-"""Relative gap from which on a greedy choice may be better than the solver's."""
+NEAR, FAR = 1e-3, 0.01
+"""Relative gaps from which on a choice is searched for a better one, and a greedy one may be one.
+"""
 
 
 @dataclass
@@ -63,7 +64,7 @@ def extract(found: CandidateSet, order: Sequence[int], time_budget: float = 2.0)
         if selection is None or searched.cost < selection.cost:
             selection, method = searched, "search"
     unsure = [key for key in order if key in result.open] if solved else order
-    if unsure:
+    if unsure and selection.cost > result.bound * (1 + NEAR):
         remaining = max(started + time_budget - time.process_time(), time_budget / 4)
         better = improved_selection(found, selection, flow(), unsure, remaining / 2)
         if better.cost < selection.cost:
@@ -87,12 +88,22 @@ def _without_cycles(
     banned: set[int] = set()
     for _ in range(CYCLE_ROUNDS):
         whole = result.complete and not result.open
-        preferred = result.preferred if whole else {**flow(), **result.preferred}
+        others = {} if whole else flow()
         try:
-            return select(found, preferred), result
+            return _selected(found, others, result), result
         except CyclicSelection as cycle:
             left = {number: solver.solve({*banned, number}) for number in cycle.kernels}
             best = min(left, key=lambda n: (not left[n].complete, left[n].bound, n))
             banned.add(best)
             result = left[best]
     return None, result
+
+
+def _selected(found: CandidateSet, others: Mapping[int, int], result: ExactResult) -> Selection:
+    """The selection that the solver prefers, with others where it has none; where kernels wait for
+    each other, the one in which each class is taken from the first that writes it.
+    """
+    try:
+        return select(found, {**others, **result.preferred})
+    except CyclicSelection:
+        return select(found, {**others, **result.first}, again=True)

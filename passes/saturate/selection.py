@@ -29,10 +29,11 @@ class CyclicSelection(Exception):
         self.kernels = kernels
 
 
-def select(found: CandidateSet, preferred: Mapping[int, int]) -> Selection:
+def select(found: CandidateSet, preferred: Mapping[int, int], again: bool = False) -> Selection:
     """The kernels that the outputs need when each class is written by its preferred one.
 
-    A class that a needed kernel writes anyway is not written again.
+    A class that a needed kernel writes anyway is not written again, unless `again` is set: then it
+    is taken from the preferred one even so.
     """
     writer: dict[int, int] = {}
     needed = list(reversed(found.outputs))
@@ -45,7 +46,7 @@ def select(found: CandidateSet, preferred: Mapping[int, int]) -> Selection:
         candidate = found.candidates[number]
         chosen[number] = None
         for result in candidate.results:
-            if result == key or result not in writer:
+            if result == key or not (again or result in writer):
                 writer[result] = number
         needed.extend(reversed(candidate.inputs))
     used = _used(found, writer)
