@@ -63,18 +63,28 @@ def solve_integer_program(problem: LocalProblem, time_budget: float) -> LocalSol
 
 def order_of(problem: LocalProblem, chosen: Iterable[int]) -> tuple[list[int], list[int]]:
     """Chosen kernels, each after those that write what it reads, and those that wait for ever."""
+    numbers = list(chosen)
+    readers: dict[int, list[int]] = {}
+    lacking = [0] * len(numbers)
+    for place, number in enumerate(numbers):
+        for item in set(problem.inputs[number]):
+            readers.setdefault(item, []).append(place)
+            lacking[place] += 1
     order: list[int] = []
     written: set[int] = set()
-    waiting = list(chosen)
-    while True:
-        ready = [n for n in waiting if written.issuperset(problem.inputs[n])]
-        if not ready:
-            return order, waiting
-        order += ready
-        for number in ready:
-            written.update(problem.results[number])
-        gone = set(ready)
-        waiting = [n for n in waiting if n not in gone]
+    ready = [place for place, count in enumerate(lacking) if not count]
+    while ready:
+        order += [numbers[place] for place in ready]
+        found: list[int] = []
+        for item in {item: None for place in ready for item in problem.results[numbers[place]]}:
+            if item not in written:
+                written.add(item)
+                for place in readers.get(item, ()):
+                    lacking[place] -= 1
+                    if not lacking[place]:
+                        found.append(place)
+        ready = sorted(found)
+    return order, [number for number, count in zip(numbers, lacking, strict=True) if count]
 
 
 def ring_of(
