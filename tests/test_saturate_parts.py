@@ -17,7 +17,7 @@ from mgn.passes.saturate.components import (
     split,
     tangled_classes,
 )
-from mgn.passes.saturate.decomposition import solve_pieces
+from mgn.passes.saturate.decomposition import falls_apart, solve_pieces
 from mgn.passes.saturate.extract import extract
 from mgn.passes.saturate.forms import Form
 from mgn.passes.saturate.frontier import MANY, cheapest_choice
@@ -154,6 +154,16 @@ def test_pieces_around_fractions_find_the_optimum_that_fractions_hide(
     solution = program.relaxed()
     assert program.bound == pytest.approx(6 * 3.0 + 0.25)
     assert solution is None or solution.bound == pytest.approx(6 * 3.0 + 0.25)
+
+
+def test_fractions_fall_apart_where_no_group_has_most_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(integer_program, "odd_set_rows", lambda *_: ())
+    for problem, apart in ((RING, False), (rings_of_five(6), True)):
+        program = Program(problem, float("inf"))
+        assert program.relaxed() is None
+        assert falls_apart(program) is apart
 
 
 @pytest.mark.parametrize("reads", [2, 3])

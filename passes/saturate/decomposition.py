@@ -26,6 +26,8 @@ from mgn.passes.saturate.solver import NEARLY, make_whole, run_until, solver_of,
 
 REACH = 1
 """Over how many candidates a piece reaches from its fractions: with more, few pieces are equal."""
+LARGEST = 0.5
+"""The share of all classes with fractions that a group may have for them to fall apart."""
 FINE = 2.0**16
 """Dual values are rounded to multiples of 1 / FINE: so sums of them are exact, and equal pieces
 have equal costs.
@@ -65,6 +67,12 @@ Optima = MutableMapping[tuple[Row, ...], tuple[Optimum, ...]]
 """The optima known of the pieces with the same rows: what one costs at least at some costs, so do
 all of them at these.
 """
+
+
+def falls_apart(program: Program) -> bool:
+    """Whether fractions come in groups, none of which has most of all classes that they touch."""
+    groups = [len(group) for group in _groups(program)] if program.taken else []
+    return bool(groups) and max(groups) <= LARGEST * sum(groups)
 
 
 def solve_pieces(program: Program, known: Optima, start: Collection[int] = ()) -> LocalSolution:

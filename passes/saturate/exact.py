@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.components import LocalProblem, Part, components_of
-from mgn.passes.saturate.decomposition import Optima, solve_pieces
+from mgn.passes.saturate.decomposition import Optima, falls_apart, solve_pieces
 from mgn.passes.saturate.frontier import FEW, MANY, cheapest_choice
 from mgn.passes.saturate.hubs import RELAXED, SMALL, WHOLE, Cut, cut_at_hubs
 from mgn.passes.saturate.integer_program import (
@@ -125,22 +125,24 @@ class ExactSolver:
         chosen = cheapest_choice(problem, MANY) if small else None
         if chosen is not None and not ring_of(problem, chosen):
             return _best(problem, chosen)
-        known = self._around_fractions(problem, program)
-        if not _writes_all(problem, known.chosen):
+        known = LocalSolution(None, program.bound)
+        if not falls_apart(program):
             known = _better(problem, self._cut(problem, SHARE), known)
+        if program.taken and not _is_proved(problem, known, PROVED):
+            known = self._around_fractions(problem, program, known)
         slack = next(gap for most, gap in BRANCHED.items() if len(problem.prices) <= most)
         if not _is_proved(problem, known, slack):
             program.deadline = (time.process_time() + self.deadline) / 2
             known = _better(problem, program.whole(known.chosen or ()), known)
         return _noting_open(problem, known)
 
-    def _around_fractions(self, problem: LocalProblem, program: Program) -> LocalSolution:
+    def _around_fractions(
+        self, problem: LocalProblem, program: Program, known: LocalSolution
+    ) -> LocalSolution:
         """A choice near the optimum with fractions, and a bound, both better piece by piece, while
         fractions cost more with the pieces' rows.
         """
-        known, before = LocalSolution(None, program.bound), 0.0
-        if not program.taken:
-            return known
+        before = 0.0
         known = self._crossed(problem, program, known, known)
         while known.bound > before * (1 + LEAST) and self._has_time():
             before = known.bound
