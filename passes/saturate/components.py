@@ -198,7 +198,7 @@ def _reads_as_much(
 
 
 def _groups(choices: Choices, forced: Set[int]) -> list[Group]:
-    root = _tied_classes(choices)
+    root = tied_classes(choices)
     members: dict[int, list[int]] = {}
     for number in choices.numbers:
         members.setdefault(root[choices.results[number][0]], []).append(number)
@@ -208,7 +208,7 @@ def _groups(choices: Choices, forced: Set[int]) -> list[Group]:
     return [Group(members.get(key, ()), wanted) for key, wanted in demands.items()]
 
 
-def _tied_classes(choices: Choices) -> dict[int, int]:
+def tied_classes(choices: Choices) -> dict[int, int]:
     """A name for the part of each class."""
     parent: dict[int, int] = {}
     results, inputs = choices.results, choices.inputs

@@ -20,6 +20,7 @@ from itertools import chain
 
 import numpy as np
 
+from mgn.passes.saturate.components import Choices, tied_classes
 from mgn.passes.saturate.integer_program import LocalSolution, Program
 from mgn.passes.saturate.program_rows import Rows
 from mgn.passes.saturate.solver import NEARLY, make_whole, run_until, solver_of, start_from
@@ -77,21 +78,20 @@ def falls_apart(program: Program) -> bool:
 
 def solve_pieces(program: Program, known: Optima, start: Collection[int] = ()) -> LocalSolution:
     """The kernels that pieces choose, which together are no choice, and a bound on all choices; the
-    program gets rows for each piece. Of pieces with the same rows one is solved. A choice to start
-    from may be known.
+    program gets rows for each piece. Of pieces with the same rows one is solved, unless `known`
+    forgets it. A choice to start from may be known.
     """
     values = program.values_of(start) if start else None
     cut = _Cut(program)
-    bound, chosen, now = cut.shared, set[int](), set[tuple[Row, ...]]()
+    bound, chosen, solved = cut.shared, set[int](), set[tuple[Row, ...]]()
     for piece in cut.pieces():
         optima = known.get(piece.rows, ())
         own = [item for item in optima if np.array_equal(item.costs, piece.costs)]
-        if not own and piece.rows not in now:
+        if not own and piece.rows not in solved:
             deadline = (time.process_time() + program.deadline) / 2
             own = [_optimum(piece, deadline, None if values is None else values[piece.columns])]
             optima = known[piece.rows] = (*optima, *own)
-            if piece.rows in known:
-                now.add(piece.rows)
+            solved.update(known.keys() & {piece.rows})
         bound += max([piece.least, *[item.bound for item in own]])
         for optimum in optima:
             chosen.update(piece.columns[optimum.taken].tolist())
@@ -141,8 +141,8 @@ class _Cut:
         self.count = int(self.home.max()) + 1
         self.home[self.home < 0] = self.count
         first = self.home[self.columns[self.starts[:-1]]]
-        between = np.zeros(len(self.lower), dtype=bool)
-        np.logical_or.at(between, self.row, self.home[self.columns] != first[self.row])
+        elsewhere = self.home[self.columns] != first[self.row]
+        between = np.logical_or.reduceat(elsewhere, self.starts[:-1])
         self.row_home = np.where(between, -1, first)
         self._price(program)
 
@@ -168,16 +168,10 @@ class _Cut:
 
     def pieces(self) -> Iterator[Piece]:
         """The pieces, one after another."""
-        rows = np.argsort(self.row_home, kind="stable")
-        columns = np.argsort(self.home, kind="stable")
         for number in range(self.count):
-            mine = _equal(columns, self.home, number)
-            yield Piece(
-                mine,
-                self.costs[mine],
-                self._rows(_equal(rows, self.row_home, number), mine),
-                float(self.least[number]),
-            )
+            columns = np.flatnonzero(self.home == number)
+            rows = self._rows(np.flatnonzero(self.row_home == number), columns)
+            yield Piece(columns, self.costs[columns], rows, float(self.least[number]))
 
     def _rows(self, numbers: np.ndarray, columns: np.ndarray) -> tuple[Row, ...]:
         """Rows over these columns alone, by their places among them, in an order of their own."""
@@ -188,12 +182,6 @@ class _Cut:
             entries = sorted(zip(places, self.values[here].tolist(), strict=True))
             found.append((tuple(entries), float(self.lower[number]), float(self.upper[number])))
         return tuple(sorted(found))
-
-
-def _equal(order: np.ndarray, values: np.ndarray, value: int) -> np.ndarray:
-    """The places of a value, which are sorted by it."""
-    ordered = values[order]
-    return order[np.searchsorted(ordered, value) : np.searchsorted(ordered, value, "right")]
 
 
 def _homes(program: Program) -> np.ndarray:
@@ -216,22 +204,15 @@ def _groups(program: Program) -> list[list[int]]:
     problem = program.problem
     within = (program.values > NEARLY) & (program.values < 1.0 - NEARLY)
     parted = {key for (key, _), column in program.columns.taken.items() if within[column]}
-    root = {key: key for key in parted}
-
-    def find(key: int) -> int:
-        while root[key] != key:
-            root[key] = key = root[root[key]]
-        return key
-
+    ties: dict[int, list[int]] = {}
     for number in np.flatnonzero(within[: len(problem.prices)]).tolist():
-        tied = [
-            key for key in chain(problem.results[number], problem.inputs[number]) if key in root
-        ]
-        for key in tied[1:]:
-            root[find(key)] = find(tied[0])
+        tied = [n for n in chain(problem.results[number], problem.inputs[number]) if n in parted]
+        if tied:
+            ties[number] = tied
+    root = tied_classes(Choices([*ties], ties, dict.fromkeys(ties, ()), {}))
     groups: dict[int, list[int]] = {}
     for key in sorted(parted):
-        groups.setdefault(find(key), []).append(key)
+        groups.setdefault(root.get(key, key), []).append(key)
     return list(groups.values())
 
 

@@ -57,8 +57,7 @@ def extract(found: CandidateSet, order: Sequence[int], time_budget: float = 2.0)
     selection, last = _without_cycles(found, flow, solver, result)
     method = "exact"
     solved = result.complete and last is result
-    near = selection is not None and selection.cost <= result.bound * (1 + FAR)
-    if selection is None or not (near and result.complete):
+    if selection is None or not result.complete or selection.cost > result.bound * (1 + FAR):
         remaining = max(started + time_budget - time.process_time(), time_budget / 4)
         searched = greedy_selection(found, flow(), order, remaining / 2)
         if selection is None or searched.cost < selection.cost:

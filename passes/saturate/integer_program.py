@@ -180,9 +180,9 @@ class Program:
         if self.solver is not None:
             add_row(self.solver, entries, least)
 
-    def exclude(self, ring: Sequence[tuple[int, int]]) -> bool:
+    def exclude(self, ring: Sequence[tuple[int, int]]) -> dict[int, float]:
         """Adds a row against kernels that wait for each other, where there are some: not each of
-        these classes is taken from one that reads the next.
+        these classes is taken from one that reads the next. Returns its values.
         """
         row: dict[int, float] = {}
         for place, (item, _) in enumerate(ring):
@@ -192,7 +192,7 @@ class Program:
                     row[self.columns.taken[item, number]] = -1.0
         if row:
             self.add_row(row, 1.0 - len(ring))
-        return bool(row)
+        return row
 
     def _broken(self, values: np.ndarray) -> list[tuple[dict[int, float], float]]:
         """Rows that fractions violate, each with its least value."""
@@ -234,9 +234,10 @@ class Program:
                 return LocalSolution(None, self.bound)
             values = np.asarray(solver.getSolution().col_value)
             chosen = self._chosen(values)
-            if not self.exclude(self._ring(chosen, values)):
+            ring = self._ring(chosen, values)
+            if not ring:
                 break
-            add_row(solver, self.rows.entries(-1), self.rows.lower[-1])
+            add_row(solver, self.exclude(ring), 1.0 - len(ring))
         return LocalSolution(chosen, self.bound)
 
     def _ring(self, chosen: Sequence[int], values: np.ndarray) -> list[tuple[int, int]]:

@@ -68,7 +68,6 @@ class Rows:
 
     def entries(self, row: int) -> dict[int, float]:
         """What a row has in its columns."""
-        row %= len(self.lower)
         here = slice(self.starts[row], self.starts[row + 1])
         return dict(zip(self.columns[here], self.values[here], strict=True))
 
