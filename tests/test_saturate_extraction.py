@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 import time
 from dataclasses import replace
 from typing import Any
@@ -35,6 +36,8 @@ from mgn.passes.saturate.greedy import flow_preferences, greedy_selection, impro
 from mgn.passes.saturate.integer_program import LocalSolution, solve_integer_program
 from mgn.passes.saturate.offers import find_candidates
 from mgn.passes.saturate.reach import Reach
+from mgn.passes.saturate.rebuild import rebuild_graph
+from mgn.passes.saturate.report import ExtractionReport, SaturateReport
 from mgn.passes.saturate.saturate import saturated_view
 from mgn.passes.saturate.selection import CyclicSelection, select
 from mgn.passes.saturate.view import View
@@ -172,11 +175,51 @@ def test_a_candidate_that_reads_what_nothing_writes_is_not_searched_with() -> No
     assert improved_selection(found, start, flow, order, 1.0).cost <= start.cost
 
 
+def test_a_choice_that_ran_out_of_time_is_told_from_one_that_is_proved() -> None:
+    def hurried(seconds: float) -> SaturateReport:
+        return saturate_graph(random_graph(0, 60), CPU, SaturateOptions(extract_budget=seconds))
+
+    late, best = hurried(0.0), hurried(30.0)
+    assert late.gap > 0.05 and late.timed_out and not late.is_settled
+    assert re.search(r"lower bound .*: gap \d+\.\d+%, by [a-z ]+ \(time ran out\)", str(late))
+    assert best.gap == pytest.approx(0) and best.is_settled
+    assert re.search(r"lower bound .*: proved optimal$", str(best), re.MULTILINE)
+
+
+def test_a_choice_that_no_method_proves_is_not_called_proved() -> None:
+    report = ExtractionReport(3.0, 2.0, 1.9, 0.05, "search", False, 0, ())
+    assert report.proof == "gap 5.00%, by local search"
+    assert replace(report, gap=3e-5, method="exact").proof == "gap less than 0.01%, by the solver"
+    assert replace(report, gap=1e-12, timed_out=True).proof == "proved optimal"
+
+
+def test_a_value_that_a_kernel_could_write_and_nobody_reads_is_not_written() -> None:
+    """Where kernels waited for each other, each class is taken from one of them alone."""
+
+    def body(b: Emitter, x: SSAValue) -> list[SSAValue]:
+        total = b.exp(b.sum(x, axis=1, keepdims=True))
+        return [b.mul(x, total), b.tanh(total)]
+
+    graph = build_graph(body, f32(8, 8))
+    view, found = choices(graph)
+    several = {
+        key: item.number
+        for item in found.candidates
+        for key in found.outputs
+        if key in item.results and len(item.results) > 1
+    }
+    assert len(several) == len(found.outputs) == 2
+    rebuild_graph(graph, view, found, select(found, several, again=True))
+    graph.verify()
+    assert [len(kernel.results) for kernel in kernels_of(graph)] == [1, 1]
+
+
 class DearestChoice:
     """The dearest writer that writes nothing else, for all that is needed, proved by nothing."""
 
     bound = 0.0
     taken = ()
+    timed_out = False
 
     def __init__(self, problem: LocalProblem, deadline: float) -> None:
         self.problem = problem

@@ -54,13 +54,12 @@ def _tiles(explanation: Explanation) -> Iterator[str]:
     report, saturation = explanation.report, explanation.saturation
     measured = [kernel.measured for kernel in explanation.kernels if not kernel.prepared]
     total = None if None in measured else sum(item for item in measured if item is not None)
-    gap = "proved the least" if saturation.gap <= 1e-6 else f"gap at most {saturation.gap:.2%}"
     tiles = [
         (
             f"{report.operations_before} → {len(explanation.kernels)}",
             "operations as written → kernels",
         ),
-        (seconds_text(saturation.cost_after), f"predicted; {gap}"),
+        (seconds_text(saturation.cost_after), f"predicted; {saturation.extraction.proof}"),
         (seconds_text(total) if total else "–", "measured, all launches"),
         (seconds_text(saturation.cost_before), "predicted, a kernel an operation"),
         (seconds_text(saturation.bound), "lower bound of any choice"),
@@ -163,7 +162,7 @@ def _compilation(explanation: Explanation) -> Iterator[str]:
     yield "</table>"
     parts = counted(saturation.components, "component")
     yield (
-        f'<p class="muted">Extraction: {saturation.method}, {parts}, '
+        f'<p class="muted">Extraction: {saturation.extraction.proof}, {parts}, '
         f"{saturation.distinct_components} solved; cost {change_text(saturation.cost_after, '')}, "
         f"bound {change_text(saturation.bound, '')}.</p>"
     )

@@ -23,7 +23,14 @@ import numpy as np
 from mgn.passes.saturate.components import Choices, tied_classes
 from mgn.passes.saturate.integer_program import LocalSolution, Program
 from mgn.passes.saturate.program_rows import Rows
-from mgn.passes.saturate.solver import NEARLY, make_whole, run_until, solver_of, start_from
+from mgn.passes.saturate.solver import (
+    NEARLY,
+    make_whole,
+    ran_out,
+    run_until,
+    solver_of,
+    start_from,
+)
 
 REACH = 1
 """Over how many candidates a piece reaches from its fractions: with more, few pieces are equal."""
@@ -89,7 +96,8 @@ def solve_pieces(program: Program, known: Optima, start: Collection[int] = ()) -
         own = [item for item in optima if np.array_equal(item.costs, piece.costs)]
         if not own and piece.rows not in solved:
             deadline = (time.process_time() + program.deadline) / 2
-            own = [_optimum(piece, deadline, None if values is None else values[piece.columns])]
+            known_values = None if values is None else values[piece.columns]
+            own = [_optimum(program, piece, deadline, known_values)]
             optima = known[piece.rows] = (*optima, *own)
             solved.update(known.keys() & {piece.rows})
         bound += max([piece.least, *[item.bound for item in own]])
@@ -100,7 +108,7 @@ def solve_pieces(program: Program, known: Optima, start: Collection[int] = ()) -
     return LocalSolution(tuple(numbers), max(bound / program.scale, program.bound))
 
 
-def _optimum(piece: Piece, deadline: float, start: np.ndarray | None) -> Optimum:
+def _optimum(program: Program, piece: Piece, deadline: float, start: np.ndarray | None) -> Optimum:
     rows = Rows()
     for entries, lower, upper in piece.rows:
         rows.add(dict(entries), lower, upper)
@@ -109,6 +117,7 @@ def _optimum(piece: Piece, deadline: float, start: np.ndarray | None) -> Optimum
     if start is not None:
         start_from(solver, start)
     run_until(solver, deadline)
+    program.timed_out |= ran_out(solver)
     info = solver.getInfo()
     taken = np.zeros(0, dtype=np.int64)
     if info.primal_solution_status == 2:

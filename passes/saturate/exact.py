@@ -56,7 +56,9 @@ class ExactResult:
 
 
 class ExactSolver:
-    """Solves the choice among candidates part by part; equal parts are solved once."""
+    """Solves the choice among candidates part by part; equal parts are solved once. `timed_out`
+    says that time kept a part from its proof.
+    """
 
     def __init__(self, found: CandidateSet, time_budget: float) -> None:
         self.found = found
@@ -64,6 +66,7 @@ class ExactSolver:
         self.solutions: dict[LocalProblem, LocalSolution] = table(found.memoise)
         self.pieces: Optima = table(found.memoise)
         self.solved: set[LocalProblem] = set()
+        self.timed_out = False
 
     def solve(self, banned: Set[int] = frozenset()) -> ExactResult:
         """The best choice found, and the bound of all."""
@@ -118,10 +121,10 @@ class ExactSolver:
             return _best(problem, chosen)
         program = self._program(problem)
         if program is None:
-            return _noting_open(problem, self._cut(problem, 1.0))
+            return self._noting_open(problem, self._cut(problem, 1.0))
         solution = program.relaxed()
         if solution is not None:
-            return _noting_open(problem, solution)
+            return self._noting_open(problem, solution)
         chosen = cheapest_choice(problem, MANY) if small else None
         if chosen is not None and not ring_of(problem, chosen):
             return _best(problem, chosen)
@@ -134,7 +137,7 @@ class ExactSolver:
         if not _is_proved(problem, known, slack):
             program.deadline = (time.process_time() + self.deadline) / 2
             known = _better(problem, program.whole(known.chosen or ()), known)
-        return _noting_open(problem, known)
+        return self._noting_open(problem, known, program.timed_out)
 
     def _around_fractions(
         self, problem: LocalProblem, program: Program, known: LocalSolution
@@ -217,6 +220,15 @@ class ExactSolver:
         if too_large or any(key not in writers for key in problem.demands):
             return None
         return Program(problem, self.deadline)
+
+    def _noting_open(
+        self, problem: LocalProblem, solution: LocalSolution, timed_out: bool = False
+    ) -> LocalSolution:
+        """A choice for a whole problem, all of which is open where that is not proved."""
+        proved = _is_proved(problem, solution, PROVED)
+        solution.open = () if proved else tuple(range(len(problem.prices)))
+        self.timed_out |= not proved and (timed_out or not self._has_time())
+        return solution
 
     def _has_time(self) -> bool:
         return time.process_time() < self.deadline
@@ -309,13 +321,6 @@ def _writes_all(problem: LocalProblem, chosen: Collection[int] | None) -> bool:
     return not waiting and {i for n in order for i in problem.results[n]}.issuperset(
         problem.demands
     )
-
-
-def _noting_open(problem: LocalProblem, solution: LocalSolution) -> LocalSolution:
-    """A choice for a whole problem, all of which is open where that is not proved."""
-    proved = _is_proved(problem, solution, PROVED)
-    solution.open = () if proved else tuple(range(len(problem.prices)))
-    return solution
 
 
 def _is_proved(problem: LocalProblem, solution: LocalSolution, slack: float) -> bool:

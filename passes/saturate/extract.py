@@ -11,7 +11,7 @@ go to the earlier candidate, so the result does not depend on timing unless a li
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.exact import ExactResult, ExactSolver
@@ -20,25 +20,28 @@ from mgn.passes.saturate.greedy import (
     greedy_selection,
     improved_selection,
 )
+from mgn.passes.saturate.report import NEAR
 from mgn.passes.saturate.selection import CyclicSelection, Selection, select
 
 CYCLE_ROUNDS = 20
 BUDGETED = 10_000
 """Candidates for which the time of an extraction is meant; where there are more, so is time."""
-NEAR, FAR = 1e-3, 0.01
-"""Relative gaps from which on a choice is searched for a better one, and a greedy one may be one.
-"""
+FAR = 0.01
+"""Relative gap from which on a greedy choice may be a better one."""
 
 
 @dataclass
 class Extraction:
-    """The chosen kernels, a lower bound on the cost of any choice, and how it was found."""
+    """The chosen kernels, a lower bound on the cost of any choice, and how it was found: by `exact`
+    methods or by local `search`, and whether time kept these from going on.
+    """
 
     selection: Selection
     bound: float
     method: str
     components: int
     distinct: int
+    timed_out: bool = False
 
     @property
     def gap(self) -> float:
@@ -49,27 +52,42 @@ class Extraction:
 
 def extract(found: CandidateSet, order: Sequence[int], time_budget: float = 2.0) -> Extraction:
     """Chooses kernels. `order` is all classes, operands before users."""
-    started = time.process_time()
-    time_budget *= max(1.0, len(found.candidates) / BUDGETED)
-    solver = ExactSolver(found, time_budget)
+    clock = _Clock(time_budget * max(1.0, len(found.candidates) / BUDGETED))
+    solver = ExactSolver(found, clock.budget)
     flow = cache(lambda: flow_preferences(found, order))
     result = solver.solve()
     selection, last = _without_cycles(found, flow, solver, result)
     method = "exact"
     solved = result.complete and last is result
     if selection is None or not result.complete or selection.cost > result.bound * (1 + FAR):
-        remaining = max(started + time_budget - time.process_time(), time_budget / 4)
-        searched = greedy_selection(found, flow(), order, remaining / 2)
+        searched = clock.limited(partial(greedy_selection, found, flow(), order))
         if selection is None or searched.cost < selection.cost:
             selection, method = searched, "search"
     unsure = [key for key in order if key in result.open] if solved else order
     if unsure and selection.cost > result.bound * (1 + NEAR):
-        remaining = max(started + time_budget - time.process_time(), time_budget / 4)
-        better = improved_selection(found, selection, flow(), unsure, remaining / 2)
+        better = clock.limited(partial(improved_selection, found, selection, flow(), unsure))
         if better.cost < selection.cost:
             selection, method = better, "search"
     bound = min(result.bound, selection.cost)
-    return Extraction(selection, bound, method, result.components, len(solver.solved))
+    timed_out = solver.timed_out or clock.fired
+    return Extraction(selection, bound, method, result.components, len(solver.solved), timed_out)
+
+
+class _Clock:
+    """The seconds of an extraction. `fired` says that a search had used up its part of them."""
+
+    def __init__(self, budget: float) -> None:
+        self.budget = budget
+        self.deadline = time.process_time() + budget
+        self.fired = False
+
+    def limited(self, search: Callable[[float], Selection]) -> Selection:
+        """What a search finds in half of the time left, or in an eighth of all."""
+        seconds = max(self.deadline - time.process_time(), self.budget / 4) / 2
+        started = time.thread_time()
+        found = search(seconds)
+        self.fired |= time.thread_time() - started > seconds
+        return found
 
 
 def _without_cycles(

@@ -116,7 +116,7 @@ def _unit(prices: Sequence[float]) -> float:
 
 class Program:
     """A problem's program, to be solved until the processor's time is `deadline`; its rows grow by
-    those that fractions violate.
+    those that fractions violate. `timed_out` says that time kept it from going on.
     """
 
     def __init__(self, problem: LocalProblem, deadline: float) -> None:
@@ -133,6 +133,7 @@ class Program:
         self.bound = 0.0
         self.values = self.duals = np.zeros(0)
         self.solver: Any = None
+        self.timed_out = False
 
     @property
     def taken(self) -> tuple[int, ...]:
@@ -153,6 +154,7 @@ class Program:
             while ran_out(self.solver) and time.process_time() < self.deadline:
                 self._run(self.solver)
             if not is_solved(self.solver):
+                self.timed_out |= ran_out(self.solver)
                 return None
             solution = self.solver.getSolution()
             self.values = np.asarray(solution.col_value)
@@ -166,6 +168,7 @@ class Program:
                     return LocalSolution(chosen, self.bound)
                 continue
             if time.process_time() > latest:
+                self.timed_out = True
                 return None
             broken = self._broken(self.values)
             if not broken:
@@ -225,8 +228,10 @@ class Program:
         chosen: tuple[int, ...] = ()
         for tries in range(RINGS):
             if tries and time.process_time() >= self.deadline:
+                self.timed_out = True
                 break
             self._run(solver)
+            self.timed_out |= ran_out(solver)
             info = solver.getInfo()
             if np.isfinite(info.mip_dual_bound):
                 self.bound = max(self.bound, info.mip_dual_bound / self.scale)

@@ -40,7 +40,7 @@ class _Rebuilder:
     def rebuild(self, found: CandidateSet, selection: Selection) -> None:
         for number in selection.kernels:
             candidate = found.candidates[number]
-            written = [key for key in candidate.results if selection.writer[key] == number]
+            written = [key for key in candidate.results if selection.writer.get(key) == number]
             self._kernel(candidate, written)
         returned = [self.values[key] for key in self.view.outputs]
         final = ReturnOp(returned)

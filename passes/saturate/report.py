@@ -5,6 +5,13 @@ and tools.
 from collections import Counter
 from dataclasses import dataclass, field
 
+PROVED = 1e-6
+"""Relative gap up to which a choice is the best."""
+SHOWN = 1e-4
+"""The least gap that is told in figures."""
+NEAR = 1e-3
+"""Relative gap up to which no better choice is searched for."""
+
 
 @dataclass(frozen=True)
 class PricedKernel:
@@ -41,7 +48,8 @@ class KernelChoice:
 @dataclass(frozen=True)
 class ExtractionReport:
     """What the choice of kernels came to: modelled seconds with a kernel an operation and with
-    those chosen, a lower bound of any choice, and what was rejected.
+    those chosen, a lower bound of any choice, how it was found (by `exact` methods or by local
+    `search`) and whether time kept these from going on, and what was rejected.
     """
 
     cost_before: float
@@ -49,8 +57,18 @@ class ExtractionReport:
     bound: float
     gap: float
     method: str
+    timed_out: bool
     rejected: int
     choices: tuple[KernelChoice, ...]
+
+    @property
+    def proof(self) -> str:
+        """How good the choice is for certain, and how it was found."""
+        if self.gap <= PROVED:
+            return "proved optimal"
+        gap = f"gap {self.gap:.2%}" if self.gap >= SHOWN else f"gap less than {SHOWN:.2%}"
+        by = "by the solver" if self.method == "exact" else "by local search"
+        return f"{gap}, {by}" + " (time ran out)" * self.timed_out
 
 
 @dataclass
@@ -84,6 +102,7 @@ class SaturateReport:
     bound: float = 0.0
     gap: float = 0.0
     method: str = ""
+    timed_out: bool = False
     remembered: bool = False
     components: int = 0
     distinct_components: int = 0
@@ -96,8 +115,10 @@ class SaturateReport:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the fixpoint was reached and the choice is the best, or the best by search."""
-        return self.saturated and self.method != "solver"
+        """Whether time had no say: the fixpoint was reached, and the choice is near the best, or
+        what the methods came to by themselves.
+        """
+        return self.saturated and (not self.timed_out or self.gap <= NEAR)
 
     @property
     def fixpoint(self) -> str:
@@ -120,6 +141,7 @@ class SaturateReport:
             self.bound,
             self.gap,
             self.method,
+            self.timed_out,
             self.rejected,
             self.choices,
         )
@@ -141,7 +163,7 @@ class SaturateReport:
             f"  kernels after        {self.kernel_count}" + (f": {kinds}" if kinds else ""),
             f"  modelled cost        {self.cost_before * 1e6:.1f} µs with a kernel an operation, "
             f"{self.cost_after * 1e6:.1f} µs now",
-            f"  lower bound          {self.bound * 1e6:.1f} µs, gap {self.gap:.2%} ({self.method})",
+            f"  lower bound          {self.bound * 1e6:.1f} µs: {self.extraction.proof}",
             f"  time in ms           {times}",
         ]
         if self.arrangements:

@@ -282,6 +282,7 @@ def _describe_extraction(
     report.rejected = len(found.candidates) - len(chosen)
     report.cost_after, report.bound = extraction.selection.cost, extraction.bound
     report.gap, report.method = extraction.gap, extraction.method
+    report.timed_out = extraction.timed_out
     report.components, report.distinct_components = extraction.components, extraction.distinct
 
 
