@@ -31,9 +31,11 @@ class Work:
     unit: str = ""
 
     def roofline_seconds(self, device: Device) -> float:
-        """The least time that a device's bandwidth and arithmetic allow."""
+        """The time that a device's arithmetic allows, or its bandwidth, that of its cache where all
+        fits into it. What a core has in a cache of its own can take less.
+        """
         rate = device.matrix_rates.get(self.unit) or device.rate(self.element)
-        return max(self.bytes / device.bandwidth, self.operations / rate)
+        return max(device.seconds_to_move(self.bytes), self.operations / rate)
 
 
 def kernel_work(kernel: FusedKernelOp) -> Work:

@@ -10,6 +10,12 @@ from dataclasses import dataclass, field
 from mgn.dialects.kernel.device import Device
 from mgn.kernel_work import Work
 
+ROOFLINE = (
+    "the time that the device's arithmetic and bandwidth allow, its cache's where all that a "
+    "launch moves fits into it; what lies in a nearer cache can take less, and is above 100 %"
+)
+"""What times are compared with, in words."""
+
 
 @dataclass(frozen=True)
 class KernelLine:
@@ -23,8 +29,8 @@ class KernelLine:
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """Bytes: the arena, what all tensors would take without sharing, the most that live at once;
-    and besides the arena what derives from parameters.
+    """Bytes: the arena, what all that kernels write would take there without sharing, the most that
+    live at once; and besides the arena what derives from parameters.
     """
 
     arena: int
@@ -114,8 +120,23 @@ class OptimizeReport:
 
     @property
     def roofline_seconds(self) -> float:
-        """The least time of all launches by the device's bandwidth and arithmetic."""
+        """The time of all launches of a run by the roofline."""
         return sum(line.work.roofline_seconds(self.device) for line in self.kernels)
+
+    @property
+    def operations_text(self) -> str:
+        """The operations that the program is written with, and those left for the e-graph."""
+        written = f"{counted(self.operations_before, 'operation')} as written"
+        left = getattr(self.saturation, "operations", self.operations_before)
+        return written if left == self.operations_before else f"{written} ({left} simplified)"
+
+    @property
+    def kernels_text(self) -> str:
+        """The kernels of each run, and those that run only when parameters have changed."""
+        prepared = f" and {len(self.prepared)} prepared when parameters change"
+        return f"{counted(len(self.kernels), 'kernel')} in each run" + prepared * bool(
+            self.prepared
+        )
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -125,12 +146,7 @@ class OptimizeReport:
         lines = [f"graph {self.graph} for {self.device.name}{rounded}"]
         if self.saturation is not None:
             lines += [f"  {line}" for line in str(self.saturation).splitlines()]
-        kinds = Counter(line.kind for line in self.kernels)
-        listing = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-        lines.append(
-            f"  {counted(self.operations_before, 'operation')} became "
-            f"{counted(len(self.kernels), 'kernel')}" + (f": {listing}" if listing else "")
-        )
+        lines.append(f"  {self.operations_text} became {self.kernels_text}")
         if self.memory is not None:
             lines.append(f"  {memory_line(self.memory)}")
         lines += self._prepared_lines()
@@ -177,11 +193,10 @@ def counted(number: int, noun: str) -> str:
 
 def memory_line(memory: MemoryReport) -> str:
     """The memory plan in one line."""
-    share = 100.0 * memory.arena / memory.tensors if memory.tensors else 100.0
     return (
-        f"arena {bytes_text(memory.arena)}, {share:.0f}% of the "
-        f"{bytes_text(memory.tensors)} of all tensors; "
-        f"at least {bytes_text(memory.lower_bound)} live at once"
+        f"arena {bytes_text(memory.arena)} for what kernels write, "
+        f"{bytes_text(memory.tensors)} without sharing; "
+        f"at most {bytes_text(memory.lower_bound)} in use at once"
     )
 
 
@@ -214,7 +229,7 @@ def kernel_table(
     lines = ["  launches       time  share      bytes    GB/s  GFLOP/s  roofline  kernel"]
     for row in rows[:most]:
         taken = max(row.seconds, 1e-9)
-        least = row.launches * row.line.work.roofline_seconds(device)
+        least = row.roofline_seconds(device)
         moved = row.launches * row.line.work.bytes
         computed = row.launches * row.line.work.operations
         lines.append(
@@ -222,6 +237,8 @@ def kernel_table(
             f" {bytes_text(moved):>10} {moved / taken / 1e9:7.1f} {computed / taken / 1e9:8.1f}"
             f" {100 * least / taken:8.1f}%  {row.line.name}: {_shown(row.line.operations)}"
         )
+    if any(row.roofline_seconds(device) > row.seconds for row in rows[:most]):
+        lines.append(f"  {'':8} The roofline is {ROOFLINE}.")
     if len(rows) > most:
         rest = sum(row.seconds for row in rows[most:])
         lines.append(f"  {'':8} {seconds_text(rest):>10} {100 * rest / total:5.1f}%  others")
@@ -234,6 +251,9 @@ class _Row:
     line: KernelLine
     launches: int = 0
     seconds: float = 0.0
+
+    def roofline_seconds(self, device: Device) -> float:
+        return self.launches * self.line.work.roofline_seconds(device)
 
 
 def _rows(kernels: Sequence[KernelLine], seconds: Sequence[float]) -> list[_Row]:

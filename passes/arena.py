@@ -42,7 +42,7 @@ def pack(intervals: Sequence[Interval], alignment: int) -> Layout:
     """
     if not intervals:
         return Layout([], 0, 0)
-    sizes = np.array([_align(interval.size, alignment) for interval in intervals], np.int64)
+    sizes = np.array([aligned(interval.size, alignment) for interval in intervals], np.int64)
     first = np.array([interval.first for interval in intervals], np.int32)
     last = np.array([interval.last for interval in intervals], np.int32)
     bound = _largest_live_sum(sizes, first, last)
@@ -55,7 +55,8 @@ def pack(intervals: Sequence[Interval], alignment: int) -> Layout:
     return Layout(by_time.tolist(), height, bound)
 
 
-def _align(size: int, alignment: int) -> int:
+def aligned(size: int, alignment: int) -> int:
+    """What so many bytes take of an arena."""
     return max(-(-size // alignment), 1) * alignment
 
 

@@ -47,7 +47,7 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.kernel.function import FuncOp
 from mgn.dialects.mgn.parameter_only import parameter_only
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp, graphs_of
-from mgn.passes.arena import Interval, pack
+from mgn.passes.arena import Interval, aligned, pack
 from mgn.passes.liveness import Pairs, assign_slots, tensor_bytes
 
 GPU_ALIGNMENT = 512
@@ -109,7 +109,7 @@ def plan_graph(
 
     program = plan.ProgramOp(graph.sym_name.data, layout.size, alignment=alignment)
     statistics = {
-        "tensor_bytes": sum(map(tensor_bytes, offsets)),
+        "tensor_bytes": sum(aligned(tensor_bytes(value), alignment) for value in offsets),
         "lower_bound": layout.lower_bound,
     }
     if derived:

@@ -1,5 +1,6 @@
 """The Python calls: parse, optimize, compile, parameters, reports, and clear refusals."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,12 @@ def test_optimizing_reports_the_egraph_and_the_kernels() -> None:
     assert len(kernels) == len(report.kernels) == 1
     assert report.operations_before == 2
     assert report.kernels[0].kind == "contraction"
-    for part in ("2 operations became 1 kernel:", "e-graph", "rules fired", "lower bound"):
+    for part in (
+        "2 operations as written became 1 kernel in each run",
+        "e-graph",
+        "rules fired",
+        "lower bound",
+    ):
         assert part in str(report)
 
 
@@ -115,7 +121,11 @@ def test_the_work_of_a_kernel_is_counted_by_hand() -> None:
     assert work.element == "f32"
     device = DEVICES["cpu"]
     computing = work.operations / device.rate("f32")
-    assert work.roofline_seconds(device) == max(work.bytes / device.bandwidth, computing)
+    assert work.roofline_seconds(device) == max(device.seconds_to_move(work.bytes), computing)
+    near, far = (replace(work, bytes=size) for size in (device.cache, 2 * device.cache))
+    gained = device.cache / device.bandwidth / device.cache_gain
+    assert near.roofline_seconds(device) == pytest.approx(gained)
+    assert far.roofline_seconds(device) == pytest.approx(far.bytes / device.bandwidth)
 
 
 def test_a_product_on_the_matrix_unit_is_held_against_the_rate_of_the_unit() -> None:

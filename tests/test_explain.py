@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from mgn.explain.layers import lay_out
 from mgn.explain.page import page_of
 from mgn.explain.repeats import Repeat, find_repeats
 from mgn.explain.story import Explanation, explain_graph
+from mgn.report import ROOFLINE, kernel_table
 
 GATED = """
 graph gated(x: f32[64, 128]) {
@@ -125,10 +127,43 @@ def test_what_a_prepared_kernel_takes_is_told_from_what_each_run_bears_of_it() -
     (kernel,) = story.kernels
     assert kernel.prepared
     found = re.search(
-        r"limits, ([\d.]+) µs predicted .*, of which each run bears ([\d.]+) ns", page_of(story)
+        r"roofline, ([\d.]+) µs predicted .*, of which each run bears ([\d.]+) ns", page_of(story)
     )
     assert found is not None
     assert float(found[1]) * 1e3 == pytest.approx(100 * float(found[2]), rel=0.02)
+
+
+def test_the_page_counts_operations_and_kernels_as_the_report_does() -> None:
+    """One operation does nothing, and what is made of the weight alone runs when it is set."""
+    story = explained(
+        "graph g(x: f32[32, 64]) { param w: f32[64, 128]\n return y = (x * 1.0) @ exp(w) }"
+    )
+    report = story.report
+    assert len(report.kernels) == sum(not kernel.prepared for kernel in story.kernels) == 1
+    assert len(report.prepared) == sum(kernel.prepared for kernel in story.kernels) == 1
+    counts = (
+        "3 operations as written (2 simplified)",
+        ("1 kernel in each run and 1 prepared when parameters change"),
+    )
+    assert f"<b>3 → 1</b><span>{' → '.join(counts)}</span>" in page_of(story)
+    assert " became ".join(counts) in str(report)
+    assert "1 in each run (1 contraction); 1 prepared when parameters change (1 pointwise)" in str(
+        report.saturation
+    )
+
+
+def test_what_takes_less_than_the_roofline_is_explained() -> None:
+    """A processor's own cache is faster than the one whose bandwidth is counted."""
+    module = mgn.parse("graph g(x: f32[4096]) { return y = relu(x) }")
+    kernels = explain_graph(module.lower(), DEVICES["cpu"]).report.kernels
+    device = DEVICES["cpu"]
+    within = kernels[0].work.roofline_seconds(device)
+    assert within == pytest.approx(8 * 4096 / device.bandwidth / device.cache_gain)
+    assert "above 100 %" in kernel_table(kernels, [within / 2], device)
+    assert "above 100 %" not in kernel_table(kernels, [within * 2], device)
+    name = kernels[0].name
+    story = explain_graph(module.lower(), device, times=[(name, within / 2)])
+    assert "200 %" in page_of(story) and escape(ROOFLINE) in page_of(story)
 
 
 class _Balance(HTMLParser):

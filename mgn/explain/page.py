@@ -12,7 +12,7 @@ from importlib.resources import files
 from mgn.explain.drawing import picture_after, picture_before
 from mgn.explain.sections import change_text, kernel_section
 from mgn.explain.story import Explanation, Group
-from mgn.report import bytes_text, counted, memory_line, seconds_text
+from mgn.report import ROOFLINE, bytes_text, counted, memory_line, seconds_text
 
 KINDS = ("pointwise", "reduction", "contraction", "scan", "gather", "attention")
 
@@ -56,11 +56,11 @@ def _tiles(explanation: Explanation) -> Iterator[str]:
     total = None if None in measured else sum(item for item in measured if item is not None)
     tiles = [
         (
-            f"{report.operations_before} → {len(explanation.kernels)}",
-            "operations as written → kernels",
+            f"{report.operations_before} → {len(report.kernels)}",
+            f"{report.operations_text} → {report.kernels_text}",
         ),
         (seconds_text(saturation.cost_after), f"predicted; {saturation.extraction.proof}"),
-        (seconds_text(total) if total else "–", "measured, all launches"),
+        (seconds_text(total) if total else "–", "measured, all launches of a run"),
         (seconds_text(saturation.cost_before), "predicted, a kernel an operation"),
         (seconds_text(saturation.bound), "lower bound of any choice"),
         (
@@ -89,9 +89,9 @@ def _kernel_table(explanation: Explanation) -> Iterator[str]:
     yield (
         '<p class="muted">The longest first.<i class="key" style="background:var(--predicted)"></i>'
         'predicted<i class="key" style="background:var(--measured)"></i>measured. The roofline is '
-        "the least time that the device's bandwidth and arithmetic allow.</p>"
+        f"{escape(ROOFLINE)}.</p>"
     )
-    heads = ("launches", "predicted", "measured", "roofline share", "bytes")
+    heads = ("launches in a run", "predicted", "measured", "roofline share", "bytes")
     yield '<div class="scroll"><table><tr><th>kernel</th><th></th>'
     yield "".join(f'<th class="n">{head}</th>' for head in heads) + "<th>computes</th></tr>"
     for number, group in groups:
@@ -107,7 +107,7 @@ def _kernel_row(explanation: Explanation, group: Group, number: int, most: float
     if measured is not None:
         bars += f'<div class="bar m" style="width:{100 * measured / most:.1f}%"></div>'
     cells = [
-        str(len(group.kernels)),
+        f"{len(group.kernels)} prepared" if first.prepared else str(len(group.kernels)),
         seconds_text(group.predicted),
         "–" if measured is None else seconds_text(measured),
         "–" if not measured else f"{100 * least / measured:.0f} %",

@@ -12,7 +12,7 @@ from mgn.explain.story import Explanation, Group, KernelStory, Rival
 from mgn.passes.saturate.derivation import Step
 from mgn.passes.saturate.prices import PREPARED_RUNS
 from mgn.passes.saturate.trace import Place
-from mgn.report import bytes_text, seconds_text
+from mgn.report import bytes_text, counted, seconds_text
 
 MOST_LINES = 12
 MOST_PLACES = 24
@@ -58,7 +58,7 @@ def _origin(explanation: Explanation, kernel: KernelStory) -> Iterator[str]:
             names.append(operation.name)
     names = Counter(operation.name for operation in operations)
     listing = ", ".join(f"{name} × {n}" if n > 1 else name for name, n in names.items())
-    yield f"<p>{len(operations)} operations: {escape(listing) or 'none'}</p>"
+    yield f"<p>{counted(len(operations), 'operation')}: {escape(listing) or 'none'}</p>"
     if not places:
         return
     ordered = sorted(places.items(), key=lambda item: (item[0].file, item[0].line))
@@ -179,7 +179,7 @@ def _times(explanation: Explanation, group: Group) -> Iterator[str]:
     moved, computed = bytes_text(first.work.bytes), f"{first.work.operations:.3g}"
     yield (
         f"<p>A launch moves at least {moved} and computes {computed} operations in "
-        f"{first.work.element}: {seconds_text(least)} at the device's limits, "
+        f"{first.work.element}: {seconds_text(least)} by the roofline, "
         f"{seconds_text(runs * first.predicted)} predicted with "
         f"{seconds_text(device.launch_cost)} for the launch{borne}.</p>"
     )

@@ -77,7 +77,8 @@ class SaturateReport:
     choice. `limits` says what kept the e-graph from its fixpoint, `left_out` which of the user's
     rules had no say in the choice, because they ran into one. `unfolded` says for how many equal
     periods of the program, as the layers of a network, the e-graph has copies of what was saturated
-    for another. `kernels` are counted by kind, a launch each; `arrangements` are those taken where
+    for another. `kernels` are counted by kind, a launch each, and `prepared` are
+    those of them that run only when parameters have changed; `arrangements` are those taken where
     there was a choice of them; `rejected` counts the candidates that were not chosen, and `choices`
     has those that could have written what a chosen kernel writes, with their prices.
     """
@@ -94,6 +95,7 @@ class SaturateReport:
     candidates: int = 0
     considered: int = 0
     kernels: Counter[str] = field(default_factory=Counter[str])
+    prepared: Counter[str] = field(default_factory=Counter[str])
     arrangements: Counter[str] = field(default_factory=Counter[str])
     rejected: int = 0
     choices: tuple[KernelChoice, ...] = ()
@@ -146,13 +148,23 @@ class SaturateReport:
             self.choices,
         )
 
+    @property
+    def _kernels(self) -> str:
+        """The kernels of each run by kind, and those that run only when parameters have changed."""
+        run = self.kernels - self.prepared
+        texts = [f"{run.total()} in each run" + _listing(run)]
+        if self.prepared:
+            texts.append(
+                f"{self.prepared.total()} prepared when parameters change" + _listing(self.prepared)
+            )
+        return "; ".join(texts)
+
     def __str__(self) -> str:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kernels.items()))
         fired = ", ".join(f"{name} {count}" for name, count in self.fired.most_common())
         times = ", ".join(f"{stage} {value * 1e3:.1f}" for stage, value in self.seconds.items())
         lines = [
             f"saturate @{self.graph}",
-            f"  operations before    {self.operations}",
+            f"  operations read      {self.operations}",
             f"  e-graph              {self.classes} classes, {self.nodes} nodes, "
             f"{self.iterations} iterations, saturated: {self.fixpoint}"
             + (f", {self.unfolded} equal periods unfolded" if self.unfolded else ""),
@@ -160,7 +172,7 @@ class SaturateReport:
             f"  candidates           {self.candidates} from {self.considered} distinct cones, "
             f"{self.rejected} rejected, "
             f"{self.components} components ({self.distinct_components} solved)",
-            f"  kernels after        {self.kernel_count}" + (f": {kinds}" if kinds else ""),
+            f"  kernels chosen       {self._kernels}",
             f"  modelled cost        {self.cost_before * 1e6:.1f} µs with a kernel an operation, "
             f"{self.cost_after * 1e6:.1f} µs now",
             f"  lower bound          {self.bound * 1e6:.1f} µs: {self.extraction.proof}",
@@ -172,3 +184,9 @@ class SaturateReport:
         if self.remembered:
             lines.append("  choice               remembered from an equal graph")
         return "\n".join(lines)
+
+
+def _listing(kernels: Counter[str]) -> str:
+    """Kernels by kind, in brackets, where there are some."""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(kernels.items()))
+    return f" ({kinds})" if kinds else ""

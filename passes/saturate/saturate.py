@@ -199,7 +199,7 @@ def _chosen(task: _Task, way: _Way, extract_budget: float) -> Choice:
         report.candidates, report.considered = len(found.candidates), found.considered
     with _timed(seconds, "extract"):
         extraction = extract(found, list(view.classes), extract_budget)
-        _describe_extraction(report, found, extraction)
+        _describe_extraction(report, view, found, extraction)
         report.choices = choices_of(view, found, extraction.selection)
     if way.trace is not None:
         way.trace.saturated, way.trace.view = way.saturated, view
@@ -273,10 +273,13 @@ def _describe_egraph(report: SaturateReport, graph: SaturatedGraph) -> None:
 
 
 def _describe_extraction(
-    report: SaturateReport, found: CandidateSet, extraction: Extraction
+    report: SaturateReport, view: View, found: CandidateSet, extraction: Extraction
 ) -> None:
     chosen = [found.candidates[number] for number in extraction.selection.kernels]
     report.kernels = Counter(str(candidate.kind) for candidate in chosen)
+    report.prepared = Counter(
+        str(item.kind) for item in chosen if view.classes[item.results[0]].prepared
+    )
     arranged = [item.template.arranged for item in chosen]
     report.arrangements = Counter(item.text for item in arranged if item is not None)
     report.rejected = len(found.candidates) - len(chosen)
