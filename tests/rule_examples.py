@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mgn.dialects.types import tensor
+from mgn.dialects.types import ELEMENT_TYPES, tensor
 from mgn.testing import Instance
 
 Shape = tuple[int, ...]
@@ -275,6 +275,26 @@ def _shares(row: str, rng: random.Random, variables: list[str]) -> Instance:
     return Instance(types, {"A": rng.randrange(len(batch) + 2), "M": turned, "N": turned})
 
 
+def _unrounded(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Shares of square matrices, or of batches of two axes, rounded to half precision or to what
+    holds less.
+    """
+    merged = "merged" in row
+    types = {
+        "s": tensor("f32", (2, 3, 3, 3) if merged else (2, 3, 3)),
+        "v": tensor("f32", (6, 3, 3) if merged else rng.choice([(2, 3, 3), (2, 3, 2), (3, 3)])),
+    }
+    attributes: dict[str, object] = {
+        "A": rng.choice([1, 2]),
+        "B": (6, 3, 3),
+        "M": rng.random() < 0.5,
+        "N": rng.random() < 0.5,
+        "U": rng.choice([ELEMENT_TYPES[name] for name in ("f16", "bf16", "i32")]),
+        "V": ELEMENT_TYPES["f32"],
+    }
+    return Instance([types[name] for name in variables], attributes)
+
+
 def _variance(row: str, rng: random.Random, variables: list[str]) -> Instance:
     """The mean of squares less the square of the mean, divided by the count or by another."""
     axes = rng.choice([(0,), (1,), (0, 1)])
@@ -373,6 +393,7 @@ def _normed(row: str, rng: random.Random, variables: list[str]) -> Instance:
 
 
 EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
+    "unrounded": _unrounded,
     "erf-of-quotient": _double,
     "cubic-scaled-in-parts": _double,
     "slice-of-pairs": _pairs,

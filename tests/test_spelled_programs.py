@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from spelled_programs import ATTENTION, OVERFLOWING, ROWS, SAME
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
@@ -11,6 +12,7 @@ from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
+from mgn.passes.convert_precision import ConvertPrecision
 from mgn.passes.saturate import DEFAULT_CLASSES, RuleClass, SaturateOptions, saturate_graph
 from mgn.passes.simplify import simplify_graph
 
@@ -30,16 +32,19 @@ def _drawn(rng: np.random.Generator, value: SSAValue) -> np.ndarray:
     return chosen
 
 
-def check_values(program: mgn.Module, after: GraphOp) -> None:
-    """A program and what was made of it compute the same of random inputs."""
-    before, rng = the_graph(program.lower()), np.random.default_rng(0)
+def check_values(lowered: ModuleOp, after: GraphOp, rounding: float = 0.0) -> None:
+    """A program and what was made of it compute the same of random inputs, but for roundings of
+    shares of these.
+    """
+    before, rng = the_graph(lowered), np.random.default_rng(0)
     inputs = {
         name: _drawn(rng, argument)
         for name, argument in zip(before.input_names, before.block.args, strict=True)
     }
     wanted = Interpreter(wide=True).run(before, inputs)
+    slack = 1e-6 + rounding * max(np.abs(array).max() for array in inputs.values())
     for name, value in Interpreter(wide=True).run(after, inputs).items():
-        np.testing.assert_allclose(value, wanted[name], rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(value, wanted[name], rtol=1e-6, atol=slack)
 
 
 @pytest.mark.parametrize("name", list(SAME))
@@ -49,7 +54,7 @@ def test_a_spelling_and_its_composite_are_one_value(name: str) -> None:
     graph = the_graph(mgn.optimize(program).module)
     spelled, whole = graph.results_returned
     assert spelled is whole
-    check_values(program, graph)
+    check_values(program.lower(), graph)
 
 
 @pytest.mark.parametrize("name", list(OVERFLOWING))
@@ -65,7 +70,7 @@ def test_a_spelling_that_overflows_is_another_value_unless_approximations_may_ac
         saturate_graph(graph, DEVICES["cpu"], SaturateOptions(classes=classes))
         spelled, whole = graph.results_returned
         assert (spelled is whole) == (RuleClass.APPROXIMATES in classes)
-        check_values(program, graph)
+        check_values(program.lower(), graph)
 
 
 @pytest.mark.parametrize("name", list(ATTENTION))
@@ -74,4 +79,20 @@ def test_attention_in_other_words_is_one_kernel(name: str) -> None:
     optimized = mgn.optimize(program)
     (kernel,) = optimized.report.kernels
     assert "attention" in kernel.operations
-    check_values(program, the_graph(optimized.module))
+    check_values(program.lower(), the_graph(optimized.module))
+
+
+@pytest.mark.parametrize(("precision", "rounding"), [("tf32", 2.0**-11), ("bf16", 0.0)])
+@pytest.mark.parametrize("name", list(ATTENTION))
+def test_attention_in_other_words_is_attention_where_operands_are_rounded(
+    name: str, precision: str, rounding: float
+) -> None:
+    """Its shares, which come to 1, are not rounded then; in f64 a cast rounds nothing."""
+    program = mgn.parse(ATTENTION[name])
+    optimized = mgn.optimize(program, precision=precision)
+    operations = [name for kernel in optimized.report.kernels for name in kernel.operations]
+    assert operations.count("attention") == 1
+    assert "matmul" not in operations
+    lowered = program.lower()
+    ConvertPrecision(precision).apply(Context(), lowered)
+    check_values(lowered, the_graph(optimized.module), rounding)

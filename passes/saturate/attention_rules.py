@@ -8,7 +8,7 @@ program's own; then keys that are repeated for several heads are read where they
 from mgn.passes.saturate.rule import Rule, RuleClass
 
 EXACT, REASSOCIATES = RuleClass.EXACT, RuleClass.REASSOCIATES
-APPROXIMATES = RuleClass.APPROXIMATES
+APPROXIMATES, ROUNDS = RuleClass.APPROXIMATES, RuleClass.ROUNDS
 
 PRODUCT = "matmul(q, k, transpose_b=N)"
 SCORES = {
@@ -208,6 +208,17 @@ def _shared_merged(bias: bool) -> Rule:
     )
 
 
+ROUNDED = {"tf32-": "round_tf32({})", "half-": "cast(cast({}, T=U), T=V)"}
+"""How a run's precision rounds an operand of a product."""
+SHARES = {"shares": "softmax(s, axis=A)", "weights": "exp(s)"}
+"""A product's operand that attention does not round, before or after it is divided by its sum."""
+SHARING = {
+    "": "matmul({}, v, transpose_a=M, transpose_b=N)",
+    "-on-the-right": "matmul(v, {}, transpose_a=M, transpose_b=N)",
+    "-of-merged-batches": "matmul(reshape({}, shape=B), v, transpose_a=M, transpose_b=N)",
+}
+"""A product with such an operand."""
+
 MASKED = {"seen": "where(m, {}, {})", "hidden": "where(m, {1}, {0})"}
 """A value where a mask says so, and another one elsewhere."""
 
@@ -275,6 +286,19 @@ ATTENTION: tuple[Rule, ...] = (
         for name in ("mul", "div")
     ),
     *(_one_head(cap, scores, mask) for cap in CAPS for scores in SCORES for mask in BIASES),
+    *(
+        Rule(
+            f"unrounded-{kind}{shares}{place}",
+            product.format(rounded.format(operand)),
+            product.format(operand),
+            ROUNDS,
+            "a run's precision says what may be rounded; attention's weights are not",
+            "wide(s)" + (" and half(U)" if kind == "half-" else ""),
+        )
+        for kind, rounded in ROUNDED.items()
+        for shares, operand in SHARES.items()
+        for place, product in SHARING.items()
+    ),
     Rule(
         "shares-on-the-right",
         "matmul(v, softmax(s, axis=A), transpose_a=M, transpose_b=True)",

@@ -167,6 +167,7 @@ PREDICATES: dict[str, Callable[..., bool]] = {
     "power_of_two": _power_of_two,
     "floating": lambda x: x.element.is_float,
     "wide": lambda x: x.element.name in ("f32", "f64"),
+    "half": lambda element: element.name in ("f16", "bf16"),
     "integer": lambda x: x.element.is_integer,
     "signed": lambda x: x.element.family is not Family.UNSIGNED,
     "same_type": lambda x, y: x.type == y.type,

@@ -4,7 +4,7 @@ the manual.
 A row says: under its condition, the left side may be replaced by the right side. Its class says how
 equal the two are: *exact* (same bits), *reassociates* (same value over the reals), *approximates*;
 or *rounds*: the same over the reals but for roundings of a product's operands, each of which is
-rounded once on either side. Such a row acts where a run's precision asks for these roundings.
+rounded at most once on either side. Such a row acts where a run's precision allows these roundings.
 That the types agree is never written: an instance whose two sides differ in type does not act; nor
 is it that folded constants do not round, which only a row that approximates may do.
 Users add rows with `register_rule`, and take them back with `forget_rule`.
