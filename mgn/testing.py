@@ -14,26 +14,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Block, Region, SSAValue
 
 from mgn.diagnostics import MgnError
 from mgn.dialects.mgn.attributes import REQUIRED
 from mgn.dialects.mgn.build import CallError, Emitter
-from mgn.dialects.mgn.interpreter import Interpreter
-from mgn.dialects.mgn.operation import OPERATIONS, AttributeSpec
-from mgn.dialects.mgn.structure import GraphOp, ReadOp, ReturnOp, array_of
+from mgn.dialects.mgn.operation import OPERATIONS, AttributeSpec, Kind
+from mgn.dialects.mgn.structure import GraphOp, ReadOp, ReturnOp
 from mgn.dialects.shapes import ShapeError
-from mgn.dialects.types import ELEMENT_TYPES, element_of, tensor
+from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of, spelling, tensor
 from mgn.passes.saturate.encode import encode_graph
-from mgn.passes.saturate.engine import ClassNode, SaturatedGraph, saturate_facts
+from mgn.passes.saturate.engine import saturate_facts
 from mgn.passes.saturate.patterns import Call, Number, Pattern, Variable, calls_of
 from mgn.passes.saturate.rule import Rule, RuleClass
 from mgn.passes.saturate.saturate import literals_of
-
-WIDE_TOLERANCE = 1e-9
-"""Of two orders of at most some tens of operations in f64, on values of order 1."""
-ROUNDED_TOLERANCE = 2e-6
-"""Where a constant was rounded to f32; half precision is not asked."""
+from mgn.rule_values import ROUNDED_TOLERANCE, Difference, Values, tensor_of
 
 SHAPES = ((3, 4), (4, 3), (2, 3, 4), (4,), (), (3, 3), (2, 2, 2), (3, 1), (1, 4), (1,), (2, 4, 3))
 ELEMENTS = ("f32", "f32", "f32", "f16", "i32", "u8", "bool", "f64")
@@ -66,13 +61,14 @@ KINDS: dict[str, tuple[object, ...]] = {
 }
 """Values of attributes that `ATTRIBUTES` does not name, by their kind."""
 CONSTANTS = (2.0, -1.5, 3.0, 0.25, 0.1, -4.0)
-EXACT_SEEDS = range(2, 6)
-"""Draws for bits: a nan where the other operand has none is rare in a few small arrays."""
-SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -2.5, np.inf, -np.inf, np.nan)
+WIDE_SEEDS, EXACT_SEEDS = range(2), range(2, 6)
+"""Draws for values and for bits: a nan where the other operand has none is rare in a few small
+arrays.
+"""
 
 
 class Unfit(Exception):
-    """These types or attributes do not make an instance of the left side."""
+    """These types or attributes do not make an instance that the rule acts on."""
 
 
 class UnsoundRule(MgnError):
@@ -95,10 +91,14 @@ Examples = Callable[[str, random.Random, list[str]], Instance | None]
 
 @dataclass
 class Trial:
-    """How many instances a rule acted on, and on how many of them both sides agreed."""
+    """How many instances a rule acted on, and on how many of them both sides agreed; the one on
+    which they did not, and where.
+    """
 
     acted: int = 0
     agreed: int = 0
+    instance: Instance | None = None
+    difference: Difference | None = None
 
     @property
     def passes(self) -> bool:
@@ -121,11 +121,12 @@ def check_rule(
     rule.check()
     outcome = try_rule(rule, wanted, most, seed, examples)
     if not outcome.acted:
-        raise UnsoundRule(f"rule {rule.name} acted on no instance that was tried")
-    if not outcome.passes:
         raise UnsoundRule(
-            f"rule {rule.name}: its sides differ on instance {outcome.acted} that it acted on"
+            f"rule {rule.name} acted on no instance that was tried, of {most} random ones; "
+            "'examples' can make some that fit its left side and its condition"
         )
+    if not outcome.passes:
+        raise UnsoundRule(_told(rule, outcome))
     return outcome
 
 
@@ -140,13 +141,15 @@ def try_rule(
     outcome = Trial()
     for instance in itertools.islice(instances(rule, seed, examples), most):
         try:
-            agrees = both_sides_agree(rule, instance)
+            difference = difference_of(rule, instance)
         except Unfit:
             continue
-        if agrees is not None:
-            outcome.acted += 1
-            outcome.agreed += agrees
-        if outcome.acted >= wanted or outcome.agreed < outcome.acted:
+        outcome.acted += 1
+        if difference is not None:
+            outcome.instance, outcome.difference = instance, difference
+            break
+        outcome.agreed += 1
+        if outcome.acted >= wanted:
             break
     return outcome
 
@@ -241,7 +244,7 @@ def left_side(rule: Rule, instance: Instance) -> GraphOp:
         for name, array in instance.known.items():
             values[name] = b.constant_array(np.ascontiguousarray(array))
         for name in parameters_of(rule):
-            op = ReadOp(name, _tensor(values[name].type))
+            op = ReadOp(name, tensor_of(values[name].type))
             b.insert(op)
             values[name] = op.result
         return emit_left(b, rule.left_pattern, values, instance.attributes)
@@ -264,127 +267,76 @@ def parameters_of(rule: Rule) -> list[str]:
     ]
 
 
-def both_sides_agree(rule: Rule, instance: Instance) -> bool | None:
-    """Whether both sides agree on this instance; None where the rule does not act on it."""
+def difference_of(rule: Rule, instance: Instance) -> Difference | None:
+    """Where the sides of a rule differ on an instance; None where they agree. Unfit where it does
+    not act.
+    """
     graph = left_side(rule, instance)
-    facts = encode_graph(graph, literals_of([rule])).facts
-    result = saturate_facts(facts, [rule])
+    encoded = encode_graph(graph, literals_of([rule]))
+    result = saturate_facts(encoded.facts, [rule])
     if not result.fired[rule.name]:
-        return None
-    exact = rule.equality is RuleClass.EXACT
-    values = Values(graph, result)
-    return all(values.agree_widely(seed, rule.equality) for seed in range(2)) and (
-        not exact or all(map(values.agree_to_the_bit, EXACT_SEEDS))
-    )
+        raise Unfit
+    values = Values(graph, result, encoded.outputs[0])
+    wide = (values.differ_widely(seed, rule.equality) for seed in WIDE_SEEDS)
+    exact = EXACT_SEEDS if rule.equality is RuleClass.EXACT else ()
+    found = (item for item in itertools.chain(wide, map(values.differ_in_bits, exact)))
+    return next((item for item in found if item is not None), None)
 
 
-class Values:
-    """The values of all e-nodes of a small saturated graph, on random inputs."""
-
-    def __init__(self, graph: GraphOp, result: SaturatedGraph) -> None:
-        self.graph = graph
-        self.result = result
-        self.rounds = True
-
-    def agree_widely(self, seed: int, equality: RuleClass) -> bool:
-        """Whether each class has one value, with all floats in f64; without roundings where the
-        sides differ in what they round.
-        """
-        self.rounds = equality is not RuleClass.ROUNDS
-        rounded = equality is RuleClass.APPROXIMATES
-        tolerance = ROUNDED_TOLERANCE if rounded else WIDE_TOLERANCE
-        return all(
-            np.allclose(value, values[0], rtol=tolerance, atol=tolerance, equal_nan=True)
-            for values in self._evaluate(seed, wide=True)
-            for value in values[1:]
-        )
-
-    def agree_to_the_bit(self, seed: int) -> bool:
-        """Whether each class has one value in the declared types, special values included."""
-        return all(
-            same_bits(value, values[0])
-            for values in self._evaluate(seed, wide=False)
-            for value in values[1:]
-        )
-
-    def _evaluate(self, seed: int, wide: bool) -> list[list[np.ndarray]]:
-        rng = np.random.default_rng(seed)
-        arrays: dict[int, np.ndarray] = {}
-        inputs = [
-            random_array(rng, _tensor(argument.type), wide) for argument in self.graph.block.args
+def _told(rule: Rule, outcome: Trial) -> str:
+    """What is wrong with a rule: the instance, both sides where they are furthest apart, what to
+    do.
+    """
+    instance, difference = outcome.instance, outcome.difference
+    assert instance is not None and difference is not None
+    place = difference.place
+    one, two = (str(array[place]) for array in (difference.left, difference.right))
+    size, where = difference.left.size, f" at {list(place)}" if place else ""
+    sides = (rule.left, rule.right) if difference.sided else ("one form of it", "another")
+    how = "to the bit, in the declared types" if difference.to_the_bit else "with floats in f64"
+    return "\n".join(
+        [
+            f"rule {rule.name}: its sides differ on instance {outcome.acted} that it acted on",
+            *(f"  {line}" for line in _instance_lines(rule, instance, difference)),
+            f"  {sides[0]} = {one}{where}",
+            f"  {sides[1]} = {two}{where}",
+            f"  they differ in {difference.count} of {size} elements, compared {how}",
+            f"note: {_advice(rule, difference)}",
         ]
-        for key, leaves in self.result.leaves.items():
-            leaf = self.result.facts.leaves.things[leaves[0]]
-            array = (
-                random_array(rng, leaf.type, wide)
-                if leaf.kind == "parameter"
-                else inputs[leaf.key]
-                if leaf.kind == "input"
-                else array_of(leaf.key)
-            )
-            widens = wide and element_of(leaf.type).is_float
-            arrays[key] = array.astype(np.float64) if widens else array
-        outcomes = {key: [value] for key, value in arrays.items()}
-        pending = [(key, node) for key, nodes in self.result.nodes.items() for node in nodes]
-        while pending:
-            ready = [item for item in pending if all(key in arrays for key in item[1].operands)]
-            if not ready:
-                break
-            for key, node in ready:
-                value = self._node(key, node, arrays, wide)
-                arrays.setdefault(key, value)
-                outcomes.setdefault(key, []).append(value)
-            pending = [item for item in pending if item not in ready]
-        return list(outcomes.values())
-
-    def _node(
-        self, key: int, node: ClassNode, arrays: dict[int, np.ndarray], wide: bool
-    ) -> np.ndarray:
-        if node.name == "round_tf32" and not self.rounds:
-            return arrays[node.operands[0]]
-        types = self.result.facts.handle_types
-        spec = OPERATIONS[node.name]
-        block = Block(arg_types=[types[item] for item in node.operands])
-        op = spec.op_class.create(
-            operands=list(block.args),
-            result_types=[types[key]],
-            properties=dict(self.result.facts.properties.things[node.attributes]),
-        )
-        block.add_op(op)
-        op.verify()
-        return Interpreter(wide=wide).run_op(op, [arrays[item] for item in node.operands])[0]
-
-
-def _tensor(type: Attribute) -> TensorType:
-    assert isinstance(type, TensorType)
-    return type
-
-
-def same_bits(left: np.ndarray, right: np.ndarray) -> bool:
-    """Whether two arrays are the same, signs of zeros too; all nan are one."""
-    if left.dtype != right.dtype or left.shape != right.shape:
-        return False
-    if not np.issubdtype(left.dtype, np.floating):
-        return bool(np.array_equal(left, right))
-    nan = np.isnan(left)
-    return bool(
-        np.array_equal(nan, np.isnan(right))
-        and np.array_equal(left[~nan], right[~nan])
-        and np.array_equal(np.signbit(left[~nan]), np.signbit(right[~nan]))
     )
 
 
-def random_array(rng: np.random.Generator, type: TensorType, wide: bool) -> np.ndarray:
-    """Random values of a type; with zeros of both signs, infinities and nan unless `wide`."""
-    element, shape = element_of(type), type.get_shape()
-    if element.name == "bool":
-        return rng.integers(0, 2, shape).astype(bool)
-    if element.family == "unsigned":
-        return rng.integers(1, 9, shape).astype(element.dtype)
-    if element.is_integer:
-        return rng.integers(-9, 9, shape).astype(element.dtype)
-    plain = rng.uniform(0.2, 1.5, shape) * rng.choice([-1.0, 1.0], shape)
-    if wide:
-        return plain
-    special = rng.choice(SPECIAL, shape)
-    return np.where(rng.random(shape) < 0.5, plain, special).astype(element.dtype)
+def _instance_lines(rule: Rule, instance: Instance, difference: Difference) -> Iterator[str]:
+    """The variables with their types, and what they are: at the place where the sides differ, where
+    the rule takes each element by itself.
+    """
+    calls = calls_of(rule.left_pattern)
+    elementwise = all(OPERATIONS[call.name].kind is Kind.ELEMENTWISE for call in calls)
+    shape, place = difference.left.shape, difference.place
+    arrays = zip(rule.variables, instance.types, difference.inputs, strict=True)
+    for name, type, array in arrays:
+        if name in rule.constants:
+            yield f"{name} = {instance.constants[name]}, a constant"
+        elif name in instance.known:
+            yield f"{name}: {spelling(type)}, constants"
+        elif name in parameters_of(rule):
+            yield f"{name}: {spelling(type)}, a parameter"
+        else:
+            value = np.broadcast_to(array, shape)[place] if elementwise else array.round(4).tolist()
+            yield f"{name}: {spelling(type)} = {value}"
+    for name, value in instance.attributes.items():
+        yield f"{name} = {value.name if isinstance(value, ElementType) else value}"
+
+
+def _advice(rule: Rule, difference: Difference) -> str:
+    if difference.to_the_bit:
+        return (
+            "in f64 they agree; a row of RuleClass.REASSOCIATES has to agree there alone, "
+            "and does not act where exact bits are asked for"
+        )
+    if difference.is_rounding and rule.equality is not RuleClass.APPROXIMATES:
+        return f"they agree to {ROUNDED_TOLERANCE}; a row of RuleClass.APPROXIMATES may differ so"
+    return (
+        "if they agree on other instances, a condition leaves this one out: "
+        "'mgn-opt --list-predicates' says what when=\"…\" can ask"
+    )

@@ -11,4 +11,3 @@ ACTED_ON = 6
 
 try_rule = partial(testing.try_rule, wanted=ACTED_ON, examples=example_of)
 instances = partial(testing.instances, examples=example_of)
-Values = testing.Values

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -215,9 +215,18 @@ def test_a_malformed_expectation_is_an_error(mgn_opt: Run) -> None:
 def test_lists_name_every_row(mgn_opt: Run) -> None:
     from mgn.commands.targets import TARGETS
     from mgn.dialect_table import DIALECTS
+    from mgn.passes.saturate.conditions import PREDICATES
+    from mgn.passes.saturate.rules import RULES
     from mgn.pipelines import PASSES
 
-    for name, table in (("passes", PASSES), ("dialects", DIALECTS), ("targets", TARGETS)):
+    tables: dict[str, Mapping[str, object]] = {
+        "passes": PASSES,
+        "dialects": DIALECTS,
+        "targets": TARGETS,
+        "rules": RULES,
+        "predicates": PREDICATES,
+    }
+    for name, table in tables.items():
         outcome = mgn_opt(f"--list-{name}")
         assert outcome.status == 0
         assert not [row for row in table if row not in outcome.stdout]

@@ -11,7 +11,7 @@ from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import ConstantOp, ReadOp, ReturnOp
 from mgn.passes.saturate import RuleClass, SaturateOptions, saturate_graph
-from mgn.testing import same_bits
+from mgn.rule_values import same_bits
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, phases=[Phase.generate])

@@ -6,6 +6,7 @@ import pytest
 import mgn
 from mgn import nn
 from mgn.frontend.print_mgn import literal
+from mgn.passes import saturate
 
 OPEN = "graph f[B](x: f32[B]) { return y = relu(x) }\ngraph g(x: f32[2]) { return y = relu(x) }"
 
@@ -23,6 +24,14 @@ def test_only_public_names_are_listed() -> None:
     assert set(dir(mgn)) == {*mgn.__all__, "nn", "ops"}
     assert dir(nn) == sorted(nn.__all__)
     assert all(hasattr(mgn, name) for name in dir(mgn))
+
+
+def test_what_a_user_of_the_e_graph_imports_is_listed() -> None:
+    names: dict[str, object] = {}
+    exec("from mgn.passes.saturate import *", names)
+    del names["__builtins__"]
+    assert {"Rule", "RuleClass", "SaturateOptions", "register_rule", "forget_rule"} <= set(names)
+    assert sorted(names) == dir(saturate)
 
 
 def test_a_built_graph_and_an_optimised_one_are_shown_short() -> None:

@@ -16,7 +16,14 @@ from mgn.dialects.mgn.structure import graphs_of
 from mgn.dialects.mgn.user_operations import forget_operation, operation
 from mgn.dialects.types import tensor
 from mgn.mlir_text import print_mlir
-from mgn.passes.saturate import Rule, RuleClass, forget_rule, register_rule
+from mgn.passes.saturate import (
+    PatternError,
+    Rule,
+    RuleClass,
+    RuleError,
+    forget_rule,
+    register_rule,
+)
 from mgn.program_key import NoKey, program_key
 from mgn.testing import UnsoundRule, check_rule
 
@@ -136,6 +143,8 @@ def test_a_wrong_declaration_is_told(
         (lambda b, x: None, False, "its function gives no value, but NoneType"),
         (lambda b, x: 1 / 0, False, "its function fails with ZeroDivisionError: division by zero"),
         (lambda b, x: b.exp(x, x), False, "takes at most 1 arguments"),
+        (lambda b, x: b.sofmax(x), False, "no operation 'sofmax'; did you mean 'softmax'?"),
+        (lambda b, x: b.constants(1, "f32"), False, "did you mean 'constant'?"),
         (lambda b, x: b.call("f", x), False, "f is built from itself"),
         (lambda b, x: (x, b.exp(x)), False, "its function gives no value, but tuple"),
         (lambda b, x: ELSEWHERE, False, "its function uses a value of another call"),
@@ -151,6 +160,19 @@ def test_a_function_that_builds_nothing_is_told_at_the_call(
             mgn.parse("graph g(x: f32[4]) { return y = f(x) }").lower()
     finally:
         forget_operation("f")
+
+
+def test_a_rule_that_names_a_forgotten_operation_is_told() -> None:
+    forget_operation("mish")
+    try:
+        with pytest.raises(RuleError, match=r"names the operation 'mish', .*forget_rule\('mish'\)"):
+            mgn.optimize(mgn.parse("graph g(x: f32[4]) { return y = tanh(x) }"))
+        with pytest.raises(PatternError, match="unknown operation 'mish'"):
+            check_rule(MISH)
+    finally:
+        operation("mish", ("x",), elementwise=True)(lambda b, x: b.mul(x, b.tanh(b.softplus(x))))
+    with pytest.raises(ValueError, match="no operation was declared under the name 'tanh'"):
+        forget_operation("tanh")
 
 
 def test_another_operation_of_a_name_is_another_operation() -> None:

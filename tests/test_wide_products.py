@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from rule_trials import Values
 from saturate_programs import body_names, kernels_of
 
 import mgn
@@ -22,6 +21,7 @@ from mgn.passes.saturate.encode import encode_graph
 from mgn.passes.saturate.engine import saturate_facts
 from mgn.passes.saturate.rule import RuleError
 from mgn.passes.saturate.wide_products import Product, WideProducts
+from mgn.rule_values import Values
 
 EAGER = DEVICES["nvidia-h200"].with_figures(launch_cost=1e-3)
 """A device that saves every launch it can."""

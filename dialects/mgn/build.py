@@ -160,7 +160,8 @@ class Emitter:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in OPERATIONS:
-            raise AttributeError(name)
+            known = [*OPERATIONS, *(item for item in dir(type(self)) if item[0] != "_")]
+            raise AttributeError(f"there is no operation '{name}'{suggestion(name, known)}")
 
         def call(*args: Any, **kwargs: Any) -> Any:
             return self.call(name, *args, **kwargs)

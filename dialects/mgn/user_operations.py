@@ -117,7 +117,9 @@ def _attribute(name: str, label: str, default: Any) -> AttributeSpec:
 
 
 def forget_operation(name: str) -> None:
-    """Takes an operation back that was declared here; KeyError for any other."""
+    """Takes an operation back that was declared here; ValueError for any other."""
+    if name not in USER_OPERATIONS:
+        raise ValueError(f"no operation was declared under the name {name!r}")
     USER_OPERATIONS.remove(name)
     del OPERATIONS[name]
 

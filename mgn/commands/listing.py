@@ -1,6 +1,7 @@
-"""The lists that `mgn-opt` prints: passes, dialects and targets.
+"""The lists that `mgn-opt` prints: passes, dialects, targets, and the tables of rewrite rules.
 
-In: the tables of `mgn.pipelines`, `mgn.dialect_table` and `mgn.commands.targets`. Out: text.
+In: the tables of `mgn.pipelines`, `mgn.dialect_table`, `mgn.commands.targets` and of
+`mgn.passes.saturate`. Out: text.
 """
 
 from collections.abc import Callable
@@ -38,8 +39,32 @@ def targets() -> str:
     return "".join(f"{name:<14}{target.summary}\n" for name, target in TARGETS.items())
 
 
+def rules() -> str:
+    """Every rewrite rule: its name and class, both sides, its condition, and why it holds."""
+    from mgn.passes.saturate.rules import RULES
+
+    lines: list[str] = []
+    for rule in RULES.values():
+        when = f" when {rule.when}" if rule.when else ""
+        lines += [
+            f"{rule.name} ({rule.equality}): {rule.reason}",
+            f"  {rule.left} ⟶ {rule.right}{when}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def predicates() -> str:
+    """What the condition of a rule can ask of a match."""
+    from mgn.passes.saturate.conditions import PREDICATES
+
+    calls = {f"{name}{row.arguments}": row.says for name, row in PREDICATES.items()}
+    return "".join(f"{call}: {says}\n" for call, says in calls.items())
+
+
 LISTS: dict[str, Callable[[], str]] = {
     "passes": passes,
     "dialects": dialects,
     "targets": targets,
+    "rules": rules,
+    "predicates": predicates,
 }

@@ -101,8 +101,14 @@ def make_parser() -> argparse.ArgumentParser:
         "--timing", "--mlir-timing", action="store_true", help="print the time of each step"
     )
     lists = parser.add_argument_group("lists")
-    for name in ("passes", "dialects", "targets"):
-        lists.add_argument(f"--list-{name}", action="store_true", help=f"print all {name}")
+    for name, what in (
+        ("passes", "all passes"),
+        ("dialects", "all dialects"),
+        ("targets", "all targets"),
+        ("rules", "all rewrite rules of the e-graph"),
+        ("predicates", "what the condition of a rule can ask"),
+    ):
+        lists.add_argument(f"--list-{name}", action="store_true", help=f"print {what}")
     return parser
 
 

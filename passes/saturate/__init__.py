@@ -9,9 +9,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mgn.passes.saturate.patterns import PatternError as PatternError
     from mgn.passes.saturate.report import SaturateReport as SaturateReport
     from mgn.passes.saturate.rule import Rule as Rule
     from mgn.passes.saturate.rule import RuleClass as RuleClass
+    from mgn.passes.saturate.rule import RuleError as RuleError
     from mgn.passes.saturate.rules import DEFAULT_CLASSES as DEFAULT_CLASSES
     from mgn.passes.saturate.rules import forget_rule as forget_rule
     from mgn.passes.saturate.rules import register_rule as register_rule
@@ -19,10 +21,26 @@ if TYPE_CHECKING:
     from mgn.passes.saturate.saturate import SaturateOptions as SaturateOptions
     from mgn.passes.saturate.saturate import saturate_graph as saturate_graph
 
+__all__ = [
+    "DEFAULT_CLASSES",
+    "PatternError",
+    "Rule",
+    "RuleClass",
+    "RuleError",
+    "Saturate",
+    "SaturateOptions",
+    "SaturateReport",
+    "forget_rule",
+    "register_rule",
+    "saturate_graph",
+]
+
 _HOMES = {
     "DEFAULT_CLASSES": "rules",
+    "PatternError": "patterns",
     "Rule": "rule",
     "RuleClass": "rule",
+    "RuleError": "rule",
     "Saturate": "saturate",
     "SaturateOptions": "saturate",
     "SaturateReport": "report",
@@ -39,4 +57,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(_HOMES)
+    return __all__

@@ -4,6 +4,7 @@ In: `Operand`s (a value's type and, where it is one, its constant) and attribute
 or false, or an attribute value.
 """
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,9 +19,7 @@ from mgn.passes.saturate.definitions import Definition
 
 @dataclass(frozen=True)
 class Operand:
-    """What a predicate sees of a matched value. `constant` is set where the rule asks
-    `constant(x)`.
-    """
+    """What a predicate sees of a matched value. `constant` is set where the rule asks for one."""
 
     type: TensorType
     constant: float | None = None
@@ -33,6 +32,22 @@ class Operand:
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(self.type.get_shape())
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """A row: what a predicate says of its arguments, whether it holds of some, and whether it asks
+    for the first to be a constant.
+    """
+
+    says: str
+    holds: Callable[..., bool]
+    of_constant: bool = False
+
+    @property
+    def arguments(self) -> str:
+        """The names of its arguments, as in a call."""
+        return f"({', '.join(inspect.signature(self.holds).parameters)})"
 
 
 _MANTISSA = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
@@ -92,22 +107,27 @@ def _products_of(
     return m * k * n + m * n * p, k * n * p + m * k * p
 
 
-def _less_work_from_the_right(*product: Any) -> bool:
-    work = _products_of(*product)
+def _less_work_from_the_right(
+    a: Operand, b: Operand, c: Operand, turned_a: bool, turned_b: bool, turned_c: bool
+) -> bool:
+    work = _products_of(a, b, c, turned_a, turned_b, turned_c)
     return work is not None and work[1] < work[0]
 
 
-def _less_work_from_the_left(*product: Any) -> bool:
-    work = _products_of(*product)
+def _less_work_from_the_left(
+    a: Operand, b: Operand, c: Operand, turned_a: bool, turned_b: bool, turned_c: bool
+) -> bool:
+    work = _products_of(a, b, c, turned_a, turned_b, turned_c)
     return work is not None and work[0] < work[1]
 
 
-def _thin_rows(*product: Any) -> bool:
+def _thin_rows(
+    a: Operand, b: Operand, c: Operand, turned_a: bool, turned_b: bool, turned_c: bool
+) -> bool:
     """Whether `(A B) C` is less work than `B C` alone, which `A (B C + …)` adds to a matrix."""
-    work = _products_of(*product)
+    work = _products_of(a, b, c, turned_a, turned_b, turned_c)
     if work is None:
         return False
-    (a, _, c), (turned_a, _, turned_c) = product[:3], product[3:]
     m, k = a.shape[::-1] if turned_a else a.shape
     n = c.shape[0] if turned_c else c.shape[1]
     return work[0] < work[1] - m * k * n
@@ -154,75 +174,192 @@ def _power_of_two(x: Operand) -> bool:
     return value is not None and math.isfinite(value) and abs(math.frexp(value)[0]) == 0.5
 
 
-PREDICATES: dict[str, Callable[..., bool]] = {
-    "constant": lambda x: x.constant is not None,
-    "parameters": _parameters,
-    "given": lambda x: x.definition is None or x.definition.is_given,
-    "read_once": lambda x: x.definition is None or x.definition.readers < 2,
-    "scalar": lambda x: x.type.get_shape() == (),
-    "nonzero": lambda x: x.constant not in (None, 0) and math.isfinite(x.constant),
-    "positive": lambda x: x.constant is not None and 0 < x.constant < math.inf,
-    "negative": lambda x: x.constant is not None and -math.inf < x.constant < 0,
-    "finite": lambda x: x.constant is not None and math.isfinite(x.constant),
-    "power_of_two": _power_of_two,
-    "floating": lambda x: x.element.is_float,
-    "wide": lambda x: x.element.name in ("f32", "f64"),
-    "half": lambda element: element.name in ("f16", "bf16"),
-    "integer": lambda x: x.element.is_integer,
-    "signed": lambda x: x.element.family is not Family.UNSIGNED,
-    "same_type": lambda x, y: x.type == y.type,
-    "matrix": lambda x: len(x.type.get_shape()) >= 2,
-    "batched": lambda x: len(x.shape) > 2,
-    "swaps_last_two": _swaps_last_two,
-    "identity_permutation": lambda perm: perm == tuple(range(len(perm))),
-    "vector": lambda x: math.prod(x.shape) == x.shape[-1] > 1 if x.shape else False,
-    "row_statistic": lambda x, r: x.shape[-1:] != (1,) and r.shape == (*x.shape[:-1], 1),
-    "unshifted": _unshifted,
-    "counts": lambda n, x, axes: n.constant == math.prod(x.shape[axis] for axis in axes),
-    "one_column": _one_column,
-    "several_columns": lambda x: not _one_column(x),
-    "one_row": _one_row,
-    "less_work_from_the_right": _less_work_from_the_right,
-    "less_work_from_the_left": _less_work_from_the_left,
-    "thin_rows": _thin_rows,
-    "less_work_from_the_right_turned": lambda a, b, c, m, n, q: _less_work_from_the_right(
-        b, a, c, not n, not m, q
+PREDICATES: dict[str, Predicate] = {
+    "constant": Predicate(
+        "x is one number everywhere, known when compiling",
+        lambda x: x.constant is not None,
+        of_constant=True,
     ),
-    "less_work_from_the_left_turned": lambda a, b, c, m, n, q: _less_work_from_the_left(
-        a, c, b, m, not q, not n
+    "parameters": Predicate("x is computed from parameters and constants alone", _parameters),
+    "given": Predicate(
+        "the program has x, and no rule had to make it",
+        lambda x: x.definition is None or x.definition.is_given,
     ),
-    "leaves_no_trace": lambda inner, outer, x: _leaves_no_trace(inner, outer, x.element),
-    "keeps_order": _keeps_order,
-    "thin_batches": _thin_batches,
-    "reduces_last": lambda axes, x: axes == (len(x.shape) - 1,),
-    "last_axis": lambda axis, shape: axis == len(shape) - 1,
-    "last_axis_but_one": lambda axis, x: axis == len(x.shape) - 2,
-    "single_axis": lambda axes: len(axes) == 1,
-    "far": lambda x: x.constant is not None and x.constant <= layouts.FAR,
-    "farthest": lambda x: x.constant is not None and x.constant <= layouts.FARTHEST,
-    "sees_a_key": layouts.sees_a_key,
-    "leaves_a_key": layouts.leaves_a_key,
-    "is_window": layouts.is_window,
-    "spans": lambda m, q, k: m.shape[-2:] == (q.shape[-2], k.shape[-2]),
-    "splits": layouts.splits,
-    "repeats": layouts.repeats,
-    "repeats_merged": layouts.repeats_merged,
-    "same_leading": lambda left, right, last: left[:-last] == right[:-last],
-    "merges_batches": layouts.merges_batches,
-    "leads_with_ones": lambda x, shape: (
-        len(shape) > len(x.shape) and shape == ((1,) * (len(shape) - len(x.shape)) + x.shape)
+    "read_once": Predicate(
+        "x has one user", lambda x: x.definition is None or x.definition.readers < 2
     ),
-    "merges_rows": layouts.merges_rows,
-    "turns_rows": layouts.turns_rows,
-    "merges_axes": layouts.merges_axes,
-    "same_batches": lambda x, y: x.shape[:-2] == y.shape[:-2],
-    "is_half": rotary_tables.is_half,
-    "is_every_other": rotary_tables.is_every_other,
-    "takes_one_of_pairs": rotary_tables.takes_one_of_pairs,
-    "stacks": rotary_tables.stacks,
-    "turns_heads": rotary_tables.turns_heads,
+    "scalar": Predicate("x has no axes", lambda x: x.type.get_shape() == ()),
+    "nonzero": Predicate(
+        "the constant x is finite and not 0",
+        lambda x: x.constant not in (None, 0) and math.isfinite(x.constant),
+        of_constant=True,
+    ),
+    "positive": Predicate(
+        "the constant x is finite and more than 0",
+        lambda x: x.constant is not None and 0 < x.constant < math.inf,
+        of_constant=True,
+    ),
+    "negative": Predicate(
+        "the constant x is finite and less than 0",
+        lambda x: x.constant is not None and -math.inf < x.constant < 0,
+        of_constant=True,
+    ),
+    "finite": Predicate(
+        "the constant x is finite",
+        lambda x: x.constant is not None and math.isfinite(x.constant),
+        of_constant=True,
+    ),
+    "power_of_two": Predicate(
+        "the constant x is a power of two, of either sign", _power_of_two, of_constant=True
+    ),
+    "floating": Predicate("x has a float element type", lambda x: x.element.is_float),
+    "wide": Predicate("x is f32 or f64", lambda x: x.element.name in ("f32", "f64")),
+    "half": Predicate(
+        "the element type is f16 or bf16", lambda element: element.name in ("f16", "bf16")
+    ),
+    "integer": Predicate("x has an integer element type", lambda x: x.element.is_integer),
+    "signed": Predicate(
+        "x has any element type but an unsigned one",
+        lambda x: x.element.family is not Family.UNSIGNED,
+    ),
+    "same_type": Predicate(
+        "x and y have one shape and element type", lambda x, y: x.type == y.type
+    ),
+    "matrix": Predicate("x has two axes or more", lambda x: len(x.type.get_shape()) >= 2),
+    "batched": Predicate("x has more than two axes", lambda x: len(x.shape) > 2),
+    "vector": Predicate(
+        "x has several elements, all along its last axis",
+        lambda x: math.prod(x.shape) == x.shape[-1] > 1 if x.shape else False,
+    ),
+    "one_column": Predicate("the last axis of x has size 1, or there is none", _one_column),
+    "several_columns": Predicate(
+        "the last axis of x has another size", lambda x: not _one_column(x)
+    ),
+    "one_row": Predicate("the last axis but one of x has size 1, or there is none", _one_row),
+    "row_statistic": Predicate(
+        "r has one element for each row of x",
+        lambda x, r: x.shape[-1:] != (1,) and r.shape == (*x.shape[:-1], 1),
+    ),
+    "same_batches": Predicate(
+        "x and y have the same leading axes, before the last two",
+        lambda x, y: x.shape[:-2] == y.shape[:-2],
+    ),
+    "counts": Predicate(
+        "the constant n is how many elements of x lie along these axes",
+        lambda n, x, axes: n.constant == math.prod(x.shape[axis] for axis in axes),
+        of_constant=True,
+    ),
+    "reduces_last": Predicate(
+        "the axes are the last one of x alone", lambda axes, x: axes == (len(x.shape) - 1,)
+    ),
+    "last_axis": Predicate(
+        "the axis is the last one of a shape", lambda axis, shape: axis == len(shape) - 1
+    ),
+    "last_axis_but_one": Predicate(
+        "the axis is the last one but one of x", lambda axis, x: axis == len(x.shape) - 2
+    ),
+    "single_axis": Predicate("there is one axis", lambda axes: len(axes) == 1),
+    "swaps_last_two": Predicate(
+        "a permutation swaps the last two axes, and no others", _swaps_last_two
+    ),
+    "identity_permutation": Predicate(
+        "a permutation moves nothing", lambda perm: perm == tuple(range(len(perm)))
+    ),
+    "keeps_order": Predicate("a permutation of x moves axes of size 1 alone", _keeps_order),
+    "leads_with_ones": Predicate(
+        "a shape is that of x with axes of size 1 before it",
+        lambda x, shape: (
+            len(shape) > len(x.shape) and shape == ((1,) * (len(shape) - len(x.shape)) + x.shape)
+        ),
+    ),
+    "leaves_no_trace": Predicate(
+        "a cast of x to one element type, then to another, is a cast to that one",
+        lambda inner, outer, x: _leaves_no_trace(inner, outer, x.element),
+    ),
+    "unshifted": Predicate("x is not some value less its maximum", _unshifted),
+    "thin_batches": Predicate("a b is many products of few rows with one matrix", _thin_batches),
+    "thin_rows": Predicate(
+        "(a b) c is less work than b c alone; the flags say which are turned", _thin_rows
+    ),
+    "less_work_from_the_right": Predicate(
+        "a (b c) is less work than (a b) c", _less_work_from_the_right
+    ),
+    "less_work_from_the_left": Predicate(
+        "(a b) c is less work than a (b c)", _less_work_from_the_left
+    ),
+    "less_work_from_the_right_turned": Predicate(
+        "the same of a turned product",
+        lambda a, b, c, m, n, q: _less_work_from_the_right(b, a, c, not n, not m, q),
+    ),
+    "less_work_from_the_left_turned": Predicate(
+        "the same of a turned product",
+        lambda a, b, c, m, n, q: _less_work_from_the_left(a, c, b, m, not q, not n),
+    ),
+    "far": Predicate(
+        "the constant x hides a score: -1e9 or less",
+        lambda x: x.constant is not None and x.constant <= layouts.FAR,
+        of_constant=True,
+    ),
+    "farthest": Predicate(
+        "the constant x hides a score that it is added to: -1e30 or less",
+        lambda x: x.constant is not None and x.constant <= layouts.FARTHEST,
+        of_constant=True,
+    ),
+    "sees_a_key": Predicate(
+        "the mask m is known, and no row of it is all false", layouts.sees_a_key
+    ),
+    "leaves_a_key": Predicate(
+        "the mask m is known, and no row of it is all true", layouts.leaves_a_key
+    ),
+    "is_window": Predicate("the bias m is known to be attention's own mask", layouts.is_window),
+    "spans": Predicate(
+        "m has a row for each of q and a column for each of k",
+        lambda m, q, k: m.shape[-2:] == (q.shape[-2], k.shape[-2]),
+    ),
+    "splits": Predicate(
+        "so many axes of q, k and v before the last two are of heads", layouts.splits
+    ),
+    "repeats": Predicate(
+        "a reshape, broadcast and reshape repeats each element along an axis", layouts.repeats
+    ),
+    "repeats_merged": Predicate(
+        "a reshape, broadcast and reshape repeats each head", layouts.repeats_merged
+    ),
+    "same_leading": Predicate(
+        "two shapes are the same but for so many last axes",
+        lambda left, right, last: left[:-last] == right[:-last],
+    ),
+    "merges_batches": Predicate(
+        "a reshape of x merges leading axes, and leaves the last two", layouts.merges_batches
+    ),
+    "merges_rows": Predicate(
+        "reshapes merge two axes of rows of a product, and part them again", layouts.merges_rows
+    ),
+    "turns_rows": Predicate(
+        "a permutation moves rows, and axes that b broadcasts over", layouts.turns_rows
+    ),
+    "merges_axes": Predicate("a reshape of x merges axes side by side", layouts.merges_axes),
+    "is_half": Predicate(
+        "a slice is the first (0) or second half (1) of the last axis of x", rotary_tables.is_half
+    ),
+    "is_every_other": Predicate(
+        "a slice is the even (0) or odd elements (1) of the last axis of x",
+        rotary_tables.is_every_other,
+    ),
+    "takes_one_of_pairs": Predicate(
+        "a slice of a shape takes one of each pair along the last axis",
+        rotary_tables.takes_one_of_pairs,
+    ),
+    "stacks": Predicate(
+        "halves of the last axis of this shape lie along a new last axis of x", rotary_tables.stacks
+    ),
+    "turns_heads": Predicate(
+        "a permutation takes [.., S, heads, d] of x to [.., heads, S, d]", rotary_tables.turns_heads
+    ),
 }
-"""Predicates by name. Arguments are matched values as `Operand`, or attribute values."""
+"""Predicates by name, those of any use first. Arguments are matched values as `Operand`, or
+attribute values.
+"""
 
 
 def _compose(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:

@@ -128,7 +128,7 @@ def _holds(rule: Rule, names: Mapping[str, Any]) -> bool:
     for condition in rule.conditions:
         assert isinstance(condition.func, ast.Name)
         arguments = [evaluate(item, names, ATTRIBUTE_FUNCTIONS) for item in condition.args]
-        if not PREDICATES[condition.func.id](*arguments):
+        if not PREDICATES[condition.func.id].holds(*arguments):
             return False
     return True
 

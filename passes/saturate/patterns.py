@@ -1,6 +1,6 @@
 """The patterns of rewrite rules, written as calls: `mul(x, sigmoid(x))`, `transpose(a, perm=P)`.
 
-In: the text of a pattern, condition or attribute expression. Out: trees of `Variable`, `Number`,
+In: the text of a pattern or attribute expression. Out: trees of `Variable`, `Number`,
 `Call`, `Folded`.
 
 Small names stand for values, numbers for constants that have that value everywhere, keywords for
@@ -67,24 +67,11 @@ Pattern = Variable | Number | Folded | Call
 
 def parse_pattern(text: str) -> Pattern:
     """The tree of a pattern. PatternError where the text is not one."""
-    return _pattern(_expression(text))
+    return _pattern(parse_expression(text))
 
 
-def parse_conditions(text: str) -> list[ast.Call]:
-    """The predicates, joined by `and`, of a condition; none for an empty text."""
-    if not text:
-        return []
-    node = _expression(text)
-    parts = [node]
-    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
-        parts = node.values
-    calls = [part for part in parts if isinstance(part, ast.Call)]
-    if len(calls) != len(parts):
-        raise PatternError(f"a condition is predicates joined by 'and', not {text!r}")
-    return calls
-
-
-def _expression(text: str) -> ast.expr:
+def parse_expression(text: str) -> ast.expr:
+    """The tree of what Python calls an expression. PatternError where the text is none."""
     try:
         return ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError) as error:

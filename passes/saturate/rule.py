@@ -12,16 +12,16 @@ from functools import cached_property
 from typing import cast
 
 from mgn.diagnostics import MgnError
+from mgn.passes.saturate.conditions import PREDICATES
 from mgn.passes.saturate.patterns import (
     Call,
     Pattern,
     PatternError,
     folded_variables,
-    parse_conditions,
     parse_pattern,
     variables_of,
 )
-from mgn.passes.saturate.rule_check import check_patterns
+from mgn.passes.saturate.rule_check import check_patterns, parse_conditions
 
 NAME = re.compile(r"[\w.-]+")
 
@@ -70,10 +70,9 @@ class Rule:
     def constants(self) -> list[str]:
         """The variables that must be constants, because the rule asks or computes with them."""
         asked = {
-            argument.id
+            call.args[0].id
             for call in self.conditions
-            for argument in call.args
-            if getattr(call.func, "id", "") == "constant" and isinstance(argument, ast.Name)
+            if PREDICATES[ast.unparse(call.func)].of_constant and isinstance(call.args[0], ast.Name)
         }
         wanted = asked | folded_variables(self.right_pattern)
         return [name for name in self.variables if name in wanted]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Any
 
 from mgn.dialects.mgn.attributes import REQUIRED
+from mgn.dialects.mgn.build import suggestion
 from mgn.dialects.mgn.operation import OPERATIONS, AttributeSpec
 from mgn.dialects.shapes import ShapeError
 from mgn.passes.saturate.conditions import ATTRIBUTE_FUNCTIONS, PREDICATES
@@ -24,6 +25,7 @@ from mgn.passes.saturate.patterns import (
     PatternError,
     calls_of,
     evaluate,
+    parse_expression,
     parts_of,
     variables_of,
 )
@@ -31,10 +33,27 @@ from mgn.passes.saturate.patterns import (
 ROOT = frozenset({ROOT_SHAPE, ROOT_ELEMENT})
 """Names that stand for attributes of the value that the left side matches."""
 
+KNOWN = f"there are {', '.join(PREDICATES)} ('mgn-opt --list-predicates' says what each asks)"
+"""What a condition is made of, for messages."""
+
 FOLDED = (ast.Name, ast.Load, ast.Constant, ast.UnaryOp, ast.USub, ast.BinOp, *ARITHMETIC)
 """What constants are folded by, in Python's words."""
 COMPUTED = (*FOLDED, ast.Not, ast.List, ast.Tuple, ast.Call)
 """What attributes are computed by."""
+
+
+def parse_conditions(text: str) -> list[ast.Call]:
+    """The predicates, joined by `and`, of a condition; none for an empty text."""
+    if not text:
+        return []
+    node = parse_expression(text)
+    parts = [node]
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
+        parts = node.values
+    calls = [part for part in parts if isinstance(part, ast.Call)]
+    if len(calls) != len(parts):
+        raise PatternError(f"a condition is predicates joined by 'and', not {text!r}; {KNOWN}")
+    return calls
 
 
 def check_patterns(left: Call, right: Pattern, conditions: Iterable[ast.Call]) -> None:
@@ -56,9 +75,12 @@ def check_patterns(left: Call, right: Pattern, conditions: Iterable[ast.Call]) -
             if not any(isinstance(node, ast.Name) for node in ast.walk(written)):
                 _accept(call, item, written)
     for condition in conditions:
-        if not isinstance(condition.func, ast.Name) or condition.func.id not in PREDICATES:
-            raise PatternError(f"unknown predicate '{ast.unparse(condition.func)}'")
-        _check_arguments(condition, PREDICATES[condition.func.id])
+        name = ast.unparse(condition.func)
+        if name not in PREDICATES:
+            raise PatternError(
+                f"unknown predicate '{name}'; {KNOWN}{suggestion(name, [*PREDICATES])}"
+            )
+        _check_arguments(condition, PREDICATES[name].holds)
         for argument in condition.args:
             _check_expression(argument, bound, COMPUTED)
 
@@ -67,7 +89,8 @@ def _check_part(part: Pattern) -> None:
     """An operation exists and takes so many operands; a number is one; arithmetic is known."""
     if isinstance(part, Call):
         if part.name not in OPERATIONS:
-            raise PatternError(f"unknown operation '{part.name}'")
+            near = suggestion(part.name, [*OPERATIONS])
+            raise PatternError(f"unknown operation '{part.name}'{near}")
         if OPERATIONS[part.name].several_results:
             raise PatternError(f"'{part.name}' has several results; a pattern is one value")
         try:
@@ -88,7 +111,8 @@ def _attributes_of(call: Call) -> Iterator[tuple[AttributeSpec, ast.expr]]:
     """The attributes that a call writes. PatternError where one is unknown, or one is missing."""
     spec = OPERATIONS[call.name]
     for name in call.attributes.keys() - {item.name for item in spec.attributes}:
-        raise PatternError(f"'{call.name}' has no attribute '{name}'")
+        near = suggestion(name, [item.name for item in spec.attributes])
+        raise PatternError(f"'{call.name}' has no attribute '{name}'{near}")
     for item in spec.attributes:
         if item.name in call.attributes:
             yield item, call.attributes[item.name]
@@ -128,9 +152,12 @@ def _check_expression(
         if not isinstance(node, allowed):
             raise PatternError(f"cannot compute {ast.unparse(expression)}")
         if isinstance(node, ast.Call):
-            if not isinstance(node.func, ast.Name) or node.func.id not in ATTRIBUTE_FUNCTIONS:
-                raise PatternError(f"unknown function '{ast.unparse(node.func)}'")
-            _check_arguments(node, ATTRIBUTE_FUNCTIONS[node.func.id])
+            name = ast.unparse(node.func)
+            if name not in ATTRIBUTE_FUNCTIONS:
+                near = suggestion(name, [*ATTRIBUTE_FUNCTIONS])
+                known = f"; there are {', '.join(ATTRIBUTE_FUNCTIONS)}"
+                raise PatternError(f"unknown function '{name}'{known}{near}")
+            _check_arguments(node, ATTRIBUTE_FUNCTIONS[name])
             functions.add(node.func)
         elif isinstance(node, ast.Name) and node not in functions and node.id not in bound:
             raise PatternError(f"'{node.id}' is not bound on the left")
@@ -141,4 +168,5 @@ def _check_arguments(call: ast.Call, function: Callable[..., Any]) -> None:
     kinds = [item.kind for item in inspect.signature(function).parameters.values()]
     takes_any = inspect.Parameter.VAR_POSITIONAL in kinds
     if call.keywords or not (takes_any or len(call.args) == len(kinds)):
-        raise PatternError(f"not the arguments that are wanted: {ast.unparse(call)}")
+        wanted = f"{ast.unparse(call.func)}({', '.join(inspect.signature(function).parameters)})"
+        raise PatternError(f"not the arguments that are wanted, {wanted}: {ast.unparse(call)}")

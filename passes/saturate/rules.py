@@ -12,15 +12,16 @@ Users add rows with `register_rule`, and take them back with `forget_rule`.
 
 from typing import cast
 
+from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.passes.saturate.activation_rules import ACTIVATIONS
 from mgn.passes.saturate.algebra import ALGEBRA
 from mgn.passes.saturate.attention_rules import ATTENTION
 from mgn.passes.saturate.movement_rules import MOVEMENT
-from mgn.passes.saturate.patterns import PatternError
+from mgn.passes.saturate.patterns import PatternError, calls_of
 from mgn.passes.saturate.products import PRODUCTS
 from mgn.passes.saturate.recognition import RECOGNITION
 from mgn.passes.saturate.rotary_rules import ROTARY
-from mgn.passes.saturate.rule import Rule, RuleClass
+from mgn.passes.saturate.rule import Rule, RuleClass, RuleError
 
 DEFAULT_CLASSES = frozenset({RuleClass.EXACT, RuleClass.REASSOCIATES})
 ROUNDING_CLASSES = DEFAULT_CLASSES | {RuleClass.ROUNDS}
@@ -28,6 +29,8 @@ ROUNDING_CLASSES = DEFAULT_CLASSES | {RuleClass.ROUNDS}
 
 BUILT_IN = (*ALGEBRA, *MOVEMENT, *PRODUCTS, *ACTIVATIONS, *RECOGNITION, *ROTARY, *ATTENTION)
 """mgn's own rows."""
+
+_OWN_NAMES = {rule.name for rule in BUILT_IN}
 
 RULES: dict[str, Rule] = {rule.name: rule for rule in BUILT_IN}
 
@@ -51,5 +54,21 @@ def forget_rule(name: str) -> None:
 
 
 def rules_of(classes: frozenset[RuleClass] = DEFAULT_CLASSES) -> list[Rule]:
-    """The rows that may act when only these classes are allowed."""
-    return [rule for rule in RULES.values() if rule.equality in classes]
+    """The rows that may act when only these classes are allowed. RuleError where one names an
+    operation of the user's own that was forgotten.
+    """
+    found = [rule for rule in RULES.values() if rule.equality in classes]
+    for rule in found:
+        if rule.name not in _OWN_NAMES:
+            _check_operations(rule)
+    return found
+
+
+def _check_operations(rule: Rule) -> None:
+    for side in (rule.left_pattern, rule.right_pattern):
+        for call in calls_of(side):
+            if call.name not in OPERATIONS:
+                raise RuleError(
+                    f"rule {rule.name} names the operation '{call.name}', which was forgotten; "
+                    f"forget_rule({rule.name!r}) takes the rule back"
+                )
