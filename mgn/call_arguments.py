@@ -41,7 +41,11 @@ def check_saturation(call: str, value: object) -> None:
     from mgn.passes.saturate import SaturateOptions
 
     if not isinstance(value, SaturateOptions):
-        raise TypeError(f"{call}: 'saturation' takes SaturateOptions, not {_said(value)}")
+        raise TypeError(
+            f"{call}: 'saturation' takes SaturateOptions, not {_said(value)}; with "
+            "'from mgn.passes.saturate import RuleClass, SaturateOptions' it is such as "
+            "SaturateOptions(classes=frozenset({RuleClass.EXACT}), time_budget=2.0)"
+        )
 
 
 def _said(value: object) -> str:

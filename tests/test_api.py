@@ -1,5 +1,6 @@
 """The Python calls: parse, optimize, compile, parameters, reports, and clear refusals."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from mgn.compilation import compile_graph
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel.device import DEVICES
 from mgn.kernel_work import kernel_work
-from mgn.passes.saturate import SaturateOptions
+from mgn.passes.saturate import RuleClass, SaturateOptions
 from mgn.runtime.devices import list_devices
 from mgn.runtime.errors import InputError, WeightsError
 
@@ -90,8 +91,13 @@ def test_saturation_means_the_same_to_both_calls(executable: mgn.Executable) -> 
     compiled = mgn.compile(module, "affine", saturation=apart)
     assert len(optimized.report.kernels) == len(compiled.report.kernels) > 1
     assert len(mgn.optimize(module, "affine").report.kernels) == len(executable.report.kernels) == 1
-    with pytest.raises(TypeError, match="'saturation' takes SaturateOptions, not dict"):
-        mgn.optimize(module, "affine", saturation={})  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="'saturation' takes SaturateOptions, not str") as told:
+        mgn.optimize(module, "affine", saturation="rules=exact")  # pyright: ignore
+    said = str(told.value)
+    ((imported, example),) = re.findall(r"'(from .*)' it is such as (.*)$", said)
+    names: dict[str, Any] = {}
+    exec(f"{imported}\noptions = {example}", names)
+    assert names["options"] == SaturateOptions(frozenset({RuleClass.EXACT}), 2.0)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ In: text of the command line. Out: values.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 from mgn.commands.errors import UsageError
 
@@ -32,14 +33,40 @@ def parse_saturation(text: str | None) -> "SaturateOptions | None":
     """`rules=exact time=2`, the options of the pass `saturate`. UsageError where they are not."""
     if text is None:
         return None
+    from mgn.dialects.mgn.build import suggestion
     from mgn.passes.saturate import Saturate
-    from mgn.pipelines import PipelineError, parse_passes
 
+    kinds = {item.name: item.type for item in fields(Saturate) if item.init}
+    given: dict[str, Any] = {}
+    for part in text.split():
+        name, _, value = part.partition("=")
+        if not value or not name.isidentifier() or set(value) & set(",="):
+            raise UsageError(
+                "--saturation takes NAME=VALUE, with spaces between several, such as "
+                f"'rules=exact time=2', not '{text}'; the names are {', '.join(kinds)}"
+            )
+        if name not in kinds:
+            near = suggestion(name, [*kinds]) or f"; there are {', '.join(kinds)}"
+            raise UsageError(f"--saturation knows no '{name}'{near}")
+        given[name] = _as_declared(name, value, kinds[name])
     try:
-        passes = parse_passes(f"saturate{{{text}}}")
-    except PipelineError as error:
+        return Saturate(**given).options
+    except ValueError as error:
         raise UsageError(f"--saturation: {error}") from None
-    (only,) = passes if len(passes) == 1 else (None,)
-    if not isinstance(only, Saturate):
-        raise UsageError(f"--saturation takes options of the pass saturate, not '{text}'")
-    return only.options
+
+
+def _as_declared(name: str, text: str, kind: object) -> str | float | bool:
+    """A value of one of the pass's options. UsageError where the text spells none."""
+    if kind is bool:
+        if text in ("true", "false"):
+            return text == "true"
+        raise UsageError(f"--saturation: {name} takes true or false, not '{text}'")
+    if kind is float:
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = -1.0
+        if seconds >= 0:
+            return seconds
+        raise UsageError(f"--saturation: {name} takes a number of seconds, not '{text}'")
+    return text.strip("\"'")
