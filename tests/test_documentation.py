@@ -18,16 +18,21 @@ SOURCES = sorted(
 _BLOCK = re.compile(r"^```(?P<language>[\w-]+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def blocks(language: str) -> list[object]:
-    """The code blocks of a language, as parameters named by document and line."""
-    found: list[object] = []
+def texts(language: str) -> dict[str, str]:
+    """The code blocks of a language by document and line."""
+    found: dict[str, str] = {}
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
         for match in _BLOCK.finditer(text):
             if match["language"] == language:
                 line = text.count("\n", 0, match.start()) + 2
-                found.append(pytest.param(match["text"], id=f"{document.name}:{line}"))
+                found[f"{document.name}:{line}"] = match["text"]
     return found
+
+
+def blocks(language: str) -> list[object]:
+    """The same as parameters of a test."""
+    return [pytest.param(text, id=name) for name, text in texts(language).items()]
 
 
 @pytest.mark.parametrize("text", blocks("mgn"))
@@ -61,6 +66,25 @@ def test_a_console_block_prints_what_it_shows(text: str, monkeypatch: pytest.Mon
         assert outcome.status == 0, outcome.stderr
         pattern = ".*?".join(re.escape(piece) for piece in shown.strip().split("…"))
         assert re.search(pattern, outcome.stdout, re.DOTALL), outcome.stdout
+
+
+def spans() -> list[str]:
+    """What README writes in its text as options of `mgn-opt`."""
+    text = _BLOCK.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))
+    return re.findall(r"`(?:mgn-opt )?(-[pt] [^`]+)`", text)
+
+
+@pytest.mark.parametrize("options", spans())
+def test_options_in_the_text_do_on_a_program_what_they_say(
+    options: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mgn.commands import opt
+
+    monkeypatch.chdir(tmp_path)
+    Path("mlp.mgn").write_text(next(iter(texts("mgn").values())), encoding="utf-8")
+    outcome = run_in_process(opt.main, ["mlp.mgn", *shlex.split(options)])
+    assert outcome.status == 0, outcome.stderr
+    assert outcome.stdout or Path(shlex.split(options)[-1]).stat().st_size
 
 
 def main_of(command: str):
