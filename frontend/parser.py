@@ -20,7 +20,7 @@ from mgn.frontend.ast import Expression, Place
 from mgn.frontend.ast_builder import AstBuilder, SyntaxFault
 from mgn.frontend.source import Source
 from mgn.frontend.strings import TextFault
-from mgn.frontend.tokens import TooDeep, end_statements
+from mgn.frontend.tokens import CONTINUES, TooDeep, end_statements
 
 LONGEST_LINE = 1_000_000
 """Characters that a line may have."""
@@ -164,8 +164,8 @@ class _Run:
             expected: set[str] = set(
                 getattr(fault, "accepts", None) or getattr(fault, "expected", ())
             )
-            before = tokens[position - 1] if position else None
-            self.report(_place(token), _unexpected(token, expected, before))
+            place, message = _told_apart(token, expected, tokens, position)
+            self.report(place, message)
 
 
 class _Reported(Exception):
@@ -239,6 +239,40 @@ def _names_bound(tokens: Sequence[Token]) -> frozenset[str]:
         if token.type == "NAME" and (following == "EQUAL" or leading or declared):
             names.add(str(token))
     return frozenset(names)
+
+
+def _told_apart(
+    token: Token, expected: set[str], tokens: Sequence[Token], position: int
+) -> tuple[Place, str]:
+    """The place and the message for an unexpected token: what stands before it may be at fault."""
+    before = tokens[position - 1] if position else None
+    dangling = _dangling(token, expected, tokens, position)
+    if dangling is not None:
+        wanted = "a name" if expected == {"NAME"} else "an expression"
+        return _place(dangling), f"nothing follows '{dangling}' on its line: expected {wanted}"
+    kinds = [item.type for item in tokens[max(position - 4, 0) : position]]
+    if before is not None and token.type == "LPAR" and kinds[-2:] == ["DOT", "NAME"]:
+        if before == "T":
+            return _place(token), "'.T' is not called; it takes no '(…)'"
+        is_named = kinds[-3] == "NAME" and kinds[0] != "DOT"
+        operand = tokens[position - 3] if is_named else "x"
+        return _place(before), f"there are no methods; write {before}({operand}, …)"
+    return _place(token), _unexpected(token, expected, before)
+
+
+def _dangling(
+    token: Token, expected: set[str], tokens: Sequence[Token], position: int
+) -> Token | None:
+    """The operator at the end of a line after which the next one is a statement or a brace."""
+    at = position - 1
+    if token.type == "EQUAL" and at > 0 and tokens[at].type == "NAME":
+        at -= 1
+    elif not (expected >= _EXPRESSION_STARTS or expected == {"NAME"}):
+        return None
+    if at < 0 or tokens[at].type not in CONTINUES:
+        return None
+    following = tokens[at + 1] if at + 1 < len(tokens) else token
+    return tokens[at] if (tokens[at].line or 1) < (following.line or 1) else None
 
 
 def _unexpected(token: Token, expected: set[str], before: Token | None) -> str:

@@ -121,6 +121,14 @@ IN_GRAPH: list[tuple[str, int, str]] = [
     ("y = relu(a = x, x)", 17, "an argument without a name follows one with a name"),
     ("y = relu(x = x, x = x)", 17, "argument 'x' is given twice"),
     ("y = * x", 5, "unexpected '*': expected an expression"),
+    ("y = x +", 7, "nothing follows '+' on its line: expected an expression"),
+    ("y = x *\nz = x", 7, "nothing follows '*' on its line: expected an expression"),
+    ("y =", 3, "nothing follows '=' on its line: expected an expression"),
+    ("param w:", 8, "nothing follows ':' on its line: expected a name"),
+    ("y = x.reshape(3, 2)", 7, "there are no methods; write reshape(x, …)"),
+    ("y = x[0].sum()", 10, "there are no methods; write sum(x, …)"),
+    ("y = x.T.sum()", 9, "there are no methods; write sum(x, …)"),
+    ("y = x.T()", 8, "'.T' is not called; it takes no '(…)'"),
     ("y x", 3, "unexpected 'x'"),
 ]  # fmt: skip
 
