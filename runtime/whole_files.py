@@ -1,11 +1,14 @@
-"""Writes files so that they are there whole or, after a failure, as they were before.
+"""Writes files so that they are there whole or, after a failure or interrupt, as they were before.
 
 In: a path and bytes. Out: the file, or the OSError that says why not.
 """
 
 import os
-import tempfile
+import secrets
 from pathlib import Path
+
+CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+"""A file that nobody else has."""
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -15,14 +18,14 @@ def write_file(path: Path, data: bytes) -> None:
         target.write_bytes(data)
         return
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:64]}.")
+    temporary = target.parent / f".{target.name[:64]}.{secrets.token_hex(8)}"
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with os.fdopen(os.open(temporary, CREATE, 0o600), "wb") as stream:
             stream.write(data)
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.chmod(mode)
+        temporary.replace(target)
+    except BaseException:  # an interrupt, too, from before the file is there on
+        temporary.unlink(missing_ok=True)
         raise
 
 

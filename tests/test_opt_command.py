@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Outcome
@@ -364,3 +365,33 @@ def test_a_kernel_of_what_a_target_has_no_text_for_is_an_error_with_its_place(mg
     outcome = mgn_opt("-f", "mlir", "-t", "opencl", "-", stdin=text)
     assert one_screen(outcome)
     assert outcome.stderr.startswith("error: <stdin>:2:3: mgn.iota has no OpenCL C text")
+
+
+@pytest.mark.parametrize("step", ["open", "fdopen", "chmod", "replace"])
+@pytest.mark.parametrize("there", [False, True])
+def test_an_interrupt_leaves_files_as_they_were(
+    mgn_opt: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, there: bool
+) -> None:
+    (tmp_path / "p.mgn").write_text("graph g(x: f32[2]) { return y = relu(x) }")
+    if there:
+        (tmp_path / "out.mlir").write_text("before")
+    files = {item.name: item.read_text() for item in tmp_path.iterdir()}
+    owner = Path if step in ("chmod", "replace") else os
+    act = getattr(owner, step)
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        """Does a part of what was asked for, and no more."""
+        if step == "open" and not arguments[1] & os.O_CREAT:
+            return act(*arguments, **options)
+        if step == "open":
+            os.close(act(*arguments, **options))
+        elif step == "fdopen":
+            with act(*arguments, **options) as stream:
+                stream.write(b"half of")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(owner, step, interrupted)
+    outcome = mgn_opt(tmp_path / "p.mgn", "-o", tmp_path / "out.mlir")
+    monkeypatch.undo()
+    assert (outcome.status, outcome.stdout, outcome.stderr) == (1, "", "interrupted\n")
+    assert {item.name: item.read_text() for item in tmp_path.iterdir()} == files
