@@ -23,7 +23,7 @@ from mgn.runtime.matrix_figures import matrix_unit
 from mgn.runtime.speeds import ROUNDS, Speeds, add_rounds, source
 
 FIGURES_VARIABLE = "MGN_DEVICE_FIGURES"
-_VERSION = 5
+_VERSION = 6
 _VENDORS = ("intel", "nvidia", "amd", "pocl", "apple", "arm", "qualcomm")
 
 MOST_ROUNDS = 4 * ROUNDS

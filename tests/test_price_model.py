@@ -1,7 +1,8 @@
-"""The model of prices against what was measured: it says which regions gain much and which little.
+"""The model of prices against what was measured on an NVIDIA H200: which regions gain much and
+which little, and how long single kernels take.
 
-The figures are ratios of times, the kernels that the e-graph chose to a kernel for each operation,
-as `python -m benchmarks.fusion --device gpu` measured them on an NVIDIA H200.
+The figures of regions are ratios of times, the kernels that the e-graph chose to a kernel for each
+operation, as `python -m benchmarks.fusion --device gpu` measured them.
 """
 
 import importlib.util
@@ -17,6 +18,7 @@ from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.passes.saturate import SaturateOptions, saturate_graph
 from mgn.passes.simplify import simplify_graph
+from mgn.report import OptimizeReport
 
 MEASURED = {
     ("chain", "4096 × 1024", "f32"): 0.22,
@@ -53,6 +55,39 @@ NORM_AND_SILU = {
     "2 × 128 × 7 × 7 × 8": 0.55,
 }
 """GroupNorm with SiLU in f16 as one kernel, to a kernel of the norm and one of SiLU."""
+
+ATTENTION_TIMES = {
+    ("f32", 16, 2048, 32): 281, ("f32", 16, 2048, 64): 503, ("f32", 16, 2048, 128): 907,
+    ("f32", 4, 4096, 64): 497, ("f32", 128, 512, 96): 374, ("f32", 66, 1024, 128): 923,
+    ("tf32", 16, 2048, 32): 124, ("tf32", 16, 2048, 64): 214, ("tf32", 4, 4096, 128): 362,
+    ("tf32", 128, 512, 64): 112, ("tf32", 8, 1024, 64): 43, ("tf32", 16, 256, 128): 21,
+}  # fmt: skip
+"""Heads, queries and keys, the size of a head → microseconds of attention as one kernel."""
+
+PRODUCT_TIMES = {
+    ("f32", 16, 2048, 2048, 64): 206, ("f32", 16, 2048, 64, 2048): 279,
+    ("f32", 128, 512, 64, 512): 127, ("f32", 4, 4096, 64, 4096): 254,
+    ("f32", 8, 1024, 128, 1024): 69, ("f32", 1, 4096, 4096, 4096): 2831,
+    ("tf32", 16, 2048, 2048, 64): 112, ("tf32", 16, 2048, 2048, 128): 148,
+    ("tf32", 4, 4096, 64, 4096): 93, ("tf32", 32, 256, 256, 256): 15,
+    ("tf32", 1, 2048, 2048, 128): 16, ("tf32", 1, 2048, 2048, 512): 26,
+}  # fmt: skip
+"""Batches, rows, columns, the shared axis → microseconds of a product as one kernel."""
+
+SPELLED_ATTENTION = {
+    # batches, heads, queries and keys, the size of a head: as one kernel, and as several
+    ("f32", 1, 16, 2048, 64): (502, 659),
+    ("f32", 1, 4, 4096, 64): (501, 613),
+    ("f32", 8, 16, 512, 64): (251, 274),
+    ("f32", 2, 8, 2048, 128): (910, 983),
+    ("f32", 1, 8, 1024, 128): (167, 149),
+    ("f32", 1, 1, 2048, 128): (158, 83),
+    ("tf32", 1, 1, 2048, 128): (100, 48),
+}
+"""Microseconds of softmax(q kᵀ) v."""
+
+NEAR = 1.3
+"""How far, as a factor, the model may be from the times of single kernels, with their launch."""
 
 CLEAR = 1.5
 """Measured ratios that differ by less are not compared: the order of such regions is not clear."""
@@ -118,6 +153,43 @@ def test_a_norm_and_what_follows_it_are_one_kernel_where_that_was_measured_to_pa
         silu = program.split(", w:")[0] + ") { return y = silu(x) }"
         apart = cost(norm, True) + cost(silu, True)
         assert cost(program, True) < apart, shape
+
+
+def report_of(program: str, precision: str, **figures: float) -> OptimizeReport:
+    device = DEVICES["nvidia-h200"].with_figures(**figures)
+    return mgn.optimize(mgn.parse(program), device=device, precision=precision).report
+
+
+@pytest.mark.parametrize("case", ATTENTION_TIMES, ids=str)
+def test_the_model_knows_how_long_attention_takes_as_one_kernel(
+    case: tuple[str, int, int, int],
+) -> None:
+    precision, heads, rows, size = case
+    shape = f"f32[{heads}, {rows}, {size}]"
+    program = f"q: {shape}, k: {shape}, v: {shape}) {{ return y = attention(q, k, v, heads = 1) }}"
+    dear = report_of(f"graph g({program}", precision, launch_cost=1.0)
+    assert len(dear.kernels) == 1
+    seconds = dear.saturation.cost_after - 1.0 + DEVICES["nvidia-h200"].launch_cost
+    assert 1 / NEAR < seconds * 1e6 / ATTENTION_TIMES[case] < NEAR
+
+
+@pytest.mark.parametrize("case", PRODUCT_TIMES, ids=str)
+def test_the_model_knows_how_long_a_product_takes(case: tuple[str, int, int, int, int]) -> None:
+    precision, batches, rows, columns, inner = case
+    operands = f"x: f32[{batches}, {rows}, {inner}], w: f32[{batches}, {inner}, {columns}]"
+    report = report_of(f"graph g({operands}) {{ return y = x @ w }}", precision)
+    assert 1 / NEAR < report.saturation.cost_after * 1e6 / PRODUCT_TIMES[case] < NEAR
+
+
+@pytest.mark.parametrize("case", SPELLED_ATTENTION, ids=str)
+def test_spelled_attention_is_one_kernel_where_that_was_measured_to_pay(
+    case: tuple[str, int, int, int, int],
+) -> None:
+    precision, *shape = case
+    operands = ", ".join(f"{name}: f32{shape}" for name in "qkv")
+    program = f"graph g({operands}) {{ return y = softmax(q @ k.T * 0.125) @ v }}"
+    one, several = SPELLED_ATTENTION[case]
+    assert (len(report_of(program, precision).kernels) == 1) is (one < several)
 
 
 def test_there_are_over_a_hundred_cells_to_measure(regions: ModuleType) -> None:

@@ -10,25 +10,29 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.kernel_forms import ATTENTION_PARTS
+from mgn.dialects.kernel_forms import ATTENTION_PARTS, HALVES
 from mgn.dialects.mgn.element_cost import ELEMENT_COST
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.view import Signature
 
-EFFICIENCY = {True: 0.8, False: 0.72}
+EFFICIENCY = {True: 0.8, False: 0.77}
 """The share of a device's rate for products that the template reaches, on CPUs and on GPUs."""
 
-UNIT_EFFICIENCY = 0.5
-"""The same of the rate of a matrix unit, which multiplies weights twice."""
+UNIT_EFFICIENCY = {"tf32": 0.41, "bf16": 0.7, "f16": 0.6}
+"""The same of the rate of a matrix unit, which multiplies weights of tf32 twice. Measured on an
+NVIDIA H200, heads of 32 to 128 and 256 to 4096 keys.
+"""
 
-UNIT_LATENCY = 3.0e-6
+UNIT_LATENCY = 8.0e-6
 """Seconds until a group has queries and a first tile of keys, which all wait for."""
 
 GPU_POWER = 4.0
 """What a power of two costs a GPU, in simple operations."""
 
-SCORE_STEPS = 4.0
-"""Simple operations on a score beside its products and its power: masks, the largest, sums."""
+SCORE_STEPS = {True: 4.0, False: 20.0}
+"""Simple operations on a score beside its products and its power: masks, the largest, sums; on CPUs
+and on GPUs, which do them while a unit multiplies halves.
+"""
 
 KEYS = {True: 32, False: 64}
 """The keys of a tile: what is computed past the last key that is seen."""
@@ -165,22 +169,21 @@ def head_sizes(signature: Signature) -> tuple[int, int]:
     return signature.operand_shapes[0][-1] // heads, width
 
 
-def attention_seconds(signature: Signature, device: Device, on_unit: float | None = None) -> float:
-    """Seconds of computing, `on_unit` at the rate of a matrix unit, which does not shorten the time
-    that compute units stand idle; infinite where no tile fits into local memory.
+def attention_seconds(signature: Signature, device: Device, unit: str | None = None) -> float:
+    """Seconds of computing, by what a matrix unit multiplies where it does; infinite where no tile
+    fits into local memory.
     """
     if least_memory(signature, device) > device.local_memory:
         return math.inf
     power = ELEMENT_COST["exp"].cpu if device.is_cpu else GPU_POWER
     products, rate = 2.0 * sum(head_sizes(signature)), device.rate(signature.element)
-    steps = 2.0 * (power + SCORE_STEPS) / rate
-    a_score = products / (rate * EFFICIENCY[device.is_cpu]) + steps
-    plan = plan_of(signature, device)
-    if on_unit is None:
-        return plan.scores * a_score
-    idle = max(plan.scores - plan.total, 0.0)
-    busy = plan.total * (products / (on_unit * UNIT_EFFICIENCY) + steps)
-    return UNIT_LATENCY + busy + idle * a_score
+    beside = 0.0 if unit in HALVES else SCORE_STEPS[device.is_cpu]
+    steps = 2.0 * (power + beside) / rate
+    scores = plan_of(signature, device).scores
+    if unit is None:
+        return scores * (products / (rate * EFFICIENCY[device.is_cpu]) + steps)
+    reached = device.matrix_rates[unit] * UNIT_EFFICIENCY[unit]
+    return UNIT_LATENCY + scores * (products / reached + steps)
 
 
 def attention_demands(signature: Signature, device: Device) -> list[float]:

@@ -37,7 +37,7 @@ PROVED = 1e-4
 """Relative gap up to which no better choice is searched for."""
 LEAST = 1e-6
 """Relative change of a bound that is one."""
-BRANCHED = {2000: LEAST, RELAXED: 1e-3}
+BRANCHED = {2000: LEAST, 3000: PROVED, RELAXED: 1e-3}
 """Relative gaps from which on a program of up to so many candidates is branched on."""
 
 

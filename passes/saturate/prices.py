@@ -5,7 +5,8 @@ In: a legal body, its leaves and results, a `Device`. Out: seconds:
     launch_cost + max(bytes / bandwidth, Σ weighted operations / rate)
 
 On a CPU a part of the shorter of both is added: what is written has a price even where computing
-takes longer. What fits into its cache moves faster.
+takes longer. What fits into its cache moves faster. On a GPU a part of what a product reads, or
+writes, is added.
 
 Each leaf is read once, at most as many elements as are asked for. A value is computed as often as
 the template evaluates it: once an element of the space, once a row in row space, and again for each
@@ -41,6 +42,7 @@ from mgn.passes.saturate.product_price import (
     product_demands,
     product_seconds,
     product_shape,
+    seen_seconds,
     tiled_seconds,
 )
 from mgn.passes.saturate.view import Signature
@@ -231,7 +233,7 @@ def measure_kernel(
                 if form.reduced and use is not None and use.computed:
                     beside += NORMED * across * _first_seconds(signature, device)
             else:
-                seconds += attention_seconds(signature, device, use.rate if use else None)
+                seconds += attention_seconds(signature, device, use.element if use else None)
         elif form.reduced and signature.kind is Kind.REDUCTION:
             beside += max(across * _first_seconds(signature, device), _alone(signature, device))
         elif use is None or signature.name not in ROUNDINGS:
@@ -268,6 +270,8 @@ def measure_kernel(
         if long is not None:
             moved = read * long.passes + written
             return Work(moved * long.idle, seconds * long.idle)
+    if heavy is not None and known[heavy].kind is Kind.CONTRACTION:
+        beside += seen_seconds(known[heavy], device, seconds, read, written, use is not None)
     return Work((read + written) * (arranging or 1.0), seconds, beside)
 
 
@@ -294,11 +298,12 @@ def _product_seconds(
     """
     signature, (left, right) = node
     halves = signature.element in HALVES
-    rate = use.rate if use else device.rate("f32" if halves else signature.element)
     if not device.is_cpu and form.halved and not signature.values["transpose_b"]:
         return math.inf
     if not device.is_cpu:
-        return tiled_seconds(signature, device, rate, product_parts(signature, device) > 1)
+        waits = product_parts(signature, device) > 1
+        return tiled_seconds(signature, device, use.rate if use else None, waits)
+    rate = use.rate if use else device.rate("f32" if halves else signature.element)
     in_place = left in leaf_types and not signature.values["transpose_a"] and not halves
     turned = bool(signature.values["transpose_b"]) is not _is_turned(right, nodes)
     lie = Lie(in_place, turned, (RIGHT, PANELS) in facts, form.halved)

@@ -23,6 +23,18 @@ from mgn.passes.saturate.view import Signature
 GPU_TILE = (64, 64)
 """Rows and columns of the result that one pass computes on a GPU."""
 
+GPU_EFFICIENCY = 0.86
+"""The share of a GPU's rate that the template reaches without a matrix unit."""
+
+UNIT_LATENCY = 5.0e-6
+"""Seconds until a matrix unit has its first tiles, and its last ones are written."""
+
+GPU_SEEN = 0.7
+"""The share of moving that a GPU does not do while it multiplies: of reading, but of writing where
+a matrix unit multiplies, whose operands come while it does. Measured on an NVIDIA H200, batches of
+products with a shared axis of 64 to 4096 and as few columns.
+"""
+
 CPU_TILE = 32
 """Columns that a CPU computes at once where it packs nothing."""
 
@@ -155,17 +167,34 @@ def _passes(
     )
 
 
-def tiled_seconds(signature: Signature, device: Device, rate: float, waits: bool) -> float:
+def tiled_seconds(
+    signature: Signature, device: Device, unit_rate: float | None, waits: bool
+) -> float:
     """Tiles in waves of one for each of a GPU's units, which groups of few tiles share, unless the
-    product `waits` for them.
+    product `waits` for them; at the rate of a matrix unit, where one multiplies.
     """
+    element = "f32" if signature.element in HALVES else signature.element
+    rate = unit_rate or GPU_EFFICIENCY * device.rate(element)
     _, rows, columns, inner = product_shape(signature)
     tiles = _gpu_tiles(signature)
     waves = math.ceil(max(tiles, 1) / device.compute_units)
     padded = waves * 2.0 * GPU_TILE[0] * GPU_TILE[1] * inner / (rate / device.compute_units)
     useful = 2.0 * math.prod(product_shape(signature)) / rate
     most = padded if waits else min(padded, 4.0 * useful)
-    return max(useful, most if rows * columns else 0.0)
+    latency = 0.0 if unit_rate is None else UNIT_LATENCY
+    return latency + max(useful, most if rows * columns else 0.0)
+
+
+def seen_seconds(
+    signature: Signature, device: Device, seconds: float, read: float, written: float, on_unit: bool
+) -> float:
+    """How much longer a product that takes so many seconds of multiplying takes a GPU, all of whose
+    units have tiles, for the bytes that it reads and writes.
+    """
+    if device.is_cpu or _gpu_tiles(signature) < device.compute_units:
+        return 0.0
+    moving = (written if on_unit else read) / device.bandwidth
+    return GPU_SEEN * min(moving, seconds)
 
 
 def idle_factor(signature: Signature, device: Device) -> float:
