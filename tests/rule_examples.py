@@ -25,7 +25,9 @@ def example_of(row: str, rng: random.Random, variables: list[str]) -> Instance |
 
 
 def _scores(row: str, rng: random.Random, variables: list[str]) -> Instance:
-    """q kᵀ, scaled, capped, masked; some masks hide whole rows, and some axes are not the last."""
+    """q kᵀ, scaled, capped, masked; some masks hide whole rows, and some axes are not the last.
+    The inverse of what divides scores is rounded: visibly, were it to f32.
+    """
     batch = rng.choice([(), (2,), (3, 2), (2, 1), (1,)])
     rows, keys, size, width = (rng.choice([2, 3, 4]) for _ in range(4))
     turned = rng.random() < 0.6
@@ -39,6 +41,8 @@ def _scores(row: str, rng: random.Random, variables: list[str]) -> Instance:
         "m": rng.choice([(rows, keys), (*batch, rows, keys), (keys,)]),
         "b": rng.choice([(rows, keys), (rows, 1)]),
     }
+    if "r" in variables:
+        shapes["r"] = rng.choice([(), (rows, 1), (*batch, 1, 1), (keys,)])
     axis = len(batch) + (1 if rng.random() < 0.8 else 0)
     known: dict[str, np.ndarray] = {}
     if "seen" in row or "hidden" in row:
@@ -53,7 +57,8 @@ def _scores(row: str, rng: random.Random, variables: list[str]) -> Instance:
         "f": rng.choice([-1e9, -3e38, -np.inf, -2.0]),
         "z": rng.choice([0.5, 1.25, 3.0]),
     }
-    types = [tensor("f32", shapes[name]) for name in variables]
+    element = "f64" if "divided" in row else "f32"
+    types = [tensor(element, shapes[name]) for name in variables]
     return Instance(types, {"N": turned, "A": axis}, constants, known)
 
 
@@ -64,6 +69,23 @@ def _attention(rng: random.Random) -> dict[str, object]:
         "S": rng.choice([0.5, 1.0, 0.3]),
         "Z": rng.choice([0.0, 0.0, 2.0]),
     }
+
+
+def _scaled_operands(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Merged heads, of which queries or keys are scaled by a constant, or by 0 or infinity."""
+    rows, keys, heads, size = rng.choice([2, 3]), 3, rng.choice([1, 2]), rng.choice([2, 3, 4])
+    shared = rng.choice([1, heads])
+    shapes: dict[str, Shape] = {
+        "q": (2, rows, heads * size),
+        "k": (2, keys, shared * size),
+        "v": (2, keys, shared * 3),
+        "m": (rows, keys),
+        "c": (),
+    }
+    usual = math.sqrt(size) if "divided" in row else 1.0 / math.sqrt(size)
+    constants = {"c": rng.choice([usual, 0.1, -3.0, 0.0, math.inf])}
+    attributes = {**_attention(rng), "X": heads, "Y": shared}
+    return Instance([tensor("f64", shapes[name]) for name in variables], attributes, constants)
 
 
 def _in_heads(row: str, rng: random.Random, variables: list[str]) -> Instance:
@@ -412,10 +434,13 @@ EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "sum-of-merged-batches": _merged_sum,
     "softmax-of-shifted": _rows,
     "biased-scores": _scores,
+    "scores-": _scores,
     "shares-": _shares,
     "turned-rope": _turned_rope,
     "rope": _rotated,
     "causal-attention": _causal,
+    "attention-of-scaled": _scaled_operands,
+    "attention-of-divided": _scaled_operands,
     "attention-of-merged-batches": _merged_batches,
     "matmul-of-merged-batches": _merged_products,
     "-then-kept": _kept,

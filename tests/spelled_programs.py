@@ -2,7 +2,8 @@
 
 In: nothing. Out: `SAME` by name: the lines that compute z, and the composite that it is, and
 `OVERFLOWING`, where it is so only if approximations may act; `ATTENTION` by name: whole programs
-whose one kernel is attention.
+whose one kernel is attention; `DIVIDED` by name: shares of scores that are divided, and the same of
+scaled ones, for programs of the same kernels.
 """
 
 ROWS = "x: f32[2, 8, 64], y: f32[2, 8, 64], g: f32[64], b: f32[64]"
@@ -237,4 +238,68 @@ ATTENTION: dict[str, str] = {
         "e = exp(s - max_reduce(s, axis = -1, keepdims = true))",
         "z = e @ v / sum(e, axis = -1, keepdims = true)",
     ),
+    "scores divided by a temperature": _of(
+        _three(HEADS, ", t: f32[]"), "z = softmax(q @ k.T / t) @ v"
+    ),
+    "scores scaled for each head": _of(
+        _three(HEADS, ", t: f32[H, 1, 1]"), "z = softmax(q @ k.T * t) @ v"
+    ),
+    "queries and keys divided": _of(
+        _three(HEADS), "z = softmax((q / 2.8284271) @ (k / 2.8284271).T) @ v"
+    ),
+    "scores divided for the layer, too": _of(_three(HEADS), "z = softmax(q @ k.T / 8.0 / 3.0) @ v"),
+    "queries of the composite divided": _of(
+        _three("f32[B, S, H * D]"), "z = attention(q / 3.0, k, v, heads = H, scale = 1.0)"
+    ),
 }
+
+PROJECTED = """
+const B = 2, S = 16, H = 4, KV = 2, D = 32
+fn heads(x, name: str, n: int) {
+  param w: f32[H * D, n * D] as "{name}.weight" = normal(std = 0.1)
+  param b: f32[n * D] as "{name}.bias" = normal(std = 0.1)
+  return transpose(reshape(x @ w + b, [B, S, n, D]), [0, 2, 1, 3])
+}
+fn shared(x) {
+  wide = broadcast_to(reshape(x, [B, KV, 1, S, D]), [B, KV, H / KV, S, D])
+  return reshape(wide, [B, H, S, D])
+}
+graph t(x: f32[B, S, H * D], m: f32[B, 1, 1, S]) {
+  q, k, v = heads(x, "q", H), shared(heads(x, "k", KV)), shared(heads(x, "v", KV))
+  return z = reshape(transpose(SHARES @ v, [0, 2, 1, 3]), [B, S, H * D])
+}
+"""
+"""Attention over heads of products, without its `SHARES`, in which `SEEN` is a mask."""
+
+SCALED = "softmax(q @ k.T * 0.17677669529663687)"
+SCALED_WITH_MASK = "softmax(q @ k.T * 0.17677669529663687 + m)"
+
+DIVIDED: dict[str, tuple[str, str]] = {
+    # name: shares with a quotient, and the same with a product
+    "scores": ("softmax(q @ k.T / 5.656854249)", SCALED),
+    "scores by one value of all axes": (
+        "softmax(q @ k.T / sqrt(full([1, 1, S, S], 32.0)))",
+        SCALED,
+    ),
+    "queries": ("softmax((q / 5.656854249) @ k.T)", SCALED),
+    "keys": ("softmax(q @ (k / 5.656854249).T)", SCALED),
+    "queries and keys": ("softmax((q / 2.3784142) @ (k / 2.3784142).T)", SCALED),
+    "scores before a mask": ("softmax(q @ k.T / 5.656854249 + m)", SCALED_WITH_MASK),
+    "queries before a mask": ("softmax((q / 5.656854249) @ k.T + m)", SCALED_WITH_MASK),
+    "scores after a mask": (
+        "softmax(where(SEEN, q @ k.T, -inf) / 5.656854249)",
+        "softmax(where(SEEN, q @ k.T, -inf) * 0.17677669529663687)",
+    ),
+    "scores before a choice": (
+        "softmax(where(SEEN, q @ k.T / 5.656854249, -inf))",
+        "softmax(where(SEEN, q @ k.T * 0.17677669529663687, -inf))",
+    ),
+}
+
+
+def divided(name: str) -> tuple[str, str]:
+    """A program of `DIVIDED`, and the one with a product in its place."""
+    first, second = (
+        PROJECTED.replace("SHARES", shares.replace("SEEN", SEEN)) for shares in DIVIDED[name]
+    )
+    return first, second

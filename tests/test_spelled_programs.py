@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from spelled_programs import ATTENTION, OVERFLOWING, ROWS, SAME
+from saturate_programs import body_names, kernels_of
+from spelled_programs import ATTENTION, DIVIDED, OVERFLOWING, ROWS, SAME, divided
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
@@ -11,7 +12,7 @@ import mgn
 from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.interpreter import Interpreter
-from mgn.dialects.mgn.structure import GraphOp, graphs_of
+from mgn.dialects.mgn.structure import GraphOp, ReadOp, graphs_of
 from mgn.passes.convert_precision import ConvertPrecision
 from mgn.passes.saturate import DEFAULT_CLASSES, RuleClass, SaturateOptions, saturate_graph
 from mgn.passes.simplify import simplify_graph
@@ -41,9 +42,11 @@ def check_values(lowered: ModuleOp, after: GraphOp, rounding: float = 0.0) -> No
         name: _drawn(rng, argument)
         for name, argument in zip(before.input_names, before.block.args, strict=True)
     }
-    wanted = Interpreter(wide=True).run(before, inputs)
+    reads = [op for op in before.walk() if isinstance(op, ReadOp)]
+    parameters = {read.parameter_name: _drawn(rng, read.result) / 8 for read in reads}
+    wanted = Interpreter(parameters, wide=True).run(before, inputs)
     slack = 1e-6 + rounding * max(np.abs(array).max() for array in inputs.values())
-    for name, value in Interpreter(wide=True).run(after, inputs).items():
+    for name, value in Interpreter(parameters, wide=True).run(after, inputs).items():
         np.testing.assert_allclose(value, wanted[name], rtol=1e-6, atol=slack)
 
 
@@ -96,3 +99,23 @@ def test_attention_in_other_words_is_attention_where_operands_are_rounded(
     lowered = program.lower()
     ConvertPrecision(precision).apply(Context(), lowered)
     check_values(lowered, the_graph(optimized.module), rounding)
+
+
+@pytest.mark.parametrize("name", list(DIVIDED))
+def test_a_constant_that_divides_scores_is_attention_s_scale(name: str) -> None:
+    programs = [mgn.parse(text) for text in divided(name)]
+    graphs = [the_graph(mgn.optimize(program).module) for program in programs]
+    quotient, product = ([body_names(kernel) for kernel in kernels_of(graph)] for graph in graphs)
+    assert quotient == product
+    assert not any("div" in body for body in quotient)
+    check_values(programs[0].lower(), graphs[0])
+
+
+@pytest.mark.parametrize("element", ["f16", "bf16"])
+def test_a_quotient_of_half_precision_keeps_its_rounding(element: str) -> None:
+    """A product with what divides, inverted, is other bits of half precision."""
+    heads = f"{element}[2, 4, 16, 32]"
+    text = f"graph t(q: {heads}, k: {heads}, v: {heads}) {{\n"
+    program = mgn.parse(text + "z = softmax(q @ k.T / 5.656854249) @ v\nreturn z\n}")
+    after = the_graph(mgn.optimize(program).module)
+    assert sum("div" in body_names(kernel) for kernel in kernels_of(after)) == 1

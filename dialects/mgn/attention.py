@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
@@ -174,6 +175,17 @@ def _mask(b: Emitter, scores: SSAValue, causal: bool, window: int) -> SSAValue:
     return b.where(visible, scores, -math.inf)
 
 
+def _scaled(b: Emitter, product: SSAValue, scale: float) -> SSAValue:
+    """A product times a scale, or divided where the type holds the scale's inverse and not it."""
+    dtype = element_type_of(product).dtype
+    assert dtype is not None
+    with np.errstate(over="ignore"):
+        nearest = float(dtype.type(scale))
+        inverse = float(dtype.type(1.0 / scale)) if scale else 0.0
+    divides = nearest != scale and inverse != 0 and 1.0 / inverse == scale
+    return b.div(product, inverse) if divides else b.mul(product, scale)
+
+
 def _scores(
     b: Emitter,
     layout: _Heads,
@@ -187,7 +199,7 @@ def _scores(
 ) -> SSAValue:
     """Scores `[…, *axes, S, T]`, with -inf at the keys a query does not see."""
     query = layout.split(b, q, layout.axes)
-    scores = b.mul(b.matmul(query, layout.shared(b, k), transpose_b=True), scale)
+    scores = _scaled(b, b.matmul(query, layout.shared(b, k), transpose_b=True), scale)
     if softcap > 0:
         scores = b.mul(b.tanh(b.div(scores, softcap)), softcap)
     if bias is not None:
@@ -225,11 +237,12 @@ def attention(
 
     Shape: q `[…, S, heads * d]`, k `[…, T, kv_heads * d]`, v `[…, T, kv_heads * e]` give `[…, S,
     heads * e]`; leading axes broadcast, and each key head serves heads / kv_heads query heads. In
-    order: scale (default 1 / sqrt(d)), `softcap * tanh(scores / softcap)`, bias, masks. With
-    causal, query i sees keys `j <= i + (T - S)`; a window w > 0 keeps `j > i + (T - S) - w`, which
-    are all where `w >= T`. A query that sees no key, by the masks or by -inf in the bias, gives 0,
-    as in PyTorch since 2.5. Values of keys that a query does not see have weight 0; a kernel may
-    leave them out, even where they are not finite.
+    order: scale (default 1 / sqrt(d); a quotient where the type holds its inverse and not it),
+    `softcap * tanh(scores / softcap)`, bias, masks. With causal, query i sees keys `j <= i + (T -
+    S)`; a window w > 0 keeps `j > i + (T - S) - w`, which are all where `w >= T`. A query that sees
+    no key, by the masks or by -inf in the bias, gives 0, as in PyTorch since 2.5. Values of keys
+    that a query does not see have weight 0; a kernel may leave them out, even where they are not
+    finite.
     Half precision is computed in f32 and rounded once. Errors: sizes that do not divide into heads,
     heads not a multiple of kv_heads, a bias that does not broadcast. Vaswani et al. 2017
     (arXiv:1706.03762), Ainslie et al. 2023 (arXiv:2305.13245).

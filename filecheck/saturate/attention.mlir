@@ -48,3 +48,17 @@ mgn.graph @naive("q" = %q : tensor<96x256xf32>, "k" = %k : tensor<96x256xf32>, "
   %11 = mgn.reshape(%10) shape = [96, 256] : (tensor<96x4x64xf32>) -> tensor<96x256xf32>
   mgn.return %11 : tensor<96x256xf32>
 }
+
+// What divides queries is the scale of attention, as its inverse.
+// CHECK:      mgn.graph @divided
+// CHECK-NEXT: %[[d:[a-z0-9]+]] = fusion.kernel attention
+// CHECK-NEXT:   mgn.attention({{.*}}) heads = 4, kv_heads = 4, scale = 0.16666666666666666
+// CHECK-NEXT:   fusion.return
+// CHECK-NEXT: }
+// CHECK-NEXT: mgn.return %[[d]]
+mgn.graph @divided("q" = %q : tensor<96x32xf32>, "k" = %k : tensor<96x32xf32>, "v" = %v : tensor<96x32xf32>) -> ("y" : tensor<96x32xf32>) {
+  %six = mgn.constant dense<6.0> : tensor<f32>
+  %0 = mgn.div(%q, %six) : (tensor<96x32xf32>, tensor<f32>) -> tensor<96x32xf32>
+  %1 = mgn.attention(%0, %k, %v) heads = 4, kv_heads = 4, scale = 1.0 : tensor<96x32xf32>
+  mgn.return %1 : tensor<96x32xf32>
+}

@@ -74,9 +74,9 @@ ACTIVATIONS: tuple[Rule, ...] = (
     ),
     *(
         Rule(
-            f"{name}-of-negative-scale",
-            f"{name}(mul(x, c))",
-            right.format("mul(x, c * -1)"),
+            f"{name}-of-negative-{word}",
+            f"{name}({scaled}(x, c))",
+            right.format(f"{scaled}(x, c * -1)"),
             equality,
             reason,
             "constant(c) and negative(c) and wide(x)",
@@ -85,6 +85,7 @@ ACTIVATIONS: tuple[Rule, ...] = (
             ("erf", "neg(erf({}))", REASSOCIATES, "erf is odd"),
             ("exp", "exp(neg({}))", EXACT, "a change of sign rounds nothing"),
         )
+        for word, scaled in (("scale", "mul"), ("quotient", "div"))
     ),
     Rule(
         "erf-of-quotient",

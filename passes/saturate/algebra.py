@@ -47,13 +47,16 @@ ALGEBRA: tuple[Rule, ...] = (
     Rule("add-neg", "add(x, neg(y))", "sub(x, y)", EXACT, "IEEE 754 defines x - y so"),
     Rule("sub-neg", "sub(x, neg(y))", "add(x, y)", EXACT, "IEEE 754 defines x - y so"),
     Rule("mul-neg-neg", "mul(neg(x), neg(y))", "mul(x, y)", EXACT, "signs cancel"),
-    Rule(
-        "neg-times-constant",
-        "mul(neg(x), c)",
-        "neg(mul(x, c))",
-        EXACT,
-        "a change of sign rounds nothing",
-        "constant(c)",
+    *(
+        Rule(
+            f"neg-{word}-constant",
+            f"{name}(neg(x), c)",
+            f"neg({name}(x, c))",
+            EXACT,
+            "a change of sign rounds nothing",
+            "constant(c)" + asked,
+        )
+        for word, name, asked in (("times", "mul", ""), ("over", "div", " and floating(x)"))
     ),
     Rule(
         "abs-neg",
@@ -69,13 +72,23 @@ ALGEBRA: tuple[Rule, ...] = (
     Rule("max-same", "max(x, x)", "x", EXACT, "the larger of x and x"),
     Rule("min-same", "min(x, x)", "x", EXACT, "the smaller of x and x"),
     # Constants folded together.
-    Rule(
-        "scale-scale",
-        "mul(mul(x, c), d)",
-        "mul(x, c * d)",
-        REASSOCIATES,
-        "one rounding less, where the constants fold without any",
-        "wide(x) and finite(c) and finite(d)",
+    *(
+        Rule(
+            name,
+            left,
+            right,
+            REASSOCIATES,
+            "one rounding less, where the constants fold without any",
+            f"wide(x) and {asked}(c) and {asked}(d)",
+        )
+        for name, left, right, asked in (
+            ("scale-scale", "mul(mul(x, c), d)", "mul(x, c * d)", "finite"),
+            ("quotient-quotient", "div(div(x, c), d)", "div(x, c * d)", "nonzero"),
+            ("scale-quotient", "div(mul(x, c), d)", "mul(x, c / d)", "nonzero"),
+            ("scale-quotient-inverted", "div(mul(x, c), d)", "div(x, d / c)", "nonzero"),
+            ("quotient-scale", "mul(div(x, c), d)", "mul(x, d / c)", "nonzero"),
+            ("quotient-scale-inverted", "mul(div(x, c), d)", "div(x, c / d)", "nonzero"),
+        )
     ),
     Rule(
         "shift-shift",

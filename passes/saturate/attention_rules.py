@@ -12,10 +12,10 @@ APPROXIMATES, ROUNDS = RuleClass.APPROXIMATES, RuleClass.ROUNDS
 
 PRODUCT = "matmul(q, k, transpose_b=N)"
 SCORES = {
-    # name of the row: how scores are computed, the queries, the scale, what must hold
-    "attention": (PRODUCT, "q", "1.0", ""),
-    "scaled-attention": (f"mul({PRODUCT}, c)", "q", "scale_of(c, q)", " and constant(c)"),
-    "divided-attention": (f"div({PRODUCT}, c)", "div(q, c)", "1.0", " and scalar(c)"),
+    # name of the row: how scores are computed, the scale, what must hold
+    "attention": (PRODUCT, "1.0", ""),
+    "scaled-attention": (f"mul({PRODUCT}, c)", "scaled_by(1.0, c, q, 1)", " and finite(c)"),
+    "divided-attention": (f"div({PRODUCT}, c)", "divided_by(1.0, c)", " and invertible(c)"),
 }
 CAPS = {
     # beginning of the row's name: the capped scores, the cap, what must hold
@@ -85,11 +85,11 @@ REASONS = {
 
 def _one_head(cap: str, scores: str, mask: str) -> Rule:
     """One way to compute scores, capped or not, masked in one way, as attention in one head."""
-    product, queries, scale, asked = SCORES[scores]
+    product, scale, asked = SCORES[scores]
     capped, most, asked_of_cap = CAPS[cap]
     pattern, bias, asked_of_mask, equality = BIASES[mask]
     operands = (
-        f"reshape({queries}, shape=one_head(q, q, k, v)), "
+        "reshape(q, shape=one_head(q, q, k, v)), "
         "reshape(transpose(k, perm=keys_last(k, N)), "
         "shape=one_head(turned(k, keys_last(k, N)), q, k, v)), "
         "reshape(v, shape=one_head(v, q, k, v))"
@@ -109,7 +109,7 @@ def _one_head(cap: str, scores: str, mask: str) -> Rule:
 
 def _biased_scores(name: str) -> tuple[Rule, ...]:
     """What is added to scores, or taken off, as one bias."""
-    score, _, _, asked = SCORES[name]
+    score, _, asked = SCORES[name]
     return (
         Rule(
             f"bias-taken-off-{name}",
@@ -208,6 +208,28 @@ def _shared_merged(bias: bool) -> Rule:
     )
 
 
+SCALINGS = {
+    # what scales: the operation, the scale that it makes of one, what must hold of a constant
+    "scaled": ("mul", "scaled_by(S, c, q, X)", "finite(c)"),
+    "divided": ("div", "divided_by(S, c)", "invertible(c)"),
+}
+
+
+def _scaled_operand(word: str, x: str, bias: bool) -> Rule:
+    """Attention whose queries or keys are scaled before it."""
+    operation, scale, asked = SCALINGS[word]
+    given = "q, k, v, m" if bias else "q, k, v"
+    heads = "heads=X, kv_heads=Y, causal=C, window=W"
+    return Rule(
+        f"attention-of-{word}-{x}" + ("-with-bias" if bias else ""),
+        f"attention({given.replace(x, f'{operation}({x}, c)')}, {heads}, scale=S, softcap=Z)",
+        f"attention({given}, {heads}, scale={scale}, softcap=Z)",
+        REASSOCIATES,
+        "scores are linear in queries and in keys",
+        f"wide(q) and scalar(c) and {asked}",
+    )
+
+
 ROUNDED = {"tf32-": "round_tf32({})", "half-": "cast(cast({}, T=U), T=V)"}
 """How a run's precision rounds an operand of a product."""
 SHARES = {"shares": "softmax(s, axis=A)", "weights": "exp(s)"}
@@ -285,6 +307,17 @@ ATTENTION: tuple[Rule, ...] = (
         )
         for name in ("mul", "div")
     ),
+    *(
+        Rule(
+            f"scores-{word}-by-rows",
+            f"{operation}({PRODUCT}, r)",
+            f"matmul({operation}(q, r), k, transpose_b=N)",
+            REASSOCIATES,
+            "a scale that is computed is the queries'",
+            "one_column(r) and computed(r) and batched(k) and wide(q)",
+        )
+        for word, (operation, *_) in SCALINGS.items()
+    ),
     *(_one_head(cap, scores, mask) for cap in CAPS for scores in SCORES for mask in BIASES),
     *(
         Rule(
@@ -332,6 +365,7 @@ ATTENTION: tuple[Rule, ...] = (
         _in_heads("grouped-heads", 2, bias, "heads of a group read the same keys")
         for bias in (False, True)
     ),
+    *(_scaled_operand(word, x, bias) for word in SCALINGS for x in "qk" for bias in (False, True)),
     *(_shared_split(bias) for bias in (False, True)),
     *(_shared_merged(bias) for bias in (False, True)),
     Rule(

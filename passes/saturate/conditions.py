@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.types import ElementType, Family, element_of
@@ -174,6 +175,19 @@ def _power_of_two(x: Operand) -> bool:
     return value is not None and math.isfinite(value) and abs(math.frexp(value)[0]) == 0.5
 
 
+def _invertible(x: Operand) -> bool:
+    """Whether a constant and its reciprocal are normal, so that no device flushes either to 0."""
+    value = x.constant
+    if not value or not math.isfinite(value) or not x.element.is_float:
+        return False
+    smallest = float(ml_dtypes.finfo(x.element.dtype).smallest_normal)
+    return min(abs(value), 1 / abs(value)) >= smallest
+
+
+def _computed(x: Operand) -> bool:
+    return x.definition is not None and not x.definition.is_constant
+
+
 PREDICATES: dict[str, Predicate] = {
     "constant": Predicate(
         "x is one number everywhere, known when compiling",
@@ -188,6 +202,7 @@ PREDICATES: dict[str, Predicate] = {
     "read_once": Predicate(
         "x has one user", lambda x: x.definition is None or x.definition.readers < 2
     ),
+    "computed": Predicate("x is not computed from constants alone", _computed),
     "scalar": Predicate("x has no axes", lambda x: x.type.get_shape() == ()),
     "nonzero": Predicate(
         "the constant x is finite and not 0",
@@ -207,6 +222,11 @@ PREDICATES: dict[str, Predicate] = {
     "finite": Predicate(
         "the constant x is finite",
         lambda x: x.constant is not None and math.isfinite(x.constant),
+        of_constant=True,
+    ),
+    "invertible": Predicate(
+        "the constant x and its inverse are normal numbers of its type",
+        _invertible,
         of_constant=True,
     ),
     "power_of_two": Predicate(
@@ -372,7 +392,8 @@ ATTRIBUTE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "as_matrix": lambda x: (math.prod(x.shape[:-1]), x.shape[-1]),
     "inner": lambda x, turned: x.shape[-1:] if turned else (x.shape[-1], 1),
     "number_of": lambda x: x.constant,
-    "scale_of": layouts.scale_of,
+    "scaled_by": layouts.scaled_by,
+    "divided_by": lambda scale, c: scale / c.constant,
     "only": lambda axes: axes[0],
     "turned": lambda x, perm: tuple(x.shape[axis] for axis in perm),
     "one_head": layouts.one_head,

@@ -79,6 +79,12 @@ class Definition:
         return self.handle < self.facts.given
 
     @property
+    def is_constant(self) -> bool:
+        """Whether constants alone decide the value."""
+        self.facts.looks += 1
+        return self._origin <= Origin.CONSTANTS
+
+    @property
     def is_parameters(self) -> bool:
         """Whether parameters and constants alone decide the value."""
         self.facts.looks += 1

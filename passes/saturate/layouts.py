@@ -95,10 +95,11 @@ def merged_bias(m: Any, q: Any, axes: int) -> Shape:
     return (*batch, math.prod(heads), *shape[-2:])
 
 
-def scale_of(c: Any, q: Any) -> float:
-    """The scale that a constant is: 1 / sqrt(d) before it was rounded, where it is that."""
-    usual = 1.0 / math.sqrt(max(shape_of(q)[-1], 1))
-    return usual if float(c.element.dtype.type(usual)) == c.constant else c.constant
+def scaled_by(scale: float, c: Any, q: Any, heads: int) -> float:
+    """A scale times a constant: 1 / sqrt(d) before it was rounded, where it is that."""
+    usual = 1.0 / math.sqrt(max(shape_of(q)[-1] // heads, 1))
+    rounded = scale == 1.0 and float(c.element.dtype.type(usual)) == c.constant
+    return usual if rounded else scale * c.constant
 
 
 def heads_of(x: Any, axes: int) -> int:

@@ -40,46 +40,40 @@ PRODUCTS: tuple[Rule, ...] = (
         "(A B)ᵀ = Bᵀ Aᵀ",
         "swaps_last_two(P) and matrix(a) and matrix(b)",
     ),
-    Rule(
-        "matmul-scaled-a",
-        "matmul(mul(a, c), b, transpose_a=M, transpose_b=N)",
-        "mul(matmul(a, b, transpose_a=M, transpose_b=N), c)",
-        REASSOCIATES,
-        "a product is linear",
-        "constant(c) and scalar(c) and wide(a)",
-    ),
-    Rule(
-        "matmul-scaled-b",
-        "matmul(a, mul(b, c), transpose_a=M, transpose_b=N)",
-        "mul(matmul(a, b, transpose_a=M, transpose_b=N), c)",
-        REASSOCIATES,
-        "a product is linear",
-        "constant(c) and scalar(c) and wide(a)",
+    *(
+        Rule(
+            f"matmul-{word}-{side}",
+            f"matmul({operands.format(scale)}, transpose_a=M, transpose_b=N)",
+            f"{scale}(matmul(a, b, transpose_a=M, transpose_b=N), c)",
+            REASSOCIATES,
+            "a product is linear",
+            f"scalar(c) and {asked}(c) and wide(a)",
+        )
+        for word, scale, asked in (("scaled", "mul", "finite"), ("divided", "div", "nonzero"))
+        for side, operands in (("a", "{}(a, c), b"), ("b", "a, {}(b, c)"))
     ),
     # Scales of rows and of columns.
-    Rule(
-        "matmul-row-scale",
-        "matmul(mul(a, r), b, transpose_b=N)",
-        "mul(matmul(a, b, transpose_b=N), r)",
-        REASSOCIATES,
-        "each row of the result is linear in its row of a",
-        "one_column(r) and matrix(a) and matrix(b) and wide(a)",
+    *(
+        Rule(
+            f"matmul-row-{word}",
+            f"matmul({scale}(a, r), b, transpose_b=N)",
+            f"{scale}(matmul(a, b, transpose_b=N), r)",
+            REASSOCIATES,
+            "each row of the result is linear in its row of a",
+            "one_column(r) and matrix(a) and matrix(b) and wide(a)",
+        )
+        for word, scale in (("scale", "mul"), ("quotient", "div"))
     ),
-    Rule(
-        "matmul-row-quotient",
-        "matmul(div(a, r), b, transpose_b=N)",
-        "div(matmul(a, b, transpose_b=N), r)",
-        REASSOCIATES,
-        "each row of the result is linear in its row of a",
-        "one_column(r) and matrix(a) and matrix(b) and wide(a)",
-    ),
-    Rule(
-        "matmul-column-scale",
-        "matmul(a, mul(b, s), transpose_a=M)",
-        "mul(matmul(a, b, transpose_a=M), s)",
-        REASSOCIATES,
-        "each column of the result is linear in its column of b",
-        "one_row(s) and matrix(a) and matrix(b) and wide(a)",
+    *(
+        Rule(
+            f"matmul-column-{word}",
+            f"matmul(a, {scale}(b, s), transpose_a=M)",
+            f"{scale}(matmul(a, b, transpose_a=M), s)",
+            REASSOCIATES,
+            "each column of the result is linear in its column of b",
+            "one_row(s) and matrix(a) and matrix(b) and wide(a)",
+        )
+        for word, scale in (("scale", "mul"), ("quotient", "div"))
     ),
     # The scale of a norm becomes part of the weights that follow it; not in training, where
     # gradients read the statistic and the normed value.
