@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
@@ -25,7 +26,7 @@ from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of, spelling, tensor
 from mgn.passes.saturate.encode import encode_graph
 from mgn.passes.saturate.engine import saturate_facts
-from mgn.passes.saturate.patterns import Call, Number, Pattern, Variable, calls_of
+from mgn.passes.saturate.patterns import Call, Number, Pattern, PatternError, Variable, calls_of
 from mgn.passes.saturate.rule import Rule, RuleClass
 from mgn.passes.saturate.saturate import literals_of
 from mgn.rule_values import ROUNDED_TOLERANCE, Difference, Values, tensor_of
@@ -118,6 +119,8 @@ def check_rule(
 
     UnsoundRule where they differ, or where it acted on none; PatternError for a malformed row.
     """
+    if not isinstance(cast("object", rule), Rule):
+        raise PatternError(f"check_rule takes a Rule, not {type(rule).__name__}")
     rule.check()
     outcome = try_rule(rule, wanted, most, seed, examples)
     if not outcome.acted:

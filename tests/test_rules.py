@@ -91,7 +91,9 @@ def test_registering_a_rule_makes_it_act() -> None:
         ("neg(x)", "x", "unheard(x)", "unknown predicate 'unheard'; there are constant, .* wide, "),
         ("neg(x)", "x", "float(x)", "unknown predicate 'float'; .*; did you mean 'floating'"),
         ("neg(x", "x", "", "not a pattern"),
-        ("x", "x", "", "must be an operation"),
+        ("x * 1", "x", "", r"must be an operation, as neg\(x\), not 'x \* 1'"),
+        ("sum(x, axis=A)", "sum(x, axis=A, keepdims=false)", "", "'false' .*; it is spelt False"),
+        ("mul(x, c)", "leaky_relu(x, slope=c)", "", r"'slope' .* is no value .*; number_of\(c\)"),
         ("neg(x)", "x", "1 < 2", "predicates joined by 'and', not '1 < 2'; there are constant, "),
         ("neg(x)", "x", "wide(x) or integer(x)", "predicates joined by 'and'"),
         ("neg(x)", "x", "wide(y)", "'y' is not bound"),
@@ -138,7 +140,21 @@ def test_a_row_of_other_kinds_is_refused(change: dict[str, Any], message: str) -
         register_rule(replace(row, **change))
 
 
+def test_an_axis_that_is_counted_from_the_back_is_matched_alone() -> None:
+    def body(b: Emitter, x: SSAValue) -> list[SSAValue]:
+        return [b.log(b.softmax(x, axis=axis)) for axis in (0, 1, 2)]
+
+    rule = Rule("last", "log(softmax(x, axis=-2))", "log_softmax(x, axis=-2)", RuleClass.EXACT, "")
+    encoded = encode_graph(build_graph(body, tensor("f32", (2, 3, 4))))
+    result = saturate_facts(encoded.facts, [rule])
+    assert result.fired["last"] == 1
+    made = [key for key, nodes in result.nodes.items() if "log_softmax" in {n.name for n in nodes}]
+    assert made == [result.class_of[encoded.outputs[1]]]
+
+
 def test_what_is_no_rule_is_not_registered() -> None:
+    with pytest.raises(PatternError, match="check_rule takes a Rule, not str"):
+        check_rule("x")  # pyright: ignore
     with pytest.raises(PatternError, match="register_rule takes a Rule, not str"):
         register_rule("x")  # pyright: ignore
 
@@ -187,6 +203,13 @@ def test_a_number_that_the_element_type_does_not_hold_is_not_written() -> None:
         ("sum(neg(x), axis=A, keepdims=K)", "neg(sum(x, axis=A, keepdims=K))", True),
         ("leaky_relu(x, slope=S)", "max(x, leaky_relu(x, slope=S))", False),
         ("elu(x, alpha=S)", "elu(x, alpha=S * 1.0)", True),
+        ("log(softmax(x))", "log_softmax(x)", True),
+        ("log(softmax(x, axis=-2))", "log_softmax(x, axis=-2)", True),
+        ("neg(sum(x))", "sum(neg(x))", True),
+        ("neg(sum(x, axis=[-1]))", "sum(neg(x), axis=[-1])", True),
+        ("softmax(x)", "softmax(x, axis=0)", False),
+        ("neg(concat([x, neg(y)], axis=-1))", "concat([neg(x), y], axis=-1)", True),
+        ("neg(reshape(x, shape=[-1]))", "reshape(neg(x), shape=[-1])", True),
     ],
 )
 def test_rows_with_any_attribute_are_tried(left: str, right: str, sound: bool) -> None:

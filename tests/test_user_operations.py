@@ -144,6 +144,7 @@ def test_a_wrong_declaration_is_told(
         (lambda b, x: 1 / 0, False, "its function fails with ZeroDivisionError: division by zero"),
         (lambda b, x: b.exp(x, x), False, "takes at most 1 arguments"),
         (lambda b, x: b.sofmax(x), False, "no operation 'sofmax'; did you mean 'softmax'?"),
+        (lambda b, x: x * 2, False, r"values take no Python operators: b.mul\(x, y\)"),
         (lambda b, x: b.constants(1, "f32"), False, "did you mean 'constant'?"),
         (lambda b, x: b.call("f", x), False, "f is built from itself"),
         (lambda b, x: (x, b.exp(x)), False, "its function gives no value, but tuple"),

@@ -143,7 +143,8 @@ def _result_type(
         raise
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
-        raise ShapeError(f"{name}: its function fails with {said}") from error
+        hint = "; values take no Python operators: b.mul(x, y)" * ("unsupported operand" in said)
+        raise ShapeError(f"{name}: its function fails with {said}{hint}") from error
     finally:
         _BUILDING.remove(name)
     others = [

@@ -10,6 +10,7 @@ types and enters the right side. Queries do not ask for handles: looking one up 
 each match takes longer than all else that they do.
 """
 
+import ast
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ from mgn.passes.saturate.patterns import (
     Pattern,
     Variable,
     calls_of,
+    evaluate,
     text_of,
 )
 from mgn.passes.saturate.rule import Rule
@@ -38,10 +40,11 @@ ORDERED_ZEROS = ("max", "min")
 
 @dataclass(frozen=True)
 class CompiledRule:
-    """A rule with its relation: columns are the root and the variables, `values` of them, then
-    constants, then attribute numbers.
+    """A rule with its relation: columns are the root, the variables and operands of relative calls,
+    `values` of them, then constants, then attribute numbers.
 
-    `attribute_calls` are the calls of the left side whose attributes the last columns number;
+    `attribute_calls` are the calls of the left side whose attributes the last columns number, and
+    `operands` says in which columns those of each are, where its attributes are relative to them;
     `bound` keeps what the attribute variables are for such numbers, None where they do not fit;
     `refused` the types, constants and attributes of matches on which it does not act, whatever the
     values are.
@@ -51,6 +54,7 @@ class CompiledRule:
     relation: str
     values: int
     attribute_calls: tuple[Call, ...]
+    operands: tuple[tuple[int, ...], ...]
     bound: dict[tuple[int, ...], dict[str, Any] | None] = field(
         default_factory=dict[tuple[int, ...], dict[str, Any] | None], compare=False
     )
@@ -128,6 +132,7 @@ def compile_rule(rule: Rule, number: int, facts: Facts) -> tuple[CompiledRule, s
     """A rule's relation and the egglog text that fills it."""
     atoms: list[str] = []
     attribute_calls: list[Call] = []
+    operand_names: list[list[str]] = []
     named: dict[str, str] = {}
 
     def visit(pattern: Pattern, root: str) -> None:
@@ -146,6 +151,7 @@ def compile_rule(rule: Rule, number: int, facts: Facts) -> tuple[CompiledRule, s
         if OPERATIONS[pattern.name].attributes:
             attribute = f"a{len(attribute_calls)}"
             attribute_calls.append(pattern)
+            operand_names.append(operands if is_relative(pattern) else [])
         else:
             attribute = f"u_{root}"
         name = constructor_name((pattern.name, len(pattern.operands)))
@@ -158,6 +164,7 @@ def compile_rule(rule: Rule, number: int, facts: Facts) -> tuple[CompiledRule, s
 
     visit(rule.left_pattern, "root")
     values = ["root", *(f"v_{name}" for name in rule.variables)]
+    values += dict.fromkeys(name for names in operand_names for name in names if name not in values)
     columns, sorts = list(values), ["T"] * len(values)
     for name in rule.constants:
         atoms.append(f"(= s_{name} (splat v_{name}))")
@@ -173,4 +180,22 @@ def compile_rule(rule: Rule, number: int, facts: Facts) -> tuple[CompiledRule, s
             f' :ruleset rewrite :name "{rule.name}")',
         ]
     )
-    return CompiledRule(rule, relation, len(values), tuple(attribute_calls)), text
+    places = tuple(tuple(map(values.index, names)) for names in operand_names)
+    return CompiledRule(rule, relation, len(values), tuple(attribute_calls), places), text
+
+
+def is_relative(call: Call) -> bool:
+    """Whether what a call's attributes are to be depends on its operands, as axes that are counted
+    from the back, or all of them.
+    """
+    spec = OPERATIONS[call.name]
+    if spec.canonical is None:
+        return False
+    for item in spec.attributes:
+        written = call.attributes.get(item.name)
+        if not isinstance(written, ast.Name):
+            value = item.default if written is None else evaluate(written, {}, {})
+            parts = value if isinstance(value, tuple) else (value,)
+            if any(part is None or (type(part) is int and part < 0) for part in parts):
+                return True
+    return False

@@ -5,6 +5,7 @@ condition fails or the two sides differ in type.
 """
 
 import ast
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from math import isinf
@@ -15,7 +16,7 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.mgn.attributes import REQUIRED, same_value
-from mgn.dialects.mgn.operation import OPERATIONS
+from mgn.dialects.mgn.operation import OPERATIONS, AttributeSpec
 from mgn.dialects.mgn.structure import dense_of
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of
@@ -62,7 +63,7 @@ def instantiate(compiled: CompiledRule, row: Sequence[int], facts: Facts) -> boo
     }
     root = row[0]
     try:
-        names = _bound_attributes(compiled, tuple(row[start + len(constants) :]), facts)
+        names = _bound_attributes(compiled, row, tuple(row[start + len(constants) :]), facts)
         names[ROOT_SHAPE] = tuple(facts.handle_types[root].get_shape())
         names[ROOT_ELEMENT] = element_of(facts.handle_types[root])
         for name, handle in handles.items():
@@ -87,41 +88,62 @@ def instantiate(compiled: CompiledRule, row: Sequence[int], facts: Facts) -> boo
 
 
 def _bound_attributes(
-    compiled: CompiledRule, numbers: tuple[int, ...], facts: Facts
+    compiled: CompiledRule, row: Sequence[int], numbers: tuple[int, ...], facts: Facts
 ) -> dict[str, Any]:
     """Values of the attribute variables, to be added to. Mismatch where an attribute differs."""
-    if numbers not in compiled.bound:
+    types = [[facts.type_numbers[row[at]] for at in places] for places in compiled.operands]
+    key = (*numbers, *itertools.chain(*types))
+    if key not in compiled.bound:
+        operands = [[facts.handle_types[row[at]] for at in places] for places in compiled.operands]
         try:
-            compiled.bound[numbers] = _bind_attributes(compiled, numbers, facts)
-        except Mismatch:
-            compiled.bound[numbers] = None
-    known = compiled.bound[numbers]
+            compiled.bound[key] = _bind_attributes(compiled, operands, numbers, facts)
+        except (Mismatch, ShapeError):
+            compiled.bound[key] = None
+    known = compiled.bound[key]
     if known is None:
         raise Mismatch
     return dict(known)
 
 
 def _bind_attributes(
-    compiled: CompiledRule, numbers: Sequence[int], facts: Facts
+    compiled: CompiledRule,
+    operands: Sequence[Sequence[TensorType]],
+    numbers: Sequence[int],
+    facts: Facts,
 ) -> dict[str, Any]:
-    """Values of the attribute variables. Mismatch where a named or defaulted attribute differs."""
+    """Values of the attribute variables. Mismatch where a named or defaulted attribute differs from
+    what it is for operands of these types.
+    """
     bound: dict[str, Any] = {}
-    for call, number in zip(compiled.attribute_calls, numbers, strict=True):
-        stored = dict(facts.properties.things[number])
-        for item in OPERATIONS[call.name].attributes:
-            attribute = stored.get(item.name)
-            value = None if attribute is None else item.kind.decode(attribute)
-            wanted = call.attributes.get(item.name)
-            if isinstance(wanted, ast.Name):
-                if not same_value(bound.setdefault(wanted.id, value), value):
-                    raise Mismatch
-                continue
-            expected = (
-                item.default if wanted is None else item.kind.accept(evaluate(wanted, {}, {}))
-            )
-            if expected is REQUIRED or not same_value(expected, value):
+    for call, types, number in zip(compiled.attribute_calls, operands, numbers, strict=True):
+        spec, stored = OPERATIONS[call.name], dict(facts.properties.things[number])
+        values: dict[str, Any] = {
+            item.name: None if (found := stored.get(item.name)) is None else item.kind.decode(found)
+            for item in spec.attributes
+        }
+        expected = {
+            item.name: _expected(item, call.attributes.get(item.name), values[item.name])
+            for item in spec.attributes
+        }
+        if types and spec.canonical is not None:
+            expected.update(spec.canonical(*spec.split_operands(types), **expected))
+        for name, value in values.items():
+            wanted = call.attributes.get(name)
+            known = bound.setdefault(wanted.id, value) if isinstance(wanted, ast.Name) else value
+            if not (same_value(known, value) and same_value(expected[name], value)):
                 raise Mismatch
     return bound
+
+
+def _expected(item: AttributeSpec, wanted: ast.expr | None, value: Any) -> Any:
+    """What an attribute has to be: what is written, its default, or, for a variable, what it is."""
+    if isinstance(wanted, ast.Name):
+        return value
+    if wanted is not None:
+        return item.kind.accept(evaluate(wanted, {}, {}))
+    if item.default is REQUIRED:
+        raise Mismatch
+    return item.default
 
 
 def _holds(rule: Rule, names: Mapping[str, Any]) -> bool:

@@ -54,7 +54,7 @@ class Rule:
     def left_pattern(self) -> Call:
         pattern = parse_pattern(self.left)
         if not isinstance(pattern, Call):
-            raise PatternError("the left side must be an operation")
+            raise PatternError(f"the left side must be an operation, as neg(x), not {self.left!r}")
         return pattern
 
     @cached_property

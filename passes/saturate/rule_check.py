@@ -72,6 +72,11 @@ def check_patterns(left: Call, right: Pattern, conditions: Iterable[ast.Call]) -
     for call in calls_of(right):
         for item, written in _attributes_of(call):
             _check_expression(written, bound, COMPUTED)
+            if isinstance(written, ast.Name) and written.id in values:
+                raise PatternError(
+                    f"'{item.name}' of '{call.name}' is no value as '{written.id}' is; "
+                    f"number_of({written.id}) is the number of a constant"
+                )
             if not any(isinstance(node, ast.Name) for node in ast.walk(written)):
                 _accept(call, item, written)
     for condition in conditions:
@@ -160,7 +165,8 @@ def _check_expression(
             _check_arguments(node, ATTRIBUTE_FUNCTIONS[name])
             functions.add(node.func)
         elif isinstance(node, ast.Name) and node not in functions and node.id not in bound:
-            raise PatternError(f"'{node.id}' is not bound on the left")
+            spelt = f"; it is spelt {node.id.title()} here" * (node.id in ("true", "false", "none"))
+            raise PatternError(f"'{node.id}' is not bound on the left{spelt}")
 
 
 def _check_arguments(call: ast.Call, function: Callable[..., Any]) -> None:
