@@ -69,6 +69,19 @@ SAME: dict[str, tuple[str, str]] = {
         f"z = x * y * (0.5 * (1.0 + tanh({CUBIC})))",
         'geglu(x, y, approx = "tanh")',
     ),
+    "geglu, the half opposite": (
+        "z = (x * 0.5) * (y * (1.0 + erf(x * 0.70710678)))",
+        "geglu(x, y)",
+    ),
+    "geglu, the half with the factor": (
+        f"z = x * (1.0 + tanh({CUBIC})) * (0.5 * y)",
+        'geglu(x, y, approx = "tanh")',
+    ),
+    "geglu, the half last": ("z = x * (1.0 + erf(x / 1.4142135)) * y / 2.0", "geglu(x, y)"),
+    "geglu, the half around": (
+        f"z = 0.5 * (x * (y * (1.0 + tanh({CUBIC}))))",
+        'geglu(x, y, approx = "tanh")',
+    ),
     "layer norm of rows without their axis": (
         "d = x - expand_dims(mean(x, axis = -1), axis = -1)\n"
         "z = d / expand_dims(sqrt(mean(d * d, axis = -1) + 1e-5), axis = -1) * g + b",

@@ -35,6 +35,10 @@ ACTIVATIONS: tuple[Rule, ...] = (
             ("beside", "mul(mul(x, 0.5), {})", "x"),
             ("around", "mul(mul(x, {}), 0.5)", "x"),
             ("before", "mul(mul(mul(x, 0.5), y), {})", "mul(x, y)"),
+            ("opposite", "mul(mul(x, 0.5), mul(y, {}))", "mul(x, y)"),
+            ("across", "mul(mul(x, {}), mul(y, 0.5))", "mul(x, y)"),
+            ("after", "mul(mul(mul(x, {}), y), 0.5)", "mul(x, y)"),
+            ("outside", "mul(mul(x, mul(y, {})), 0.5)", "mul(x, y)"),
         )
     ),
     Rule(
