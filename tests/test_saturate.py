@@ -286,6 +286,9 @@ def test_without_fusion_every_operation_is_a_kernel() -> None:
         ["div"],
     ]
     assert report.cost_after == pytest.approx(report.cost_before)
+    _, fused = saturated(body, f32(8, 8), f32(8, 8))
+    assert sum(fused.fired.values()) > 0
+    assert fused.cost_before == pytest.approx(report.cost_before), "what rules add is not counted"
 
 
 def test_values_that_nothing_needs_are_not_computed() -> None:

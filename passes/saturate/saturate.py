@@ -136,9 +136,12 @@ class _Task:
 
 @dataclass(frozen=True)
 class _Way:
-    """A graph as some rules rewrite it; the trace of it, where one is kept."""
+    """A graph as some rules rewrite it, with what it cost before; the trace of it, where one is
+    kept.
+    """
 
     rules: list[Rule]
+    cost_before: float
     encoded: EncodedGraph
     saturated: SaturatedGraph
     trace: SaturateTrace | None
@@ -171,9 +174,11 @@ def _saturated_way(task: _Task, rules: list[Rule], trace: SaturateTrace | None) 
     if kept is not None:
         kept.note_program(task.graph, encoded)
         kept.rules = {rule.name: rule for rule in (*rules, *WIDE_PRODUCTS)}
+    with _timed(task.seconds, "price before"):
+        cost_before = price_of_separate_kernels(encoded.facts, task.device)
     with _timed(task.seconds, "saturate"):
         saturated = _saturated(encoded.facts, task.options, rules, kept)
-    return _Way(rules, encoded, saturated, kept)
+    return _Way(rules, cost_before, encoded, saturated, kept)
 
 
 def _chosen(task: _Task, way: _Way, extract_budget: float) -> Choice:
@@ -181,8 +186,7 @@ def _chosen(task: _Task, way: _Way, extract_budget: float) -> Choice:
     device, options, seconds = task.device, task.options, task.seconds
     report = SaturateReport(task.graph.sym_name.data, way.encoded.operations)
     _describe_egraph(report, way.saturated)
-    with _timed(seconds, "price before"):
-        report.cost_before = price_of_separate_kernels(way.encoded.facts, device)
+    report.cost_before = way.cost_before
     with _timed(seconds, "view"):
         whole = whole_composites(options, device)
         view = make_view(way.saturated, way.encoded.outputs, whole, options.prepare)
