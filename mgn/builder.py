@@ -19,7 +19,7 @@ from contextvars import ContextVar, Token
 from itertools import islice
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, TensorType
@@ -28,6 +28,7 @@ from xdsl.ir import Block, Region, SSAValue
 from mgn.diagnostics import Diagnostic, DiagnosticsError
 from mgn.dialects.mgn.build import CallError, Emitter, suggestion
 from mgn.dialects.mgn.initialiser import InitialiserAttr, check_initialiser
+from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.mgn.structure import GraphOp, ParamOp, ReadOp, ReturnOp
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import (
@@ -84,6 +85,12 @@ class Value:
     def __getitem__(self, items: Any) -> "Value":
         listing = items if isinstance(items, tuple) else (items,)
         return self.graph.emit(lambda emitter: index_value(emitter, self.value, _index(listing)))
+
+    if not TYPE_CHECKING:  # a type checker knows which attributes there are
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = f"; write ops.{name}(x, …)" if name in OPERATIONS else ""
+            raise AttributeError(f"a value has no '{name}'{hint}")
 
     def __repr__(self) -> str:
         return f"Value({spelling(self.type)})"

@@ -215,3 +215,7 @@ def test_operations_outside_a_graph_or_of_another_graph_are_errors() -> None:
         h.input("x", "f32[2]") + other
     with pytest.raises(TypeError, match="no truth value"):
         bool(other)
+    with pytest.raises(AttributeError, match=r"no 'reshape'; write ops.reshape\(x, …\)"):
+        _ = other.reshape  # pyright: ignore
+    with pytest.raises(AttributeError, match=r"a value has no 'sahpe'$"):
+        _ = other.sahpe  # pyright: ignore

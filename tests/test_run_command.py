@@ -140,7 +140,7 @@ def test_random_runs_say_what_was_drawn_and_repeat(mgn_run: Run, program: Path) 
 
 
 def test_saturation_takes_the_options_of_the_pass(mgn_run: Run, program: Path) -> None:
-    for options, kernels in (("", 1), ("rules=exact time=2", 2), ("fuse=false", 2)):
+    for options, kernels in (("", 1), ("rules=exact time=2", 2), ("fuse=False", 2)):
         outcome = mgn_run(program, "--emit", "fusion", "--saturation", options)
         assert outcome.stdout.count("fusion.kernel") == kernels
 

@@ -58,8 +58,8 @@ def parse_saturation(text: str | None) -> "SaturateOptions | None":
 def _as_declared(name: str, text: str, kind: object) -> str | float | bool:
     """A value of one of the pass's options. UsageError where the text spells none."""
     if kind is bool:
-        if text in ("true", "false"):
-            return text == "true"
+        if text.lower() in ("true", "false"):
+            return text.lower() == "true"
         raise UsageError(f"--saturation: {name} takes true or false, not '{text}'")
     if kind is float:
         try:
