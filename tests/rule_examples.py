@@ -286,6 +286,22 @@ def _masked(row: str, rng: random.Random, variables: list[str]) -> Instance:
     return Instance([types[name] for name in variables], {"A": rng.choice([0, 1])}, constants)
 
 
+def _factors(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Scores times 0 or 1, and a bias where that is 0; some bias hides nothing, or elsewhere, some
+    rows are hidden altogether, and some factors are others.
+    """
+    seen = np.array([[rng.random() < 0.5 for _ in range(4)] for _ in range(3)])
+    seen[:, 0] |= rng.random() < 0.7
+    factor = np.where(seen, 1.0, rng.choice([0.0, 0.0, 0.0, 0.5]))
+    hidden = rng.choice([-1e10, -1e10, -np.inf, -2.0]) * (1 if "add" in row else -1)
+    bias = np.where(seen if rng.random() < 0.9 else ~seen, 0.0, hidden)
+    known = {"b": factor.astype(np.float32), "m": bias.astype(np.float32)}
+    types = {name: tensor("f32", (3, 4)) for name in variables}
+    types["x"] = tensor("f32", rng.choice([(3, 4), (2, 3, 4)]))
+    axis = rng.choice([1, 1, 0]) + (len(types["x"].get_shape()) - 2)
+    return Instance([types[name] for name in variables], {"A": axis}, {}, known)
+
+
 def _shares(row: str, rng: random.Random, variables: list[str]) -> Instance:
     """Shares of square matrices along an axis, and what they weigh: of fewer columns, or turned."""
     batch = rng.choice([(), (2,), (3, 2)])
@@ -430,6 +446,7 @@ EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "div-of-hidden": _masked,
     "bias-beside": _masked,
     "biased-where": _masked,
+    "hidden-by-factor": _factors,
     "softmax-of-merged-batches": _merged_rows,
     "sum-of-merged-batches": _merged_sum,
     "softmax-of-shifted": _rows,

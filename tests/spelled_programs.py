@@ -187,6 +187,11 @@ ATTENTION: dict[str, str] = {
     "masked far before a quotient": _of(
         _three(HEADS), f"z = softmax(where({SEEN}, q @ k.T, -3e38) / 8.0) @ v"
     ),
+    "masked by a factor, and far where that is 0": _of(
+        _three(HEADS),
+        f"b = cast({SEEN}, f32)",
+        "z = softmax(q @ k.T * 0.125 * b - 1e10 * (1.0 - b)) @ v",
+    ),
     "masked, and a bias": _of(
         _three(HEADS, ", m: f32[B, 1, 1, S]"),
         f"z = softmax(where({SEEN}, q @ k.T * 0.125, -inf) + m) @ v",

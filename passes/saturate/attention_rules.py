@@ -279,6 +279,17 @@ ATTENTION: tuple[Rule, ...] = (
         )
         for mask, masked in MASKED.items()
     ),
+    *(
+        Rule(
+            f"hidden-by-factor-{name}",
+            f"softmax({name}(mul(x, b), m), axis=A)",
+            "softmax(add(x, where(ne(b, 0.0), 0.0, -inf)), axis=A)",
+            REASSOCIATES,
+            "beside a key that is seen, one of -1e9 weighs nothing; as GPT-2 hides keys",
+            f"wide(x) and last_axis(A, SHAPE) and hides(b, m, {sign})",
+        )
+        for name, sign in (("add", 1), ("sub", -1))
+    ),
     Rule(
         "softmax-of-merged-batches",
         "softmax(reshape(x, shape=S), axis=A)",

@@ -331,6 +331,9 @@ PREDICATES: dict[str, Predicate] = {
     "leaves_a_key": Predicate(
         "the mask m is known, and no row of it is all true", layouts.leaves_a_key
     ),
+    "hides": Predicate(
+        "x b + m is known to be x, or a number that hides it; m has a sign", layouts.hides
+    ),
     "is_window": Predicate("the bias m is known to be attention's own mask", layouts.is_window),
     "spans": Predicate(
         "m has a row for each of q and a column for each of k",

@@ -210,6 +210,19 @@ def leaves_a_key(m: Any) -> bool:
     return array is not None and array.ndim > 0 and not bool(array.astype(bool).all(axis=-1).any())
 
 
+def hides(b: Any, m: Any, sign: float) -> bool:
+    """Whether a factor is known to be 1 at some keys of each row, where a bias is 0, and is 0 at
+    all others, where the bias hides a score; the bias has a sign.
+    """
+    factor, bias = _known(b), _known(m)
+    if factor is None or bias is None:
+        return False
+    factor, bias = np.broadcast_arrays(factor, bias)
+    seen = (factor == 1) & (bias == 0)
+    hidden = (factor == 0) & (sign * bias <= FAR)
+    return factor.ndim > 0 and bool((seen | hidden).all() and seen.any(axis=-1).all())
+
+
 def is_window(m: Any) -> bool:
     """Whether a bias is known to be attention's own mask: 0 at the keys that are seen, else -inf.
 
