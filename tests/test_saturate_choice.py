@@ -132,6 +132,8 @@ def test_the_report_has_the_prices_of_what_was_rejected(name: str) -> None:
     assert alone == pytest.approx(extraction.cost) or report.arrangements
     assert f"{extraction.rejected} rejected" in str(report)
     assert str(listed[0]) in str(next(item for item in extraction.choices if item.rejected))
+    several = [rival for rival in listed if rival.results > 1]
+    assert several and all(f", writes {item.results} values" in str(item) for item in several)
 
 
 @pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])

@@ -27,7 +27,8 @@ class PricedKernel:
 
     def __str__(self) -> str:
         what = self.arrangement or " ".join(self.operations)
-        return f"{self.price * 1e6:.1f} µs {self.kind}: {what}"
+        written = f", writes {self.results} values" if self.results > 1 else ""
+        return f"{self.price * 1e6:.1f} µs {self.kind}: {what}{written}"
 
 
 @dataclass(frozen=True)
