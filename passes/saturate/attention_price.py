@@ -23,7 +23,7 @@ UNIT_EFFICIENCY = {"tf32": 0.41, "bf16": 0.7, "f16": 0.6}
 NVIDIA H200, heads of 32 to 128 and 256 to 4096 keys.
 """
 
-UNIT_LATENCY = 8.0e-6
+UNIT_LATENCY = 4.0e-6
 """Seconds until a group has queries and a first tile of keys, which all wait for."""
 
 GPU_POWER = 4.0
@@ -61,6 +61,11 @@ GPU_TILES = (
 
 SHARED = {True: 1, False: 4}
 """Tiles that a compute unit works on at once."""
+
+UNEVEN = 0.15
+"""How much of what a tile of the most keys takes longer than others is waited for, where all tiles
+are worked on at once.
+"""
 
 GROUPS = 4
 """How many groups of parts a compute unit of a GPU should have, so that it always waits for memory.
@@ -122,8 +127,8 @@ class Plan:
         return float(self.outer * sum(self.visited) * self.rows)
 
 
-def plan_of(signature: Signature, device: Device) -> Plan:
-    """The cut that takes the least time."""
+def plan_of(signature: Signature, device: Device, on_unit: bool = False) -> Plan:
+    """The cut that takes the least time; for a matrix unit the one into the largest tiles."""
     values = signature.values
     heads, kv_heads = values["heads"], values["kv_heads"]
     in_parts = signature.name == ATTENTION_PARTS
@@ -133,7 +138,8 @@ def plan_of(signature: Signature, device: Device) -> Plan:
     outer = math.prod(batch) * kv_heads * parts
     units, shared = device.compute_units, SHARED[device.is_cpu]
     plans: list[Plan] = []
-    for tile in _tiles(device, queries * group):
+    tiles = _tiles(device, queries * group)
+    for tile in tiles[:1] if on_unit else tiles:
         rows = max(tile.rows // group, 1)
         window, block = values["window"], KEYS[device.is_cpu]
         visited = visited_keys(queries, keys, bool(values["causal"]), window, rows, block)
@@ -143,8 +149,11 @@ def plan_of(signature: Signature, device: Device) -> Plan:
         turns = rounds * max(1 / tile.alone, shared / tile.crowded)
         turns += max(1 / tile.alone, rest / tile.crowded) if rest else 0.0
         longest, mean = max(visited, default=0), sum(visited) / max(len(visited), 1)
-        a_tile = tile.rows * (longest if share <= shared else mean)
-        plans.append(Plan(tile.rows, visited, parts, outer, turns * a_tile * units))
+        keys_done = turns * mean
+        if share <= shared:
+            uneven = UNEVEN * turns * (longest - mean)
+            keys_done = min(max(longest / tile.alone, keys_done) + uneven, turns * longest)
+        plans.append(Plan(tile.rows, visited, parts, outer, keys_done * tile.rows * units))
     return min(plans, key=lambda plan: plan.scores)
 
 
@@ -179,7 +188,7 @@ def attention_seconds(signature: Signature, device: Device, unit: str | None = N
     products, rate = 2.0 * sum(head_sizes(signature)), device.rate(signature.element)
     beside = 0.0 if unit in HALVES else SCORE_STEPS[device.is_cpu]
     steps = 2.0 * (power + beside) / rate
-    scores = plan_of(signature, device).scores
+    scores = plan_of(signature, device, unit is not None).scores
     if unit is None:
         return scores * (products / (rate * EFFICIENCY[device.is_cpu]) + steps)
     reached = device.matrix_rates[unit] * UNIT_EFFICIENCY[unit]

@@ -71,6 +71,10 @@ class Ranking:
         self._count_needs([cone for cone in cones if cone.form.has_rows], traits)
         return sorted(cones, key=lambda item: (item.rank, len(item.body), item.leaves))
 
+    def alone(self, cone: Cone, traits: Sequence[Traits]) -> float:
+        """What a cone costs that is the only reader of its leaves."""
+        return cone.price + sum(self._cost(traits[name]) for name in cone.leaves)
+
     def _count_needs(self, cones: Sequence[Cone], traits: Sequence[Traits]) -> None:
         """Ranks cones that read what a reduction decides, where others compute it besides, by what
         these read in its place too: the kernel that writes the value reads that as well.

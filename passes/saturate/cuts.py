@@ -311,21 +311,29 @@ class CutBuilder:
         return Cone(body, real, form, price_per_run(price, traits[0].prepared))
 
     def _keep(self, cones: Sequence[Cone], traits: Sequence[Traits]) -> list[Cone]:
-        """The best few of each kind, no two with the same leaves and body classes; the smallest;
-        and one that only rounds, by which a matrix unit sees that its operand is rounded.
+        """The best few of each kind, no two with the same leaves and body classes, and the best
+        where it has its leaves to itself; the smallest; and one that only rounds, by which a matrix
+        unit sees that its operand is rounded.
         """
         kept: list[Cone] = []
         counts: dict[Way, int] = {}
+        dropped: dict[Way, list[Cone]] = {}
         seen: set[tuple[frozenset[int], Way]] = set()
         ranked = self.ranking.rank(cones, traits)
         for cone in ranked:
             key = (frozenset(cone.leaves), cone.form.way)
             count = counts.get(cone.form.way, 0)
             if key in seen or count >= self.limits.cones:
+                dropped.setdefault(cone.form.way, []).append(cone)
                 continue
             seen.add(key)
             counts[cone.form.way] = count + 1
             kept.append(cone)
+        for way, others in dropped.items():
+            of_way = [*(cone for cone in kept if cone.form.way == way), *others]
+            best = min(of_way, key=lambda item: self.ranking.alone(item, traits))
+            if not any(cone is best for cone in kept):
+                kept.append(best)
         smallest = min(cones, key=lambda item: (len(item.body), item.rank), default=None)
         if smallest is not None and all(len(cone.body) > len(smallest.body) for cone in kept):
             kept.append(smallest)
