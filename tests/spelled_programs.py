@@ -204,6 +204,10 @@ ATTENTION: dict[str, str] = {
         _three(HEADS, ", m: f32[B, 1, 1, S], r: f32[H, S, S]"),
         "z = softmax((q @ k.T + r) * 0.125 + m) @ v",
     ),
+    "a bias before the scale, and another taken off": _of(
+        _three(HEADS, ", m: f32[B, 1, 1, S], r: f32[H, S, S]"),
+        "z = softmax((q @ k.T + r) * 0.125 - m) @ v",
+    ),
     "a bias before the quotient, taken off": _of(
         _three(HEADS, ", m: f32[B, 1, 1, S]"),
         "z = softmax((q @ k.T - (1.0 - m) * 1e4) / 8.0) @ v",

@@ -127,13 +127,16 @@ def _biased_scores(name: str) -> tuple[Rule, ...]:
             "a score and -1e30 come to -1e30, in f32 and in f64",
             "wide(q) and batched(k) and constant(f) and farthest(f)" + asked,
         ),
-        Rule(
-            f"two-biases-of-{name}",
-            f"softmax(add(add({score}, b), m), axis=A)",
-            f"softmax(add({score}, add(b, m)), axis=A)",
-            REASSOCIATES,
-            "the order of three terms",
-            "wide(q)" + asked,
+        *(
+            Rule(
+                f"{word}-of-{name}",
+                f"softmax({operation}(add({score}, b), m), axis=A)",
+                f"softmax(add({score}, {operation}(b, m)), axis=A)",
+                REASSOCIATES,
+                "the order of three terms",
+                "wide(q)" + asked,
+            )
+            for word, operation in (("two-biases", "add"), ("bias-less-bias", "sub"))
         ),
     )
 
