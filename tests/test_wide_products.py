@@ -140,10 +140,18 @@ def _off_by_one(
     SLICES(self, wide, rule, [rows[-1], *rows[:-1]], entered)
 
 
+def _turned_round(
+    self: WideProducts, result: int, members: Sequence[Product], biases: list[int]
+) -> None:
+    JOIN(self, result, members[::-1], biases)
+
+
 WIDEN, SLICES = WideProducts._widen, WideProducts._slices  # pyright: ignore[reportPrivateUsage]
+JOIN = WideProducts._join_products  # pyright: ignore[reportPrivateUsage]
 WRONG: dict[str, tuple[str, Callable[..., Any]]] = {
     "the weights in another order": ("_widen", _swapped),
     "the slices in another order": ("_slices", _off_by_one),
+    "the products side by side in another order": ("_join_products", _turned_round),
     "the weights along the other axis": ("_axis", lambda self, item: -1),
     "products of different left operands": (
         "_key",
@@ -167,7 +175,8 @@ def test_a_wrong_variant_is_caught(wrong: str, monkeypatch: pytest.MonkeyPatch) 
       param b: f32[6]
       p = matmul(x, v, transpose_b = true) + a
       q = matmul(x, w, transpose_b = true) + b
-      return p, q, r = matmul(z, v, transpose_b = true), s = z @ w
+      t = concat([q, p], axis = -1)
+      return p, q, r = matmul(z, v, transpose_b = true), s = z @ w, t
     }"""
     try:
         values = values_of(graph_of(text))
@@ -186,6 +195,32 @@ def test_siblings_become_one_product_with_a_prepared_weight(turned: bool, biased
     assert sum("matmul" in body for body in names) == 1
     assert names == [["concat"], ["matmul"], names[-1]] and "concat" not in names[-1]
     assert report.fired["wide-product"] == 3
+
+
+@pytest.mark.parametrize(
+    ("joined", "axis", "fired"),
+    [
+        ("x @ v, x @ w, x @ v", 1, 1),
+        ("x @ w + b, x @ v + a", 1, 1),
+        ("x @ v, x @ w", 0, 0),
+        ("x @ v, x @ w + b", 1, 0),
+        ("x @ v, tanh(x) @ w", 1, 0),
+    ],
+)
+def test_products_that_a_program_puts_side_by_side_are_one_product(
+    joined: str, axis: int, fired: int
+) -> None:
+    after, report = rewritten(f"""graph g(x: f32[4, 6]) {{
+      param v: f32[6, 5]
+      param w: f32[6, 5]
+      param a: f32[5]
+      param b: f32[5]
+      return y = concat([{joined}], axis = {axis})
+    }}""")
+    assert report.fired["joined-products"] == fired
+    names = [body_names(kernel) for kernel in kernels_of(after)]
+    assert ("concat" in names[-1]) is not bool(fired)
+    assert not (fired and any("slice" in body for body in names))
 
 
 def test_on_a_cpu_weights_side_by_side_are_turned_once_for_all_runs() -> None:

@@ -32,6 +32,7 @@ from mgn.passes.saturate.instantiate import instantiate
 from mgn.passes.saturate.rule import Rule, RuleClass, RuleError
 from mgn.passes.saturate.wide_products import (
     ROUNDINGS,
+    Joined,
     Product,
     Rounding,
     WideProducts,
@@ -321,12 +322,15 @@ class _Engine:
         products: list[Product] = []
         sums: dict[int, list[tuple[int, int]]] = defaultdict(list)
         roundings: dict[int, list[Rounding]] = defaultdict(list)
+        joined: list[Joined] = []
         for result, (operation, attributes, _, operands) in tables.nodes:
             if operation == PRODUCT[0]:
                 left, right = operands
                 products.append(Product(result, left, right, attributes))
             elif operation == "add":
                 sums[operands[0]].append((result, operands[1]))
+            elif operation == "concat":
+                joined.append(Joined(result, attributes, operands))
             elif operation in ROUNDINGS:
                 roundings[result].append(Rounding(operation, attributes, operands[0]))
         things = self.facts.leaves.things
@@ -334,7 +338,7 @@ class _Engine:
         constant = constant_classes(
             leaves, ((result, node.operands) for result, node in tables.nodes)
         )
-        if not self.wide.enter(products, leaves, constant, sums, roundings):
+        if not self.wide.enter(products, leaves, constant, sums, roundings, joined):
             return False
         for step in self.wide.steps:
             self.fired[step[0]] += 1

@@ -8,15 +8,20 @@ After, each equal to what it was, for the price to decide:
 
     slice(matmul(x, concat(q, k)))    slice(matmul(x, concat(q, k)))
 
-and, where each product has a bias of its own, the same with all biases in one addition. `concat(q,
-k)` is then a derived parameter, and so is its transpose. Weights that are each rounded are also
-rounded as one, so that a matrix unit sees it. A rule of the table has one root; this one has as
-many as there are products, and acts once on all of them. A device may add up a product of another
-shape in another order: like the rows of `products.py` it reassociates.
+and, where each product has a bias of its own, the same with all biases in one addition. Where the
+program has the products side by side, they are the wide product as it is:
+
+    concat(matmul(x, q), matmul(x, k))        matmul(x, concat(q, k))
+
+`concat(q, k)` is then a derived parameter, and so is its transpose. Weights that are each rounded
+are also rounded as one, so that a matrix unit sees it. A rule of the table has one root; this one
+has as many as there are products, and acts once on all of them. A device may add up a product of
+another shape in another order: like the rows of `products.py` it reassociates.
 
 In: an e-graph's products, and which values are parameters' alone. Out: new e-nodes and unions.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,6 +46,14 @@ WIDE_PRODUCTS = (
         f"slice(add({_OF_WIDE}, concat(a, b)), starts=S, stops=E)",
         RuleClass.REASSOCIATES,
         "products of one x with parameters v and w, and their biases, are columns of one product",
+    ),
+    Rule(
+        "joined-products",
+        "concat([matmul(x, v, transpose_a=M, transpose_b=N), "
+        "matmul(x, w, transpose_a=M, transpose_b=N)], axis=A)",
+        _OF_WIDE,
+        RuleClass.REASSOCIATES,
+        "products of one x with parameters v and w, side by side, are one product",
     ),
 )
 """What this file does, as reports show it; a row's right side cannot say how many there are."""
@@ -84,6 +97,23 @@ def constant_classes(
 
 
 @dataclass(frozen=True)
+class Joined:
+    """An e-node `concat(operands)`, by handles."""
+
+    result: int
+    attributes: int
+    operands: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A product that may stand beside others, and the bias that is added to it, if any."""
+
+    product: Product
+    bias: int | None = None
+
+
+@dataclass(frozen=True)
 class Rounding:
     """An e-node of `ROUNDINGS`, by handles."""
 
@@ -120,12 +150,13 @@ class WideProducts:
         constant: set[int],
         sums: dict[int, list[tuple[int, int]]],
         roundings: dict[int, list[Rounding]],
+        joined: Sequence[Joined] = (),
     ) -> bool:
         """Enters what has not been entered; whether there was anything.
 
         `leaves` holds parameters and constants, `constant` what they alone decide; `sums`, for a
         class, the classes that are its sum with another, and that other; `roundings`, for a class,
-        what rounds another value to it.
+        what rounds another value to it; `joined` are values side by side.
         """
         self.leaves, self.constant, self.sums = leaves, constant, sums
         self.roundings = roundings
@@ -138,6 +169,9 @@ class WideProducts:
         simplest = sorted(groups.values(), key=lambda group: -len(self._parameters(group)))
         for members in simplest:
             self._group(list(members.values()))
+        columns = self._columns(groups) if joined else {}
+        for item in sorted(joined, key=lambda item: item.result):
+            self._join(item, columns)
         return bool(self.steps)
 
     def _parameters(self, group: Mapping[int, Product]) -> list[int]:
@@ -180,14 +214,63 @@ class WideProducts:
                 self.seen.add(name)
                 self._widen(chosen)
 
-    def _widen(self, members: Sequence[Product]) -> None:
-        first, start = members[0], len(self.facts.handle_types)
+    def _join(self, item: Joined, columns: Mapping[int, Mapping[object, Column]]) -> None:
+        """Enters the product, with its bias, that the columns of several are, side by side."""
+        rank = len(self.facts.handle_types[item.result].get_shape())
+        along_columns = self._decoded("concat", item.attributes)["axis"] == rank - 1
+        if not along_columns or (item.result,) in self.seen:
+            return
+        found = [columns.get(operand, {}) for operand in item.operands]
+        for key in found[0]:
+            if all(key in other for other in found):
+                parts = [each[key] for each in found]
+                biases = [part.bias for part in parts if part.bias is not None]
+                self._join_products(item.result, [part.product for part in parts], biases)
+                return
+
+    def _columns(
+        self, groups: Mapping[object, Mapping[int, Product]]
+    ) -> dict[int, dict[object, Column]]:
+        """The products with parameters, and their sums with a bias, by handle, then by what they
+        share with those that they can stand beside.
+        """
+        found: dict[int, dict[object, Column]] = defaultdict(dict)
+        for key, group in groups.items():
+            for result, product in group.items():
+                if product.left in self.constant or product.right not in self.constant:
+                    continue
+                found[result][key, "plain"] = Column(product)
+                bias = self._bias(result)
+                if bias is not None:
+                    found[bias[0]][key, "biased"] = Column(product, bias[1])
+        return found
+
+    def _join_products(self, result: int, members: Sequence[Product], biases: list[int]) -> None:
+        """Enters the product of members in their order, which is a result that is there."""
+        self.seen.add((result,))
+        start = len(self.facts.handle_types)
+        wide = self._side_by_side(members)
+        if biases:
+            wide = self._operation("add", [wide, self._operation("concat", biases, axis=0)])
+        self.facts.union(result, wide)
+        row = (result, members[0].left, *(item.right for item in members[:2]))
+        end = len(self.facts.handle_types)
+        self.steps.append((WIDE_PRODUCTS[2].name, row, wide, start, end))
+
+    def _side_by_side(self, members: Sequence[Product]) -> int:
+        """The product with all right operands in one."""
+        first = members[0]
         axis = self._axis(first) + len(self.facts.handle_types[first.right].get_shape())
         weight = self._operation("concat", [item.right for item in members], axis=axis)
         self._round_as_one(weight, [item.right for item in members], axis)
         wide = self._operation("matmul", [first.left, weight], **self._values(first))
         self._turn(wide, first, weight)
-        plain, biased = WIDE_PRODUCTS
+        return wide
+
+    def _widen(self, members: Sequence[Product]) -> None:
+        start = len(self.facts.handle_types)
+        wide = self._side_by_side(members)
+        plain, biased, _ = WIDE_PRODUCTS
         rows = [(item.result, item.left, item.right) for item in members]
         self._slices(wide, plain.name, rows, start)
         sums = [self._bias(item.result) for item in members]
