@@ -206,6 +206,24 @@ def attention(batch: int, heads: int, rows: int, size: int, precision: str = "f3
     )
 
 
+def spelled_attention(batch: int, heads: int, rows: int, size: int, precision: str = "f32") -> Case:
+    """Attention without a mask, written out as two products and a softmax."""
+    shape = (batch, heads, rows, size)
+    operand, rounded = f"f32{list(shape)}", _rounding(precision)
+    return Case(
+        f"softmax(q kT) v {batch}x{heads}x{rows}x{size}{_suffix(precision)}",
+        f"graph g(q: {operand}, k: {operand}, v: {operand}) "
+        f"{{ return y = softmax(q @ k.T * {size**-0.5}) @ v }}",
+        {"q": shape, "k": shape, "v": shape},
+        lambda q, k, v: _attention(*(rounded(x) for x in (q, k, v)), causal=False),
+        lambda torch, q, k, v: torch.softmax(q @ k.transpose(-2, -1) * size**-0.5, -1) @ v,
+        4 * 4 * batch * heads * rows * size,
+        4 * batch * heads * rows * rows * size,
+        "matmul",
+        precision=precision,
+    )
+
+
 def decoding(heads: int, keys: int, size: int, precision: str = "f32") -> Case:
     """One query of each head over a long cache, which is what has to be read."""
     width = heads * size

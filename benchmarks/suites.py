@@ -15,6 +15,7 @@ from benchmarks.cases import (
     product,
     residual,
     softmax,
+    spelled_attention,
 )
 from benchmarks.memory_cases import column_sum, cross_entropy, rms_norm, swiglu, transpose
 
@@ -29,6 +30,7 @@ CPU: tuple[Case, ...] = (
     rms_norm(4096, 1024),
     attention(1, 9, 128, 64),
     attention(1, 8, 1024, 64),
+    spelled_attention(1, 8, 1024, 64),
 )
 
 _SHORT_TO_LONG = ((1 << 20, 64), (1 << 18, 256), (65536, 1024), (4096, 16384), (1024, 65536))
@@ -46,6 +48,7 @@ GPU: tuple[Case, ...] = (
     attention(1, 9, 128, 64),
     *(attention(4, 16, 2048, 64, precision) for precision in ("f32", "tf32", "bf16", "f16")),
     *(attention(4, 8, 2048, 128, precision) for precision in ("f32", "bf16")),
+    *(spelled_attention(1, 16, 2048, 64, precision) for precision in ("f32", "tf32")),
     *(decoding(8, 8192, 128, precision) for precision in ("f32", "bf16")),
 )
 

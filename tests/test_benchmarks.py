@@ -34,6 +34,7 @@ SMALL = (
     *(make(80, 24) for make in (memory_cases.cross_entropy, memory_cases.transpose)),
     memory_cases.column_sum(80, 24),
     *(cases.decoding(2, 40, 8, precision) for precision in ("f32", "f16")),
+    *(cases.spelled_attention(1, 2, 16, 8, precision) for precision in ("f32", "tf32")),
 )
 
 TINYGRAD = (*(case for case in SMALL if case.precision != "tf32"), cases.attention(1, 2, 16, 8))
