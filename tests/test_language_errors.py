@@ -125,6 +125,7 @@ IN_GRAPH: list[tuple[str, int, str]] = [
     ("y = x *\nz = x", 7, "nothing follows '*' on its line: expected an expression"),
     ("y =", 3, "nothing follows '=' on its line: expected an expression"),
     ("param w:", 8, "nothing follows ':' on its line: expected a name"),
+    ("y = concat(x, x, x, axis = 0)", 5, "got 3; write concat([a, b, …])"),
     ("y = x.reshape(3, 2)", 7, "there are no methods; write reshape(x, …)"),
     ("y = x[0].sum()", 10, "there are no methods; write sum(x, …)"),
     ("y = x.T.sum()", 9, "there are no methods; write sum(x, …)"),

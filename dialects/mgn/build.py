@@ -75,7 +75,10 @@ def bind(spec: OperationSpec, args: Sequence[Any], kwargs: dict[str, Any]) -> Bo
         else:
             given[item.name] = rest.pop(0)
     if rest:
-        raise CallError(f"{spec.name}() takes at most {len(names)} arguments, got {len(args)}")
+        first = spec.operands[0] if spec.operands else None
+        hint = f"; write {spec.name}([a, b, …])" if first and first.variadic else ""
+        most = f"takes at most {len(names)} arguments"
+        raise CallError(f"{spec.name}() {most}, got {len(args)}{hint}")
     for name, value in kwargs.items():
         if name not in names:
             raise CallError(f"{spec.name}() has no argument '{name}'{suggestion(name, names)}")

@@ -41,10 +41,12 @@ def targets() -> str:
 
 def rules() -> str:
     """Every rewrite rule: its name and class, both sides, its condition, and why it holds."""
+    from mgn.passes.saturate.compile_rules import commutations
     from mgn.passes.saturate.rules import RULES
+    from mgn.passes.saturate.wide_products import WIDE_PRODUCTS
 
     lines: list[str] = []
-    for rule in RULES.values():
+    for rule in (*commutations(), *RULES.values(), *WIDE_PRODUCTS):
         when = f" when {rule.when}" if rule.when else ""
         lines += [
             f"{rule.name} ({rule.equality}): {rule.reason}",

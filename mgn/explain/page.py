@@ -62,7 +62,7 @@ def _tiles(explanation: Explanation) -> Iterator[str]:
         (seconds_text(saturation.cost_after), f"predicted; {saturation.extraction.proof}"),
         (seconds_text(total) if total else "–", "measured, all launches of a run"),
         (seconds_text(saturation.cost_before), "predicted, a kernel an operation"),
-        (seconds_text(saturation.bound), "lower bound of any choice"),
+        (seconds_text(saturation.bound), "lower bound of any choice of these candidates"),
         (
             f"{saturation.classes} / {saturation.nodes}",
             f"e-classes / e-nodes after {counted(saturation.iterations, 'iteration')}, "

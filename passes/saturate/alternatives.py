@@ -9,6 +9,7 @@ All other choices stay; what a candidate then wants in memory is written by the 
 (`greedy.py`). So the cost is an upper bound of the best choice with that candidate.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mgn.dialects.kernel.device import Device
@@ -41,18 +42,17 @@ class Alternatives:
         assert trace.view is not None and trace.found is not None and trace.selection is not None
         self.view, self.found, self.selection = trace.view, trace.found, trace.selection
         self.device = device
-        flow = flow_preferences(self.found, list(self.view.classes))
-        self.preferred = {**flow, **self.selection.writer}
+        self.flow = flow_preferences(self.found, list(self.view.classes))
+        self.preferred = {**self.flow, **self.selection.writer}
 
     def of(self, candidate: Candidate, most: int = 8) -> tuple[list[Alternative], int]:
         """What else could write the values of a chosen kernel, cheapest first, and how many."""
-        rivals: dict[int, int] = {}
-        for key in candidate.results:
-            if self.selection.writer.get(key) == candidate.number:
-                for number in self.found.writers[key]:
-                    rivals.setdefault(number, key)
+        written = [
+            key for key in candidate.results if self.selection.writer.get(key) == candidate.number
+        ]
+        rivals = {number: None for key in written for number in self.found.writers[key]}
         rivals.pop(candidate.number, None)
-        tried = [self._with(self.found.candidates[n], key) for n, key in rivals.items()]
+        tried = [self._with(self.found.candidates[n], candidate, written) for n in rivals]
         never = float("inf")
         tried.sort(key=lambda item: never if item.change is None else item.change)
         return tried[:most], len(tried)
@@ -72,9 +72,22 @@ class Alternatives:
             total += price_alone([node], form, [node[0]], types, self.view.signatures, self.device)
         return total
 
-    def _with(self, rival: Candidate, key: int) -> Alternative:
+    def _with(self, rival: Candidate, instead: Candidate, written: Sequence[int]) -> Alternative:
+        """A rival in place of a chosen kernel, which writes these values: others write those of
+        them that the rival does not.
+        """
+        preferred = dict(self.preferred)
+        for key in written:
+            others = [n for n in self.found.writers[key] if n != instead.number]
+            if key in rival.results:
+                preferred[key] = rival.number
+            elif self.flow[key] != instead.number:
+                preferred[key] = self.flow[key]
+            elif others:
+                prices = {n: self.found.candidates[n].price for n in others}
+                preferred[key] = min(others, key=lambda n: (prices[n], n))
         try:
-            chosen = select(self.found, {**self.preferred, key: rival.number})
+            chosen = select(self.found, preferred)
         except CyclicSelection:
             return Alternative(rival, None)
         before, after = set(self.selection.kernels), set(chosen.kernels)

@@ -25,7 +25,7 @@ from mgn.passes.saturate.patterns import (
     evaluate,
     text_of,
 )
-from mgn.passes.saturate.rule import Rule
+from mgn.passes.saturate.rule import Rule, RuleClass
 
 Constructor = tuple[str, int]
 """An operation's name with a number of operands."""
@@ -97,6 +97,21 @@ def commutes(constructor: Constructor, exact: bool) -> bool:
     if exact and operation in ORDERED_ZEROS:
         return False
     return OPERATIONS[operation].commutative and arity == 2
+
+
+def commutations() -> list[Rule]:
+    """What holds of operations that commute, as rows."""
+    return [
+        Rule(
+            f"commutes {name}",
+            f"{name}(x, y)",
+            f"{name}(y, x)",
+            RuleClass.EXACT if commutes((name, 2), exact=True) else RuleClass.REASSOCIATES,
+            "the order of the operands" + (", but for signs of zeros" * (name in ORDERED_ZEROS)),
+        )
+        for name in OPERATIONS
+        if commutes((name, 2), exact=False)
+    ]
 
 
 def declare(constructor: Constructor, exact: bool = False) -> str:

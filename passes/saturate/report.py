@@ -75,10 +75,10 @@ class ExtractionReport:
 @dataclass
 class SaturateReport:
     """Figures of one graph. Costs are modelled seconds; `bound` is a lower bound on the cost of any
-    choice. `limits` says what kept the e-graph from its fixpoint, `left_out` which of the user's
-    rules had no say in the choice, because they ran into one. `unfolded` says for how many equal
-    periods of the program, as the layers of a network, the e-graph has copies of what was saturated
-    for another. `kernels` are counted by kind, a launch each, and `prepared` are
+    choice of candidates. `limits` says what kept the e-graph from its fixpoint, `left_out` which of
+    the user's rules had no say in the choice, because they ran into one. `unfolded` says for how
+    many equal periods of the program, as the layers of a network, the e-graph has copies of what
+    was saturated for another. `kernels` are counted by kind, a launch each, and `prepared` are
     those of them that run only when parameters have changed; `arrangements` are those taken where
     there was a choice of them; `rejected` counts the candidates that were not chosen, and `choices`
     has those that could have written what a chosen kernel writes, with their prices.
@@ -176,7 +176,8 @@ class SaturateReport:
             f"  kernels chosen       {self._kernels}",
             f"  modelled cost        {self.cost_before * 1e6:.1f} µs with a kernel an operation, "
             f"{self.cost_after * 1e6:.1f} µs now",
-            f"  lower bound          {self.bound * 1e6:.1f} µs: {self.extraction.proof}",
+            f"  lower bound          {self.bound * 1e6:.1f} µs for any choice of candidates: "
+            f"{self.extraction.proof}",
             f"  time in ms           {times}",
         ]
         if self.arrangements:
