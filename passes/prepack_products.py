@@ -57,7 +57,7 @@ def choose_panels(
     """The panels of a product's right operand; None where it should not be packed. `most` is how
     many steps a panel should have, `across` how many columns it has.
     """
-    steps = block_depth(depth, most)
+    steps = max(block_depth(depth, most), 1)
     if depth % steps or min(columns, depth) < max(LEAST_SIZE, across) or rows < LEAST_ROWS_ONCE:
         return None
     return PackedOperand(steps, across, rows < LEAST_ROWS)

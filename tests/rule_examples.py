@@ -345,7 +345,7 @@ def _variance(row: str, rng: random.Random, variables: list[str]) -> Instance:
 def _rows(row: str, rng: random.Random, variables: list[str]) -> Instance:
     """Rows, a statistic of theirs or a value of each column, and a scale of columns."""
     shapes: dict[str, Shape] = {"x": (3, 4), "r": rng.choice([(3, 1), (4,)]), "s": (4,)}
-    attributes = {"A": rng.choice([0, 1])}
+    attributes = {"A": rng.choice([0, 1]), "B": (rng.choice([0, 1, 1]),)}
     return Instance([tensor("f32", shapes[name]) for name in variables], attributes)
 
 

@@ -6,6 +6,7 @@ factor for other orders of summation.
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -95,3 +96,50 @@ def test_a_model_agrees_with_the_interpreter_fused_or_not(name: str) -> None:
     for exe in (fused, apart):
         found = exe(tokens=tokens)[result]
         assert 0 < float(np.max(np.abs(found - exact))) <= 4 * lost
+
+
+QKV = {"q": (4, 8), "k": (6, 8), "v": (6, 8)}
+EDGES: dict[str, tuple[dict[str, tuple[int, ...]], str, Callable[..., np.ndarray]]] = {
+    # shapes of the inputs, what is computed, and what comes of it in f64
+    "a product over no terms": (
+        {"a": (70, 0), "b": (0, 70)},
+        "relu(a @ b)",
+        lambda a, b: np.zeros((70, 70)),
+    ),
+    "scores over no terms": (
+        {"q": (4, 0), "k": (6, 0), "v": (6, 8)},
+        "softmax(q @ k.T) @ v",
+        lambda q, k, v: np.broadcast_to(v.mean(axis=0), (4, 8)),
+    ),
+    "a scale that is no number of f32": (
+        QKV,
+        "attention(q, k, v, heads = 1, scale = 1e39)",
+        lambda q, k, v: np.full((4, 8), np.nan),
+    ),
+    "a scale that leaves f32 in two steps": (
+        QKV,
+        "softmax(((q * 1e38) * 1e3) @ k.T) @ v",
+        lambda q, k, v: np.full((4, 8), np.nan),
+    ),
+    "rows less what is infinite": (
+        {"x": (5, 7), "m": (5, 1)},
+        "softmax(x - m / 0.0)",
+        lambda x, m: np.full((5, 7), np.nan),
+    ),
+    "rows less their largest element": (
+        {"x": (5, 7)},
+        "softmax(x - max_reduce(x, axis = -1, keepdims = true))",
+        lambda x: np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_a_program_at_the_edge_of_numbers_is_computed_as_written(name: str) -> None:
+    shapes, expression, wanted = EDGES[name]
+    given = ", ".join(f"{key}: f32{list(shape)}" for key, shape in shapes.items())
+    exe = mgn.compile(mgn.parse(f"graph g({given}) {{ return y = {expression} }}"), device=DEVICE)
+    rng = np.random.default_rng(0)
+    arrays = {key: rng.standard_normal(shape, np.float32) for key, shape in shapes.items()}
+    expected = wanted(*(array.astype(np.float64) for array in arrays.values()))
+    np.testing.assert_allclose(exe(**arrays)["y"], expected, rtol=1e-5, atol=1e-6)

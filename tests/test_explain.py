@@ -63,6 +63,16 @@ def test_a_rule_that_only_another_kernel_rests_on_is_not_named() -> None:
     assert all("abs-neg" not in names for i, names in enumerate(named) if i != first)
 
 
+def test_a_product_of_packed_weights_is_told_to_come_of_the_rule_that_joined_it() -> None:
+    """The kernel reads a copy of the weights, which no e-node does."""
+    weights = "param a: f32[64, 48] = zeros()\n param b: f32[64, 48] = zeros()\n"
+    story = explained(
+        f"graph g(x: f32[32, 64]) {{ {weights} return y = concat([x @ a, x @ b], axis = 1) }}"
+    )
+    (product,) = [group for group in story.groups if "matmul" in group.first.operations]
+    assert "joined-products" in {step.rule.name for step in product.steps}
+
+
 def test_every_operation_of_the_program_belongs_to_a_kernel() -> None:
     explanation = explained(GATED)
     covered = {number for kernel in explanation.kernels for number in kernel.sources}

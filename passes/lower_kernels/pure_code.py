@@ -5,6 +5,7 @@ an enclosing block already holds with the same operands is not written again. Co
 the head of the kernel.
 """
 
+import math
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -220,4 +221,7 @@ def _number(number: float | int, type: Attribute) -> IntegerAttr | FloatAttr:
         if bits > 1 and wrapped >= 1 << (bits - 1):
             wrapped -= 1 << bits
         return IntegerAttr(-wrapped if bits == 1 else wrapped, type)
-    return FloatAttr(float(number), type)  # type: ignore
+    try:
+        return FloatAttr(float(number), type)  # type: ignore
+    except OverflowError:
+        return FloatAttr(math.copysign(math.inf, number), type)  # type: ignore

@@ -14,8 +14,12 @@ PRODUCT = "matmul(q, k, transpose_b=N)"
 SCORES = {
     # name of the row: how scores are computed, the scale, what must hold
     "attention": (PRODUCT, "1.0", ""),
-    "scaled-attention": (f"mul({PRODUCT}, c)", "scaled_by(1.0, c, q, 1)", " and finite(c)"),
-    "divided-attention": (f"div({PRODUCT}, c)", "divided_by(1.0, c)", " and invertible(c)"),
+    "scaled-attention": (f"mul({PRODUCT}, c)", "scaled_by(1.0, c, q, 1)", " and moderate(c)"),
+    "divided-attention": (
+        f"div({PRODUCT}, c)",
+        "divided_by(1.0, c)",
+        " and moderate(c) and invertible(c)",
+    ),
 }
 CAPS = {
     # beginning of the row's name: the capped scores, the cap, what must hold
@@ -213,8 +217,8 @@ def _shared_merged(bias: bool) -> Rule:
 
 SCALINGS = {
     # what scales: the operation, the scale that it makes of one, what must hold of a constant
-    "scaled": ("mul", "scaled_by(S, c, q, X)", "finite(c)"),
-    "divided": ("div", "divided_by(S, c)", "invertible(c)"),
+    "scaled": ("mul", "scaled_by(S, c, q, X)", "moderate(c)"),
+    "divided": ("div", "divided_by(S, c)", "moderate(c) and invertible(c)"),
 }
 
 
@@ -303,11 +307,11 @@ ATTENTION: tuple[Rule, ...] = (
     ),
     Rule(
         "softmax-of-shifted",
-        "softmax(sub(x, r), axis=A)",
+        "softmax(sub(x, max_reduce(x, axis=B, keepdims=True)), axis=A)",
         "softmax(x, axis=A)",
         REASSOCIATES,
         "a row's largest element is taken off in any case",
-        "wide(x) and last_axis(A, SHAPE) and one_column(r)",
+        "wide(x) and last_axis(A, SHAPE) and reduces_last(B, x)",
     ),
     *(rule for score in SCORES for rule in _biased_scores(score)),
     *(

@@ -229,6 +229,11 @@ PREDICATES: dict[str, Predicate] = {
         _invertible,
         of_constant=True,
     ),
+    "moderate": Predicate(
+        "the constant x is 0, or from 2⁻⁴⁰ to 2⁴⁰ but for its sign",
+        lambda x: x.constant == 0 or 2.0**-40 <= abs(x.constant or 0) <= 2.0**40,
+        of_constant=True,
+    ),
     "power_of_two": Predicate(
         "the constant x is a power of two, of either sign", _power_of_two, of_constant=True
     ),

@@ -159,7 +159,7 @@ class _Search:
         node = ClassNode(
             signature.name, facts.properties(signature.properties), facts.types(signature.type), ()
         )
-        targets = ways.equal.get(ways.key_of(node, operands), [])
+        targets = ways.equal.get(ways.key_of(node, operands), []) or self._alike(key, node.name)
         if not targets:
             return None
         if value is not None:
@@ -170,6 +170,13 @@ class _Search:
         if made is not None:
             self.application(made)
         return targets[0]
+
+    def _alike(self, key: int, operation: str) -> list[int]:
+        """The facts of a class's e-node of this operation, whose operand an arrangement copies."""
+        for node in self.ways.graph.nodes.get(key, ()):
+            if node.name == operation:
+                return self.ways.equal[self.ways.key_of(node, node.operands)]
+        return []
 
     def application(self, number: int) -> None:
         """Takes a step, after those that its left side rests on."""

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mgn.diagnostics import MgnError
+
 ROOT_SHAPE = "SHAPE"
 ROOT_ELEMENT = "ELEMENT"
 
@@ -23,7 +25,7 @@ SHOWN = 100
 """Most characters of a pattern that a message shows."""
 
 
-class PatternError(ValueError):
+class PatternError(MgnError, ValueError):
     """A pattern that is not written as this module reads it."""
 
 
