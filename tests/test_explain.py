@@ -82,6 +82,27 @@ def test_every_operation_of_the_program_belongs_to_a_kernel() -> None:
     assert {"exp", "neg", "div", "mul"} <= names
 
 
+PROJECTED = """fn heads(x, name: str) {
+  param w: f32[64, 64] as "{name}" = normal(std = 0.1)
+  return transpose(reshape(x @ w, [2, 24, 4, 16]), [0, 2, 1, 3])
+}
+graph g(x: f32[2, 24, 64]) {
+  return y = softmax(heads(x, "q") @ heads(x, "k").T / 4.0) @ heads(x, "v")
+}"""
+
+
+def test_products_that_are_slices_of_a_wider_one_belong_to_its_kernel() -> None:
+    story = explained(PROJECTED)
+    named = {
+        kernel.operations: [story.operations[number].name for number in kernel.sources]
+        for kernel in story.kernels
+    }
+    (wide,) = [names for operations, names in named.items() if "matmul" in operations]
+    (attention,) = [names for operations, names in named.items() if "attention" in operations]
+    assert wide == ["matmul"] * 3
+    assert attention.count("matmul") == 2 and "softmax" in attention
+
+
 def test_what_was_not_chosen_makes_the_program_no_cheaper() -> None:
     explanation = explained(GATED)
     assert explanation.saturation.gap < 1e-9

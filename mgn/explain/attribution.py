@@ -4,8 +4,9 @@ In: a trace of saturate and the chosen kernels. Out: for each kernel the numbers
 operations, and what it reads from and writes for.
 
 An operation belongs to the kernels whose bodies compute its e-class, or, of a composite, a part
-that it shares with no other. One whose value no body computes, because a rule put something else in
-place of it and its users, belongs where those do.
+that it shares with no other; where a body takes a slice in its place, to those that compute what
+that is a slice of. One whose value no body computes, because a rule put something else in place of
+it and its users, belongs where those do.
 """
 
 from collections import Counter
@@ -24,10 +25,13 @@ class Attribution:
         self.view = trace.view
         self.class_of = trace.saturated.class_of
         self.computing: dict[int, list[int]] = {}
+        self.sliced: dict[int, set[int]] = {}
         self.writer: dict[int, int] = {}
         for number, candidate in enumerate(chosen):
-            for key, _, _ in candidate.body:
+            for key, signature, operands in candidate.body:
                 self.computing.setdefault(key, []).append(number)
+                if self.view.signatures[signature].name == "slice":
+                    self.sliced.setdefault(key, set()).update(operands)
             for key in candidate.results:
                 self.writer.setdefault(key, number)
         self.sources: dict[int, list[int]] = {number: [] for number in range(len(chosen))}
@@ -59,7 +63,10 @@ class Attribution:
             kernels: set[int] = set()
             own = [item for item in operation.parts if sharing[self.class_of[item]] == 1]
             for handle in (*operation.results, *own):
-                kernels |= set(self.computing.get(self.class_of[handle], ()))
+                key = self.class_of[handle]
+                whole = self.sliced.get(key, ()) if operation.name != "slice" else ()
+                for item in whole or (key,):
+                    kernels |= set(self.computing.get(item, ()))
             if not kernels:
                 for handle in operation.results:
                     kernels |= by_handle.get(handle, set())
