@@ -31,10 +31,19 @@ class RuleError(MgnError):
 
 
 class RuleClass(StrEnum):
-    """How equal the two sides of a rule are."""
+    """How equal the two sides of a rule are.
+
+    Both sides of an *exact* rule have the same bits. Both sides of a *reassociates* rule have the
+    same value over the reals; where the left side stays finite the right side does, and its error
+    is at most 8 times the bound of the left side's error. A *fast* rule has the same value over the
+    reals and no such promise: the right side may overflow or cancel where the left side does not.
+    An *approximates* rule changes the value. A *rounds* rule changes what a product's operands lose
+    to `--precision`.
+    """
 
     EXACT = "exact"
     REASSOCIATES = "reassociates"
+    FAST = "fast"
     APPROXIMATES = "approximates"
     ROUNDS = "rounds"
 

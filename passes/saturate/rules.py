@@ -2,8 +2,9 @@
 the manual.
 
 A row says: under its condition, the left side may be replaced by the right side. Its class says how
-equal the two are: *exact* (same bits), *reassociates* (same value over the reals), *approximates*;
-or *rounds*: the same over the reals but for roundings of a product's operands, each of which is
+equal the two are: *exact* (same bits), *reassociates* (same value over the reals, with an error of
+the same order), *fast* (same value over the reals, no promise of the error), *approximates*; or
+*rounds*: the same over the reals but for roundings of a product's operands, each of which is
 rounded at most once on either side. Such a row acts where a run's precision allows these roundings.
 That the types agree is never written: an instance whose two sides differ in type does not act; nor
 is it that folded constants do not round, which only a row that approximates may do.
@@ -26,6 +27,9 @@ from mgn.passes.saturate.rule import Rule, RuleClass, RuleError
 DEFAULT_CLASSES = frozenset({RuleClass.EXACT, RuleClass.REASSOCIATES})
 ROUNDING_CLASSES = DEFAULT_CLASSES | {RuleClass.ROUNDS}
 """The classes that act by default, and where a precision rounds the operands of products."""
+
+CLASS_SETS = {"fast": DEFAULT_CLASSES | {RuleClass.FAST}}
+"""Names that stand for several classes where a run chooses them; each other name is one class."""
 
 BUILT_IN = (*ALGEBRA, *MOVEMENT, *PRODUCTS, *ACTIVATIONS, *RECOGNITION, *ROTARY, *ATTENTION)
 """mgn's own rows."""

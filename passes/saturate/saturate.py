@@ -41,7 +41,7 @@ from mgn.passes.saturate.rebuild import rebuild_graph
 from mgn.passes.saturate.report import SaturateReport
 from mgn.passes.saturate.rounding_order import keeps_bits
 from mgn.passes.saturate.rule import Rule, RuleClass
-from mgn.passes.saturate.rules import DEFAULT_CLASSES, rules_of
+from mgn.passes.saturate.rules import CLASS_SETS, DEFAULT_CLASSES, rules_of
 from mgn.passes.saturate.runaway import is_worth_a_choice, rules_to_leave_out
 from mgn.passes.saturate.siblings import sibling_candidates
 from mgn.passes.saturate.trace import SaturateTrace
@@ -348,10 +348,13 @@ class Saturate(ModulePass):
 
 
 def _rule_classes(text: str) -> frozenset[RuleClass]:
-    """The classes that a text names, joined by `+`. MgnError for a name of none."""
-    names = [part.strip() for part in text.split("+")]
-    for name in names:
+    """The classes that a text names, joined by `+`; `fast` brings the default ones along. MgnError
+    for a name of none.
+    """
+    found: set[RuleClass] = set()
+    for name in (part.strip() for part in text.split("+")):
         if name not in list(RuleClass):
             known = ", ".join(RuleClass)
             raise MgnError(f"there is no class of rules '{name}'; there are {known}")
-    return frozenset(map(RuleClass, names))
+        found |= CLASS_SETS.get(name, {RuleClass(name)})
+    return frozenset(found)
