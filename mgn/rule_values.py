@@ -205,7 +205,7 @@ def same_bits(left: np.ndarray, right: np.ndarray) -> bool:
     """Whether two arrays are the same, signs of zeros too; all nan are one."""
     if left.dtype != right.dtype or left.shape != right.shape:
         return False
-    if not np.issubdtype(left.dtype, np.floating):
+    if left.dtype.kind in "iub":
         return bool(np.array_equal(left, right))
     nan = np.isnan(left)
     return bool(

@@ -101,11 +101,14 @@ def _movement_of_splat(b: Emitter, op: TensorOp, values: dict[str, Any]) -> SSAV
 
 
 def _reduction_of_single(b: Emitter, op: TensorOp, values: dict[str, Any]) -> SSAValue | None:
-    """A reduction over axes of size 1 moves nothing."""
-    shape = shape_of(op.operands[0])
+    """A reduction over axes of size 1 moves nothing; a sum begins at 0, which -0 does not leave."""
+    x = op.operands[0]
+    shape = shape_of(x)
     if any(shape[axis] != 1 for axis in values["axis"]):
         return None
-    return b.reshape(op.operands[0], shape_of(op.results[0]))
+    moved = b.reshape(x, shape_of(op.results[0]))
+    signed_zeros = op.spec.name == "sum" and element_type_of(x).is_float
+    return b.add(moved, 0.0) if signed_zeros else moved
 
 
 def _holds(narrow: ElementType, wide: ElementType) -> bool:

@@ -111,9 +111,15 @@ def _divide(a: Array, b: Array) -> Array:
 
 
 def _power(a: Array, b: Array) -> Array:
-    """Power; an integer to a negative power truncates the exact value, and 0 to one gives 0."""
+    """Power; an integer to a negative power truncates the exact value, and 0 to one gives 0.
+
+    Each float element has an exponent of its own in memory: of one for all, NumPy computes some
+    otherwise, as 0.5 by the square root, which differs at -0 and -inf.
+    """
     if not np.issubdtype(a.dtype, np.integer):
-        return np.power(a, b)
+        exponents = np.empty((1, *np.broadcast_shapes(a.shape, b.shape)), b.dtype)
+        exponents[...] = b
+        return np.power(a, exponents)[0]
     positive = np.power(a, np.maximum(b, 0))
     reciprocal = np.where(a == 1, 1, np.where(a == -1, np.where(b % 2 == 0, 1, -1), 0))
     return np.where(b < 0, reciprocal, positive).astype(a.dtype)

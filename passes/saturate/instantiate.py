@@ -213,8 +213,9 @@ class _Builder:
         return Encoder(self.facts).enter(spec, operands, values, self.location)
 
     def _folded(self, pattern: Folded, element: ElementType | None) -> float:
-        """Arithmetic on constants, in fractions. Mismatch where it rounds and must not, or where
-        the infinite leaves no number.
+        """Arithmetic on constants, in fractions; a zero has the sign that IEEE 754 gives it, which
+        fractions do not know. Mismatch where it rounds and must not, or where the infinite leaves
+        no number.
         """
         row = element or element_of(self.root_type)
         if any(isinf(value) for value in self.constants.values()):
@@ -222,10 +223,20 @@ class _Builder:
         try:
             fractions = {name: Fraction(value) for name, value in self.constants.items()}
             exact = Fraction(evaluate(pattern.expression, fractions, {}))
-            value = float(exact)
+            if not row.is_float:
+                return _whole(exact)
+            value = float(exact) if exact else self._folded_zero(pattern)
         except (ZeroDivisionError, OverflowError, ValueError) as error:
             raise Mismatch from error
         if not self.rounds and not _is_normal(exact, row):
+            raise Mismatch
+        return value
+
+    def _folded_zero(self, pattern: Folded) -> float:
+        """Arithmetic that comes to a zero. Mismatch where floats come to another number."""
+        floats = {name: float(value) for name, value in self.constants.items()}
+        value = float(evaluate(pattern.expression, floats, {}))
+        if value != 0:
             raise Mismatch
         return value
 
@@ -243,7 +254,7 @@ class _Builder:
         element = element or element_of(self.root_type)
         if element.dtype is None:
             raise Mismatch
-        if not element.is_float and not (np.isfinite(value) and float(value).is_integer()):
+        if not element.is_float and not _is_held(value, element.dtype):
             raise Mismatch
         with np.errstate(all="ignore"):
             array = np.asarray(value).astype(element.dtype)
@@ -255,12 +266,26 @@ class _Builder:
         return self.facts.leaf(Leaf("constant", dense, dense.type), self.location)
 
 
+def _whole(value: Fraction) -> int:
+    """A whole number. Mismatch where a value is none."""
+    if value.denominator != 1:
+        raise Mismatch
+    return int(value)
+
+
+def _is_held(value: float, dtype: np.dtype) -> bool:
+    """Whether a type of integers or bools has a number."""
+    if not np.isfinite(value) or value != int(value):
+        return False
+    limits = (0, 1) if dtype == np.bool_ else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    return limits[0] <= value <= limits[1]
+
+
 def _is_normal(value: Fraction, element: ElementType) -> bool:
-    """Whether an element type holds a number exactly, and not as a subnormal, which devices may
+    """Whether a float type holds a number exactly, and not as a subnormal, which devices may
     flush to 0.
     """
-    if element.dtype is None or not element.is_float:
-        return value.denominator == 1
+    assert element.dtype is not None
     with np.errstate(all="ignore"):
         stored = float(np.asarray(float(value)).astype(element.dtype))
     smallest = float(ml_dtypes.finfo(element.dtype).smallest_normal)
