@@ -27,7 +27,7 @@ _SUFFIXES = {32: "", 64: "L"}
 
 
 class CTypes:
-    """The C spelling of types. `index` is `int`, or `long` for a kernel with larger buffers."""
+    """The C spelling of types. `index` is `int`, or `long` in a kernel that counts further."""
 
     def __init__(self, wide_index: bool):
         self.index_bits = 64 if wide_index else 32

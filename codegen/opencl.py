@@ -31,7 +31,7 @@ from mgn.codegen.opencl_matrix import MATRIX_ROWS
 from mgn.codegen.opencl_memory import MEMORY_ROWS, declared_at_most
 from mgn.codegen.signature import KernelArgument, KernelSignature
 from mgn.codegen.writer import CodegenError, Row, Writer
-from mgn.dialects.kernel import Access, Device, FuncOp
+from mgn.dialects.kernel import Access, Device, FuncOp, needs_wide_index
 from mgn.dialects.kernel.lanes import element
 
 __all__ = ["BUILD_OPTIONS", "ROWS", "CodegenError", "emit", "kernel_arguments", "signature"]
@@ -48,8 +48,6 @@ ROWS: dict[type[Operation], Row] = {
     **GROUP_ROWS,
 }
 
-_INT_LIMIT = 1 << 31
-
 
 def emit(func: FuncOp, device: Device | None = None) -> str:
     """The OpenCL C program of a kernel, for a device or else the one its module is compiled for."""
@@ -58,7 +56,7 @@ def emit(func: FuncOp, device: Device | None = None) -> str:
 
 def signature(func: FuncOp, device: Device | None = None) -> KernelSignature:
     """A kernel's program and launch. CodegenError where an operation has no text."""
-    writer = Writer(ROWS, CTypes(_needs_long(func)), device or _device_of(func))
+    writer = Writer(ROWS, CTypes(needs_wide_index(func)), device or _device_of(func))
     writer.declared_at_most = declared_at_most(func)
     kernel_name = writer.fresh(func.sym_name.data)
     parameters = list(_parameters(func, writer))
@@ -146,12 +144,3 @@ def _types(func: FuncOp) -> Iterator[Attribute]:
         for value in (*block.args, *(result for item in block.ops for result in item.results)):
             type = value.type
             yield type.element_type if isinstance(type, MemRefType | VectorType) else type
-
-
-def _needs_long(func: FuncOp) -> bool:
-    """Whether an index may pass the range of `int`."""
-    return any(size >= _INT_LIMIT for size in func.global_sizes) or any(
-        argument.type.get_shape()[0] >= _INT_LIMIT
-        for argument in func.arguments
-        if isinstance(argument.type, MemRefType)
-    )

@@ -54,6 +54,7 @@ from mgn.dialects.kernel.group_units import (
     PublishCopiesOp,
     WaitProductsOp,
 )
+from mgn.dialects.kernel.index_width import needs_wide_index
 from mgn.dialects.kernel.masks import (
     CompareFloatsOp,
     CompareIntegersOp,
@@ -217,6 +218,7 @@ __all__ = [
     "convert",
     "element_bytes",
     "local_memory",
+    "needs_wide_index",
     "private_memory",
     "reduction",
     "select",

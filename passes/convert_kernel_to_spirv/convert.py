@@ -39,7 +39,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from mgn.dialects import spirv
-from mgn.dialects.kernel import Access, Device, FuncOp
+from mgn.dialects.kernel import Access, Device, FuncOp, needs_wide_index
 from mgn.passes.convert_kernel_to_spirv.arithmetic import ARITHMETIC_ROWS
 from mgn.passes.convert_kernel_to_spirv.comparisons import COMPARISON_ROWS
 from mgn.passes.convert_kernel_to_spirv.control import CONTROL_ROWS
@@ -57,8 +57,6 @@ ROWS: dict[type[Operation], Row] = {
     **CONTROL_ROWS,
 }
 """The whole conversion: a class of operation → its instructions."""
-
-_INT_LIMIT = 1 << 31
 
 
 class ConvertKernelToSpirvPass(ModulePass):
@@ -101,7 +99,7 @@ def entry_point_name(kernel: FuncOp) -> str:
 def _convert_kernel(
     kernel: FuncOp, builder: ModuleBuilder, library: Library, device: Device
 ) -> None:
-    converter = Converter(ROWS, builder, library, device, 64 if _needs_long(kernel) else 32)
+    converter = Converter(ROWS, builder, library, device, 64 if needs_wide_index(kernel) else 32)
     parameters = [
         pointer_type(converter, argument.type)
         for argument in kernel.arguments
@@ -129,12 +127,3 @@ def _attribute(name: str) -> int:
 def _device_of(kernel: FuncOp) -> Device:
     module = kernel.parent_op()
     return Device.of(module if isinstance(module, ModuleOp) else ModuleOp([]))
-
-
-def _needs_long(kernel: FuncOp) -> bool:
-    """Whether an index may pass the range of 32 bits."""
-    return any(size >= _INT_LIMIT for size in kernel.global_sizes) or any(
-        argument.type.get_shape()[0] >= _INT_LIMIT
-        for argument in kernel.arguments
-        if isinstance(argument.type, MemRefType)
-    )

@@ -24,6 +24,7 @@ from mgn.passes.lower_kernels.index import (
 from mgn.passes.lower_kernels.pure_code import INDEX, PureCode, lane_count, scalar_type, shaped
 
 INDEX_LIMIT = 1 << 31
+"""The first number that 32 bits do not hold."""
 ALLOCA_SEGMENTS = memref.AllocaOp.build(
     operands=[[], []],
     result_types=[MemRefType(i32, [1])],
@@ -242,10 +243,14 @@ class Code(PureCode):
         return value
 
     def lanes_index(self, index: Index, count: int, type: Attribute | None = None) -> SSAValue:
-        """An index as a vector of integers, one for each lane."""
+        """An index as a vector of integers, one for each lane: of a type, which need not hold the
+        steps on the way, or else of i32 where that holds all of them.
+        """
+        needed = self.index_type(index)
         if type is None:
-            wide = index.high >= INDEX_LIMIT or index.low < -INDEX_LIMIT
-            type = i64 if wide else i32
+            type = needed
+        if type == i32 and needed == i64:
+            return self.convert("trunci", self.lanes_index(index, count, i64), i32)
         vector_type = shaped(type, count)
         uniform = {atom: c for atom, c in index.terms if not atom.varies}
         base = Index(tuple(uniform.items()), index.constant, 0, 0)
@@ -260,6 +265,12 @@ class Code(PureCode):
                 value = self.pure(arith.MuliOp, [value, factor], vector_type)
             total = value if total is None else self.binary(arith.AddiOp, total, value)
         return self.spread(scalar, count) if total is None else total
+
+    @staticmethod
+    def index_type(index: Index) -> Attribute:
+        """The narrowest type that holds an index and the steps on the way to it."""
+        low, high = index.reach
+        return i32 if -INDEX_LIMIT <= low and high < INDEX_LIMIT else i64
 
     def _lanes_atom(self, atom: Any, count: int, type: Attribute) -> SSAValue:
         if isinstance(atom, Lane):

@@ -116,6 +116,7 @@ class Clamped:
 
 
 Atom = Counter | Lane | Quotient | Remainder | Clamped
+OF_AN_INDEX = (Quotient, Remainder, Clamped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +163,18 @@ class Index:
             elif atom.varies:
                 return None
         return stride
+
+    @cached_property
+    def reach(self) -> tuple[int, int]:
+        """What bounds the index, every sum of some of its terms, and all that its atoms are of."""
+        low = high = 0
+        reaches = [atom.inner.reach for atom, _ in self.terms if isinstance(atom, OF_AN_INDEX)]
+        for atom, coefficient in self.terms:
+            ends = (coefficient * atom.low, coefficient * atom.high)
+            low, high = low + min(0, *ends), high + max(0, *ends)
+            reaches.append((atom.low, atom.high))
+        low, high = low + min(0, self.constant), high + max(0, self.constant)
+        return min([low, *(ends[0] for ends in reaches)]), max([high, *(ends[1] for ends in reaches)])
 
     @cached_property
     def multiple(self) -> int:
