@@ -2,22 +2,29 @@
 
 In: a key made of everything that fixes a binary. Out: the binary, or None. A file that is damaged,
 a folder that cannot be written, another process at work: each costs a build and never an error.
+Only files that are called as the cache calls them are deleted, and none that a link leads to.
 """
 
 import contextlib
 import hashlib
 import os
+import re
+import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from mgn.runtime.location import cache_folder, write_atomically
+from mgn.runtime.location import cache_folder, is_real_folder, keep_file, kept_file
+from mgn.runtime.whole_files import TEMPORARY
 
-_MAGIC = b"MGNKERN1"
+_MAGIC = b"MGNKERN2"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _SUFFIX = ".kernel"
+_SHARD = re.compile(r"[0-9a-f]{2}")
+_NAME = re.compile(r"[0-9a-f]{64}\.kernel")
+_OWN = re.compile(f"{_NAME.pattern}|{TEMPORARY.pattern}")
 _LEFTOVER_SECONDS = 3600.0
 
 
@@ -64,11 +71,10 @@ class KernelCache:
         path = self._path(key)
         if path is None:
             return None
-        try:
-            data = path.read_bytes()
-        except OSError:
+        data = kept_file(path, self.limit)
+        if data is None:
             return None
-        binary = _unwrap(data)
+        binary = _unwrap(key, data)
         if binary is None:
             self.discard(key)
             return None
@@ -79,7 +85,7 @@ class KernelCache:
     def store(self, key: str, binary: bytes) -> bool:
         """Keep a binary. False where the disk refuses."""
         path = self._path(key)
-        if path is None or not write_atomically(path, _wrap(binary)):
+        if path is None or not keep_file(path, _wrap(key, binary)):
             return False
         self._written_since_trim += len(binary)
         if self._written_since_trim > self.limit // 8:
@@ -89,39 +95,65 @@ class KernelCache:
     def discard(self, key: str) -> None:
         """Forget a binary, such as one that the driver refuses."""
         path = self._path(key)
-        if path is not None:
-            with contextlib.suppress(OSError):
-                path.unlink()
+        if path is not None and is_real_folder(path.parent) and is_real_folder(path.parent.parent):
+            _delete(path)
 
     def trim(self) -> None:
         """Delete the least recently used files until the rest fits, and leftovers of crashes."""
         self._written_since_trim = 0
-        if self.folder is None:
-            return
         entries: list[tuple[float, int, Path]] = []
-        for path in self.folder.glob("*/*"):
-            with contextlib.suppress(OSError):
-                status = path.stat()
-                entries.append((status.st_mtime, status.st_size, path))
-        total = sum(size for _, size, _ in entries)
         stale = time.time() - _LEFTOVER_SECONDS
-        for used, size, path in sorted(entries, key=lambda entry: entry[0]):
-            leftover = path.suffix != _SUFFIX and used < stale
-            if total <= self.limit and not leftover:
+        for path, status in self._files():
+            if _NAME.fullmatch(path.name):
+                entries.append((status.st_mtime, status.st_size, path))
+            elif status.st_mtime < stale:
+                _delete(path)
+        total = sum(size for _, size, _ in entries)
+        for _, size, path in sorted(entries, key=lambda entry: entry[0]):
+            if total <= self.limit:
+                return
+            _delete(path)
+            total -= size
+
+    def entries(self) -> list[Path]:
+        """The files of all binaries, in the order of their names."""
+        return sorted(path for path, _ in self._files() if _NAME.fullmatch(path.name))
+
+    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+        """The cache's own files, whole ones and leftovers: no other names, and no links."""
+        if self.folder is None or not is_real_folder(self.folder):
+            return
+        for shard, status in _called(self.folder, _SHARD):
+            if not stat.S_ISDIR(status.st_mode):
                 continue
-            with contextlib.suppress(OSError):
-                path.unlink()
-                total -= size
+            for path, inner in _called(shard, _OWN):
+                if stat.S_ISREG(inner.st_mode):
+                    yield path, inner
 
     def _path(self, key: str) -> Path | None:
         return None if self.folder is None else self.folder / key[:2] / f"{key}{_SUFFIX}"
 
 
-def _wrap(binary: bytes) -> bytes:
-    return _MAGIC + hashlib.sha256(binary).digest() + binary
+def _called(folder: Path, names: re.Pattern[str]) -> list[tuple[Path, os.stat_result]]:
+    """What is in a folder under such names, and what each is itself; nothing for no folder."""
+    found: list[tuple[Path, os.stat_result]] = []
+    with contextlib.suppress(OSError):
+        for name in filter(names.fullmatch, os.listdir(folder)):
+            with contextlib.suppress(OSError):
+                found.append((folder / name, (folder / name).lstat()))
+    return found
 
 
-def _unwrap(data: bytes) -> bytes | None:
-    start = len(_MAGIC) + _DIGEST_BYTES
-    binary = data[start:]
-    return binary if data == _wrap(binary) else None
+def _delete(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _wrap(key: str, binary: bytes) -> bytes:
+    """A binary that tells whether it is whole, and the one that was stored under its key."""
+    return _MAGIC + hashlib.sha256(key.encode() + b"\0" + binary).digest() + binary
+
+
+def _unwrap(key: str, data: bytes) -> bytes | None:
+    binary = data[len(_MAGIC) + _DIGEST_BYTES :]
+    return binary if data == _wrap(key, binary) else None

@@ -18,12 +18,14 @@ from mgn.runtime.caches import cache_sizes
 from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import DeviceError
 from mgn.runtime.host_arrays import DTYPES, nearest
-from mgn.runtime.location import cache_folder, write_atomically
+from mgn.runtime.location import cache_folder, keep_file, kept_file
 from mgn.runtime.matrix_figures import matrix_unit
-from mgn.runtime.speeds import ROUNDS, Speeds, add_rounds, source
+from mgn.runtime.speeds import MEASURED, ROUNDS, Speeds, add_rounds, source
 
 FIGURES_VARIABLE = "MGN_DEVICE_FIGURES"
 _VERSION = 6
+_MOST_BYTES = 1 << 16
+"""No file of speeds is longer."""
 _VENDORS = ("intel", "nvidia", "amd", "pocl", "apple", "arm", "qualcomm")
 
 MOST_ROUNDS = 4 * ROUNDS
@@ -97,7 +99,7 @@ def _speeds(device: ComputeDevice, figures: dict[str, Any], again: bool) -> Spee
     except opencl().Error as error:
         raise DeviceError(f"{device.name} cannot run a kernel: {error}") from None
     if path is not None:
-        write_atomically(path, json.dumps(asdict(speeds), indent=2).encode())
+        keep_file(path, json.dumps(asdict(speeds), indent=2).encode())
     return speeds
 
 
@@ -105,25 +107,40 @@ def _in_doubt(speeds: Speeds, path: Path) -> bool:
     """Whether speeds that were not met twice are old enough to be measured again."""
     if speeds.agree or speeds.rounds >= MOST_ROUNDS:
         return False
-    return not 0.0 <= time.time() - path.stat().st_mtime < SETTLING_SECONDS
+    try:
+        return not 0.0 <= time.time() - path.stat().st_mtime < SETTLING_SECONDS
+    except OSError:  # another process took it away
+        return True
 
 
 def _read(path: Path) -> Speeds | None:
     """The speeds of a file that is whole; None for any other content."""
+    content = kept_file(path, _MOST_BYTES)
+    return None if content is None else speeds_of(content)
+
+
+def speeds_of(content: bytes) -> Speeds | None:
+    """The speeds that a file's content says; None where it is none that mgn wrote."""
     try:
-        data: Any = json.loads(path.read_text())
+        data: Any = json.loads(content)
         best, second = dict[str, Any](data["best"]), dict[str, Any](data["second"])
         rounds = data["rounds"]
-    except (OSError, KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return None
-    whole = {"f32", "copy", "launches"} <= best.keys() == second.keys()
-    if not whole or not all(map(_positive, best.values())) or type(rounds) is not int:
+    whole = {"f32", "copy", "launches"} <= best.keys() == second.keys() <= MEASURED
+    if not whole or type(rounds) is not int or rounds < 1:
+        return None
+    if not all(map(_positive, best.values())) or not all(map(_finite, second.values())):
         return None
     return Speeds(best, second, rounds)
 
 
 def _positive(number: Any) -> bool:
-    return isinstance(number, float) and 0.0 < number < float("inf")
+    return isinstance(number, float) and 1e-30 < number < 1e30
+
+
+def _finite(number: Any) -> bool:
+    return isinstance(number, float) and 0.0 <= number < 1e30
 
 
 def overrides() -> dict[str, Any]:

@@ -9,6 +9,7 @@ has set stays as it is.
 """
 
 import atexit
+import contextlib
 import ctypes
 import hashlib
 import importlib.metadata
@@ -19,13 +20,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from mgn.runtime.location import cache_folder, write_atomically
+from mgn.runtime.location import cache_folder, keep_file, kept_file
 
 VENDORS_VARIABLE = "OCL_ICD_VENDORS"
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 INTEL_PACKAGE = "intel-opencl-rt"
 INTEL_LIBRARY = "libintelocl.so"
 NVIDIA_LIBRARY = "libnvidia-opencl.so.1"
+_MOST_VENDOR_BYTES = 1 << 16
 
 VARIABLES = {
     "CL_CONFIG_CPU_VECTORIZER_MODE": "1",
@@ -79,10 +81,14 @@ def find_intel_library() -> Path | None:
 
 
 def _read_vendors(folder: Path) -> dict[str, str]:
-    try:
-        return {file.name: file.read_text() for file in sorted(folder.glob("*.icd"))}
-    except (OSError, UnicodeDecodeError):
-        return {}
+    """What the vendor files of a folder say; one that is no small file of text says nothing."""
+    files: dict[str, str] = {}
+    for path in sorted(folder.glob("*.icd")):
+        data = kept_file(Path(os.path.realpath(path)), _MOST_VENDOR_BYTES)
+        with contextlib.suppress(UnicodeDecodeError):
+            if data is not None:
+                files[path.name] = data.decode()
+    return files
 
 
 def _loads(library: str) -> bool:
@@ -100,18 +106,20 @@ def _write_folder(files: dict[str, str]) -> Path:
     if root is not None and _fill(root / "vendors" / digest, files):
         return root / "vendors" / digest
     folder = Path(tempfile.mkdtemp(prefix="mgn-vendors-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_remove, folder, os.getpid())
     _fill(folder, files)
     return folder
 
 
+def _remove(folder: Path, process: int) -> None:
+    """Takes a folder of this process away again; a child that was forked leaves it."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _fill(folder: Path, files: dict[str, str]) -> bool:
-    for name, text in files.items():
-        path, data = folder / name, text.encode()
-        try:
-            present = path.read_bytes() == data
-        except OSError:
-            present = False
-        if not present and not write_atomically(path, data):
-            return False
-    return True
+    return all(
+        kept_file(folder / name, len(text.encode())) == text.encode()
+        or keep_file(folder / name, text.encode())
+        for name, text in files.items()
+    )

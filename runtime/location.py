@@ -1,33 +1,88 @@
 """Where the runtime keeps files between runs, and how it writes them.
 
-In: the environment (`MGN_CACHE_DIR`; `off` turns the cache off). Out: a folder, and writes that
-another process sees whole or not at all.
+In: the environment (`MGN_CACHE_DIR`; `off` turns the cache off). Out: a folder of mgn's own in the
+one that was chosen, and writes that another process sees whole or not at all.
+
+What a user has in the chosen folder stays as it is, whatever it is called: mgn looks at nothing
+outside `mgn-cache`, and uses that only with the mark that it left there. Links are not followed.
 """
 
 import os
+import stat
 from pathlib import Path
 
 import platformdirs
 
-from mgn.runtime.whole_files import write_file
+from mgn.runtime.whole_files import TEMPORARY, replace_file
 
 CACHE_VARIABLE = "MGN_CACHE_DIR"
+OWN_FOLDER = "mgn-cache"
+MARK = "CACHEDIR.TAG"
+_MARKED = b"""\
+Signature: 8a477f597d28d172789f06886806bc55
+# This file marks a cache of mgn, which may be deleted: https://bford.info/cachedir/
+"""
 _OFF = frozenset({"off", "none", "0"})
 
 
 def cache_folder() -> Path | None:
-    """The folder for cached files, which need not exist yet; None where caching is turned off."""
+    """The folder for cached files; None where caching is turned off, or no folder can be ours."""
     chosen = os.environ.get(CACHE_VARIABLE, "").strip()
     if chosen.lower() in _OFF:
         return None
-    return Path(chosen) if chosen else platformdirs.user_cache_path("mgn", appauthor=False)
+    root = Path(chosen) if chosen else platformdirs.user_cache_path("mgn", appauthor=False)
+    return claimed(root.absolute() / OWN_FOLDER)
 
 
-def write_atomically(path: Path, data: bytes) -> bool:
-    """Put a file in place in one step. False, and nothing changed, where the disk refuses."""
+def claimed(folder: Path) -> Path | None:
+    """A folder with mgn's mark, which one gets that is new or empty; None for any other."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, data)
-    except OSError:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not is_real_folder(folder):
+            return None
+        if all(map(TEMPORARY.fullmatch, os.listdir(folder))):  # new, or another about to mark it
+            replace_file(folder / MARK, _MARKED)
+        return folder if _is_marked(folder) else None
+    except (OSError, ValueError):
+        return None
+
+
+def keep_file(path: Path, data: bytes) -> bool:
+    """Puts a file into a folder of the cache. False, and nothing changed, where that cannot be.
+
+    The folder and the one above it are made where they are missing.
+    """
+    try:
+        for folder in (path.parent.parent, path.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+            if not is_real_folder(folder):
+                return False
+        replace_file(path, data)
+    except (OSError, ValueError):
         return False
     return True
+
+
+def kept_file(path: Path, most: int) -> bytes | None:
+    """The content of a file of the cache. None where there is none of at most so many bytes."""
+    try:
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+            return None
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    except (OSError, ValueError):
+        return None
+    return data if len(data) <= most else None
+
+
+def is_real_folder(path: Path) -> bool:
+    """Whether there is a folder at a path, and not a link to one."""
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _is_marked(folder: Path) -> bool:
+    return kept_file(folder / MARK, len(_MARKED)) == _MARKED

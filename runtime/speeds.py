@@ -40,6 +40,15 @@ _CHAINS = 8
 _CACHED_SIZES = tuple(1 << power for power in range(19, 25))
 _CACHED_ITEMS = 64
 
+MEASURED = frozenset(
+    {
+        *("f32", "f64", "copy", "launches"),
+        *(f"copy {size}" for size in _CACHED_SIZES),
+        *(f"matrix {name}" for name in OPERATIONS),
+    }
+)
+"""Every speed that there may be."""
+
 HALF_SLOWER = 16.0
 """How much slower a CPU does simple operations in half precision: it rounds after each."""
 

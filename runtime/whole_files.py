@@ -1,35 +1,65 @@
 """Writes files so that they are there whole or, after a failure or interrupt, as they were before.
 
-In: a path and bytes. Out: the file, or the OSError that says why not.
+In: a path and bytes. Out: the file, or the OSError that says why not. A file that may not be
+written is not replaced either, though its folder would allow it.
 """
 
+import errno
 import os
+import re
 import secrets
+import stat
 from pathlib import Path
 
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 """A file that nobody else has."""
 
+TEMPORARY = re.compile(r"\.mgn-[0-9a-f]{16}\.tmp")
+"""How a file is called until it is whole; a crash can leave one."""
+
+_WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+
 
 def write_file(path: Path, data: bytes) -> None:
-    """Puts a file in place in one step; a device or a pipe is written as it is."""
+    """Puts a file in place in one step; a device or a pipe is written as it is.
+
+    A link stays, and what it leads to is written.
+    """
     target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
+    found = _status(target)
+    if found is None:
+        replace_file(target, data)
+    elif stat.S_ISLNK(found.st_mode):  # a ring of links leads nowhere
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    elif not stat.S_ISREG(found.st_mode):
         target.write_bytes(data)
-        return
-    mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-    temporary = target.parent / f".{target.name[:64]}.{secrets.token_hex(8)}"
+    elif not (found.st_mode & _WRITABLE and os.access(target, os.W_OK)):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    else:
+        replace_file(target, data, stat.S_IMODE(found.st_mode) & 0o777)
+
+
+def replace_file(target: Path, data: bytes, mode: int | None = None) -> None:
+    """Puts a file where there may be another, or a link, which is then gone.
+
+    Without a mode it gets that of the user's new files.
+    """
+    temporary = target.parent / f".mgn-{secrets.token_hex(8)}.tmp"
     try:
-        with os.fdopen(os.open(temporary, CREATE, 0o600), "wb") as stream:
+        opened = os.open(temporary, CREATE, 0o666 if mode is None else 0o600)
+        with os.fdopen(opened, "wb") as stream:
             stream.write(data)
-        temporary.chmod(mode)
+        if mode is not None:
+            temporary.chmod(mode)
         temporary.replace(target)
     except BaseException:  # an interrupt, too, from before the file is there on
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _status(path: Path) -> os.stat_result | None:
+    """What is at a path itself; None where nothing is."""
+    try:
+        return path.lstat()
+    except FileNotFoundError:
+        return None

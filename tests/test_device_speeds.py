@@ -43,7 +43,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, *shares: float) -> Machine:
 
 
 def make_older(folder: Path) -> None:
-    (stored,) = (folder / "devices").glob("*.json")
+    (stored,) = (folder / "mgn-cache" / "devices").glob("*.json")
     past = stored.stat().st_mtime - 2 * figures.SETTLING_SECONDS
     os.utime(stored, (past, past))
 
@@ -108,7 +108,7 @@ def test_a_damaged_file_is_measured_anew(
 ) -> None:
     machine(monkeypatch, 0.5, 0.5)
     describe(device)
-    (stored,) = (tmp_path / "devices").glob("*.json")
+    (stored,) = (tmp_path / "mgn-cache" / "devices").glob("*.json")
     stored.write_text(json.dumps(json.loads(stored.read_text()) | damage))
     machine(monkeypatch, 1.0, 1.0)
     assert describe(device)["bandwidth"] == QUIET["copy"]

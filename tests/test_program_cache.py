@@ -41,7 +41,7 @@ def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:  # pyri
 
 
 def entries(folder: Path) -> list[Path]:
-    return sorted((folder / "programs").glob("*/*"))
+    return sorted((folder / "mgn-cache" / "programs").glob("*/*"))
 
 
 def key_of(text: str = TEXT, name: str = "<text>", **changes: Any) -> str:

@@ -129,7 +129,7 @@ def test_a_description_has_every_field_of_a_device_and_is_measured_once(
     assert described.bandwidth > 1e8 and described.rates["f32"] > 1e8
     assert 1e-7 < described.launch_cost < 1e-2
     assert describe(device) == figures
-    (stored,) = (tmp_path / "devices").glob("*.json")
+    (stored,) = (tmp_path / "mgn-cache" / "devices").glob("*.json")
     stored.write_text(stored.read_text()[:40])
     again = describe(device)
     assert again.keys() == figures.keys()
@@ -192,4 +192,4 @@ def test_one_rate_can_be_overridden_alone(tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_cache_lies_in_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MGN_CACHE_DIR", raising=False)
     folder = cache_folder()
-    assert folder is not None and folder.name == "mgn"
+    assert folder is not None and folder.parts[-2:] == ("mgn", "mgn-cache")

@@ -12,7 +12,7 @@ from pathlib import Path
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.passes.lower_kernels.lower import structure
 from mgn.runtime.cache import KernelCache, kernel_key
-from mgn.runtime.location import cache_folder
+from mgn.runtime.location import cache_folder, kept_file
 
 LIMIT = 8 << 20
 """Bytes that all entries of a device may take."""
@@ -23,29 +23,26 @@ class ScheduleStore:
 
     def __init__(self, folder: Path | None, identity: str) -> None:
         self._identity = identity
-        name = hashlib.sha256(identity.encode()).hexdigest()[:16]
-        self._folder = None if folder is None else folder / name
-        self._cache = KernelCache(self._folder, LIMIT)
+        name = f"tuning-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+        self._cache = KernelCache(None if folder is None else folder / name, LIMIT)
 
     @staticmethod
     def default(identity: str) -> "ScheduleStore":
         """The user's, where `MGN_CACHE_DIR` puts it."""
         root = cache_folder()
-        return ScheduleStore(None if root is None else root / "tuning", identity)
+        return ScheduleStore(None if root is None else root, identity)
 
     @property
     def state(self) -> str:
         """A digest of all entries: a graph compiled under another state may come out otherwise.
         Empty where there are none.
         """
-        if self._folder is None or not self._folder.is_dir():
+        entries = self._cache.entries()
+        if not entries:
             return ""
         digest = hashlib.sha256()
-        for path in sorted(self._folder.glob("*/*.kernel")):
-            try:
-                digest.update(path.name.encode() + path.read_bytes())
-            except OSError:
-                continue
+        for path in entries:
+            digest.update(path.name.encode() + (kept_file(path, LIMIT) or b""))
         return digest.hexdigest()
 
     def load(self, fused: FusedKernelOp) -> ScheduleAttr | None:
