@@ -4,8 +4,9 @@ In: a path and bytes, or arrays. Out: the file, or an MgnError.
 """
 
 import io
+import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,22 @@ def check_target(path: str | Path) -> None:
             raise MgnError(f"cannot write '{path}': no such file or directory")
     except (OSError, ValueError) as error:
         raise MgnError(f"cannot write {str(path)!r}: {error}") from None
+
+
+def check_apart(path: str | Path, others: Iterable[str | Path]) -> None:
+    """MgnError where a path to write to leads to one of the files that a run reads or writes."""
+    place = Path(path)
+    for other in map(Path, others):
+        if is_same_file(place, other) and (place.is_file() or not place.exists()):
+            raise MgnError(f"'{path}' would be written over a file that this run reads or writes")
+
+
+def is_same_file(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one file, which need not be there; links of any kind count."""
+    try:
+        return one.samefile(other)
+    except (OSError, ValueError):
+        return os.path.realpath(one) == os.path.realpath(other)
 
 
 def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:

@@ -17,6 +17,7 @@ from mgn.mlir_text import check_module, print_mlir
 
 if TYPE_CHECKING:
     from mgn.frontend.program import Program
+    from mgn.frontend.units import Unit
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,19 @@ class Module:
     @property
     def texts(self) -> dict[str, str]:
         """The program's files by the names that places in it have; none for IR."""
+        return {item.source.name: item.source.text for item in self._units}
+
+    @property
+    def files(self) -> set[Path]:
+        """The files that the program was read from, its imports among them."""
+        return {item.source.path for item in self._units if item.source.path is not None}
+
+    @property
+    def _units(self) -> "list[Unit]":
         if isinstance(self.source, ModuleOp):
-            return {}
+            return []
         unit = self.source.unit
-        units = [unit, *(item.unit for item in unit.names.values())]
-        return {item.source.name: item.source.text for item in units}
+        return [unit, *(item.unit for item in unit.names.values())]
 
     def lower(self, graph: str | None = None, dims: Mapping[str, int] | None = None) -> ModuleOp:
         """A fresh xDSL module of all graphs or of one, its dimension parameters bound.

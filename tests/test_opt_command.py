@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -370,8 +371,10 @@ def test_a_kernel_of_what_a_target_has_no_text_for_is_an_error_with_its_place(mg
     assert outcome.stderr.startswith("error: <stdin>:2:3: mgn.iota has no OpenCL C text")
 
 
-@pytest.mark.parametrize("step", ["open", "fdopen", "chmod", "replace"])
-@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize(
+    ("step", "there"),
+    [*product(("open", "fdopen", "replace"), (False, True)), ("chmod", True)],
+)
 def test_an_interrupt_leaves_files_as_they_were(
     mgn_opt: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, there: bool
 ) -> None:

@@ -20,7 +20,8 @@ from mgn.commands.stages import program_of
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.dialects.types import element_of_dtype, tensor_bytes
 from mgn.executable import Executable
-from mgn.files import check_target, npz_bytes, write_whole
+from mgn.files import check_apart, check_target, npz_bytes, write_whole
+from mgn.module import Module
 from mgn.recipe import Recipe
 from mgn.report import bytes_text, counted, kernel_table, seconds_text
 from mgn.runtime.devices import ComputeDevice
@@ -36,11 +37,11 @@ def execute(arguments: argparse.Namespace) -> None:
         raise UsageError(
             f"--outputs takes a file name that ends in .npz, not '{arguments.outputs}'"
         )
-    _check_targets(arguments)
     dimensions = parse_dimensions(arguments.dim)
     saturation = parse_saturation(arguments.saturation)
     started = time.perf_counter()
     program = program_of(arguments)
+    _check_targets(arguments, program)
     graph = program.choose_graph(arguments.graph)
     ir = program.lower(graph, dimensions)
     seconds = time.perf_counter() - started
@@ -77,18 +78,16 @@ def execute(arguments: argparse.Namespace) -> None:
         write_whole(arguments.outputs, npz_bytes(outputs))
 
 
-def _check_targets(arguments: argparse.Namespace) -> None:
+def _check_targets(arguments: argparse.Namespace, program: Module) -> None:
     """What is written can be, and takes the place of nothing that is read or written beside it."""
-    read = (arguments.file, arguments.inputs, arguments.params)
-    taken = [Path(file).resolve() for file in read if file is not None]
+    given = (arguments.file, arguments.inputs, arguments.params)
+    taken = [*program.files, *(Path(file) for file in given if file not in (None, "-"))]
     for path in (arguments.outputs, arguments.trace, arguments.explain):
         if path is None:
             continue
         check_target(path)
-        place = Path(path).resolve()
-        if place in taken and (place.is_file() or not place.exists()):
-            raise UsageError(f"'{path}' would be written over a file that this run reads or writes")
-        taken.append(place)
+        check_apart(path, taken)
+        taken.append(Path(path))
 
 
 def _check_memory(graph: GraphOp, device: ComputeDevice) -> None:

@@ -19,6 +19,7 @@ from mgn.commands.targets import Target, find_target
 from mgn.commands.watchers import EachVerifier, IRPrinter, Stopwatch
 from mgn.diagnostics import Diagnostic, render
 from mgn.dialect_table import make_context
+from mgn.files import check_apart, check_target
 from mgn.mlir_text import check_module
 from mgn.module import load_program
 from mgn.pipelines import Watcher, parse_passes, run_passes
@@ -63,6 +64,7 @@ class _Run:
         self.dimensions = parse_dimensions(arguments.dim)
         self.graph: str | None = arguments.graph
         self.device: str | None = arguments.device
+        self.output: str | None = None if arguments.output == "-" else arguments.output
         self.stopwatch = Stopwatch()
         self.watchers: list[Watcher] = [self.stopwatch]
         self.watchers.append(
@@ -94,6 +96,9 @@ class _Run:
         program = self._timed(
             "parse", lambda: load_program(source.language, piece, source.name, path)
         )
+        if self.output is not None:
+            check_target(self.output)
+            check_apart(self.output, [*program.files, *([path] if path else [])])
         module = self._timed("lower", lambda: program.lower(self.graph, self.dimensions))
         self._set_device(module)
         self._timed("verify", lambda: check_module(module))

@@ -18,6 +18,7 @@ from mgn.commands.sources import read_source
 from mgn.commands.targets import TARGETS
 from mgn.compilation import compile_graph
 from mgn.dialects.kernel.device import DEVICES, Device
+from mgn.files import check_apart, check_target
 from mgn.mlir_text import print_mlir
 from mgn.module import Module, load_program
 
@@ -68,12 +69,17 @@ def emit_stage(arguments: argparse.Namespace) -> str:
 
 
 def program_of(arguments: argparse.Namespace) -> Module:
-    """The program that the arguments name."""
+    """The program that the arguments name. MgnError where `-o` would take its place."""
     if arguments.file == "-" and arguments.frontend is None:
         arguments.frontend = "mgn"
     source = read_source(arguments.file, arguments.frontend)
     path = None if arguments.file == "-" else Path(arguments.file)
-    return load_program(source.language, source.text, source.name, path)
+    program = load_program(source.language, source.text, source.name, path)
+    if arguments.output is not None:
+        given = (path, arguments.inputs, arguments.params)
+        check_target(arguments.output)
+        check_apart(arguments.output, [*program.files, *filter(None, given)])
+    return program
 
 
 def device_of(selector: str) -> Device:
