@@ -138,9 +138,10 @@ def _called(folder: Path, names: re.Pattern[str]) -> list[tuple[Path, os.stat_re
     """What is in a folder under such names, and what each is itself; nothing for no folder."""
     found: list[tuple[Path, os.stat_result]] = []
     with contextlib.suppress(OSError):
-        for name in filter(names.fullmatch, os.listdir(folder)):
-            with contextlib.suppress(OSError):
-                found.append((folder / name, (folder / name).lstat()))
+        for path in folder.iterdir():
+            if names.fullmatch(path.name):
+                with contextlib.suppress(OSError):
+                    found.append((path, path.lstat()))
     return found
 
 

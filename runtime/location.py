@@ -40,7 +40,7 @@ def claimed(folder: Path) -> Path | None:
         folder.mkdir(parents=True, exist_ok=True)
         if not is_real_folder(folder):
             return None
-        if all(map(TEMPORARY.fullmatch, os.listdir(folder))):  # new, or another about to mark it
+        if all(TEMPORARY.fullmatch(path.name) for path in folder.iterdir()):  # new
             replace_file(folder / MARK, _MARKED)
         return folder if _is_marked(folder) else None
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What a command writes takes the place of nothing that it reads, by whatever name that is called."""
+"""What a command writes takes the place of nothing that it reads, by whatever name."""
 
 import os
 from collections.abc import Callable

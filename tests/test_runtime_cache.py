@@ -172,7 +172,7 @@ def test_a_folder_of_the_caches_name_that_another_made_is_left_alone(tmp_path: P
     other = tmp_path / "other"
     other.mkdir()
     note = old(other / "note.txt")
-    assert claimed(other) is None and os.listdir(other) == ["note.txt"]
+    assert claimed(other) is None and [*other.iterdir()] == [note]
     note.rename(other / MARK)
     assert claimed(other) is None and (other / MARK).read_bytes() == bytes(4)
     (tmp_path / "link").symlink_to(other)
