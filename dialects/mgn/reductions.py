@@ -52,8 +52,16 @@ def neutral_minimum(dtype: np.dtype) -> Any:
     return np.iinfo(dtype).max if np.issubdtype(dtype, np.integer) else np.inf
 
 
+def wide_sums(dtype: np.dtype) -> np.dtype:
+    """The type in which the definition adds up: f64 for f32, whose sums NumPy adds up in one chain
+    along all axes but the last, else the type itself.
+    """
+    return np.dtype(np.float64) if dtype == np.float32 else dtype
+
+
 def _sum(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    return np.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+    total = np.sum(x, axis=axis, keepdims=keepdims, dtype=wide_sums(x.dtype))
+    return total.astype(x.dtype)
 
 
 def _prod(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
@@ -93,7 +101,7 @@ def _infer_running_sum(x: TensorType, axis: int) -> TensorType:
 
 
 def _running_sum(x: Array, axis: int) -> Array:
-    return np.cumsum(x, axis=axis, dtype=x.dtype)
+    return np.cumsum(x, axis=axis, dtype=wide_sums(x.dtype)).astype(x.dtype)
 
 
 RUNNING_SUM = define(

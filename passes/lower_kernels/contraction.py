@@ -21,6 +21,7 @@ from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.few_rows import FEW_FOR_UNIT, lower_few_rows, suits_few_rows
 from mgn.passes.lower_kernels.grouped_reduction import lower_grouped
 from mgn.passes.lower_kernels.index import Index, delinearised, lanes
+from mgn.passes.lower_kernels.long_sums import long_loop
 from mgn.passes.lower_kernels.operand_places import DEPTH, right_axis
 from mgn.passes.lower_kernels.packed_product import lower_packed
 from mgn.passes.lower_kernels.product import Product, multiply_add, tile_start, write_tile
@@ -33,6 +34,9 @@ from mgn.passes.lower_kernels.tiled_product import lower_tiled
 
 DOT_ROWS = 4
 """Up to how many rows a product with a transposed right operand is made of dot products."""
+
+LONG_DEPTH = 256
+"""Steps of a block of a long shared axis, where a tile of sums is in registers."""
 
 
 def lower_contraction(job: Job) -> Launch:
@@ -151,7 +155,8 @@ def _dot_tile(
         return result
 
     zeros = [code.constant(0, type, width)] * (count * unroll)
-    held = code.loop(0, vectors // unroll, block, zeros)
+    sums = [element.is_float] * len(zeros)
+    held = long_loop(code, 0, vectors // unroll, block, zeros, sums)
     totals = held[:count]
     for part in range(1, unroll):
         totals = [
@@ -226,4 +231,6 @@ def _accumulate(
             result += [multiply_add(code, element, a, b, next(values)) for b in parts]
         return result
 
-    return code.loop(0, product.depth, step, [zero] * (len(rows) * len(columns)))
+    count = len(rows) * len(columns)
+    sums = [element.is_float] * count
+    return long_loop(code, 0, product.depth, step, [zero] * count, sums, block=LONG_DEPTH)

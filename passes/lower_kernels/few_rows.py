@@ -6,7 +6,7 @@ for a few columns, and their lanes at the end; where it runs along the columns, 
 columns and takes one step after the other. The shares meet in local memory.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -16,6 +16,7 @@ from mgn.dialects import kernel
 from mgn.passes.lower_kernels.body import INPUT, Node
 from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.index import Index, constant, delinearised, lanes
+from mgn.passes.lower_kernels.long_sums import long_loop
 from mgn.passes.lower_kernels.panel_copies import bounded, lane_of
 from mgn.passes.lower_kernels.product import Product, multiply_add, write_tile
 from mgn.passes.lower_kernels.pure_code import lane_count, memory_type
@@ -123,6 +124,10 @@ def _power_below(count: int) -> int:
     return 1 << (max(count, 1).bit_length() - 1)
 
 
+LONG_WALK = 128
+"""Trips of a block of a long walk, whose sums are added to those before it."""
+
+
 class _FewRows:
     def __init__(self, job: Job, product: Product, sizes: FewRowsTiling) -> None:
         self.job, self.product, self.code, self.sizes = job, product, job.code, sizes
@@ -175,7 +180,7 @@ class _FewRows:
         held = [zero] * (product.rows * sizes.across)
         full = vectors // sizes.shares
         unroll = max(1, min(4, MOST_SUMS // (4 * len(held) * width) * 2))
-        held = code.loop(0, full, trip, held, unroll=unroll)
+        held = self._long(full, trip, held, unroll)
         held = code.loop(full, ceil_div(vectors, sizes.shares), trip, held)
         return [across_lanes(code, "sum", self.element, value) for value in held]
 
@@ -202,7 +207,7 @@ class _FewRows:
         zero = code.constant(0, memory_type(self.element), width)
         held = [zero] * product.rows
         whole = product.depth // (sizes.shares * STEPS)
-        held = code.loop(0, whole, trip, held, unroll=2)
+        held = self._long(whole, trip, held, 2)
         done = whole * sizes.shares * STEPS
         for number in range(ceil_div(product.depth - done, sizes.shares)):
             k = self.share + done + number * sizes.shares
@@ -213,6 +218,17 @@ class _FewRows:
                 self.code.select(inside, new, old) for new, old in zip(added, held, strict=True)
             ]
         return held
+
+    def _long(
+        self,
+        trips: int,
+        trip: Callable[[Index, list[SSAValue]], list[SSAValue]],
+        held: list[SSAValue],
+        unroll: int,
+    ) -> list[SSAValue]:
+        """A work-item's walk along the shared axis."""
+        sums = [self.element.is_float] * len(held)
+        return long_loop(self.code, 0, trips, trip, held, sums, unroll, block=LONG_WALK)
 
     def _left(self, evaluator: Evaluator, row: int, k: Index) -> SSAValue:
         node, index = self.product.node.operands[0], constant(row)

@@ -15,6 +15,7 @@ from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.lower_kernels.body import Indices, Node
 from mgn.passes.lower_kernels.index import ZERO, Index, lanes
+from mgn.passes.lower_kernels.long_sums import are_sums, long_loop
 from mgn.passes.lower_kernels.row_groups import Grouping, meet
 from mgn.passes.lower_kernels.row_stash import RowStash, stashable
 from mgn.passes.lower_kernels.rows import (
@@ -217,7 +218,8 @@ class _Grouped:
         for number in range(self.kept_trips, self.held_trips):
             with self._from_stash(number):
                 held = trip(number, held)
-        held = code.loop(self.held_trips, self.trips, trip, held, unroll=UNROLL)
+        trips = (self.held_trips, self.trips)
+        held = long_loop(code, *trips, trip, held, are_sums(reductions), UNROLL)
         if not sizes.by_row:
             return list(held)
         return [

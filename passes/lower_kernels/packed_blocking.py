@@ -10,6 +10,7 @@ from math import prod
 
 from mgn.passes.lower_kernels.body import Node
 from mgn.passes.lower_kernels.index import Index
+from mgn.passes.lower_kernels.long_totals import sets_of_totals
 from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.scalar import accumulator
 from mgn.passes.lower_kernels.template import Job, ceil_div
@@ -234,7 +235,7 @@ def _fit(sizes: Blocking, product: Extent, memory: int) -> None:
     def needed() -> int:
         left = sizes.rows * (sizes.depth + LEFT_PADDING) if sizes.copies_left else 0
         totals = sizes.down * sizes.rows * sizes.across * sizes.columns if keeps_totals else 0
-        return left + right() + totals
+        return left + right() + totals * (1 + sets_of_totals(product.depth))
 
     while needed() > room:
         if sizes.across > 1 and 2 * right() > room:

@@ -17,6 +17,7 @@ from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.index import ZERO, Index, delinearised, lanes, linear
+from mgn.passes.lower_kernels.long_totals import LongTotals
 from mgn.passes.lower_kernels.packed_blocking import (
     LEFT_PADDING,
     LONGEST_VECTOR,
@@ -76,7 +77,8 @@ class _Packed:
         self.right = self._right_block() if sizes.copies_right else None
         if self.blocks > 1 or not self.is_simple:
             count = sizes.down * sizes.rows * sizes.across * sizes.columns
-            self.totals = code.local(self.type, count)
+            steps = (product.depth, sizes.depth)
+            self.totals = LongTotals(code, accumulator(product.element), count, sizes.width, *steps)
 
     def _left_tile(self) -> LeftTile:
         sizes = self.sizes
@@ -105,6 +107,8 @@ class _Packed:
         self.first_column = block_column * sizes.across
         self.count_down = self._count(self.first_row, sizes.down, self.tiles_down)
         self.count_across = self._count(self.first_column, sizes.across, self.tiles_across)
+        if self.blocks > 1:
+            self.totals.clear()
         code.each(0, self.blocks, self._one_block)
         return Launch((items,))
 
@@ -202,15 +206,24 @@ class _Packed:
         if self.blocks == 1 and self.is_simple:
             self._write(panel, row, totals)
             return
-        if not self.is_simple:
-            self._keep(panel, tile, totals)
-            code.when(self._is_last(block), lambda: self._finish(panel, tile, row))
+        places = self._places(panel, tile)
+
+        def keep() -> None:
+            self.totals.keep(places, totals)
+            self.totals.carry(block, places)
+
+        def write() -> None:
+            pairs = zip(places, totals, strict=True)
+            self._write(panel, row, [self.totals.whole(*pair) for pair in pairs])
+
+        def carry() -> None:
+            self.totals.carry(block, places)
+
+        if self.is_simple:
+            code.branch(self._is_last(block), write, keep)
             return
-        code.branch(
-            self._is_last(block),
-            lambda: self._write(panel, row, totals),
-            lambda: self._keep(panel, tile, totals),
-        )
+        self.totals.keep(places, totals)
+        code.branch(self._is_last(block), lambda: self._finish(panel, tile, row), carry)
 
     def _is_last(self, block: Index) -> SSAValue:
         code = self.code
@@ -222,7 +235,7 @@ class _Packed:
         return panel * (self.sizes.down * tile_size) + tile * tile_size
 
     def _held(self, panel: Index, tile: Index, block: Index) -> list[SSAValue]:
-        """The sums so far: zeros before the first block."""
+        """The sums of the chain so far: zeros before its first block."""
         sizes, code = self.sizes, self.code
         count = sizes.rows * sizes.vectors
         zeros = [code.constant(0, self.type, sizes.width)] * count
@@ -230,19 +243,14 @@ class _Packed:
             return zeros
 
         def kept() -> list[SSAValue]:
-            place = self._place(panel, tile)
-            return [
-                code.load(self.totals, code.index(place + number * sizes.width), sizes.width)
-                for number in range(count)
-            ]
+            return [self.totals.kept(place) for place in self._places(panel, tile)]
 
-        is_first = code.compare_integers("eq", code.index(block), code.index(0))
-        return code.branch(is_first, lambda: zeros, kept)
+        return code.branch(self.totals.begins(block), lambda: zeros, kept)
 
-    def _keep(self, panel: Index, tile: Index, totals: Sequence[SSAValue]) -> None:
-        place = self._place(panel, tile)
-        for number, total in enumerate(totals):
-            self.code.store(total, self.totals, self.code.index(place + number * self.sizes.width))
+    def _places(self, panel: Index, tile: Index) -> list[Index]:
+        """Where memory has the vectors of a register tile."""
+        sizes, first = self.sizes, self._place(panel, tile)
+        return [first + number * sizes.width for number in range(sizes.rows * sizes.vectors)]
 
     def _left_value(self, row: Index, i: int, first: Index, k: Index) -> SSAValue:
         code, left = self.code, self.left
@@ -294,10 +302,8 @@ class _Packed:
 
         def one_row(number: Index) -> None:
             place = self._place(panel, tile) + number * sizes.columns
-            totals = [
-                code.load(self.totals, code.index(place + j * sizes.width), sizes.width)
-                for j in range(sizes.vectors)
-            ]
+            places = [place + j * sizes.width for j in range(sizes.vectors)]
+            totals = [self.totals.whole(at, self.totals.kept(at)) for at in places]
             at = code.known(row + number, self.product.rows)
             self._write_row(evaluator, at, self._column(panel), totals)
 

@@ -17,6 +17,7 @@ from mgn.passes.lower_kernels.body import Body, Node
 from mgn.passes.lower_kernels.evaluate import Evaluator, Given
 from mgn.passes.lower_kernels.grouped_reduction import lower_grouped
 from mgn.passes.lower_kernels.index import ZERO, Index, lanes, linear
+from mgn.passes.lower_kernels.long_sums import are_sums, long_loop
 from mgn.passes.lower_kernels.product import tile_start
 from mgn.passes.lower_kernels.pure_code import memory_type
 from mgn.passes.lower_kernels.rows import (
@@ -196,7 +197,8 @@ class _Walk:
                 result += step(True, vector(number * unroll + part), mine)
             return result
 
-        held = code.loop(0, main, block, start * unroll)
+        added = are_sums(nodes)
+        held = long_loop(code, 0, main, block, start * unroll, added * unroll)
         totals = held[:count]
         for part in range(1, unroll):
             others = held[part * count : (part + 1) * count]
@@ -329,7 +331,8 @@ def _across_rows(job: Job, space: RowSpace) -> Launch:
                     result.append(combine(code, node.name, node.element, next(values), part))
             return result
 
-        totals = iter(code.loop(0, space.length, step, held))
+        added = are_sums(reductions) * len(starts)
+        totals = iter(long_loop(code, 0, space.length, step, held, added))
         for evaluator in evaluators:
             for node in reductions:
                 total = narrowed(code, next(totals), node.element)

@@ -18,6 +18,7 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.passes.lower_kernels.body import Indices, Node
 from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.index import ZERO, Index, lanes
+from mgn.passes.lower_kernels.long_sums import are_sums, long_loop
 from mgn.passes.lower_kernels.panel_copies import bounded
 from mgn.passes.lower_kernels.product import Product, values_of_rows
 from mgn.passes.lower_kernels.pure_code import memory_type
@@ -158,7 +159,7 @@ class RowStatistics:
             for number in range(trips):
                 held = trip(number, held)
         else:
-            held = code.loop(0, trips, trip, held, unroll=LOADS_AT_ONCE // 2)
+            held = long_loop(code, 0, trips, trip, held, are_sums(stage), LOADS_AT_ONCE // 2)
         return [
             across_lanes(code, node.name, node.element, value)
             for node, value in zip(stage, held, strict=True)

@@ -1,6 +1,8 @@
 """The scan template: running sums along an axis, one after the other.
 
 A work-item takes a row, or, where neighbours in memory belong to different rows, a vector of rows.
+A long row is walked in blocks (long_sums.py): each result is the sum before its block plus the sum
+in it.
 """
 
 from xdsl.ir import SSAValue
@@ -8,6 +10,7 @@ from xdsl.ir import SSAValue
 from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.lower_kernels.index import Index, lanes
+from mgn.passes.lower_kernels.long_sums import are_sums, long_scan
 from mgn.passes.lower_kernels.rows import row_space
 from mgn.passes.lower_kernels.scalar import combine, narrowed, start_of, widened
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
@@ -38,10 +41,12 @@ def lower_scan(job: Job) -> Launch:
         evaluator = job.evaluator(width)
         operand = scan.operands[0]
 
-        def step(element: Index, held: list[SSAValue]) -> list[SSAValue]:
+        def add(element: Index, held: SSAValue) -> SSAValue:
             index = space.index_in(operand, row, element)
             part = widened(code, evaluator.lanes_at(operand, index), scan.element)
-            total = combine(code, scan.name, scan.element, held[0], part)
+            return combine(code, scan.name, scan.element, held, part)
+
+        def write(element: Index, total: SSAValue) -> None:
             evaluator.given[scan] = lambda _: narrowed(code, total, scan.element)
             job.write(
                 evaluator,
@@ -50,10 +55,9 @@ def lower_scan(job: Job) -> Launch:
                     for n, node in enumerate(job.body.written)
                 ],
             )
-            return [total]
 
-        start_value = start_of(code, scan, width)
-        code.loop(0, space.length, step, [start_value])
+        (in_blocks,) = are_sums([scan])
+        long_scan(code, space.length, add, write, start_of(code, scan, width), in_blocks)
 
     code.when(code.is_below(item, vectors * outer, 1), one_row)
     return Launch((items,), (local,))

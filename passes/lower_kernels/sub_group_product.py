@@ -19,6 +19,7 @@ from mgn.dialects import kernel
 from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.exchanged_results import NEIGHBOURS, Exchange
 from mgn.passes.lower_kernels.index import Index, constant
+from mgn.passes.lower_kernels.long_sums import MOST_UNIT, UNIT_BLOCK, long_loop
 from mgn.passes.lower_kernels.panel_copies import lane_of
 from mgn.passes.lower_kernels.tensor_panels import EIGHT, Panel, joined
 from mgn.passes.lower_kernels.tensor_tiling import STEP_CHUNKS, SUB_GROUP, TensorTiling
@@ -80,7 +81,16 @@ class SubGroupProduct:
         zero = self.code.constant(0, f32, 4)
         held = [zero] * count + self._fragments(constant(0), 0)
         last = max(blocks - ahead, 0)
-        held = self.code.loop(0, last, lambda n, held: self._block(n, held, n + ahead), held)
+        held = long_loop(
+            self.code,
+            0,
+            last,
+            lambda n, held: self._block(n, held, n + ahead),
+            held,
+            [n < count for n in range(len(held))],
+            block=max(UNIT_BLOCK // self.steps, 1),
+            most=MOST_UNIT // self.steps,
+        )
         held = self.code.loop(last, blocks, lambda n, held: self._block(n, held, None), held)
         return held[:count]
 

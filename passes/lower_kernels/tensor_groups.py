@@ -10,12 +10,14 @@ product that reads it is known to be complete.
 
 from dataclasses import dataclass
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.index import Index, constant
+from mgn.passes.lower_kernels.long_sums import MOST_UNIT, UNIT_BLOCK, loop_of_blocks
 from mgn.passes.lower_kernels.panel_copies import bounded
 from mgn.passes.lower_kernels.tensor_panels import Panel
 from mgn.passes.lower_kernels.tensor_staging import StagedPanel
@@ -66,8 +68,30 @@ class GroupSums:
         def block(number: Index, carried: list[SSAValue]) -> list[SSAValue]:
             return self._block(number, carried[:count], carried[count:])
 
-        carried = self.code.loop(0, self.blocks, block, [*zeros, *held])
-        wait = kernel.WaitProductsOp(0, carried[:count])
+        def begin(carried: list[SSAValue]) -> list[SSAValue]:
+            return [*zeros, *carried[count:]]
+
+        def join(before: list[SSAValue], found: list[SSAValue]) -> list[SSAValue]:
+            pairs = zip(before, self._finished(found[:count]), strict=False)
+            return [*(self.code.binary(arith.AddfOp, *pair) for pair in pairs), *found[count:]]
+
+        steps = self.sizes.chunks // STEP_CHUNKS
+        carried = loop_of_blocks(
+            self.code,
+            0,
+            self.blocks,
+            block,
+            [*zeros, *held],
+            begin,
+            join,
+            block=max(UNIT_BLOCK // steps, 1),
+            most=MOST_UNIT // steps,
+        )
+        return self._finished(carried[:count])
+
+    def _finished(self, sums: list[SSAValue]) -> list[SSAValue]:
+        """Sums when no product is under way."""
+        wait = kernel.WaitProductsOp(0, sums)
         self.code.block.add_op(wait)
         return list(wait.results)
 

@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.index import Index, constant, delinearised
+from mgn.passes.lower_kernels.long_sums import MOST_WIDE, WIDE_BLOCK, long_loop
 from mgn.passes.lower_kernels.panel_copies import (
     WARP,
     Copier,
@@ -133,7 +134,18 @@ class _Tiled:
 
         held = [*[zero] * count, *self._factors(panels, 0, 0)]
         rounds = (blocks - 1) // STAGES
-        held = code.loop(0, rounds, blocks_of_all_stages, held)
+        sums = [n < count and self.element.is_float for n in range(len(held))]
+        steps = STAGES * sizes.depth
+        held = long_loop(
+            code,
+            0,
+            rounds,
+            blocks_of_all_stages,
+            held,
+            sums,
+            block=WIDE_BLOCK // steps,
+            most=MOST_WIDE // steps,
+        )
         for number in range(rounds * STAGES, blocks):
             held = block(constant(number), number % STAGES, held)
         return held[:count]
