@@ -109,6 +109,20 @@ def element_of(type: Attribute) -> ElementType:
     return _BY_ATTRIBUTE[type]
 
 
+def largest_number(element: ElementType) -> int:
+    """The largest number of an integer type."""
+    return (1 << (element.bits - (element.family is Family.SIGNED))) - 1
+
+
+def counting_type(largest: int, *others: ElementType) -> str:
+    """The type in which to count as far as a number, and with the integers of other types: i32, or
+    i64 where that is too narrow.
+    """
+    i32 = ELEMENT_TYPES["i32"]
+    tops = (largest, *(largest_number(element) for element in others))
+    return "i32" if max(tops) <= largest_number(i32) else "i64"
+
+
 def element_of_dtype(dtype: np.dtype) -> ElementType:
     """The row of a NumPy dtype. KeyError where mgn has no such element type."""
     return _BY_DTYPE[np.dtype(dtype)]

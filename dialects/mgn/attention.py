@@ -35,6 +35,10 @@ SIGNATURE = (
 )
 
 
+MOST_POSITIONS = (1 << 31) - (1 << 16)
+"""Of queries or keys: i32 numbers them, and those that a tile has beyond the last."""
+
+
 def _canonical_attention(
     q: TensorType,
     k: TensorType,
@@ -77,6 +81,8 @@ def _infer_attention(
         raise ShapeError(f"q has heads of size {width // heads}, k {list(shapes[1])} does not")
     if keys != values or value_width % kv_heads:
         raise ShapeError(f"v {list(shapes[2])} does not fit k {list(shapes[1])}")
+    if max(rows, keys) > MOST_POSITIONS:
+        raise ShapeError(f"{max(rows, keys)} positions are more than {MOST_POSITIONS}")
     if window < 0 or softcap < 0:
         raise ShapeError("window and softcap must not be negative")
     batch = broadcast_shapes(*(shape[:-2] for shape in shapes))

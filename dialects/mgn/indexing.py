@@ -25,7 +25,7 @@ from mgn.dialects.mgn.operation import (
 )
 from mgn.dialects.mgn.reductions import canonical_axis
 from mgn.dialects.shapes import Shape, ShapeError, row_major_strides
-from mgn.dialects.types import element_of, tensor
+from mgn.dialects.types import counting_type, element_of, tensor
 
 Array = np.ndarray
 
@@ -110,17 +110,13 @@ def take_along_axis(b: Emitter, x: SSAValue, ids: SSAValue, axis: int) -> SSAVal
     """
     shape, index = shape_of(x), shape_of(ids)
     strides = row_major_strides(shape)
-    wide = "i64" if math.prod(shape) > np.iinfo(np.int32).max or _is_wide(ids) else "i32"
+    wide = counting_type(math.prod(shape), element_type_of(ids))
     clamped = b.clamp(b.cast(ids, wide), min=0.0, max=float(shape[axis] - 1))
     flat = b.mul(clamped, strides[axis])
     for i in (i for i in range(len(shape)) if i != axis and shape[i] > 1):
         line = [index[i] if j == i else 1 for j in range(len(shape))]
         flat = b.add(flat, b.mul(b.iota(line, axis=i, T=wide), strides[i]))
     return b.gather(b.reshape(x, (math.prod(shape),)), flat, axis=0)
-
-
-def _is_wide(ids: SSAValue) -> bool:
-    return element_type_of(ids).name in ("i64", "u32")
 
 
 def _infer_dynamic_slice(x: TensorType, starts: Sequence[TensorType], sizes: Shape) -> TensorType:
@@ -154,6 +150,7 @@ def dynamic_slice(b: Emitter, x: SSAValue, starts: Sequence[SSAValue], sizes: Sh
     for axis, (start, size, whole) in enumerate(zip(starts, sizes, shape_of(x), strict=True)):
         if size == whole:
             continue
-        first = b.clamp(start, min=0.0, max=float(whole - size))
-        result = b.gather(result, b.add(b.iota((size,), axis=0, T="i32"), first), axis=axis)
+        wide = counting_type(whole)
+        first = b.clamp(b.cast(start, wide), min=0.0, max=float(whole - size))
+        result = b.gather(result, b.add(b.iota((size,), axis=0, T=wide), first), axis=axis)
     return result

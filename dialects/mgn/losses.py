@@ -15,7 +15,7 @@ from mgn.dialects.mgn.composite import composite, element_type_of, in_single_pre
 from mgn.dialects.mgn.elementwise import infer_broadcast
 from mgn.dialects.mgn.operation import FLOATS, INTEGERS, AttributeSpec, OperandSpec
 from mgn.dialects.shapes import Shape, ShapeError
-from mgn.dialects.types import element_of, tensor
+from mgn.dialects.types import counting_type, element_of, tensor
 
 REDUCTION = AttributeSpec("reduction", STRING, "mean")
 PAIR = (OperandSpec("x", FLOATS), OperandSpec("target", FLOATS))
@@ -53,7 +53,7 @@ def _infer_classes(x: TensorType, labels: TensorType, reduction: str) -> TensorT
 def _at_label(b: Emitter, x: SSAValue, labels: SSAValue) -> SSAValue:
     """The element of each row at its class id; an id outside them is clamped, as in gather."""
     classes = shape_of(x)[-1]
-    wide = "i64" if element_type_of(labels).name in ("i64", "u32") else "i32"
+    wide = counting_type(classes, element_type_of(labels))
     ids = b.clamp(b.cast(labels, wide), min=0.0, max=float(classes - 1))
     column = b.iota((classes,), axis=0, T=wide)
     hit = b.eq(b.expand_dims(ids, axis=-1), column)

@@ -10,7 +10,7 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import composite, element_type_of, shape_of
 from mgn.dialects.mgn.operation import INTEGERS, AttributeSpec, OperandSpec
 from mgn.dialects.shapes import ShapeError
-from mgn.dialects.types import ElementType, tensor
+from mgn.dialects.types import ElementType, counting_type, tensor
 
 TRIANGLE = (OperandSpec("x"), AttributeSpec("k", INT, 0))
 
@@ -25,8 +25,9 @@ def _indices(b: Emitter, x: SSAValue, k: int) -> tuple[Any, Any]:
     """Column indices `[1, N]`, and row indices `[M, 1]` moved by k; no further than past x."""
     *_, rows, columns = shape_of(x)
     k = max(-rows, min(k, columns))
-    row = b.iota((rows, 1), axis=0, T="i32")
-    return b.iota((1, columns), axis=1, T="i32"), b.add(row, k) if k else row
+    wide = counting_type(rows + columns)
+    row = b.iota((rows, 1), axis=0, T=wide)
+    return b.iota((1, columns), axis=1, T=wide), b.add(row, k) if k else row
 
 
 @composite("tril", TRIANGLE, _infer_triangle)
@@ -70,6 +71,6 @@ def one_hot(b: Emitter, ids: SSAValue, classes: int, T: ElementType) -> SSAValue
     Shape: that of ids with a last axis of `classes`. An id outside the classes gives a row of
     zeros.
     """
-    wide = "i64" if element_type_of(ids).name in ("i64", "u32") else "i32"
+    wide = counting_type(classes, element_type_of(ids))
     row = b.expand_dims(b.cast(ids, wide), axis=-1)
     return b.cast(b.eq(row, b.iota((classes,), axis=0, T=wide)), T)

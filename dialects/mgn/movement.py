@@ -19,7 +19,14 @@ from mgn.dialects.mgn.operation import (
     define,
 )
 from mgn.dialects.shapes import ShapeError, broadcast_shapes, normalise_axes, normalise_axis
-from mgn.dialects.types import ElementType, element_of, element_of_dtype, tensor
+from mgn.dialects.types import (
+    ElementType,
+    counting_type,
+    element_of,
+    element_of_dtype,
+    largest_number,
+    tensor,
+)
 
 Array = np.ndarray
 Ints = tuple[int, ...]
@@ -243,6 +250,11 @@ FLIP = define(
 def _infer_iota(shape: Ints, axis: int, T: ElementType) -> TensorType:
     if not (T.is_float or T.is_integer):
         raise ShapeError(f"iota cannot have type {T.name}")
+    if T.is_integer and shape[axis] - 1 > largest_number(T):
+        raise ShapeError(
+            f"iota counts to {shape[axis] - 1}, but {T.name} to {largest_number(T)}:"
+            f" ask for T = {counting_type(shape[axis] - 1)}"
+        )
     return _infer_shape_of(shape, T)
 
 

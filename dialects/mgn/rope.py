@@ -27,6 +27,8 @@ def _infer_rope(x: TensorType, offset: TensorType, head_dim: int, **_: Any) -> T
         raise ShapeError("rope needs x of shape […, S, heads * head_dim]")
     if head_dim < 2 or head_dim % 2 or shape[-1] % head_dim:
         raise ShapeError(f"{shape[-1]} is not a number of heads of even size {head_dim}")
+    if shape[-2] > 1 << 31:
+        raise ShapeError(f"positions are i32, which does not number {shape[-2]} rows")
     if offset.get_shape():
         raise ShapeError("offset must be a scalar")
     return x

@@ -270,7 +270,7 @@ class Code(PureCode):
     def index_type(index: Index) -> Attribute:
         """The narrowest type that holds an index and the steps on the way to it."""
         low, high = index.reach
-        return i32 if -INDEX_LIMIT <= low and high < INDEX_LIMIT else i64
+        return i32 if low >= -INDEX_LIMIT and high < INDEX_LIMIT else i64
 
     def _lanes_atom(self, atom: Any, count: int, type: Attribute) -> SSAValue:
         if isinstance(atom, Lane):

@@ -174,7 +174,9 @@ class Index:
             low, high = low + min(0, *ends), high + max(0, *ends)
             reaches.append((atom.low, atom.high))
         low, high = low + min(0, self.constant), high + max(0, self.constant)
-        return min([low, *(ends[0] for ends in reaches)]), max([high, *(ends[1] for ends in reaches)])
+        return min([low, *(ends[0] for ends in reaches)]), max(
+            [high, *(ends[1] for ends in reaches)]
+        )
 
     @cached_property
     def multiple(self) -> int:
