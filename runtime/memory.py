@@ -41,6 +41,12 @@ def buffer_bytes(buffer: BufferPlan) -> int:
     return prod(buffer.shape) * DTYPES[buffer.element].itemsize
 
 
+def largest_buffer(plan: LaunchPlan) -> int:
+    """The most bytes that a plan wants as one buffer; the arena is one."""
+    own = [item for item in plan.buffers if item.kind is not BufferKind.VIEW]
+    return max(plan.arena, *(buffer_bytes(buffer) for buffer in own), 0)
+
+
 class DeviceMemory:
     """One buffer a planned buffer; constants are filled, views lie in the arena.
 
@@ -60,6 +66,9 @@ class DeviceMemory:
         missing = f"{device.name} has no {planned_bytes(plan)} bytes for '{plan.name}'"
         if planned_bytes(plan) > self._memory:  # some drivers only say so later
             raise DeviceError(f"{missing}: {device.handle.global_mem_size} in all")
+        largest, most = largest_buffer(plan), device.handle.max_mem_alloc_size
+        if largest > most and device.kind == "cpu":  # GPUs give more than they say
+            raise DeviceError(f"{missing}: one buffer has {largest}, and {most} is the most for it")
         try:
             self.buffers = self._allocate()
         except (cl.Error, OSError) as error:

@@ -174,9 +174,8 @@ class Index:
             low, high = low + min(0, *ends), high + max(0, *ends)
             reaches.append((atom.low, atom.high))
         low, high = low + min(0, self.constant), high + max(0, self.constant)
-        return min([low, *(ends[0] for ends in reaches)]), max(
-            [high, *(ends[1] for ends in reaches)]
-        )
+        lows, highs = zip((low, high), *reaches, strict=True)
+        return min(lows), max(highs)
 
     @cached_property
     def multiple(self) -> int:
