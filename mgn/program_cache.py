@@ -1,27 +1,20 @@
 """Compiled graphs on disk: a program that was compiled before is not compiled again.
 
 In: an xDSL module of one graph and the settings of a compilation. Out: its `Compiled` form, from
-disk where the key of `mgn.program_key` is found there, else compiled and kept. What is kept are
-plain values: the plan, the kernels' signatures and the report. A file that is damaged or names
-anything else is no entry. `MGN_PROGRAM_CACHE=off` compiles every time.
+disk where the key of `mgn.program_key` is found there, else compiled and kept, as
+`mgn.program_entry` says. A file that is damaged or says anything else is no entry.
+`MGN_PROGRAM_CACHE=off` compiles every time.
 """
 
-import io
-import pickle
 import time
-from dataclasses import dataclass, is_dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from mgn.codegen.launch_plan import LaunchPlan
-from mgn.codegen.signature import KernelSignature
 from mgn.compilation import Compiled, compile_graph
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.mgn.structure import parameters_of
+from mgn.dialects.mgn.structure import ParamOp, parameters_of
 from mgn.program_key import NoKey, program_key
-from mgn.report import OptimizeReport
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.location import cache_folder
 from mgn.runtime.switches import switched_on
@@ -32,25 +25,6 @@ if TYPE_CHECKING:
 VARIABLE = "MGN_PROGRAM_CACHE"
 LIMIT = 256 << 20
 """Bytes that all entries may take, and eight times what one may."""
-
-_ARRAYS = {
-    ("collections", "Counter"),
-    ("numpy", "dtype"),
-    ("numpy", "ndarray"),
-    ("numpy._core.multiarray", "_reconstruct"),
-    ("numpy._core.numeric", "_frombuffer"),
-}
-"""What an entry may name besides mgn's own plain classes."""
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """What is kept of a `Compiled` graph; its parameters are found in the module by name."""
-
-    plan: LaunchPlan
-    kernels: dict[str, KernelSignature]
-    parameters: tuple[str, ...]
-    report: OptimizeReport
 
 
 def compile_or_recall(
@@ -70,14 +44,13 @@ def compile_or_recall(
         key = None
     if cache is None or key is None:
         return compile_graph(module, device, tuner=tuner, **settings)
-    entry = _unpacked(cache.load(key))
-    if entry is not None:
-        declared = parameters_of(module)
-        parameters = {name: declared[name] for name in entry.parameters}
-        entry.report.recalled = True
-        entry.report.times = [("recall", time.perf_counter() - start)]
-        return Compiled(entry.plan, entry.kernels, parameters, entry.report)
-    declared = set(parameters_of(module))
+    found = parameters_of(module)
+    recalled = _recalled(cache, key, found, device)
+    if recalled is not None:
+        recalled.report.recalled = True
+        recalled.report.times = [("recall", time.perf_counter() - start)]
+        return recalled
+    declared = set(found)
     looked = time.perf_counter() - start
     compiled = compile_graph(module, device, tuner=tuner, **settings)
     compiled.report.times.insert(0, ("look up", looked))
@@ -86,16 +59,27 @@ def compile_or_recall(
     return compiled
 
 
+def _recalled(
+    cache: KernelCache, key: str, declared: dict[str, ParamOp], device: Device
+) -> Compiled | None:
+    """What is kept under a key, if it is whole and fits the parameters that a module declares."""
+    from mgn.program_entry import entry_of
+
+    data = cache.load(key)
+    entry = None if data is None else entry_of(data, device)
+    if entry is None or not declared.keys() >= set(entry.parameters):
+        return None
+    parameters = {name: declared[name] for name in entry.parameters}
+    return Compiled(entry.plan, entry.kernels, parameters, entry.report)
+
+
 def _keep(cache: KernelCache, key: str, compiled: Compiled) -> None:
     """Writes an entry, unless it cannot be written, would not be read, or is too large."""
+    from mgn.program_entry import entry_bytes
+
     start = time.perf_counter()
-    names = tuple(compiled.parameters)
-    entry = _Entry(compiled.plan, compiled.kernels, names, compiled.report)
-    try:
-        data = pickle.dumps(entry, protocol=pickle.HIGHEST_PROTOCOL)
-    except (pickle.PicklingError, TypeError, AttributeError, RecursionError):
-        return
-    if len(data) <= LIMIT // 8:
+    data = entry_bytes(compiled)
+    if data is not None and len(data) <= LIMIT // 8:
         cache.store(key, data)
     compiled.report.times.append(("keep", time.perf_counter() - start))
 
@@ -106,33 +90,3 @@ def _cache() -> KernelCache | None:
     if not switched_on(VARIABLE, True) or folder is None:
         return None
     return KernelCache(folder / "programs", LIMIT)
-
-
-def _unpacked(data: bytes | None) -> _Entry | None:
-    """The entry that bytes hold, if they hold one."""
-    if data is None:
-        return None
-    try:
-        entry = _Unpickler(io.BytesIO(data)).load()
-    except Exception:  # whatever is wrong with a file, the graph can be compiled
-        return None
-    return entry if isinstance(entry, _Entry) else None
-
-
-class _Unpickler(pickle.Unpickler):
-    """Makes mgn's plain classes and arrays, and nothing that could act."""
-
-    def find_class(self, module_name: str, global_name: str, /) -> Any:
-        found = super().find_class(module_name, global_name)
-        if (module_name, global_name) in _ARRAYS or _is_plain(module_name, found):
-            return found
-        raise pickle.UnpicklingError(f"{module_name}.{global_name} has no place in an entry")
-
-
-def _is_plain(module_name: str, found: object) -> bool:
-    """Whether it is a class of mgn whose making only sets fields."""
-    return (
-        module_name.startswith("mgn.")
-        and isinstance(found, type)
-        and (is_dataclass(found) or issubclass(found, Enum))
-    )

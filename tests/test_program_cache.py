@@ -1,15 +1,18 @@
 """A program that was compiled before is recalled, an unequal one never, and damage costs time."""
 
+import json
 import os
 import pickle
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from conftest import ROOT
 
 import mgn
 from mgn import ops
@@ -21,6 +24,7 @@ from mgn.passes.saturate.memo import forget_choices
 from mgn.passes.saturate.rules import RULES
 from mgn.program_cache import compile_or_recall
 from mgn.program_key import compiler_digest, program_key
+from mgn.runtime.cache import KernelCache
 from mgn.runtime.devices import choose
 from mgn.runtime.errors import DeviceError
 
@@ -183,26 +187,46 @@ def test_keys_are_the_same_in_every_process() -> None:
     assert keys == {key_of(saturation=SaturateOptions())}
 
 
-class Acting:
-    """Something whose unpickling would act."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.putenv, ("MGN_TEST_ACTED", "yes")
-
-
 def _sealed(path: Path, data: bytes) -> None:
-    from mgn.runtime.cache import KernelCache
-
     assert KernelCache(path.parent.parent).store(path.stem, data)
+
+
+def _changed(path: Path, change: Callable[[bytes, Any], tuple[bytes, Any]]) -> None:
+    """Puts in place an entry whose package, or report, is another, and whose digest fits."""
+    held = KernelCache(path.parent.parent).load(path.stem)
+    assert held is not None
+    data = zlib.decompress(held)
+    end = 8 + int.from_bytes(data[:8], "little")
+    package, report = change(data[8:end], json.loads(data[end:]))
+    text = len(package).to_bytes(8, "little") + package + json.dumps(report).encode()
+    _sealed(path, zlib.compress(text))
+
+
+PICKLES = {
+    "a module that ends the process": b"cunittest.__main__\nmain\n.",
+    "a function": pickle.dumps(os.getcwd),
+    "a type of NumPy": b"cnumpy\ndtype\n(V\nI00\nI01\ntR(I3\nV<\nNNNI-1\nI-1\nI0\nV\ntb.",
+}
 
 
 DAMAGE: dict[str, Callable[[Path], Any]] = {
     "truncated": lambda path: path.write_bytes(path.read_bytes()[:100]),
     "flipped": lambda path: path.write_bytes(path.read_bytes()[:-1] + b"?"),
     "empty": lambda path: path.write_bytes(b""),
-    "of another kind": lambda path: _sealed(path, pickle.dumps({"plan": 1})),
-    "no pickle": lambda path: _sealed(path, b"rubbish"),
-    "acting": lambda path: _sealed(path, pickle.dumps(Acting())),
+    "of another kind": lambda path: _sealed(path, b"rubbish"),
+    "compressed rubbish": lambda path: _sealed(path, zlib.compress(b"rubbish")),
+    "without end": lambda path: _sealed(path, zlib.compress(bytes(100 << 20))),
+    "cut inside": lambda path: _changed(path, lambda package, report: (package[:-4], report)),
+    "nested": lambda path: _changed(path, lambda package, report: (package, [[[[[[report]]]]]])),
+    "of another graph": lambda path: _changed(path, lambda p, r: (p, [r[0], "other", *r[2:]])),
+    "with a text for a number": lambda path: _changed(path, lambda p, r: (p, [*r[:-1], "3"])),
+    "with a huge number": lambda path: _changed(path, lambda p, r: (p, [*r[:-1], 1 << 70])),
+    "without a kernel's line": lambda path: _changed(path, lambda p, r: (p, [*r[:4], [], *r[5:]])),
+    "without its parameter": lambda path: _changed(path, lambda p, r: (p, [[], *r[1:]])),
+    "with a parameter that there is not": lambda path: _changed(
+        path, lambda p, r: (p, [[*r[0], "nowhere"], *r[1:]])
+    ),
+    **{name: lambda path, data=data: _sealed(path, data) for name, data in PICKLES.items()},
 }
 
 
@@ -215,6 +239,27 @@ def test_a_damaged_entry_is_compiled_again_and_replaced(tmp_path: Path, damage: 
     assert not again.report.recalled
     assert np.array_equal(run(again)["y"], expected["y"])
     assert mgn.compile(mgn.parse(TEXT)).report.recalled
+
+
+def test_what_is_kept_names_nothing_that_could_be_imported(tmp_path: Path) -> None:
+    mgn.compile(mgn.parse(TEXT))
+    (path,) = entries(tmp_path)
+    held = KernelCache(path.parent.parent).load(path.stem)
+    assert held is not None and b"mgn." not in zlib.decompress(held)
+    folders = ("codegen", "dialects", "frontend", "mgn", "passes", "runtime")
+    for source in (item for name in folders for item in (ROOT / name).rglob("*.py")):
+        text = source.read_text(encoding="utf-8")
+        assert "import pickle" not in text and "allow_pickle=True" not in text, source
+
+
+def test_an_entry_under_the_key_of_another_program_is_compiled_again(tmp_path: Path) -> None:
+    mgn.compile(mgn.parse(TEXT))
+    (first,) = entries(tmp_path)
+    other = TEXT.replace("2.5", "3.5")
+    mgn.compile(mgn.parse(other))
+    (second,) = (path for path in entries(tmp_path) if path != first)
+    second.write_bytes(first.read_bytes())
+    assert not mgn.compile(mgn.parse(other)).report.recalled
 
 
 def test_a_word_that_is_neither_on_nor_off_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
