@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from lark import Token, Transformer
+from lark import Transformer
 
 from mgn.frontend import ast
 from mgn.frontend.ast import NESTING_LIMIT, Expression, Place, Statement
+from mgn.frontend.lexer import Token
 from mgn.frontend.strings import split_text
 from mgn.frontend.tokens import TooDeep
 
@@ -45,10 +46,6 @@ class _External:
     value: Expression
 
 
-def _place(token: Token) -> Place:
-    return token.line or 1, token.column or 1
-
-
 def _depth(place: Place, *nodes: Any) -> int:
     depth = 1 + max((node.depth for node in nodes if node is not None), default=0)
     if depth > NESTING_LIMIT:
@@ -81,19 +78,19 @@ class AstBuilder(Transformer[Token, Any]):
         return children[0].value if isinstance(children[0].value, Statement) else children[0]
 
     def constant(self, children: list[Any]) -> ast.Constant:
-        return ast.Constant(_place(children[0]), str(children[0]), children[1])
+        return ast.Constant(children[0].place, str(children[0]), children[1])
 
     def const(self, children: list[Any]) -> ast.Constants:
-        return ast.Constants(_place(children[0]), children[1:])
+        return ast.Constants(children[0].place, children[1:])
 
     def import_file(self, children: list[Any]) -> ast.Import:
         text = self.string(children[1:])
         if not isinstance(text, ast.Literal):
             raise SyntaxFault(text.place, "an import needs a plain text, without {…}")
-        return ast.Import(_place(children[1]), str(text.value))
+        return ast.Import(children[1].place, str(text.value))
 
     def fn(self, children: list[Any]) -> ast.Function:
-        return ast.Function(_place(children[1]), str(children[1]), children[2:-1], children[-1])
+        return ast.Function(children[1].place, str(children[1]), children[2:-1], children[-1])
 
     def default(self, children: list[Any]) -> _Default:
         return _Default(children[0])
@@ -103,50 +100,50 @@ class AstBuilder(Transformer[Token, Any]):
 
     def formal(self, children: list[Any]) -> ast.Formal:
         type = next((item for item in children if isinstance(item, ast.TypeExpression)), None)
-        return ast.Formal(_place(children[0]), str(children[0]), type, _default(children))
+        return ast.Formal(children[0].place, str(children[0]), type, _default(children))
 
     def graph(self, children: list[Any]) -> ast.Graph:
         dims = children[2] if isinstance(children[2], list) else []
         inputs = [item for item in children[2:] if isinstance(item, ast.Input)]
-        return ast.Graph(_place(children[1]), str(children[1]), dims, inputs, children[-1])
+        return ast.Graph(children[1].place, str(children[1]), dims, inputs, children[-1])
 
     def dims(self, children: list[Any]) -> list[Any]:
         return children
 
     def dim(self, children: list[Any]) -> ast.Dimension:
-        return ast.Dimension(_place(children[0]), str(children[0]), _default(children))
+        return ast.Dimension(children[0].place, str(children[0]), _default(children))
 
     def input(self, children: list[Any]) -> ast.Input:
-        return ast.Input(_place(children[0]), str(children[0]), children[1])
+        return ast.Input(children[0].place, str(children[0]), children[1])
 
     def param(self, children: list[Any]) -> ast.Param:
         external = next((item.value for item in children if isinstance(item, _External)), None)
         return ast.Param(
-            _place(children[1]), str(children[1]), children[2], external, _default(children)
+            children[1].place, str(children[1]), children[2], external, _default(children)
         )
 
     def state(self, children: list[Any]) -> ast.State:
-        return ast.State(_place(children[1]), str(children[1]), children[2], _default(children))
+        return ast.State(children[1].place, str(children[1]), children[2], _default(children))
 
     def write(self, children: list[Any]) -> ast.Write:
-        return ast.Write(_place(children[0]), str(children[0]), children[2])
+        return ast.Write(children[0].place, str(children[0]), children[2])
 
     def assign(self, children: list[Any]) -> ast.Assign:
-        names = [(str(item), _place(item)) for item in children if isinstance(item, Token)]
+        names = [(str(item), item.place) for item in children if isinstance(item, Token)]
         return ast.Assign(names[0][1], names, children[len(names) :])
 
     def expression_statement(self, children: list[Any]) -> ast.ExpressionStatement:
         return ast.ExpressionStatement(children[0].place, children[0])
 
     def scope(self, children: list[Any]) -> ast.Scope:
-        return ast.Scope(_place(children[0]), children[1], children[2])
+        return ast.Scope(children[0].place, children[1], children[2])
 
     def for_loop(self, children: list[Any]) -> ast.For:
         stop = children[5] if len(children) == 7 else None
-        return ast.For(_place(children[0]), str(children[1]), children[3], stop, children[-1])
+        return ast.For(children[0].place, str(children[1]), children[3], stop, children[-1])
 
     def if_chain(self, children: list[Any]) -> ast.If:
-        place = _place(children[0])
+        place = children[0].place
         otherwise = children[4] if len(children) == 5 else None
         if not isinstance(otherwise, ast.If):
             return ast.If(place, children[1], children[2], otherwise)
@@ -159,22 +156,22 @@ class AstBuilder(Transformer[Token, Any]):
         return ast.Returned(value.place, name, value)
 
     def returned_as(self, children: list[Any]) -> ast.Returned:
-        return ast.Returned(_place(children[0]), str(children[0]), children[1])
+        return ast.Returned(children[0].place, str(children[0]), children[1])
 
     def return_values(self, children: list[Any]) -> ast.Return:
-        return ast.Return(_place(children[0]), children[1:])
+        return ast.Return(children[0].place, children[1:])
 
     def type(self, children: list[Any]) -> ast.TypeExpression:
-        return ast.TypeExpression(_place(children[0]), str(children[0]), None)
+        return ast.TypeExpression(children[0].place, str(children[0]), None)
 
     def shaped_type(self, children: list[Any]) -> ast.TypeExpression:
-        return ast.TypeExpression(_place(children[0]), str(children[0]), children[1:])
+        return ast.TypeExpression(children[0].place, str(children[0]), children[1:])
 
     # ---- expressions
 
     def binary(self, children: list[Any]) -> ast.Binary:
         left, token, right = children
-        place = _place(token)
+        place = token.place
         # Chains such as a + b + c grow to the left, where walks are loops.
         chained = isinstance(left, ast.Binary)
         depth = max(left.depth, _depth(place, right)) if chained else _depth(place, left, right)
@@ -182,17 +179,17 @@ class AstBuilder(Transformer[Token, Any]):
 
     def unary(self, children: list[Any]) -> ast.Expression:
         token, operand = children
-        place = _place(token)
+        place = token.place
         return ast.Unary(place, str(token), operand, _depth(place, operand))
 
     def compare(self, children: list[Any]) -> ast.Compare:
-        operators = [(str(token), _place(token)) for token in children[1::2]]
+        operators = [(str(token), token.place) for token in children[1::2]]
         operands = children[::2]
         return ast.Compare(operators[0][1], operators, operands, _depth(operators[0][1], *operands))
 
     def name(self, children: list[Any]) -> ast.Name:
         token = children[0]
-        return ast.Name((token.line, token.column), str(token))
+        return ast.Name(token.place, str(token))
 
     def integer(self, children: list[Any]) -> ast.Literal:
         token = children[0]
@@ -201,19 +198,19 @@ class AstBuilder(Transformer[Token, Any]):
         if len(text) <= 24:
             value = int(text, 16) if text[:2] in ("0x", "0X") and len(text) > 2 else int(text)
         if value is None or value >= LARGEST_INTEGER:
-            raise SyntaxFault(_place(token), "an integer must fit 64 bits")
-        return ast.Literal(_place(token), value)
+            raise SyntaxFault(token.place, "an integer must fit 64 bits")
+        return ast.Literal(token.place, value)
 
     def floating(self, children: list[Any]) -> ast.Literal:
         token = children[0]
-        return ast.Literal(_place(token), float(token.replace("_", "")))
+        return ast.Literal(token.place, float(token.replace("_", "")))
 
     def keyword_value(self, children: list[Any]) -> ast.Literal:
-        return ast.Literal(_place(children[0]), KEYWORD_VALUES[str(children[0])])
+        return ast.Literal(children[0].place, KEYWORD_VALUES[str(children[0])])
 
     def string(self, children: list[Any]) -> Expression:
         token = children[0]
-        place = _place(token)
+        place = token.place
         parts = split_text(str(token), place, self.parse_expression)
         if all(isinstance(part, str) for part in parts):
             return ast.Literal(place, "".join(part for part in parts if isinstance(part, str)))
@@ -223,14 +220,14 @@ class AstBuilder(Transformer[Token, Any]):
         return children[0]
 
     def list_expression(self, children: list[Any]) -> ast.ListExpression:
-        place = _place(children[0])
+        place = children[0].place
         return ast.ListExpression(place, children[1:], _depth(place, *children[1:]))
 
     def keyword(self, children: list[Any]) -> ast.Keyword:
-        return ast.Keyword(_place(children[0]), str(children[0]), children[1])
+        return ast.Keyword(children[0].place, str(children[0]), children[1])
 
     def call(self, children: list[Any]) -> ast.Call:
-        place = _place(children[0])
+        place = children[0].place
         positional: list[Expression] = []
         keywords: list[ast.Keyword] = []
         for item in children[1:]:
@@ -247,14 +244,14 @@ class AstBuilder(Transformer[Token, Any]):
 
     def member(self, children: list[Any]) -> ast.Member:
         operand, _, name = children
-        return ast.Member(_place(name), operand, str(name), _depth(_place(name), operand))
+        return ast.Member(name.place, operand, str(name), _depth(name.place, operand))
 
     def ellipsis(self, children: list[Any]) -> ast.Ellipsis:
-        return ast.Ellipsis(_place(children[0]))
+        return ast.Ellipsis(children[0].place)
 
     def slice(self, children: list[Any]) -> ast.Slice:
         parts: list[Expression | None] = [None]
-        place = next(_place(item) for item in children if isinstance(item, Token))
+        place = next(item.place for item in children if isinstance(item, Token))
         for item in children:
             if isinstance(item, Token):
                 parts.append(None)
@@ -265,7 +262,7 @@ class AstBuilder(Transformer[Token, Any]):
 
     def index(self, children: list[Any]) -> ast.Index:
         operand, token, *items = children
-        place = _place(token)
+        place = token.place
         return ast.Index(place, operand, items, _depth(place, operand, *items))
 
     def interpolation(self, children: list[Any]) -> Expression:

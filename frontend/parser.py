@@ -7,17 +7,19 @@ error the parser goes on behind the statement; the names it would have bound are
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from lark import Lark, Token
-from lark.exceptions import UnexpectedInput
+from lark import Lark
 
 from mgn.diagnostics import Diagnostic
 from mgn.frontend import ast
 from mgn.frontend.ast import Expression, Place
 from mgn.frontend.ast_builder import AstBuilder, SyntaxFault
+from mgn.frontend.automaton import END, Automaton, Misfit, Tables
+from mgn.frontend.lexer import Lexer, Token, token_at
 from mgn.frontend.source import Source
 from mgn.frontend.strings import TextFault
 from mgn.frontend.tokens import CONTINUES, TooDeep, end_statements
@@ -63,10 +65,19 @@ class _KeepOddText:
         return stream
 
 
+@dataclass(frozen=True)
+class _Grammar:
+    """What is made of the grammar file, once."""
+
+    lexer: Lexer
+    program: Tables
+    interpolation: Tables
+
+
 @lru_cache(maxsize=1)
-def _lark() -> Lark:
+def _grammar() -> _Grammar:
     grammar = files("mgn.frontend").joinpath("grammar.lark").read_text(encoding="utf-8")
-    return Lark(
+    lark: Any = Lark(
         grammar,
         parser="lalr",
         lexer="basic",
@@ -76,6 +87,8 @@ def _lark() -> Lark:
         postlex=_KeepOddText(),
         transformer=AstBuilder(_parse_interpolation),
     )
+    lexer = Lexer(lark.terminals, lark.ignore_tokens)
+    return _Grammar(lexer, Tables(lark, "program"), Tables(lark, "interpolation"))
 
 
 def parse_text(source: Source) -> tuple[ast.Block, list[Diagnostic]]:
@@ -118,53 +131,48 @@ class _Run:
                 f"the file is not text: it holds the character U+{ord(odd.group()):04X}",
             )
             return ast.Block([])
-        tokens = list(end_statements(_lark().lex(self.source.text), self.report))
+        tokens = list(end_statements(_grammar().lexer.tokens(self.source.text), self.report))
         if not tokens:
             return ast.Block([])
-        interactive: Any = _lark().parse_interactive(start="program")
-        self._feed_all(interactive.parser_state, tokens)
-        end = Token.new_borrow_pos("$END", "", tokens[-1])
+        automaton = Automaton(_grammar().program)
+        self._feed_all(automaton, tokens)
         try:
-            return interactive.parser_state.feed_token(end, is_end=True)
-        except UnexpectedInput as fault:  # a broken statement took the brace that closes its block
+            return automaton.finish(tokens[-1])
+        except Misfit as fault:  # a broken statement took the brace that closes its block
             if not self.diagnostics:
-                self._explain(fault, end, tokens, len(tokens))
+                self._explain(fault, fault.token, tokens, len(tokens))
             return ast.Block([])
 
-    def _feed_all(self, state: Any, tokens: Sequence[Token]) -> None:
-        begin = 0
-        states, values = list(state.state_stack), list(state.value_stack)
-        position = 0
-        feed = state.feed_token
+    def _feed_all(self, automaton: Automaton, tokens: Sequence[Token]) -> None:
+        begin = position = 0
+        states, values = list(automaton.states), list(automaton.values)
+        feed = automaton.feed
         while position < len(tokens):
             token = tokens[position]
+            kind = token.type
             try:
-                if token.type == "BROKEN":
+                if kind == "BROKEN":
                     raise _Reported
                 feed(token)
-            except (_Reported, UnexpectedInput, SyntaxFault, TextFault) as fault:
+            except (_Reported, Misfit, SyntaxFault, TextFault) as fault:
                 self._explain(fault, token, tokens, position)
-                state.state_stack[:], state.value_stack[:] = states, values
+                automaton.states[:], automaton.values[:] = states, values
                 end = _statement_end(tokens, begin, position)
-                broken = _broken(tokens[begin:end])
-                feed(Token.new_borrow_pos("BROKEN", broken, tokens[begin]))
+                feed(token_at(tokens[begin].place, "BROKEN", _broken(tokens[begin:end])))
                 position = end
                 continue
             position += 1
-            if token.type == "_NL" or token.type == "LBRACE":
+            if kind == "_NL" or kind == "LBRACE":
                 begin = position
-                states, values = list(state.state_stack), list(state.value_stack)
+                states, values = list(automaton.states), list(automaton.values)
 
     def _explain(
         self, fault: Exception, token: Token, tokens: Sequence[Token], position: int
     ) -> None:
         if isinstance(fault, SyntaxFault | TextFault):
             self.report(fault.place, fault.message)
-        elif isinstance(fault, UnexpectedInput):
-            expected: set[str] = set(
-                getattr(fault, "accepts", None) or getattr(fault, "expected", ())
-            )
-            place, message = _told_apart(token, expected, tokens, position)
+        elif isinstance(fault, Misfit):
+            place, message = _told_apart(token, fault.expected, tokens, position)
             self.report(place, message)
 
 
@@ -174,9 +182,8 @@ class _Reported(Exception):
 
 def _parse_interpolation(code: str, place: Place) -> Expression:
     """The expression between braces of a string. Raises TextFault."""
-    interactive: Any = _lark().parse_interactive(start="interpolation")
-    state = interactive.parser_state
-    last = Token("_NL", "", line=place[0], column=place[1])
+    automaton = Automaton(_grammar().interpolation)
+    last = token_at(place, "_NL")
     faults: list[tuple[Place, str]] = []
     line = place[0]
 
@@ -190,23 +197,19 @@ def _parse_interpolation(code: str, place: Place) -> Expression:
             last = token
             if token.type == "BROKEN":
                 break
-            state.feed_token(token)
+            automaton.feed(token)
         if faults:
             raise TextFault(*faults[0])
-        return state.feed_token(Token.new_borrow_pos("$END", "", last), is_end=True)
-    except UnexpectedInput as fault:
-        raise TextFault(_place(last), "an expression is needed between { and }") from fault
+        return automaton.finish(last)
+    except Misfit as fault:
+        raise TextFault(last.place, "an expression is needed between { and }") from fault
 
 
 def _shifted(code: str, place: Place) -> Sequence[Token]:
-    tokens = list(_lark().lex(code))
+    tokens = list(_grammar().lexer.tokens(code))
     for token in tokens:
-        token.line, token.column = place[0], place[1] + (token.column or 1) - 1
+        token.line, token.column = place[0], place[1] + token.column - 1
     return tokens
-
-
-def _place(token: Token) -> Place:
-    return token.line or 1, token.column or 1
 
 
 def _statement_end(tokens: Sequence[Token], begin: int, position: int) -> int:
@@ -225,7 +228,7 @@ def _statement_end(tokens: Sequence[Token], begin: int, position: int) -> int:
 
 def _broken(tokens: Sequence[Token]) -> ast.Broken:
     returns = any(token.type == "RETURN" for token in tokens)
-    return ast.Broken(_place(tokens[0]), _names_bound(tokens), returns)
+    return ast.Broken(tokens[0].place, _names_bound(tokens), returns)
 
 
 def _names_bound(tokens: Sequence[Token]) -> frozenset[str]:
@@ -249,15 +252,15 @@ def _told_apart(
     dangling = _dangling(token, expected, tokens, position)
     if dangling is not None:
         wanted = "a name" if expected == {"NAME"} else "an expression"
-        return _place(dangling), f"nothing follows '{dangling}' on its line: expected {wanted}"
+        return dangling.place, f"nothing follows '{dangling}' on its line: expected {wanted}"
     kinds = [item.type for item in tokens[max(position - 4, 0) : position]]
     if before is not None and token.type == "LPAR" and kinds[-2:] == ["DOT", "NAME"]:
         if before == "T":
-            return _place(token), "'.T' is not called; it takes no '(…)'"
+            return token.place, "'.T' is not called; it takes no '(…)'"
         is_named = kinds[-3] == "NAME" and kinds[0] != "DOT"
         operand = tokens[position - 3] if is_named else "x"
-        return _place(before), f"there are no methods; write {before}({operand}, …)"
-    return _place(token), _unexpected(token, expected, before)
+        return before.place, f"there are no methods; write {before}({operand}, …)"
+    return token.place, _unexpected(token, expected, before)
 
 
 def _dangling(
@@ -272,14 +275,14 @@ def _dangling(
     if at < 0 or tokens[at].type not in CONTINUES:
         return None
     following = tokens[at + 1] if at + 1 < len(tokens) else token
-    return tokens[at] if (tokens[at].line or 1) < (following.line or 1) else None
+    return tokens[at] if tokens[at].line < following.line else None
 
 
 def _unexpected(token: Token, expected: set[str], before: Token | None) -> str:
     found = "the statement ends here" if token.type == "_NL" else f"unexpected '{token}'"
     if token.type == "RBRACE":
         found = "unexpected '}'"
-    if token.type == "$END":
+    if token.type == END:
         found = "the file ends here"
     if expected >= {"CONST", "FN", "GRAPH"} and before is None:
         return f"{found}: expected const, fn, graph, param, state or import"

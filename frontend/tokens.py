@@ -7,9 +7,8 @@ statement is followed by one `_NL`, every bracket is closed, and text that was r
 
 from collections.abc import Callable, Iterable, Iterator
 
-from lark import Token
-
 from mgn.frontend.ast import NESTING_LIMIT, Place
+from mgn.frontend.lexer import Token, token_at
 
 Report = Callable[[Place, str], None]
 
@@ -92,7 +91,7 @@ class _Filter:
     def _enter(self, stack: list[Token], token: Token) -> None:
         stack.append(token)
         if len(stack) > NESTING_LIMIT:
-            raise TooDeep(_place(token))
+            raise TooDeep(token.place)
 
     def _line_end(self, token: Token) -> Iterator[Token]:
         if token.type == "_NL" and (self.brackets or self.last in CONTINUES):
@@ -100,49 +99,49 @@ class _Filter:
         if self.brackets:
             yield from self._unclosed_brackets(token)
         if self.last not in ("_NL", "LBRACE") and self.pending is None:
-            self.pending = Token.new_borrow_pos("_NL", "\n", token)
+            self.pending = token_at(token.place, "_NL", "\n")
 
     def _unclosed_brackets(self, at: Token) -> Iterator[Token]:
         opened = self.brackets[-1]
-        self.report(_place(opened), f"'{opened}' is never closed")
-        yield Token.new_borrow_pos("BROKEN", "", opened)
+        self.report(opened.place, f"'{opened}' is never closed")
+        yield token_at(opened.place, "BROKEN", "")
         self.brackets.clear()
         if self.pending is None and at.type in OPENS_STATEMENT:
-            self.pending = Token.new_borrow_pos("_NL", "\n", at)
+            self.pending = token_at(at.place, "_NL", "\n")
         self.last = "BROKEN"
 
     def _unclosed_braces(self, at: Token, message: str) -> Iterator[Token]:
-        self.report(_place(at), message)
+        self.report(at.place, message)
         while self.braces:
-            yield from self._close_brace(Token.new_borrow_pos("RBRACE", "}", at))
+            yield from self._close_brace(token_at(at.place, "RBRACE", "}"))
             if self.pending is not None:
                 yield self._emit(self.pending)
                 self.pending = None
 
     def _close_bracket(self, token: Token) -> Token:
         if not self.brackets:
-            self.report(_place(token), f"'{token}' closes nothing")
-            return Token.new_borrow_pos("BROKEN", "", token)
+            self.report(token.place, f"'{token}' closes nothing")
+            return token_at(token.place, "BROKEN", "")
         opened = self.brackets.pop()
         if CLOSES[opened.type] == token.type:
             return token
-        self.report(_place(token), f"'{token}' does not close '{opened}'")
-        return Token.new_borrow_pos("BROKEN", "", token)
+        self.report(token.place, f"'{token}' does not close '{opened}'")
+        return token_at(token.place, "BROKEN", "")
 
     def _close_brace(self, token: Token) -> Iterator[Token]:
         if not self.braces:
-            self.report(_place(token), "'}' closes nothing")
-            yield self._emit(Token.new_borrow_pos("BROKEN", "", token))
+            self.report(token.place, "'}' closes nothing")
+            yield self._emit(token_at(token.place, "BROKEN", ""))
             return
         self.braces.pop()
         if self.last not in ("_NL", "LBRACE"):
-            yield self._emit(Token.new_borrow_pos("_NL", "\n", token))
+            yield self._emit(token_at(token.place, "_NL", "\n"))
         yield self._emit(token)
-        self.pending = Token.new_borrow_pos("_NL", "\n", token)
+        self.pending = token_at(token.place, "_NL", "\n")
 
     def _unreadable(self, token: Token) -> Token:
-        self.report(_place(token), _unreadable_message(token))
-        return Token.new_borrow_pos("BROKEN", "", token)
+        self.report(token.place, _unreadable_message(token))
+        return token_at(token.place, "BROKEN", "")
 
     def _end(self, last: Token | None) -> Iterator[Token]:
         if last is None:
@@ -150,7 +149,7 @@ class _Filter:
         if self.brackets:
             yield from self._unclosed_brackets(last)
         if self.pending is None and self.last not in ("_NL", "LBRACE"):
-            self.pending = Token.new_borrow_pos("_NL", "\n", last)
+            self.pending = token_at(last.place, "_NL", "\n")
         if self.pending is not None:
             yield self._emit(self.pending)
             self.pending = None
@@ -167,7 +166,3 @@ def _unreadable_message(token: Token) -> str:
     shown = str(token[:10])
     codes = "" if shown.isprintable() else f" (U+{ord(token[0]):04X})"
     return f"'{shown}' cannot stand here{codes}"
-
-
-def _place(token: Token) -> Place:
-    return token.line or 1, token.column or 1

@@ -189,7 +189,7 @@ class _Child:
     def collect(self, report: Report) -> list[Failure]:
         """Failures since the last call; a process that died or hangs is replaced."""
         assert self.batch is not None
-        index, first, size = self.batch
+        index, _, size = self.batch
         target = self.targets[index]
         failures: list[Failure] = []
         try:
