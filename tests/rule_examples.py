@@ -72,7 +72,9 @@ def _attention(rng: random.Random) -> dict[str, object]:
 
 
 def _scaled_operands(row: str, rng: random.Random, variables: list[str]) -> Instance:
-    """Merged heads, of which queries or keys are scaled by a constant, or by 0 or infinity."""
+    """Merged heads, of which queries or keys are scaled by a constant, or by 0 or infinity; or by
+    one near 1.
+    """
     rows, keys, heads, size = rng.choice([2, 3]), 3, rng.choice([1, 2]), rng.choice([2, 3, 4])
     shared = rng.choice([1, heads])
     shapes: dict[str, Shape] = {
@@ -83,7 +85,7 @@ def _scaled_operands(row: str, rng: random.Random, variables: list[str]) -> Inst
         "c": (),
     }
     usual = math.sqrt(size) if "divided" in row else 1.0 / math.sqrt(size)
-    constants = {"c": rng.choice([usual, 0.1, -3.0, 0.0, math.inf])}
+    constants = {"c": rng.choice([usual, 0.1, -3.0, -0.5, 0.0, math.inf])}
     attributes = {**_attention(rng), "X": heads, "Y": shared}
     return Instance([tensor("f64", shapes[name]) for name in variables], attributes, constants)
 
@@ -193,7 +195,8 @@ def _merged_products(row: str, rng: random.Random, variables: list[str]) -> Inst
     turned = rng.random() < 0.5
     ends = {"a": (3, 3) if turned else (2, 3), "b": (3, 3) if turned else (3, 4)}
     batches = {"a": (2, 3), "b": rng.choice([(2, 3), (2, 3), (3, 2)])}
-    types = [tensor("f32", (*batches[name], *ends[name])) for name in variables]
+    shapes: dict[str, Shape] = {"c": (), **{name: (*batches[name], *ends[name]) for name in "ab"}}
+    types = [tensor("f32", shapes[name]) for name in variables]
     attributes = {"S": (6, *ends["a"]), "R": (6, *ends["b"]), "M": turned, "N": turned}
     return Instance(types, attributes)
 
@@ -262,7 +265,7 @@ def _leading_ones(row: str, rng: random.Random, variables: list[str]) -> Instanc
 
 def _divided_product(row: str, rng: random.Random, variables: list[str]) -> Instance:
     """Terms times a matrix, divided by their sums along an axis."""
-    shape = rng.choice([(3, 3), (2, 3, 3), (1, 3)])
+    shape = rng.choice([(3, 3), (3, 3), (2, 3, 3), (1, 3)])
     axes = rng.choice([(len(shape) - 1,), (len(shape) - 1,), (0,), (0, 1)])
     shapes: dict[str, Shape] = {"x": shape, "y": (3, 3)}
     types = [tensor("f32", shapes[name]) for name in variables]
@@ -349,6 +352,15 @@ def _rows(row: str, rng: random.Random, variables: list[str]) -> Instance:
     return Instance([tensor("f32", shapes[name]) for name in variables], attributes)
 
 
+def _scaled_rows(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Rows of four columns, or of one; sums of their squares, and scales of columns."""
+    shapes: dict[str, Shape] = {"x": rng.choice([(3, 4), (2, 3, 4), (3, 1)]), "s": (4,)}
+    types = [tensor("f32", shapes.get(name, ())) for name in variables]
+    axis = rng.choice([len(shapes["x"]) - 1, len(shapes["x"]) - 1, 0])
+    constants = {"n": rng.choice([4.0, 4.0, 3.0]), "e": rng.choice([1e-5, 0.5])}
+    return Instance(types, {"A": (axis,)}, constants)
+
+
 def _half(shape: Shape, which: int, paired: bool) -> tuple[Shape, Shape, Shape]:
     """Starts, stops and steps of the first or second elements of all pairs of the last axis."""
     start, end = (
@@ -416,8 +428,8 @@ def _double(row: str, rng: random.Random, variables: list[str]) -> Instance:
 
 
 def _normed(row: str, rng: random.Random, variables: list[str]) -> Instance:
-    """A normed matrix before a weight, of four columns or turned; some statistics are
-    of columns, and some weights are square.
+    """A normed matrix before a weight, of four columns or turned; some norms are of columns, and
+    some weights are square.
     """
     turned = rng.random() < 0.5
     columns = rng.choice([4, 5])
@@ -426,8 +438,10 @@ def _normed(row: str, rng: random.Random, variables: list[str]) -> Instance:
         "s": (4,),
         "b": (columns, 4) if turned else (4, columns),
     }
-    shapes["r"] = rng.choice([(*shapes["a"][:-1], 1), (4,)])
-    return Instance([tensor("f32", shapes[name]) for name in variables], {"N": turned})
+    axis = rng.choice([len(shapes["a"]) - 1, len(shapes["a"]) - 1, 0])
+    types = [tensor("f32", shapes.get(name, ())) for name in variables]
+    constants = {"n": rng.choice([4.0, 4.0, 3.0]), "e": rng.choice([1e-5, 0.5])}
+    return Instance(types, {"N": turned, "A": (axis,)}, constants)
 
 
 EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
@@ -439,6 +453,7 @@ EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "matmul-of-turned-rows": _rows_of_several_axes,
     "transpose-of-merged-axes": _merged_axes,
     "of-leading-axes": _leading_ones,
+    "shares-before-product": _divided_product,
     "quotient-after-product": _divided_product,
     "mul-of-seen": _masked,
     "mul-of-hidden": _masked,
@@ -456,6 +471,7 @@ EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "turned-rope": _turned_rope,
     "rope": _rotated,
     "causal-attention": _causal,
+    "attention-of-queries": _scaled_operands,
     "attention-of-scaled": _scaled_operands,
     "attention-of-divided": _scaled_operands,
     "attention-of-merged-batches": _merged_batches,
@@ -463,8 +479,8 @@ EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "-then-kept": _kept,
     "logarithm-and-largest": _put_back,
     "variance-of-squares": _variance,
-    "scale-of-rows": _rows,
-    "scale-of-columns": _rows,
+    "scale-of-rows": _scaled_rows,
+    "scale-of-columns": _scaled_rows,
     "square-of-mean": _rows,
     "matmul-of-normed": _normed,
     "heads": _in_heads,

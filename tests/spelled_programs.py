@@ -2,7 +2,8 @@
 
 In: nothing. Out: `SAME` by name: the lines that compute z, and the composite that it is, and
 `OVERFLOWING`, where it is so only if approximations may act; `ATTENTION` by name: whole programs
-whose one kernel is attention; `DIVIDED` by name: shares of scores that are divided, and the same of
+whose one kernel is attention; `FAST`, those of both that are so only if fast rules may act, since a
+factor that is moved may overflow, or another composite is less accurate; `DIVIDED` by name: shares of scores that are divided, and the same of
 scaled ones, for programs of the same kernels.
 """
 
@@ -139,6 +140,15 @@ OVERFLOWING: dict[str, tuple[str, str]] = {
         "z = exp(x) / sum(exp(x), axis = -1, keepdims = true)",
         "softmax(x)",
     ),
+}
+
+FAST = {
+    *("gelu by sigmoid", "gelu by sigmoid, its scales in one", "gelu by exp"),
+    *("gelu by tanh, one and a square", "gelu by tanh, a scaled cube"),
+    *("gelu by tanh, multiplied out", "geglu, half and factor first", "geglu, the half opposite"),
+    *("geglu, the half with the factor", "geglu, the half last", "geglu, the half around"),
+    *("masked by a factor, and far where that is 0", "scores divided by a temperature"),
+    "scores scaled for each head",
 }
 
 SIZES = "const B = 2, S = 128, H = 4, D = 64\n"

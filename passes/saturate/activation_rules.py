@@ -1,22 +1,29 @@
 """Rows of the rule table: activations in the orders that exporters write them, towards one order.
 
 The half of a gelu and the numbers of its polynomial may stand anywhere; each row moves one of them
-outwards, until `recognition.py` knows the expression.
+outwards, until `recognition.py` knows the expression. A share, of 0 to 1, keeps what it scales from
+overflowing: a row that takes it off is fast.
 """
 
 from mgn.passes.saturate.rule import Rule, RuleClass
 
-EXACT, REASSOCIATES = RuleClass.EXACT, RuleClass.REASSOCIATES
+EXACT, REASSOCIATES, FAST = RuleClass.EXACT, RuleClass.REASSOCIATES, RuleClass.FAST
 
 CUBE = "mul(mul(x, x), x)"
 TANH_SCALE = 0.7978845608028654
 SHARES = {
-    # activation: what x is multiplied by, and what comes of it
-    "silu": ("sigmoid(x)", "silu(x)"),
-    "gelu": ("mul(add(erf(mul(x, 0.7071067811865476)), 1), 0.5)", "gelu(x)"),
+    # activation: what x is multiplied by, what comes of it, and how equal both are
+    "silu": ("sigmoid(x)", "silu(x)", REASSOCIATES),
+    "gelu": ("mul(add(erf(mul(x, 0.7071067811865476)), 1), 0.5)", "gelu(x)", REASSOCIATES),
     "gelu-tanh": (
+        f"mul(add(tanh(mul(add(x, mul({CUBE}, 0.044715)), {TANH_SCALE})), 1), 0.5)",
+        "gelu(x, approx='tanh')",
+        REASSOCIATES,
+    ),
+    "gelu-sigmoid": (
         f"sigmoid(mul(mul(add(x, mul({CUBE}, 0.044715)), {TANH_SCALE}), 2))",
         "gelu(x, approx='tanh')",
+        FAST,
     ),
 }
 
@@ -26,7 +33,7 @@ ACTIVATIONS: tuple[Rule, ...] = (
             f"half-{place}-one-and-{name}",
             halved.format(f"add({name}(z), 1)"),
             f"mul({rest}, mul(add({name}(z), 1), 0.5))",
-            REASSOCIATES,
+            REASSOCIATES if rest == "x" else FAST,
             "the order of the factors; a half rounds nothing",
             "wide(x)",
         )
@@ -104,7 +111,7 @@ ACTIVATIONS: tuple[Rule, ...] = (
         "scale-out-of-square",
         "mul(mul(x, c), x)",
         "mul(mul(x, x), c)",
-        REASSOCIATES,
+        FAST,
         "the order of three factors",
         "constant(c) and scalar(c) and wide(x)",
     ),
@@ -112,7 +119,7 @@ ACTIVATIONS: tuple[Rule, ...] = (
         "scale-out-of-cube",
         "mul(mul(mul(x, x), c), x)",
         f"mul({CUBE}, c)",
-        REASSOCIATES,
+        FAST,
         "the order of four factors",
         "constant(c) and scalar(c) and wide(x)",
     ),
@@ -120,7 +127,7 @@ ACTIVATIONS: tuple[Rule, ...] = (
         "cubic-of-square",
         "mul(x, add(mul(mul(x, x), c), k))",
         f"add(mul(x, k), mul({CUBE}, c))",
-        REASSOCIATES,
+        FAST,
         "x (k + c x²) = k x + c x³",
         "constant(c) and scalar(c) and constant(k) and scalar(k) and wide(x)",
     ),
@@ -128,7 +135,7 @@ ACTIVATIONS: tuple[Rule, ...] = (
         "scaled-cubic-of-square",
         "mul(mul(x, k), add(mul(mul(x, x), c), 1))",
         f"mul(add(x, mul({CUBE}, c)), k)",
-        REASSOCIATES,
+        FAST,
         "(k x) (1 + c x²) = k (x + c x³)",
         "constant(c) and scalar(c) and constant(k) and scalar(k) and wide(x)",
     ),
@@ -157,11 +164,11 @@ ACTIVATIONS: tuple[Rule, ...] = (
             f"{name}-{place}-a-product",
             product.format(share),
             f"mul({whole}, y)",
-            REASSOCIATES,
+            equality,
             "the order of three factors",
             "wide(x)",
         )
-        for name, (share, whole) in SHARES.items()
+        for name, (share, whole, equality) in SHARES.items()
         for place, product in (("around", "mul(mul(x, y), {})"), ("before", "mul(x, mul(y, {}))"))
     ),
 )

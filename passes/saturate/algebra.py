@@ -1,12 +1,17 @@
 """Rows of the rule table: elementwise algebra.
 
 In half precision each operation rounds visibly, so a row that removes a rounding asks `wide(x)`.
+Two constants that are added up may be a trick that rounds, `(x + c) - c`: only those of one sign
+become one.
 """
 
 from mgn.passes.saturate.rule import Rule, RuleClass
 
 EXACT, REASSOCIATES = RuleClass.EXACT, RuleClass.REASSOCIATES
-APPROXIMATES = RuleClass.APPROXIMATES
+FAST, APPROXIMATES = RuleClass.FAST, RuleClass.APPROXIMATES
+
+SHIFTED = "exp(sub(x, max_reduce(x, axis=A, keepdims=True)))"
+"""The exponentials of a row less its maximum, of which one is 1 and none is more."""
 
 ALGEBRA: tuple[Rule, ...] = (
     # Nothing to do.
@@ -95,6 +100,14 @@ ALGEBRA: tuple[Rule, ...] = (
         "add(add(x, c), d)",
         "add(x, c + d)",
         REASSOCIATES,
+        "one rounding less, where the constants fold without any, and nothing that cancels",
+        "wide(x) and finite(c) and finite(d) and same_sign(c, d)",
+    ),
+    Rule(
+        "shift-and-back",
+        "add(add(x, c), d)",
+        "add(x, c + d)",
+        FAST,
         "one rounding less, where the constants fold without any",
         "wide(x) and finite(c) and finite(d)",
     ),
@@ -120,7 +133,7 @@ ALGEBRA: tuple[Rule, ...] = (
             f"common-factor-of-{name}",
             f"{name}(mul(x, y), mul(x, z))",
             f"mul(x, {name}(y, z))",
-            REASSOCIATES,
+            FAST,
             "one product and its rounding less; of given sums, as 0 has any number of them",
             "wide(x) and given(y) and given(z)",
         )
@@ -131,6 +144,14 @@ ALGEBRA: tuple[Rule, ...] = (
         "mul(add(mul(x, c), d), e)",
         "add(mul(x, c * e), d * e)",
         REASSOCIATES,
+        "a scale of no more than 1 that rounds nothing",
+        "wide(x) and finite(c) and finite(d) and power_of_two(e) and at_most_one(e)",
+    ),
+    Rule(
+        "shift-scaled-up",
+        "mul(add(mul(x, c), d), e)",
+        "add(mul(x, c * e), d * e)",
+        FAST,
         "one rounding less, where the constants fold without any",
         "wide(x) and finite(c) and finite(d) and finite(e)",
     ),
@@ -173,14 +194,24 @@ ALGEBRA: tuple[Rule, ...] = (
     Rule(
         "mul-recip", "mul(x, recip(y))", "div(x, y)", REASSOCIATES, "one rounding less", "wide(x)"
     ),
-    Rule("log-one-plus", "log(add(x, 1))", "log1p(x)", REASSOCIATES, "the definition", "wide(x)"),
-    Rule("exp-minus-one", "sub(exp(x), 1)", "expm1(x)", REASSOCIATES, "the definition", "wide(x)"),
+    # More accurate by themselves; beside `(1 + x) - 1`, which makes up for their error, less so.
+    Rule("log-one-plus", "log(add(x, 1))", "log1p(x)", FAST, "the definition", "wide(x)"),
+    Rule("exp-minus-one", "sub(exp(x), 1)", "expm1(x)", FAST, "the definition", "wide(x)"),
+    Rule(
+        "log-of-softmax",
+        f"log(div({SHIFTED}, sum({SHIFTED}, axis=A, keepdims=True)))",
+        f"sub(sub(x, max_reduce(x, axis=A, keepdims=True)), log(sum({SHIFTED}, axis=A, "
+        "keepdims=True)))",
+        REASSOCIATES,
+        "log_softmax spelled as the logarithm of softmax: its two terms have one sign",
+        "wide(x)",
+    ),
     Rule(
         "log-of-exponential-quotient",
         "log(div(exp(x), y))",
         "sub(x, log(y))",
-        REASSOCIATES,
-        "log_softmax spelled as the logarithm of softmax",
+        FAST,
+        "a logarithm of a quotient",
         "wide(x)",
     ),
     # Casts: only a widening inner cast leaves no trace.

@@ -3,12 +3,16 @@
 First softmax(scores)·v becomes attention in one head, its leading axes batches; then an axis of
 heads before the positions becomes heads of the last axis, whose movement cancels against the
 program's own; then keys that are repeated for several heads are read where they are.
+
+The rows of masks take a number of -1e30 or less to hide a score, and so a score to be less than
+1e22 in size; what -1e9 hides is for fast rows. Scales of queries and keys stay where they are, and
+are computed with them.
 """
 
 from mgn.passes.saturate.rule import Rule, RuleClass
 
 EXACT, REASSOCIATES = RuleClass.EXACT, RuleClass.REASSOCIATES
-APPROXIMATES, ROUNDS = RuleClass.APPROXIMATES, RuleClass.ROUNDS
+FAST, APPROXIMATES, ROUNDS = RuleClass.FAST, RuleClass.APPROXIMATES, RuleClass.ROUNDS
 
 PRODUCT = "matmul(q, k, transpose_b=N)"
 SCORES = {
@@ -40,13 +44,13 @@ BIASES = {
         "where(m, {}, f)",
         "where(m, 0.0, -inf)",
         " and far(f) and sees_a_key(m) and constant(f)",
-        REASSOCIATES,
+        FAST,
     ),
     "-unless-hidden-far": (
         "where(m, f, {})",
         "where(m, -inf, 0.0)",
         " and far(f) and leaves_a_key(m) and constant(f)",
-        REASSOCIATES,
+        FAST,
     ),
     "-where-seen-farthest": (
         "where(m, {}, f)",
@@ -231,8 +235,27 @@ def _scaled_operand(word: str, x: str, bias: bool) -> Rule:
         f"attention-of-{word}-{x}" + ("-with-bias" if bias else ""),
         f"attention({given.replace(x, f'{operation}({x}, c)')}, {heads}, scale=S, softcap=Z)",
         f"attention({given}, {heads}, scale={scale}, softcap=Z)",
-        REASSOCIATES,
+        FAST,
         "scores are linear in queries and in keys",
+        f"wide(q) and scalar(c) and {asked}",
+    )
+
+
+GENTLE = {"scaled": ("mul", "gentle(c)"), "divided": ("div", "gentle_divisor(c)")}
+"""What scales keys and may scale queries in their place: the operation, what must hold of it."""
+
+
+def _scale_of_queries(word: str, bias: bool) -> Rule:
+    """Attention whose keys are scaled before it, as one whose queries are."""
+    operation, asked = GENTLE[word]
+    more = ", m" * bias
+    heads = f"heads=X, kv_heads=Y, {ATTRIBUTES}"
+    return Rule(
+        f"attention-of-queries-{word}-as-keys" + ("-with-bias" if bias else ""),
+        f"attention(q, {operation}(k, c), v{more}, {heads})",
+        f"attention({operation}(q, c), k, v{more}, {heads})",
+        REASSOCIATES,
+        "scores are linear in queries and in keys, and a scale from 1/8 to 1 keeps either in range",
         f"wide(q) and scalar(c) and {asked}",
     )
 
@@ -291,7 +314,7 @@ ATTENTION: tuple[Rule, ...] = (
             f"hidden-by-factor-{name}",
             f"softmax({name}(mul(x, b), m), axis=A)",
             "softmax(add(x, where(ne(b, 0.0), 0.0, -inf)), axis=A)",
-            REASSOCIATES,
+            FAST,
             "beside a key that is seen, one of -1e9 weighs nothing; as GPT-2 hides keys",
             f"wide(x) and last_axis(A, SHAPE) and hides(b, m, {sign})",
         )
@@ -320,17 +343,17 @@ ATTENTION: tuple[Rule, ...] = (
             f"{name}(add({PRODUCT}, m), c)",
             f"add({name}({PRODUCT}, c), {name}(m, c))",
             REASSOCIATES,
-            "scores and their bias are scaled each for itself",
-            "constant(c) and scalar(c) and wide(q) and batched(k)",
+            "scores and their bias are scaled each for itself, by no more than 1",
+            f"constant(c) and scalar(c) and {asked}(c) and wide(q) and batched(k)",
         )
-        for name in ("mul", "div")
+        for name, asked in (("mul", "at_most_one"), ("div", "at_least_one"))
     ),
     *(
         Rule(
             f"scores-{word}-by-rows",
             f"{operation}({PRODUCT}, r)",
             f"matmul({operation}(q, r), k, transpose_b=N)",
-            REASSOCIATES,
+            FAST,
             "a scale that is computed is the queries'",
             "one_column(r) and computed(r) and batched(k) and wide(q)",
         )
@@ -383,6 +406,7 @@ ATTENTION: tuple[Rule, ...] = (
         _in_heads("grouped-heads", 2, bias, "heads of a group read the same keys")
         for bias in (False, True)
     ),
+    *(_scale_of_queries(word, bias) for word in GENTLE for bias in (False, True)),
     *(_scaled_operand(word, x, bias) for word in SCALINGS for x in "qk" for bias in (False, True)),
     *(_shared_split(bias) for bias in (False, True)),
     *(_shared_merged(bias) for bias in (False, True)),

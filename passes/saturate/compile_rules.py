@@ -21,6 +21,7 @@ from mgn.passes.saturate.patterns import (
     Number,
     Pattern,
     Variable,
+    aliases_of,
     calls_of,
     evaluate,
     text_of,
@@ -40,8 +41,8 @@ ORDERED_ZEROS = ("max", "min")
 
 @dataclass(frozen=True)
 class CompiledRule:
-    """A rule with its relation: columns are the root, the variables and operands of relative calls,
-    `values` of them, then constants, then attribute numbers.
+    """A rule with its relation: columns are the root, the variables, the parts that have names, and
+    operands of relative calls, `values` of them, then constants, then attribute numbers.
 
     `attribute_calls` are the calls of the left side whose attributes the last columns number, and
     `operands` says in which columns those of each are, where its attributes are relative to them;
@@ -179,6 +180,7 @@ def compile_rule(rule: Rule, number: int, facts: Facts) -> tuple[CompiledRule, s
 
     visit(rule.left_pattern, "root")
     values = ["root", *(f"v_{name}" for name in rule.variables)]
+    values += [named[text_of(part)] for part in aliases_of(rule.left_pattern).values()]
     values += dict.fromkeys(name for names in operand_names for name in names if name not in values)
     columns, sorts = list(values), ["T"] * len(values)
     for name in rule.constants:

@@ -14,7 +14,7 @@ import ml_dtypes
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.types import ElementType, Family, element_of
-from mgn.passes.saturate import layouts, rotary_tables
+from mgn.passes.saturate import layouts, magnitudes, rotary_tables
 from mgn.passes.saturate.definitions import Definition
 
 
@@ -184,6 +184,11 @@ def _invertible(x: Operand) -> bool:
     return min(abs(value), 1 / abs(value)) >= smallest
 
 
+def _same_sign(c: Operand, d: Operand) -> bool:
+    """Whether two constants add up to one that is no smaller in size; zeros have either sign."""
+    return c.constant is not None and d.constant is not None and c.constant * d.constant >= 0
+
+
 def _computed(x: Operand) -> bool:
     return x.definition is not None and not x.definition.is_constant
 
@@ -233,6 +238,36 @@ PREDICATES: dict[str, Predicate] = {
         "the constant x is 0, or from 2⁻⁴⁰ to 2⁴⁰ but for its sign",
         lambda x: x.constant == 0 or 2.0**-40 <= abs(x.constant or 0) <= 2.0**40,
         of_constant=True,
+    ),
+    "at_most_one": Predicate(
+        "the constant x is from -1 to 1",
+        lambda x: x.constant is not None and abs(x.constant) <= 1,
+        of_constant=True,
+    ),
+    "at_least_one": Predicate(
+        "the constant x is finite, and 1 or more but for its sign",
+        lambda x: x.constant is not None and 1 <= abs(x.constant) < math.inf,
+        of_constant=True,
+    ),
+    "gentle": Predicate(
+        "the constant x is from 1/8 to 1 but for its sign",
+        lambda x: x.constant is not None and 0.125 <= abs(x.constant) <= 1,
+        of_constant=True,
+    ),
+    "gentle_divisor": Predicate(
+        "the constant x is from 1 to 8 but for its sign",
+        lambda x: x.constant is not None and 1 <= abs(x.constant) <= 8,
+        of_constant=True,
+    ),
+    "same_sign": Predicate(
+        "no constant c is below 0 where the constant d is above it, nor the other way round",
+        _same_sign,
+        of_constant=True,
+    ),
+    "moderate_parameters": Predicate(
+        "x, y and x y are moderate if no element of a parameter is above 2²⁰, as is checked when "
+        "parameters are set",
+        lambda x, y: magnitudes.are_moderate(x.definition, y.definition),
     ),
     "power_of_two": Predicate(
         "the constant x is a power of two, of either sign", _power_of_two, of_constant=True

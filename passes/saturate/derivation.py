@@ -110,7 +110,7 @@ class Derivations:
 
     def _step(self, item: Application) -> Step:
         rule = self.trace.rules[item.rule]
-        bound = zip(rule.variables, item.row[1:], strict=False)
+        bound = zip(rule.bound, item.row[1:], strict=False)
         bindings = tuple((name, self.describe(self.class_of[handle])) for name, handle in bound)
         root = self.program_value.get(self.class_of[item.root])
         places = [s.place for s in self.trace.operations if root in s.results and s.place]

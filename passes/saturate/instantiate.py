@@ -55,7 +55,7 @@ def instantiate(compiled: CompiledRule, row: Sequence[int], facts: Facts) -> boo
     kind = (*[types[handle] for handle in row[:start]], *row[start:])
     if kind in compiled.refused:
         return False
-    handles = dict(zip(rule.variables, row[1:], strict=False))
+    handles = dict(zip(rule.bound, row[1:], strict=False))
     looks = facts.looks
     constants = {
         name: facts.splat_value(number)

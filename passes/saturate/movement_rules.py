@@ -161,6 +161,20 @@ MOVEMENT: tuple[Rule, ...] = (
         "batches in any shape; another kernel may add up in another order",
         "merges_batches(a, S) and merges_batches(b, R) and same_batches(a, b)",
     ),
+    *(
+        Rule(
+            f"matmul-of-merged-batches-{name}-{side}",
+            f"matmul({operands.format('reshape(a, shape=S)', 'reshape(b, shape=R)')}, "
+            "transpose_a=M, transpose_b=N)",
+            f"reshape(matmul({operands.format('a', 'b')}, transpose_a=M, transpose_b=N), "
+            "shape=SHAPE)",
+            REASSOCIATES,
+            "batches in any shape, also of what one number scales",
+            "scalar(c) and merges_batches(a, S) and merges_batches(b, R) and same_batches(a, b)",
+        )
+        for name in SCALED
+        for side, operands in (("left", name + "({}, c), {}"), ("right", "{}, " + name + "({}, c)"))
+    ),
     Rule(
         "matmul-of-merged-rows",
         "reshape(matmul(reshape(a, shape=S), b, transpose_b=N), shape=R)",

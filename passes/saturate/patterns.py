@@ -5,14 +5,15 @@ In: the text of a pattern or attribute expression. Out: trees of `Variable`, `Nu
 
 Small names stand for values, numbers for constants that have that value everywhere, keywords for
 attributes. An attribute that a left side does not name must have its default; a capital name binds
-it. On a right side arithmetic on variables, `c * d`, is folded when the rule acts: those variables
-must be constants.
+it. On a left side `(r := sqrt(x))` names a part, for the condition and the right side. On a right
+side arithmetic on variables, `c * d`, is folded when the rule acts: those variables must be
+constants.
 """
 
 import ast
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mgn.diagnostics import MgnError
@@ -57,11 +58,14 @@ class Folded:
 
 @dataclass(frozen=True)
 class Call:
-    """An operation on patterns. Attributes are expressions over attribute variables."""
+    """An operation on patterns. Attributes are expressions over attribute variables; `alias` is the
+    name that a left side gives its value, if any.
+    """
 
     name: str
     operands: "tuple[Pattern, ...]"
     attributes: Mapping[str, ast.expr]
+    alias: str | None = None
 
 
 Pattern = Variable | Number | Folded | Call
@@ -90,6 +94,11 @@ def _pattern(node: ast.expr) -> Pattern:
         return Variable(node.id)
     if isinstance(node, ast.BinOp):
         return Folded(node)
+    if isinstance(node, ast.NamedExpr):
+        part = _pattern(node.value)
+        if not isinstance(part, Call):
+            raise PatternError(f"only an operation is given a name: {ast.unparse(node)}")
+        return replace(part, alias=node.target.id)
     named = isinstance(node, ast.Call) and all(item.arg is not None for item in node.keywords)
     if not named or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         raise PatternError(f"not a pattern: {ast.unparse(node)}")
@@ -114,7 +123,7 @@ def literal_number(node: ast.expr) -> float | None:
 
 
 def text_of(pattern: Pattern) -> str:
-    """A pattern as it is written: the same text for the same pattern."""
+    """A pattern as it is written, but for names of its parts: the same text for the same pattern."""
     if isinstance(pattern, Variable):
         return pattern.name
     if isinstance(pattern, Number):
@@ -148,6 +157,11 @@ def variables_of(pattern: Pattern) -> list[str]:
         elif isinstance(part, Folded):
             found.update(dict.fromkeys(part.names))
     return list(found)
+
+
+def aliases_of(pattern: Pattern) -> dict[str, Call]:
+    """The parts of a pattern that have names, by these, in order."""
+    return {call.alias: call for call in calls_of(pattern) if call.alias is not None}
 
 
 def folded_variables(pattern: Pattern) -> set[str]:

@@ -1,18 +1,26 @@
 """Rows of the rule table: matrix products.
 
-None is exact on a device: another form or another shape may be added up in another order.
+None is exact on a device: another form or another shape may be added up in another order. A scale
+that stands before a product may keep it from overflowing, and a product of differences from
+cancelling: a row that moves one, or another bracket, is fast, unless what it moves is bounded.
 """
 
 from mgn.passes.saturate.rule import Rule, RuleClass
 
 EXACT, REASSOCIATES = RuleClass.EXACT, RuleClass.REASSOCIATES
-APPROXIMATES, ROUNDS = RuleClass.APPROXIMATES, RuleClass.ROUNDS
+FAST, ROUNDS = RuleClass.FAST, RuleClass.ROUNDS
 
+NORM = "rsqrt(add(div(sum(mul(a, a), axis=A, keepdims=True), n), e))"
+"""The inverse length of rows, but for their size. Where the sum of the squares is finite, an element
+is at most 2^64 in f32, and at most the root of n with this scale, which is at most 2^20.
+"""
 NORMED = (
-    "row_statistic(a, r) and vector(s) and parameters(s) and parameters(b) and matrix(b) "
-    "and wide(a) and read_once(r)"
+    "reduces_last(A, a) and positive(n) and positive(e) and moderate(e) and parameters(b) "
+    "and matrix(b) and wide(a) and read_once(r)"
 )
-"""When the scale of a norm may become part of the weights that follow it."""
+"""When the statistic of a norm may follow the product of its rows with weights."""
+SCALED_BY = " and vector(s) and parameters(s) and moderate_parameters(s, b)"
+"""When its scale may become part of the weights."""
 
 PRODUCTS: tuple[Rule, ...] = (
     # Matrix products take transposed operands as they are.
@@ -45,7 +53,7 @@ PRODUCTS: tuple[Rule, ...] = (
             f"matmul-{word}-{side}",
             f"matmul({operands.format(scale)}, transpose_a=M, transpose_b=N)",
             f"{scale}(matmul(a, b, transpose_a=M, transpose_b=N), c)",
-            REASSOCIATES,
+            FAST,
             "a product is linear",
             f"scalar(c) and {asked}(c) and wide(a)",
         )
@@ -58,7 +66,7 @@ PRODUCTS: tuple[Rule, ...] = (
             f"matmul-row-{word}",
             f"matmul({scale}(a, r), b, transpose_b=N)",
             f"{scale}(matmul(a, b, transpose_b=N), r)",
-            REASSOCIATES,
+            FAST,
             "each row of the result is linear in its row of a",
             "one_column(r) and matrix(a) and matrix(b) and wide(a)",
         )
@@ -69,7 +77,7 @@ PRODUCTS: tuple[Rule, ...] = (
             f"matmul-column-{word}",
             f"matmul(a, {scale}(b, s), transpose_a=M)",
             f"{scale}(matmul(a, b, transpose_a=M), s)",
-            REASSOCIATES,
+            FAST,
             "each column of the result is linear in its column of b",
             "one_row(s) and matrix(a) and matrix(b) and wide(a)",
         )
@@ -79,20 +87,20 @@ PRODUCTS: tuple[Rule, ...] = (
     # gradients read the statistic and the normed value.
     Rule(
         "matmul-of-normed",
-        "matmul(mul(mul(a, r), s), b, transpose_b=N)",
+        f"matmul(mul(mul(a, (r := {NORM})), s), b, transpose_b=N)",
         "mul(matmul(a, mul(b, reshape(s, shape=inner(s, N))), transpose_b=N), r)",
         REASSOCIATES,
-        "diag(r) A diag(s) B = diag(r) (A (diag(s) B))",
-        NORMED,
+        "diag(r) A diag(s) B = diag(r) (A (diag(s) B)); by Cauchy and Schwarz, what is bounded",
+        NORMED + SCALED_BY,
     ),
     Rule(
         "tf32-matmul-of-normed",
-        "matmul(round_tf32(mul(mul(a, r), s)), round_tf32(b), transpose_b=N)",
+        f"matmul(round_tf32(mul(mul(a, (r := {NORM})), s)), round_tf32(b), transpose_b=N)",
         "mul(matmul(round_tf32(a), round_tf32(mul(b, reshape(s, shape=inner(s, N)))), "
         "transpose_b=N), r)",
         ROUNDS,
-        "diag(r) A diag(s) B = diag(r) (A (diag(s) B))",
-        NORMED,
+        "diag(r) A diag(s) B = diag(r) (A (diag(s) B)); by Cauchy and Schwarz, what is bounded",
+        NORMED + SCALED_BY,
     ),
     # One product in place of two.
     Rule(
@@ -100,7 +108,7 @@ PRODUCTS: tuple[Rule, ...] = (
         "add(matmul(a, b, transpose_a=M, transpose_b=N), "
         "matmul(a, c, transpose_a=M, transpose_b=N))",
         "matmul(a, add(b, c), transpose_a=M, transpose_b=N)",
-        REASSOCIATES,
+        FAST,
         "A B + A C = A (B + C)",
         "same_type(b, c) and wide(a)",
     ),
@@ -109,7 +117,7 @@ PRODUCTS: tuple[Rule, ...] = (
         "add(matmul(a, c, transpose_a=M, transpose_b=N), "
         "matmul(b, c, transpose_a=M, transpose_b=N))",
         "matmul(add(a, b), c, transpose_a=M, transpose_b=N)",
-        REASSOCIATES,
+        FAST,
         "A C + B C = (A + B) C",
         "same_type(a, b) and wide(a)",
     ),
@@ -118,7 +126,7 @@ PRODUCTS: tuple[Rule, ...] = (
         "sub(matmul(a, b, transpose_a=M, transpose_b=N), "
         "matmul(a, c, transpose_a=M, transpose_b=N))",
         "matmul(a, sub(b, c), transpose_a=M, transpose_b=N)",
-        REASSOCIATES,
+        FAST,
         "A B - A C = A (B - C)",
         "same_type(b, c) and wide(a)",
     ),
@@ -127,7 +135,7 @@ PRODUCTS: tuple[Rule, ...] = (
         "sub(matmul(a, c, transpose_a=M, transpose_b=N), "
         "matmul(b, c, transpose_a=M, transpose_b=N))",
         "matmul(sub(a, b), c, transpose_a=M, transpose_b=N)",
-        REASSOCIATES,
+        FAST,
         "A C - B C = (A - B) C",
         "same_type(a, b) and wide(a)",
     ),
@@ -137,7 +145,7 @@ PRODUCTS: tuple[Rule, ...] = (
         "matmul(a, add(b, matmul(u, d, transpose_a=M, transpose_b=N)), transpose_a=L)",
         "add(matmul(a, b, transpose_a=L), "
         "matmul(matmul(a, u, transpose_a=L, transpose_b=M), d, transpose_b=N))",
-        REASSOCIATES,
+        FAST,
         "A (B + U D) = A B + (A U) D",
         "thin_rows(a, u, d, L, M, N) and matrix(b) and wide(a)",
     ),
@@ -147,7 +155,7 @@ PRODUCTS: tuple[Rule, ...] = (
         "transpose_b=True)",
         "add(matmul(a, b, transpose_a=L, transpose_b=True), "
         "matmul(matmul(a, d, transpose_a=L, transpose_b=not N), u, transpose_b=not M))",
-        REASSOCIATES,
+        FAST,
         "A (B + U D)ᵀ = A Bᵀ + (A Dᵀ) Uᵀ",
         "thin_rows(a, d, u, L, not N, not M) and matrix(b) and wide(a)",
     ),
@@ -156,7 +164,7 @@ PRODUCTS: tuple[Rule, ...] = (
         "product-from-the-right",
         "matmul(matmul(a, b, transpose_a=M, transpose_b=N), c, transpose_b=Q)",
         "matmul(a, matmul(b, c, transpose_a=N, transpose_b=Q), transpose_a=M)",
-        REASSOCIATES,
+        FAST,
         "(A B) C = A (B C)",
         "less_work_from_the_right(a, b, c, M, N, Q) and wide(a)",
     ),
@@ -164,7 +172,7 @@ PRODUCTS: tuple[Rule, ...] = (
         "product-from-the-left",
         "matmul(a, matmul(b, c, transpose_a=N, transpose_b=Q), transpose_a=M)",
         "matmul(matmul(a, b, transpose_a=M, transpose_b=N), c, transpose_b=Q)",
-        REASSOCIATES,
+        FAST,
         "A (B C) = (A B) C",
         "less_work_from_the_left(a, b, c, M, N, Q) and wide(a)",
     ),
@@ -172,7 +180,7 @@ PRODUCTS: tuple[Rule, ...] = (
         "turned-product-from-the-right",
         "matmul(matmul(a, b, transpose_a=M, transpose_b=N), c, transpose_a=True, transpose_b=Q)",
         "matmul(b, matmul(a, c, transpose_a=not M, transpose_b=Q), transpose_a=not N)",
-        REASSOCIATES,
+        FAST,
         "(A B)ᵀ C = Bᵀ (Aᵀ C)",
         "less_work_from_the_right_turned(a, b, c, M, N, Q) and wide(a)",
     ),
@@ -180,7 +188,7 @@ PRODUCTS: tuple[Rule, ...] = (
         "turned-product-from-the-left",
         "matmul(a, matmul(b, c, transpose_a=N, transpose_b=Q), transpose_a=M, transpose_b=True)",
         "matmul(matmul(a, c, transpose_a=M, transpose_b=not Q), b, transpose_b=not N)",
-        REASSOCIATES,
+        FAST,
         "A (B C)ᵀ = (A Cᵀ) Bᵀ",
         "less_work_from_the_left_turned(a, b, c, M, N, Q) and wide(a)",
     ),

@@ -1,12 +1,22 @@
 """Rows of the rule table: activations and gates put together again from their parts.
 
-They are exact where the composite's decomposition is the very same expression.
+They are exact where the composite's decomposition is the very same expression. Where `1 + tanh(y)`
+stands for a sigmoid, it has lost what is left of one near 0: such a row is fast.
 """
 
 from mgn.passes.saturate.rule import Rule, RuleClass
 
 EXACT, REASSOCIATES = RuleClass.EXACT, RuleClass.REASSOCIATES
-APPROXIMATES = RuleClass.APPROXIMATES
+FAST, APPROXIMATES = RuleClass.FAST, RuleClass.APPROXIMATES
+
+NORM = "rsqrt(add(div(sum(mul(x, x), axis=A, keepdims=True), n), e))"
+"""The inverse length of rows, but for their size: with it each element is at most its root."""
+NORMS = "wide(x) and reduces_last(A, x) and positive(n) and positive(e) and moderate(e) and vector(s)"
+EXPONENTIAL = "exp(sub(x, max_reduce(x, axis=A, keepdims=True)))"
+"""The exponentials of a row less its maximum, of which one is 1 and none is more."""
+
+CUBIC = "mul(add(x, mul(mul(mul(x, x), x), 0.044715)), 0.7978845608028654)"
+"""What gelu by tanh takes the tangent of."""
 
 EXPONENTIALS = "div(exp(x), add(exp(x), 1))"
 """sigmoid(x), but where exp(x) overflows."""
@@ -91,19 +101,25 @@ RECOGNITION: tuple[Rule, ...] = (
     ),
     Rule(
         "gelu-tanh",
-        "mul(mul(x, 0.5), add(1, tanh("
-        "mul(add(x, mul(mul(mul(x, x), x), 0.044715)), 0.7978845608028654))))",
+        f"mul(mul(x, 0.5), add(1, tanh({CUBIC})))",
         "gelu(x, approx='tanh')",
         EXACT,
         "the definition",
         "wide(x)",
     ),
     Rule(
-        "gelu-by-sigmoid",
-        "mul(x, sigmoid(mul("
-        "mul(add(x, mul(mul(mul(x, x), x), 0.044715)), 0.7978845608028654), 2)))",
+        "gelu-tanh-of-share",
+        f"mul(x, mul(add(tanh({CUBIC}), 1), 0.5))",
         "gelu(x, approx='tanh')",
         REASSOCIATES,
+        "the order of three factors; a half rounds nothing",
+        "wide(x)",
+    ),
+    Rule(
+        "gelu-by-sigmoid",
+        f"mul(x, sigmoid(mul({CUBIC}, 2)))",
+        "gelu(x, approx='tanh')",
+        FAST,
         "(1 + tanh(y)) / 2 = sigmoid(2 y)",
         "wide(x)",
     ),
@@ -128,10 +144,18 @@ RECOGNITION: tuple[Rule, ...] = (
         "wide(x)",
     ),
     Rule(
+        "shares-before-product",
+        f"div(matmul({EXPONENTIAL}, y, transpose_b=N), sum({EXPONENTIAL}, axis=A, keepdims=True))",
+        f"matmul(div({EXPONENTIAL}, sum({EXPONENTIAL}, axis=A, keepdims=True)), y, transpose_b=N)",
+        REASSOCIATES,
+        "the shares of positive terms: their sum lies between 1 and the length of a row",
+        "wide(x) and reduces_last(A, x)",
+    ),
+    Rule(
         "quotient-after-product",
         "div(matmul(x, y, transpose_b=N), sum(x, axis=A, keepdims=True))",
         "matmul(div(x, sum(x, axis=A, keepdims=True)), y, transpose_b=N)",
-        REASSOCIATES,
+        FAST,
         "the shares of a row's terms before or after their weighted sum",
         "wide(x) and reduces_last(A, x)",
     ),
@@ -161,10 +185,12 @@ RECOGNITION: tuple[Rule, ...] = (
     ),
     Rule(
         "log-softmax-of-parts",
-        "sub(x, add(y, max_reduce(x, axis=A, keepdims=True)))",
-        "sub(sub(x, max_reduce(x, axis=A, keepdims=True)), y)",
+        f"sub(x, add(log(sum({EXPONENTIAL}, axis=A, keepdims=True)), "
+        "max_reduce(x, axis=A, keepdims=True)))",
+        f"sub(sub(x, max_reduce(x, axis=A, keepdims=True)), "
+        f"log(sum({EXPONENTIAL}, axis=A, keepdims=True)))",
         REASSOCIATES,
-        "the maximum taken off first",
+        "the maximum taken off first: then both terms have one sign",
         "wide(x)",
     ),
     Rule(
@@ -178,19 +204,19 @@ RECOGNITION: tuple[Rule, ...] = (
     ),
     Rule(
         "scale-of-rows-before-columns",
-        "mul(x, mul(r, s))",
+        f"mul(x, mul((r := {NORM}), s))",
         "mul(mul(x, r), s)",
         REASSOCIATES,
-        "the order of two scales",
-        "wide(x) and row_statistic(x, r) and vector(s)",
+        "the order of two scales, of which the first bounds what it scales",
+        NORMS,
     ),
     Rule(
         "scale-of-columns-before-rows",
-        "mul(mul(x, s), r)",
+        f"mul(mul(x, s), (r := {NORM}))",
         "mul(mul(x, r), s)",
         REASSOCIATES,
-        "the order of two scales",
-        "wide(x) and row_statistic(x, r) and vector(s)",
+        "the order of two scales, of which the first bounds what it scales",
+        NORMS,
     ),
     Rule(
         "square-of-mean-less-row",
@@ -204,7 +230,7 @@ RECOGNITION: tuple[Rule, ...] = (
         "shift-of-mean-before-scale",
         "add(mul(x, s), sub(b, mul(m, s)))",
         "add(mul(sub(x, m), s), b)",
-        REASSOCIATES,
+        FAST,
         "x s + (b - m s) = (x - m) s + b",
         "wide(x)",
     ),

@@ -17,6 +17,7 @@ from mgn.passes.saturate.patterns import (
     Call,
     Pattern,
     PatternError,
+    aliases_of,
     folded_variables,
     parse_pattern,
     variables_of,
@@ -74,6 +75,11 @@ class Rule:
     def variables(self) -> list[str]:
         """The value variables that the left side binds."""
         return variables_of(self.left_pattern)
+
+    @cached_property
+    def bound(self) -> list[str]:
+        """The value variables, then the names that the left side gives its parts."""
+        return [*self.variables, *aliases_of(self.left_pattern)]
 
     @cached_property
     def constants(self) -> list[str]:

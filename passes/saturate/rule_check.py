@@ -64,6 +64,12 @@ def check_patterns(left: Call, right: Pattern, conditions: Iterable[ast.Call]) -
     if any(isinstance(part, Folded) for part in parts_of(left)):
         raise PatternError("the left side does arithmetic on constants")
     values, attributes = set(variables_of(left)), _bound_attributes(left)
+    parts = [call.alias for call in calls_of(left) if call.alias is not None]
+    if left.alias is not None or len({*parts, *values}) < len(parts) + len(values):
+        raise PatternError("the names of a left side's parts are new, and none is the whole's")
+    if any(call.alias is not None for call in calls_of(right)):
+        raise PatternError("the right side gives no names to its parts")
+    values |= set(parts)
     for name in values & (ROOT | attributes | {"nan"}):
         raise PatternError(f"'{name}' does not stand for a value")
     for name in set(variables_of(right)) - values:
