@@ -27,6 +27,7 @@ from lower_fixture import (
 from matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
 from opencl_fixture import cl_queue  # noqa: F401
 from test_halved_products import check_gated, gated
+from xdsl.dialects.scf import ForOp
 from xdsl.ir import SSAValue
 
 from mgn.codegen.opencl import signature
@@ -40,6 +41,7 @@ from mgn.dialects.kernel import (
     SubGroupShuffleOp,
 )
 from mgn.dialects.types import ELEMENT_TYPES, element_of
+from mgn.passes.lower_kernels import sub_group_product, tensor_groups
 
 TYPES: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32}
 LAYOUTS = list(itertools.product((False, True), repeat=2))
@@ -188,6 +190,33 @@ def test_sums_are_those_of_rounded_operands(
     # A matrix unit cuts off what does not fit f32, where an addition would round: 2**-23.
     bound = (depth + 1) * 2.0**-23 * (np.abs(a) @ np.abs(b))
     assert np.all(np.abs(got - a @ b) <= bound)
+
+
+@pytest.mark.parametrize("name", ["bf16", "tf32"])
+def test_sums_over_a_long_axis_begin_anew_in_blocks(
+    name: str,
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (sub_group_product, tensor_groups):
+        monkeypatch.setattr(module, "UNIT_BLOCK", 8)
+        monkeypatch.setattr(module, "MOST_UNIT", 8)
+    runs: list[Run] = []
+    for depth, computed, entries in (
+        (1040, False, {"groups": 0} | TILINGS[3]),
+        (1040, False, GROUPS | TILINGS[1]),
+        (1042, True, GROUPS | TILINGS[1]),
+    ):
+        kernel = product_of(name, (34, 36, depth), (False, name == "tf32"), computed)
+        loops = sum(isinstance(op, ForOp) for op in lowered(kernel, device, **entries).walk())
+        runs.append(exact_run(kernel, device, (depth, loops), **entries))
+        with monkeypatch.context() as short:
+            for module in (sub_group_product, tensor_groups):
+                short.setattr(module, "MOST_UNIT", 1 << 20)
+            plain = lowered(kernel, device, **entries)
+        assert loops > sum(isinstance(op, ForOp) for op in plain.walk())
+    check_all(cl_queue, runs, same_values)
 
 
 def rounded(array: np.ndarray, name: str) -> np.ndarray:
