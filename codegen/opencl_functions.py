@@ -172,6 +172,20 @@ class Library:
         body = [f"{type} y;", *(step.format(part) for part in parts), "return y;"]
         return self.add(suffixed("power_of_two", lanes), type, f"{type} x", *body)
 
+    def by_lane(self, function: str, scalar: str, lanes: int, arguments: int) -> str:
+        """A built-in function of vectors, computed one lane after the other."""
+        type, names = shaped(scalar, lanes), "abc"[:arguments]
+        calls = (
+            f"{function}({', '.join(f'{name}.s{digit}' for name in names)})"
+            for digit in "0123456789abcdef"[:lanes]
+        )
+        return self.add(
+            suffixed(f"{function}_of_{scalar}", lanes),
+            type,
+            ", ".join(f"{type} {name}" for name in names),
+            f"return ({type})({', '.join(calls)});",
+        )
+
     def divide(self, name: str, scalar: str, lanes: int, unsigned: bool) -> str:
         """Integer division that cannot trap: by zero it gives 0, and the lowest number by -1 wraps.
 

@@ -52,12 +52,11 @@ def probe(device: ComputeDevice) -> dict[str, Any]:
     """What the driver says of a device; all fields but those that are measured."""
     handle = device.handle
     extensions = set(handle.extensions.split())
-    vendor = handle.vendor.lower()
     is_cpu = device.kind == "cpu"
     return {
         "name": device.name,
         "kind": "cpu" if is_cpu else "gpu",
-        "vendor": next((name for name in _VENDORS if name in vendor), "other"),
+        "vendor": _vendor(handle, is_cpu),
         "compute_units": handle.max_compute_units,
         "vector_bits": 32 * max(handle.native_vector_width_float, 1) if is_cpu else 128,
         "local_memory": handle.local_mem_size,
@@ -69,6 +68,14 @@ def probe(device: ComputeDevice) -> dict[str, Any]:
         "matrix_unit": matrix_unit(handle),
         **cache_sizes(handle, is_cpu),
     }
+
+
+def _vendor(handle: Any, is_cpu: bool) -> str:
+    """Whose compiler it is; PoCL calls a processor's maker the vendor."""
+    if is_cpu and "portable computing" in handle.platform.name.lower():
+        return "pocl"
+    vendor = handle.vendor.lower()
+    return next((name for name in _VENDORS if name in vendor), "other")
 
 
 def _sub_group_size(handle: Any, extensions: set[str]) -> int:

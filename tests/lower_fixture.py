@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from joint_programs import opencl_signatures as signatures
-from opencl_fixture import run_kernel
+from opencl_fixture import compiled_there, run_kernel
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.test import TestOp
 from xdsl.ir import Block, Region, SSAValue
@@ -122,7 +122,7 @@ def run_all(queue: Any, runs: Sequence[Run]) -> list[list[np.ndarray]]:
     functions = [
         lowered(runs[n].kernel, runs[n].device, f"kernel_{n}", **runs[n].schedule) for n in launched
     ]
-    devices = [runs[n].device for n in launched]
+    devices = [compiled_there(queue, runs[n].device) for n in launched]
     for n, kernel_signature in zip(launched, signatures(functions, devices), strict=True):
         launch(queue, kernel_signature, runs[n].arrays, results[n])
     return results

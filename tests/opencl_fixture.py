@@ -65,7 +65,15 @@ def cl_queue() -> Any:
 
 def device_description(queue: Any) -> Device:
     """The description whose text suits the device under test."""
-    return DEVICES["nvidia-h200" if "NVIDIA" in queue.device.vendor else "cpu"]
+    if "NVIDIA" in queue.device.vendor:
+        return DEVICES["nvidia-h200"]
+    return compiled_there(queue, DEVICES["cpu"])
+
+
+def compiled_there(queue: Any, device: Device) -> Device:
+    """A description with the vendor whose compiler builds for a queue, where its text differs."""
+    is_pocl = "Portable Computing" in queue.device.platform.name
+    return device.with_figures(vendor="pocl") if is_pocl else device
 
 
 def build_options(queue: Any) -> list[str]:

@@ -10,11 +10,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IndexType, IntegerAttr, IntegerType
+from xdsl.dialects import arith, scf, vector
+from xdsl.dialects.builtin import (
+    DenseIntOrFPElementsAttr,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
+)
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from mgn.dialects.kernel.function import FuncOp
+from mgn.dialects.kernel.lanes import element
 from mgn.dialects.kernel.sub_groups import SubGroupIdOp, SubGroupLaneOp, SubGroupSizeOp
 from mgn.dialects.kernel.work_items import (
     GlobalIdOp,
@@ -64,16 +70,17 @@ def needs_wide_index(func: FuncOp) -> bool:
                 return True
         rule = RULES.get(type(operation))
         for result in operation.results:
-            if rule is not None and isinstance(result.type, IndexType | IntegerType):
-                known[result] = _kept(rule(operation, known, func), result.type)
-            if isinstance(result.type, IndexType) and not _range(result, known).fits(NARROW_BITS):
+            lane = element(result.type)
+            if rule is not None and isinstance(lane, IndexType | IntegerType):
+                known[result] = _kept(rule(operation, known, func), lane)
+            if isinstance(lane, IndexType) and not _range(result, known).fits(NARROW_BITS):
                 return True
     return False
 
 
 def _range(value: SSAValue, known: Known) -> Range:
     found = known.get(value)
-    return _all_of(value.type) if found is None else found
+    return _all_of(element(value.type)) if found is None else found
 
 
 def _all_of(type: Attribute) -> Range:
@@ -154,8 +161,9 @@ def _shifted_back(left: Range, right: Range) -> Range:
 
 
 def _constant(operation: arith.ConstantOp, known: Known, func: FuncOp) -> Range:
-    if not isinstance(operation.value, IntegerAttr):
-        return _all_of(operation.result.type)
+    if isinstance(operation.value, DenseIntOrFPElementsAttr):
+        return _around([int(number) for number in operation.value.get_values()])
+    assert isinstance(operation.value, IntegerAttr)
     number = operation.value.value.data
     return Range(number, number)
 
@@ -165,13 +173,13 @@ def _chosen(operation: arith.SelectOp, known: Known, func: FuncOp) -> Range:
     return Range(min(yes.low, no.low), max(yes.high, no.high))
 
 
-def _same(operation: Any, known: Known, func: FuncOp) -> Range:
-    return _range(operation.input, known)
+def _same(operation: Operation, known: Known, func: FuncOp) -> Range:
+    return _range(operation.operands[0], known)
 
 
 def _unsigned(operation: arith.ExtUIOp, known: Known, func: FuncOp) -> Range:
     found = _range(operation.input, known)
-    every = _all_of(operation.input.type)
+    every = _all_of(element(operation.input.type))
     return found if found.low >= 0 else Range(0, every.high - every.low)
 
 
@@ -218,6 +226,7 @@ RULES: Mapping[type[Operation], Rule] = {
     arith.ExtSIOp: _same,
     arith.ExtUIOp: _unsigned,
     arith.TruncIOp: _same,
+    vector.BroadcastOp: _same,
     GlobalIdOp: _place(lambda items, group: items),
     LocalIdOp: _place(lambda items, group: group),
     GroupIdOp: _place(lambda items, group: items // group),
