@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from mgn.codegen.c_types import CTypes
 from mgn.codegen.expression import Expression
 from mgn.codegen.opencl_functions import Library
+from mgn.diagnostics import MgnError
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.kernel.translation import Translation
 
@@ -39,7 +40,7 @@ RESERVED = frozenset(_WORDS.split())
 """Words that a variable cannot be called: keywords and built-in functions of OpenCL C."""
 
 
-class CodegenError(Exception):
+class CodegenError(MgnError):
     """An operation that has no text in the target language; it says which and where."""
 
 

@@ -19,14 +19,16 @@ from xdsl.passes import ModulePass
 
 from mgn.codegen.launch_plan import LaunchPlan, LaunchStep
 from mgn.codegen.signature import ELEMENT_BYTES, KernelSignature
+from mgn.diagnostics import MgnError
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.garbage import collector_paused
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.parameter_only import parameter_only
-from mgn.dialects.mgn.structure import ParamOp, graphs_of, parameters_of
+from mgn.dialects.mgn.structure import GraphOp, ParamOp, graphs_of, parameters_of
 from mgn.kernel_work import kernel_work
 from mgn.mlir_text import check_module
+from mgn.passes.wrong_level import WrongLevel
 from mgn.pipelines import PIPELINES, find_pass
 from mgn.precision import check_precision
 from mgn.report import DerivedParameter, KernelLine, MemoryReport, OptimizeReport
@@ -66,7 +68,7 @@ def optimize_graph(
     module.attributes["mgn.device"] = device.to_attribute()
     from mgn.passes.saturate import saturate_graph
 
-    graph = next(graphs_of(module))
+    graph = _only_graph(module)
     operations = sum(isinstance(op, TensorOp) for op in graph.walk())
     report = OptimizeReport(graph.sym_name.data, device, operations, precision)
     with _timed(report, "verify"):
@@ -83,6 +85,17 @@ def optimize_graph(
         observe("saturate", module)
     _list_kernels(report, module, saturation is None or saturation.prepare)
     return report
+
+
+def _only_graph(module: ModuleOp) -> GraphOp:
+    """The graph of a module. MgnError where there are others, or something lowered beside it."""
+    for op in module.body.block.ops:
+        if not isinstance(op, GraphOp | ParamOp):
+            raise WrongLevel("compile", op, "graph and no parameter", "a graph is compiled once")
+    graphs = list(graphs_of(module))
+    if len(graphs) != 1:
+        raise MgnError(f"a module of one graph is compiled, and this one has {len(graphs)}")
+    return graphs[0]
 
 
 def _with_roundings(saturation: "SaturateOptions | None") -> "SaturateOptions":

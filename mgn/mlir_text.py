@@ -27,6 +27,7 @@ from xdsl.utils.exceptions import DiagnosticException
 from xdsl.utils.lexer import Input
 from xdsl.utils.mlir_lexer import MLIRLexer
 
+from mgn.diagnostics import MgnError
 from mgn.verification import verify_whole
 
 WIDEST_INTEGER = (1 << 24) - 1
@@ -47,7 +48,7 @@ class Violation:
     message: str
 
 
-class InvalidModule(Exception):
+class InvalidModule(MgnError):
     """A module does not verify."""
 
     def __init__(self, violations: list[Violation]) -> None:

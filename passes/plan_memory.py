@@ -49,6 +49,7 @@ from mgn.dialects.mgn.parameter_only import parameter_only
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp, graphs_of
 from mgn.passes.arena import Interval, aligned, pack
 from mgn.passes.liveness import Pairs, assign_slots, tensor_bytes
+from mgn.passes.wrong_level import WrongLevel
 
 GPU_ALIGNMENT = 512
 """What NVIDIA's driver wants of a sub-buffer's offset."""
@@ -174,9 +175,8 @@ class _Writer:
             case ReturnOp():
                 return
             case _:
-                raise PassFailedException(
-                    f"plan-memory: {op.name} is no launch; lower the graph's kernels first"
-                )
+                before = "saturate, choose-schedules and lower-kernels come before plan-memory"
+                raise WrongLevel("plan-memory", op, "launch", before)
 
     def _write_launch(self, op: LaunchOp) -> None:
         is_prepared = self._derived.issuperset(op.outputs)

@@ -4,8 +4,10 @@ In: a message that says what is wrong and what to do. Out: an exception that a c
 without a traceback.
 """
 
+from mgn.diagnostics import MgnError
 
-class RuntimeFault(Exception):
+
+class RuntimeFault(MgnError):
     """Base of all errors that the runtime raises on purpose."""
 
 

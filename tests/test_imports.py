@@ -16,7 +16,7 @@ ALLOWED: dict[str, set[str]] = {
     "dialects": {"xdsl", *NUMERIC, "mgn.dialects"},
     "frontend": {"xdsl", *NUMERIC, "lark", "mgn.dialects", "mgn.diagnostics", "mgn.frontend"},
     "passes": {"xdsl", *NUMERIC, "mgn.dialects", "mgn.diagnostics", "mgn.passes"},
-    "codegen": {"xdsl", *NUMERIC, "mgn.dialects", "mgn.codegen"},
+    "codegen": {"xdsl", *NUMERIC, "mgn.dialects", "mgn.diagnostics", "mgn.codegen"},
     "runtime": {
         *NUMERIC,
         "pyopencl",
@@ -24,6 +24,7 @@ ALLOWED: dict[str, set[str]] = {
         "safetensors",
         "mgn.codegen.signature",
         "mgn.codegen.launch_plan",
+        "mgn.diagnostics",
         "mgn.runtime",
     },
     "mgn": {"xdsl", *NUMERIC, "mgn"},

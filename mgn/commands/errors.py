@@ -81,8 +81,6 @@ def message_of(error: BaseException) -> str:
         return "error: out of memory"
     if isinstance(error, OSError):
         return f"error: {os_message(error)}"
-    if _is_told_in_full(error):
-        return f"error: {error}"
     from mgn.mlir_errors import first_lines
 
     return (
@@ -109,17 +107,6 @@ def diagnose(error: BaseException, sources: Mapping[str, str]) -> list[Diagnosti
     from mgn.mlir_errors import diagnostics_of
 
     return diagnostics_of(error, sources)
-
-
-_TOLD_IN_FULL = {"mgn.runtime.errors": "RuntimeFault", "mgn.codegen.writer": "CodegenError"}
-"""Errors whose text is for users, by the module of each, which is imported where it can occur."""
-
-
-def _is_told_in_full(error: BaseException) -> bool:
-    modules = ((sys.modules.get(name), kind) for name, kind in _TOLD_IN_FULL.items())
-    return any(
-        module is not None and isinstance(error, getattr(module, kind)) for module, kind in modules
-    )
 
 
 def _drop_stdout() -> None:

@@ -15,13 +15,13 @@ from typing import Any
 
 from xdsl.dialects.builtin import LocationAttr, TensorType, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.utils.exceptions import PassFailedException
 
 from mgn.dialects.kernel_forms import WHOLE_COMPOSITES
 from mgn.dialects.mgn.decompose import Decomposition, decompose_signature, decomposition_of
 from mgn.dialects.mgn.operation import Kind, OperationSpec, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp
 from mgn.passes.saturate.facts import Facts, Leaf, NodeFact, Properties
+from mgn.passes.wrong_level import WrongLevel
 
 
 @dataclass
@@ -91,7 +91,8 @@ class Encoder:
             results = self._tensor_op(op, operands, location)
             handles.update(zip(op.results, results, strict=True))
         else:
-            raise PassFailedException(f"saturate: {op.name} is no operation on whole tensors")
+            before = "saturate comes after simplify and convert-precision, and once"
+            raise WrongLevel("saturate", op, "operation on whole tensors", before)
 
     def enter(
         self,
