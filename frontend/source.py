@@ -57,8 +57,9 @@ def read_source(path: Path, name: str | None = None) -> Source:
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        reason = error.strerror or "it cannot be read"
+    except (OSError, ValueError) as error:
+        told = error.strerror if isinstance(error, OSError) else "not a path"
+        reason = told or "it cannot be read"
         raise DiagnosticsError([Diagnostic(f"cannot read the file: {reason}", shown)]) from error
     if len(data) > MOST_BYTES:
         most = MOST_BYTES >> 20

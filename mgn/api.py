@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from mgn.passes.saturate import SaturateOptions
     from mgn.runtime.devices import ComputeDevice
 
+MOST_SECONDS = 1e9
+"""The longest search for schedules that can be asked for."""
+
 MODES = {
     "inference": None,
     "training": "training is not available in this version of mgn",
@@ -134,10 +137,10 @@ def compile(
     check_arguments("mgn.compile", target=target, precision=precision, tune=tune)
     check_saturation("mgn.compile", saturation)
     check_precision(precision)
-    if not 0 <= tune < float("inf"):
-        raise MgnError(f"tune takes a number of seconds, not {tune}")
+    if not 0 <= tune <= MOST_SECONDS:
+        raise MgnError(f"tune takes a number of seconds from 0 to {MOST_SECONDS:g}")
     if seed < 0:
-        raise MgnError(f"seed takes a number of at least 0, not {seed}")
+        raise MgnError("seed takes a number of at least 0")
     if mode not in MODES:
         raise MgnError(f"unknown mode '{mode}'; there are {', '.join(MODES)}")
     refusal = MODES[mode]

@@ -4,14 +4,14 @@ In: a call's name and its arguments. Out: nothing, or a TypeError that says what
 """
 
 from collections.abc import Mapping
-from pathlib import Path
+from os import PathLike
 
 from mgn.dialects.kernel.device import Device
 
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "text": ((str,), "the text of a program"),
     "name": ((str,), "a file's name for messages"),
-    "path": ((str, Path), "a path"),
+    "path": ((str, PathLike), "a path"),
     "graph": ((str, type(None)), "the name of a graph"),
     "dims": ((Mapping, type(None)), "sizes by name, such as {'B': 32}"),
     "device": ((str,), "a selector such as 'auto', 'cpu' or '0:0'"),

@@ -37,12 +37,10 @@ class Parameters(MutableMapping[str, np.ndarray]):
     def __getitem__(self, name: str) -> np.ndarray:
         if name in self._unset and self._declared[name].initialiser is not None:
             self.initialise(name)
-        if name not in self._executable.parameters:
-            raise KeyError(name)
         return self._executable.get_param(name)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self._executable.set_param(name, np.asarray(value))
+        self._executable.set_param(name, value)
         self._unset.discard(name)
 
     def __delitem__(self, name: str) -> None:
@@ -60,6 +58,8 @@ class Parameters(MutableMapping[str, np.ndarray]):
 
     def initialise(self, name: str) -> None:
         """Draws a parameter's first value; normal(0, 0.02) where it has no initialiser."""
+        if name not in self._executable.parameters:
+            self._executable.get_param(name)
         self[name] = initial_value(self._declared[name], self._seed)
 
     def initialise_declared(self) -> None:
@@ -134,6 +134,7 @@ class Executable:
 
     def trace(self, path: str | Path) -> None:
         """Writes the last profiled run as a trace for Perfetto."""
+        check_arguments("trace", path=path)
         self._executable.trace(path)
 
     def explain(self, path: str | Path) -> None:
@@ -141,6 +142,7 @@ class Executable:
 
         It has the times of the last profiled run, where there was one. The graph is compiled again.
         """
+        check_arguments("explain", path=path)
         times = [(item.kernel, item.seconds) for item in self.profile if item.kernel != "copy"]
         self.recipe.write_page(path, times)
 

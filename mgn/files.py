@@ -19,7 +19,7 @@ def write_whole(path: str | Path, data: bytes) -> None:
     """Writes a file. MgnError where that cannot be."""
     check_target(path)
     try:
-        write_file(Path(path), data)
+        write_file(path, data)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise MgnError(f"cannot write '{path}': {reason}") from None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from mgn.call_arguments import check_arguments
 from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError
 from mgn.dialects.mgn.structure import ReadOp, graphs_of, parameters_of
 from mgn.mlir_text import check_module, print_mlir
@@ -55,6 +56,7 @@ class Module:
 
         DiagnosticsError or MgnError where the graph or a dimension is not there.
         """
+        check_arguments("lower", graph=graph, dims=dims)
         if not isinstance(self.source, ModuleOp):
             sizes = {
                 name: int(size) if isinstance(size, np.integer) else size
@@ -70,6 +72,7 @@ class Module:
 
     def choose_graph(self, graph: str | None) -> str:
         """The graph asked for, or the only one. MgnError where that does not say which."""
+        check_arguments("choose_graph", graph=graph)
         if graph is not None:
             return graph
         if len(self.graphs) != 1:

@@ -23,6 +23,13 @@ class InputError(RuntimeFault):
     """The arrays of a call do not fit the graph's inputs."""
 
 
+class NoParameter(InputError, KeyError):
+    """A graph has no parameter of a name."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class WeightsError(RuntimeFault):
     """A file of arrays cannot be read, or its arrays do not fit the parameters."""
 

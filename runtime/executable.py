@@ -17,8 +17,8 @@ from mgn.codegen.signature import KernelSignature
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.command_buffers import CommandBuffer, record
 from mgn.runtime.devices import ComputeDevice, choose, opencl
-from mgn.runtime.errors import InputError, RuntimeFault
-from mgn.runtime.host_arrays import DTYPES, check_inputs, mismatch, nearest
+from mgn.runtime.errors import InputError, NoParameter, RuntimeFault
+from mgn.runtime.host_arrays import DTYPES, check_inputs, fitting, nearest, shown
 from mgn.runtime.launches import Copy, Launch
 from mgn.runtime.memory import DeviceMemory, GuardedMemory, buffer_bytes, guard_is_wanted
 from mgn.runtime.preparation import Preparation
@@ -80,19 +80,17 @@ class Executable:
         """Bytes of device memory in use."""
         return self._memory.allocated
 
-    def set_param(self, name: str, array: np.ndarray) -> None:
+    def set_param(self, name: str, array: Any) -> None:
         """Copy a parameter to the device. InputError where its name, dtype or shape is wrong.
 
         What derives from it is made again before the next run.
         """
-        if name not in self._params:
-            raise InputError(f"there is no parameter '{name}'{nearest(name, list(self._params))}")
-        number = self._params[name]
+        number = self._number(name)
         buffer = self.plan.buffers[number]
-        value = np.asarray(array)
-        fault = mismatch(value, buffer.element, buffer.shape)
-        if fault is not None:
-            raise InputError(f"parameter '{name}' {fault}")
+        try:
+            value = fitting(array, buffer.element, buffer.shape)
+        except InputError as error:
+            raise InputError(f"parameter {shown(name)} {error}") from None
         with self._lock:
             self._memory.upload(number, value)
             self._queue.finish()
@@ -101,15 +99,20 @@ class Executable:
 
     def get_param(self, name: str) -> np.ndarray:
         """A copy of a parameter's value. InputError where there is none of that name."""
-        if name not in self._params:
-            raise InputError(f"there is no parameter '{name}'{nearest(name, list(self._params))}")
-        number = self._params[name]
+        number = self._number(name)
         buffer = self.plan.buffers[number]
         value = np.empty(buffer.shape, DTYPES[buffer.element])
         with self._lock:
             self._memory.download(number, value)
             self._queue.finish()
         return value
+
+    def _number(self, name: str) -> int:
+        """The number of a parameter's buffer. NoParameter where there is none of that name."""
+        if name not in self._params:
+            hint = nearest(name, list(self._params))
+            raise NoParameter(f"there is no parameter {shown(name)}{hint}")
+        return self._params[name]
 
     def run(self, inputs: Mapping[str, Any], *, profile: bool = False) -> dict[str, np.ndarray]:
         """Run the graph. With `profile`, the time of each launch is in `self.profile` afterwards.
@@ -146,7 +149,7 @@ class Executable:
         """Write the last profiled run for Perfetto or chrome://tracing."""
         if not self.profile:
             raise RuntimeFault("there is nothing to trace: run with profile=True first")
-        write_trace(Path(path), self.plan.name, self.device.name, self.profile)
+        write_trace(path, self.plan.name, self.device.name, self.profile)
 
     def _prepare(self) -> None:
         """Make what derives from changed parameters, and wait: `seconds` is then the device's."""

@@ -36,10 +36,42 @@ def spelling(element: str, shape: Sequence[int]) -> str:
     return f"{element}[{', '.join(map(str, shape))}]"
 
 
-def nearest(name: str, names: Sequence[str]) -> str:
+_MOST = 12
+"""Foreign names that one error lists."""
+
+MOST_SHOWN = 80
+"""Characters of a name that a message shows."""
+
+
+def shown(name: object) -> str:
+    """A name as messages have it: in quotes, on one line, not long; what is no text as Python has
+    it.
+    """
+    text = name if isinstance(name, str) else repr(name)
+    clipped = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+    plain = "".join(sign if sign.isprintable() else "\ufffd" for sign in clipped)
+    return f"'{plain}'" if isinstance(name, str) else plain
+
+
+def nearest(name: object, names: Sequence[str]) -> str:
     """A hint that names the most similar of `names`, or nothing."""
-    matches = get_close_matches(name, names, n=1)
-    return f"; did you mean '{matches[0]}'?" if matches else ""
+    if not isinstance(name, str):
+        return "; names are texts"
+    matches = get_close_matches(name[:MOST_SHOWN], names, n=1)
+    return f"; did you mean {shown(matches[0])}?" if matches else ""
+
+
+def as_array(value: Any) -> np.ndarray:
+    """What a caller gave as a plain array. InputError where it is none, with what it is instead."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise InputError("is a masked array, whose mask would be lost; .filled(…) makes it plain")
+    try:
+        return np.asarray(value)
+    except MemoryError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(f"is no array but {type(value).__name__}: {reason}") from None
 
 
 def mismatch(array: np.ndarray, element: str, shape: Sequence[int]) -> str | None:
@@ -62,27 +94,35 @@ def dtype_expression(dtype: np.dtype[Any]) -> str:
 
 def check_inputs(inputs: Sequence[BufferPlan], arrays: Mapping[str, Any]) -> list[np.ndarray]:
     """The arrays in the order of the planned inputs. InputError with every fault at once."""
-    if not hasattr(arrays, "keys"):
+    if not isinstance(arrays, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"inputs are arrays by name, not {type(arrays).__name__}")
     names = [buffer.name for buffer in inputs]
-    faults = [
-        f"there is no input '{name}'{nearest(name, names)}" for name in arrays if name not in names
-    ]
+    foreign = [name for name in arrays if name not in names]
+    faults = [f"there is no input {shown(name)}{nearest(name, names)}" for name in foreign[:_MOST]]
+    if len(foreign) > _MOST:
+        faults.append(f"and {len(foreign) - _MOST} more that there are not")
     checked: list[np.ndarray] = []
     for buffer in inputs:
+        wanted = spelling(buffer.element, buffer.shape)
         if buffer.name not in arrays:
-            faults.append(
-                f"input '{buffer.name}' is missing; it is {spelling(buffer.element, buffer.shape)}"
-            )
+            faults.append(f"input {shown(buffer.name)} is missing; it is {wanted}")
             continue
-        array = np.asarray(arrays[buffer.name])
-        fault = mismatch(array, buffer.element, buffer.shape)
-        if fault is not None:
-            faults.append(f"input '{buffer.name}' {fault}")
-        checked.append(array)
+        try:
+            checked.append(fitting(arrays[buffer.name], buffer.element, buffer.shape))
+        except InputError as error:
+            faults.append(f"input {shown(buffer.name)} {error}")
     if faults:
         raise InputError("\n".join(faults))
     return checked
+
+
+def fitting(value: Any, element: str, shape: Sequence[int]) -> np.ndarray:
+    """What a caller gave as an array of a type. InputError with what is wrong with it."""
+    array = as_array(value)
+    fault = mismatch(array, element, shape)
+    if fault is not None:
+        raise InputError(fault)
+    return array
 
 
 def as_bytes(array: np.ndarray) -> np.ndarray:

@@ -16,10 +16,12 @@ from mgn.runtime.cache import KernelCache
 from mgn.runtime.devices import ComputeDevice, choose
 from mgn.runtime.errors import DeviceError, PackageError
 from mgn.runtime.executable import Executable
+from mgn.runtime.host_arrays import shown
 from mgn.runtime.memory import planned_bytes
 from mgn.runtime.package_format import Package
 from mgn.runtime.package_reader import read_package
 from mgn.runtime.weights import load_params, save_params
+from mgn.runtime.whole_files import as_path
 
 
 def load_package(path: str | Path, device: str = "auto") -> "PackagedExecutable":
@@ -29,10 +31,14 @@ def load_package(path: str | Path, device: str = "auto") -> "PackagedExecutable"
     it, else from OpenCL C.
     """
     try:
-        data = Path(path).read_bytes()
+        data = as_path(path).read_bytes()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise PackageError(f"cannot open '{path}': {reason}") from None
+        raise PackageError(f"cannot open {shown(str(path))}: {reason}") from None
+    except MemoryError:
+        raise PackageError(f"{shown(str(path))} is larger than the memory") from None
+    if not isinstance(device, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"load_package: 'device' takes a selector, not {type(device).__name__}")
     return PackagedExecutable(read_package(data, str(path)), device)
 
 
@@ -84,12 +90,10 @@ class PackagedParameters(MutableMapping[str, np.ndarray]):
         self._executable = executable
 
     def __getitem__(self, name: str) -> np.ndarray:
-        if name not in self._executable.parameters:
-            raise KeyError(name)
         return self._executable.get_param(name)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self._executable.set_param(name, np.asarray(value))
+        self._executable.set_param(name, value)
 
     def __delitem__(self, name: str) -> None:
         raise TypeError("parameters cannot be deleted")

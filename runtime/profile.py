@@ -39,7 +39,7 @@ def launch_times(names: Sequence[str], events: Sequence[Any]) -> list[LaunchTime
     ]
 
 
-def write_trace(path: Path, program: str, device: str, times: Sequence[LaunchTime]) -> None:
+def write_trace(path: str | Path, program: str, device: str, times: Sequence[LaunchTime]) -> None:
     """Write a trace in Chrome's JSON format. RuntimeFault where the file cannot be written."""
     events: list[dict[str, Any]] = [
         {"ph": "M", "pid": 1, "tid": 1, "name": "process_name", "args": {"name": device}},
@@ -62,4 +62,4 @@ def write_trace(path: Path, program: str, device: str, times: Sequence[LaunchTim
     try:
         write_file(path, text.encode())
     except OSError as error:
-        raise RuntimeFault(f"cannot write the trace {path}: {error.strerror}") from None
+        raise RuntimeFault(f"cannot write the trace {path}: {error.strerror or error}") from None

@@ -4,9 +4,7 @@ In: a path, and what the parameters should be. Out: arrays by name; or one `Weig
 everything that does not fit. A damaged file is a `WeightsError` too, whatever is wrong with it.
 """
 
-import tokenize
-import zipfile
-import zlib
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,25 +13,13 @@ from typing import Any, cast
 import numpy as np
 
 from mgn.runtime.errors import WeightsError
-from mgn.runtime.host_arrays import DTYPES, mismatch, nearest, spelling
-from mgn.runtime.whole_files import write_file
+from mgn.runtime.host_arrays import DTYPES, mismatch, nearest, shown, spelling
+from mgn.runtime.whole_files import as_path, write_file
 
 _SHOWN = 12
 _ARCHIVE, _EMPTY_ARCHIVE, _ARRAY = b"PK\x03\x04", b"PK\x05\x06", b"\x93NUMPY"
 """How files of NumPy begin: archives of arrays, and single ones."""
 
-_DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    ValueError,
-    EOFError,
-    KeyError,
-    NotImplementedError,
-    RuntimeError,
-    SyntaxError,
-    tokenize.TokenError,
-)
-"""What NumPy raises on an npz that is not whole."""
 _UNNAMED = np.dtype("V2")
 """How NumPy reads back a bf16 array."""
 _SAFETENSORS = {name.upper(): dtype for name, dtype in DTYPES.items()}
@@ -60,28 +46,31 @@ def load_params(
     for name, (element, shape) in expected.items():
         if name not in arrays:
             hint = nearest(name, [other for other in arrays if other not in expected])
-            faults.append(f"'{name}' ({spelling(element, shape)}) is missing{hint}")
+            faults.append(f"{shown(name)} ({spelling(element, shape)}) is missing{hint}")
             continue
         fault = mismatch(arrays[name], element, shape)
         if fault is not None:
-            faults.append(f"'{name}' {fault}")
+            faults.append(f"{shown(name)} {fault}")
     if faults:
-        shown = "\n".join(f"  {fault}" for fault in faults[:_SHOWN])
+        listed = "\n".join(f"  {fault}" for fault in faults[:_SHOWN])
         more = f"\n  and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
-        raise WeightsError(f"{path} does not fit the {len(expected)} parameters:\n{shown}{more}")
+        raise WeightsError(f"{path} does not fit the {len(expected)} parameters:\n{listed}{more}")
     extra = sum(name not in expected for name in arrays)
     return LoadedParams({name: arrays[name] for name in expected}, extra)
 
 
 def load_arrays(path: str | Path) -> dict[str, np.ndarray]:
     """Every array of a .safetensors or .npz file, by name."""
-    path = Path(path)
+    path = _path(path)
     readers = {".safetensors": _read_safetensors, ".npz": _read_npz}
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise WeightsError(f"{path}: arrays are read from .safetensors and .npz files")
     try:
-        if path.stat().st_size == 0:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+            raise WeightsError(f"{path} is no file: arrays are read from whole ones")
+        if status.st_size == 0:
             raise WeightsError(f"{path} is empty")
         return reader(path)
     except WeightsError:
@@ -96,7 +85,7 @@ def save_params(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays to a .safetensors file, in one step. WeightsError where that fails."""
     from safetensors.numpy import save
 
-    path = Path(path)
+    path = _path(path)
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     shaped = {name: array.reshape(arrays[name].shape) for name, array in contiguous.items()}
     try:
@@ -110,22 +99,48 @@ def save_params(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
+    return safetensors_arrays(path.read_bytes(), path)
+
+
+def safetensors_arrays(data: bytes, path: Path) -> dict[str, np.ndarray]:
+    """The arrays in the content of a safetensors file."""
     import safetensors
     from safetensors import SafetensorError
 
     deserialize = cast(Any, safetensors).deserialize
     try:
-        entries = deserialize(path.read_bytes())
+        entries = deserialize(data)
     except (SafetensorError, ValueError, TypeError) as error:
-        raise WeightsError(f"{path} is no whole safetensors file: {error}") from None
+        raise WeightsError(f"{path} is no whole safetensors file: {_clipped(error)}") from None
     arrays: dict[str, np.ndarray] = {}
     for name, entry in entries:
         dtype = _SAFETENSORS.get(entry["dtype"])
-        if dtype is None:
-            arrays[name] = np.frombuffer(entry["data"], np.uint8)
-            continue
-        arrays[name] = np.frombuffer(entry["data"], dtype).reshape(entry["shape"])
+        flat = np.frombuffer(entry["data"], np.uint8 if dtype is None else dtype)
+        try:
+            shaped = flat if dtype is None else flat.reshape(entry["shape"])
+        except (ValueError, OverflowError):
+            shape = _clipped(entry["shape"])
+            message = f"{path}: {shown(name)} has the shape {shape}, which no array can have"
+            raise WeightsError(message) from None
+        arrays[name] = _plain(shaped)
     return arrays
+
+
+def _plain(array: np.ndarray) -> np.ndarray:
+    """An array whose bools are all 0 or 1, as kernels take them to be."""
+    return array.view(np.uint8) != 0 if array.dtype == np.bool_ else array
+
+
+def _clipped(value: object, most: int = 200) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _path(path: str | Path) -> Path:
+    try:
+        return as_path(path)
+    except OSError as error:
+        raise WeightsError(f"{error.filename} is {error.strerror}") from None
 
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
@@ -144,20 +159,22 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
     except OSError as error:
         if error.errno is not None:
             raise
-        raise WeightsError(f"{path} is no whole npz file: {error}") from None
-    except _DAMAGE as error:
-        raise WeightsError(f"{path} is no whole npz file: {error}") from None
+        raise WeightsError(f"{path} is no whole npz file: {_clipped(error)}") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # NumPy and zipfile raise what they come upon
+        raise WeightsError(f"{path} is no whole npz file: {_clipped(error)}") from None
 
 
 def _members(archive: Any, path: Path) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     for name in archive.files:
         if name in arrays:
-            raise WeightsError(f"{path} holds '{name}' twice")
+            raise WeightsError(f"{path} holds {shown(name)} twice")
         array = _member(archive, name, path)
         if not isinstance(array, np.ndarray):
-            raise WeightsError(f"{path} holds '{name}', which is no array")
-        arrays[name] = array.view(DTYPES["bf16"]) if array.dtype == _UNNAMED else array
+            raise WeightsError(f"{path} holds {shown(name)}, which is no array")
+        arrays[name] = _plain(array.view(DTYPES["bf16"]) if array.dtype == _UNNAMED else array)
     return arrays
 
 
@@ -167,4 +184,4 @@ def _member(archive: Any, name: str, path: Path) -> Any:
     except ValueError as error:
         if "allow_pickle" not in str(error):
             raise
-    raise WeightsError(f"{path}: '{name}' holds Python objects, which are not read")
+    raise WeightsError(f"{path}: {shown(name)} holds Python objects, which are not read")

@@ -20,12 +20,25 @@ TEMPORARY = re.compile(r"\.mgn-[0-9a-f]{16}\.tmp")
 _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
-def write_file(path: Path, data: bytes) -> None:
+def as_path(path: object) -> Path:
+    """A path as a caller gave it. TypeError for what is none, OSError for a text that cannot be."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"a path is expected, not {type(path).__name__}")
+    try:
+        encoded = os.fsencode(path)  # pyright: ignore[reportUnknownArgumentType]
+    except UnicodeEncodeError:
+        encoded = b"\0"
+    if b"\0" in encoded:
+        raise OSError(errno.EINVAL, "not a path that this system has", ascii(path))
+    return Path(os.fsdecode(encoded))
+
+
+def write_file(path: str | Path, data: bytes) -> None:
     """Puts a file in place in one step; a device or a pipe is written as it is.
 
     A link stays, and what it leads to is written.
     """
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(as_path(path)))
     found = _status(target)
     if found is None:
         replace_file(target, data)
