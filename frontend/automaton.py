@@ -38,12 +38,17 @@ class Tables:
         self.reductions: dict[Any, dict[str, _Reduction]] = {}
         self.passed: dict[tuple[Any, Any, str], Any] = {}
         for state, row in made.states.items():
-            shifts = {name: arg for name, (action, arg) in row.items() if not _reduces(action)}
-            reduced = {name: arg for name, (action, arg) in row.items() if _reduces(action)}
-            self.actions[state] = shifts
+            self.actions[state] = {
+                str(name): arg for name, (action, arg) in row.items() if not _reduces(action)
+            }
             self.reductions[state] = {
-                name: (len(rule.expansion), _callback(rule, made.callbacks), rule.origin.name)
-                for name, rule in reduced.items()
+                str(name): (
+                    len(rule.expansion),
+                    _callback(rule, made.callbacks),
+                    str(rule.origin.name),
+                )
+                for name, (action, rule) in row.items()
+                if _reduces(action)
             }
 
     def expected(self, state: Any) -> set[str]:

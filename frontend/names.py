@@ -27,28 +27,38 @@ def check_names(lowering: Lowering, unit: Unit) -> None:
     if unit.incomplete:
         return
     told = {(item.file, item.line, item.column) for item in lowering.diagnostics}
+    shared = _Shared(unit)
     for definition in unit.names.values():
         if definition.unit is unit and isinstance(definition.node, ast.Function | ast.Graph):
-            _check(lowering, definition, told)
+            _check(lowering, definition, told, shared)
 
 
-def _check(lowering: Lowering, definition: Definition, told: set[tuple[str, int, int]]) -> None:
+class _Shared:
+    """The names that a file's functions and graphs have in common."""
+
+    def __init__(self, unit: Unit) -> None:
+        functions = {name for name, item in unit.names.items() if item.kind == "fn"}
+        self.values = {*unit.names, *ELEMENT_TYPES, *unit.broken}
+        self.callable = {*functions, *OPERATIONS, *INITIALISERS, *NOT_YET, "constant", *unit.broken}
+
+
+def _check(
+    lowering: Lowering, definition: Definition, told: set[tuple[str, int, int]], shared: _Shared
+) -> None:
     unit, node = definition.unit, definition.node
     lowering.frame = Frame(unit, node.name)
-    nodes = list(walk(node))
-    bound = {name for item in nodes for name in _bound_by(item)} | unit.broken
-    known = bound | set(unit.names) | set(ELEMENT_TYPES)
-    functions = [name for name, item in unit.names.items() if item.kind == "fn"]
-    callable_names = {*functions, *OPERATIONS, *INITIALISERS, *NOT_YET, "constant", *unit.broken}
-    for item in nodes:
-        if isinstance(item, ast.Expression) and (unit.source.name, *item.place) in told:
+    bound = {name for item in walk(node) for name in _bound_by(item)}
+    for item in walk(node):
+        if isinstance(item, ast.Name):
+            kind, known = "name", shared.values
+        elif isinstance(item, ast.Call):
+            kind, known = "operation", shared.callable
+        else:
             continue
-        if isinstance(item, ast.Name) and item.name not in known:
-            hint = suggestion(item.name, sorted(known))
-            lowering.error(item.place, f"unknown name '{item.name}'{hint}")
-        elif isinstance(item, ast.Call) and item.name not in callable_names | bound:
-            hint = suggestion(item.name, sorted(callable_names))
-            lowering.error(item.place, f"unknown operation '{item.name}'{hint}")
+        if item.name in known or item.name in bound or (unit.source.name, *item.place) in told:
+            continue
+        hint = suggestion(item.name, sorted(known | bound if kind == "name" else known))
+        lowering.error(item.place, f"unknown {kind} '{item.name}'{hint}")
 
 
 def walk(node: Any) -> Iterator[Any]:
