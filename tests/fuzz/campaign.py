@@ -1,0 +1,207 @@
+"""Runs the program fuzzer for a time or a count, in several processes, and tells what was found.
+
+In: `Options`. Out: what was found on the standard output as it comes, a summary, and the exit
+status: 1 where anything was found. A process that dies or hangs is a finding too: its programs are
+tried again one by one, in a new process.
+"""
+
+import multiprocessing
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from tests.fuzz.trial import Counts, Finding
+
+BATCH = 24
+"""Programs whose kernels are built together."""
+
+BATCH_SECONDS = 600.0
+"""After which a process is taken to hang."""
+
+Batch = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is asked for on the command line."""
+
+    minutes: float | None = None
+    count: int | None = None
+    processes: int = 1
+    seed: int = 0
+    device: str = "cpu"
+    what: str = "programs"
+    modules: int = 1
+    ways: int = 2
+    first: int = 0
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+def main(options: Options) -> int:
+    """Runs the campaign; the exit status."""
+    campaign = Campaign(options)
+    campaign.run()
+    print(campaign.summary(), flush=True)
+    return 1 if campaign.found else 0
+
+
+class Campaign:
+    """Hands out batches of programs to processes and gathers what they find."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.counts = Counts()
+        self.found = 0
+        self._started = time.monotonic()
+        self._next = options.first
+        self._again: deque[Batch] = deque()
+        self._workers: list[_Worker] = []
+
+    def run(self) -> None:
+        """Until the time is over, or as many programs as asked for were tried."""
+        for _ in range(self.options.processes):
+            self._workers.append(_Worker(self.options))
+        while self._give_work():
+            ready = wait([item.connection for item in self._workers if item.batch], timeout=5.0)
+            for worker in [item for item in self._workers if item.connection in ready]:
+                self._receive(worker)
+            for worker in [item for item in self._workers if item.hangs]:
+                self._lost(worker, f"took over {BATCH_SECONDS:.0f} s")
+        for worker in self._workers:
+            worker.stop()
+
+    def summary(self) -> str:
+        """What was tried, at which rate, in one line."""
+        seconds = time.monotonic() - self._started
+        counts = self.counts
+        share = counts.claimed / max(counts.elements, 1)
+        return (
+            f"{counts.programs} programs, {counts.runs} runs on {self.options.device}, "
+            f"{counts.modules} optimised modules in {seconds:.0f} s "
+            f"({counts.programs / seconds:.1f} programs/s); {self.found} findings; "
+            f"{share:.0%} of {counts.elements} result elements known to a thousandth or better; "
+            f"seed {self.options.seed}, programs {self.options.first} to {self._next - 1}"
+        )
+
+    def _give_work(self) -> bool:
+        """Gives a batch to each idle process; whether any is at work."""
+        for worker in self._workers:
+            batch = None if worker.batch else self._batch()
+            if batch:
+                worker.begin(batch)
+        return any(worker.batch for worker in self._workers)
+
+    def _batch(self) -> Batch | None:
+        if self._again:
+            return self._again.popleft()
+        options = self.options
+        left = BATCH if options.count is None else options.first + options.count - self._next
+        if options.minutes is not None and time.monotonic() - self._started > 60 * options.minutes:
+            return None
+        if left <= 0:
+            return None
+        numbers = tuple(range(self._next, self._next + min(BATCH, left)))
+        self._next = numbers[-1] + 1
+        return numbers
+
+    def _receive(self, worker: "_Worker") -> None:
+        try:
+            counts, findings = worker.connection.recv()
+        except (EOFError, ConnectionError):
+            self._lost(worker, "ended the process")
+            return
+        worker.batch = ()
+        self.counts.add(counts)
+        for text in findings:
+            self._tell(text)
+
+    def _lost(self, worker: "_Worker", what: str) -> None:
+        """A process that is gone: its programs one by one, or the one that it was."""
+        batch = worker.batch
+        worker.stop()
+        if len(batch) == 1:
+            self._tell(f"program {self.options.seed}:{batch[0]} {what}")
+        else:
+            self._again.extend((number,) for number in batch)
+        self._workers[self._workers.index(worker)] = _Worker(self.options)
+
+    def _tell(self, text: str) -> None:
+        self.found += 1
+        print(f"== finding {self.found}\n{text}\n", flush=True)
+
+
+class _Worker:
+    """A process that tries batches; `batch` is what it is at."""
+
+    def __init__(self, options: Options) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.batch: Batch = ()
+        self._since = 0.0
+        self._process = context.Process(target=work, args=(theirs, options), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    @property
+    def hangs(self) -> bool:
+        """Whether it is at its batch for too long."""
+        return bool(self.batch) and time.monotonic() - self._since > BATCH_SECONDS
+
+    def begin(self, batch: Batch) -> None:
+        """Gives it a batch."""
+        self.batch, self._since = batch, time.monotonic()
+        try:
+            self.connection.send(batch)
+        except (BrokenPipeError, ConnectionError):
+            pass  # it is gone, which receiving from it tells
+
+    def stop(self) -> None:
+        """Ends the process, which is idle, gone or hangs."""
+        self.connection.close()
+        self._process.kill()
+        self._process.join()
+
+
+def work(connection: Connection, options: Options) -> None:
+    """Tries the batches that come, in a process of its own."""
+    from tests.fuzz.device import Runner
+    from tests.fuzz.trial import Trials
+
+    runner = None if options.device == "none" else Runner(options.device)
+    trials = Trials(runner, options.modules, options.ways)
+    while True:
+        try:
+            batch = connection.recv()
+        except EOFError:
+            return
+        trials.counts = Counts()
+        findings = tried(trials, options.seed, batch)
+        connection.send((trials.counts, findings))
+
+
+def tried(trials: Any, seed: int, batch: Batch) -> list[str]:
+    """What is wrong with the programs of these numbers, each cut down and told."""
+    from tests.fuzz.makers import random_program
+    from tests.fuzz.minimise import minimise
+
+    programs = [(f"{seed}:{number}", random_program(f"{seed}:{number}")) for number in batch]
+    findings = trials.batch(programs)
+    counts = trials.counts
+    trials.counts = Counts()
+    told = [tell(minimise(found, trials.again)) for found in findings]
+    trials.counts = counts
+    return told
+
+
+def tell(found: Finding) -> str:
+    """A finding with its program, its inputs and the way to run it."""
+    call = "" if found.variant is None else found.variant.call()
+    lines = [
+        f"program {found.seed}, {found.where}, {found.variant or 'declared types'}: {found.what}",
+        f"again: python -m tests.fuzz --seed {found.seed.partition(':')[0]} "
+        f"--first {found.seed.partition(':')[2]} --count 1",
+        found.program.snippet(call or "mgn.compile(mgn.parse(text))"),
+    ]
+    return "\n".join(lines)

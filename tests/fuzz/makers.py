@@ -1,0 +1,519 @@
+"""How a call of each operation is drawn: operands of fitting types, and attributes.
+
+In: a `Draw`. Out: a step of the operation in it. Elementwise operations and the plain reductions
+follow from their declarations; the others have a row here. An operation without one is an error,
+which a test finds.
+"""
+
+import math
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from mgn.dialects.mgn.operation import FLOATS, NUMERIC, OPERATIONS, Kind, OperationSpec
+from mgn.dialects.types import ELEMENT_TYPES, Family
+from tests.fuzz.draw import FLOAT_ELEMENTS, INTEGER_ELEMENTS, REFUSALS, Draw
+from tests.fuzz.values import Shape, draw_shape
+
+ANYTHING = frozenset({Family.FLOAT, Family.SIGNED, Family.UNSIGNED, Family.BOOL})
+Maker = Callable[[Draw], Any]
+
+
+def axis_of(rng: random.Random, rank: int) -> int:
+    """An axis, counted from the front or from the back."""
+    axis = rng.randrange(rank)
+    return axis - rank if rng.random() < 0.4 else axis
+
+
+def axes_of(rng: random.Random, rank: int) -> Any:
+    """Some axes as reductions take them: one, several, or all."""
+    if rng.random() < 0.2:
+        return None
+    if rank == 0 or rng.random() < 0.05:
+        return []
+    if rng.random() < 0.6:
+        return axis_of(rng, rank)
+    chosen = rng.sample(range(rank), rng.randint(1, rank))
+    return [axis - rank if rng.random() < 0.3 else axis for axis in chosen]
+
+
+# ---- elementwise
+
+GUARDED: dict[str, str] = {
+    **dict.fromkeys(("log", "sqrt", "rsqrt", "recip", "pow", "log1p"), "positive"),
+    **dict.fromkeys(("exp", "expm1", "tan"), "bounded"),
+    **dict.fromkeys(("softplus", "elu", "sin", "cos"), ""),
+}
+"""What keeps the first operand of an operation in its domain, most of the time."""
+
+ATTRIBUTES: dict[str, Callable[[random.Random], Any]] = {
+    "slope": lambda rng: rng.choice((0.01, 0.2, -0.5, 0.0, 1.0)),
+    "alpha": lambda rng: rng.choice((1.0, 1.5, 0.1)),
+    "approx": lambda rng: rng.choice(("none", "tanh")),
+    "reduction": lambda rng: rng.choice(("mean", "sum", "none")),
+    "eps": lambda rng: rng.choice((1e-5, 1e-3, 1e-6, 0.1)),
+    "delta": lambda rng: rng.choice((1.0, 0.75, 0.1)),
+}
+
+
+def attributes_of(draw: Draw, spec: OperationSpec) -> dict[str, Any]:
+    """Values for the attributes that `ATTRIBUTES` knows; some are left out for their defaults."""
+    known = [item.name for item in spec.attributes if item.name in ATTRIBUTES]
+    return {name: ATTRIBUTES[name](draw.rng) for name in known if draw.rng.random() < 0.7}
+
+
+def elementwise(draw: Draw, spec: OperationSpec) -> int:
+    """Operands that broadcast with the first one; literals here and there."""
+    first = draw.among(next(item.accepts for item in spec.operands if item.group == "T"))
+    guard = GUARDED.get(spec.name, "")
+    first = getattr(draw, guard)(first) if guard else first
+    element, shape = draw.element(first), draw.shape(first)
+    operands: list[int | float] = []
+    placed = False
+    for item in spec.operands:
+        if item.group != "T":
+            operands.append(draw.fitting("bool", shape))
+        elif not placed:
+            operands.append(first)
+            placed = True
+        elif element.name != "bool" and draw.rng.random() < 0.2:
+            operands.append(draw.literal(element))
+        else:
+            other = draw.fitting(element.name, shape)
+            guarded = {"div": "positive", "mod": "positive", "pow": "bounded"}.get(spec.name)
+            operands.append(getattr(draw, guarded)(other) if guarded else other)
+    if len(operands) > 1 and spec.commutative and draw.rng.random() < 0.5:
+        operands.reverse()
+    return draw.step(spec.name, *operands, **attributes_of(draw, spec))
+
+
+def cast(draw: Draw) -> int:
+    names = (*FLOAT_ELEMENTS, *INTEGER_ELEMENTS, "bool")
+    return draw.step("cast", draw.among(ANYTHING), T=draw.rng.choice(names))
+
+
+def clamp(draw: Draw) -> int:
+    x = draw.among(NUMERIC)
+    low, high = sorted((draw.literal(draw.element(x)), draw.literal(draw.element(x))))
+    bounds = {"min": low, "max": high}
+    if draw.rng.random() < 0.4:
+        del bounds[draw.rng.choice(("min", "max"))]
+    return draw.step("clamp", x, **bounds)
+
+
+# ---- reductions
+
+
+def reduction(draw: Draw, spec: OperationSpec) -> int:
+    x = draw.among(spec.operands[0].accepts, draw.rng.choice((0, 1, 1)))
+    if spec.name == "prod":
+        x = draw.bounded(x)
+    given = {"axis": axes_of(draw.rng, len(draw.shape(x)))}
+    if draw.rng.random() < 0.5:
+        given["keepdims"] = draw.rng.random() < 0.5
+    return draw.step(spec.name, x, **given)
+
+
+def along_axis(draw: Draw, spec: OperationSpec) -> int:
+    x = draw.among(spec.operands[0].accepts, 1)
+    return draw.step(spec.name, x, axis=axis_of(draw.rng, len(draw.shape(x))))
+
+
+# ---- products
+
+
+def matmul(draw: Draw) -> int:
+    a = draw.among(NUMERIC, 1)
+    shape, element = draw.shape(a), draw.element(a).name
+    turn_a = len(shape) > 1 and draw.rng.random() < 0.3
+    inner = shape[-2] if turn_a else shape[-1]
+    turn_b = draw.rng.random() < 0.4
+    columns = draw.rng.choice((1, 2, 3, 4, 7, 8, 16, 17, 33, 64))
+    batch = tuple(1 if draw.rng.random() < 0.2 else size for size in shape[:-2])
+    batch = batch[draw.rng.randint(0, len(batch)) :]
+    other: Shape = (*batch, columns, inner) if turn_b else (*batch, inner, columns)
+    if draw.rng.random() < 0.15:
+        other, turn_b = (inner,), False
+    b = draw.value(element, other)
+    return draw.step("matmul", a, b, transpose_a=turn_a, transpose_b=turn_b)
+
+
+def linear(draw: Draw) -> int:
+    x = draw.among(NUMERIC, 1)
+    element, out = draw.element(x).name, draw.rng.choice((1, 2, 3, 8, 16, 33))
+    w = draw.value(element, (out, draw.shape(x)[-1]))
+    bias = () if draw.rng.random() < 0.4 else (draw.value(element, (out,)),)
+    return draw.step("linear", x, w, *bias)
+
+
+EQUATIONS = (
+    "ij,jk->ik", "ij,kj->ki", "bij,bjk->bik", "bhqd,bhkd->bhqk", "ij->ji", "ij->", "ij->j",
+    "ii->i", "i,j->ij", "i,i->", "...ij,...jk->...ik", "...i->...", "ij,jk,kl->il", "ij,ij->i",
+    "bij,bj->bi", "abc,cd->abd", "ij,ij->ij", "i,->i", "ijk->kji",
+)  # fmt: skip
+
+
+def einsum(draw: Draw) -> int:
+    """One of a list of equations, or a random one of two operands."""
+    equation = draw.rng.choice(EQUATIONS)
+    if draw.rng.random() < 0.3:
+        left = draw.rng.sample("abcd", draw.rng.randint(1, 3))
+        right = draw.rng.sample("abcd", draw.rng.randint(1, 3))
+        among = sorted({*left, *right})
+        kept = draw.rng.sample(among, draw.rng.randint(0, len(among)))
+        equation = f"{''.join(left)},{''.join(right)}->{''.join(kept)}"
+    sizes = {letter: draw.rng.choice((1, 2, 3, 4, 5, 8, 9)) for letter in "abcdhijklqxyz"}
+    element = draw.element_name(NUMERIC)
+    batch = tuple(draw.rng.choice((1, 2, 3)) for _ in range(draw.rng.randint(0, 2)))
+    operands = [
+        draw.value(element, _einsum_shape(part, sizes, batch))
+        for part in equation.partition("->")[0].split(",")
+    ]
+    return draw.step("einsum", tuple(operands), equation=equation)
+
+
+def _einsum_shape(letters: str, sizes: dict[str, int], batch: Shape) -> Shape:
+    front = batch if letters.startswith("...") else ()
+    return (*front, *(sizes[letter] for letter in letters.removeprefix("...")))
+
+
+# ---- attention and rope
+
+
+def _heads(draw: Draw) -> tuple[int, int, int]:
+    kv_heads = draw.rng.choice((1, 1, 2, 3))
+    return kv_heads * draw.rng.choice((1, 1, 2, 3)), kv_heads, draw.rng.choice((2, 4, 5, 8, 16))
+
+
+def attention(draw: Draw, name: str = "attention") -> int:
+    heads, kv_heads, size = _heads(draw)
+    rows, keys = (draw.rng.choice((1, 2, 3, 5, 8, 17, 33)) for _ in range(2))
+    batch = draw.rng.choice(((), (1,), (2,), (3,), (2, 2)))
+    element, width = draw.element_name(FLOATS), draw.rng.choice((size, size, 3))
+    q = draw.value(element, (*batch, rows, heads * size))
+    k = draw.value(element, (*batch, keys, kv_heads * size))
+    v = draw.value(element, (*batch, keys, kv_heads * width))
+    given: dict[str, Any] = {"heads": heads, "kv_heads": kv_heads}
+    if draw.rng.random() < 0.4:
+        given["causal"] = True
+    if draw.rng.random() < 0.25:
+        given["window"] = draw.rng.choice((1, 2, 7))
+    if draw.rng.random() < 0.3:
+        given["scale"] = draw.rng.choice((0.125, 0.3, 1.0))
+    if draw.rng.random() < 0.15:
+        given["softcap"] = draw.rng.choice((1.5, 20.0))
+    bias = ()
+    if draw.rng.random() < 0.25:
+        bias = (draw.fitting(element, (*batch, heads, rows, keys)),)
+    if name == "attention_parts":
+        given["each"] = draw.rng.choice((1, 2, 4, 16))
+    return draw.step(name, q, k, v, *bias, **given)
+
+
+def rope(draw: Draw) -> int:
+    element = draw.element_name(FLOATS)
+    size, heads = draw.rng.choice((2, 4, 8, 10)), draw.rng.choice((1, 2, 3))
+    batch = draw.rng.choice(((), (1,), (2,), (2, 3)))
+    x = draw.value(element, (*batch, draw.rng.choice((1, 2, 5, 9)), size * heads))
+    given: dict[str, Any] = {"head_dim": size, "theta": draw.rng.choice((10000.0, 100.0))}
+    if draw.rng.random() < 0.4:
+        given["interleaved"] = True
+    offset = draw.given(draw.arrays.integers(0, 100, ()).astype("int32"))
+    return draw.step("rope", x, offset if draw.rng.random() < 0.4 else 3.0, **given)
+
+
+# ---- norms and losses
+
+
+def last_axes_norm(draw: Draw, name: str) -> int:
+    x = draw.among(FLOATS, 1)
+    element, shape = draw.element(x).name, draw.shape(x)
+    part = shape[-1:] if draw.rng.random() < 0.8 else shape[-2:]
+    wanted = draw.rng.randint(0, 2 if name == "layer_norm" else 1)
+    weights = [draw.value(element, part) for _ in range(wanted)]
+    return draw.step(name, x, *weights, **attributes_of(draw, OPERATIONS[name]))
+
+
+def channel_norm(draw: Draw, name: str) -> int:
+    x = draw.among(FLOATS, 2)
+    element, channels = draw.element(x).name, draw.shape(x)[1]
+    given = attributes_of(draw, OPERATIONS[name])
+    if name == "group_norm":
+        given["groups"] = draw.rng.choice([n for n in range(1, 9) if channels % n == 0] or [1])
+    count = 4 if name == "batch_norm" else draw.rng.randint(0, 2)
+    weights = [draw.value(element, (channels,)) for _ in range(count)]
+    if name == "batch_norm":
+        weights[3] = draw.positive(weights[3])
+    return draw.step(name, x, *weights, **given)
+
+
+def pair_loss(draw: Draw, name: str) -> int:
+    x = draw.among(FLOATS)
+    if name == "bce":
+        x = draw.step("sigmoid", x)
+    target = draw.fitting(draw.element(x).name, draw.shape(x))
+    return draw.step(name, x, target, **attributes_of(draw, OPERATIONS[name]))
+
+
+def class_loss(draw: Draw, name: str) -> int:
+    x = draw.among(FLOATS, 1)
+    shape = draw.shape(x)
+    if name == "cross_entropy" and draw.rng.random() < 0.3:
+        labels = draw.value(draw.element(x).name, shape)
+    else:
+        labels = draw.ids(shape[:-1], shape[-1])
+    return draw.step(name, x, labels, **attributes_of(draw, OPERATIONS[name]))
+
+
+# ---- movement
+
+
+def factorised(rng: random.Random, count: int) -> list[int]:
+    """Sizes whose product is a count, one of them perhaps -1."""
+    if count == 0:
+        return [0, rng.choice((1, 2, 3))]
+    sizes: list[int] = []
+    for _ in range(rng.randint(0, 3)):
+        factors = [n for n in range(1, 65) if count % n == 0]
+        sizes.append(rng.choice(factors))
+        count //= sizes[-1]
+    sizes.insert(rng.randint(0, len(sizes)), -1 if rng.random() < 0.3 else count)
+    return sizes
+
+
+def reshape(draw: Draw) -> int:
+    x = draw.among(ANYTHING)
+    return draw.step("reshape", x, shape=factorised(draw.rng, math.prod(draw.shape(x))))
+
+
+def transpose(draw: Draw) -> int:
+    x = draw.among(ANYTHING, 2)
+    perm = list(range(len(draw.shape(x))))
+    draw.rng.shuffle(perm)
+    return draw.step("transpose", x, perm=perm)
+
+
+def broadcast_to(draw: Draw) -> int:
+    x = draw.among(ANYTHING)
+    sizes = [draw.rng.choice((1, 2, 5)) if size == 1 else size for size in draw.shape(x)]
+    front = [draw.rng.choice((1, 2, 3)) for _ in range(draw.rng.randint(0, 2))]
+    return draw.step("broadcast_to", x, shape=[*front, *sizes])
+
+
+def slice_(draw: Draw) -> int:
+    x = draw.among(ANYTHING, 1)
+    starts: list[int] = []
+    stops: list[int] = []
+    steps: list[int] = []
+    for size in draw.shape(x):
+        start = draw.rng.randint(0, max(size - 1, 0)) if draw.rng.random() < 0.6 else 0
+        stop = draw.rng.randint(start, size + 1) if draw.rng.random() < 0.5 else size
+        stop = max(stop, min(start + 1, size))
+        starts.append(start - size if draw.rng.random() < 0.2 and start < size else start)
+        stops.append(stop)
+        steps.append(draw.rng.choice((1, 1, 1, 2, 3)))
+    given = {"steps": steps} if draw.rng.random() < 0.5 else {}
+    return draw.step("slice", x, starts=starts, stops=stops, **given)
+
+
+def joined(draw: Draw, name: str) -> int:
+    x = draw.among(ANYTHING, 1 if name == "concat" else 0)
+    element, shape = draw.element(x).name, draw.shape(x)
+    rank = len(shape) + (name == "stack")
+    axis = axis_of(draw.rng, rank)
+    parts = [x]
+    for _ in range(draw.rng.choice((0, 1, 1, 1, 2, 3))):
+        sizes = list(shape)
+        if name == "concat" and draw.rng.random() < 0.5:
+            sizes[axis] = draw.rng.choice((1, 2, 3))
+        parts.append(draw.value(element, tuple(sizes)))
+    draw.rng.shuffle(parts)
+    return draw.step(name, tuple(parts), axis=axis)
+
+
+def split(draw: Draw) -> int:
+    x = draw.among(ANYTHING, 1)
+    axis = axis_of(draw.rng, len(draw.shape(x)))
+    size = draw.shape(x)[axis]
+    cuts = sorted(draw.rng.randint(0, size) for _ in range(draw.rng.randint(0, 3)))
+    sizes = [b - a for a, b in zip([0, *cuts], [*cuts, size], strict=True)]
+    return draw.steps_of("split", x, sizes=sizes, axis=axis)[0]
+
+
+def pad(draw: Draw) -> int:
+    x = draw.among(ANYTHING, 1)
+    element = draw.element(x)
+    sides = [[draw.rng.choice((0, 0, 1, 2)), draw.rng.choice((0, 0, 1, 3))] for _ in draw.shape(x)]
+    value = draw.literal(element) if element.name != "bool" else draw.rng.choice((0.0, 1.0))
+    if element.is_float and draw.rng.random() < 0.1:
+        value = -math.inf
+    return draw.step("pad", x, padding=sides, value=value)
+
+
+def flip(draw: Draw) -> int:
+    x = draw.among(ANYTHING)
+    return draw.step("flip", x, axis=axes_of(draw.rng, len(draw.shape(x))))
+
+
+def expand_dims(draw: Draw) -> int:
+    x = draw.among(ANYTHING)
+    rank = len(draw.shape(x))
+    if draw.rng.random() < 0.5:
+        return draw.step("expand_dims", x, axis=axis_of(draw.rng, rank + 1))
+    return draw.step("expand_dims", x, axis=draw.rng.sample(range(rank + 2), 2))
+
+
+def squeeze(draw: Draw) -> int:
+    x = draw.among(ANYTHING)
+    ones = [n for n, size in enumerate(draw.shape(x)) if size == 1]
+    if not ones or draw.rng.random() < 0.4:
+        return draw.step("squeeze", x)
+    return draw.step("squeeze", x, axis=draw.rng.sample(ones, draw.rng.randint(1, len(ones))))
+
+
+def flatten(draw: Draw) -> int:
+    x = draw.among(ANYTHING, 1)
+    first, last = sorted(draw.rng.randrange(len(draw.shape(x))) for _ in range(2))
+    return draw.step("flatten", x, start=first, end=last)
+
+
+def tile(draw: Draw) -> int:
+    x = draw.among(ANYTHING)
+    count = max(1, len(draw.shape(x)) + draw.rng.choice((-1, 0, 0, 1)))
+    return draw.step("tile", x, repeats=[draw.rng.choice((1, 1, 2, 3)) for _ in range(count)])
+
+
+def repeat(draw: Draw) -> int:
+    x = draw.among(ANYTHING, 1)
+    given = {"axis": axis_of(draw.rng, len(draw.shape(x)))} if draw.rng.random() < 0.7 else {}
+    return draw.step("repeat", x, repeats=draw.rng.choice((1, 2, 3)), **given)
+
+
+def triangle(draw: Draw, name: str) -> int:
+    return draw.step(name, draw.among(ANYTHING, 2), k=draw.rng.choice((0, 0, 1, -1, 3)))
+
+
+def iota(draw: Draw) -> int:
+    shape = draw_shape(draw.rng, draw.size) or (3,)
+    element = draw.rng.choice((draw.float_element, *INTEGER_ELEMENTS))
+    return draw.step("iota", shape=list(shape), axis=axis_of(draw.rng, len(shape)), T=element)
+
+
+def full(draw: Draw) -> int:
+    element = draw.element_name(NUMERIC)
+    shape = list(draw_shape(draw.rng, draw.size))
+    value = draw.literal(ELEMENT_TYPES[element])
+    if draw.flavour == "special" and ELEMENT_TYPES[element].is_float and draw.rng.random() < 0.3:
+        value = draw.rng.choice((math.inf, -math.inf, math.nan))
+    return draw.step("full", shape=shape, value=value, T=element)
+
+
+def one_hot(draw: Draw) -> int:
+    classes = draw.rng.choice((1, 2, 5, 8))
+    ids = draw.ids(draw_shape(draw.rng, 500), classes)
+    names = (*FLOAT_ELEMENTS, "i32", "u8", "bool")
+    return draw.step("one_hot", ids, classes=classes, T=draw.rng.choice(names))
+
+
+# ---- indexing
+
+
+def gather(draw: Draw) -> int:
+    x = draw.among(ANYTHING, 1)
+    axis = axis_of(draw.rng, len(draw.shape(x)))
+    ids = draw.ids(draw.rng.choice(((), (1,), (3,), (2, 2), (9,))), draw.shape(x)[axis])
+    return draw.step("gather", x, ids, axis=axis)
+
+
+def embedding(draw: Draw) -> int:
+    table = draw.value(draw.element_name(ANYTHING), (draw.rng.choice((1, 5, 33)), 8))
+    ids = draw.ids(draw.rng.choice(((), (3,), (2, 5))), draw.shape(table)[0])
+    return draw.step("embedding", ids, table)
+
+
+def take_along_axis(draw: Draw) -> int:
+    x = draw.among(ANYTHING, 1)
+    shape = list(draw.shape(x))
+    axis = axis_of(draw.rng, len(shape))
+    size, shape[axis] = shape[axis], draw.rng.choice((1, 2, 5))
+    return draw.step("take_along_axis", x, draw.ids(tuple(shape), size), axis=axis)
+
+
+def dynamic_slice(draw: Draw) -> int:
+    x = draw.among(ANYTHING, 1)
+    sizes = [draw.rng.randint(min(1, size), size) for size in draw.shape(x)]
+    starts = tuple(
+        draw.given(draw.arrays.integers(-1, size + 1, ()).astype("int32")) for size in draw.shape(x)
+    )
+    return draw.step("dynamic_slice", x, starts, sizes=sizes)
+
+
+def _named(function: Callable[[Draw, str], int], *names: str) -> dict[str, Maker]:
+    return {name: partial(function, name=name) for name in names}
+
+
+_AXIS_NAMES = ("running_sum", "softmax", "log_softmax")
+
+MAKERS: dict[str, Maker] = {
+    **{
+        name: partial(elementwise, spec=spec)
+        for name, spec in OPERATIONS.items()
+        if spec.kind is Kind.ELEMENTWISE
+    },
+    **{
+        name: partial(reduction, spec=OPERATIONS[name])
+        for name in (
+            "sum", "prod", "max_reduce", "min_reduce", "mean", "var", "logsumexp", "cumsum",
+            "argmax", "argmin",
+        )
+    },
+    **{name: partial(along_axis, spec=OPERATIONS[name]) for name in _AXIS_NAMES},
+    **_named(attention, "attention", "attention_parts"),
+    **_named(last_axes_norm, "layer_norm", "rms_norm"),
+    **_named(channel_norm, "group_norm", "batch_norm"),
+    **_named(pair_loss, "bce", "bce_with_logits", "mse", "l1", "huber"),
+    **_named(class_loss, "cross_entropy", "nll"),
+    **_named(joined, "concat", "stack"),
+    **_named(triangle, "tril", "triu"),
+    "cast": cast, "clamp": clamp, "matmul": matmul, "linear": linear, "einsum": einsum,
+    "rope": rope, "reshape": reshape, "transpose": transpose, "broadcast_to": broadcast_to,
+    "slice": slice_, "split": split, "pad": pad, "flip": flip, "expand_dims": expand_dims,
+    "squeeze": squeeze, "flatten": flatten, "tile": tile, "repeat": repeat, "iota": iota,
+    "full": full, "one_hot": one_hot, "gather": gather, "embedding": embedding,
+    "take_along_axis": take_along_axis, "dynamic_slice": dynamic_slice,
+}  # fmt: skip
+"""The maker of each operation."""
+
+FREQUENT = {
+    **dict.fromkeys(("add", "sub", "mul", "div", "matmul", "linear", "sum"), 4),
+    **dict.fromkeys(("max_reduce", "mean", "softmax", "where", "cast", "attention"), 3),
+    **dict.fromkeys(("transpose", "reshape", "slice", "concat", "layer_norm", "rms_norm"), 3),
+    **dict.fromkeys(("exp", "sqrt", "broadcast_to", "relu", "gelu", "silu", "sigmoid"), 2),
+}
+"""Operations that are drawn more often than others."""
+
+
+def grow(draw: Draw, steps: int) -> None:
+    """Adds so many operations; those that do not fit what there is are drawn again."""
+    names = list(MAKERS)
+    weights = [FREQUENT.get(name, 1) for name in names]
+    for _ in range(20 * steps):
+        if len(draw.steps) >= steps:
+            break
+        try:
+            MAKERS[draw.rng.choices(names, weights)[0]](draw)
+        except REFUSALS:
+            continue
+
+
+def random_program(seed: object) -> Any:
+    """The program that a seed stands for, with its flavour."""
+    rng = random.Random(str(seed))
+    flavour = rng.choice(("tame", "tame", "tame", "wide", "special"))
+    size = rng.choice((30, 100, 300, 300, 1000, 1000, 5000) if rng.random() < 0.97 else (100_000,))
+    draw = Draw(rng, flavour, size)
+    grow(draw, rng.choice((1, 2, 3, 4, 5, 6, 8, 10, 14, 20)))
+    while not draw.steps:
+        grow(draw, 1)
+    return draw.program()

@@ -1,0 +1,148 @@
+"""Sums and products over axes of sets of values, in any order of the terms.
+
+In: `Floats`. Out: `Floats` widened by `ALLOWED` times the error of adding so many terms, which is
+the depth of the tree that adds them times half an ulp of the sum of magnitudes. Where magnitudes
+may add up to more than the type holds, an order exists that overflows, and nothing is known.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from mgn.dialects.types import ELEMENT_TYPES, ElementType
+from tests.fuzz import intervals
+from tests.fuzz.intervals import ALLOWED, Array, Floats
+
+BLOCK = 4096
+"""Terms that are added one after the other; sums of more are of blocks, in a tree."""
+
+
+@dataclass(frozen=True)
+class Precision:
+    """To what the operands of products in f32 are rounded: relative error, least step, largest."""
+
+    relative: float = 0.0
+    least: float = 0.0
+    most: float = math.inf
+
+    @staticmethod
+    def of(name: str) -> "Precision":
+        if name == "f32":
+            return Precision()
+        if name == "tf32":
+            return Precision(2.0**-11, 0.0)
+        limits = ml_dtypes.finfo(ELEMENT_TYPES[name].dtype)
+        least = float(limits.smallest_subnormal)
+        return Precision(float(limits.eps) / 2, least, float(limits.max))
+
+
+def accumulator(element: ElementType) -> ElementType:
+    """The type that sums of an element type are made in."""
+    return ELEMENT_TYPES["f32"] if element.bits == 16 else element
+
+
+def depth(terms: int) -> float:
+    """How many additions a term goes through at most."""
+    return min(terms, BLOCK) + math.log2(max(terms, 1))
+
+
+def summed(
+    low: Array, high: Array, total: Array, terms: float, element: ElementType
+) -> tuple[Array, Array, Array]:
+    """The ends of a sum, and where it may overflow, from the sums of both ends and of magnitudes."""
+    limits = ml_dtypes.finfo(accumulator(element).dtype)
+    error = ALLOWED * terms * (float(limits.eps) / 2 * total + float(limits.smallest_subnormal))
+    return low - error, high + error, ~(total + error <= float(limits.max))
+
+
+def _settled(
+    x: Sequence[Floats], low: Array, high: Array, over: Array, empty: Array, wild: Array,
+    element: ElementType,
+) -> Floats:  # fmt: skip
+    """A sum, of which nothing is known where it may overflow, rounded to its type."""
+    lo, hi = np.where(over, -np.inf, low), np.where(over, np.inf, high)
+    lo, hi = np.where(empty, np.inf, lo), np.where(empty, -np.inf, hi)
+    result = Floats(lo, hi, over | empty, wild | over | empty)
+    if accumulator(element) is not element:
+        result = intervals.rounded(result, element)
+    return intervals.widened(result, element, np.zeros(result.shape))
+
+
+def sum_over(x: Floats, element: ElementType, axis: tuple[int, ...], keepdims: bool) -> Floats:
+    how: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
+    terms = math.prod(x.shape[n] for n in axis)
+    low, high, total = (np.sum(part, **how) for part in (x.lo, x.hi, x.magnitude))
+    empty, wild = (np.any(part, **how) for part in (x.empty, x.wild))
+    low, high, over = summed(low, high, total, depth(terms), element)
+    return _settled([x], low, high, over, empty, wild, element)
+
+
+def running_sum_of(x: Floats, element: ElementType, axis: int) -> Floats:
+    low, high, total = (np.cumsum(part, axis=axis) for part in (x.lo, x.hi, x.magnitude))
+    empty, wild = (np.cumsum(part, axis=axis) > 0 for part in (x.empty, x.wild))
+    low, high, over = summed(low, high, total, x.shape[axis], element)
+    return _settled([x], low, high, over, empty, wild, element)
+
+
+def product_over(x: Floats, element: ElementType, axis: tuple[int, ...], keepdims: bool) -> Floats:
+    """A product: relative errors add up; where some of the factors alone leave the type's range,
+    upwards or downwards, nothing better than that is known.
+    """
+    how: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
+    limits = ml_dtypes.finfo(accumulator(element).dtype)
+    terms = math.prod(x.shape[n] for n in axis)
+    size = x.magnitude
+    middle, radius = (x.lo + x.hi) / 2, (x.hi - x.lo) / 2
+    spans = np.any((x.lo <= 0) & (x.hi >= 0), **how)
+    relative = np.where(middle != 0, radius / np.abs(middle), 0.0)
+    error = np.expm1(np.sum(np.log1p(relative), **how))
+    error = (1 + error) * (1 + ALLOWED * terms * float(limits.eps)) - 1
+    logs = np.log2(np.where(size > 0, size, 1.0))
+    up = np.sum(np.maximum(logs, 0.0), **how)
+    down = np.sum(np.minimum(logs, 0.0), **how)
+    lost = np.where(down < limits.minexp, np.exp2(np.minimum(limits.minexp + up, 2000.0)), 0.0)
+    lost = lost + ALLOWED * float(limits.smallest_subnormal)
+    most = np.prod(size, **how) * (1 + ALLOWED * terms * float(limits.eps)) + lost
+    value = np.prod(middle, **how)
+    swing = np.abs(value) * error + lost
+    low, high = np.where(spans, -most, value - swing), np.where(spans, most, value + swing)
+    over = (up >= limits.maxexp - 1) | np.any(~np.isfinite(size) & ~x.empty, **how)
+    over = over | np.isnan(low) | np.isnan(high)
+    empty, wild = (np.any(part, **how) for part in (x.empty, x.wild))
+    return _settled([x], low, high, over, empty, wild, element)
+
+
+def matrix_product(
+    a: Floats, b: Floats, element: ElementType, precision: Precision,
+    transpose_a: bool, transpose_b: bool,
+) -> Floats:  # fmt: skip
+    """A product of matrices, from the middles and radii of its operands."""
+    if element.name != "f32":
+        precision = Precision()
+    left = [np.swapaxes(part, -1, -2) if transpose_a else part for part in _split(a, precision)]
+    right = [np.swapaxes(part, -1, -2) if transpose_b else part for part in _split(b, precision)]
+    terms = left[0].shape[-1]
+    middle = left[0] @ right[0]
+    size = (np.abs(left[0]) + left[1]) @ (np.abs(right[0]) + right[1])
+    radius = np.abs(left[0]) @ right[1] + left[1] @ (np.abs(right[0]) + right[1])
+    low, high, over = summed(middle - radius, middle + radius, size, depth(terms) + 1, element)
+    vague, empty, wild = (
+        (np.matmul(one, np.ones_like(other)) + np.matmul(np.ones_like(one), other)) > 0
+        for one, other in zip(left[2:], right[2:], strict=True)
+    )
+    return _settled([a, b], low, high, over | vague, empty, wild, element)
+
+
+def _split(x: Floats, precision: Precision) -> list[Array]:
+    """The middle and radius of each element, 0 where they are not finite; and whether they are not,
+    whether it is NaN for sure, whether it is wild.
+    """
+    middle, radius = x.lo / 2 + x.hi / 2, x.hi / 2 - x.lo / 2
+    over = ~np.isfinite(middle) | ~np.isfinite(radius) | (x.magnitude > precision.most) | x.nan
+    middle, radius = np.where(over, 0.0, middle), np.where(over, 0.0, radius)
+    rounding = ALLOWED * (precision.relative * np.abs(middle) + precision.least)
+    return [middle, radius + rounding, over * 1.0, x.empty * 1.0, x.wild * 1.0]
