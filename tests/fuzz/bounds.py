@@ -337,8 +337,8 @@ def _extreme_over(op: TensorOp, x: Floats) -> Floats:
 
 
 def _extreme_index(op: TensorOp, x: Floats) -> Discrete:
-    """The position of an extreme element: sure where all are known, or one is far enough ahead."""
-    axis, keepdims = op.values["axis"], op.values["keepdims"]
+    """The position of an extreme element: sure where all are known, or one is far ahead."""
+    axis = op.values["axis"]
     assert isinstance(op.results[0].type, TensorType)
     shape = op.results[0].type.get_shape()
     if op.spec.name == "argmin":

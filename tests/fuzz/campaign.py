@@ -8,6 +8,7 @@ tried again one by one, in a new process.
 import multiprocessing
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -152,10 +153,8 @@ class _Worker:
     def begin(self, batch: Batch) -> None:
         """Gives it a batch."""
         self.batch, self._since = batch, time.monotonic()
-        try:
+        with suppress(ConnectionError):  # it is gone, which receiving from it tells
             self.connection.send(batch)
-        except (BrokenPipeError, ConnectionError):
-            pass  # it is gone, which receiving from it tells
 
     def stop(self) -> None:
         """Ends the process, which is idle, gone or hangs."""

@@ -137,7 +137,7 @@ class Runner:
     def run(
         self, job: Job, inputs: Mapping[str, Array], parameters: Mapping[str, Array]
     ) -> dict[str, Array]:
-        """The results of a job whose kernels are built. GuardError where a kernel left its buffers."""
+        """The results of a job whose kernels are built. GuardError where one left its buffers."""
         plan = job.compiled.plan
         memory = GuardedMemory(plan, self.device, self._context, self._queue)
         held = [

@@ -186,7 +186,7 @@ class Draw:
         return self.element(number).is_float and self.rng.random() < share
 
     def program(self) -> Program:
-        """The program; its results are values that no step reads, and sometimes one that is read."""
+        """The program; its results are values that no step reads, and sometimes another."""
         made = [number for step in self.steps for number in step.numbers]
         read = {number for step in self.steps for number in step.reads}
         unread = [number for number in made if number not in read]

@@ -146,7 +146,7 @@ def rounded(
 
 
 def widened(values: Floats, element: ElementType, error: Array) -> Floats:
-    """The same with an error that was allowed for, and infinite where it leaves the type's range."""
+    """The same with an error that was allowed for; infinite where it leaves the type's range."""
     most = float(ml_dtypes.finfo(element.dtype).max)
     empty = values.empty
     error = np.where(np.isfinite(values.lo) & np.isfinite(values.hi), error, 0.0)

@@ -5,37 +5,20 @@ follow from their declarations; the others have a row here. An operation without
 which a test finds.
 """
 
-import math
 import random
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from mgn.dialects.mgn.operation import FLOATS, NUMERIC, OPERATIONS, Kind, OperationSpec
-from mgn.dialects.types import ELEMENT_TYPES, Family
+from tests.fuzz import movers
+from tests.fuzz.axes import axes_of, axis_of
 from tests.fuzz.draw import FLOAT_ELEMENTS, INTEGER_ELEMENTS, REFUSALS, Draw
-from tests.fuzz.values import Shape, draw_shape
+from tests.fuzz.movers import ANYTHING
+from tests.fuzz.program import Program
+from tests.fuzz.values import Shape
 
-ANYTHING = frozenset({Family.FLOAT, Family.SIGNED, Family.UNSIGNED, Family.BOOL})
 Maker = Callable[[Draw], Any]
-
-
-def axis_of(rng: random.Random, rank: int) -> int:
-    """An axis, counted from the front or from the back."""
-    axis = rng.randrange(rank)
-    return axis - rank if rng.random() < 0.4 else axis
-
-
-def axes_of(rng: random.Random, rank: int) -> Any:
-    """Some axes as reductions take them: one, several, or all."""
-    if rng.random() < 0.2:
-        return None
-    if rank == 0 or rng.random() < 0.05:
-        return []
-    if rng.random() < 0.6:
-        return axis_of(rng, rank)
-    chosen = rng.sample(range(rank), rng.randint(1, rank))
-    return [axis - rank if rng.random() < 0.3 else axis for axis in chosen]
 
 
 # ---- elementwise
@@ -266,189 +249,6 @@ def class_loss(draw: Draw, name: str) -> int:
     return draw.step(name, x, labels, **attributes_of(draw, OPERATIONS[name]))
 
 
-# ---- movement
-
-
-def factorised(rng: random.Random, count: int) -> list[int]:
-    """Sizes whose product is a count, one of them perhaps -1."""
-    if count == 0:
-        return [0, rng.choice((1, 2, 3))]
-    sizes: list[int] = []
-    for _ in range(rng.randint(0, 3)):
-        factors = [n for n in range(1, 65) if count % n == 0]
-        sizes.append(rng.choice(factors))
-        count //= sizes[-1]
-    sizes.insert(rng.randint(0, len(sizes)), -1 if rng.random() < 0.3 else count)
-    return sizes
-
-
-def reshape(draw: Draw) -> int:
-    x = draw.among(ANYTHING)
-    return draw.step("reshape", x, shape=factorised(draw.rng, math.prod(draw.shape(x))))
-
-
-def transpose(draw: Draw) -> int:
-    x = draw.among(ANYTHING, 2)
-    perm = list(range(len(draw.shape(x))))
-    draw.rng.shuffle(perm)
-    return draw.step("transpose", x, perm=perm)
-
-
-def broadcast_to(draw: Draw) -> int:
-    x = draw.among(ANYTHING)
-    sizes = [draw.rng.choice((1, 2, 5)) if size == 1 else size for size in draw.shape(x)]
-    front = [draw.rng.choice((1, 2, 3)) for _ in range(draw.rng.randint(0, 2))]
-    return draw.step("broadcast_to", x, shape=[*front, *sizes])
-
-
-def slice_(draw: Draw) -> int:
-    x = draw.among(ANYTHING, 1)
-    starts: list[int] = []
-    stops: list[int] = []
-    steps: list[int] = []
-    for size in draw.shape(x):
-        start = draw.rng.randint(0, max(size - 1, 0)) if draw.rng.random() < 0.6 else 0
-        stop = draw.rng.randint(start, size + 1) if draw.rng.random() < 0.5 else size
-        stop = max(stop, min(start + 1, size))
-        starts.append(start - size if draw.rng.random() < 0.2 and start < size else start)
-        stops.append(stop)
-        steps.append(draw.rng.choice((1, 1, 1, 2, 3)))
-    given = {"steps": steps} if draw.rng.random() < 0.5 else {}
-    return draw.step("slice", x, starts=starts, stops=stops, **given)
-
-
-def joined(draw: Draw, name: str) -> int:
-    x = draw.among(ANYTHING, 1 if name == "concat" else 0)
-    element, shape = draw.element(x).name, draw.shape(x)
-    rank = len(shape) + (name == "stack")
-    axis = axis_of(draw.rng, rank)
-    parts = [x]
-    for _ in range(draw.rng.choice((0, 1, 1, 1, 2, 3))):
-        sizes = list(shape)
-        if name == "concat" and draw.rng.random() < 0.5:
-            sizes[axis] = draw.rng.choice((1, 2, 3))
-        parts.append(draw.value(element, tuple(sizes)))
-    draw.rng.shuffle(parts)
-    return draw.step(name, tuple(parts), axis=axis)
-
-
-def split(draw: Draw) -> int:
-    x = draw.among(ANYTHING, 1)
-    axis = axis_of(draw.rng, len(draw.shape(x)))
-    size = draw.shape(x)[axis]
-    cuts = sorted(draw.rng.randint(0, size) for _ in range(draw.rng.randint(0, 3)))
-    sizes = [b - a for a, b in zip([0, *cuts], [*cuts, size], strict=True)]
-    return draw.steps_of("split", x, sizes=sizes, axis=axis)[0]
-
-
-def pad(draw: Draw) -> int:
-    x = draw.among(ANYTHING, 1)
-    element = draw.element(x)
-    sides = [[draw.rng.choice((0, 0, 1, 2)), draw.rng.choice((0, 0, 1, 3))] for _ in draw.shape(x)]
-    value = draw.literal(element) if element.name != "bool" else draw.rng.choice((0.0, 1.0))
-    if element.is_float and draw.rng.random() < 0.1:
-        value = -math.inf
-    return draw.step("pad", x, padding=sides, value=value)
-
-
-def flip(draw: Draw) -> int:
-    x = draw.among(ANYTHING)
-    return draw.step("flip", x, axis=axes_of(draw.rng, len(draw.shape(x))))
-
-
-def expand_dims(draw: Draw) -> int:
-    x = draw.among(ANYTHING)
-    rank = len(draw.shape(x))
-    if draw.rng.random() < 0.5:
-        return draw.step("expand_dims", x, axis=axis_of(draw.rng, rank + 1))
-    return draw.step("expand_dims", x, axis=draw.rng.sample(range(rank + 2), 2))
-
-
-def squeeze(draw: Draw) -> int:
-    x = draw.among(ANYTHING)
-    ones = [n for n, size in enumerate(draw.shape(x)) if size == 1]
-    if not ones or draw.rng.random() < 0.4:
-        return draw.step("squeeze", x)
-    return draw.step("squeeze", x, axis=draw.rng.sample(ones, draw.rng.randint(1, len(ones))))
-
-
-def flatten(draw: Draw) -> int:
-    x = draw.among(ANYTHING, 1)
-    first, last = sorted(draw.rng.randrange(len(draw.shape(x))) for _ in range(2))
-    return draw.step("flatten", x, start=first, end=last)
-
-
-def tile(draw: Draw) -> int:
-    x = draw.among(ANYTHING)
-    count = max(1, len(draw.shape(x)) + draw.rng.choice((-1, 0, 0, 1)))
-    return draw.step("tile", x, repeats=[draw.rng.choice((1, 1, 2, 3)) for _ in range(count)])
-
-
-def repeat(draw: Draw) -> int:
-    x = draw.among(ANYTHING, 1)
-    given = {"axis": axis_of(draw.rng, len(draw.shape(x)))} if draw.rng.random() < 0.7 else {}
-    return draw.step("repeat", x, repeats=draw.rng.choice((1, 2, 3)), **given)
-
-
-def triangle(draw: Draw, name: str) -> int:
-    return draw.step(name, draw.among(ANYTHING, 2), k=draw.rng.choice((0, 0, 1, -1, 3)))
-
-
-def iota(draw: Draw) -> int:
-    shape = draw_shape(draw.rng, draw.size) or (3,)
-    element = draw.rng.choice((draw.float_element, *INTEGER_ELEMENTS))
-    return draw.step("iota", shape=list(shape), axis=axis_of(draw.rng, len(shape)), T=element)
-
-
-def full(draw: Draw) -> int:
-    element = draw.element_name(NUMERIC)
-    shape = list(draw_shape(draw.rng, draw.size))
-    value = draw.literal(ELEMENT_TYPES[element])
-    if draw.flavour == "special" and ELEMENT_TYPES[element].is_float and draw.rng.random() < 0.3:
-        value = draw.rng.choice((math.inf, -math.inf, math.nan))
-    return draw.step("full", shape=shape, value=value, T=element)
-
-
-def one_hot(draw: Draw) -> int:
-    classes = draw.rng.choice((1, 2, 5, 8))
-    ids = draw.ids(draw_shape(draw.rng, 500), classes)
-    names = (*FLOAT_ELEMENTS, "i32", "u8", "bool")
-    return draw.step("one_hot", ids, classes=classes, T=draw.rng.choice(names))
-
-
-# ---- indexing
-
-
-def gather(draw: Draw) -> int:
-    x = draw.among(ANYTHING, 1)
-    axis = axis_of(draw.rng, len(draw.shape(x)))
-    ids = draw.ids(draw.rng.choice(((), (1,), (3,), (2, 2), (9,))), draw.shape(x)[axis])
-    return draw.step("gather", x, ids, axis=axis)
-
-
-def embedding(draw: Draw) -> int:
-    table = draw.value(draw.element_name(ANYTHING), (draw.rng.choice((1, 5, 33)), 8))
-    ids = draw.ids(draw.rng.choice(((), (3,), (2, 5))), draw.shape(table)[0])
-    return draw.step("embedding", ids, table)
-
-
-def take_along_axis(draw: Draw) -> int:
-    x = draw.among(ANYTHING, 1)
-    shape = list(draw.shape(x))
-    axis = axis_of(draw.rng, len(shape))
-    size, shape[axis] = shape[axis], draw.rng.choice((1, 2, 5))
-    return draw.step("take_along_axis", x, draw.ids(tuple(shape), size), axis=axis)
-
-
-def dynamic_slice(draw: Draw) -> int:
-    x = draw.among(ANYTHING, 1)
-    sizes = [draw.rng.randint(min(1, size), size) for size in draw.shape(x)]
-    starts = tuple(
-        draw.given(draw.arrays.integers(-1, size + 1, ()).astype("int32")) for size in draw.shape(x)
-    )
-    return draw.step("dynamic_slice", x, starts, sizes=sizes)
-
-
 def _named(function: Callable[[Draw, str], int], *names: str) -> dict[str, Maker]:
     return {name: partial(function, name=name) for name in names}
 
@@ -474,14 +274,8 @@ MAKERS: dict[str, Maker] = {
     **_named(channel_norm, "group_norm", "batch_norm"),
     **_named(pair_loss, "bce", "bce_with_logits", "mse", "l1", "huber"),
     **_named(class_loss, "cross_entropy", "nll"),
-    **_named(joined, "concat", "stack"),
-    **_named(triangle, "tril", "triu"),
     "cast": cast, "clamp": clamp, "matmul": matmul, "linear": linear, "einsum": einsum,
-    "rope": rope, "reshape": reshape, "transpose": transpose, "broadcast_to": broadcast_to,
-    "slice": slice_, "split": split, "pad": pad, "flip": flip, "expand_dims": expand_dims,
-    "squeeze": squeeze, "flatten": flatten, "tile": tile, "repeat": repeat, "iota": iota,
-    "full": full, "one_hot": one_hot, "gather": gather, "embedding": embedding,
-    "take_along_axis": take_along_axis, "dynamic_slice": dynamic_slice,
+    "rope": rope, **movers.MOVERS,
 }  # fmt: skip
 """The maker of each operation."""
 
@@ -507,7 +301,7 @@ def grow(draw: Draw, steps: int) -> None:
             continue
 
 
-def random_program(seed: object) -> Any:
+def random_program(seed: object) -> Program:
     """The program that a seed stands for, with its flavour."""
     rng = random.Random(str(seed))
     flavour = rng.choice(("tame", "tame", "tame", "wide", "special"))

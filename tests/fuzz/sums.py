@@ -53,7 +53,7 @@ def depth(terms: int) -> float:
 def summed(
     low: Array, high: Array, total: Array, terms: float, element: ElementType
 ) -> tuple[Array, Array, Array]:
-    """The ends of a sum, and where it may overflow, from the sums of both ends and of magnitudes."""
+    """The ends of a sum, and where it may overflow, from sums of both ends and of magnitudes."""
     limits = ml_dtypes.finfo(accumulator(element).dtype)
     error = ALLOWED * terms * (float(limits.eps) / 2 * total + float(limits.smallest_subnormal))
     return low - error, high + error, ~(total + error <= float(limits.max))
