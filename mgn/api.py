@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from xdsl.dialects.builtin import ModuleOp
 
 from mgn.call_arguments import check_arguments, check_saturation
-from mgn.compilation import optimize_graph
+from mgn.compilation import Compiled, optimize_graph
 from mgn.diagnostics import MgnError
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.executable import Executable
@@ -174,15 +174,21 @@ def compile_lowered(
     form = choose_target(target, device)
     store = ScheduleStore.default(f"{device.identity}/{form}")
     trial = DeviceTrials(device, recipe.device, form) if tune else None
-    compiled = compile_or_recall(
-        ir,
-        recipe.device,
-        Tuner(store, trial, tune),
-        target=form,
-        saturation=recipe.saturation,
-        precision=recipe.precision,
-    )
-    return Executable(compiled, device, recipe, seed)
+
+    def compiled(ir: ModuleOp, saturation: "SaturateOptions | None") -> Compiled:
+        return compile_or_recall(
+            ir,
+            recipe.device,
+            Tuner(store, trial, tune),
+            target=form,
+            saturation=saturation,
+            precision=recipe.precision,
+        )
+
+    def cautious() -> Compiled:
+        return compiled(recipe.lower(), recipe.cautious)
+
+    return Executable(compiled(ir, recipe.saturation), device, recipe, seed, cautious)
 
 
 def describe_device(device: "ComputeDevice", again: bool = False) -> Device:

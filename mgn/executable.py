@@ -3,8 +3,9 @@
 In: a `Compiled` graph and a device. Out: `Executable`, with its parameters as a mapping.
 """
 
+import threading
 import time
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ import numpy as np
 
 from mgn.call_arguments import check_arguments
 from mgn.compilation import Compiled
+from mgn.dialects.moderate import is_moderate
 from mgn.dialects.types import spelling
 from mgn.initialisers import initial_value
 from mgn.recipe import Recipe
 from mgn.report import OptimizeReport
 from mgn.runtime.devices import ComputeDevice
 from mgn.runtime.executable import Executable as DeviceExecutable
+from mgn.runtime.host_arrays import as_array
 from mgn.runtime.profile import LaunchTime
 from mgn.runtime.weights import load_params, save_params
 
@@ -25,13 +28,21 @@ from mgn.runtime.weights import load_params, save_params
 class Parameters(MutableMapping[str, np.ndarray]):
     """The parameters of an executable by external name, on the device.
 
-    Reading gives a copy. Setting checks name, shape and dtype. Parameters cannot be deleted.
+    Reading gives a copy. Setting checks name, shape and dtype; `admit` is called after it, with
+    the value. Parameters cannot be deleted.
     """
 
-    def __init__(self, executable: DeviceExecutable, compiled: Compiled, seed: int) -> None:
+    def __init__(
+        self,
+        executable: DeviceExecutable,
+        compiled: Compiled,
+        seed: int,
+        admit: Callable[[np.ndarray], None],
+    ) -> None:
         self._executable = executable
         self._declared = compiled.parameters
         self._seed = seed
+        self._admit = admit
         self._unset = set(executable.parameters)
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -42,6 +53,13 @@ class Parameters(MutableMapping[str, np.ndarray]):
     def __setitem__(self, name: str, value: Any) -> None:
         self._executable.set_param(name, value)
         self._unset.discard(name)
+        self._admit(as_array(value))
+
+    def move_to(self, executable: DeviceExecutable) -> None:
+        """Gives another executable of the same graph the values, and stands for its parameters."""
+        for name in [name for name in self if name not in self._unset]:
+            executable.set_param(name, self._executable.get_param(name))
+        self._executable = executable
 
     def __delitem__(self, name: str) -> None:
         raise TypeError("parameters cannot be deleted")
@@ -79,26 +97,51 @@ class Parameters(MutableMapping[str, np.ndarray]):
 class Executable:
     """A graph on a device: `out = exe(x=array)`.
 
-    `params` holds the parameters, `report` says how the kernels came about.
+    `params` holds the parameters, `report` says how the kernels came about. Where these take
+    parameters to be moderate and one is set that is not, `cautious` compiles the graph again,
+    without that.
     """
 
     def __init__(
-        self, compiled: Compiled, device: ComputeDevice, recipe: Recipe, seed: int = 0
+        self,
+        compiled: Compiled,
+        device: ComputeDevice,
+        recipe: Recipe,
+        seed: int = 0,
+        cautious: Callable[[], Compiled] | None = None,
     ) -> None:
+        self.recipe = recipe
+        self._cautious = cautious
+        self._lock = threading.Lock()
+        self._executable = self._built(compiled, device)
+        self.params = Parameters(self._executable, compiled, seed, self._admit)
+
+    def _built(self, compiled: Compiled, device: ComputeDevice) -> DeviceExecutable:
+        """The kernels built for the device; this executable reports of them from now on."""
         self.report: OptimizeReport = compiled.report
         self.kernels = compiled.kernels
         self.plan = compiled.plan
-        self.recipe = recipe
         start = time.perf_counter()
-        options = recipe.build_options(device)
-        self._executable = DeviceExecutable(
-            compiled.plan, compiled.kernels, device, options=options
-        )
+        options = self.recipe.build_options(device)
+        executable = DeviceExecutable(compiled.plan, compiled.kernels, device, options=options)
         seconds = time.perf_counter() - start
-        built = self._executable.build
+        built = executable.build
         self.report.from_cache = built.from_cache
         self.report.times += [("build", built.seconds), ("bind", seconds - built.seconds)]
-        self.params = Parameters(self._executable, compiled, seed)
+        return executable
+
+    def _admit(self, value: np.ndarray) -> None:
+        """Compiles the graph again where a parameter's value is not what the kernels take."""
+        with self._lock:
+            if self._cautious is None or not self._assumes_moderate or is_moderate(value):
+                return
+            self._executable = self._built(self._cautious(), self.device)
+            self.params.move_to(self._executable)
+
+    @property
+    def _assumes_moderate(self) -> bool:
+        saturation = self.report.saturation
+        return saturation is not None and saturation.assumes_moderate
 
     @property
     def device(self) -> ComputeDevice:

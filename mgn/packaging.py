@@ -4,6 +4,7 @@ In: an xDSL module of one graph and a device's description. Out: a `Package` wit
 SPIR-V and as OpenCL C, and no parameters yet; no OpenCL was touched.
 """
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
@@ -24,7 +25,10 @@ def package_graph(
     precision: str = "f32",
     saturation: "SaturateOptions | None" = None,
 ) -> Package:
-    """The package of a graph, which is changed in place."""
+    """The package of a graph, which is changed in place. It takes any parameters."""
+    from mgn.passes.saturate import SaturateOptions
+
+    saturation = replace(saturation or SaturateOptions(), moderate=False)
     compiled = compile_graph(module, device, saturation=saturation, precision=precision)
     functions = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp)}
     kernels = {

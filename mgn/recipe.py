@@ -5,7 +5,7 @@ graph's IR afresh.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +40,13 @@ class Recipe:
         return self.saturation is not None and all(
             item == "exact" for item in self.saturation.classes
         )
+
+    @property
+    def cautious(self) -> "SaturateOptions":
+        """The options without what is taken for granted of parameters."""
+        from mgn.passes.saturate import SaturateOptions
+
+        return replace(self.saturation or SaturateOptions(), moderate=False)
 
     def build_options(self, device: "ComputeDevice") -> tuple[str, ...]:
         """Options for the driver. A quotient that it may round as it likes, it rounds by what

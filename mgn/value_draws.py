@@ -4,15 +4,12 @@ magnitudes, ties, duplicates and terms that cancel.
 In: element types, shapes, a random generator. Out: arrays.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import ml_dtypes
 import numpy as np
-from xdsl.dialects.builtin import TensorType
 
-from mgn.dialects.types import ElementType, element_of
+from mgn.dialects.types import ElementType
 
 PLAIN_SPECIALS = (0.0, -0.0, 1.0, -1.0, 0.5, 1.5, -2.5, np.inf, -np.inf, np.nan)
 

@@ -3,8 +3,8 @@
 In: nothing. Out: `SAME` by name: the lines that compute z, and the composite that it is, and
 `OVERFLOWING`, where it is so only if approximations may act; `ATTENTION` by name: whole programs
 whose one kernel is attention; `FAST`, those of both that are so only if fast rules may act, since a
-factor that is moved may overflow, or another composite is less accurate; `DIVIDED` by name: shares of scores that are divided, and the same of
-scaled ones, for programs of the same kernels.
+factor that is moved may overflow, or another composite is less accurate; `DIVIDED` by name: shares
+of scores that are divided, and the same of scaled ones, for programs of the same kernels.
 """
 
 ROWS = "x: f32[2, 8, 64], y: f32[2, 8, 64], g: f32[64], b: f32[64]"

@@ -78,7 +78,9 @@ def test_an_operation_on_special_constants_folds_to_the_bits_that_it_has_on_inpu
                 if folded is None:
                     continue
                 (result,) = folded
-                block = Block(arg_types=[tensor(element_name(array), array.shape) for array in full])
+                block = Block(
+                    arg_types=[tensor(element_name(array), array.shape) for array in full]
+                )
                 again = op.spec.op_class.create(
                     operands=list(block.args), result_types=[op.results[0].type]
                 )

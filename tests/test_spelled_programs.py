@@ -17,7 +17,6 @@ from mgn.passes.convert_precision import ConvertPrecision
 from mgn.passes.saturate import DEFAULT_CLASSES, RuleClass, SaturateOptions, saturate_graph
 from mgn.passes.simplify import simplify_graph
 
-
 WITH_FAST = SaturateOptions(classes=DEFAULT_CLASSES | {RuleClass.FAST})
 
 

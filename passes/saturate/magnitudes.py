@@ -1,8 +1,8 @@
 """How large what parameters decide can be, if no parameter has an element above `LARGEST`.
 
 In: the definition of a value. Out: a bound of its elements' size, or nothing where none is known.
-That parameters keep to it is checked when they are set (`mgn.moderate`); of scalars nothing is
-taken to be known, as what stands for minus infinity in a model is often one.
+That parameters keep to it is checked when they are set; of scalars nothing is taken to be known, as
+what stands for minus infinity in a model is often one.
 """
 
 import math
@@ -10,12 +10,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from mgn.dialects.moderate import LARGEST
 from mgn.dialects.types import Family, element_of
 from mgn.passes.saturate.definitions import Definition
 from mgn.passes.saturate.facts import Leaf
-
-LARGEST = 2.0**20
-"""The largest size of a moderate parameter's elements."""
 
 PRODUCT = 2.0**50
 """The largest size of what is multiplied by rows whose squares are finite: at most 2^64 in f32, in

@@ -123,7 +123,7 @@ def literal_number(node: ast.expr) -> float | None:
 
 
 def text_of(pattern: Pattern) -> str:
-    """A pattern as it is written, but for names of its parts: the same text for the same pattern."""
+    """A pattern as it is written, without names of its parts: one text for one pattern."""
     if isinstance(pattern, Variable):
         return pattern.name
     if isinstance(pattern, Number):

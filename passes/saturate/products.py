@@ -11,8 +11,8 @@ EXACT, REASSOCIATES = RuleClass.EXACT, RuleClass.REASSOCIATES
 FAST, ROUNDS = RuleClass.FAST, RuleClass.ROUNDS
 
 NORM = "rsqrt(add(div(sum(mul(a, a), axis=A, keepdims=True), n), e))"
-"""The inverse length of rows, but for their size. Where the sum of the squares is finite, an element
-is at most 2^64 in f32, and at most the root of n with this scale, which is at most 2^20.
+"""The inverse length of rows, but for their size. Where the sum of the squares is finite, an
+element is at most 2^64 in f32, and at most the root of n with this scale, which is at most 2^20.
 """
 NORMED = (
     "reduces_last(A, a) and positive(n) and positive(e) and moderate(e) and parameters(b) "

@@ -11,7 +11,9 @@ FAST, APPROXIMATES = RuleClass.FAST, RuleClass.APPROXIMATES
 
 NORM = "rsqrt(add(div(sum(mul(x, x), axis=A, keepdims=True), n), e))"
 """The inverse length of rows, but for their size: with it each element is at most its root."""
-NORMS = "wide(x) and reduces_last(A, x) and positive(n) and positive(e) and moderate(e) and vector(s)"
+NORMS = (
+    "wide(x) and reduces_last(A, x) and positive(n) and positive(e) and moderate(e) and vector(s)"
+)
 EXPONENTIAL = "exp(sub(x, max_reduce(x, axis=A, keepdims=True)))"
 """The exponentials of a row less its maximum, of which one is 1 and none is more."""
 

@@ -82,6 +82,7 @@ class SaturateReport:
     those of them that run only when parameters have changed; `arrangements` are those taken where
     there was a choice of them; `rejected` counts the candidates that were not chosen, and `choices`
     has those that could have written what a chosen kernel writes, with their prices.
+    `assumes_moderate` says that rules acted which take parameters to be moderate.
     """
 
     graph: str = ""
@@ -91,6 +92,7 @@ class SaturateReport:
     iterations: int = 0
     limits: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    assumes_moderate: bool = False
     unfolded: int = 0
     fired: Counter[str] = field(default_factory=Counter[str])
     candidates: int = 0
@@ -183,6 +185,8 @@ class SaturateReport:
         if self.arrangements:
             taken = [f"{count} × {text}" for text, count in self.arrangements.most_common()]
             lines.insert(6, f"  arrangements         {'; '.join(taken)}")
+        if self.assumes_moderate:
+            lines.append("  taken for granted    no element of a parameter is above 2^20 in size")
         if self.remembered:
             lines.append("  choice               remembered from an equal graph")
         return "\n".join(lines)

@@ -97,6 +97,11 @@ class Rule:
         """The predicates that must hold of a match."""
         return parse_conditions(self.when)
 
+    @cached_property
+    def assumes_moderate(self) -> bool:
+        """Whether it takes parameters to be moderate."""
+        return any(ast.unparse(call.func) == "moderate_parameters" for call in self.conditions)
+
     def check(self) -> None:
         """Raises PatternError where the row is malformed or names what does not exist."""
         written = (self.name, self.left, self.right, self.reason, self.when)

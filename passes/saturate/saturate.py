@@ -54,7 +54,8 @@ from mgn.passes.saturate.wide_products import WIDE_PRODUCTS
 class SaturateOptions:
     """What may be done: classes of rules, the processor's seconds for saturation and for extraction
     (of up to 20,000 e-nodes or 10,000 candidates; more have more in proportion), whether to fuse at
-    all, whether what parameters alone decide is computed once, when they are set, and whether equal
+    all, whether what parameters alone decide is computed once, when they are set, whether rules may
+    take parameters to be moderate, as an executable checks when they are set, and whether equal
     regions of a graph, and equal graphs, are decided once: without `memoise` each is, for itself,
     and only what a body costs, alone or arranged as several, is looked up.
     """
@@ -64,6 +65,7 @@ class SaturateOptions:
     extract_budget: float = 8.0
     fuse: bool = True
     prepare: bool = True
+    moderate: bool = True
     memoise: bool = True
     limits: CutLimits = field(default_factory=CutLimits)
 
@@ -77,7 +79,7 @@ class SaturateOptions:
                 or not seconds >= 0
             ):
                 raise MgnError(f"{name} takes a number of seconds, not {seconds!r}")
-        for name in ("fuse", "prepare", "memoise"):
+        for name in ("fuse", "prepare", "moderate", "memoise"):
             if not isinstance(cast("object", getattr(self, name)), bool):
                 raise MgnError(f"{name} takes True or False, not {getattr(self, name)!r}")
         classes, limits = cast("object", self.classes), cast("object", self.limits)
@@ -105,7 +107,7 @@ def _saturate(
     graph: GraphOp, device: Device, options: SaturateOptions, trace: SaturateTrace | None
 ) -> SaturateReport:
     seconds: dict[str, float] = {}
-    rules = rules_of(options.classes) if options.fuse else []
+    rules = _rules_for(options)
     with _timed(seconds, "compare"):
         key = choice_key(graph, device, options, rules)
         choice = recall(key) if options.memoise and trace is None else None
@@ -122,6 +124,12 @@ def _saturate(
     with _timed(seconds, "rebuild"):
         rebuild_graph(graph, view, choice.found, choice.selection)
     return report
+
+
+def _rules_for(options: SaturateOptions) -> list[Rule]:
+    """The rules that may act."""
+    rules = rules_of(options.classes) if options.fuse else []
+    return [rule for rule in rules if options.moderate or not rule.assumes_moderate]
 
 
 @dataclass(frozen=True)
@@ -187,6 +195,9 @@ def _chosen(task: _Task, way: _Way, extract_budget: float) -> Choice:
     report = SaturateReport(task.graph.sym_name.data, way.encoded.operations)
     _describe_egraph(report, way.saturated)
     report.cost_before = way.cost_before
+    report.assumes_moderate = any(
+        rule.assumes_moderate and way.saturated.fired[rule.name] for rule in way.rules
+    )
     with _timed(seconds, "view"):
         whole = whole_composites(options, device)
         view = make_view(way.saturated, way.encoded.outputs, whole, options.prepare)
@@ -307,7 +318,8 @@ class Saturate(ModulePass):
     Options, as in `SaturateOptions`: `rules`, the classes that may act, joined by `+`; `time` and
     `extract`, seconds for saturation and for extraction; `fuse=false` gives each operation a kernel
     of its own; `prepare=false` computes in every run also what parameters alone decide;
-    `memoise=false` decides equal regions each for itself.
+    `moderate=false` takes nothing for granted of their values; `memoise=false` decides equal
+    regions each for itself.
     """
 
     name = "saturate"
@@ -317,6 +329,7 @@ class Saturate(ModulePass):
     extract: float = SaturateOptions.extract_budget
     fuse: bool = True
     prepare: bool = True
+    moderate: bool = True
     memoise: bool = True
     reports: list[SaturateReport] = field(
         default_factory=list[SaturateReport], init=False, compare=False
@@ -333,7 +346,13 @@ class Saturate(ModulePass):
         """The same for `saturate_graph`. MgnError for what they may not be."""
         classes = _rule_classes(self.rules)
         return SaturateOptions(
-            classes, self.time, self.extract, self.fuse, self.prepare, self.memoise
+            classes,
+            self.time,
+            self.extract,
+            self.fuse,
+            self.prepare,
+            self.moderate,
+            self.memoise,
         )
 
     @property
