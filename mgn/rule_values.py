@@ -2,62 +2,92 @@
 made equal differ.
 
 In: a graph and its saturated e-graph. Out: whether all e-nodes of each class have one value, or a
-`Difference`.
+`Difference`. Values are compared in four ways, which `Compared` names.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from enum import StrEnum
+from functools import cached_property, partial
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Block
+from xdsl.ir import Attribute, Block, Operation
 
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.mgn.structure import GraphOp, array_of
-from mgn.dialects.types import element_of
+from mgn.dialects.types import element_of, tensor
+from mgn.error_bounds import (
+    PERTURBATIONS,
+    UNITS,
+    OverflowInterpreter,
+    PerturbedInterpreter,
+    error_bounds,
+    unit_of,
+)
 from mgn.passes.saturate.engine import ClassNode, SaturatedGraph
 from mgn.passes.saturate.facts import Leaf
 from mgn.passes.saturate.rule import RuleClass
+from mgn.value_draws import draw_bits, draw_magnitudes, draw_plain
 
 WIDE_TOLERANCE = 1e-9
 """Of two orders of at most some tens of operations in f64, on values of order 1."""
 ROUNDED_TOLERANCE = 2e-6
 """Where a constant was rounded to f32; half precision is not asked."""
-
-SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, 1.5, -2.5, np.inf, -np.inf, np.nan)
-"""Values that differ in their bits where numbers of order 1 do not."""
-TIES = (0.5, 1.0, 1.5, 2.0, 2.5)
-"""Whole numbers and halves, at which roundings differ, and which make elements equal."""
+ALLOWED = 8.0
+"""How many times the bound of the left side's error the right side's may be."""
+REAL_UNIT = 2.0**-33
+"""What stands for a rounding where two ways to compute are compared over the reals: f64 has 20 bits
+more, so that where one of them cancels it still shows whether they are the same.
+"""
+SMALLEST = float(np.finfo(np.float64).smallest_normal)
+"""Below it f64 loses digits."""
 LEAST = float(np.finfo(np.float64).smallest_subnormal)
 """How far zeros of both signs are apart."""
-TIED = 0.25
-"""The share of them."""
+
+
+class Compared(StrEnum):
+    """How two sides were compared."""
+
+    NEARLY = "with floats in f64"
+    TO_THE_BIT = "to the bit, in the declared types"
+    TO_THE_BOUND = "by their errors, in the declared types"
+    OVER_THE_REALS = "with floats in f64, of any magnitude"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Two arrays that a rule equates and that differ: the left side's first, where `sided`. They
-    were compared to the bit, or in f64. `inputs` are those of the graph.
+    """Two arrays that a rule equates and that differ: the left side's first, where `sided`.
+    `inputs` are those of the graph, `wrong` says which elements differ by more than they may,
+    `bound` how far off the left side may be by itself.
     """
 
     left: np.ndarray
     right: np.ndarray
     sided: bool
-    to_the_bit: bool
+    how: Compared
     inputs: tuple[np.ndarray, ...]
+    wrong: np.ndarray | None = None
+    bound: np.ndarray | None = None
 
     @property
     def place(self) -> tuple[int, ...]:
-        """The element where they are furthest apart."""
-        distance = _distance(self.left, self.right)
+        """The element where they are furthest apart, of those that differ by more than they may."""
+        distance = self._distances
         return tuple(int(i) for i in np.unravel_index(int(distance.argmax()), distance.shape))
 
     @property
     def count(self) -> int:
-        """In how many elements they differ at all."""
-        return int(np.count_nonzero(_distance(self.left, self.right)))
+        """In how many elements they differ by more than they may."""
+        return int(np.count_nonzero(self._distances))
+
+    @property
+    def _distances(self) -> np.ndarray:
+        distance = _distance(self.left, self.right)
+        return distance if self.wrong is None else np.where(self.wrong, distance, 0.0)
 
     @property
     def is_rounding(self) -> bool:
@@ -77,6 +107,8 @@ def _distance(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _is_near(left: np.ndarray, right: np.ndarray, tolerance: float) -> bool:
+    if left.dtype.kind in "iub":
+        return bool(np.array_equal(left, right))
     return bool(np.allclose(left, right, rtol=tolerance, atol=tolerance, equal_nan=True))
 
 
@@ -93,7 +125,19 @@ class Values:
         self.graph = graph
         self.result = result
         self.rounds = True
+        self.root = None if root is None else result.class_of[root]
         self.left = None if root is None else self._node_of(root)
+
+    @cached_property
+    def of_floats(self) -> bool:
+        """Whether any value of the e-graph is a float."""
+        types = self.result.facts.handle_types
+        return any(element_of(types[handle]).is_float for handle in self.result.class_of)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the result has no elements."""
+        return 0 in tensor_of(self.graph.results_returned[0].type).get_shape()
 
     def agree_widely(self, seed: int, equality: RuleClass) -> bool:
         """Whether each class has one value, with all floats in f64; without roundings where the
@@ -106,33 +150,139 @@ class Values:
         self.rounds = equality is not RuleClass.ROUNDS
         rounded = equality is RuleClass.APPROXIMATES
         tolerance = ROUNDED_TOLERANCE if rounded else WIDE_TOLERANCE
-        inputs = self._inputs(seed, wide=True)
+        arrays = draw_plain(np.random.default_rng(seed), self.types)
         alike = partial(_is_near, tolerance=tolerance)
-        return self._difference(self._evaluate(seed, inputs, wide=True), inputs, alike)
+        return self._difference(arrays, Compared.NEARLY, alike)
 
     def differ_in_bits(self, seed: int) -> Difference | None:
         """Two values of one class in the declared types, special values included, whose bits
         differ.
         """
-        inputs = self._inputs(seed, wide=False)
-        return self._difference(self._evaluate(seed, inputs, wide=False), inputs, same_bits)
+        arrays = draw_bits(np.random.default_rng(seed), self.types)
+        return self.differ_in_bits_on(arrays)
+
+    def differ_in_bits_on(self, arrays: Sequence[np.ndarray]) -> Difference | None:
+        """The same on given inputs and parameters."""
+        return self._difference(arrays, Compared.TO_THE_BIT, same_bits)
+
+    def differ_by_bound(self, seed: int) -> Difference | None:
+        """Another form of the result that is not finite, or further off than the left side's own
+        bound allows, on values of any magnitude.
+        """
+        arrays = draw_magnitudes(np.random.default_rng(seed), self.types)
+        return self.differ_by_bound_on(arrays, seed)
+
+    def differ_by_bound_on(self, arrays: Sequence[np.ndarray], seed: int) -> Difference | None:
+        """The same on given inputs and parameters: where everything that the left side computes
+        stays finite, the other form is finite, and its error is at most `ALLOWED` times the bound
+        of the left side's.
+        """
+        inputs, parameters = self._named(arrays)
+        narrow = OverflowInterpreter(parameters)
+        (left,) = narrow.run(self.graph, inputs).values()
+        finite = ~narrow.overflowed(left) & np.isfinite(left.astype(np.float64))
+        (exact,) = Interpreter(parameters, wide=True).run(self.graph, inputs).values()
+        exact = exact.astype(np.float64)
+        finite &= np.isfinite(exact)
+        if not finite.any():
+            return None
+        element = element_of(self.graph.results_returned[0].type)
+        own = unit_of(element) * np.abs(exact)
+        if element.is_float:
+            own = own + float(ml_dtypes.finfo(element.dtype).smallest_subnormal)
+        for value in self._other_forms(arrays, wide=False):
+            error = np.abs(value.astype(np.float64) - exact)
+            error = np.where(np.isnan(error), np.inf, error)
+            wrong, bound = finite & (error > ALLOWED * own), own
+            for found in error_bounds(self.graph, inputs, parameters, exact, seed):
+                if not wrong.any():
+                    break
+                bound = np.maximum(own, found)
+                wrong = wrong & ~(
+                    np.isfinite(value.astype(np.float64)) & (error <= ALLOWED * bound)
+                )
+            if wrong.any():
+                how, given = Compared.TO_THE_BOUND, self._given(arrays)
+                return Difference(left, value, True, how, given, wrong, bound)
+        return None
+
+    def differ_over_reals(self, seed: int) -> Difference | None:
+        """Another form of the result that is another number over the reals: further off in f64 than
+        what both forms lose there explains, on values that f32 holds.
+        """
+        rng = np.random.default_rng(seed)
+        arrays = draw_magnitudes(rng, [_at_most_f32(type) for type in self.types])
+        inputs, parameters = self._named(arrays)
+        (exact,) = Interpreter(parameters, wide=True).run(self.graph, inputs).values()
+        exact = exact.astype(np.float64)
+        for at, value in enumerate(self._other_forms(arrays, wide=True)):
+            distance = np.abs(value.astype(np.float64) - exact)
+            wrong = np.isfinite(distance) & (distance > SMALLEST)
+            if not wrong.any():
+                continue
+            *_, bound = error_bounds(self.graph, inputs, parameters, exact, seed, REAL_UNIT)
+            for _ in range(PERTURBATIONS // 4):
+                off = PerturbedInterpreter(parameters, rng, (-1.0, 1.0), UNITS["f64"])
+                again = self._other_forms(arrays, wide=True, interpreter=off)[at]
+                lost = np.abs(again.astype(np.float64) - value.astype(np.float64))
+                bound = np.maximum(bound, np.where(np.isnan(lost), np.inf, lost))
+            wrong &= distance > ALLOWED * bound
+            if wrong.any():
+                how, given = Compared.OVER_THE_REALS, self._given(arrays)
+                return Difference(exact, value, True, how, given, wrong, bound)
+        return None
+
+    @cached_property
+    def types(self) -> list[TensorType]:
+        """The types of the graph's inputs, then of its parameters."""
+        inputs = [tensor_of(argument.type) for argument in self.graph.block.args]
+        return inputs + [leaf.type for leaf in self._parameters.values()]
+
+    @cached_property
+    def _parameters(self) -> dict[int, Leaf]:
+        """The parameters of the e-graph, by class."""
+        things = self.result.facts.leaves.things
+        leaves = {key: things[numbers[0]] for key, numbers in self.result.leaves.items()}
+        return {key: leaf for key, leaf in leaves.items() if leaf.kind == "parameter"}
+
+    def _named(
+        self, arrays: Sequence[np.ndarray]
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Inputs and parameters by name."""
+        count = len(self.graph.block.args)
+        inputs = dict(zip(self.graph.input_names, arrays[:count], strict=True))
+        names = [leaf.key for leaf in self._parameters.values()]
+        return inputs, dict(zip(names, arrays[count:], strict=True))
+
+    def _given(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        """The inputs, without parameters."""
+        return tuple(arrays[: len(self.graph.block.args)])
+
+    def _other_forms(
+        self, arrays: Sequence[np.ndarray], wide: bool, interpreter: Interpreter | None = None
+    ) -> list[np.ndarray]:
+        """The values of the result's e-nodes but the left side's own."""
+        assert self.root is not None
+        entries = self._evaluate(arrays, wide, interpreter)[self.root]
+        return [value for node, value in entries if node is None or node != self.left]
 
     def _difference(
         self,
-        classes: Iterable[Entries],
-        inputs: Sequence[np.ndarray],
+        arrays: Sequence[np.ndarray],
+        how: Compared,
         alike: Callable[[np.ndarray, np.ndarray], bool],
     ) -> Difference | None:
         """The first two values of one class that are not alike: the left side, where the class has
         it, and what differs from it.
         """
-        for values in classes:
+        wide = how is Compared.NEARLY
+        for values in self._evaluate(arrays, wide).values():
             left = next((value for node, value in values if node and node == self.left), None)
             first = values[0][1] if left is None else left
             for _, value in values:
                 if not alike(value, first):
-                    in_bits = alike is same_bits
-                    return Difference(first, value, left is not None, in_bits, tuple(inputs))
+                    given = self._given(arrays)
+                    return Difference(first, value, left is not None, how, given)
         return None
 
     def _node_of(self, handle: int) -> ClassNode | None:
@@ -144,55 +294,62 @@ class Values:
             fact.name, fact.attributes, fact.type, tuple([class_of[item] for item in fact.operands])
         )
 
-    def _inputs(self, seed: int, wide: bool) -> list[np.ndarray]:
-        rng = np.random.default_rng(seed)
-        types = [tensor_of(argument.type) for argument in self.graph.block.args]
-        return [random_array(rng, type, wide) for type in types]
-
-    def _evaluate(self, seed: int, inputs: Sequence[np.ndarray], wide: bool) -> list[Entries]:
-        """The values of all classes, operands before users."""
-        rng = np.random.default_rng([seed, len(inputs)])
-        arrays: dict[int, np.ndarray] = {}
-        for key, leaves in self.result.leaves.items():
-            leaf = self.result.facts.leaves.things[leaves[0]]
-            array = (
-                random_array(rng, leaf.type, wide)
-                if leaf.kind == "parameter"
-                else inputs[leaf.key]
-                if leaf.kind == "input"
-                else array_of(leaf.key)
-            )
-            widens = wide and element_of(leaf.type).is_float
-            arrays[key] = array.astype(np.float64) if widens else array
-        outcomes: dict[int, Entries] = {key: [(None, value)] for key, value in arrays.items()}
+    @cached_property
+    def ordered(self) -> list[tuple[int, ClassNode, Operation]]:
+        """The e-nodes with their classes and as operations, operands before users."""
+        known = set(self.result.leaves)
         pending = [(key, node) for key, nodes in self.result.nodes.items() for node in nodes]
+        found: list[tuple[int, ClassNode, Operation]] = []
         while pending:
-            ready = [item for item in pending if all(key in arrays for key in item[1].operands)]
+            ready = [item for item in pending if known.issuperset(item[1].operands)]
             if not ready:
                 break
-            for key, node in ready:
-                value = self._value_of(key, node, arrays, wide)
-                arrays.setdefault(key, value)
-                outcomes.setdefault(key, []).append((node, value))
+            found += [(key, node, self._operation(key, node)) for key, node in ready]
+            known.update(key for key, _ in ready)
             pending = [item for item in pending if item not in ready]
-        return list(outcomes.values())
+        return found
 
-    def _value_of(
-        self, key: int, node: ClassNode, arrays: dict[int, np.ndarray], wide: bool
-    ) -> np.ndarray:
-        if node.name == "round_tf32" and not self.rounds:
-            return arrays[node.operands[0]]
+    def _operation(self, key: int, node: ClassNode) -> Operation:
         types = self.result.facts.handle_types
-        spec = OPERATIONS[node.name]
         block = Block(arg_types=[types[item] for item in node.operands])
-        op = spec.op_class.create(
+        op = OPERATIONS[node.name].op_class.create(
             operands=list(block.args),
             result_types=[types[key]],
             properties=dict(self.result.facts.properties.things[node.attributes]),
         )
         block.add_op(op)
         op.verify()
-        return Interpreter(wide=wide).run_op(op, [arrays[item] for item in node.operands])[0]
+        return op
+
+    def _evaluate(
+        self, arrays: Sequence[np.ndarray], wide: bool, interpreter: Interpreter | None = None
+    ) -> dict[int, Entries]:
+        """The values of all classes, operands before users."""
+        interpreter = interpreter or Interpreter(wide=wide)
+        parameters = dict(zip(self._parameters, arrays[len(self.graph.block.args) :], strict=True))
+        known: dict[int, np.ndarray] = {}
+        for key, leaves in self.result.leaves.items():
+            leaf = self.result.facts.leaves.things[leaves[0]]
+            array = parameters[key] if key in parameters else _leaf_array(leaf, arrays)
+            widens = wide and element_of(leaf.type).is_float
+            known[key] = array.astype(np.float64) if widens else array
+        outcomes: dict[int, Entries] = {key: [(None, value)] for key, value in known.items()}
+        for key, node, op in self.ordered:
+            if node.name == "round_tf32" and not self.rounds:
+                value = known[node.operands[0]]
+            else:
+                (value,) = interpreter.run_op(op, [known[item] for item in node.operands])
+            known.setdefault(key, value)
+            outcomes.setdefault(key, []).append((node, value))
+        return outcomes
+
+
+def _at_most_f32(type: TensorType) -> TensorType:
+    return tensor("f32", type.get_shape()) if element_of(type).name == "f64" else type
+
+
+def _leaf_array(leaf: Any, inputs: Sequence[np.ndarray]) -> np.ndarray:
+    return inputs[leaf.key] if leaf.kind == "input" else array_of(leaf.key)
 
 
 def tensor_of(type: Attribute) -> TensorType:
@@ -213,22 +370,3 @@ def same_bits(left: np.ndarray, right: np.ndarray) -> bool:
         and np.array_equal(left[~nan], right[~nan])
         and np.array_equal(np.signbit(left[~nan]), np.signbit(right[~nan]))
     )
-
-
-def random_array(rng: np.random.Generator, type: TensorType, wide: bool) -> np.ndarray:
-    """Random values of a type, a few of them whole or halves; with zeros of both signs, infinities
-    and nan unless `wide`.
-    """
-    element, shape = element_of(type), type.get_shape()
-    if element.name == "bool":
-        return rng.integers(0, 2, shape).astype(bool)
-    if element.family == "unsigned":
-        return rng.integers(1, 9, shape).astype(element.dtype)
-    if element.is_integer:
-        return rng.integers(-9, 9, shape).astype(element.dtype)
-    plain = rng.uniform(0.2, 1.5, shape) * rng.choice([-1.0, 1.0], shape)
-    if wide:
-        ties = rng.choice(TIES, shape) * rng.choice([-1.0, 1.0], shape)
-        return np.where(rng.random(shape) < TIED, ties, plain)
-    special = rng.choice(SPECIAL, shape)
-    return np.where(rng.random(shape) < 0.5, plain, special).astype(element.dtype)

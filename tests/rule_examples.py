@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mgn.dialects.types import ELEMENT_TYPES, tensor
-from mgn.testing import Instance
+from mgn.rule_instances import Instance
 
 Shape = tuple[int, ...]
 

@@ -4,10 +4,10 @@ from functools import partial
 
 from rule_examples import example_of
 
-from mgn import testing
+from mgn import rule_instances, testing
 
 ACTED_ON = 6
 """Instances that a row must have acted on; fewer would let variants of `test_rules_wrong` pass."""
 
 try_rule = partial(testing.try_rule, wanted=ACTED_ON, examples=example_of)
-instances = partial(testing.instances, examples=example_of)
+instances = partial(rule_instances.instances, examples=example_of)

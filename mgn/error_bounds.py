@@ -1,0 +1,180 @@
+"""How far off a program's own arithmetic may be: what another way to compute it is measured by.
+
+In: a graph and arrays. Out: its results in f64, and, for each element, a bound of the error of
+computing it in the declared element types.
+
+Each operation that rounds is taken to be off by one unit of its result's element type (by four
+where it is no basic arithmetic), sums and products of tensors also in each term, and what is
+smaller than the smallest normal number may become 0, as devices may flush it. The bound is the
+largest distance that such errors make over a number of evaluations in f64, each with its own
+choice of signs. Rounding is not counted where an operation only moves, compares or selects.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from xdsl.ir import Operation
+
+from mgn.dialects.mgn.interpreter import Interpreter
+from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.dialects.mgn.structure import GraphOp
+from mgn.dialects.types import ElementType, element_of
+
+Array = np.ndarray
+
+UNITS = {"f64": 2.0**-52, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
+"""How far off one rounding is, relative to its result. f64 has twice its own unit: the exact values
+are in f64 themselves.
+"""
+BASIC = frozenset({"add", "sub", "mul", "div", "sqrt", "cast", "sum", "prod", "matmul"})
+"""Operations that round once; others may be off by more, as OpenCL allows."""
+LOOSE = 4
+UNROUNDED = frozenset(
+    {"neg", "abs", "sign", "max", "min", "where", "identity", "stop_gradient", "floor", "ceil"}
+    | {"round", "round_tf32", "max_reduce", "min_reduce", "mod"}
+)
+"""Elementwise operations and reductions whose results are values that are there already, or exact.
+"""
+SUMMING = (Kind.REDUCTION, Kind.SCAN, Kind.CONTRACTION)
+PERTURBATIONS = 24
+
+
+def unit_of(element: ElementType) -> float:
+    """How far off one rounding to an element type is; 0 where it has none."""
+    return UNITS.get(element.name, 0.0)
+
+
+def smallest_normal(element: ElementType) -> float:
+    """The smallest number of a float type that no device flushes to 0."""
+    return float(ml_dtypes.finfo(element.dtype).smallest_normal)
+
+
+class PerturbedInterpreter(Interpreter):
+    """Computes in f64, and is off by as much as the declared types round; `signs` says how: all up,
+    all down, or at random.
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, Array],
+        rng: np.random.Generator,
+        signs: Sequence[float],
+        unit: float | None = None,
+    ) -> None:
+        super().__init__(parameters, wide=True)
+        self.rng = rng
+        self.signs = signs
+        self.unit = unit
+
+    def _compute(self, op: Operation, operands: Sequence[Array]) -> Sequence[Array]:
+        sums = isinstance(op, TensorOp) and op.spec.kind in SUMMING and _rounds(op)
+        if sums and element_of(op.results[0].type).is_float:
+            terms = element_of(op.results[0].type)
+            unit = min(unit_of(terms), UNITS["f32"])
+            operands = [self._off(array, unit, terms) for array in operands]
+        return super()._compute(op, operands)
+
+    def _results(self, op: Operation, operands: Sequence[Array]) -> list[Array]:
+        results = super()._results(op, operands)
+        if not isinstance(op, TensorOp) or not _rounds(op):
+            return results
+        loose = 1 if op.spec.name in BASIC else LOOSE
+        elements = [element_of(result.type) for result in op.results]
+        return [
+            self._off(array, loose * unit_of(element), element) if element.is_float else array
+            for array, element in zip(results, elements, strict=True)
+        ]
+
+    def _off(self, array: Array, unit: float, element: ElementType) -> Array:
+        """An array whose elements are off by a unit each, those below the normal numbers or 0."""
+        unit = unit if self.unit is None else self.unit
+        off = array * (1 + unit * self.rng.choice(self.signs, array.shape))
+        small = (array != 0) & (np.abs(array) < smallest_normal(element))
+        if not small.any():
+            return off
+        least = float(ml_dtypes.finfo(element.dtype).smallest_subnormal)
+        kept = self.rng.choice([0.0, 1.0], array.shape) * array
+        return np.where(small, kept + least * self.rng.choice(self.signs, array.shape), off)
+
+
+def _rounds(op: TensorOp) -> bool:
+    """Whether an operation, which no decomposition computes, rounds its result."""
+    spec = op.spec
+    if spec.evaluate is None or spec.name in UNROUNDED:
+        return False
+    if spec.name == "cast":
+        given, made = (element_of(value.type) for value in (op.operands[0], op.results[0]))
+        return not given.is_float or unit_of(given) < unit_of(made)
+    return spec.kind is Kind.ELEMENTWISE or spec.kind in SUMMING
+
+
+def error_bounds(
+    graph: GraphOp,
+    inputs: Mapping[str, Array],
+    parameters: Mapping[str, Array],
+    exact: Array,
+    seed: int = 0,
+    unit: float | None = None,
+) -> Iterator[Array]:
+    """Bounds of the error of a graph's one result, each at least the one before: after more and
+    more evaluations. `unit` stands in for those of the element types.
+    """
+    rng = np.random.default_rng(seed)
+    bound = np.zeros(exact.shape)
+    for number in range(PERTURBATIONS):
+        signs = [(1.0,), (-1.0,)][number] if number < 2 else (-1.0, 1.0)
+        interpreter = PerturbedInterpreter(parameters, rng, signs, unit)
+        (value,) = interpreter.run(graph, inputs).values()
+        with np.errstate(all="ignore"):
+            distance = np.abs(value.astype(np.float64) - exact)
+        bound = np.maximum(bound, np.where(np.isnan(distance), np.inf, distance))
+        yield bound
+
+
+class OverflowInterpreter(Interpreter):
+    """Computes in the declared types, and notes what is not finite though its operands are: the
+    elements that an overflow, a division by 0 or a logarithm of 0 has a part in.
+    """
+
+    def __init__(self, parameters: Mapping[str, Array]) -> None:
+        super().__init__(parameters)
+        self._marks: dict[int, tuple[Array, Array]] = {}
+
+    def overflowed(self, array: Array) -> Array:
+        """Which elements of a value are not to be relied on."""
+        mark = self._marks.get(id(array))
+        return mark[1] if mark is not None else np.zeros(array.shape, bool)
+
+    def _results(self, op: Operation, operands: Sequence[Array]) -> list[Array]:
+        results = super()._results(op, operands)
+        if not isinstance(op, TensorOp) or op.spec.evaluate is None:
+            return results
+        marks = [self.overflowed(array) for array in operands]
+        finite = [_is_finite(array) for array in operands]
+        for array in results:
+            made = ~_is_finite(array)
+            if op.spec.kind is Kind.ELEMENTWISE:
+                for one in finite:
+                    made = made & one
+            elif not all(one.all() for one in finite):
+                made = np.zeros(array.shape, bool)
+            mark = made | self._passed_on(op, marks, array.shape)
+            if mark.any():
+                self._marks[id(array)] = (array, mark)
+        return results
+
+    def _passed_on(self, op: TensorOp, marks: Sequence[Array], shape: Any) -> Array:
+        """The elements that marked elements of the operands have a part in."""
+        if not any(mark.any() for mark in marks):
+            return np.zeros(shape, bool)
+        if op.spec.kind is Kind.ELEMENTWISE:
+            return np.logical_or.reduce([np.broadcast_to(mark, shape) for mark in marks])
+        if op.spec.kind is Kind.REDUCTION and "keepdims" in op.values:
+            return np.any(marks[0], axis=op.values["axis"], keepdims=op.values["keepdims"])
+        return np.ones(shape, bool)
+
+
+def _is_finite(array: Array) -> Array:
+    return np.isfinite(array) if array.dtype.kind not in "iub" else np.ones(array.shape, bool)
