@@ -16,6 +16,9 @@ from typing import Any
 
 import numpy as np
 
+HIDING = -3.38e38
+"""A bias up to this stands in the place of its score."""
+
 POWER_UNITS = 16
 """Units in the last place that a device's exponential may be off; OpenCL allows 3."""
 
@@ -80,7 +83,7 @@ def bounded_attention(
             size = size + 8 * softcap
         if bias is not None:
             wide = bias.astype(np.float64)
-            scores = scores + wide
+            scores = np.where(wide <= HIDING, wide, scores + wide)
             size = size + 4 * np.where(np.isfinite(wide), np.abs(wide), 0.0)
         scores, seen = np.broadcast_arrays(scores, _seen(scores.shape, causal, window))
         scores = np.where(seen, scores, -np.inf)
@@ -92,10 +95,24 @@ def bounded_attention(
         weights = weights / np.where(blind & (total == 0), 1.0, total)
         size = size + 2 * np.where(np.isfinite(scores), np.abs(scores), 0.0) + POWER_UNITS
         worst = np.where(seen & np.isfinite(scores), size, 0.0).max(-1, keepdims=True, initial=0.0)
-        result, magnitude = weights @ values, weights @ np.abs(values)
+        result, magnitude = _weighted(weights, scores != -np.inf, values)
         error = magnitude * ((2 * worst + 2 * count + 16) * unit + weighing)
         error = error + np.abs(result) * rounding + np.finfo(np.float32).tiny
     return Bounded(_merged(result), _merged(error))
+
+
+def _weighted(
+    weights: np.ndarray, seen: np.ndarray, values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted sums of values and of their magnitudes; where a key is seen, nan and infinities of
+    its value count whatever its weight, where it is not, nothing does.
+    """
+    finite = np.where(np.isfinite(values), values, 0.0)
+    result = weights @ finite
+    for infinity in (np.inf, -np.inf):
+        spoilt = (np.isnan(values) | (values == infinity)).astype(np.float64)
+        result = np.where(seen.astype(np.float64) @ spoilt > 0, result + infinity, result)
+    return result, weights @ np.abs(finite)
 
 
 def _seen(shape: tuple[int, ...], causal: bool, window: int) -> np.ndarray:

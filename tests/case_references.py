@@ -88,15 +88,18 @@ def attention_reference(
 def attention_parts_reference(
     q: Array, k: Array, v: Array, *bias: Array, heads: int, each: int, **how: Any
 ) -> Array:
-    """Of each part of the keys: sums of values, the total of weights, the largest score."""
+    """Of each part of the keys: sums of values, the total of weights, the largest score; weights
+    are lowered by the least power of two that is twice the keys.
+    """
     size, count = q.shape[-1] // heads, k.shape[-2]
+    lowered = 2.0 ** (-1 - np.ceil(np.log2(count)))
     result = np.zeros((-(-count // each), *q.shape[:-1], heads, size + 2))
     result[..., -1] = -np.inf
     for place, seen, scores, values in _attended(q, k, v, *bias, heads=heads, **how):
         for part in range(len(result)):
             own = np.array([key // each == part for key in seen], bool)
             if own.any():
-                weights = np.exp(scores[own] - scores[own].max())
+                weights = np.exp(scores[own] - scores[own].max()) * lowered
                 found = [*(weights @ values[own]), weights.sum(), scores[own].max()]
                 result[(part, *place)] = found
     return result

@@ -288,3 +288,12 @@ def test_an_integer_that_no_float_holds_stays_exact_in_an_attribute() -> None:
 def test_an_integer_attribute_beyond_64_bits_is_refused() -> None:
     with pytest.raises(CallError, match="an integer must fit 64 bits"):
         one("clamp", f32(1), 2**63)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_a_linear_layer_in_half_precision_is_rounded_once_after_the_bias(dtype: Any) -> None:
+    """The product by itself is half between two numbers, and the bias tells which one is nearer."""
+    unit = float(ml_dtypes.finfo(dtype).eps)
+    x, w, b = np.array([[1, unit / 2]], dtype), np.ones((1, 2), dtype), np.array([unit / 4], dtype)
+    same(one("linear", x, w, b), np.array([[1 + unit]], dtype))
+    same(one("linear", x, w), np.array([[1]], dtype))

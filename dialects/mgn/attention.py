@@ -14,7 +14,6 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import (
     composite,
     element_type_of,
-    in_single_precision,
     shape_of,
 )
 from mgn.dialects.mgn.operation import FLOATS, AttributeSpec, OperandSpec
@@ -37,6 +36,16 @@ SIGNATURE = (
 
 MOST_POSITIONS = (1 << 31) - (1 << 16)
 """Of queries or keys: i32 numbers them, and those that a tile has beyond the last."""
+
+HIDING = -3.38e38
+"""A bias up to this stands in the place of its score: -inf, and the least f32 and bf16 numbers."""
+
+
+def lowering(keys: int) -> int:
+    """By how many powers of two weights of at most 1 are lowered so that the sum over all keys, of
+    values times weights, is at most half of the largest value.
+    """
+    return max(keys - 1, 0).bit_length() + 1
 
 
 def _canonical_attention(
@@ -209,7 +218,8 @@ def _scores(
     if softcap > 0:
         scores = b.mul(b.tanh(b.div(scores, softcap)), softcap)
     if bias is not None:
-        scores = b.add(scores, layout.bias(b, bias))
+        own = layout.bias(b, bias)
+        scores = b.where(b.le(own, HIDING), own, b.add(scores, own))
     return _mask(b, scores, causal, window) if causal or window > 0 else scores
 
 
@@ -223,8 +233,25 @@ def _powers(b: Emitter, scores: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]
     return weights, b.sum(weights, axis=-1, keepdims=True), largest
 
 
+def _weighted(b: Emitter, weights: SSAValue, scores: SSAValue, values: SSAValue) -> SSAValue:
+    """Sums of values by weights, to which a value counts that is not finite where its key is seen,
+    whatever its weight.
+    """
+    finite = b.lt(b.abs(values), math.inf)
+    seen = b.cast(b.ne(scores, -math.inf), element_type_of(values).name)
+
+    def reached(least: float) -> SSAValue:
+        """Whether a row sees a value that is infinite, of the sign of `least`, or nan."""
+        beyond = b.le(values, least) if least < 0 else b.ge(values, least)
+        other = b.cast(b.logical_or(beyond, b.isnan(values)), element_type_of(values).name)
+        return b.gt(b.matmul(seen, other), 0.0)
+
+    sums = b.matmul(weights, b.where(finite, values, 0.0))
+    sums = b.where(reached(math.inf), b.add(sums, math.inf), sums)
+    return b.where(reached(-math.inf), b.add(sums, -math.inf), sums)
+
+
 @composite("attention", SIGNATURE, _infer_attention, canonical=_canonical_attention)
-@in_single_precision
 def attention(
     b: Emitter,
     q: SSAValue,
@@ -245,23 +272,32 @@ def attention(
     heads * e]`; leading axes broadcast, and each key head serves heads / kv_heads query heads. In
     order: scale (default 1 / sqrt(d); a quotient where the type holds its inverse and not it),
     `softcap * tanh(scores / softcap)`, bias, masks. With causal, query i sees keys `j <= i + (T -
-    S)`; a window w > 0 keeps `j > i + (T - S) - w`, which are all where `w >= T`. A query that sees
-    no key, by the masks or by -inf in the bias, gives 0, as in PyTorch since 2.5. Values of keys
-    that a query does not see have weight 0; a kernel may leave them out, even where they are not
-    finite.
+    S)`; a window w > 0 keeps `j > i + (T - S) - w`, which are all where `w >= T`. A bias of
+    -3.38e38 or less, as the least number of bf16 and of f32, stands in the place of its score, and
+    -inf hides the key, as masks do. What a hidden key and its value hold counts for nothing, even
+    nan. A query that sees no key gives 0, as in PyTorch since 2.5.
     Half precision is computed in f32 and rounded once. Errors: sizes that do not divide into heads,
     heads not a multiple of kv_heads, a bias that does not broadcast. Vaswani et al. 2017
     (arXiv:1706.03762), Ainslie et al. 2023 (arXiv:2305.13245).
     """
+    how = {"causal": causal, "window": window, "scale": scale, "softcap": softcap}
+    if element_type_of(q).bits == 16:
+        wide = [_in_full(b, x) for x in (q, k, v, bias) if x is not None]
+        whole = b.call("attention", *wide, heads=heads, kv_heads=kv_heads, **how)
+        assert isinstance(whole, SSAValue)
+        return b.cast(whole, element_type_of(q))
     layout = _Heads(heads, kv_heads)
-    scores = _scores(b, layout, q, k, bias, causal, window, scale, softcap)
+    scores = _scores(b, layout, q, k, bias, **how)
     *_, rows, keys = shape_of(scores)
     if bias is not None or (causal and rows > keys):
         weights, total, _ = _powers(b, scores)
         weights = b.div(weights, b.where(b.eq(total, 0.0), 1.0, total))
     else:
         weights = b.softmax(scores, axis=-1)
-    return layout.merge(b, b.matmul(weights, layout.shared(b, v)))
+    values = layout.shared(b, v)
+    hides = bias is not None or window > 0 or (causal and rows > 1)
+    sums = _weighted(b, weights, scores, values) if hides else b.matmul(weights, values)
+    return layout.merge(b, sums)
 
 
 @composite(
@@ -289,6 +325,7 @@ def attention_parts(
 
     Shape: operands as of attention give `[parts, …, S, heads, e + 2]`: of the keys of a part the
     sum of their values times exp(score - largest), the total of these weights, the largest score.
+    The weights are lowered by a power of two that lets no sum over all keys overflow.
     A part of which a query sees no key has sums and a total of 0 and a largest score of -inf. Half
     precision gives f32. Errors: as of attention, and parts of no keys.
     """
@@ -308,7 +345,10 @@ def attention_parts(
     values = b.pad(values, [*[[0, 0]] * len(outer), missing, [0, 0]], 0.0)
     values = b.reshape(values, (*outer, parts, each, width))
     weights, total, largest = _powers(b, scores)
-    whole = b.concat([b.matmul(weights, values), total, largest], axis=-1)
+    lowered = 2.0 ** -lowering(count)
+    weights, total = b.mul(weights, lowered), b.mul(total, lowered)
+    sums = _weighted(b, weights, scores, values)
+    whole = b.concat([sums, total, largest], axis=-1)
     return layout.merge_parts(b, whole)
 
 

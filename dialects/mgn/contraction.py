@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.attributes import BOOL
 from mgn.dialects.mgn.build import Emitter
-from mgn.dialects.mgn.composite import composite
+from mgn.dialects.mgn.composite import composite, in_single_precision
 from mgn.dialects.mgn.elementwise import in_float32
 from mgn.dialects.mgn.operation import (
     NUMERIC,
@@ -91,7 +91,13 @@ def linear(b: Emitter, x: SSAValue, w: SSAValue, bias: SSAValue | None) -> SSAVa
     """`y = linear(x, w, b)`: x times the transpose of w, plus b.
 
     Shape: x `[…, in]`, w `[out, in]`, b `[out]` (may be left out) give `[…, out]`. Error: sizes
-    that differ.
+    that differ. Half precision is summed in f32 and rounded once, after the bias.
     """
-    product = b.matmul(x, w, transpose_b=True)
-    return product if bias is None else b.add(product, bias)
+    if bias is None:
+        return b.matmul(x, w, transpose_b=True)
+    return _affine(b, x, w, bias)
+
+
+@in_single_precision
+def _affine(b: Emitter, x: SSAValue, w: SSAValue, bias: SSAValue) -> SSAValue:
+    return b.add(b.matmul(x, w, transpose_b=True), bias)

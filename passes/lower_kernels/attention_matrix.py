@@ -11,12 +11,12 @@ import math as numbers
 from collections.abc import Callable
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import VectorType, f32
+from xdsl.dialects.builtin import VectorType, f32, i32
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.attention_mask import FragmentMask, of_both_rows
-from mgn.passes.lower_kernels.attention_node import Attention, power_of_two
+from mgn.passes.lower_kernels.attention_node import Attention
 from mgn.passes.lower_kernels.attention_panels import (
     QUAD,
     STAGES,
@@ -27,6 +27,7 @@ from mgn.passes.lower_kernels.attention_panels import (
     Sums,
     held_element,
 )
+from mgn.passes.lower_kernels.attention_repair import Repair, is_spoilt, nothing_of
 from mgn.passes.lower_kernels.attention_weights import HELD, Weights
 from mgn.passes.lower_kernels.index import Index, constant, lanes
 from mgn.passes.lower_kernels.panel_copies import lane_of
@@ -52,8 +53,7 @@ class MatrixAttention:
         self.sizes = sizes
         self.paired = name == "tf32"
         self.weights = Weights(job.code, attention.element, name)
-        plain = attention.bias is None and not attention.softcap
-        self.scales_late = plain and attention.factor > 0
+        self.raised = self.weights.raised or attention.lowered
         self.memory = self.code.local(memory_type(held_element(name)), self.sizes.memory)
         self.tiles = self.sizes.keys // UNIT_COLUMNS
         self.columns = ceil_div(attention.width, UNIT_ROWS) * UNIT_ROWS // UNIT_COLUMNS
@@ -84,11 +84,14 @@ class MatrixAttention:
         none = code.constant(0, f32, HELD)
         held = [*[nothing] * HALVES, *[zero] * HALVES, *[none] * self.columns]
         held = code.loop(0, self.count, lambda turn, held: self._tile(turn, queries, held), held)
-        parts = held[:HALVES], held[HALVES : 2 * HALVES], held[2 * HALVES :]
+        largest, sums = held[:HALVES], held[2 * HALVES :]
+        totals = [self._meet(arith.AddfOp, total) for total in held[HALVES : 2 * HALVES]]
+        if attention.hides:
+            sums = self._repaired(largest, totals, sums)
         if attention.in_parts:
-            self._finish_part(*parts)
+            self._finish_part(largest, totals, sums)
         else:
-            self._finish(*parts[1:])
+            self._finish(totals, sums)
         return Launch((groups * sizes.items,), (sizes.items,))
 
     def _visited(self) -> tuple[Index, Index]:
@@ -98,6 +101,7 @@ class MatrixAttention:
         first = code.bounded(self.first_row, attention.rows)
         begin = attention.within(self.part, attention.first(first))
         end = attention.within(self.part, attention.limit(last))
+        self.visited = begin, end
         first_tile, tiles = begin // sizes.keys, ceil_div(attention.keys, sizes.keys)
         count = (end + (sizes.keys - 1)) // sizes.keys - first_tile
         return code.bounded(first_tile, tiles), count.clamp(0, tiles)
@@ -207,9 +211,11 @@ class MatrixAttention:
         found = self._across(arith.MaxnumfOp, scores)
         new = [code.binary(arith.MaxnumfOp, a, b) for a, b in zip(largest, found, strict=True)]
         shifts = [attention.shift(code, value) for value in new]
-        factors = [self._power(old, shift) for old, shift in zip(largest, shifts, strict=True)]
+        factors = [
+            attention.power(code, old, shift) for old, shift in zip(largest, shifts, strict=True)
+        ]
         shift = of_both_rows(code, shifts)
-        powers = [self._power(score, shift, self.weights.raised) for score in scores]
+        powers = [attention.power(code, score, shift, self.raised) for score in scores]
         weights = self.weights.bounded(powers)
         shares = self._halves(arith.AddfOp, weights)
         totals = [
@@ -221,20 +227,6 @@ class MatrixAttention:
     def scaled(self, sums: Vectors, factor: SSAValue) -> Vectors:
         """Sums times a factor of each row."""
         return [self.code.binary(arith.MulfOp, value, factor) for value in sums]
-
-    def _power(self, score: SSAValue, shift: SSAValue, raised: float = 0.0) -> SSAValue:
-        """2 to the difference of two scores, which may lack their factor yet, and a number."""
-        code, count = self.code, lane_count(score)
-        if self.scales_late:
-            factor = code.constant(-self.attention.factor, f32, count)
-            shift = code.binary(arith.MulfOp, shift, factor)
-        if raised:
-            sign = 1 if self.scales_late else -1
-            shift = code.binary(arith.AddfOp, shift, code.constant(sign * raised, f32, count))
-        if not self.scales_late:
-            return power_of_two(code, code.binary(arith.SubfOp, score, shift))
-        factor = code.constant(self.attention.factor, f32, count)
-        return power_of_two(code, multiply_add(code, self.attention.element, score, factor, shift))
 
     def _halves(self, cls: type[Operation], values: Vectors) -> Vectors:
         """What the work-item holds of each row, combined."""
@@ -271,18 +263,11 @@ class MatrixAttention:
         return totals
 
     def _scores(self, turn: Index, totals: Vectors) -> Vectors:
-        """The work-item's scores of a tile, -inf where a row does not see the key.
-
-        Where nothing but a factor is between a product and a score, it is left to the power.
-        """
+        """The work-item's scores of a tile, -inf where a row does not see the key."""
         attention, code = self.attention, self.code
         first = self._first(turn)
-        if self.scales_late:
-            return self.mask.apply(first, totals)
-        factor = code.constant(attention.factor, f32, HELD)
         scores = [
-            attention.score(code, code.binary(arith.MulfOp, total, factor), self._bias(first, n))
-            for n, total in enumerate(totals)
+            attention.score(code, total, self._bias(first, n)) for n, total in enumerate(totals)
         ]
         return self.mask.apply(first, scores)
 
@@ -320,10 +305,69 @@ class MatrixAttention:
 
     # Rows
 
+    def _repaired(self, largest: Vectors, totals: Vectors, sums: Vectors) -> Vectors:
+        """The sums, anew where those of one of the two rows are spoilt."""
+        code = self.code
+        nothing = code.constant(0, f32, HELD)
+        for n, value in enumerate(sums):
+            nothing = nothing_of(code, self._without_padding(n, value), nothing)
+        spoilt = is_spoilt(code, nothing, of_both_rows(code, totals))
+        parts = [lane_of(code, spoilt, lane) for lane in range(HELD)]
+        some = parts[0]
+        for part in parts[1:]:
+            some = code.binary(arith.OrIOp, some, part)
+        return code.branch(some, lambda: self._summed_anew(largest), lambda: sums)
+
+    def _without_padding(self, n: int, value: SSAValue) -> SSAValue:
+        """The n-th sums, 0 in columns that the values do not have."""
+        code, left = self.code, self.attention.width - n * UNIT_COLUMNS
+        if left >= UNIT_COLUMNS:
+            return value
+        own = [
+            code.convert("index_cast", code.index(self.lane % QUAD * 2 + i), i32) for i in (0, 1)
+        ]
+        columns = code.pure(kernel.FromElementsOp, own * 2, VectorType(i32, [HELD]))
+        inside = code.compare_integers("slt", columns, code.constant(left, i32, HELD))
+        return code.select(inside, value, code.constant(0, f32, HELD))
+
+    def _summed_anew(self, largest: Vectors) -> Vectors:
+        """The sums of the work-item's rows, of the keys that each sees alone."""
+        attention, code = self.attention, self.code
+        repair = Repair(self.job, attention, self.batch, self.head)
+        shift = of_both_rows(code, [attention.shift(code, value) for value in largest])
+        nothing = code.constant(-numbers.inf, f32)
+
+        def score_of(row: Index, key: Index) -> SSAValue:
+            score, number = repair.score(row, key), code.index(key)
+            for predicate, bound in (("slt", attention.limit(row)), ("sge", attention.first(row))):
+                seen = code.compare_integers(predicate, number, code.index(bound))
+                score = code.select(seen, score, nothing)
+            return score
+
+        def one_key(key: Index, held: Vectors) -> Vectors:
+            score = of_both_rows(code, [score_of(row, key) for row in self.rows])
+            weight = attention.power(code, score, shift, self.raised)
+            result: Vectors = []
+            for n, total in enumerate(held):
+                first = self.lane % QUAD * 2 + n * UNIT_COLUMNS
+                columns = [code.bounded(first + lane, attention.width) for lane in range(2)]
+                values = [repair.value(key, column) for column in columns]
+                value = code.pure(kernel.FromElementsOp, [*values, *values], total.type)
+                term = repair.term(score, weight, value)
+                result.append(code.binary(arith.AddfOp, total, term))
+            return result
+
+        first, end = self.visited
+        return code.loop(
+            first,
+            end,
+            lambda key, held: one_key(code.bounded(key, attention.keys), held),
+            [code.constant(0, f32, HELD)] * self.columns,
+        )
+
     def _finish(self, totals: Vectors, sums: Vectors) -> None:
         """Divides by the totals, and writes what follows, two columns at a time."""
         attention, code = self.attention, self.code
-        totals = [self._meet(arith.AddfOp, total) for total in totals]
         factor = of_both_rows(code, [attention.reciprocal(code, total) for total in totals])
         scaled = [code.binary(arith.MulfOp, value, factor) for value in sums]
         self._for_each_row(lambda half: self._write_row(half, scaled))
@@ -331,10 +375,10 @@ class MatrixAttention:
     def _finish_part(self, largest: Vectors, totals: Vectors, sums: Vectors) -> None:
         """Writes the sums as they are, and by the first of a row's four what they mean."""
         attention, code = self.attention, self.code
-        lowered = 2.0**-self.weights.raised
-        totals = [self._times(self._meet(arith.AddfOp, total), lowered) for total in totals]
+        lowered = 2.0 ** (attention.lowered - self.raised)
+        totals = [self._times(total, lowered) for total in totals]
         sums = [self._times(value, lowered) for value in sums]
-        largest = [attention.natural(code, value, not self.scales_late) for value in largest]
+        largest = [attention.natural(code, value) for value in largest]
 
         def write(half: int) -> None:
             self._write_row(half, sums)

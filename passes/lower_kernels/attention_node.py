@@ -3,8 +3,8 @@
 In: a body with one attention. Out: its `Attention`, and what every form of the template writes.
 
 Query heads that share keys are taken together: *row* r of a key head is query r // group of its
-head r % group, so that a tile of keys serves them all. Scores are kept times log2(e): powers of two
-are what devices compute.
+head r % group, so that a tile of keys serves them all. Differences of scores are multiplied by
+log2(e): powers of two are what devices compute.
 """
 
 import math as numbers
@@ -12,22 +12,26 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-import numpy as np
 from xdsl.dialects import arith, math
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.kernel_forms import ATTENTION_PARTS, HELD_WHOLE
+from mgn.dialects.mgn.attention import HIDING, lowering
 from mgn.dialects.types import ElementType
 from mgn.passes.lower_kernels.body import Body, Indices, Node
 from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.index import ZERO, Index, constant, delinearised
 from mgn.passes.lower_kernels.movement import broadcast_index, reshaped_index
+from mgn.passes.lower_kernels.product import multiply_add
 from mgn.passes.lower_kernels.pure_code import lane_count, memory_type
 from mgn.passes.lower_kernels.scalar import accumulator, narrowed, unary, widened
 from mgn.passes.lower_kernels.template import Job
+
+MODERATE = 2.0**-100
+"""A factor from this on, up to its inverse, is a number of every type that scores have."""
 
 APPROXIMATE = arith.FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
 LOG2_E = 1 / numbers.log(2)
@@ -119,6 +123,11 @@ class Attention:
         return operands[3] if len(operands) > 3 else None
 
     @property
+    def hides(self) -> bool:
+        """Whether a query may not see all keys."""
+        return self.bias is not None or self.window > 0 or (self.causal and self.queries > 1)
+
+    @property
     def may_be_blind(self) -> bool:
         """Whether a query that sees no key gives 0; else no finite score gives NaN."""
         return self.bias is not None or (self.causal and self.queries > self.keys)
@@ -167,21 +176,12 @@ class Attention:
         """The last two indices of a row's element in the queries."""
         return (self.query(row), (head * self.group + row % self.group) * self.depth + k)
 
-    @property
-    def factor(self) -> float:
-        """What products of queries and keys are multiplied by to be scores or their tangents."""
-        scale = self.node.values["scale"]
-        return scale / self.softcap if self.softcap > 0 else scale * LOG2_E
-
     def query_values(
         self, evaluator: Evaluator, batch: Indices, head: Index, row: Index, k: Index
     ) -> SSAValue:
-        """A row's elements, scaled so that products with keys are scores or their tangents."""
+        """A row's elements."""
         q = self.node.operands[0]
-        value = self._operand(evaluator, q, batch, self.query_place(head, row, k))
-        code = evaluator.code
-        constant = code.constant(self.factor, memory_type(self.element), lane_count(value))
-        return code.binary(arith.MulfOp, value, constant)
+        return self._operand(evaluator, q, batch, self.query_place(head, row, k))
 
     def key_values(
         self, evaluator: Evaluator, batch: Indices, head: Index, key: Index, k: Index
@@ -213,30 +213,69 @@ class Attention:
 
     # Scores and results
 
-    def score(self, code: Code, product: SSAValue, bias: SSAValue | None) -> SSAValue:
-        """The score of a product of a scaled query and a key, times log2(e)."""
-        type, count = memory_type(self.element), lane_count(product)
-        if self.softcap > 0:
-            cap = code.constant(self.softcap * LOG2_E, type, count)
-            product = code.binary(arith.MulfOp, unary(code, math.TanhOp, product), cap)
-        if bias is None:
-            return product
-        return code.binary(arith.AddfOp, product, self._scaled(code, bias))
+    @cached_property
+    def scale(self) -> float:
+        return self.node.values["scale"]
 
-    def _scaled(self, code: Code, bias: SSAValue) -> SSAValue:
-        """A bias times log2(e). Of the least number, which hides a key by what is no infinity, it
-        is that number: a query that sees no other key weighs such keys alike.
+    @cached_property
+    def scaled_late(self) -> bool:
+        """Whether products themselves are kept as scores, whose differences are scaled: a product
+        so far below another one that their difference is infinite weighs nothing at such a scale.
         """
-        assert self.bias is not None
-        type, count = memory_type(self.element), lane_count(bias)
-        scaled = code.binary(arith.MulfOp, bias, code.constant(LOG2_E, type, count))
-        if self.bias.element.name == "f16":
-            return scaled
-        nothing = code.constant(-numbers.inf, type, count)
-        least = code.constant(float(np.finfo(self.element.dtype).min), type, count)
-        overflows = code.compare_floats("oeq", scaled, nothing)
-        hidden = code.compare_floats("oeq", bias, nothing)
-        return code.select(overflows, code.select(hidden, nothing, least), scaled)
+        plain = self.bias is None and not self.softcap
+        return plain and self.scale > 0 and _is_moderate(self.scale)
+
+    @property
+    def steepness(self) -> float:
+        """What differences of scores are multiplied by to be exponents of two."""
+        return LOG2_E * self.scale if self.scaled_late else LOG2_E
+
+    def score(self, code: Code, product: SSAValue, bias: SSAValue | None) -> SSAValue:
+        """The score of a product of a query and a key; it lacks its scale where that comes late.
+
+        As in the operation's definition the product is scaled, not the query, which might overflow.
+        """
+        type, count = memory_type(self.element), lane_count(product)
+        if self.scaled_late:
+            return product
+        score = self._times(code, product, self.scale)
+        if self.softcap > 0:
+            cap = code.constant(self.softcap, type, count)
+            score = self._times(code, product, self.scale, 1 / self.softcap)
+            score = code.binary(arith.MulfOp, unary(code, math.TanhOp, score), cap)
+        if bias is None:
+            return score
+        hiding = code.compare_floats("ole", bias, code.constant(HIDING, type, count))
+        return code.select(hiding, bias, code.binary(arith.AddfOp, score, bias))
+
+    def _times(self, code: Code, value: SSAValue, *factors: float) -> SSAValue:
+        """A value times factors, at once where their product is of moderate size."""
+        whole = numbers.prod(factors)
+        for factor in (whole,) if _is_moderate(whole) else factors:
+            parts = [factor]
+            if not _is_moderate(factor):
+                root = numbers.sqrt(abs(factor))
+                parts = [root, numbers.copysign(root, factor)]
+            for part in parts:
+                constant = code.constant(part, memory_type(self.element), lane_count(value))
+                value = code.binary(arith.MulfOp, value, constant)
+        return value
+
+    def power(self, code: Code, score: SSAValue, shift: SSAValue, raised: float = 0.0) -> SSAValue:
+        """The weight of a score beside its row's largest one, raised by so many powers of two."""
+        type, count = memory_type(self.element), lane_count(score)
+        steepness, added = (code.constant(n, type, count) for n in (self.steepness, raised))
+        apart = code.binary(arith.SubfOp, score, shift)
+        if not raised:
+            return power_of_two(code, code.binary(arith.MulfOp, apart, steepness))
+        return power_of_two(code, multiply_add(code, self.element, apart, steepness, added))
+
+    @property
+    def lowered(self) -> float:
+        """By how many powers of two weights are raised, less than 0, so that no sum of values times
+        weights overflows.
+        """
+        return -float(lowering(self.keys))
 
     def shift(self, code: Code, largest: SSAValue) -> SSAValue:
         """What is taken from scores before their powers: the largest, or 0 where that is -inf."""
@@ -245,10 +284,11 @@ class Attention:
         blind = code.compare_floats("oeq", largest, nothing)
         return code.select(blind, code.constant(0, type, count), largest)
 
-    def natural(self, code: Code, largest: SSAValue, scaled: bool = True) -> SSAValue:
-        """A largest score without log2(e); it may lack its factor, which holds that."""
-        factor = (1.0 if scaled else self.factor) / LOG2_E
-        unit = code.constant(factor, memory_type(self.element), lane_count(largest))
+    def natural(self, code: Code, largest: SSAValue) -> SSAValue:
+        """A largest score with its scale."""
+        if not self.scaled_late:
+            return largest
+        unit = code.constant(self.scale, memory_type(self.element), lane_count(largest))
         return code.binary(arith.MulfOp, largest, unit)
 
     def reciprocal(self, code: Code, total: SSAValue) -> SSAValue:
@@ -287,6 +327,10 @@ class Attention:
                 for n, node in enumerate(job.body.written)
             ],
         )
+
+
+def _is_moderate(factor: float) -> bool:
+    return factor == 0 or MODERATE <= abs(factor) <= 1 / MODERATE
 
 
 def heads_too_large(attention: Attention) -> VerifyException:

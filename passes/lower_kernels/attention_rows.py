@@ -15,14 +15,15 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.attention_blocking import blocking_of
-from mgn.passes.lower_kernels.attention_node import Attention, power_of_two
+from mgn.passes.lower_kernels.attention_node import Attention
 from mgn.passes.lower_kernels.attention_packing import Packing
+from mgn.passes.lower_kernels.attention_repair import Repair, is_spoilt, nothing_of
 from mgn.passes.lower_kernels.index import Index, constant, delinearised, lanes
 from mgn.passes.lower_kernels.panel_copies import lane_of
 from mgn.passes.lower_kernels.product import multiply_add, tile_start
 from mgn.passes.lower_kernels.pure_code import memory_type, shaped
 from mgn.passes.lower_kernels.scalar import across_lanes
-from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
+from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
 
 
 def lower_rows(job: Job, attention: Attention) -> Launch:
@@ -253,8 +254,7 @@ class _Rows:
             before.append(old)
             largest.append(new)
         shift = attention.shift(code, self._joined(largest, count))
-        change = code.binary(arith.SubfOp, self._joined(before, count), shift)
-        factor = power_of_two(code, change)
+        factor = attention.power(code, self._joined(before, count), shift)
         return (
             [lane_of(code, factor, i) for i in range(sizes.rows)],
             [lane_of(code, shift, i) for i in range(sizes.rows)],
@@ -274,14 +274,14 @@ class _Rows:
         factors: Sequence[SSAValue],
     ) -> None:
         """Scores become weights, whose sums join the rows' totals."""
-        sizes, code = self.sizes, self.code
+        attention, sizes, code = self.attention, self.sizes, self.code
 
         def vector(number: Index, held: list[SSAValue]) -> list[SSAValue]:
             result: list[SSAValue] = []
             for i in range(sizes.rows):
                 place = code.index(number * sizes.lanes + i * sizes.keys)
                 score = code.load(self.weights, place, sizes.lanes)
-                weight = power_of_two(code, code.binary(arith.SubfOp, score, shifts[i]))
+                weight = attention.power(code, score, shifts[i], attention.lowered)
                 code.store(weight, self.weights, place)
                 result.append(code.binary(arith.AddfOp, held[i], weight))
             return result
@@ -336,6 +336,8 @@ class _Rows:
             row = code.bounded(start + i, attention.rows)
             number = tile * sizes.rows + i
             total = code.load(self.totals, code.index(number))
+            if attention.hides:
+                code.when(self._is_spoilt(number, total), lambda: self._repair(number, row))
             factor = attention.reciprocal(code, total)
 
             def put(column: Index, width: int) -> None:
@@ -354,3 +356,45 @@ class _Rows:
             self.packing.along_columns(put)
 
         code.each(0, sizes.rows, one_row)
+
+    def _is_spoilt(self, number: Index, total: SSAValue) -> SSAValue:
+        """Whether a row's sums are not finite though its total is."""
+        sizes, code = self.sizes, self.code
+
+        width = dividing_lanes(self.attention.width, sizes.lanes)
+
+        def vector(part: Index, held: list[SSAValue]) -> list[SSAValue]:
+            place = code.index(number * sizes.width + part * width)
+            return [nothing_of(code, code.load(self.sums, place, width), held[0])]
+
+        zero = code.constant(0, self.type, width)
+        (found,) = code.loop(0, self.attention.width // width, vector, [zero])
+        return is_spoilt(code, across_lanes(code, "sum", self.attention.element, found), total)
+
+    def _repair(self, number: Index, row: Index) -> None:
+        """Sums up a row's values anew, of the keys that it sees alone."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        repair = Repair(self.job, attention, self.batch, self.head)
+        largest = code.load(self.largest, code.index(number))
+        shift = attention.shift(code, largest)
+
+        def place(column: Index) -> SSAValue:
+            return code.index(number * sizes.width + column)
+
+        def clear(column: Index, width: int) -> None:
+            code.store(code.constant(0, self.type, width), self.sums, place(column))
+
+        def one_key(key: Index) -> None:
+            score = repair.score(row, key)
+            weight = attention.power(code, score, shift, attention.lowered)
+
+            def add(column: Index, width: int) -> None:
+                old = code.load(self.sums, place(column), width)
+                term = repair.term(score, weight, repair.value(key, column + lanes(width), width))
+                code.store(code.binary(arith.AddfOp, old, term), self.sums, place(column))
+
+            self.packing.along_columns(add)
+
+        self.packing.along_columns(clear)
+        first, limit = attention.first(row), attention.limit(row)
+        code.each(first, limit, lambda key: one_key(code.bounded(key, attention.keys)))

@@ -14,8 +14,9 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
-from mgn.passes.lower_kernels.attention_node import Attention, power_of_two
+from mgn.passes.lower_kernels.attention_node import Attention
 from mgn.passes.lower_kernels.attention_places import Places
+from mgn.passes.lower_kernels.attention_repair import Repair, is_spoilt, nothing_of
 from mgn.passes.lower_kernels.attention_staging import Staging
 from mgn.passes.lower_kernels.attention_tiling import tiling_of
 from mgn.passes.lower_kernels.index import Index, constant, lanes
@@ -69,6 +70,7 @@ class _Tiles:
         first = code.bounded(self.first_row, attention.rows)
         begin = attention.within(self.part, attention.first(first))
         end = attention.within(self.part, attention.limit(last))
+        self.visited = begin, end
         begin = begin // sizes.tile_keys
         end = (end + (sizes.tile_keys - 1)) // sizes.tile_keys
         nothing = code.constant(-numbers.inf, self.type, sizes.row_vector)
@@ -82,10 +84,13 @@ class _Tiles:
             begin, end, lambda number, held: self._tile(number * sizes.tile_keys, held), held
         )
         sums = held[self.first_sum : self.first_staged]
+        largest, totals = held[:count], self._met_totals(held[count : self.first_sum])
+        if attention.hides:
+            sums = self._repaired(largest, totals, sums)
         if attention.in_parts:
-            self._finish_part(held[:count], held[count : self.first_sum], sums)
+            self._finish_part(largest, totals, sums)
         else:
-            self._finish(held[count : self.first_sum], sums)
+            self._finish(totals, sums)
         return Launch((groups * sizes.items,), (sizes.items,))
 
     def _clamped(self, row: Index) -> Index:
@@ -112,11 +117,10 @@ class _Tiles:
         new = [code.binary(arith.MaxnumfOp, a, b) for a, b in zip(largest, found, strict=True)]
         shifts = [attention.shift(code, value) for value in new]
         factors = [
-            power_of_two(code, code.binary(arith.SubfOp, old, shift))
-            for old, shift in zip(largest, shifts, strict=True)
+            attention.power(code, old, shift) for old, shift in zip(largest, shifts, strict=True)
         ]
         weights = [
-            [power_of_two(code, code.binary(arith.SubfOp, score, shift)) for score in column]
+            [attention.power(code, score, shift, attention.lowered) for score in column]
             for column, shift in zip(scores, shifts, strict=True)
         ]
         for part in self.row_parts:
@@ -297,11 +301,58 @@ class _Tiles:
         code.barrier()
         return found
 
+    def _met_totals(self, totals: Vectors) -> Vectors:
+        self.code.barrier()
+        return self._meet(arith.AddfOp, totals)
+
+    def _repaired(self, largest: Vectors, totals: Vectors, sums: Vectors) -> Vectors:
+        """The sums, those of a vector of rows anew where one of them is spoilt."""
+        code, count = self.code, len(self.row_parts)
+        result = list(sums)
+        for part in self.row_parts:
+            own, total = sums[part::count], totals[part]
+            nothing = code.constant(0, self.type, lane_count(total))
+            for value in own:
+                nothing = nothing_of(code, value, nothing)
+            spoilt = is_spoilt(code, nothing, total)
+            lanes_spoilt = [lane_of(code, spoilt, lane) for lane in range(lane_count(total))]
+            result[part::count] = code.branch(
+                self._over(arith.OrIOp, lanes_spoilt),
+                lambda part=part: self._summed_anew(part, largest[part]),
+                lambda own=own: own,
+            )
+        return result
+
+    def _summed_anew(self, part: int, largest: SSAValue) -> Vectors:
+        """The sums of a vector of rows, of the keys that each sees alone."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        repair = Repair(self.job, attention, self.batch, self.head)
+        shift, rows = attention.shift(code, largest), self.own_rows[part]
+
+        def one_key(key: Index, held: Vectors) -> Vectors:
+            product = repair.product(rows, key, sizes.row_vector)
+            score = self._score(product, part, key)
+            weight = attention.power(code, score, shift, attention.lowered)
+            result: Vectors = []
+            for n, total in enumerate(held):
+                vector, lane = divmod(n, sizes.column_vector)
+                column = code.bounded(self.own.column(vector) + lane, attention.width)
+                term = repair.term(score, weight, repair.value(key, column))
+                result.append(code.binary(arith.AddfOp, total, term))
+            return result
+
+        zero = code.constant(0, self.type, sizes.row_vector)
+        first, end = self.visited
+        return code.loop(
+            first,
+            end,
+            lambda key, held: one_key(code.bounded(key, attention.keys), held),
+            [zero] * sizes.columns,
+        )
+
     def _finish(self, totals: Vectors, sums: Vectors) -> None:
         """Divides by the totals, and writes what follows, a vector of columns at a time."""
         attention, code = self.attention, self.code
-        code.barrier()
-        totals = self._meet(arith.AddfOp, totals)
         factors = [attention.reciprocal(code, total) for total in totals]
         count = len(self.row_parts)
         scaled = [
@@ -314,8 +365,6 @@ class _Tiles:
     def _finish_part(self, largest: Vectors, totals: Vectors, sums: Vectors) -> None:
         """Writes the sums as they are, and by the first of a row's work-items what they mean."""
         attention, code, count = self.attention, self.code, len(self.row_parts)
-        code.barrier()
-        totals = self._meet(arith.AddfOp, totals)
         largest = [attention.natural(code, value) for value in largest]
 
         def write(row: Index, part: int, lane: int) -> None:

@@ -16,7 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
-from mgn.passes.lower_kernels.body import INPUT, Indices
+from mgn.passes.lower_kernels.body import Indices
 from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.few_rows import FEW_FOR_UNIT, lower_few_rows, suits_few_rows
 from mgn.passes.lower_kernels.grouped_reduction import lower_grouped
@@ -24,7 +24,13 @@ from mgn.passes.lower_kernels.index import Index, delinearised, lanes
 from mgn.passes.lower_kernels.long_sums import long_loop
 from mgn.passes.lower_kernels.operand_places import DEPTH, right_axis
 from mgn.passes.lower_kernels.packed_product import lower_packed
-from mgn.passes.lower_kernels.product import Product, multiply_add, tile_start, write_tile
+from mgn.passes.lower_kernels.product import (
+    Product,
+    lies_in_memory,
+    multiply_add,
+    tile_start,
+    write_tile,
+)
 from mgn.passes.lower_kernels.product_as_sum import product_as_sum
 from mgn.passes.lower_kernels.pure_code import memory_type, shaped
 from mgn.passes.lower_kernels.scalar import accumulator, across_lanes, combine, widened
@@ -59,7 +65,7 @@ def lower_contraction(job: Job) -> Launch:
     along_k = not job.is_gpu and product.depth >= job.number("lanes", 16)
     if along_k and product.right_runs_along_depth and product.rows <= DOT_ROWS:
         return _dots(job, product, product.rows, min(8 // product.rows, product.columns))
-    if along_k and product.left_runs_along_depth and product.columns == 1 and right.name == INPUT:
+    if along_k and product.left_runs_along_depth and product.columns == 1 and lies_in_memory(right):
         return _dots(job, product, min(8, product.rows), 1)
     unit = str(job.schedule.get("matrix", ""))
     tiles = product.rows > (FEW_FOR_UNIT if unit else DOT_ROWS)

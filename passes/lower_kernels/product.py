@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from xdsl.dialects import arith, vector
 from xdsl.ir import SSAValue
 
+from mgn.dialects.kernel_forms import HALVES
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import ElementType
 from mgn.passes.lower_kernels.body import INPUT, Body, Indices, Node
@@ -60,14 +61,14 @@ class Product:
     def left_runs_along_depth(self) -> bool:
         """Whether the left operand is in memory and its rows are contiguous."""
         left = self.node.operands[0]
-        return left.name == INPUT and not self.node.values["transpose_a"]
+        return lies_in_memory(left) and not self.node.values["transpose_a"]
 
     @property
     def right_runs_along_depth(self) -> bool:
         """Whether the right operand is in memory and its columns are contiguous."""
         right = self.node.operands[1]
         transposed = self.node.values["transpose_b"] or len(right.shape) == 1
-        return right.name == INPUT and transposed
+        return lies_in_memory(right) and transposed
 
     def left_index(self, batch: Indices, row: Index, k: Index) -> Indices:
         """The element of the left operand that a row takes at a step."""
@@ -108,6 +109,15 @@ class _Interleaved(HalvedProduct):
 
     def right_index(self, batch: Indices, k: Index, column: Index) -> Indices:
         return super().right_index(batch, k, column % 2 * (self.columns // 2) + column // 2)
+
+
+def lies_in_memory(node: Node) -> bool:
+    """Whether a value is an input, or one of two bytes an element that is made wide as it is
+    read.
+    """
+    if node.name == "cast" and node.element.name == "f32":
+        (node,) = node.operands if node.operands[0].element.name in HALVES else (node,)
+    return node.name == INPUT
 
 
 def _halves_meet(body: Body, product: Node) -> bool:

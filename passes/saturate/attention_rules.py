@@ -14,6 +14,11 @@ from mgn.passes.saturate.rule import Rule, RuleClass
 EXACT, REASSOCIATES = RuleClass.EXACT, RuleClass.REASSOCIATES
 FAST, APPROXIMATES, ROUNDS = RuleClass.FAST, RuleClass.APPROXIMATES, RuleClass.ROUNDS
 
+LEAST = "-3.4028234663852886e38"
+"""The least f32 number: a bias that stands in the place of its score, so that nothing of a score
+that is chosen away comes through, and keys weigh alike where no other is seen.
+"""
+
 PRODUCT = "matmul(q, k, transpose_b=N)"
 SCORES = {
     # name of the row: how scores are computed, the scale, what must hold
@@ -54,13 +59,13 @@ BIASES = {
     ),
     "-where-seen-farthest": (
         "where(m, {}, f)",
-        "where(m, 0.0, f)",
+        f"where(m, 0.0, {LEAST})",
         " and farthest(f) and constant(f)",
         REASSOCIATES,
     ),
     "-unless-hidden-farthest": (
         "where(m, f, {})",
-        "where(m, f, 0.0)",
+        f"where(m, {LEAST}, 0.0)",
         " and farthest(f) and constant(f)",
         REASSOCIATES,
     ),

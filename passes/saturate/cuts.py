@@ -25,7 +25,7 @@ from mgn.passes.saturate.cones import Cone, Ranking, Traits
 from mgn.passes.saturate.forms import BodyNode, Way
 from mgn.passes.saturate.matrix_price import shows_rounding
 from mgn.passes.saturate.priced_bodies import PricedBodies
-from mgn.passes.saturate.prices import operation_weight, price_per_run
+from mgn.passes.saturate.prices import operation_weight, price_per_run, widens_half
 from mgn.passes.saturate.repetition import table
 from mgn.passes.saturate.rounding_order import keeps_bits
 from mgn.passes.saturate.view import Signature, ValueClass, View
@@ -245,8 +245,8 @@ class CutBuilder:
     def _prepared_choices(self, cones: Sequence[Cone], heavy: bool) -> list[Cone | None]:
         """How a run's kernel may get what is prepared: what only views a parameter is read through,
         what is expensive, lies in several places, or is asked for by many tiles, is never computed
-        again. A matrix unit has to see that its operand is rounded, which is done on the way for
-        nothing.
+        again; numbers of two bytes may be read faster than their wide form. A matrix unit has to
+        see that its operand is rounded, which is done on the way for nothing.
         """
         rounded = [cone for cone in cones if self._shows_rounding(cone)]
         if rounded:
@@ -255,6 +255,8 @@ class CutBuilder:
         signatures = [self.view.signatures[number] for _, number, _ in best.body]
         if all(signature.name in VIEWS for signature in signatures):
             return [best]
+        if all(signature.name in VIEWS or widens_half(signature) for signature in signatures):
+            return [best, None]
         dear = heavy or any(
             item.name == "concat" or operation_weight(item, self.device) >= DEAR
             for item in signatures

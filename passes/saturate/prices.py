@@ -150,11 +150,20 @@ def operation_weight(signature: Signature, device: Device) -> float:
     """Simple operations that one element takes."""
     if signature.kind in (Kind.MOVEMENT, Kind.CONSTANT):
         return 0.0
+    if widens_half(signature):
+        return 1.0
     by_tanh = signature.name in BY_TANH and signature.values["approx"] == "tanh"
     cost = (BY_TANH if by_tanh else ELEMENT_COST).get(signature.name)
     if cost is None:
         return 1.0
     return cost.cpu if device.is_cpu else cost.gpu
+
+
+def widens_half(signature: Signature) -> bool:
+    """Whether an operation makes numbers of two bytes those of four."""
+    if signature.name != "cast" or element_of(signature.type).name != "f32":
+        return False
+    return element_of(signature.operand_types[0]).name in HALVES
 
 
 def kernel_seconds(work: Work, device: Device) -> float:
