@@ -7,6 +7,7 @@ memory, with as many rows a work-item as leave work for every compute unit.
 from dataclasses import dataclass
 from math import prod
 
+from mgn.passes.lower_kernels.attention_blocks import MOST_KEYS
 from mgn.passes.lower_kernels.attention_node import Attention, heads_too_large
 from mgn.passes.lower_kernels.template import Job, ceil_div
 
@@ -17,7 +18,8 @@ LEAST_ITEMS = 4
 @dataclass(frozen=True)
 class Blocking:
     """`down` tiles of `rows` rows a work-item; keys in blocks of `panels` panels of `key_vectors`
-    vectors of `lanes`; a row's result has `columns` panels of `column_vectors` vectors.
+    vectors of `lanes`; a row's result has `columns` panels of `column_vectors` vectors. A row's
+    sums are kept in so many `sets`.
     """
 
     lanes: int
@@ -28,6 +30,7 @@ class Blocking:
     columns: int
     column_vectors: int
     depth: int
+    sets: int = 1
 
     @property
     def key_panel(self) -> int:
@@ -48,7 +51,7 @@ class Blocking:
     @property
     def memory(self) -> int:
         """Elements of local memory."""
-        a_row = self.depth + self.width + 2
+        a_row = self.depth + self.sets * (self.width + 2)
         return self.keys * (self.depth + self.width + self.rows) + self.down * self.rows * a_row
 
 
@@ -73,9 +76,10 @@ def blocking_of(job: Job, attention: Attention) -> Blocking:
         down = ceil_div(down, 2)
     room = job.number("local_memory", 256 * 1024) // attention.element.bytes
     columns = ceil_div(attention.width, column_vectors * width)
+    sets = 1 if attention.keys <= MOST_KEYS else 2
     while True:
         sizes = Blocking(
-            width, rows, down, panels, key_vectors, columns, column_vectors, attention.depth
+            width, rows, down, panels, key_vectors, columns, column_vectors, attention.depth, sets
         )
         if sizes.memory <= room:
             return sizes

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import VectorType, f32, i32
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
+from mgn.passes.lower_kernels.attention_blocks import loop_over_keys
 from mgn.passes.lower_kernels.attention_mask import FragmentMask, of_both_rows
 from mgn.passes.lower_kernels.attention_node import Attention
 from mgn.passes.lower_kernels.attention_panels import (
@@ -83,7 +84,16 @@ class MatrixAttention:
         nothing, zero = code.constant(-numbers.inf, f32), code.constant(0, f32)
         none = code.constant(0, f32, HELD)
         held = [*[nothing] * HALVES, *[zero] * HALVES, *[none] * self.columns]
-        held = code.loop(0, self.count, lambda turn, held: self._tile(turn, queries, held), held)
+        held = loop_over_keys(
+            code,
+            attention,
+            0,
+            self.count,
+            lambda turn, held: self._tile(turn, queries, held),
+            held,
+            HALVES,
+            lambda factors: [*factors, *[of_both_rows(code, factors)] * self.columns],
+        )
         largest, sums = held[:HALVES], held[2 * HALVES :]
         totals = [self._meet(arith.AddfOp, total) for total in held[HALVES : 2 * HALVES]]
         if attention.hides:

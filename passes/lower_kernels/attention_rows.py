@@ -15,6 +15,7 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.attention_blocking import blocking_of
+from mgn.passes.lower_kernels.attention_blocks import BLOCK, MOST_KEYS, FarSums
 from mgn.passes.lower_kernels.attention_node import Attention
 from mgn.passes.lower_kernels.attention_packing import Packing
 from mgn.passes.lower_kernels.attention_repair import Repair, is_spoilt, nothing_of
@@ -45,6 +46,7 @@ class _Rows:
         self.sums = code.local(self.type, count * sizes.width)
         self.largest = code.local(self.type, count)
         self.totals = code.local(self.type, count)
+        self.far = self._far_sums()
         self.tiles = ceil_div(attention.rows, sizes.rows)
 
     def write(self) -> Launch:
@@ -68,11 +70,15 @@ class _Rows:
         last_tile = self.count - 1 if isinstance(self.count, Index) else constant(self.count - 1)
         last_row = code.bounded(self._row(last_tile) + (sizes.rows - 1), attention.rows)
         begin, end = attention.first(first_row), attention.limit(last_row)
+        if self.far is not None:
+            self.far.clear()
         code.each(
             begin // sizes.keys,
             (end + (sizes.keys - 1)) // sizes.keys,
-            lambda number: self._block(number * sizes.keys),
+            self._block,
         )
+        if self.far is not None:
+            self.far.finish()
         code.each(0, self.count, self._finish)
         return Launch((items,))
 
@@ -103,10 +109,28 @@ class _Rows:
 
         code.each(0, sizes.rows, one_row)
 
-    def _block(self, first: Index) -> None:
+    def _block(self, number: Index) -> None:
         """Adds what a block of keys contributes to all rows."""
+        code, first = self.code, number * self.sizes.keys
         self.packing.pack(first)
-        self.code.each(0, self.count, lambda tile: self._tile(tile, first))
+        code.each(0, self.count, lambda tile: self._tile(tile, first))
+        if self.far is not None:
+            code.when(code.is_below((number + 1) % BLOCK, 1, 1), self.far.carry)
+
+    def _far_sums(self) -> FarSums | None:
+        """What waits where keys are very many."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        if attention.keys <= MOST_KEYS:
+            return None
+        return FarSums(
+            code,
+            attention,
+            self.type,
+            sizes.down * sizes.rows,
+            sizes.width,
+            sizes.lanes,
+            (self.sums, self.totals, self.largest),
+        )
 
     def _tile(self, tile: Index, first: Index) -> None:
         """Scores, powers and weighted values of a tile of rows and a block of keys."""
@@ -317,13 +341,12 @@ class _Rows:
                 for i in range(sizes.rows)
                 for j in range(sizes.column_vectors)
             ]
-            held: list[SSAValue] = []
-            for n, place in enumerate(places):
+            zeros = [code.constant(0, self.type, sizes.lanes)] * len(places)
+            sums = self._multiply(left, self.values, base, sizes.column_vectors, seen, zeros)
+            for n, (place, value) in enumerate(zip(places, sums, strict=True)):
                 old = code.load(self.sums, place, sizes.lanes)
-                factor = factors[n // sizes.column_vectors]
-                held.append(code.binary(arith.MulfOp, old, factor))
-            sums = self._multiply(left, self.values, base, sizes.column_vectors, seen, held)
-            for place, value in zip(places, sums, strict=True):
+                factor = code.spread(factors[n // sizes.column_vectors], sizes.lanes)
+                value = multiply_add(code, self.attention.element, old, factor, value)
                 code.store(value, self.sums, place)
 
         code.each(0, sizes.columns, panel)

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
+from mgn.passes.lower_kernels.attention_blocks import loop_over_keys
 from mgn.passes.lower_kernels.attention_node import Attention
 from mgn.passes.lower_kernels.attention_places import Places
 from mgn.passes.lower_kernels.attention_repair import Repair, is_spoilt, nothing_of
@@ -80,8 +81,15 @@ class _Tiles:
         self.first_staged = self.first_sum + count * sizes.columns
         held = [*[nothing] * count, *[zero] * (self.first_staged - count)]
         held += self.staging.read(begin * sizes.tile_keys)
-        held = code.loop(
-            begin, end, lambda number, held: self._tile(number * sizes.tile_keys, held), held
+        held = loop_over_keys(
+            code,
+            attention,
+            begin,
+            end,
+            lambda number, held: self._tile(number * sizes.tile_keys, held),
+            held,
+            count,
+            lambda factors: [*factors] * (1 + sizes.columns),
         )
         sums = held[self.first_sum : self.first_staged]
         largest, totals = held[:count], self._met_totals(held[count : self.first_sum])
