@@ -40,8 +40,13 @@ from mgn.dialects.types import (
     tensor,
 )
 from mgn.frontend.indexing import index_value, transpose_last
+from mgn.runtime.errors import InputError
+from mgn.runtime.host_arrays import as_array
 
 _TYPE = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\[([\d\s,]*)\])?\s*\Z")
+_NUMERIC = "biufV"
+"""NumPy's kinds of dtypes that are numbers; bfloat16 is the last."""
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _PARTS = ("frontend", "dialects")
 _HERE = Path(__file__).resolve().parent
@@ -142,9 +147,7 @@ class GraphBuilder:
     """One graph being built. Inside `with`, it is the graph that `ops` without operands add to."""
 
     def __init__(self, name: str) -> None:
-        if not _NAME.match(name):
-            fail(f"'{name}' is no name for a graph")
-        self.name = name
+        self.name = checked_name(name, "a graph")
         self._block = Block()
         self._emitter = Emitter(self._block.add_op)
         self._inputs: list[str] = []
@@ -158,7 +161,14 @@ class GraphBuilder:
         inputs, outputs = ", ".join(self._inputs), ", ".join(self._outputs)
         return f"GraphBuilder({self.name}({inputs}) -> ({outputs}))"
 
+    def _check_open(self) -> None:
+        if self._module is not None:
+            fail(f"graph '{self.name}' is finished: nothing can be added after the with block")
+
     def __enter__(self) -> "GraphBuilder":
+        self._check_open()
+        if self._token is not None:
+            fail(f"graph '{self.name}' is open already")
         self._token = _current.set(self)
         return self
 
@@ -170,6 +180,7 @@ class GraphBuilder:
     ) -> None:
         assert self._token is not None
         _current.reset(self._token)
+        self._token = None
         if kind is None:
             self._finish()
 
@@ -182,8 +193,8 @@ class GraphBuilder:
 
     def input(self, name: str, type: str | TensorType) -> Value:
         """An input of the graph: `g.input("x", "f32[32, 784]")`."""
-        if not _NAME.match(name):
-            fail(f"'{name}' is no name for an input")
+        self._check_open()
+        checked_name(name, "an input")
         if name in self._inputs:
             fail(f"there are two inputs '{name}'")
         wanted = tensor_type(type)
@@ -206,9 +217,12 @@ class GraphBuilder:
         The scopes that are open stand before its name. The same name and type is the same tensor,
         unless two different `owner`s (layers) claim it, which is an error.
         """
-        external = ".".join([*self._prefixes, name])
+        self._check_open()
+        external = ".".join([*self._prefixes, checked_text(name, "a parameter")])
         wanted = tensor_type(type)
         if initialiser is not None:
+            if not isinstance(initialiser, InitialiserAttr):  # pyright: ignore[reportUnnecessaryIsInstance]
+                fail(f"parameter '{external}': an initialiser is such as nn.normal(std=0.02)")
             try:
                 check_initialiser(initialiser, wanted)
             except ShapeError as error:
@@ -239,7 +253,7 @@ class GraphBuilder:
     @contextmanager
     def scope(self, prefix: str) -> Iterator[None]:
         """Puts a text and a dot before the names of the parameters made inside."""
-        self._prefixes.append(prefix)
+        self._prefixes.append(checked_text(prefix, "a scope"))
         try:
             yield
         finally:
@@ -247,7 +261,9 @@ class GraphBuilder:
 
     def output(self, **values: Any) -> None:
         """Results of the graph by name: `g.output(logits=y)`."""
+        self._check_open()
         for name, value in values.items():
+            checked_text(name, "an output")
             if name in self._outputs:
                 fail(f"there are two outputs '{name}'")
             if isinstance(value, bool | int | float):
@@ -265,6 +281,7 @@ class GraphBuilder:
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """The result of an operation, by its name."""
+        checked_text(name, "an operation")
         plain = [self._plain(value) for value in args]
         named = {key: self._plain(value) for key, value in kwargs.items()}
         return self.emit(lambda emitter: emitter.call(name, *plain, **named))
@@ -272,13 +289,18 @@ class GraphBuilder:
     def constant(self, value: Any, element: Any = None) -> Value:
         """A tensor known now, from numbers, nested lists or an array."""
         wanted = element_type(element)
-        array = np.asarray(value)
+        array = _array_of(value)
         if wanted is None and array.dtype == np.float64 and not isinstance(value, np.ndarray):
             wanted = ELEMENT_TYPES["f32"]
         if wanted is None and array.dtype == np.int64 and not isinstance(value, np.ndarray):
             wanted = ELEMENT_TYPES["i32"]
+        if wanted is not None and array.dtype.kind not in _NUMERIC:
+            fail(f"there is no tensor of {array.dtype} values")
+        if wanted is not None and wanted.dtype is None:
+            fail("only a parameter can have a block format")
         if wanted is not None:
-            array = array.astype(wanted.dtype)
+            with np.errstate(all="ignore"):
+                array = array.astype(wanted.dtype)
         try:
             element_of_dtype(array.dtype)
         except KeyError:
@@ -287,6 +309,7 @@ class GraphBuilder:
 
     def emit(self, function: Callable[[Emitter], Any]) -> Any:
         """Wraps what a function makes with this graph's emitter; errors point at the caller."""
+        self._check_open()
         self._emitter.location = location()
         try:
             result = function(self._emitter)
@@ -347,15 +370,15 @@ def tensor_type(type: str | TensorType) -> TensorType:
     """A type as the language writes it: `f32[2, 3]`."""
     if isinstance(type, TensorType):
         return type
-    match = _TYPE.match(type)
+    match = _TYPE.match(type) if isinstance(type, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if match is None:
-        fail(f"'{type}' is no tensor type; write it as f32[2, 3]")
+        fail(f"{type!r:.80} is no tensor type; write it as 'f32[2, 3]'")
     name, sizes = match.groups()
     if name not in ELEMENT_TYPES:
         fail(f"unknown element type '{name}'{suggestion(name, list(ELEMENT_TYPES))}")
     try:
         return tensor(name, [int(size) for size in (sizes or "").split(",") if size.strip()])
-    except ShapeError as error:
+    except (ShapeError, ValueError) as error:
         fail(str(error))
 
 
@@ -367,8 +390,30 @@ def element_type(value: Any) -> ElementType | None:
         return ELEMENT_TYPES[value]
     try:
         return element_of_dtype(np.dtype(value))
-    except (KeyError, TypeError):
-        fail(f"there is no element type {value!r}")
+    except (KeyError, TypeError, ValueError):
+        fail(f"there is no element type {value!r:.80}")
+
+
+def checked_name(name: Any, what: str) -> str:
+    """A name that the language can spell. DiagnosticsError where it is none."""
+    if not _NAME.match(checked_text(name, what)):
+        fail(f"{name!r:.80} is no name for {what}")
+    return name
+
+
+def checked_text(name: Any, what: str) -> str:
+    """A name that is a text, and not empty. DiagnosticsError where it is none."""
+    if not isinstance(name, str) or not name or not name.isprintable():
+        fail(f"{name!r:.80} is no name for {what}")
+    return name
+
+
+def _array_of(value: Any) -> np.ndarray:
+    """Numbers, nested lists or an array as an array. DiagnosticsError where they are none."""
+    try:
+        return as_array(value)
+    except InputError as error:
+        fail(f"a constant {error}")
 
 
 def _index(items: Sequence[Any]) -> list[Any]:

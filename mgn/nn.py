@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from mgn.builder import GraphBuilder, Value, current_graph, graph_of
+import numpy as np
+
+from mgn.builder import GraphBuilder, Value, current_graph, fail, graph_of
 from mgn.dialects.mgn.initialiser import InitialiserAttr
 
 __all__ = [
@@ -79,6 +81,8 @@ class _Layer(Module):
     _numbered = True
 
     def __init__(self, name: str | None = None, T: str = "f32") -> None:
+        if not isinstance(name, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            fail(f"{name!r:.80} is no name for a layer")
         self._scope = name
         self.T = T
 
@@ -96,9 +100,9 @@ class Linear(_Layer):
         """The affine map of the last axis."""
         weight = self.param("weight", f"{self.T}[{self.n_out}, {self.n_in}]", glorot_uniform())
         if not self.bias:
-            return x.graph.call("linear", x, weight)
+            return graph_of([x]).call("linear", x, weight)
         bias = self.param("bias", f"{self.T}[{self.n_out}]", zeros())
-        return x.graph.call("linear", x, weight, bias)
+        return graph_of([x]).call("linear", x, weight, bias)
 
 
 class Embedding(_Layer):
@@ -111,7 +115,7 @@ class Embedding(_Layer):
     def forward(self, ids: Value) -> Value:
         """The rows, on a new last axis."""
         weight = self.param("weight", f"{self.T}[{self.count}, {self.size}]", normal(std=0.02))
-        return ids.graph.call("embedding", ids, weight)
+        return graph_of([ids]).call("embedding", ids, weight)
 
 
 class LayerNorm(_Layer):
@@ -127,7 +131,7 @@ class LayerNorm(_Layer):
         """The normalised value."""
         weight = self.param("weight", f"{self.T}[{self.size}]", ones())
         bias = self.param("bias", f"{self.T}[{self.size}]", zeros())
-        return x.graph.call("layer_norm", x, weight, bias, eps=self.eps)
+        return graph_of([x]).call("layer_norm", x, weight, bias, eps=self.eps)
 
 
 class RMSNorm(_Layer):
@@ -142,7 +146,7 @@ class RMSNorm(_Layer):
     def forward(self, x: Value) -> Value:
         """The normalised value."""
         weight = self.param("weight", f"{self.T}[{self.size}]", ones())
-        return x.graph.call("rms_norm", x, weight, eps=self.eps)
+        return graph_of([x]).call("rms_norm", x, weight, eps=self.eps)
 
 
 class Sequential(Module):
@@ -154,6 +158,8 @@ class Sequential(Module):
     def __init__(self, *parts: Callable[[Any], Any], name: str | None = None) -> None:
         self._scope = name
         for index, part in enumerate(parts):
+            if not callable(part):
+                fail(f"part {index} of a Sequential is no layer and no function: {part!r:.80}")
             if isinstance(part, Module) and part._scope is None:
                 part._scope = str(index)
         self.parts = parts
@@ -195,17 +201,17 @@ def ones() -> InitialiserAttr:
 
 def constant(v: float) -> InitialiserAttr:
     """One value everywhere."""
-    return InitialiserAttr.of("constant", v)
+    return _initialiser("constant", v)
 
 
 def uniform(low: float = 0.0, high: float = 1.0) -> InitialiserAttr:
     """Uniform between two bounds."""
-    return InitialiserAttr.of("uniform", low, high)
+    return _initialiser("uniform", low, high)
 
 
 def normal(mean: float = 0.0, std: float = 1.0) -> InitialiserAttr:
     """Normal with a mean and a standard deviation."""
-    return InitialiserAttr.of("normal", mean, std)
+    return _initialiser("normal", mean, std)
 
 
 def glorot_uniform() -> InitialiserAttr:
@@ -226,6 +232,17 @@ def he_uniform() -> InitialiserAttr:
 def he_normal() -> InitialiserAttr:
     """Normal, scaled by fan-in (He et al., 2015)."""
     return InitialiserAttr.of("he_normal")
+
+
+def _initialiser(name: str, *numbers: float) -> InitialiserAttr:
+    """An initialiser of numbers. DiagnosticsError where one is none, or no float can hold it."""
+    for number in numbers:
+        if isinstance(number, bool) or not isinstance(number, int | float | np.number):
+            fail(f"{name} takes numbers, not {number!r:.80}")
+    try:
+        return InitialiserAttr.of(name, *map(float, numbers))
+    except (OverflowError, TypeError) as error:
+        fail(f"{name}: {error}")
 
 
 def __dir__() -> list[str]:

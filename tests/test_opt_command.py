@@ -1,6 +1,7 @@
 """`mgn-opt`: what goes where, exit statuses, and messages for every kind of bad input."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -369,6 +370,55 @@ def test_a_kernel_of_what_a_target_has_no_text_for_is_an_error_with_its_place(mg
     outcome = mgn_opt("-f", "mlir", "-t", "opencl", "-", stdin=text)
     assert one_screen(outcome)
     assert outcome.stderr.startswith("error: <stdin>:2:3: mgn.iota has no OpenCL C text")
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "message"),
+    [
+        (
+            "simplify,saturate",
+            "saturate",
+            "fusion.kernel is no operation on whole tensors; saturate",
+        ),
+        ("default", "simplify", ""),
+        (
+            "simplify",
+            "plan-memory",
+            "mgn.matmul is no launch; saturate, choose-schedules and lower",
+        ),
+        ("simplify,saturate", "plan-memory", "fusion.kernel is no launch; saturate, choose"),
+        (
+            "simplify,saturate,choose-schedules,lower-kernels",
+            "saturate",
+            "fusion.launch is no oper",
+        ),
+    ],
+)
+def test_a_pass_on_another_level_names_the_operation_its_place_and_what_comes_before(
+    mgn_opt: Run, tmp_path: Path, first: str, again: str, message: str
+) -> None:
+    text = "graph g(x: f32[4, 8], w: f32[8, 8]) { return y = x @ w }"
+    lowered = tmp_path / "lowered.mlir"
+    assert mgn_opt("-f", "mgn", "-p", first, "-o", lowered, "-", stdin=text).status == 0
+    outcome = mgn_opt(lowered, "-p", again)
+    assert outcome.status == (1 if message else 0)
+    if message:
+        place = re.escape(f"{again}: {message}")
+        assert re.match(rf"{lowered}:\d+:\d+: error: {place}", outcome.stderr)
+        assert outcome.stderr.splitlines()[2].strip() == "^"
+
+
+def test_a_graph_beside_what_was_lowered_is_not_compiled_again(
+    mgn_opt: Run, tmp_path: Path
+) -> None:
+    text = "graph {0}(x: f32[4]) {{ return y = relu(x) }}"
+    planned = mgn_opt("-f", "mgn", "-p", "default", "-", stdin=text.format("g")).stdout
+    graph = mgn_opt("-f", "mgn", "-", stdin=text.format("h")).stdout.strip()
+    graph = graph.removeprefix("builtin.module {").removesuffix("}")
+    outcome = mgn_opt(
+        "-f", "mlir", "-t", "explain", "-", stdin=f"{planned.rstrip()[:-1]}\n{graph}\n}}"
+    )
+    assert outcome.status == 1 and "no graph and no parameter" in outcome.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Weight files are read with care: every fault is named, and damage is never a traceback."""
 
 import io
+import json
 import os
 import random
 import zipfile
@@ -175,3 +176,81 @@ def test_a_file_that_cannot_be_written_is_our_error(tmp_path: Path) -> None:
         save_params(tmp_path / "file" / "w.safetensors", ARRAYS)
     with pytest.raises(WeightsError):
         save_params(tmp_path / "w.safetensors", {"o": np.array([{}], dtype=object)})
+
+
+def safetensors_with(shape: list[int], dtype: str = "F32", size: int = 0, name: str = "w") -> bytes:
+    """A safetensors file of one array, with a header that may not be right."""
+    entry = {"dtype": dtype, "shape": shape, "data_offsets": [0, size]}
+    header = json.dumps({name: entry}).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + bytes(size)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (safetensors_with([1] * 65, size=4), "'w' has the shape [1, 1, 1"),
+        (safetensors_with([0, 1 << 62, 4]), "'w' has the shape [0, 4611686018427387904, 4]"),
+        (safetensors_with([0, 1 << 63]), "'w' has the shape [0, 9223372036854775808]"),
+        (safetensors_with([1] * 65, size=4, name="\n\x1b[0m"), "'\ufffd\ufffd[0m' has the shape"),
+    ],
+)
+def test_a_shape_that_no_array_can_have_is_told_with_its_name(
+    tmp_path: Path, data: bytes, message: str
+) -> None:
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(data)
+    with pytest.raises(WeightsError) as error:
+        load_arrays(path)
+    assert str(error.value).startswith(f"{path}: {message}")
+    assert "which no array can have" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "instead"),
+    [
+        (b"(3, 4)", b"(9" + b"9" * 30 + b", 4)"),
+        (b"(3, 4)", b"(4611686018427387904, 4)"),
+        (b"'<f8'", b"'|O'"),
+        (b"'<f8'", b"'V2147483647'"),
+        (b"'<f8'", b"[('a', '<f8')]"),
+        (b"'<f8'", b"'(1000000000,)f8'"),
+        (b"'<f8'", b"(" * 500 + b")" * 500),
+        (b"False", b"None"),
+        (b"'shape'", b"'shapes'"),
+    ],
+)
+def test_a_hostile_header_of_an_npz_member_is_told_with_the_file(
+    tmp_path: Path, place: bytes, instead: bytes
+) -> None:
+    whole = npy(np.ones((3, 4)))
+    start = 10
+    header = whole[start : start + int.from_bytes(whole[8:10], "little")].replace(place, instead)
+    member = whole[:8] + len(header).to_bytes(2, "little") + header + whole[-96:]
+    path = tmp_path / "w.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", member)
+    try:
+        arrays = load_arrays(path)
+    except WeightsError as error:
+        assert str(path) in str(error) and len(str(error)) < 1_000
+    else:
+        assert arrays["x"].nbytes <= 96
+        with pytest.raises(WeightsError, match="'x' has"):
+            load_params(path, {"x": ("f64", (3, 4))})
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".npz"])
+def test_every_bool_that_is_read_is_a_byte_of_0_or_1(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"w{suffix}"
+    if suffix == ".npz":
+        np.savez(path, w=np.frombuffer(b"\x02\x00\xff", np.bool_))
+    else:
+        path.write_bytes(safetensors_with([3], "BOOL", 3)[:-3] + b"\x02\x00\xff")
+    assert load_arrays(path)["w"].tobytes() == b"\x01\x00\x01"
+
+
+def test_a_pipe_or_a_device_is_no_file_of_arrays(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "w.npz")
+    with pytest.raises(WeightsError, match="is no file"):
+        load_arrays(tmp_path / "w.npz")

@@ -66,7 +66,10 @@ def _accept_int(value: Any) -> int:
 def _accept_float(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError("a number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise TypeError("a number that a float can hold") from None
 
 
 def _accept_number(value: Any) -> int | float:

@@ -126,8 +126,11 @@ def literal_array(value: float, element: ElementType) -> np.ndarray:
     if element.dtype is None:
         raise ShapeError(f"a literal cannot have type {element.name}")
     if element.is_float:
-        with np.errstate(over="ignore"):
-            return np.asarray(value, element.dtype)
+        try:
+            with np.errstate(over="ignore"):
+                return np.asarray(value, element.dtype)
+        except OverflowError:
+            raise ShapeError(f"{element.name} cannot hold an integer as large") from None
     if isinstance(value, bool) or element.name == "bool":
         if value in (0, 1):
             return np.asarray(value, element.dtype)

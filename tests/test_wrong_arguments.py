@@ -1,0 +1,203 @@
+"""Wrong arguments of the public calls: a message of mgn's, or a TypeError, and no other error."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mgn
+from mgn import nn, ops
+
+TEXT = """
+graph g[B = 4](x: f32[B, 8], k: i32[B]) {
+  param w: f32[8, 8] as "weight" = normal(std = 0.5)
+  return y = relu(x @ w), z = k + 1
+}
+"""
+X, K = np.ones((4, 8), np.float32), np.zeros(4, np.int32)
+EXE: list[mgn.Executable] = []
+
+
+def exe() -> mgn.Executable:
+    if not EXE:
+        EXE.append(mgn.compile(mgn.parse(TEXT), device="cpu"))
+    return EXE[0]
+
+
+class Lying:
+    """Says that it is an array."""
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("not today")
+
+
+WRONG_ARRAYS = {
+    "object": (X.astype(object), "has dtype object"),
+    "big-endian": (X.astype(">f4"), "has dtype >f4"),
+    "without axes": (np.float32(1), "has shape []"),
+    "of 64 axes": (np.ones((1,) * 64, np.float32), "has shape [1, 1"),
+    "empty": (np.ones((0, 8), np.float32), "has shape [0, 8]"),
+    "masked": (np.ma.masked_array(X, mask=X > 0), "is a masked array"),
+    "ragged": ([[1, 2], [3]], "is no array but list: setting an array element"),
+    "lying": (Lying(), "is no array but Lying: not today"),
+    "structured": (np.zeros((4, 8), [("a", "f4")]), "has dtype [('a', '<f4')]"),
+    "nothing": (None, "has dtype object"),
+    "text": ("abc", "has dtype <U3"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG_ARRAYS)
+def test_a_wrong_array_is_named_with_what_is_wrong(kind: str) -> None:
+    value, message = WRONG_ARRAYS[kind]
+    with pytest.raises(mgn.MgnError) as error:
+        exe()(x=value, k=K)
+    assert str(error.value).startswith(f"input 'x' {message}")
+    with pytest.raises(mgn.MgnError) as error:
+        exe().params["weight"] = value
+    assert str(error.value).startswith(f"parameter 'weight' {message}")
+
+
+def test_arrays_that_only_lie_otherwise_in_memory_are_taken() -> None:
+    unaligned = np.frombuffer(b"\0" + X.tobytes(), np.uint8)[1:].view(np.float32).reshape(4, 8)
+    read_only = X.copy()
+    read_only.flags.writeable = False
+    expected = exe()(x=X, k=K)["y"]
+    turned = np.ones((8, 4), np.float32).T
+    for value in (unaligned, read_only, turned, X[::-1, ::-1], np.broadcast_to(X[0], (4, 8))):
+        assert np.array_equal(exe()(x=value, k=K)["y"], expected)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({1: X}, "there is no input 1; names are texts"),
+        ({None: X}, "there is no input None; names are texts"),
+        ({("x",): X}, "there is no input ('x',)"),
+        ({"xx": X}, "there is no input 'xx'; did you mean 'x'?"),
+        ({"x" * 100_000: X}, "there is no input 'xxx"),
+        ({"\x1b[31m": X}, "there is no input '\ufffd[31m'"),
+        (dict.fromkeys(range(100), X), "and 88 more that there are not"),
+        (dict, "inputs are arrays by name, not type"),
+        ([X], "inputs are arrays by name, not list"),
+        (3, "inputs are arrays by name, not int"),
+    ],
+)
+def test_inputs_under_wrong_names_are_told(inputs: Any, message: str) -> None:
+    with pytest.raises(mgn.MgnError) as error:
+        exe().run(inputs)
+    assert message in str(error.value) and len(str(error.value)) < 2_000
+
+
+def test_a_parameter_that_there_is_not_is_a_key_error_with_a_hint() -> None:
+    for act in (lambda: exe().params["weigth"], lambda: exe().params.initialise("weigth")):
+        with pytest.raises(KeyError) as error:
+            act()
+        assert isinstance(error.value, mgn.MgnError)
+        assert str(error.value) == "there is no parameter 'weigth'; did you mean 'weight'?"
+    with pytest.raises(mgn.MgnError, match="there is no parameter 3"):
+        exe().params[3] = X  # pyright: ignore[reportArgumentType]
+    assert exe().params.get("nowhere") is None
+
+
+PATHS: dict[str, Callable[[Any], Any]] = {
+    "load_params": lambda path: exe().load_params(path),
+    "save_params": lambda path: exe().save_params(path),
+    "explain": lambda path: exe().explain(path),
+    "trace": lambda path: (exe().run({"x": X, "k": K}, profile=True), exe().trace(path)),
+    "load_package": mgn.load_package,
+    "parse_file": mgn.parse_file,
+}
+
+
+@pytest.mark.parametrize("call", PATHS)
+def test_a_path_that_is_none_is_told(call: str, tmp_path: Path) -> None:
+    for path in ("a\0b.npz", "\ud800.npz", "a" * 5_000 + ".npz", "/nowhere/x.npz", str(tmp_path)):
+        with pytest.raises(mgn.MgnError):
+            PATHS[call](path)
+    for path in (None, 3, [], object()):
+        with pytest.raises(TypeError, match="path"):
+            PATHS[call](path)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tune": 10**400},
+        {"tune": float("inf")},
+        {"seed": -(10**5_000)},
+        {"dims": {"B": 10**30}},
+        {"dims": {3: 4}},
+        {"device": "cpu\0"},
+        {"graph": "\ud800"},
+    ],
+)
+def test_options_out_of_all_bounds_are_told(options: dict[str, Any]) -> None:
+    with pytest.raises(mgn.MgnError):
+        mgn.compile(mgn.parse(TEXT), **{"device": "cpu", **options})
+
+
+@pytest.mark.parametrize("value", [3, "B", ["B"], {1}])
+def test_dimensions_that_are_no_mapping_are_a_type_error(value: Any) -> None:
+    with pytest.raises(TypeError, match="'dims' takes sizes by name"):
+        mgn.parse(TEXT).lower("g", value)
+
+
+def test_a_package_for_a_device_that_is_no_selector_is_a_type_error(tmp_path: Path) -> None:
+    (tmp_path / "x.mgnpkg").write_bytes(b"")
+    with pytest.raises(TypeError, match="'device' takes a selector, not int"):
+        mgn.load_package(tmp_path / "x.mgnpkg", device=3)  # pyright: ignore[reportArgumentType]
+
+
+BUILDING: dict[str, Callable[[Any, Any], Any]] = {
+    "a graph's name": lambda g, x: mgn.graph(3),  # pyright: ignore[reportArgumentType]
+    "an empty name": lambda g, x: mgn.graph(""),
+    "an input's name": lambda g, x: g.input(["a"], "f32"),
+    "an input's type": lambda g, x: g.input("a", 3),
+    "a type of endless size": lambda g, x: g.input("a", f"f32[{'9' * 5_000}]"),
+    "a parameter's name": lambda g, x: g.param(b"w", "f32[2]"),
+    "a parameter's initialiser": lambda g, x: g.param("w", "f32[2]", 3),
+    "a number of an initialiser": lambda g, x: nn.normal("a", 1),  # pyright: ignore[reportArgumentType]
+    "a huge number of an initialiser": lambda g, x: nn.constant(10**400),
+    "an output": lambda g, x: g.output(z="text"),
+    "a ragged constant": lambda g, x: g.constant([[1, 2], [3]]),
+    "a masked constant": lambda g, x: g.constant(np.ma.masked_array([1.0], mask=[1]), "f32"),
+    "a constant of text": lambda g, x: g.constant("a", "f32"),
+    "a complex constant": lambda g, x: g.constant(1j, "f32"),
+    "an operation's name": lambda g, x: g.call(["relu"], x),
+    "an unknown operation": lambda g, x: g.call("rellu", x),
+    "a huge operand": lambda g, x: ops.div(x, 10**400),
+    "a huge attribute": lambda g, x: ops.layer_norm(x, x, x, eps=10**400),
+    "a layer's input": lambda g, x: nn.Linear(3, 4)("text"),
+    "a layer's size": lambda g, x: nn.Linear(None, 4)(x),  # pyright: ignore[reportArgumentType]
+    "a layer's name": lambda g, x: nn.Linear(3, 4, name=[1]),  # pyright: ignore[reportArgumentType]
+    "a part of a sequence": lambda g, x: nn.Sequential(3),  # pyright: ignore[reportArgumentType]
+    "an open graph": lambda g, x: g.__enter__(),
+}
+
+
+@pytest.mark.parametrize("mistake", BUILDING)
+def test_a_mistake_while_a_graph_is_built_points_at_the_caller(mistake: str) -> None:
+    with mgn.graph("g") as g:
+        x = g.input("x", "f32[2, 3]")
+        with pytest.raises(mgn.DiagnosticsError) as error:
+            BUILDING[mistake](g, x)
+        assert error.value.diagnostics[0].file == __file__
+        g.output(y=x)
+
+
+def test_nothing_is_added_to_a_graph_that_is_finished() -> None:
+    with mgn.graph("g") as g:
+        x = g.input("x", "f32[2]")
+        g.output(y=x)
+    late: list[Callable[[], Any]] = [
+        lambda: g.input("z", "f32"),
+        lambda: g.param("w", "f32"),
+        lambda: g.output(z=x),
+        lambda: x + 1.0,
+        lambda: g.__enter__(),
+    ]
+    for act in late:
+        with pytest.raises(mgn.DiagnosticsError, match="graph 'g' is finished"):
+            act()
