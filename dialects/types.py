@@ -95,6 +95,9 @@ ELEMENT_TYPES: dict[str, ElementType] = {
     )
 }
 
+MOST_AXES = 64
+"""Of a tensor: as many as NumPy's arrays have."""
+
 LARGEST_BYTES = 2**63 - 1
 """Of a tensor, empty axes left out: offsets and counts of all its elements fit an i64."""
 
@@ -160,6 +163,8 @@ def tensor_bytes(type: TensorType) -> int:
 def check_size(type: TensorType) -> None:
     """ShapeError where a tensor is none of mgn's, or has more bytes than 64-bit indices count."""
     element = static_element(type)
+    if len(type.get_shape()) > MOST_AXES:
+        raise ShapeError(f"a tensor has at most {MOST_AXES} axes, not {len(type.get_shape())}")
     if math.prod(size for size in type.get_shape() if size) * element.bytes > LARGEST_BYTES:
         raise ShapeError(f"{spelling(type)} is too large: over 2**63 bytes")
 

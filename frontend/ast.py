@@ -3,8 +3,9 @@
 In: what the parser recognised. Out: plain data for name resolution and lowering.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import lru_cache
 from typing import Any
 
 Place = tuple[int, int]
@@ -319,3 +320,20 @@ class Block:
     """Statements between braces."""
 
     statements: Sequence[Statement] = field(default_factory=list[Any])
+
+
+def walk(node: Any) -> Iterator[Any]:
+    """A node and all nodes inside it, without recursion."""
+    stack = [node]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, list | tuple):
+            stack.extend(item)
+        elif is_dataclass(item):
+            yield item
+            stack.extend(getattr(item, name) for name in _field_names(type(item)))
+
+
+@lru_cache(maxsize=64)
+def _field_names(kind: Any) -> tuple[str, ...]:
+    return tuple(item.name for item in fields(kind) if item.name not in ("place", "depth"))

@@ -230,10 +230,12 @@ class AstBuilder(Transformer[Token, Any]):
         place = children[0].place
         positional: list[Expression] = []
         keywords: list[ast.Keyword] = []
+        names: set[str] = set()
         for item in children[1:]:
             if isinstance(item, ast.Keyword):
-                if any(other.name == item.name for other in keywords):
+                if item.name in names:
                     raise SyntaxFault(item.place, f"argument '{item.name}' is given twice")
+                names.add(item.name)
                 keywords.append(item)
             elif keywords:
                 raise SyntaxFault(item.place, "an argument without a name follows one with a name")

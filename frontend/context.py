@@ -12,19 +12,26 @@ from typing import Any
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
-from mgn.diagnostics import Diagnostic
+from mgn.diagnostics import SHOWN, Diagnostic
 from mgn.dialects.mgn.build import Emitter, suggestion
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.types import ELEMENT_TYPES
 from mgn.frontend.ast import Place
+from mgn.frontend.lists import Items, Several
 from mgn.frontend.units import Definition, Unit
 from mgn.frontend.values import POISON
 
-MOST_OPERATIONS = 200_000
-"""Operations that a module may have after unrolling and inlining."""
+MOST_OPERATIONS = 100_000
+"""Operations that a module may have after unrolling and inlining, beside what its text spells."""
 
-MOST_STEPS = 2_000_000
-"""Statements that lowering may walk through."""
+MOST_STEPS = 3_000_000
+"""Statements and expressions that lowering may walk through, beside those of the text."""
+
+MOST_COMPARED = 10_000
+"""Names among which the nearest is looked for."""
+
+ITEMS_A_STEP = 64
+"""Items of a list that count as one expression, wherever a list is walked over."""
 
 
 class Abandoned(Exception):
@@ -70,10 +77,10 @@ class Context:
         self.emitter = Emitter(self.insert)
         self.prefixes: list[str] = []
         self.top_level_reads: dict[tuple[Unit, str], Any] = {}
-        self.constants: dict[tuple[Unit, str], Any] = {}
+        self.constants: dict[Definition, Any] = {}
         self._reported: set[tuple[str, int, int, str]] = set()
         self._operations = 0
-        self._steps = 0
+        self.steps = 0
         self._locations: dict[tuple[Unit, Place], FileLineColLoc] = {}
 
     # ---- operations
@@ -81,7 +88,7 @@ class Context:
     def insert(self, op: Operation) -> None:
         """Appends an operation to the open block."""
         self._operations += 1
-        if self._operations > MOST_OPERATIONS:
+        if self._operations > MOST_OPERATIONS and self._operations > self.allowed(MOST_OPERATIONS):
             raise TooLarge(f"more than {MOST_OPERATIONS:,} operations after unrolling")
         self.block.add_op(op)
 
@@ -99,12 +106,22 @@ class Context:
             self._locations[key] = found
         return found
 
-    def step(self, place: Place) -> None:
+    def allowed(self, limit: int) -> int:
+        """A limit on what unrolling makes, and one more for each character that is written."""
+        return limit + len(self.frame.unit.source.text)
+
+    def step(self, place: Place, count: int = 1) -> None:
         """Counts a statement; a program that runs away is abandoned with an error."""
-        self._steps += 1
-        if self._steps > MOST_STEPS:
-            self.error(place, f"more than {MOST_STEPS:,} statements after unrolling")
+        self.steps += count
+        if self.steps > MOST_STEPS and self.steps > self.allowed(MOST_STEPS):
+            what = "statements and expressions after unrolling"
+            self.error(place, f"more than {MOST_STEPS:,} {what}")
             raise Abandoned
+
+    def step_over(self, place: Place, value: Any) -> None:
+        """Counts the work of walking over a list."""
+        if isinstance(value, Items | Several):
+            self.step(place, value.extent.size // ITEMS_A_STEP)
 
     # ---- errors
 
@@ -125,6 +142,11 @@ class Context:
             notes.append(frame.unit.source.note(place, "called from here"))
             caller = frame.called_from
         return notes if len(notes) <= 8 else [*notes[:4], *notes[-4:]]
+
+    def hint(self, name: str, known: Sequence[str]) -> str:
+        """The nearest known name for a message, while there are few of both: it takes its time."""
+        few = len(self.diagnostics) < SHOWN and len(known) < MOST_COMPARED
+        return suggestion(name, known) if few else ""
 
     # ---- names
 
@@ -165,7 +187,7 @@ class Context:
                 break
         if name in OPERATIONS:
             return self.error(place, f"operation '{name}' is called with '(…)'", notes)
-        hint = suggestion(name, self.known_names())
+        hint = self.hint(name, self.known_names())
         return self.error(place, f"unknown name '{name}'{hint}", notes)
 
     def known_names(self) -> Sequence[str]:

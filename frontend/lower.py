@@ -6,19 +6,21 @@ is told once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from mgn.dialects.mgn.build import suggestion
 from mgn.dialects.mgn.structure import GraphOp, ReadOp, ReturnOp
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import ELEMENT_TYPES, Family, tensor
 from mgn.frontend import ast
 from mgn.frontend.ast import Place
 from mgn.frontend.context import Abandoned, Frame, TooLarge
+from mgn.frontend.lists import MOST_ITEMS, several_of
 from mgn.frontend.lower_calls import Calls
+from mgn.frontend.lower_expressions import LOGICAL
 from mgn.frontend.parameters import ParameterTable
 from mgn.frontend.units import Definition, Unit
 from mgn.frontend.values import POISON, describe, holds_poison, is_number
@@ -60,10 +62,21 @@ class Lowering(Calls):
         """Evaluates every const and declares every param of the file."""
         for definition in self.unit.names.values():
             self.frame = Frame(definition.unit, "")
-            if isinstance(definition.node, ast.Constant):
-                self.top_level_value(definition, definition.node.place)
-            elif isinstance(definition.node, ast.Param):
-                self.parameters.declare(definition.node)
+            try:
+                self._lower_definition(definition)
+            except Abandoned:
+                return
+            except TooLarge as error:
+                self.error(definition.node.place, str(error))
+                return
+            except RecursionError:
+                self.error(definition.node.place, "the program is nested too deep")
+
+    def _lower_definition(self, definition: Definition) -> None:
+        if isinstance(definition.node, ast.Constant):
+            self.top_level_value(definition, definition.node.place)
+        elif isinstance(definition.node, ast.Param):
+            self.parameters.declare(definition.node)
 
     def lower_graph(self, definition: Definition, dims: Mapping[str, int]) -> None:
         """Lowers one graph with values for its dimensions."""
@@ -135,9 +148,11 @@ class Lowering(Calls):
                 self.error(graph.place, f"graph '{graph.name}' has no return")
             return [("", POISON, graph.place)]
         results: list[Result] = []
+        names: set[str] = set()
         for name, value, place in self.frame.returned:
-            if any(name == other for other, _, _ in results):
+            if name in names:
                 self.error(place, f"two results are named '{name}'")
+            names.add(name)
             results.append((name, self._as_tensor(value, place), place))
         return results
 
@@ -166,36 +181,49 @@ class Lowering(Calls):
         return self.error(place, f"'{node.name}' is a {definition.kind}, not a value")
 
     def _constant_value(self, definition: Definition, node: ast.Constant) -> Any:
-        key = (definition.unit, node.name)
-        if key not in self.constants:
-            self.constants[key] = None
-            value = self._in_unit(definition.unit, lambda: self.evaluate(node.value))
-            if isinstance(value, SSAValue):
-                value = self._in_unit(
-                    definition.unit,
-                    lambda: self.error(node.value.place, "a const is known when compiling"),
-                )
-            self.constants[key] = (value,)
-        if self.constants[key] is None:
-            self.constants[key] = (POISON,)
+        if definition not in self.constants:
+            self._evaluate_constants(definition)
+        if self.constants[definition] is None:
+            self.constants[definition] = (POISON,)
             self._in_unit(
                 definition.unit,
                 lambda: self.error(node.place, f"const '{node.name}' depends on itself"),
             )
-        return self.constants[key][0]
+        return self.constants[definition][0]
+
+    def _evaluate_constants(self, definition: Definition) -> None:
+        """Evaluates a const, the consts that it names before it: a chain of them is a loop."""
+        pending = [definition]
+        while pending:
+            last = pending[-1]
+            if last not in self.constants:
+                self.constants[last] = None
+                pending += [item for item in _constants_named(last) if item not in self.constants]
+                continue
+            pending.pop()
+            if self.constants[last] is None:
+                value = self._in_unit(last.unit, partial(self._evaluate_constant, last.node))
+                self.constants[last] = self.constants[last] or (value,)
+
+    def _evaluate_constant(self, node: ast.Constant) -> Any:
+        value = self.evaluate(node.value)
+        if isinstance(value, SSAValue):
+            return self.error(node.value.place, "a const is known when compiling")
+        return value
 
     def _in_unit(self, unit: Unit, function: Callable[[], Any]) -> Any:
         frame, self.frame = self.frame, Frame(unit, "")
+        active, self.active = self.active, set[Definition]()
         try:
             return function()
         finally:
-            self.frame = frame
+            self.frame, self.active = frame, active
 
     # ---- types and parameters
 
     def type_of(self, node: ast.TypeExpression) -> Any:
         if node.name not in ELEMENT_TYPES:
-            hint = suggestion(node.name, list(ELEMENT_TYPES))
+            hint = self.hint(node.name, list(ELEMENT_TYPES))
             return self.error(node.place, f"unknown element type '{node.name}'{hint}")
         sizes: list[Any] = []
         for size in node.sizes or ():
@@ -350,7 +378,10 @@ class Lowering(Calls):
         frame = self.frame
         values = [self.evaluate(item.value) for item in node.values]
         if frame.called_from is not None:
-            frame.returned = values[0] if len(values) == 1 else tuple(values)
+            most = self.allowed(MOST_ITEMS)
+            frame.returned = (
+                values[0] if len(values) == 1 else self.fold(node.place, several_of, values, most)
+            )
         else:
             frame.returned = self._named(node, values)
         frame.has_returned = True
@@ -403,6 +434,21 @@ class Lowering(Calls):
         ast.Constants: _top_level_only,
         ast.Import: _top_level_only,
     }
+
+
+def _constants_named(definition: Definition) -> list[Definition]:
+    """The consts that a const reads in any case: not those behind `and` and `or`."""
+    inside = list(ast.walk(definition.node))
+    perhaps = {
+        id(name)
+        for item in inside
+        if isinstance(item, ast.Binary) and item.operator in LOGICAL
+        for name in ast.walk(item.right)
+    }
+    known = definition.unit.names
+    names = [item.name for item in inside if isinstance(item, ast.Name) and id(item) not in perhaps]
+    found = [known[name] for name in names if name in known]
+    return [item for item in found if isinstance(item.node, ast.Constant)]
 
 
 def _is_block_format(type: Attribute) -> bool:

@@ -4,6 +4,7 @@ In: a call of the syntax tree. Out: its value. A `fn` of the program shadows an 
 same name.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from mgn.diagnostics import Diagnostic
-from mgn.dialects.mgn.build import CallError, bind, literal_array, suggestion
+from mgn.dialects.mgn.build import CallError, bind, literal_array
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, spelling
@@ -33,6 +34,9 @@ NOT_YET = frozenset(
 
 DEEPEST_CALLS = 100
 
+MOST_ELEMENTS = 1 << 24
+"""Of a `constant`, which is kept whole; `full` keeps its value alone."""
+
 COMPILE_TIME: Mapping[str, tuple[type, ...]] = {
     "int": (int,),
     "float": (int, float),
@@ -46,10 +50,17 @@ COMPILE_TIME: Mapping[str, tuple[type, ...]] = {
 class Calls(Expressions):
     """Lowers calls. Bodies of functions are left to `Lowering`."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.active: set[Definition] = set()
+        """The functions whose bodies are being lowered."""
+
     def call(self, node: ast.Call) -> Any:
         unit = self.frame.unit
         positional = [self.evaluate(item) for item in node.positional]
         keywords = {item.name: self.evaluate(item.value) for item in node.keywords}
+        for value in (*positional, *keywords.values()):
+            self.step_over(node.place, value)
         definition = unit.names.get(node.name)
         if definition is not None and isinstance(definition.node, ast.Function):
             return self._call_function(node, definition, positional, keywords)
@@ -69,7 +80,7 @@ class Calls(Expressions):
             kind = definition.kind if definition is not None else "value"
             return self.error(node.place, f"'{name}' is a {kind}, which cannot be called")
         functions = [n for n, d in self.frame.unit.names.items() if d.kind == "fn"]
-        hint = suggestion(name, [*functions, *OPERATIONS, *NOT_YET])
+        hint = self.hint(name, [*functions, *OPERATIONS, *NOT_YET])
         return self.error(node.place, f"unknown operation '{name}'{hint}")
 
     # ---- operations
@@ -127,19 +138,24 @@ class Calls(Expressions):
     ) -> Any:
         function = definition.node
         assert isinstance(function, ast.Function)
-        if self._is_recursive(node, definition):
-            return POISON
+        if definition in self.active:
+            message = f"fn '{node.name}' calls itself; recursion is not possible"
+            return self.error(node.place, message)
+        if len(self.active) > DEEPEST_CALLS:
+            return self.error(node.place, f"calls nested more than {DEEPEST_CALLS} deep")
         frame = Frame(definition.unit, function.name, (self.frame, node.place))
         given = self._match(node, definition, positional, keywords)
         if given is None:
             return POISON
         caller, self.frame = self.frame, frame
+        self.active.add(definition)
         try:
             for formal in function.formals:
                 frame.scopes[0][formal.name] = self._argument(formal, given, caller)
             self.execute(function.body)
         finally:
             self.frame = caller
+            self.active.discard(definition)
         if not frame.has_returned:
             return None
         return frame.returned
@@ -152,20 +168,6 @@ class Calls(Expressions):
         """A tensor type, or POISON."""
         raise NotImplementedError
 
-    def _is_recursive(self, node: ast.Call, definition: Definition) -> bool:
-        frame: Frame | None = self.frame
-        depth = 0
-        while frame is not None:
-            if frame.function == node.name and frame.unit is definition.unit and frame.called_from:
-                self.error(node.place, f"fn '{node.name}' calls itself; recursion is not possible")
-                return True
-            depth += 1
-            frame = frame.called_from[0] if frame.called_from else None
-        if depth > DEEPEST_CALLS:
-            self.error(node.place, f"calls nested more than {DEEPEST_CALLS} deep")
-            return True
-        return False
-
     def _match(
         self,
         node: ast.Call,
@@ -176,7 +178,7 @@ class Calls(Expressions):
         """Arguments by parameter name, with their places; None after an error."""
         function = definition.node
         assert isinstance(function, ast.Function)
-        names = [formal.name for formal in function.formals]
+        names = {formal.name: None for formal in function.formals}
         here = [definition.unit.source.note(function.place, f"'{function.name}' is defined here")]
         if len(positional) > len(names):
             message = f"{node.name}() takes {_count(len(names))}, got {len(positional)}"
@@ -186,7 +188,7 @@ class Calls(Expressions):
         given = dict(zip(names, zip(positional, places, strict=True), strict=False))
         for keyword in node.keywords:
             if keyword.name not in names:
-                hint = suggestion(keyword.name, names)
+                hint = self.hint(keyword.name, [*names])
                 message = f"{node.name}() has no parameter '{keyword.name}'{hint}"
                 self.error(keyword.place, message, here)
                 return None
@@ -263,6 +265,9 @@ def _constant_array(value: Any, element: ElementType | None, shape: Any) -> np.n
     if shape is not None:
         if not _is_compile_time(shape, "ints") or sizes:
             raise ShapeError("'shape' must be a list of integers, beside a single number")
+        if math.prod(shape) > MOST_ELEMENTS:
+            message = f"has more than {MOST_ELEMENTS:,} elements; full(shape, value) has any number"
+            raise ShapeError(message)
         sizes = shape
     if element is None:
         floats = any(isinstance(item, float) for item in flat)

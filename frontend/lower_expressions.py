@@ -14,11 +14,12 @@ from mgn.dialects.mgn.build import CallError
 from mgn.dialects.shapes import ShapeError
 from mgn.frontend import ast
 from mgn.frontend.ast import Expression, Place
-from mgn.frontend.context import Context
+from mgn.frontend.context import MOST_STEPS, Context
 from mgn.frontend.indexing import index_value, transpose_last
+from mgn.frontend.lists import MOST_ITEMS, ValueFault, items_of
 from mgn.frontend.values import (
+    LONGEST_TEXT,
     POISON,
-    ValueFault,
     condition,
     describe,
     fold_binary,
@@ -54,6 +55,9 @@ class Expressions(Context):
 
     def evaluate(self, node: Expression) -> Any:
         """The value of an expression."""
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            self.step(node.place)
         return self._EVALUATE[type(node)](self, node)
 
     def evaluate_int(self, node: Expression, what: str) -> Any:
@@ -97,19 +101,20 @@ class Expressions(Context):
             except ValueFault as fault:
                 return self.error(part.place, str(fault))
         text = "".join(pieces)
-        if len(text) > 10_000:
-            return self.error(node.place, "a text may have 10000 characters")
+        if len(text) > LONGEST_TEXT:
+            return self.error(node.place, f"a text may have {LONGEST_TEXT} characters")
         return text
 
     def _list(self, node: ast.ListExpression) -> Any:
-        return [self.evaluate(item) for item in node.items]
+        values = [self.evaluate(item) for item in node.items]
+        return self.fold(node.place, items_of, values, self.allowed(MOST_ITEMS))
 
     def _unary(self, node: ast.Unary) -> Any:
         operand = self.evaluate(node.operand)
         if holds_poison(operand):
             return POISON
         if not isinstance(operand, SSAValue):
-            return self._fold(node.place, fold_unary, node.operator, operand)
+            return self.fold(node.place, fold_unary, node.operator, operand)
         if node.operator == "not":
             return self._logical_on_tensor(node.place, "not")
         return self.emit_operation(node.place, "neg", operand) if node.operator == "-" else operand
@@ -132,7 +137,10 @@ class Expressions(Context):
         if holds_poison(left) or holds_poison(right):
             return POISON
         if not isinstance(left, SSAValue) and not isinstance(right, SSAValue):
-            return self._fold(node.place, fold_binary, node.operator, left, right)
+            most = self.allowed(MOST_ITEMS)
+            value = self.fold(node.place, fold_binary, node.operator, left, right, most)
+            self.step_over(node.place, value)
+            return value
         return self._on_tensors(node.place, node.operator, left, right)
 
     def _on_tensors(self, place: Place, symbol: str, left: Any, right: Any) -> Any:
@@ -147,7 +155,7 @@ class Expressions(Context):
             return POISON
         if isinstance(left, SSAValue):
             return self._logical_on_tensor(node.place, node.operator)
-        holds = self._fold(node.place, condition, left, f"'{node.operator}'")
+        holds = self.fold(node.place, condition, left, f"'{node.operator}'")
         if holds is POISON or holds is (node.operator == "or"):
             return holds
         right = self.evaluate(node.right)
@@ -156,7 +164,7 @@ class Expressions(Context):
         return (
             right
             if right is POISON
-            else self._fold(node.place, condition, right, f"'{node.operator}'")
+            else self.fold(node.place, condition, right, f"'{node.operator}'")
         )
 
     def _logical_on_tensor(self, place: Place, symbol: str) -> Any:
@@ -174,12 +182,14 @@ class Expressions(Context):
             return self._on_tensors(node.place, node.operators[0][0], *values)
         result: Any = True
         for (symbol, place), left, right in zip(node.operators, values, values[1:], strict=False):
-            result = self._fold(place, fold_compare, symbol, left, right)
+            self.step_over(place, left)
+            result = self.fold(place, fold_compare, symbol, left, right)
             if result is not True:
                 break
         return result
 
-    def _fold(self, place: Place, function: Callable[..., Any], *operands: Any) -> Any:
+    def fold(self, place: Place, function: Callable[..., Any], *operands: Any) -> Any:
+        """What a function makes of compile-time values, or POISON where it does not take them."""
         try:
             return function(*operands)
         except ValueFault as fault:
@@ -218,9 +228,13 @@ class Expressions(Context):
         if len(items) != 1 or items[0] is None or items[0] is Ellipsis:
             return self.error(node.place, f"{describe(operand)} takes one index")
         try:
-            return operand[items[0]]
+            value = operand[items[0]]
         except (IndexError, ValueError):
             return self.error(node.place, f"the index is out of range for {len(operand)} items")
+        if not isinstance(items[0], slice) or isinstance(value, str):
+            return value
+        self.step_over(node.place, operand)
+        return self.fold(node.place, items_of, value, self.allowed(MOST_ITEMS))
 
     def _index_item(self, item: Expression) -> Any:
         if isinstance(item, ast.Ellipsis):

@@ -7,15 +7,13 @@ known, wherever it stands.
 """
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
-from functools import lru_cache
 from typing import Any
 
-from mgn.dialects.mgn.build import suggestion
 from mgn.dialects.mgn.initialiser import INITIALISERS
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.types import ELEMENT_TYPES
 from mgn.frontend import ast
+from mgn.frontend.ast import walk
 from mgn.frontend.context import Frame
 from mgn.frontend.lower import Lowering
 from mgn.frontend.lower_calls import NOT_YET
@@ -57,25 +55,9 @@ def _check(
             continue
         if item.name in known or item.name in bound or (unit.source.name, *item.place) in told:
             continue
-        hint = suggestion(item.name, sorted(known | bound if kind == "name" else known))
+        near = sorted(known | bound if kind == "name" else known)
+        hint = lowering.hint(item.name, near)
         lowering.error(item.place, f"unknown {kind} '{item.name}'{hint}")
-
-
-def walk(node: Any) -> Iterator[Any]:
-    """A node and all nodes inside it, without recursion."""
-    stack = [node]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, list | tuple):
-            stack.extend(item)
-        elif is_dataclass(item):
-            yield item
-            stack.extend(getattr(item, name) for name in _field_names(type(item)))
-
-
-@lru_cache(maxsize=64)
-def _field_names(kind: Any) -> tuple[str, ...]:
-    return tuple(item.name for item in fields(kind) if item.name not in ("place", "depth"))
 
 
 def _bound_by(node: Any) -> Iterator[str]:

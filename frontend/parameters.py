@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import TensorType
 
 from mgn.diagnostics import Diagnostic
-from mgn.dialects.mgn.build import suggestion
 from mgn.dialects.mgn.initialiser import INITIALISERS, InitialiserAttr, check_initialiser
 from mgn.dialects.mgn.structure import ParamOp
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import spelling
 from mgn.frontend import ast
-from mgn.frontend.values import POISON, describe
+from mgn.frontend.values import LONGEST_TEXT, POISON, describe
 
 if TYPE_CHECKING:
     from mgn.frontend.lower import Lowering
@@ -91,7 +90,11 @@ class ParameterTable:
         if not name:
             place = node.external.place if node.external is not None else node.place
             return context.error(place, "an external name is empty")
-        return ".".join([*(prefix for prefix in prefixes if prefix), name])
+        whole = ".".join([*(prefix for prefix in prefixes if prefix), name])
+        if len(whole) > LONGEST_TEXT:
+            message = f"an external name may have {LONGEST_TEXT} characters, with its scopes"
+            return context.error(node.place, message)
+        return whole
 
     def _initialiser(self, node: ast.Expression | None) -> Any:
         if node is None:
@@ -101,7 +104,7 @@ class ParameterTable:
             message = "an initialiser is a call such as zeros() or normal(std = 0.02)"
             return context.error(node.place, message)
         if node.name not in INITIALISERS:
-            hint = suggestion(node.name, list(INITIALISERS))
+            hint = context.hint(node.name, list(INITIALISERS))
             return context.error(node.place, f"unknown initialiser '{node.name}'{hint}")
         signature = INITIALISERS[node.name]
         names = [name for name, _ in signature]
@@ -111,7 +114,7 @@ class ParameterTable:
         given: dict[str, ast.Expression] = dict(zip(names, node.positional, strict=False))
         for keyword in node.keywords:
             if keyword.name not in names:
-                hint = suggestion(keyword.name, names)
+                hint = context.hint(keyword.name, names)
                 message = f"{node.name}() has no argument '{keyword.name}'{hint}"
                 return context.error(keyword.place, message)
             if keyword.name in given:

@@ -127,13 +127,7 @@ def _check(source: Source) -> Program:
 
 
 def _lower(lowering: Lowering, graphs: Sequence[Definition], dims: Mapping[str, int]) -> None:
-    try:
-        lowering.lower_top_level()
-    except RecursionError:
-        source = lowering.unit.source
-        message = "the program is nested too deep"
-        lowering.diagnostics.append(Diagnostic(message, source.name))
-        return
+    lowering.lower_top_level()
     for definition in graphs:
         lowering.lower_graph(definition, dims)
 

@@ -23,7 +23,7 @@ KIND = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Definition:
     """A top-level name and the unit that defines it."""
 

@@ -15,23 +15,13 @@ from xdsl.ir import SSAValue
 from mgn.dialects.mgn.build import BoundCall
 from mgn.dialects.mgn.operation import Family, Kind
 from mgn.dialects.types import ElementType, spelling
+from mgn.frontend.lists import Poison, ValueFault, extent_of, joined_items
 
 LONGEST_TEXT = 10_000
 LARGEST = 2**64
 
 
-class Poison:
-    """The value of an expression that has an error; nothing more is said about what uses it."""
-
-    def __repr__(self) -> str:
-        return "<error>"
-
-
 POISON: Final = Poison()
-
-
-class ValueFault(Exception):
-    """Compile-time values that an operator does not take."""
 
 
 def is_number(value: Any) -> bool:
@@ -41,16 +31,12 @@ def is_number(value: Any) -> bool:
 
 def is_compile_time(value: Any) -> bool:
     """Whether a value is known when compiling: anything without a tensor in it."""
-    if isinstance(value, SSAValue):
-        return False
-    return not isinstance(value, list | tuple) or all(is_compile_time(item) for item in value)
+    return not extent_of(value).has_tensor
 
 
 def holds_poison(value: Any) -> bool:
     """Whether a value, or an item of a list, has an error."""
-    if isinstance(value, list | tuple):
-        return any(holds_poison(item) for item in value)
-    return value is POISON
+    return extent_of(value).poisoned
 
 
 def describe(value: Any) -> str:
@@ -72,12 +58,12 @@ def describe(value: Any) -> str:
     return "none" if value is None else "a list"
 
 
-def fold_binary(symbol: str, left: Any, right: Any) -> Any:
-    """The value of an arithmetic operator on compile-time values."""
+def fold_binary(symbol: str, left: Any, right: Any, most_items: int) -> Any:
+    """The value of an arithmetic operator on compile-time values; a list has so many items."""
     if symbol == "+" and isinstance(left, str) and isinstance(right, str):
         return _bounded_text(left + right)
     if symbol == "+" and isinstance(left, list) and isinstance(right, list):
-        return [*left, *right]
+        return joined_items(left, right, most_items)
     if not is_number(left) or not is_number(right) or symbol == "@":
         raise ValueFault(f"'{symbol}' does not take {describe(left)} and {describe(right)}")
     try:
