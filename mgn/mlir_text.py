@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import StringIO
+from struct import error as StructError
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
@@ -77,8 +78,13 @@ class LocatingParser(Parser):
         line, column = self._place(start)
         try:
             op = super().parse_operation()
-        except (DiagnosticException, ValueError) as error:  # of attributes that xDSL cannot make
-            self.raise_error(str(error))
+        except (
+            DiagnosticException,
+            ValueError,
+            ArithmeticError,
+            StructError,
+        ) as fault:  # of attributes that xDSL cannot make
+            self.raise_error(str(fault))
         if op.location == UNKNOWN_LOC:
             op.location = FileLineColLoc(self._file, IntAttr(line), IntAttr(column))
         return op
