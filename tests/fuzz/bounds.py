@@ -202,7 +202,7 @@ def _cast(x: Values, element: ElementType) -> Values:
         most = float(np.iinfo(x.value.dtype).max) if x.value.dtype.kind != "b" else 1.0
         result.lo = np.where(x.unsure, -most - 1, result.lo)
         result.hi = np.where(x.unsure, most + 1, result.hi)
-        result = intervals.widened(result, element, np.zeros(x.shape))
+        result = intervals.held(result, element)
         result.wild = result.wild | x.wild
         return result
     if element.is_float:

@@ -58,19 +58,17 @@ class Campaign:
         self._started = time.monotonic()
         self._next = options.first
         self._again: deque[Batch] = deque()
-        self._workers: list[_Worker] = []
+        self.workers: list[_Worker] = []
 
     def run(self) -> None:
         """Until the time is over, or as many programs as asked for were tried."""
-        for _ in range(self.options.processes):
-            self._workers.append(_Worker(self.options))
-        while self._give_work():
-            ready = wait([item.connection for item in self._workers if item.batch], timeout=5.0)
-            for worker in [item for item in self._workers if item.connection in ready]:
+        while self.begin():
+            ready = wait([item.connection for item in self.workers if item.batch], timeout=5.0)
+            for worker in [item for item in self.workers if item.connection in ready]:
                 self._receive(worker)
-            for worker in [item for item in self._workers if item.hangs]:
+            for worker in [item for item in self.workers if item.hangs]:
                 self._lost(worker, f"took over {BATCH_SECONDS:.0f} s")
-        for worker in self._workers:
+        for worker in self.workers:
             worker.stop()
 
     def summary(self) -> str:
@@ -86,13 +84,15 @@ class Campaign:
             f"seed {self.options.seed}, programs {self.options.first} to {self._next - 1}"
         )
 
-    def _give_work(self) -> bool:
+    def begin(self) -> bool:
         """Gives a batch to each idle process; whether any is at work."""
-        for worker in self._workers:
+        while len(self.workers) < self.options.processes:
+            self.workers.append(_Worker(self.options))
+        for worker in self.workers:
             batch = None if worker.batch else self._batch()
             if batch:
                 worker.begin(batch)
-        return any(worker.batch for worker in self._workers)
+        return any(worker.batch for worker in self.workers)
 
     def _batch(self) -> Batch | None:
         if self._again:
@@ -122,11 +122,11 @@ class Campaign:
         """A process that is gone: its programs one by one, or the one that it was."""
         batch = worker.batch
         worker.stop()
-        if len(batch) == 1:
-            self._tell(f"program {self.options.seed}:{batch[0]} {what}")
-        else:
+        again = " (they are tried again one by one)" if len(batch) > 1 else ""
+        self._tell(f"seed {self.options.seed}, programs {batch[0]} to {batch[-1]}: {what}{again}")
+        if again:
             self._again.extend((number,) for number in batch)
-        self._workers[self._workers.index(worker)] = _Worker(self.options)
+        self.workers[self.workers.index(worker)] = _Worker(self.options)
 
     def _tell(self, text: str) -> None:
         self.found += 1
@@ -141,8 +141,8 @@ class _Worker:
         self.connection, theirs = context.Pipe()
         self.batch: Batch = ()
         self._since = 0.0
-        self._process = context.Process(target=work, args=(theirs, options), daemon=True)
-        self._process.start()
+        self.process = context.Process(target=work, args=(theirs, options), daemon=True)
+        self.process.start()
         theirs.close()
 
     @property
@@ -159,8 +159,8 @@ class _Worker:
     def stop(self) -> None:
         """Ends the process, which is idle, gone or hangs."""
         self.connection.close()
-        self._process.kill()
-        self._process.join()
+        self.process.kill()
+        self.process.join()
 
 
 def work(connection: Connection, options: Options) -> None:

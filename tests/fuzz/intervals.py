@@ -142,15 +142,15 @@ def rounded(
     limits = ml_dtypes.finfo(element.dtype)
     relative = ALLOWED * (0.5 + ulps) * float(limits.eps)
     least = float(limits.smallest_normal if flushes else limits.smallest_subnormal)
-    return widened(values, element, relative * values.magnitude + ALLOWED * (0.5 + ulps) * least)
+    steps = (relative * np.abs(end) + ALLOWED * (0.5 + ulps) * least for end in values.parts[:2])
+    low, high = (np.where(np.isfinite(step), step, 0.0) for step in steps)
+    return held(Floats(values.lo - low, values.hi + high, values.nan, values.wild), element)
 
 
-def widened(values: Floats, element: ElementType, error: Array) -> Floats:
-    """The same with an error that was allowed for; infinite where it leaves the type's range."""
+def held(values: Floats, element: ElementType) -> Floats:
+    """The same, infinite where it leaves the range of an element type."""
     most = float(ml_dtypes.finfo(element.dtype).max)
-    empty = values.empty
-    error = np.where(np.isfinite(values.lo) & np.isfinite(values.hi), error, 0.0)
-    lo, hi = values.lo - error, values.hi + error
+    empty, lo, hi = values.empty, values.lo, values.hi
     lo = np.where(lo < -most, -np.inf, np.where((lo > most) & ~empty, np.inf, lo))
     hi = np.where(hi > most, np.inf, np.where((hi < -most) & ~empty, -np.inf, hi))
     result = Floats(lo, hi, values.nan, values.wild)

@@ -34,7 +34,7 @@ class Precision:
         if name == "f32":
             return Precision()
         if name == "tf32":
-            return Precision(2.0**-11, 0.0)
+            return Precision(2.0**-11, 0.0, (2 - 2.0**-11) * 2.0**127)
         limits = ml_dtypes.finfo(ELEMENT_TYPES[name].dtype)
         least = float(limits.smallest_subnormal)
         return Precision(float(limits.eps) / 2, least, float(limits.max))
@@ -69,7 +69,7 @@ def _settled(
     result = Floats(lo, hi, over | empty, wild | over | empty)
     if accumulator(element) is not element:
         result = intervals.rounded(result, element)
-    return intervals.widened(result, element, np.zeros(result.shape))
+    return intervals.held(result, element)
 
 
 def sum_over(x: Floats, element: ElementType, axis: tuple[int, ...], keepdims: bool) -> Floats:

@@ -1,0 +1,175 @@
+"""The program fuzzer: a seeded run of it, and that it finds what was planted, and cuts it down."""
+
+import os
+from collections.abc import Iterator, Mapping
+
+import ml_dtypes
+import numpy as np
+import pytest
+from xdsl.dialects import arith
+
+from mgn.codegen import opencl_arithmetic
+from mgn.codegen.expression import ADD
+from mgn.dialects.mgn.operation import OPERATIONS
+from mgn.dialects.mgn.structure import graphs_of
+from mgn.passes.saturate import Rule, RuleClass, forget_rule, register_rule
+from mgn.runtime.errors import DeviceError
+from tests.fuzz.__main__ import main
+from tests.fuzz.bounds import Bounds
+from tests.fuzz.campaign import Campaign, Options, tell
+from tests.fuzz.compare import other_bits, outside
+from tests.fuzz.device import Runner
+from tests.fuzz.makers import MAKERS, random_program
+from tests.fuzz.minimise import minimise
+from tests.fuzz.program import Leaf, Program, Step
+from tests.fuzz.trial import CORRECTLY_ROUNDED, Finding, Trials
+
+DEVICE = os.environ.get("MGN_TEST_DEVICE", "cpu")
+
+
+@pytest.fixture(scope="module")
+def runner() -> Runner:
+    """The device under test; the test is skipped, saying so, where there is none."""
+    try:
+        return Runner(DEVICE)
+    except DeviceError:
+        pytest.skip("no such OpenCL device: install the extra 'cpu', or set MGN_TEST_DEVICE")
+
+
+def programs(count: int, seed: str) -> list[tuple[str, Program]]:
+    """Random programs with their seeds."""
+    return [(f"{seed}:{n}", random_program(f"{seed}:{n}")) for n in range(count)]
+
+
+def first_finding(trials: Trials, seed: str, batches: int) -> Finding:
+    """The first finding among some batches, cut down."""
+    for number in range(batches):
+        found = trials.batch(programs(12, f"{seed} {number}"))
+        if found:
+            return minimise(found[0], trials.again, 20.0)
+    raise AssertionError("nothing was found")
+
+
+def test_every_operation_is_drawn() -> None:
+    own = {name for name, spec in OPERATIONS.items() if spec.op_class.__module__ != __name__}
+    assert own - set(MAKERS) == set()
+    assert set(OPERATIONS) >= CORRECTLY_ROUNDED
+    drawn: set[str] = set()
+    for _, program in programs(400, "drawn"):
+        drawn |= program.names
+    assert len(drawn) > 0.9 * len(MAKERS)
+
+
+def test_a_seed_stands_for_one_program() -> None:
+    one, other = (random_program("1:7") for _ in range(2))
+    assert one.steps == other.steps
+    assert one.text() == other.text()
+    assert not other_bits(one.inputs, other.inputs)
+
+
+def test_a_seeded_run_finds_nothing(runner: Runner) -> None:
+    trials = Trials(runner, modules=1, ways=2)
+    assert [tell(found) for found in trials.batch(programs(16, "test"))] == []
+    counts = trials.counts
+    assert counts.programs == 16 and counts.modules == 16 and counts.runs >= 24
+    assert counts.claimed > 0.3 * counts.elements
+
+
+@pytest.fixture
+def wrong_rule() -> Iterator[None]:
+    """A rule that says what is not so."""
+    row = Rule("wrong-where", "where(c, a, b)", "a", RuleClass.EXACT, "nothing", when="computed(c)")
+    register_rule(row)
+    yield
+    forget_rule("wrong-where")
+
+
+def test_a_wrong_rule_is_found_and_cut_down(wrong_rule: None) -> None:
+    found = first_finding(Trials(None, modules=2), "rule", 20)
+    assert found.where.startswith("module for")
+    (step,) = [step for step in found.program.steps if step.name == "where"]
+    assert len(found.program.steps) <= 3
+    assert found.what.partition(" is ")[2]
+    assert "where(" in tell(found)
+    assert step.numbers[0] in found.program.outputs
+
+
+def test_a_wrong_row_of_the_emitter_is_found_and_cut_down(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(opencl_arithmetic.FLOAT_INFIX, arith.SubfOp, ("+", ADD))
+    found = first_finding(Trials(runner, modules=0, ways=1), "emitter", 10)
+    assert found.where == "device"
+    assert len(found.program.steps) <= 2
+    assert all(leaf.array.size <= 16 for leaf in found.program.leaves)
+    assert "mgn.compile(mgn.parse(text)" in tell(found)
+
+
+def sets_of(program: Program) -> tuple[Bounds, Mapping[str, object]]:
+    bounds = Bounds(program.parameters)
+    return bounds, bounds.run(next(graphs_of(program.build())), program.inputs)
+
+
+def test_bounds_tell_a_small_error_from_none() -> None:
+    x = np.linspace(-2, 2, 48, dtype=np.float32).reshape(6, 8)
+    steps = (Step((1,), "softmax", (0,)), Step((2,), "matmul", (1, 0), (("transpose_b", True),)))
+    program = Program((Leaf(0, "input", x),), steps, (2,))
+    _, sets = sets_of(program)
+    shifted = x.astype(np.float64) - x.max(1, keepdims=True)
+    weights = np.exp(shifted) / np.exp(shifted).sum(1, keepdims=True)
+    right = (weights @ x.astype(np.float64).T).astype(np.float32)
+    assert outside({"y0": right}, sets, finite=True) is None  # type: ignore
+    wrong = right.copy()
+    wrong[2, 3] *= 1.001
+    told = outside({"y0": wrong}, sets, finite=True)  # type: ignore
+    assert told is not None and told.startswith("y0[2, 3]")
+    assert "1 of 36" in told
+
+
+def test_nothing_is_claimed_where_the_written_program_overflows() -> None:
+    x = np.array([3e38, 1.0], np.float32)
+    program = Program((Leaf(0, "input", x),), (Step((1,), "mul", (0, 10.0)),), (1,))
+    _, sets = sets_of(program)
+    for got, finite, right in (
+        ([np.inf, 10.0], False, True),
+        ([5.0, 10.0], True, True),
+        ([5.0, 10.0], False, False),
+        ([np.inf, 11.0], True, False),
+    ):
+        told = outside({"y0": np.array(got, np.float32)}, sets, finite)  # type: ignore
+        assert (told is None) == right, (got, finite)
+
+
+def test_a_comparison_at_its_boundary_is_not_claimed() -> None:
+    x = np.array([0.1, 0.5], np.float32)
+    steps = (Step((1,), "mul", (0, 3.0)), Step((2,), "gt", (1, 0.3)))
+    _, sets = sets_of(Program((Leaf(0, "input", x),), steps, (2,)))
+    assert outside({"y0": np.array([True, True])}, sets, finite=True) is None  # type: ignore
+    assert outside({"y0": np.array([False, True])}, sets, finite=True) is None  # type: ignore
+    assert outside({"y0": np.array([True, False])}, sets, finite=True)  # type: ignore
+
+
+def test_a_printed_array_is_read_back_to_the_bit() -> None:
+    from tests.fuzz.program import written
+
+    for dtype in (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.bool_):
+        array = np.array([0, 1, 1], dtype)
+        again = eval(written(array).partition("#")[0], {"np": np, "ml_dtypes": ml_dtypes})
+        assert again.dtype == array.dtype and again.tobytes() == array.tobytes()
+
+
+def test_the_command_counts_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--count", "3", "--device", "none", "--seed", "5"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("3 programs, 0 runs on none, 3 optimised modules in ")
+    assert "; 0 findings; " in told
+
+
+def test_a_process_that_dies_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
+    campaign = Campaign(Options(count=2, device="none"))
+    campaign.begin()
+    campaign.workers[0].process.kill()
+    campaign.run()
+    assert campaign.found == 1 and campaign.counts.programs == 2
+    told = capsys.readouterr().out
+    assert "programs 0 to 1: ended the process (they are tried again one by one)" in told
