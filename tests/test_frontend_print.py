@@ -110,3 +110,11 @@ def test_a_name_that_the_language_lacks_is_an_error() -> None:
     replaced = GraphOp("g", ["a.b"], ["x"], graph.detach_region(graph.body))
     with pytest.raises(PrintError, match=r"'a\.b' is no name of the language"):
         print_mgn(ModuleOp([replaced]))
+
+
+def test_an_attribute_of_minus_zero_is_not_its_default() -> None:
+    module = parse("graph g(x: f32[2]) { return pad(x, [[1, 1]], -0.0) }").lower()
+    assert "-0.0" in print_mgn(module)
+    assert_round_trips(module)
+    (pad,) = (op for op in module.walk() if op.name == "mgn.pad")
+    assert "value = -0.0" in str(pad)

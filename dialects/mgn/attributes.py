@@ -270,7 +270,8 @@ ELEMENT = AttributeKind(
 
 
 def same_value(left: Any, right: Any) -> bool:
-    """Equality of attribute values in which nan equals nan."""
+    """Equality of attribute values in which nan equals nan, and -0.0 is not 0.0."""
     if isinstance(left, float) and isinstance(right, float):
-        return left == right or (math.isnan(left) and math.isnan(right))
+        same = left == right and math.copysign(1.0, left) == math.copysign(1.0, right)
+        return same or (math.isnan(left) and math.isnan(right))
     return left == right

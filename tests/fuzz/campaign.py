@@ -9,7 +9,7 @@ import multiprocessing
 import time
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -37,7 +37,6 @@ class Options:
     modules: int = 1
     ways: int = 2
     first: int = 0
-    extra: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 def main(options: Options) -> int:

@@ -17,14 +17,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from xdsl.dialects.builtin import ModuleOp
 
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
+from mgn.frontend.print_mgn import print_mgn
+from mgn.frontend.program import parse
 from tests.fuzz.bounds import Bounds
 from tests.fuzz.compare import other_bits, outside
 from tests.fuzz.device import Job, Runner
 from tests.fuzz.intervals import Array, Discrete, Values
 from tests.fuzz.program import Program
+from tests.fuzz.spelling import respelled
 from tests.fuzz.variants import (
     FUSED,
     PLAIN,
@@ -169,7 +173,10 @@ class Trials:
     def _interpret(self, case: Case) -> Finding | None:
         program = case.program
         try:
-            graph = _graph(program)
+            module = program.build()
+            graph = next(graphs_of(module))
+            if case.rng.random() < 0.2:
+                _check_text(module, case.rng)
             case.declared = Interpreter(program.parameters).run(graph, program.inputs)
             case.sets = Bounds(program.parameters).run(graph, program.inputs)
         except Exception as error:
@@ -204,7 +211,7 @@ class Trials:
         self.counts.modules += 1
         (description,) = [item for item in described_devices() if item.name == device]
         try:
-            module = variant.optimise(program, description)
+            module = variant.optimise(program, description, case.rng.random() < 0.3)
             got = Interpreter(program.parameters).run(next(graphs_of(module)), program.inputs)
             wrong = self._judged(case, variant, got)
         except Exception as error:
@@ -278,6 +285,14 @@ class Trials:
         if variant.figures:
             return None
         return other_bits(got, separate.setdefault(variant.target, got))
+
+
+def _check_text(module: ModuleOp, rng: random.Random) -> None:
+    """Whether a module's text, and another one of the same program, give the module again."""
+    text = print_mgn(module)
+    for spelled in (text, respelled(text, rng)):
+        again = parse(spelled).lower()
+        assert module.is_structurally_equivalent(again), f"another module from\n{spelled}"
 
 
 def _graph(program: Program) -> GraphOp:

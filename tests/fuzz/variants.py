@@ -52,16 +52,25 @@ class Variant:
             module, self.described(device), saturation=self.saturation, precision=self.precision
         )
 
-    def optimise(self, program: Program, device: Device) -> ModuleOp:
-        """The program cut into kernels, which the interpreter runs."""
-        module = program.build()
-        optimize_graph(
+    def optimise(self, program: Program, device: Device, lower: bool) -> ModuleOp:
+        """The program cut into kernels, which the interpreter runs; with `lower`, the kernels are
+        written out too.
+        """
+        module, taken = program.build(), list[ModuleOp]()
+
+        def take(name: str, after: ModuleOp) -> None:
+            if name == "saturate":
+                taken.append(after.clone())
+
+        compile_or_optimise = compile_graph if lower else optimize_graph
+        compile_or_optimise(
             module,
             self.described(device),
+            take,
             saturation=self.saturation,
             precision=self.precision,
         )
-        return module
+        return taken[0]
 
     def call(self) -> str:
         """The call of `mgn.compile` that does the same, but for the figures."""
