@@ -113,7 +113,7 @@ def test_a_name_that_the_language_lacks_is_an_error() -> None:
 
 
 def test_an_attribute_of_minus_zero_is_not_its_default() -> None:
-    module = parse("graph g(x: f32[2]) { return pad(x, [[1, 1]], -0.0) }").lower()
+    module = parse("graph g(x: f32[2]) { return y = pad(x, [[1, 1]], -0.0) }").lower()
     assert "-0.0" in print_mgn(module)
     assert_round_trips(module)
     (pad,) = (op for op in module.walk() if op.name == "mgn.pad")

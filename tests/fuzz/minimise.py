@@ -39,9 +39,16 @@ def minimise(found: Finding, again: Try, seconds: float = 60.0) -> Finding:
 
 def _tried(candidate: Finding, again: Try) -> Finding | None:
     try:
-        return again(candidate, candidate.program)
+        found = again(candidate, candidate.program)
     except Exception:  # a change that does not fit the program: no candidate
         return None
+    return found if found is not None and _kind(found) == _kind(candidate) else None
+
+
+def _kind(found: Finding) -> str:
+    """The name of the error, where there was one."""
+    name = found.what.partition(": ")[0]
+    return name if name.isidentifier() else ""
 
 
 def simpler_variants(found: Finding) -> Iterator[Finding]:

@@ -6,7 +6,6 @@ may add up to more than the type holds, an order exists that overflows, and noth
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,13 +59,13 @@ def summed(
 
 
 def _settled(
-    x: Sequence[Floats], low: Array, high: Array, over: Array, empty: Array, wild: Array,
+    low: Array, high: Array, over: Array, nan: Array, empty: Array, wild: Array,
     element: ElementType,
 ) -> Floats:  # fmt: skip
     """A sum, of which nothing is known where it may overflow, rounded to its type."""
     lo, hi = np.where(over, -np.inf, low), np.where(over, np.inf, high)
     lo, hi = np.where(empty, np.inf, lo), np.where(empty, -np.inf, hi)
-    result = Floats(lo, hi, over | empty, wild | over | empty)
+    result = Floats(lo, hi, over | nan | empty, wild | over | nan | empty)
     if accumulator(element) is not element:
         result = intervals.rounded(result, element)
     return intervals.held(result, element)
@@ -76,16 +75,17 @@ def sum_over(x: Floats, element: ElementType, axis: tuple[int, ...], keepdims: b
     how: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
     terms = math.prod(x.shape[n] for n in axis)
     low, high, total = (np.sum(part, **how) for part in (x.lo, x.hi, x.magnitude))
-    empty, wild = (np.any(part, **how) for part in (x.empty, x.wild))
+    nan, empty, wild = (np.any(part, **how) for part in (x.nan, x.empty, x.wild))
     low, high, over = summed(low, high, total, depth(terms), element)
-    return _settled([x], low, high, over, empty, wild, element)
+    return _settled(low, high, over, nan, empty, wild, element)
 
 
 def running_sum_of(x: Floats, element: ElementType, axis: int) -> Floats:
     low, high, total = (np.cumsum(part, axis=axis) for part in (x.lo, x.hi, x.magnitude))
-    empty, wild = (np.cumsum(part, axis=axis) > 0 for part in (x.empty, x.wild))
+    masks = (x.nan, x.empty, x.wild)
+    nan, empty, wild = (np.cumsum(part, axis=axis) > 0 for part in masks)
     low, high, over = summed(low, high, total, x.shape[axis], element)
-    return _settled([x], low, high, over, empty, wild, element)
+    return _settled(low, high, over, nan, empty, wild, element)
 
 
 def product_over(x: Floats, element: ElementType, axis: tuple[int, ...], keepdims: bool) -> Floats:
@@ -112,8 +112,8 @@ def product_over(x: Floats, element: ElementType, axis: tuple[int, ...], keepdim
     low, high = np.where(spans, -most, value - swing), np.where(spans, most, value + swing)
     over = (up >= limits.maxexp - 1) | np.any(~np.isfinite(size) & ~x.empty, **how)
     over = over | np.isnan(low) | np.isnan(high)
-    empty, wild = (np.any(part, **how) for part in (x.empty, x.wild))
-    return _settled([x], low, high, over, empty, wild, element)
+    nan, empty, wild = (np.any(part, **how) for part in (x.nan, x.empty, x.wild))
+    return _settled(low, high, over, nan, empty, wild, element)
 
 
 def matrix_product(
@@ -134,7 +134,7 @@ def matrix_product(
         (np.matmul(one, np.ones_like(other)) + np.matmul(np.ones_like(one), other)) > 0
         for one, other in zip(left[2:], right[2:], strict=True)
     )
-    return _settled([a, b], low, high, over | vague, empty, wild, element)
+    return _settled(low, high, over | vague, vague, empty, wild, element)
 
 
 def _split(x: Floats, precision: Precision) -> list[Array]:

@@ -153,7 +153,10 @@ class Trials:
         return findings
 
     def again(self, found: Finding, program: Program) -> Finding | None:
-        """The same kind of finding in another program, where it has it too."""
+        """The same kind of finding in another program, where it has it too. ShapeError where that
+        is no program.
+        """
+        program.build()
         case = Case(program, random.Random(0))
         first = self._interpret(case)
         if first is not None or found.variant is None:
@@ -165,8 +168,7 @@ class Trials:
         if found.variant.is_exact and not found.variant.figures:
             variants = [replace(SEPARATE, target=found.variant.target), found.variant]
         again = self._on_device(self.runner, [case], variants)
-        same = [item for item in again if item.where == found.where]
-        return same[0] if same else None
+        return next((item for item in again if item.where == found.where), None)
 
     # ---- the interpreter
 
