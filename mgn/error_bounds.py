@@ -152,15 +152,8 @@ class OverflowInterpreter(Interpreter):
         if not isinstance(op, TensorOp) or op.spec.evaluate is None:
             return results
         marks = [self.overflowed(array) for array in operands]
-        finite = [_is_finite(array) for array in operands]
         for array in results:
-            made = ~_is_finite(array)
-            if op.spec.kind is Kind.ELEMENTWISE:
-                for one in finite:
-                    made = made & one
-            elif not all(one.all() for one in finite):
-                made = np.zeros(array.shape, bool)
-            mark = made | self._passed_on(op, marks, array.shape)
+            mark = _made(op, operands, array) | self._passed_on(op, marks, array.shape)
             if mark.any():
                 self._marks[id(array)] = (array, mark)
         return results
@@ -171,9 +164,22 @@ class OverflowInterpreter(Interpreter):
             return np.zeros(shape, bool)
         if op.spec.kind is Kind.ELEMENTWISE:
             return np.logical_or.reduce([np.broadcast_to(mark, shape) for mark in marks])
-        if op.spec.kind is Kind.REDUCTION and "keepdims" in op.values:
-            return np.any(marks[0], axis=op.values["axis"], keepdims=op.values["keepdims"])
+        if op.spec.kind is Kind.REDUCTION:
+            return np.any(marks[0], **op.values)
         return np.ones(shape, bool)
+
+
+def _made(op: TensorOp, operands: Sequence[Array], result: Array) -> Array:
+    """The elements that are not finite, though all that they are computed from is."""
+    finite = [_is_finite(array) for array in operands]
+    made = ~_is_finite(result)
+    if op.spec.kind is Kind.REDUCTION:
+        return made & np.all(finite[0], **op.values)
+    if op.spec.kind is Kind.ELEMENTWISE:
+        for one in finite:
+            made = made & one
+        return made
+    return made if op.spec.kind in SUMMING else np.zeros(result.shape, bool)
 
 
 def _is_finite(array: Array) -> Array:

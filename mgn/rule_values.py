@@ -5,7 +5,7 @@ In: a graph and its saturated e-graph. Out: whether all e-nodes of each class ha
 `Difference`. Values are compared in four ways, which `Compared` names.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, partial
@@ -125,6 +125,7 @@ class Values:
         self.graph = graph
         self.result = result
         self.rounds = True
+        self.largest_parameter = np.inf
         self.root = None if root is None else result.class_of[root]
         self.left = None if root is None else self._node_of(root)
 
@@ -170,6 +171,7 @@ class Values:
         bound allows, on values of any magnitude.
         """
         arrays = draw_magnitudes(np.random.default_rng(seed), self.types)
+        arrays = [_unflushed(self._bounded(array, at)) for at, array in enumerate(arrays)]
         return self.differ_by_bound_on(arrays, seed)
 
     def differ_by_bound_on(self, arrays: Sequence[np.ndarray], seed: int) -> Difference | None:
@@ -191,7 +193,8 @@ class Values:
         if element.is_float:
             own = own + float(ml_dtypes.finfo(element.dtype).smallest_subnormal)
         for value in self._other_forms(arrays, wide=False):
-            error = np.abs(value.astype(np.float64) - exact)
+            with np.errstate(all="ignore"):
+                error = np.abs(value.astype(np.float64) - exact)
             error = np.where(np.isnan(error), np.inf, error)
             wrong, bound = finite & (error > ALLOWED * own), own
             for found in error_bounds(self.graph, inputs, parameters, exact, seed):
@@ -212,11 +215,13 @@ class Values:
         """
         rng = np.random.default_rng(seed)
         arrays = draw_magnitudes(rng, [_at_most_f32(type) for type in self.types])
+        arrays = [self._bounded(array, at) for at, array in enumerate(arrays)]
         inputs, parameters = self._named(arrays)
         (exact,) = Interpreter(parameters, wide=True).run(self.graph, inputs).values()
         exact = exact.astype(np.float64)
         for at, value in enumerate(self._other_forms(arrays, wide=True)):
-            distance = np.abs(value.astype(np.float64) - exact)
+            with np.errstate(all="ignore"):
+                distance = np.abs(value.astype(np.float64) - exact)
             wrong = np.isfinite(distance) & (distance > SMALLEST)
             if not wrong.any():
                 continue
@@ -224,7 +229,8 @@ class Values:
             for _ in range(PERTURBATIONS // 4):
                 off = PerturbedInterpreter(parameters, rng, (-1.0, 1.0), UNITS["f64"])
                 again = self._other_forms(arrays, wide=True, interpreter=off)[at]
-                lost = np.abs(again.astype(np.float64) - value.astype(np.float64))
+                with np.errstate(all="ignore"):
+                    lost = np.abs(again.astype(np.float64) - value.astype(np.float64))
                 bound = np.maximum(bound, np.where(np.isnan(lost), np.inf, lost))
             wrong &= distance > ALLOWED * bound
             if wrong.any():
@@ -253,6 +259,13 @@ class Values:
         inputs = dict(zip(self.graph.input_names, arrays[:count], strict=True))
         names = [leaf.key for leaf in self._parameters.values()]
         return inputs, dict(zip(names, arrays[count:], strict=True))
+
+    def _bounded(self, array: np.ndarray, at: int) -> np.ndarray:
+        """An array, if it is of a parameter no larger than parameters are said to be."""
+        if at < len(self.graph.block.args) or array.dtype.kind in "iub":
+            return array
+        most = min(self.largest_parameter, float(ml_dtypes.finfo(array.dtype).max))
+        return np.clip(array, -most, most).astype(array.dtype)
 
     def _given(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         """The inputs, without parameters."""
@@ -342,6 +355,16 @@ class Values:
             known.setdefault(key, value)
             outcomes.setdefault(key, []).append((node, value))
         return outcomes
+
+
+def _unflushed(array: np.ndarray) -> np.ndarray:
+    """An array whose elements are 0 where they are so small that a device may flush them, or their
+    halves and quarters, to 0.
+    """
+    if array.dtype.kind in "iub":
+        return array
+    least = 4 * float(ml_dtypes.finfo(array.dtype).smallest_normal)
+    return np.where(np.abs(array.astype(np.float64)) < least, np.zeros_like(array), array)
 
 
 def _at_most_f32(type: TensorType) -> TensorType:

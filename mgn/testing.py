@@ -47,6 +47,9 @@ DRAWS = 8
 rare in a few small arrays.
 """
 
+LARGEST_PARAMETER = 2.0**20
+"""Of rules that ask for `moderate_parameters`: what is checked when parameters are set."""
+
 
 class Unfit(Exception):
     """These types or attributes do not make an instance that the rule acts on."""
@@ -199,7 +202,10 @@ def values_of(rule: Rule, instance: Instance) -> Values:
     result = saturate_facts(encoded.facts, [rule])
     if not result.fired[rule.name]:
         raise Unfit
-    return Values(graph, result, encoded.outputs[0])
+    values = Values(graph, result, encoded.outputs[0])
+    if "moderate_parameters" in rule.when:
+        values.largest_parameter = LARGEST_PARAMETER
+    return values
 
 
 def difference_of(

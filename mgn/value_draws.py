@@ -156,7 +156,8 @@ def _of_magnitude(
     least = math.log2(float(ml_dtypes.finfo(element.dtype).smallest_subnormal))
     spread = float(rng.choice([0.0, 1.0, 3.0, largest / 8, largest]))
     exponents = level * largest + rng.uniform(-spread, spread, shape)
-    values = plain_floats(rng, shape) * np.exp2(np.clip(exponents, least, largest - 1))
+    powers = np.exp2(np.clip(exponents, least, largest - 1) - 2)
+    values = 4 * np.clip(plain_floats(rng, shape) * powers, -(2.0**1021), 2.0**1021)
     if shape and shape[-1] > 1 and rng.random() < 0.3:
         even = values[..., : shape[-1] // 2 * 2 : 2]
         values[..., 1::2] = -even * (1 + _ulps(rng, element, even.shape))

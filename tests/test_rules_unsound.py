@@ -1,7 +1,7 @@
 """Wrong rules that no row of the table is like are refused, and right ones accepted.
 
 They are wrong at the ends of integers, at subnormal, large or special floats, in half precision,
-for matrices that are not square, for axes of other sizes, for ties, or for a class that promises more.
+for matrices that are not square, axes of other sizes, ties, or for a class that promises more.
 """
 
 import pytest
