@@ -109,7 +109,7 @@ def instances(rule: Rule, seed: int, examples: Examples | None = None) -> Iterat
     """
     rng = random.Random(seed)
     choices = attribute_choices(rule.left_pattern)
-    masks = _masks_of(rule.left_pattern) | _masks_of(rule.right_pattern)
+    masks = masks_of(rule.left_pattern) | masks_of(rule.right_pattern)
     shapes_of = _many if is_elementwise(rule) else _shapes
     while True:
         example = examples(rule.name, rng, rule.variables) if examples is not None else None
@@ -176,7 +176,7 @@ def _alike(rng: random.Random, first: Shape, sizes: Sequence[int]) -> Shape:
     )
 
 
-def _masks_of(pattern: Pattern) -> frozenset[str]:
+def masks_of(pattern: Pattern) -> frozenset[str]:
     """The variables that have to be bools."""
     found: set[str] = set()
     for call in calls_of(pattern):

@@ -244,6 +244,11 @@ class Values:
         inputs = [tensor_of(argument.type) for argument in self.graph.block.args]
         return inputs + [leaf.type for leaf in self._parameters.values()]
 
+    @property
+    def elements_and_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        """These, as names of element types and shapes."""
+        return [(element_of(type).name, tuple(type.get_shape())) for type in self.types]
+
     @cached_property
     def _parameters(self) -> dict[int, Leaf]:
         """The parameters of the e-graph, by class."""
@@ -387,9 +392,10 @@ def same_bits(left: np.ndarray, right: np.ndarray) -> bool:
         return False
     if left.dtype.kind in "iub":
         return bool(np.array_equal(left, right))
-    nan = np.isnan(left)
-    return bool(
-        np.array_equal(nan, np.isnan(right))
-        and np.array_equal(left[~nan], right[~nan])
-        and np.array_equal(np.signbit(left[~nan]), np.signbit(right[~nan]))
-    )
+    with np.errstate(all="ignore"):
+        nan = np.isnan(left)
+        return bool(
+            np.array_equal(nan, np.isnan(right))
+            and np.array_equal(left[~nan], right[~nan])
+            and np.array_equal(np.signbit(left[~nan]), np.signbit(right[~nan]))
+        )
