@@ -25,6 +25,7 @@ from mgn.dialects.kernel import (
     MmaOp,
 )
 from mgn.dialects.mgn.interpreter import Interpreter
+from mgn.passes.lower_kernels import attention_blocks
 from mgn.passes.lower_kernels.attention_panels import SHAPES
 from mgn.passes.saturate.matrix_price import ATTENDED_ROWS
 
@@ -164,6 +165,20 @@ def test_groups_of_four_sub_groups_compute_the_same(
     for shapes, how in GROUPED:
         assert GroupMmaHeldOp in operations_of(kernel_of(shapes, how, name), device, **tiling)
         check(cl_queue, device, shapes, how, name, **tiling)
+
+
+@pytest.mark.parametrize("groups", [0, 1])
+def test_sums_begin_anew_in_blocks_of_keys(
+    groups: int,
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attention_blocks, "BLOCK", 2)
+    monkeypatch.setattr(attention_blocks, "MOST_TILES", 2)
+    shapes = [(40, 64), (1030, 64), (1030, 64)]
+    entries = {"tile_down": 4, "groups": 1} if groups else {}
+    check(cl_queue, device, shapes, {"heads": 1}, "bf16", **entries)
 
 
 @pytest.mark.parametrize("name", NAMES)
