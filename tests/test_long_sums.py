@@ -18,6 +18,7 @@ from lower_fixture import Run, expected, forms_of, fused_kernel, run_all
 from opencl_fixture import cl_queue  # noqa: F401
 
 import mgn
+from mgn.dialects.mgn.contraction import MATMUL
 from mgn.dialects.mgn.reductions import RUNNING_SUM, SUM
 from mgn.passes.lower_kernels import long_totals
 from mgn.runtime.devices import choose
@@ -257,3 +258,7 @@ def test_the_definition_adds_up_in_f64_whatever_the_axis() -> None:
         got = spec.evaluate(x, axis=axis, **how)
         assert got.dtype == np.float32
         np.testing.assert_array_equal(got, want.astype(np.float32))
+    assert MATMUL.evaluate is not None
+    ones = np.ones((1, x.shape[0]), np.float32)
+    got = MATMUL.evaluate(ones, x, transpose_a=False, transpose_b=False)
+    np.testing.assert_array_equal(got[0], x.sum(0, np.float64).astype(np.float32))

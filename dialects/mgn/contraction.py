@@ -18,6 +18,7 @@ from mgn.dialects.mgn.operation import (
     OperationSpec,
     define,
 )
+from mgn.dialects.mgn.reductions import sums_in
 from mgn.dialects.shapes import ShapeError, broadcast_shapes
 from mgn.dialects.types import element_of, tensor
 
@@ -45,7 +46,8 @@ def infer_matmul(a: TensorType, b: TensorType, transpose_a: bool, transpose_b: b
 def _matmul(a: np.ndarray, b: np.ndarray, transpose_a: bool, transpose_b: bool) -> np.ndarray:
     left = np.swapaxes(a, -1, -2) if transpose_a else a
     right = np.swapaxes(b, -1, -2) if transpose_b else b
-    return np.matmul(left, right)
+    dtype = sums_in(left.dtype, left.shape[-1])
+    return np.matmul(left, right, dtype=dtype).astype(left.dtype, copy=False)
 
 
 def _signature() -> tuple[Any, ...]:

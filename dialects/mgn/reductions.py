@@ -1,5 +1,6 @@
 """Core reductions and scans. Float sums and products accumulate in f32 or wider and round once."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -52,15 +53,20 @@ def neutral_minimum(dtype: np.dtype) -> Any:
     return np.iinfo(dtype).max if np.issubdtype(dtype, np.integer) else np.inf
 
 
-def wide_sums(dtype: np.dtype) -> np.dtype:
-    """The type in which the definition adds up: f64 for f32, whose sums NumPy adds up in one chain
-    along all axes but the last, else the type itself.
+SHORT_SUM = 1024
+"""Up to how many terms the definition adds up in their own type."""
+
+
+def sums_in(dtype: np.dtype, terms: int) -> np.dtype:
+    """The type in which the definition adds up: f64 for long sums in f32, of which NumPy makes one
+    chain along all axes but the last.
     """
-    return np.dtype(np.float64) if dtype == np.float32 else dtype
+    return np.dtype(np.float64) if dtype == np.float32 and terms > SHORT_SUM else dtype
 
 
 def _sum(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    total = np.sum(x, axis=axis, keepdims=keepdims, dtype=wide_sums(x.dtype))
+    terms = math.prod(x.shape[one] for one in axis)
+    total = np.sum(x, axis=axis, keepdims=keepdims, dtype=sums_in(x.dtype, terms))
     return total.astype(x.dtype)
 
 
@@ -101,7 +107,7 @@ def _infer_running_sum(x: TensorType, axis: int) -> TensorType:
 
 
 def _running_sum(x: Array, axis: int) -> Array:
-    return np.cumsum(x, axis=axis, dtype=wide_sums(x.dtype)).astype(x.dtype)
+    return np.cumsum(x, axis=axis, dtype=sums_in(x.dtype, x.shape[axis])).astype(x.dtype)
 
 
 RUNNING_SUM = define(
