@@ -196,9 +196,12 @@ def describe_device(device: "ComputeDevice", again: bool = False) -> Device:
 
     `again` measures what was measured before.
     """
-    from mgn.runtime.figures import describe
+    from mgn.runtime.figures import FIGURES_VARIABLE, describe
 
-    return Device(**describe(device, again=again))
+    described = Device(**describe(device, again=again))
+    if problem := described.problem():
+        raise MgnError(f"{FIGURES_VARIABLE}: {problem}")
+    return described
 
 
 def as_module(module: AnyModule) -> Module:

@@ -111,7 +111,12 @@ def _block_bytes(device: Device) -> int:
     """Bytes of a row of a work-item's block of a product on a CPU, a power of two."""
     least, most = BLOCK_BYTES
     share = (device.l2_cache or USUAL_CACHE) // (BLOCK_SHARE * BLOCK_DEPTH)
-    return min(max(1 << share.bit_length() - 1, least), most)
+    return min(max(_power_below(share), least), most)
+
+
+def _power_below(number: int) -> int:
+    """The largest power of two that is no larger, at least 1."""
+    return 1 << max(number.bit_length() - 1, 0)
 
 
 def _cpu_lanes(fused: FusedKernelOp, device: Device) -> int:
@@ -164,23 +169,24 @@ def large_local_memory(device: Device) -> int:
 def _gpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     lanes = max(1, min(16, device.lanes(widest_bytes(fused))))
     most = REDUCTION_ITEMS if fused.kernel_kind is KernelKind.REDUCTION else POINTWISE_ITEMS
+    group = _power_below(device.max_work_group_size)
     entries: dict[str, int | str] = {
         "form": "gpu",
         "lanes": lanes,
-        "local": min(most, device.max_work_group_size),
+        "local": min(most, group),
         "units": device.compute_units,
     }
     if fused.kernel_kind in (KernelKind.POINTWISE, KernelKind.GATHER):
-        entries["tile_items"] = min(TILE_ITEMS, device.max_work_group_size)
+        entries["tile_items"] = min(TILE_ITEMS, group)
     if fused.kernel_kind is KernelKind.REDUCTION and device.matrix_unit != "none":
-        entries["stash_memory"] = large_local_memory(device) - MET_BYTES
+        entries["stash_memory"] = max(large_local_memory(device) - MET_BYTES, 0)
     if device.vendor == "nvidia":
         entries["sub_group"] = device.sub_group_size
     if fused.kernel_kind in (KernelKind.CONTRACTION, KernelKind.ATTENTION):
         attends = fused.kernel_kind is KernelKind.ATTENTION
         room = large_local_memory(device) if attends else device.local_memory
         entries |= {"local_memory": room}
-        entries |= {"largest_group": device.max_work_group_size}
+        entries |= {"largest_group": group}
         unit = str(_arranged(fused).get(MATRIX))
         if unit in device.matrix_rates:
             entries |= {MATRIX: unit, "matrix_unit": device.matrix_unit}

@@ -5,7 +5,7 @@ Out: a `Device`.
 """
 
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, cast
 
 from xdsl.dialects.builtin import (
     DictionaryAttr,
@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition, param_def
+from xdsl.utils.exceptions import VerifyException
 
 
 @irdl_attr_definition
@@ -27,6 +28,21 @@ class DeviceAttr(ParametrizedAttribute):
 
     name = "kernel.device"
     description: DictionaryAttr = param_def()
+
+    def verify(self) -> None:
+        entries = self.description.data
+        for listed, words in (
+            (FIGURES.keys() - OPTIONAL_FIGURES - entries.keys(), "lacks"),
+            (entries.keys() - FIGURES.keys(), "has no figure"),
+        ):
+            if listed:
+                raise VerifyException(f"a device description {words} '{min(listed)}'")
+        try:
+            problem = Device.from_attribute(self).problem()
+        except TypeError as error:
+            problem = str(error)
+        if problem:
+            raise VerifyException(f"a device description: {problem}")
 
 
 @dataclass(frozen=True)
@@ -86,6 +102,38 @@ class Device:
         """Vector registers of a work-item on a CPU; those of 512 bits come with twice as many."""
         return 32 if self.vector_bits >= 512 else 16
 
+    def problem(self) -> str:
+        """What is wrong with a figure, which it names; nothing where all are sound."""
+        for name, allowed in FIGURES.items():
+            value = getattr(self, name)
+            if isinstance(allowed, dict):
+                if not isinstance(value, dict):
+                    return f"{name} must be an object of rates, not {value!r}"
+                rates = cast(dict[str, Any], value)
+                wrong = [f"{name}.{key}" for key, rate in rates.items() if not RATE.allows(rate)]
+                if wrong:
+                    return f"{wrong[0]} must be {RATE}, not {rates[wrong[0].partition('.')[2]]!r}"
+            elif not allowed.allows(value):
+                return f"{name} must be {allowed}, not {value!r}"
+        if "f32" not in self.rates:
+            return "rates.f32 is missing, which stands for those that are not there"
+        if self.vendor == "nvidia" and self.kind == "gpu" and self.sub_group_size != 32:
+            return f"sub_group_size must be 32 on NVIDIA's GPUs, not {self.sub_group_size}"
+        return self._too_little()
+
+    def _too_little(self) -> str:
+        """What there is too little of for the smallest tiles."""
+        for wanted, where, least_of in (
+            (self.kind == "gpu", "on a GPU", LEAST_ON_GPU),
+            (self.matrix_unit != "none", f"with the matrix unit {self.matrix_unit}", LEAST_OF_UNIT),
+        ):
+            for name, least in least_of.items() if wanted else ():
+                if getattr(self, name) < least:
+                    return f"{name} must be at least {least} {where}, not {getattr(self, name)}"
+        if self.matrix_rates and self.matrix_unit == "none":
+            return f"matrix_rates has {min(self.matrix_rates)}, and matrix_unit is none"
+        return ""
+
     def with_figures(self, **figures: Any) -> "Device":
         """The same device with other figures: for measured values and for experiments."""
         return replace(self, **figures)
@@ -107,6 +155,83 @@ class Device:
         if isinstance(attribute, DeviceAttr):
             return Device.from_attribute(attribute)
         return DEVICES["cpu"]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The values of a figure: numbers of a kind from `low` to `high`."""
+
+    kind: type
+    low: float
+    high: float
+
+    def allows(self, value: Any) -> bool:
+        """Whether a value is one of them."""
+        if type(value) is not self.kind and not (self.kind is float and type(value) is int):
+            return False
+        return self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        what = "a whole number" if self.kind is int else "a number"
+        return f"{what} from {self.low:g} to {self.high:g}"
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The values of a figure that has few, or any text where none are listed."""
+
+    values: tuple[Any, ...] = ()
+
+    def allows(self, value: Any) -> bool:
+        """Whether a value is one of them."""
+        if not self.values:
+            return isinstance(value, str)
+        return any(type(value) is type(known) and value == known for known in self.values)
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(map(str, self.values))}" if self.values else "a text"
+
+
+RATE = Numbers(float, 1.0, 1e40)
+_SIZE = Numbers(int, 0, (1 << 63) - 1)
+_TRUTH = Choices((True, False))
+
+FIGURES: dict[str, Numbers | Choices | dict[str, Numbers]] = {
+    "name": Choices(),
+    "kind": Choices(("cpu", "gpu")),
+    "vendor": Choices(),
+    "compute_units": Numbers(int, 1, 1 << 30),
+    "vector_bits": Choices(tuple(32 << n for n in range(8))),
+    "local_memory": Numbers(int, 1, (1 << 63) - 1),
+    "max_work_group_size": Numbers(int, 1, 1 << 30),
+    "sub_group_size": Choices(tuple(1 << n for n in range(8))),
+    "global_memory": Numbers(int, 1, (1 << 63) - 1),
+    "bandwidth": RATE,
+    "launch_cost": Numbers(float, 0.0, 1e6),
+    "has_fp16": _TRUTH,
+    "has_fp64": _TRUTH,
+    "rates": {"f32": RATE},
+    "matrix_rates": {},
+    "matrix_unit": Choices(("none", "mma", "wgmma")),
+    "cache": _SIZE,
+    "cache_gain": Numbers(float, 1e-6, 1e6),
+    "l1_cache": _SIZE,
+    "l2_cache": _SIZE,
+    "l3_cache": _SIZE,
+}
+"""The values that each figure of a device may have; rates are numbers by element type. Within them
+no price overflows, and each template has a schedule.
+"""
+
+OPTIONAL_FIGURES = frozenset(
+    ("rates", "matrix_rates", "matrix_unit", "cache", "cache_gain", "l1_cache", "l2_cache")
+) | {"l3_cache"}
+
+LEAST_ON_GPU = {"local_memory": 4096, "max_work_group_size": 32}
+"""What the smallest tiles of attention and of products take."""
+
+LEAST_OF_UNIT = {"local_memory": 48 * 1024, "max_work_group_size": 256}
+"""The same of the groups that feed a matrix unit."""
 
 
 def _encode(value: Any) -> Attribute:

@@ -114,6 +114,11 @@ SHAPES = (
 )
 """Measured on an NVIDIA H200. The last one fits where local memory is short."""
 
+SMALL_SHAPES = tuple(
+    Shape(down, across, 4, 4, 8, 1, 1, 0.1, 0.1) for down, across in ((4, 8), (4, 4), (2, 4))
+)
+"""For devices whose groups or local memory have room for none of those: the first that fits."""
+
 
 def tiling_of(job: Job, product: Product) -> Tiling:
     """The tiling that takes the least time, as far as work and idle compute units tell."""
@@ -123,7 +128,9 @@ def tiling_of(job: Job, product: Product) -> Tiling:
     room = job.number("local_memory", 1 << 15)
     row_bytes = statistics_bytes(job.body, product)
     best: tuple[float, Tiling] | None = None
-    for shape in SHAPES:
+    for shape in (*SHAPES, *SMALL_SHAPES):
+        if best is not None and shape in SMALL_SHAPES:
+            break
         side = 1 if element.bytes <= 4 else 2
         tiling = Tiling(
             down=job.number("tile_down", shape.down),
