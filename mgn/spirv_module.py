@@ -25,11 +25,17 @@ def spirv_assembly(module: ModuleOp) -> str:
 
 def read_spirv(data: bytes, name: str) -> str:
     """A SPIR-V binary as MLIR text. DiagnosticsError where it is damaged or not understood."""
-    from mgn.codegen.spirv import SpirvError, deserialise
     from mgn.mlir_text import print_mlir
 
+    return print_mlir(read_spirv_module(data, name))
+
+
+def read_spirv_module(data: bytes, name: str) -> ModuleOp:
+    """A SPIR-V binary as a module, not verified. DiagnosticsError as of `read_spirv`."""
+    from mgn.codegen.spirv import SpirvError, deserialise
+
     try:
-        return print_mlir(ModuleOp([deserialise(data)]))
+        return ModuleOp([deserialise(data)])
     except SpirvError as error:
         raise DiagnosticsError([Diagnostic(str(error), name)]) from None
 

@@ -74,7 +74,7 @@ class KernelCache:
         data = kept_file(path, self.limit)
         if data is None:
             return None
-        binary = _unwrap(key, data)
+        binary = opened(key, data)
         if binary is None:
             self.discard(key)
             return None
@@ -85,7 +85,7 @@ class KernelCache:
     def store(self, key: str, binary: bytes) -> bool:
         """Keep a binary. False where the disk refuses."""
         path = self._path(key)
-        if path is None or not keep_file(path, _wrap(key, binary)):
+        if path is None or not keep_file(path, sealed(key, binary)):
             return False
         self._written_since_trim += len(binary)
         if self._written_since_trim > self.limit // 8:
@@ -150,11 +150,12 @@ def _delete(path: Path) -> None:
         path.unlink()
 
 
-def _wrap(key: str, binary: bytes) -> bytes:
+def sealed(key: str, binary: bytes) -> bytes:
     """A binary that tells whether it is whole, and the one that was stored under its key."""
     return _MAGIC + hashlib.sha256(key.encode() + b"\0" + binary).digest() + binary
 
 
-def _unwrap(key: str, data: bytes) -> bytes | None:
+def opened(key: str, data: bytes) -> bytes | None:
+    """The binary that was sealed under a key; None for any other content."""
     binary = data[len(_MAGIC) + _DIGEST_BYTES :]
-    return binary if data == _wrap(key, binary) else None
+    return binary if data == sealed(key, binary) else None

@@ -17,7 +17,7 @@ from typing import Any, cast
 from mgn.runtime.caches import cache_sizes
 from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import DeviceError
-from mgn.runtime.host_arrays import DTYPES, nearest
+from mgn.runtime.host_arrays import DTYPES, MOST_SHOWN, nearest, one_line, shown
 from mgn.runtime.location import cache_folder, keep_file, kept_file
 from mgn.runtime.matrix_figures import matrix_unit
 from mgn.runtime.speeds import MEASURED, ROUNDS, Speeds, add_rounds, source
@@ -45,7 +45,7 @@ def describe(device: ComputeDevice, *, measure: bool = True, again: bool = False
     if measure:
         speeds = _speeds(device, figures, again)
         figures |= speeds.figures(figures["kind"])
-    return _with_overrides(figures)
+    return with_overrides(figures)
 
 
 def probe(device: ComputeDevice) -> dict[str, Any]:
@@ -167,19 +167,23 @@ def overrides() -> dict[str, Any]:
     return cast(dict[str, Any], figures)
 
 
-def _with_overrides(figures: dict[str, Any]) -> dict[str, Any]:
+def with_overrides(figures: dict[str, Any]) -> dict[str, Any]:
     """Figures with those of the file in their places, each of its kind; rates one by one."""
     known: dict[str, Any] = {"bandwidth": 0.0, "launch_cost": 0.0, "cache": 0, "cache_gain": 1.0}
     known |= {"rates": {}, "matrix_rates": {}, **figures}
     merged = dict(figures)
     for name, value in overrides().items():
         if name not in known:
-            raise DeviceError(f"{FIGURES_VARIABLE}: no figure '{name}'{nearest(name, [*known])}")
+            raise DeviceError(
+                f"{FIGURES_VARIABLE}: no figure {shown(name)}{nearest(name, [*known])}"
+            )
         if name in ("rates", "matrix_rates") and isinstance(value, dict):
             rates = cast(dict[str, Any], value)
             for element in rates.keys() - _RATED[name]:
                 hint = nearest(element, _RATED[name])
-                raise DeviceError(f"{FIGURES_VARIABLE}: no figure '{name}.{element}'{hint}")
+                raise DeviceError(
+                    f"{FIGURES_VARIABLE}: no figure {shown(f'{name}.{element}')}{hint}"
+                )
             merged[name] = known[name] | {
                 element: _of_kind(f"{name}.{element}", rate, 0.0) for element, rate in rates.items()
             }
@@ -211,9 +215,12 @@ def _of_kind(name: str, value: Any, like: Any) -> Any:
     numeric = kind in (int, float)
     if type(value) is not kind or (numeric and not 0 < value < float("inf")):
         wanted = _WANTED.get(kind, "a text" if kind is str else "an object of rates")
-        raise DeviceError(f"{FIGURES_VARIABLE}: {name} must be {wanted}, not {json.dumps(value)}")
+        said = one_line(json.dumps(value), MOST_SHOWN)
+        raise DeviceError(f"{FIGURES_VARIABLE}: {name} must be {wanted}, not {said}")
     choices = _CHOICES.get(name, (value,))
     if value not in choices:
         listed = ", ".join(map(str, choices))
-        raise DeviceError(f"{FIGURES_VARIABLE}: {name} is one of {listed}, not {value}")
+        raise DeviceError(
+            f"{FIGURES_VARIABLE}: {name} is one of {listed}, not {one_line(str(value), MOST_SHOWN)}"
+        )
     return value

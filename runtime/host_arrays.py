@@ -47,10 +47,14 @@ def shown(name: object) -> str:
     """A name as messages have it: in quotes, on one line, not long; what is no text as Python has
     it.
     """
-    text = name if isinstance(name, str) else repr(name)
-    clipped = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
-    plain = "".join(sign if sign.isprintable() else "\ufffd" for sign in clipped)
+    plain = one_line(name if isinstance(name, str) else repr(name), MOST_SHOWN)
     return f"'{plain}'" if isinstance(name, str) else plain
+
+
+def one_line(text: str, most: int) -> str:
+    """A text cut to a length, without what a terminal would act on."""
+    clipped = text if len(text) <= most else f"{text[:most]}…"
+    return "".join(sign if sign.isprintable() else "\ufffd" for sign in clipped)
 
 
 def nearest(name: object, names: Sequence[str]) -> str:

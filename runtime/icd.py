@@ -56,7 +56,7 @@ def settle_variables() -> None:
 
 def vendor_files(system: Path) -> dict[str, str]:
     """File name to content: the system's vendor files and those of ours that they lack."""
-    files = _read_vendors(system)
+    files = read_vendors(system)
     intel = find_intel_library()
     if intel is not None and not any(INTEL_LIBRARY in text for text in files.values()):
         files["mgn-intel-cpu.icd"] = f"{intel}\n"
@@ -80,7 +80,7 @@ def find_intel_library() -> Path | None:
     return next((library for library in named if library.is_file()), None)
 
 
-def _read_vendors(folder: Path) -> dict[str, str]:
+def read_vendors(folder: Path) -> dict[str, str]:
     """What the vendor files of a folder say; one that is no small file of text says nothing."""
     files: dict[str, str] = {}
     for path in sorted(folder.glob("*.icd")):

@@ -4,21 +4,34 @@ In: a path, and what the parameters should be. Out: arrays by name; or one `Weig
 everything that does not fit. A damaged file is a `WeightsError` too, whatever is wrong with it.
 """
 
+import io
 import stat
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
 from mgn.runtime.errors import WeightsError
-from mgn.runtime.host_arrays import DTYPES, mismatch, nearest, shown, spelling
+from mgn.runtime.host_arrays import DTYPES, mismatch, nearest, one_line, shown, spelling
 from mgn.runtime.whole_files import as_path, write_file
 
 _SHOWN = 12
+_MOST_SAID = 200
+_MOST_PACKED = 1100
+"""Bytes that one of a compressed member can stand for; deflate comes to 1032."""
+
 _ARCHIVE, _EMPTY_ARCHIVE, _ARRAY = b"PK\x03\x04", b"PK\x05\x06", b"\x93NUMPY"
 """How files of NumPy begin: archives of arrays, and single ones."""
+
+_HEADERS: dict[tuple[int, int], Any] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+_LONGEST_HEADER = 1 << 16
 
 _UNNAMED = np.dtype("V2")
 """How NumPy reads back a bf16 array."""
@@ -131,9 +144,8 @@ def _plain(array: np.ndarray) -> np.ndarray:
     return array.view(np.uint8) != 0 if array.dtype == np.bool_ else array
 
 
-def _clipped(value: object, most: int = 200) -> str:
-    text = " ".join(str(value).split())
-    return text if len(text) <= most else f"{text[:most]}…"
+def _clipped(value: object) -> str:
+    return one_line(str(value), _MOST_SAID)
 
 
 def _path(path: str | Path) -> Path:
@@ -145,11 +157,17 @@ def _path(path: str | Path) -> Path:
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
     with path.open("rb") as file:
-        start = file.read(len(_ARRAY))
+        return npz_arrays(file, path)
+
+
+def npz_arrays(file: BinaryIO, path: Path) -> dict[str, np.ndarray]:
+    """The arrays in the content of an npz file."""
+    start = file.read(len(_ARRAY))
+    file.seek(0)
     if not start.startswith((_ARCHIVE, _EMPTY_ARCHIVE, _ARRAY)):
         raise WeightsError(f"{path} is no npz file, which is an archive that np.savez writes")
     try:
-        archive = np.load(path, allow_pickle=False)
+        archive = np.load(file, allow_pickle=False)
         if isinstance(archive, np.ndarray):
             raise WeightsError(f"{path} holds one array without a name; write it with np.savez")
         with archive:
@@ -180,8 +198,31 @@ def _members(archive: Any, path: Path) -> dict[str, np.ndarray]:
 
 def _member(archive: Any, name: str, path: Path) -> Any:
     try:
+        _check_size(archive, name, path)
         return archive[name]
     except ValueError as error:
         if "allow_pickle" not in str(error):
             raise
     raise WeightsError(f"{path}: {shown(name)} holds Python objects, which are not read")
+
+
+def _check_size(archive: Any, name: str, path: Path) -> None:
+    """WeightsError for a member whose header asks for more memory than it can have content."""
+    packed: zipfile.ZipFile = archive.zip
+    names = packed.namelist()
+    member = packed.getinfo(name if name in names else f"{name}.npy")
+    if member.file_size > _MOST_PACKED * (member.compress_size + 1):
+        raise WeightsError(f"{path}: {shown(name)} cannot have {member.file_size} bytes")
+    with packed.open(member) as file:
+        if file.read(len(_ARRAY)) != _ARRAY:
+            return
+        file = io.BytesIO(_ARRAY + file.read(_LONGEST_HEADER))
+    read = _HEADERS.get(np.lib.format.read_magic(file))
+    if read is None:
+        return
+    shape, _, dtype = read(file)
+    needed = prod(shape) * dtype.itemsize
+    if needed > member.file_size:
+        raise WeightsError(
+            f"{path}: {shown(name)} is to have {needed} bytes, and has {member.file_size} at most"
+        )

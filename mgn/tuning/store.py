@@ -7,10 +7,13 @@ shapes and element types, and the schedule that is chosen without measuring.
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast
 
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.passes.lower_kernels.lower import structure
+from mgn.passes.schedule_space import Axis, axes_of
 from mgn.runtime.cache import KernelCache, kernel_key
 from mgn.runtime.location import cache_folder, kept_file
 
@@ -49,18 +52,7 @@ class ScheduleStore:
         """The tuned schedule of a kernel; None where there is none that can be read."""
         assert fused.schedule is not None
         data = self._cache.load(self._key(fused, fused.schedule))
-        if data is None:
-            return None
-        try:
-            entries = json.loads(data)
-        except ValueError:
-            return None
-        first = fused.schedule.values
-        whole = isinstance(entries, dict) and all(
-            type(value) is type(first.get(name, 0))  # pyright: ignore
-            for name, value in entries.items()  # pyright: ignore[reportUnknownVariableType]
-        )
-        return ScheduleAttr.of(**entries) if whole and set(first) <= set(entries) else None  # pyright: ignore
+        return None if data is None else schedule_of(data, fused.schedule, axes_of(fused))
 
     def save(self, fused: FusedKernelOp, first: ScheduleAttr, best: ScheduleAttr) -> None:
         """Keeps the best schedule of a kernel, found under the one chosen without measuring."""
@@ -73,3 +65,25 @@ class ScheduleStore:
         fused.schedule = held
         assert isinstance(parts, tuple)
         return kernel_key("\n".join(map(str, parts)), (), self._identity)  # pyright: ignore
+
+
+def schedule_of(data: bytes, first: ScheduleAttr, axes: Sequence[Axis]) -> ScheduleAttr | None:
+    """The schedule that the content of an entry says; None where no search can have found it.
+
+    It is the first one with, for each axis, what stands there or one of the alternatives.
+    """
+    try:
+        found: Any = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    entries = cast(dict[str, Any], found)
+    known: dict[str, Any] = dict(first.values)
+    for axis in axes:
+        names = {name for alternative in axis for name in alternative}
+        chosen = {name: entries[name] for name in names if name in entries}
+        if chosen in axis:
+            known |= chosen
+    same = known == entries and all(type(known[name]) is type(entries[name]) for name in known)
+    return ScheduleAttr.of(**known) if same else None
