@@ -168,28 +168,30 @@ def _inside(index: Index, size: int, count: int) -> Index:
 def _choose_part(
     evaluator: "Evaluator", parts: list[tuple[Node, int]], axis: int, index: Indices
 ) -> SSAValue:
+    """The value of the part that has the element: halves are told apart first, so that many parts
+    are few tests, and no deep nest of branches.
+    """
     code, count = evaluator.code, evaluator.lanes
-    operand, start = parts[0]
-    end = start + operand.shape[axis]
-    moved = list(index)
-    moved[axis] = _inside(index[axis] - start, operand.shape[axis], count)
     if len(parts) == 1:
+        operand, start = parts[0]
+        moved = list(index)
+        moved[axis] = _inside(index[axis] - start, operand.shape[axis], count)
         return evaluator.at(operand, tuple(moved))
-    test = code.is_below(index[axis], end, count)
-    if test is True:
-        return evaluator.at(operand, tuple(moved))
-    if test is False:
-        return _choose_part(evaluator, parts[1:], axis, index)
+    middle = len(parts) // 2
+    lower, upper = parts[:middle], parts[middle:]
+    test = code.is_below(index[axis], upper[0][1], count)
+    if isinstance(test, bool):
+        return _choose_part(evaluator, lower if test else upper, axis, index)
 
-    def here() -> SSAValue:
-        return code.spread(evaluator.at(operand, tuple(moved)), count)
+    def before() -> SSAValue:
+        return code.spread(_choose_part(evaluator, lower, axis, index), count)
 
-    def later() -> SSAValue:
-        return code.spread(_choose_part(evaluator, parts[1:], axis, index), count)
+    def behind() -> SSAValue:
+        return code.spread(_choose_part(evaluator, upper, axis, index), count)
 
     if lane_count(test) == 1:
-        return code.branch(test, lambda: [here()], lambda: [later()])[0]
-    return code.select(test, here(), later())
+        return code.branch(test, lambda: [before()], lambda: [behind()])[0]
+    return code.select(test, before(), behind())
 
 
 def _gather(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
