@@ -68,6 +68,10 @@ def expands(spec: OperationSpec) -> bool:
     return not spec.is_core and (spec.kind is not Kind.ELEMENTWISE or spec.several_results)
 
 
+MOST_JOINED = 32
+"""Operands of a concat in the e-graph."""
+
+
 class Encoder:
     """Enters operations into facts; a block's values are known by their handles."""
 
@@ -119,6 +123,8 @@ class Encoder:
     ) -> list[int]:
         if expands(op.spec) and op.spec.several_results:
             return self._expand(decomposition_of(op), operands, location)
+        if op.spec.name == "concat":
+            operands = self._few(op, operands, location)
         properties = self._properties(op)
         handle = self.facts.node(
             op.spec, operands, properties, tensor_type(op.results[0]), location
@@ -127,6 +133,23 @@ class Encoder:
             parts = self._expand(decomposition_of(op), operands, location)
             self.facts.union(handle, parts[0])
         return [handle]
+
+    def _few(
+        self, op: TensorOp, operands: Sequence[int], location: LocationAttr | None
+    ) -> Sequence[int]:
+        """A concat's operands, many of them joined by concats before: egglog's time and memory
+        grow with the square of how many an operation has.
+        """
+        while len(operands) > MOST_JOINED:
+            groups = [
+                operands[start : start + MOST_JOINED]
+                for start in range(0, len(operands), MOST_JOINED)
+            ]
+            operands = [
+                self.enter(op.spec, group, op.values, location) if len(group) > 1 else group[0]
+                for group in groups
+            ]
+        return operands
 
     def _properties(self, op: TensorOp) -> Properties:
         """An operation's attributes in order: one tuple for the same attribute objects."""
