@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from mgn.passes.saturate import SaturateOptions
 
 
+LONGEST_SHOWN = 200
+"""Characters of an argument that a message shows."""
+
+
 def parse_dimensions(items: Sequence[str]) -> dict[str, int]:
     """`["B=32", "S=128"]` as a mapping. UsageError where one is no `NAME=N`."""
     dimensions: dict[str, int] = {}
@@ -23,7 +27,7 @@ def parse_dimensions(items: Sequence[str]) -> dict[str, int]:
         except ValueError:
             size = None
         if size is None or not name.strip().isidentifier():
-            raise UsageError(f"--dim takes NAME=N, such as B=32, not '{item}'")
+            raise UsageError(f"--dim takes NAME=N, such as B=32, not '{clipped(item)}'")
         if dimensions.setdefault(name.strip(), size) != size:
             raise UsageError(f"--dim gives '{name.strip()}' two sizes")
     return dimensions
@@ -43,11 +47,11 @@ def parse_saturation(text: str | None) -> "SaturateOptions | None":
         if not value or not name.isidentifier() or set(value) & set(",="):
             raise UsageError(
                 "--saturation takes NAME=VALUE, with spaces between several, such as "
-                f"'rules=exact time=2', not '{text}'; the names are {', '.join(kinds)}"
+                f"'rules=exact time=2', not '{clipped(text)}'; the names are {', '.join(kinds)}"
             )
         if name not in kinds:
             near = suggestion(name, [*kinds]) or f"; there are {', '.join(kinds)}"
-            raise UsageError(f"--saturation knows no '{name}'{near}")
+            raise UsageError(f"--saturation knows no '{clipped(name)}'{near}")
         given[name] = _as_declared(name, value, kinds[name])
     try:
         return Saturate(**given).options
@@ -55,12 +59,17 @@ def parse_saturation(text: str | None) -> "SaturateOptions | None":
         raise UsageError(f"--saturation: {error}") from None
 
 
+def clipped(text: str) -> str:
+    """A text as a message shows it."""
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+
+
 def _as_declared(name: str, text: str, kind: object) -> str | float | bool:
     """A value of one of the pass's options. UsageError where the text spells none."""
     if kind is bool:
         if text.lower() in ("true", "false"):
             return text.lower() == "true"
-        raise UsageError(f"--saturation: {name} takes true or false, not '{text}'")
+        raise UsageError(f"--saturation: {name} takes true or false, not '{clipped(text)}'")
     if kind is float:
         try:
             seconds = float(text)
@@ -68,5 +77,5 @@ def _as_declared(name: str, text: str, kind: object) -> str | float | bool:
             seconds = -1.0
         if seconds >= 0:
             return seconds
-        raise UsageError(f"--saturation: {name} takes a number of seconds, not '{text}'")
+        raise UsageError(f"--saturation: {name} takes a number of seconds, not '{clipped(text)}'")
     return text.strip("\"'")

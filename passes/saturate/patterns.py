@@ -25,6 +25,11 @@ ROOT_ELEMENT = "ELEMENT"
 SHOWN = 100
 """Most characters of a pattern that a message shows."""
 
+DEEPEST = 100
+"""Levels of a pattern."""
+
+_TOO_DEEP = f"nested more than {DEEPEST} levels deep"
+
 
 class PatternError(MgnError, ValueError):
     """A pattern that is not written as this module reads it."""
@@ -78,12 +83,27 @@ def parse_pattern(text: str) -> Pattern:
 
 def parse_expression(text: str) -> ast.expr:
     """The tree of what Python calls an expression. PatternError where the text is none."""
+    shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
     try:
-        return ast.parse(text, mode="eval").body
+        tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError) as error:
         said = error.msg if isinstance(error, SyntaxError) else error
-        shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
         raise PatternError(f"not a pattern: {shown!r}: {said}") from error
+    except (RecursionError, MemoryError):  # what Python's own parser says of deep nesting
+        raise PatternError(f"not a pattern: {shown!r}: {_TOO_DEEP}") from None
+    if _depth(tree) > DEEPEST:
+        raise PatternError(f"not a pattern: {shown!r}: {_TOO_DEEP}")
+    return tree
+
+
+def _depth(tree: ast.AST) -> int:
+    """How deep a tree is nested."""
+    deepest, pending = 0, [(tree, 1)]
+    while pending:
+        node, depth = pending.pop()
+        deepest = max(deepest, depth)
+        pending += [(child, depth + 1) for child in ast.iter_child_nodes(node)]
+    return deepest
 
 
 def _pattern(node: ast.expr) -> Pattern:
