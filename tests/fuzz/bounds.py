@@ -8,6 +8,7 @@ device's result must lie inside, whichever equal form was compiled. Composites a
 decompositions.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -346,7 +347,9 @@ def _extreme_index(op: TensorOp, x: Floats) -> Discrete:
     kept = [n for n in range(len(x.shape)) if n not in axis]
     moved = [np.transpose(part, (*kept, *axis)) for part in (x.lo, x.hi, x.nan, x.known)]
     outer = tuple(x.shape[n] for n in kept)
-    lo, hi, nan, known = (part.reshape(*outer, -1) for part in moved)
+    lo, hi, nan, known = (
+        part.reshape((*outer, math.prod(x.shape[n] for n in axis))) for part in moved
+    )
     plain = np.where(lo > hi, np.inf, lo)
     exact = np.argmax(np.where(lo > hi, np.nan, lo), axis=-1) if lo.size else np.zeros(outer, int)
     if not lo.size:
