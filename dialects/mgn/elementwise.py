@@ -99,6 +99,21 @@ def _erf(x: Array) -> Array:
     return erf(x.astype(np.float64)).astype(x.dtype)
 
 
+def _maximum(a: Array, b: Array) -> Array:
+    """The larger one, nan where one is; of zeros the positive one, as IEEE 754-2019 has it."""
+    larger = np.maximum(a, b)
+    return np.where((a == 0) & (b == 0), a + b, larger) if _has_signed_zeros(a) else larger
+
+
+def _minimum(a: Array, b: Array) -> Array:
+    """The smaller one, nan where one is; of zeros the negative one."""
+    return -_maximum(-a, -b) if _has_signed_zeros(a) else np.minimum(a, b)
+
+
+def _has_signed_zeros(a: Array) -> bool:
+    return not np.issubdtype(a.dtype, np.integer) and a.dtype != np.bool_
+
+
 def _divide(a: Array, b: Array) -> Array:
     """Division; integers truncate, and a division by zero gives 0 as no trap may occur."""
     if np.issubdtype(a.dtype, np.integer):
@@ -168,7 +183,7 @@ def _infer_cast(x: TensorType, T: ElementType) -> TensorType:
 UNARY: Sequence[OperationSpec] = (
     _unary("neg", "the negative.", np.negative, NUMERIC),
     _unary("abs", "the absolute value.", np.abs, NUMERIC),
-    _unary("sign", "-1, 0 or 1 with the sign of x; nan stays nan.", np.sign, NUMERIC),
+    _unary("sign", "-1, 0 or 1 with the sign of x, 0 of -0; nan stays nan.", np.sign, NUMERIC),
     _unary("exp", "e to the power of x.", np.exp),
     _unary("expm1", "exp(x) - 1, exact near 0.", np.expm1),
     _unary("log", "the natural logarithm.", np.log),
@@ -208,8 +223,8 @@ BINARY: Sequence[OperationSpec] = (
     _binary("div", "the quotient; integers truncate.", _divide),
     _binary("pow", "a to the power of b.", _power),
     _binary("mod", "the remainder, with the divisor's sign.", np.mod),
-    _binary("max", "the larger one; nan passes on.", np.maximum, commutative=True),
-    _binary("min", "the smaller one; nan passes on.", np.minimum, commutative=True),
+    _binary("max", "the larger one; nan passes on, 0 is above -0.", _maximum, commutative=True),
+    _binary("min", "the smaller one; nan passes on, -0 is below 0.", _minimum, commutative=True),
     _binary("logical_and", "true where both are.", np.logical_and, BOOLS, commutative=True),
     _binary("logical_or", "true where one is.", np.logical_or, BOOLS, commutative=True),
 )

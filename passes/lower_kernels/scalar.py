@@ -93,7 +93,8 @@ def _sign(code: Code, node: Node, operands: Values) -> SSAValue:
     zero, one = like(code, 0, x, node.element), like(code, 1, x, node.element)
     minus = like(code, -1, x, node.element)
     if node.element.is_float:
-        below = code.select(code.compare_floats("olt", x, zero), minus, x)
+        rest = code.binary(arith.AddfOp, x, zero)  # 0 of -0, nan of nan
+        below = code.select(code.compare_floats("olt", x, zero), minus, rest)
         return code.select(code.compare_floats("ogt", x, zero), one, below)
     if is_unsigned(node.element):
         return code.select(code.compare_integers("ne", x, zero), one, zero)
@@ -106,8 +107,9 @@ def _reciprocal(code: Code, node: Node, operands: Values) -> SSAValue:
 
 
 def _reciprocal_root(code: Code, node: Node, operands: Values) -> SSAValue:
-    root = unary(code, math.SqrtOp, operands[0])
-    return code.binary(arith.DivfOp, like(code, 1.0, operands[0], node.element), root)
+    root = unary(code, math.SqrtOp, widened(code, operands[0], node.element))
+    one = like(code, 1.0, root, accumulator(node.element))
+    return narrowed(code, code.binary(arith.DivfOp, one, root), node.element)
 
 
 def _logical_not(code: Code, node: Node, operands: Values) -> SSAValue:
@@ -146,12 +148,14 @@ def _modulo(code: Code, node: Node, operands: Values) -> SSAValue:
         moved = code.binary(arith.AddiOp, rest, b)
         fixed = code.select(differs, moved, rest)
         return code.select(code.compare_integers("ne", rest, zero), fixed, rest)
+    minus_zero = like(code, -0.0, a, node.element)
     rest = code.pure(kernel.RemainderOp, [a, b], a.type)
     rest_below = code.compare_floats("olt", rest, zero)
     divisor_below = code.compare_floats("olt", b, zero)
     differs = code.binary(arith.XOrIOp, rest_below, divisor_below)
     fixed = code.select(differs, code.binary(arith.AddfOp, rest, b), rest)
-    return code.select(code.compare_floats("one", rest, zero), fixed, rest)
+    nothing = code.select(divisor_below, minus_zero, zero)
+    return code.select(code.compare_floats("oeq", rest, zero), nothing, fixed)
 
 
 _TF32_DROPPED = {32: 13, 64: 42}
