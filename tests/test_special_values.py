@@ -20,7 +20,8 @@ Array = np.ndarray
 
 ULPS: Mapping[str, float] = {
     "exp": 3, "expm1": 3, "log": 3, "log1p": 2, "rsqrt": 2, "recip": 0, "sin": 4, "cos": 4,
-    "tan": 5, "tanh": 5, "erf": 16, "sigmoid": 8, "elu": 3, "softplus": 8, "silu": 8, "pow": 16, "swiglu": 8,
+    "tan": 5, "tanh": 5, "erf": 16, "sigmoid": 8, "elu": 3, "softplus": 8, "silu": 8, "pow": 16,
+    "swiglu": 8,
 }  # fmt: skip
 """What a device may be off by, in units of the last place; NumPy is off by one more."""
 

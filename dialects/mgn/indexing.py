@@ -32,12 +32,14 @@ Array = np.ndarray
 
 def _infer_gather(x: TensorType, ids: TensorType, axis: int) -> TensorType:
     shape = x.get_shape()
-    if shape[axis] == 0:
+    if shape[axis] == 0 and 0 not in ids.get_shape():
         raise ShapeError("gather from an empty axis")
     return tensor(element_of(x), [*shape[:axis], *ids.get_shape(), *shape[axis + 1 :]])
 
 
 def _gather(x: Array, ids: Array, axis: int) -> Array:
+    if not ids.size:
+        return np.empty((*x.shape[:axis], *ids.shape, *x.shape[axis + 1 :]), x.dtype)
     return np.take(x, ids.astype(np.int64), axis=axis, mode="clip")
 
 

@@ -113,8 +113,12 @@ def _table(x: Any, width: int) -> np.ndarray | None:
 
 
 def _estimate(cosines: np.ndarray, sines: np.ndarray, size: int, interleaved: bool) -> float:
-    """The base by the slowest pair's angle at position 1; any where there is one pair only."""
+    """The base by the slowest pair's angle at position 1; any where there is one pair only, or one
+    position at most.
+    """
     slowest = size // 2 - 1
+    if len(sines) < 2:
+        return 10000.0
     column = -1 if cosines.shape[-1] < size or not interleaved else -2
     angle = math.atan2(sines[1, column], cosines[1, column])
     if slowest == 0 or not 0 < angle < 1:
