@@ -64,7 +64,8 @@ def fold_binary(symbol: str, left: Any, right: Any, most_items: int) -> Any:
         return _bounded_text(left + right)
     if symbol == "+" and isinstance(left, list) and isinstance(right, list):
         return joined_items(left, right, most_items)
-    if not is_number(left) or not is_number(right) or symbol == "@":
+    taken = all(is_number(item) and not isinstance(item, bool) for item in (left, right))
+    if not taken or symbol == "@":
         raise ValueFault(f"'{symbol}' does not take {describe(left)} and {describe(right)}")
     try:
         return _bounded(_ARITHMETIC[symbol](left, right))

@@ -125,24 +125,30 @@ def literal_array(value: float, element: ElementType) -> np.ndarray:
     """A number as a scalar of an element type. ShapeError where it cannot be represented."""
     if element.dtype is None:
         raise ShapeError(f"a literal cannot have type {element.name}")
+    if isinstance(value, bool) and element.name != "bool":
+        raise ShapeError(f"{str(value).lower()} is not {_with_article(element)}; write {int(value)}")
     if element.is_float:
         try:
             with np.errstate(over="ignore"):
                 return np.asarray(value, element.dtype)
         except OverflowError:
             raise ShapeError(f"{element.name} cannot hold an integer as large") from None
-    if isinstance(value, bool) or element.name == "bool":
+    if element.name == "bool":
         if value in (0, 1):
             return np.asarray(value, element.dtype)
         raise ShapeError(f"{_spelled(value)} is not a {element.name}")
     if value != value or value in (float("inf"), float("-inf")) or int(value) != value:
         raise ShapeError(
-            f"{value!r} is not an {element.name}; use cast(x, f32) on the other operand"
+            f"{value!r} is not {_with_article(element)}; use cast(x, f32) on the other operand"
         )
     limits = np.iinfo(element.dtype)
     if not limits.min <= value <= limits.max:
         raise ShapeError(f"{_spelled(value)} does not fit {element.name}")
     return np.asarray(int(value), element.dtype)
+
+
+def _with_article(element: ElementType) -> str:
+    return f"{'a' if element.name.startswith(('b', 'u')) else 'an'} {element.name}"
 
 
 def _spelled(value: float) -> str:
