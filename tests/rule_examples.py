@@ -352,15 +352,6 @@ def _rows(row: str, rng: random.Random, variables: list[str]) -> Instance:
     return Instance([tensor("f32", shapes[name]) for name in variables], attributes)
 
 
-def _scaled_rows(row: str, rng: random.Random, variables: list[str]) -> Instance:
-    """Rows of four columns, or of one; sums of their squares, and scales of columns."""
-    shapes: dict[str, Shape] = {"x": rng.choice([(3, 4), (2, 3, 4), (3, 1)]), "s": (4,)}
-    types = [tensor("f32", shapes.get(name, ())) for name in variables]
-    axis = rng.choice([len(shapes["x"]) - 1, len(shapes["x"]) - 1, 0])
-    constants = {"n": rng.choice([4.0, 4.0, 3.0]), "e": rng.choice([1e-5, 0.5])}
-    return Instance(types, {"A": (axis,)}, constants)
-
-
 def _half(shape: Shape, which: int, paired: bool) -> tuple[Shape, Shape, Shape]:
     """Starts, stops and steps of the first or second elements of all pairs of the last axis."""
     start, end = (
@@ -479,8 +470,8 @@ EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "-then-kept": _kept,
     "logarithm-and-largest": _put_back,
     "variance-of-squares": _variance,
-    "scale-of-rows": _scaled_rows,
-    "scale-of-columns": _scaled_rows,
+    "scale-of-rows": _rows,
+    "scale-of-columns": _rows,
     "square-of-mean": _rows,
     "matmul-of-normed": _normed,
     "heads": _in_heads,

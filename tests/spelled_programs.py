@@ -148,7 +148,8 @@ FAST = {
     *("gelu by tanh, multiplied out", "geglu, half and factor first", "geglu, the half opposite"),
     *("geglu, the half with the factor", "geglu, the half last", "geglu, the half around"),
     *("masked by a factor, and far where that is 0", "scores divided by a temperature"),
-    "scores scaled for each head",
+    *("scores scaled for each head", "rms norm, scaled before its root"),
+    "layer norm, scaled before its quotient",
 }
 
 SIZES = "const B = 2, S = 128, H = 4, D = 64\n"

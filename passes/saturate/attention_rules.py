@@ -4,9 +4,9 @@ First softmax(scores)·v becomes attention in one head, its leading axes batches
 heads before the positions becomes heads of the last axis, whose movement cancels against the
 program's own; then keys that are repeated for several heads are read where they are.
 
-The rows of masks take a number of -1e30 or less to hide a score, and so a score to be less than
-1e22 in size; what -1e9 hides is for fast rows. Scales of queries and keys stay where they are, and
-are computed with them.
+A number of -1e30 or less hides a score of less than 2^70 in size, which rows of such masks take it
+to be; what -1e9 hides is for fast rows. Scales of queries and keys stay where they are, and are
+computed with them.
 """
 
 from mgn.passes.saturate.rule import Rule, RuleClass
@@ -48,25 +48,25 @@ BIASES = {
     "-where-seen-far": (
         "where(m, {}, f)",
         "where(m, 0.0, -inf)",
-        " and far(f) and sees_a_key(m) and constant(f)",
+        " and far(f) and sees_a_key(m) and constant(f) and small_scores(q, k)",
         FAST,
     ),
     "-unless-hidden-far": (
         "where(m, f, {})",
         "where(m, -inf, 0.0)",
-        " and far(f) and leaves_a_key(m) and constant(f)",
+        " and far(f) and leaves_a_key(m) and constant(f) and small_scores(q, k)",
         FAST,
     ),
     "-where-seen-farthest": (
         "where(m, {}, f)",
         f"where(m, 0.0, {LEAST})",
-        " and farthest(f) and constant(f)",
+        " and farthest(f) and constant(f) and usual_scores(q, k)",
         REASSOCIATES,
     ),
     "-unless-hidden-farthest": (
         "where(m, f, {})",
         f"where(m, {LEAST}, 0.0)",
-        " and farthest(f) and constant(f)",
+        " and farthest(f) and constant(f) and usual_scores(q, k)",
         REASSOCIATES,
     ),
     "-where-seen-filled": (
@@ -138,7 +138,7 @@ def _biased_scores(name: str) -> tuple[Rule, ...]:
             f"add({score}, max(m, f))",
             REASSOCIATES,
             "a score and -1e30 come to -1e30, in f32 and in f64",
-            "wide(q) and batched(k) and constant(f) and farthest(f)" + asked,
+            "wide(q) and batched(k) and constant(f) and farthest(f) and usual_scores(q, k)" + asked,
         ),
         *(
             Rule(
@@ -147,7 +147,7 @@ def _biased_scores(name: str) -> tuple[Rule, ...]:
                 f"softmax(add({score}, {operation}(b, m)), axis=A)",
                 REASSOCIATES,
                 "the order of three terms",
-                "wide(q)" + asked,
+                "wide(q) and usual_scores(q, k, b)" + asked,
             )
             for word, operation in (("two-biases", "add"), ("bias-less-bias", "sub"))
         ),
@@ -299,7 +299,7 @@ ATTENTION: tuple[Rule, ...] = (
             f"softmax(add(x, add({masked.format('0.0', 'f')}, y)), axis=A)",
             REASSOCIATES,
             "a score and -1e30 come to -1e30, in f32 and in f64",
-            "wide(x) and constant(f) and farthest(f)",
+            "wide(x) and constant(f) and farthest(f) and usual_scores(x, y)",
         )
         for mask, masked in MASKED.items()
     ),
@@ -310,7 +310,7 @@ ATTENTION: tuple[Rule, ...] = (
             f"softmax(add(x, {masked.format('y', 'f')}), axis=A)",
             REASSOCIATES,
             "a score and -1e30 come to -1e30, in f32 and in f64",
-            "wide(x) and constant(f) and farthest(f)",
+            "wide(x) and constant(f) and farthest(f) and usual_scores(x, y)",
         )
         for mask, masked in MASKED.items()
     ),
@@ -321,7 +321,7 @@ ATTENTION: tuple[Rule, ...] = (
             "softmax(add(x, where(ne(b, 0.0), 0.0, -inf)), axis=A)",
             FAST,
             "beside a key that is seen, one of -1e9 weighs nothing; as GPT-2 hides keys",
-            f"wide(x) and last_axis(A, SHAPE) and hides(b, m, {sign})",
+            f"wide(x) and last_axis(A, SHAPE) and hides(b, m, {sign}) and small_scores(x)",
         )
         for name, sign in (("add", 1), ("sub", -1))
     ),
@@ -401,7 +401,16 @@ ATTENTION: tuple[Rule, ...] = (
         "softcap=Z)",
         REASSOCIATES,
         "a bias of 0 and -inf that is attention's own mask",
-        "is_window(m) and spans(m, q, k)",
+        "is_window(m) and spans(m, q, k) and usual_scores(q, k)",
+    ),
+    Rule(
+        "causal-attention-far",
+        "attention(q, k, v, m, heads=X, kv_heads=Y, causal=False, window=0, scale=S, softcap=Z)",
+        "attention(q, k, v, heads=X, kv_heads=Y, causal=True, window=window_of(m), scale=S, "
+        "softcap=Z)",
+        FAST,
+        "a bias that is attention's own mask where -1e9 hides a score",
+        "is_far_window(m) and spans(m, q, k) and small_scores(q, k)",
     ),
     *(
         _in_heads("heads", 1, bias, "each head is a batch of its own (Vaswani et al. 2017)")

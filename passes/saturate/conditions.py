@@ -374,7 +374,18 @@ PREDICATES: dict[str, Predicate] = {
     "hides": Predicate(
         "x b + m is known to be x, or a number that hides it; m has a sign", layouts.hides
     ),
-    "is_window": Predicate("the bias m is known to be attention's own mask", layouts.is_window),
+    "is_window": Predicate(
+        "the bias m is known to be attention's own mask", lambda m: layouts.is_window(m)
+    ),
+    "is_far_window": Predicate(
+        "the same, where -1e9 hides a score", lambda m: layouts.is_window(m, layouts.FAR)
+    ),
+    "usual_scores": Predicate(
+        "scores of attention, and biases beside a mask, are taken to be less than 2⁷⁰ in size: "
+        "these values, or products of the first two",
+        lambda *x: True,
+    ),
+    "small_scores": Predicate("the same, less than 2²⁶", lambda *x: True),
     "spans": Predicate(
         "m has a row for each of q and a column for each of k",
         lambda m, q, k: m.shape[-2:] == (q.shape[-2], k.shape[-2]),

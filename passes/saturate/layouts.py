@@ -223,23 +223,23 @@ def hides(b: Any, m: Any, sign: float) -> bool:
     return factor.ndim > 0 and bool((seen | hidden).all() and seen.any(axis=-1).all())
 
 
-def is_window(m: Any) -> bool:
+def is_window(m: Any, far: float = FARTHEST) -> bool:
     """Whether a bias is known to be attention's own mask: 0 at the keys that are seen, else -inf.
 
-    Where every row sees a key, a bias of -1e9 or less hides one as well.
+    Where every row sees a key, a bias of `far` or less hides one as well.
     """
-    return _window(m) is not None
+    return _window(m, far) is not None
 
 
 def window_of(m: Any) -> int:
     """The size of the window that a bias leaves, 0 where it is open to the left."""
-    found = _window(m)
+    found = _window(m, FAR)
     if found is None:
         raise ShapeError("the bias is no mask")
     return found
 
 
-def _window(m: Any) -> int | None:
+def _window(m: Any, far: float) -> int | None:
     array = _known(m)
     if array is None or array.ndim < 2 or math.prod(array.shape[:-2]) != 1:
         return None
@@ -248,7 +248,7 @@ def _window(m: Any) -> int | None:
     visible = bias == 0
     hidden = bias == -np.inf
     if visible.any(axis=-1).all():
-        hidden = bias <= FAR
+        hidden = bias <= far
     distance = np.arange(keys)[None, :] - np.arange(rows)[:, None] - (keys - rows)
     if not (visible | hidden).all() or (visible & (distance > 0)).any() or rows * keys < 2:
         return None

@@ -9,11 +9,6 @@ from mgn.passes.saturate.rule import Rule, RuleClass
 EXACT, REASSOCIATES = RuleClass.EXACT, RuleClass.REASSOCIATES
 FAST, APPROXIMATES = RuleClass.FAST, RuleClass.APPROXIMATES
 
-NORM = "rsqrt(add(div(sum(mul(x, x), axis=A, keepdims=True), n), e))"
-"""The inverse length of rows, but for their size: with it each element is at most its root."""
-NORMS = (
-    "wide(x) and reduces_last(A, x) and positive(n) and positive(e) and moderate(e) and vector(s)"
-)
 EXPONENTIAL = "exp(sub(x, max_reduce(x, axis=A, keepdims=True)))"
 """The exponentials of a row less its maximum, of which one is 1 and none is more."""
 
@@ -206,19 +201,19 @@ RECOGNITION: tuple[Rule, ...] = (
     ),
     Rule(
         "scale-of-rows-before-columns",
-        f"mul(x, mul((r := {NORM}), s))",
+        "mul(x, mul(r, s))",
         "mul(mul(x, r), s)",
-        REASSOCIATES,
-        "the order of two scales, of which the first bounds what it scales",
-        NORMS,
+        FAST,
+        "the order of two scales",
+        "wide(x) and row_statistic(x, r) and vector(s)",
     ),
     Rule(
         "scale-of-columns-before-rows",
-        f"mul(mul(x, s), (r := {NORM}))",
+        "mul(mul(x, s), r)",
         "mul(mul(x, r), s)",
-        REASSOCIATES,
-        "the order of two scales, of which the first bounds what it scales",
-        NORMS,
+        FAST,
+        "the order of two scales",
+        "wide(x) and row_statistic(x, r) and vector(s)",
     ),
     Rule(
         "square-of-mean-less-row",
