@@ -83,16 +83,14 @@ def _turned_differences() -> Hard:
 
 def _padded_table(parameters: bool) -> Hard:
     """A table whose padding is the largest number, of which one-hot rows select others."""
-    chosen = np.eye(64, dtype=np.float32)[np.arange(64) % 32]
-    table, weights = _normal(64, 16), _normal(16, 4, scale=8.0)
+    chosen = np.eye(512, dtype=np.float32)[np.arange(512) % 32]
+    table, weights = _normal(512, 64), _normal(64, 4, scale=8.0)
     table[32:] = -FAR
+    x, t, w = "x: f32[512, 512]", "t: f32[512, 64]", "w: f32[64, 4]"
     if not parameters:
-        text = "graph g(x: f32[64, 64], t: f32[64, 16], w: f32[16, 4]) { return y = (x @ t) @ w }"
+        text = f"graph g({x}, {t}, {w}) {{ return y = (x @ t) @ w }}"
         return Hard(text, {"x": chosen, "t": table, "w": weights}, by_row=True)
-    text = """graph g(x: f32[64, 64]) {
-      param t: f32[64, 16]
-      param w: f32[16, 4]
-      return y = (x @ t) @ w }"""
+    text = f"graph g({x}) {{ param {t}\nparam {w}\nreturn y = (x @ t) @ w }}"
     return Hard(text, {"x": chosen}, {"t": table, "w": weights}, by_row=True)
 
 
@@ -108,6 +106,13 @@ def _three(expression: str, a: float, b: float, c: float) -> Hard:
         n: _positive(64, scale=s, seed=i) for i, (n, s) in enumerate(zip("abc", sizes, strict=True))
     }
     return Hard(text, inputs)
+
+
+def _near_the_largest(expression: str) -> Hard:
+    """Small numbers, and two scales of their rows whose sum is more than the largest number."""
+    text = f"graph g(a: f32[64, 64], b: f32[64, 1], c: f32[64, 1]) {{ return y = {expression} }}"
+    large = np.linspace(2e38, 3e38, 64, dtype=np.float32)[:, None]
+    return Hard(text, {"a": _normal(64, 64, scale=1e-20), "b": large, "c": large})
 
 
 def _rows(expression: str, x: float, r: float, s: float) -> Hard:
@@ -172,8 +177,8 @@ HARD: dict[str, Callable[[], Hard]] = {
     "scales of both operands": lambda: _product("a * 1e-12", "b * 1e-12", 1e25, 1e25),
     "a scale that keeps a product normal": lambda: _product("a * 1e20", "b", 1e-25, 1e-25),
     "shares of masses and their places": _masses,
-    "a common factor": lambda: _three("a * b + a * c", 1e-20, 3e38 / 4, 3e38 / 4),
-    "a common factor of a difference": lambda: _three("a * b - a * -c", 1e-20, 8e37, 8e37),
+    "a common factor": lambda: _near_the_largest("a * b + a * c"),
+    "a common factor of a difference": lambda: _near_the_largest("a * b - a * -c"),
     "rows that a mask hides": _masked_rows,
     "rows that a quotient scales": lambda: _masked_rows("(x / (1.0 / s)) @ w"),
     "columns that a mask hides": _masked_columns,
@@ -228,7 +233,6 @@ HARD: dict[str, Callable[[], Hard]] = {
     "scales of two sizes": lambda: _rows("x * (r * s)", 1e30, 1e30, 1e-30),
     "scales of two sizes, one by one": lambda: _rows("x * s * r", 1e30, 1e20, 1e-30),
     "a shift of far means": lambda: _rows("x * s + (s - r * s)", 2e38 / 4, 3e38 / 4, 1e-20),
-    "products of one left": lambda: _three("a * b - a * c", 1e-20, 3e38 / 4, 3e38 / 4),
     "sums of products": lambda: Hard(
         "graph g(a: f32[8, 8], b: f32[8, 8], c: f32[8, 8]) { return y = a @ b + a @ c }",
         {

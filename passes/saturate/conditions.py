@@ -239,6 +239,23 @@ PREDICATES: dict[str, Predicate] = {
         lambda x: x.constant == 0 or 2.0**-40 <= abs(x.constant or 0) <= 2.0**40,
         of_constant=True,
     ),
+    "power_of_two": Predicate(
+        "the constant x is a power of two, of either sign", _power_of_two, of_constant=True
+    ),
+    "floating": Predicate("x has a float element type", lambda x: x.element.is_float),
+    "wide": Predicate("x is f32 or f64", lambda x: x.element.name in ("f32", "f64")),
+    "half": Predicate(
+        "the element type is f16 or bf16", lambda element: element.name in ("f16", "bf16")
+    ),
+    "integer": Predicate("x has an integer element type", lambda x: x.element.is_integer),
+    "signed": Predicate(
+        "x has any element type but an unsigned one",
+        lambda x: x.element.family is not Family.UNSIGNED,
+    ),
+    "same_type": Predicate(
+        "x and y have one shape and element type", lambda x, y: x.type == y.type
+    ),
+    "matrix": Predicate("x has two axes or more", lambda x: len(x.type.get_shape()) >= 2),
     "at_most_one": Predicate(
         "the constant x is from -1 to 1",
         lambda x: x.constant is not None and abs(x.constant) <= 1,
@@ -269,23 +286,6 @@ PREDICATES: dict[str, Predicate] = {
         "parameters are set",
         lambda x, y: magnitudes.are_moderate(x.definition, y.definition),
     ),
-    "power_of_two": Predicate(
-        "the constant x is a power of two, of either sign", _power_of_two, of_constant=True
-    ),
-    "floating": Predicate("x has a float element type", lambda x: x.element.is_float),
-    "wide": Predicate("x is f32 or f64", lambda x: x.element.name in ("f32", "f64")),
-    "half": Predicate(
-        "the element type is f16 or bf16", lambda element: element.name in ("f16", "bf16")
-    ),
-    "integer": Predicate("x has an integer element type", lambda x: x.element.is_integer),
-    "signed": Predicate(
-        "x has any element type but an unsigned one",
-        lambda x: x.element.family is not Family.UNSIGNED,
-    ),
-    "same_type": Predicate(
-        "x and y have one shape and element type", lambda x, y: x.type == y.type
-    ),
-    "matrix": Predicate("x has two axes or more", lambda x: len(x.type.get_shape()) >= 2),
     "batched": Predicate("x has more than two axes", lambda x: len(x.shape) > 2),
     "vector": Predicate(
         "x has several elements, all along its last axis",
