@@ -81,6 +81,17 @@ def test_registering_a_rule_makes_it_act() -> None:
         forget_rule("neg-neg")
 
 
+def test_registering_a_rule_with_trials_refuses_one_that_does_not_hold() -> None:
+    """The least integer has no absolute value."""
+    wrong = Rule("sizes", "max(abs(x), 0)", "abs(x)", RuleClass.EXACT, "", "integer(x)")
+    with pytest.raises(UnsoundRule, match=r"x: i\d+\[.*\] = -\d+\n"):
+        register_rule(wrong, trials=check_rule)
+    assert "sizes" not in RULES
+    right = Rule("sizes", "max(abs(x), 0)", "abs(x)", RuleClass.FAST, "", "floating(x)")
+    register_rule(right, trials=check_rule)
+    forget_rule("sizes")
+
+
 @pytest.mark.parametrize(
     ("left", "right", "when", "message"),
     [

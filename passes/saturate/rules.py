@@ -11,6 +11,7 @@ is it that folded constants do not round, which only a row that approximates may
 Users add rows with `register_rule`, and take them back with `forget_rule`.
 """
 
+from collections.abc import Callable
 from typing import cast
 
 from mgn.dialects.mgn.operation import OPERATIONS
@@ -39,14 +40,20 @@ _OWN_NAMES = {rule.name for rule in BUILT_IN}
 RULES: dict[str, Rule] = {rule.name: rule for rule in BUILT_IN}
 
 
-def register_rule(rule: Rule) -> None:
-    """Adds a row for all later runs. PatternError where it is malformed or its name is taken."""
+def register_rule(rule: Rule, trials: Callable[[Rule], object] | None = None) -> None:
+    """Adds a row for all later runs. PatternError where it is malformed or its name is taken.
+
+    `trials`, as `mgn.testing.check_rule`, are made of the row first: the error that they raise where
+    it does not hold is passed on, and the row is not added.
+    """
     given = cast("object", rule)
     if not isinstance(given, Rule):
         raise PatternError(f"register_rule takes a Rule, not {type(given).__name__}")
     if rule.name in RULES:
         raise PatternError(f"there is a rule named {rule.name} already")
     rule.check()
+    if trials is not None:
+        trials(rule)
     RULES[rule.name] = rule
 
 
