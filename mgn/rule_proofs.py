@@ -258,14 +258,16 @@ OF_CONSTANTS: Mapping[str, Callable[[Any, Any], Any]] = {
 """Conditions on constants that are floats; a subnormal power of two has no inverse that is held."""
 
 
-def proved(rule: Rule, seconds: float = SECONDS) -> tuple[tuple[str, ...], bool]:
+def proved(
+    rule: Rule, seconds: float = SECONDS, elements: Sequence[str] = PROVED_IN
+) -> tuple[tuple[str, ...], bool]:
     """The element types for which both sides have the same bits, whatever the operands are, and
     whether the solver found operands for which they do not.
     """
     if rule.equality is not RuleClass.EXACT or not is_elementwise(rule):
         return (), False
     found: list[str] = []
-    for element in PROVED_IN:
+    for element in elements:
         answer = _proved_in(rule, ELEMENT_TYPES[element], seconds)
         if answer is False:
             return tuple(found), True
@@ -282,7 +284,7 @@ def _proved_in(rule: Rule, element: ElementType, seconds: float) -> bool | None:
         not OPERATIONS[call.name].operands[-1].accepts >= {element.family}
         for call in calls_of(rule.left_pattern)
         if call.name != "where" and OPERATIONS[call.name].operands[-1].accepts != BOOLS
-    ) or (element.name == "bool" and not masks):
+    ) or (element.name == "bool") != masks.issuperset(rule.variables):
         return None
     try:
         sort = _Side(z3, element, {}).sort(element)

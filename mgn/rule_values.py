@@ -125,7 +125,7 @@ class Values:
         self.graph = graph
         self.result = result
         self.rounds = True
-        self.largest_parameter = np.inf
+        self.largest: dict[str, float] = {}
         self.root = None if root is None else result.class_of[root]
         self.left = None if root is None else self._node_of(root)
 
@@ -170,9 +170,8 @@ class Values:
         """Another form of the result that is not finite, or further off than the left side's own
         bound allows, on values of any magnitude.
         """
-        arrays = draw_magnitudes(np.random.default_rng(seed), self.types)
-        arrays = [_unflushed(self._bounded(array, at)) for at, array in enumerate(arrays)]
-        return self.differ_by_bound_on(arrays, seed)
+        arrays = self._magnitudes(np.random.default_rng(seed))
+        return self.differ_by_bound_on([_unflushed(array) for array in arrays], seed)
 
     def differ_by_bound_on(self, arrays: Sequence[np.ndarray], seed: int) -> Difference | None:
         """The same on given inputs and parameters: where everything that the left side computes
@@ -214,8 +213,7 @@ class Values:
         what both forms lose there explains, on values that f32 holds.
         """
         rng = np.random.default_rng(seed)
-        arrays = draw_magnitudes(rng, [_at_most_f32(type) for type in self.types])
-        arrays = [self._bounded(array, at) for at, array in enumerate(arrays)]
+        arrays = self._magnitudes(rng)
         inputs, parameters = self._named(arrays)
         (exact,) = Interpreter(parameters, wide=True).run(self.graph, inputs).values()
         exact = exact.astype(np.float64)
@@ -265,12 +263,16 @@ class Values:
         names = [leaf.key for leaf in self._parameters.values()]
         return inputs, dict(zip(names, arrays[count:], strict=True))
 
-    def _bounded(self, array: np.ndarray, at: int) -> np.ndarray:
-        """An array, if it is of a parameter no larger than parameters are said to be."""
-        if at < len(self.graph.block.args) or array.dtype.kind in "iub":
-            return array
-        most = min(self.largest_parameter, float(ml_dtypes.finfo(array.dtype).max))
-        return np.clip(array, -most, most).astype(array.dtype)
+    def _magnitudes(self, rng: np.random.Generator) -> list[np.ndarray]:
+        """Inputs and parameters of any magnitude, no larger than `largest` says. In f64 they are
+        those of f32, since results in f64 are measured by f64 itself, which must not underflow.
+        """
+        drawn = draw_magnitudes(rng, [_at_most_f32(type) for type in self.types])
+        names = [*self.graph.input_names, *(leaf.key for leaf in self._parameters.values())]
+        return [
+            _bounded(array, self.largest.get(name, np.inf), element_of(type).dtype)
+            for array, name, type in zip(drawn, names, self.types, strict=True)
+        ]
 
     def _given(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         """The inputs, without parameters."""
@@ -360,6 +362,14 @@ class Values:
             known.setdefault(key, value)
             outcomes.setdefault(key, []).append((node, value))
         return outcomes
+
+
+def _bounded(array: np.ndarray, largest: float, dtype: Any) -> np.ndarray:
+    """An array in its declared type, its elements no larger."""
+    if array.dtype.kind in "iub":
+        return array
+    most = min(largest, float(ml_dtypes.finfo(dtype).max))
+    return np.clip(array.astype(np.float64), -most, most).astype(dtype)
 
 
 def _unflushed(array: np.ndarray) -> np.ndarray:

@@ -47,8 +47,14 @@ DRAWS = 8
 rare in a few small arrays.
 """
 
-LARGEST_PARAMETER = 2.0**20
-"""Of rules that ask for `moderate_parameters`: what is checked when parameters are set."""
+LARGEST = {
+    "moderate_parameters": (2.0**20, 2.0**20),
+    "usual_scores": (2.0**70, 2.0**32),
+    "small_scores": (2.0**26, 2.0**10),
+}
+"""Conditions that assume something of the size of values: no larger ones are drawn, of those that q
+and k stand for, whose products are scores, the second.
+"""
 
 
 class Unfit(Exception):
@@ -203,9 +209,22 @@ def values_of(rule: Rule, instance: Instance) -> Values:
     if not result.fired[rule.name]:
         raise Unfit
     values = Values(graph, result, encoded.outputs[0])
-    if "moderate_parameters" in rule.when:
-        values.largest_parameter = LARGEST_PARAMETER
+    values.largest = dict(_bounds_of(rule))
     return values
+
+
+def _bounds_of(rule: Rule) -> Iterator[tuple[str, float]]:
+    """The largest values of variables that a condition bounds, under their names in the graph."""
+    parameters = parameters_of(rule)
+    for condition in rule.conditions:
+        for argument in condition.args:
+            bounds = LARGEST.get(ast.unparse(condition.func))
+            if bounds is not None and isinstance(argument, ast.Name):
+                name, bound = argument.id, bounds[argument.id in "qk"]
+                if name in parameters:
+                    yield name, bound
+                elif name in rule.variables:
+                    yield f"x{rule.variables.index(name)}", bound
 
 
 def difference_of(

@@ -40,16 +40,19 @@ def targets() -> str:
 
 
 def rules() -> str:
-    """Every rewrite rule: its name and class, both sides, its condition, and why it holds."""
+    """Every rewrite rule: its name and class, how it was tried, both sides, its condition, and why
+    it holds.
+    """
     from mgn.passes.saturate.compile_rules import commutations
     from mgn.passes.saturate.rules import RULES
     from mgn.passes.saturate.wide_products import WIDE_PRODUCTS
+    from mgn.rule_evidence import evidence_of
 
     lines: list[str] = []
     for rule in (*commutations(), *RULES.values(), *WIDE_PRODUCTS):
         when = f" when {rule.when}" if rule.when else ""
         lines += [
-            f"{rule.name} ({rule.equality}): {rule.reason}",
+            f"{rule.name} ({rule.equality}, {evidence_of(rule)}): {rule.reason}",
             f"  {rule.left} ⟶ {rule.right}{when}",
         ]
     return "\n".join(lines) + "\n"
