@@ -40,11 +40,12 @@ from mgn.dialects import kernel
 from mgn.dialects.kernel.builtins import DIVISIONS, EXACT_BUILTINS, ROUNDED_BUILTINS
 from mgn.dialects.kernel.lanes import constant_number, element, is_bool, is_float, is_vector, lanes
 
-WRONG_ON_VECTORS: dict[str, frozenset[str]] = {
-    "pocl": frozenset(("cos", "fmod", "pow", "sin", "tan")),
+BY_LANE: dict[str, frozenset[str]] = {
+    "pocl": frozenset(("fmod", *ROUNDED_BUILTINS.values())) - {"fma", "sqrt"},
 }
-"""Vendor → functions that are right on scalars and not on vectors: in PoCL 3.1 the sine of a small
-number is off by 0.01, and `fmod` and `pow` of eight doubles err on large quotients and subnormals.
+"""Vendor → functions that give a vector's lanes other bits than a scalar. In PoCL 3.1 some are
+wrong besides: the sine of a small number by 0.01, and on large quotients and subnormals `fmod` and
+`pow` of eight doubles.
 """
 
 FLOAT_INFIX: dict[type[Operation], tuple[str, int]] = {
@@ -135,9 +136,9 @@ def _exact_call(writer: Writer, operation: Operation) -> Expression:
 
 
 def _called(writer: Writer, name: str, operation: Operation) -> Expression:
-    """A built-in function of all operands, of one lane at a time where a vendor's vectors err."""
+    """A built-in function, of one lane at a time where a vendor's vectors differ."""
     type, values = operation.results[0].type, writer.values(operation)
-    if is_vector(type) and name in WRONG_ON_VECTORS.get(writer.vendor, ()):
+    if is_vector(type) and name in BY_LANE.get(writer.vendor, ()):
         scalar = writer.types.scalar(type)
         name = writer.library.by_lane(name, scalar, lanes(type), len(values))
     return call(name, *values)
