@@ -45,7 +45,7 @@ def describe(device: ComputeDevice, *, measure: bool = True, again: bool = False
     if measure:
         speeds = _speeds(device, figures, again)
         figures |= speeds.figures(figures["kind"])
-    return with_overrides(figures)
+    return _with_overrides(figures)
 
 
 def probe(device: ComputeDevice) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def overrides() -> dict[str, Any]:
     return cast(dict[str, Any], figures)
 
 
-def with_overrides(figures: dict[str, Any]) -> dict[str, Any]:
+def _with_overrides(figures: dict[str, Any]) -> dict[str, Any]:
     """Figures with those of the file in their places, each of its kind; rates one by one."""
     known: dict[str, Any] = {"bandwidth": 0.0, "launch_cost": 0.0, "cache": 0, "cache_gain": 1.0}
     known |= {"rates": {}, "matrix_rates": {}, **figures}

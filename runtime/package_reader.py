@@ -24,7 +24,7 @@ from mgn.codegen.launch_plan import (
 )
 from mgn.codegen.signature import ELEMENT_BYTES, KernelArgument, KernelSignature
 from mgn.runtime.errors import PackageError
-from mgn.runtime.host_arrays import DTYPES
+from mgn.runtime.host_arrays import DTYPES, one_line
 from mgn.runtime.package_format import (
     ACCESSES,
     BLOCK_ALIGNMENT,
@@ -50,6 +50,7 @@ from mgn.runtime.package_format import (
 _Code = TypeVar("_Code")
 _SPIRV_MAGIC = struct.pack("<I", 0x07230203)
 _SPIRV_HEADER = 20
+_MOST_SAID = 400
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _PLACES = tuple(range(TABLES_AT, HEADER_BYTES, 16))
 
@@ -380,7 +381,8 @@ class _Reader:
         return codes[code]
 
     def _fail(self, offset: int, message: str) -> NoReturn:
-        raise PackageError(f"{self._name} is damaged at byte {offset}: {message}", offset)
+        said = one_line(message, _MOST_SAID)
+        raise PackageError(f"{self._name} is damaged at byte {offset}: {said}", offset)
 
 
 def _bytes(element: str, shape: Sequence[int]) -> int:

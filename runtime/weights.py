@@ -141,7 +141,7 @@ def safetensors_arrays(data: bytes, path: Path) -> dict[str, np.ndarray]:
 
 def _plain(array: np.ndarray) -> np.ndarray:
     """An array whose bools are all 0 or 1, as kernels take them to be."""
-    return array.view(np.uint8) != 0 if array.dtype == np.bool_ else array
+    return np.asarray(array.view(np.uint8) != 0) if array.dtype == np.bool_ else array
 
 
 def _clipped(value: object) -> str:

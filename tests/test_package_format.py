@@ -154,6 +154,17 @@ def test_a_number_that_does_not_fit_is_named_with_its_place(
     assert 0 < caught.value.offset < len(DATA)
 
 
+def test_a_message_of_a_damaged_name_is_one_line_of_plain_text() -> None:
+    data = bytearray(DATA)
+    kernel = row_at(DATA, "kernels")
+    (name,) = struct.unpack_from("<I", data, kernel)
+    data[row_at(DATA, "strings") + name] = 0x1B
+    struct.pack_into("<Q", data, kernel + 24, 0)
+    with pytest.raises(PackageError, match="kernel '\ufffd.* cannot run on") as caught:
+        read_package(repaired(data))
+    assert str(caught.value).isprintable()
+
+
 def test_names_must_differ() -> None:
     package = everything()
     plan = package.plan

@@ -248,6 +248,9 @@ def test_every_bool_that_is_read_is_a_byte_of_0_or_1(tmp_path: Path, suffix: str
     else:
         path.write_bytes(safetensors_with([3], "BOOL", 3)[:-3] + b"\x02\x00\xff")
     assert load_arrays(path)["w"].tobytes() == b"\x01\x00\x01"
+    np.savez(tmp_path / "one.npz", w=np.True_)
+    one = load_arrays(tmp_path / "one.npz")["w"]
+    assert type(one) is np.ndarray and one.shape == ()
 
 
 def test_a_pipe_or_a_device_is_no_file_of_arrays(tmp_path: Path) -> None:

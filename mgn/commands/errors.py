@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError, render
+from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError, printable, render
 
 FAILURE = 1
 
@@ -72,7 +72,7 @@ def message_of(error: BaseException) -> str:
     if diagnostics is not None:
         return render(diagnostics)
     if isinstance(error, MgnError):
-        return f"error: {error}"
+        return "\n".join(map(printable, f"error: {error}".split("\n")))
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, RecursionError):

@@ -399,22 +399,22 @@ def _figures() -> list[bytes]:
 
 
 def _check_figures(data: bytes) -> None:
-    from mgn.runtime.figures import FIGURES_VARIABLE, with_overrides
+    from mgn.runtime import figures
 
     path = _cache_folder() / f"{os.getpid()}.json"
     path.write_bytes(data)
-    held = os.environ.get(FIGURES_VARIABLE)
-    os.environ[FIGURES_VARIABLE] = str(path)
+    held = os.environ.get(figures.FIGURES_VARIABLE)
+    os.environ[figures.FIGURES_VARIABLE] = str(path)
     try:
-        device = Device(**with_overrides(FIGURES))
+        device = Device(**figures._with_overrides(FIGURES))  # pyright: ignore[reportPrivateUsage]
     except DeviceError as error:
-        _check_message(error, FIGURES_VARIABLE)
+        _check_message(error, figures.FIGURES_VARIABLE)
         return
     finally:
         if held is None:
-            del os.environ[FIGURES_VARIABLE]
+            del os.environ[figures.FIGURES_VARIABLE]
         else:
-            os.environ[FIGURES_VARIABLE] = held
+            os.environ[figures.FIGURES_VARIABLE] = held
     Device.from_attribute(device.to_attribute())
 
 
@@ -444,14 +444,14 @@ def _plain_json(chance: random.Random, data: bytes) -> bytes:
 
 
 TARGETS = [
-    Target("safetensors", _safetensors, _broken_safetensors, _check_safetensors, 2.0),
-    Target("npz", _npz, _broken_npz, _check_npz, 1.0),
-    Target("package", _packages, _broken_package, _check_package, 3.0),
-    Target("spirv", _spirv, _broken_spirv, _check_spirv, 0.5),
-    Target("program cache", _entries, _broken_entry, _check_entry, 1.5),
-    Target("kernel cache", _cached, broken_bytes, _check_cached, 1.0),
-    Target("tuned schedule", _schedules, _plain_json, _check_schedule, 1.0),
-    Target("speeds", _speeds, _plain_json, _check_speeds, 1.0),
-    Target("device figures", _figures, _plain_json, _check_figures, 1.0),
-    Target("vendor file", lambda: [VENDOR], _broken_line, _check_vendors, 0.5),
+    Target("safetensors", _safetensors, _broken_safetensors, _check_safetensors, 8),
+    Target("npz", _npz, _broken_npz, _check_npz, 6),
+    Target("package", _packages, _broken_package, _check_package, 12),
+    Target("spirv", _spirv, _broken_spirv, _check_spirv, 3),
+    Target("program cache", _entries, _broken_entry, _check_entry, 6),
+    Target("kernel cache", _cached, broken_bytes, _check_cached, 4),
+    Target("tuned schedule", _schedules, _plain_json, _check_schedule, 4),
+    Target("speeds", _speeds, _plain_json, _check_speeds, 4),
+    Target("device figures", _figures, _plain_json, _check_figures, 3),
+    Target("vendor file", lambda: [VENDOR], _broken_line, _check_vendors, 1),
 ]
