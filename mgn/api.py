@@ -104,6 +104,8 @@ def optimize(
         if device not in DEVICES:
             raise MgnError(f"unknown device '{device}'; there are {', '.join(DEVICES)}")
         device = DEVICES[device]
+    if problem := device.problem():
+        raise MgnError(f"the description of {device.name!r:.80}: {problem}")
     recipe = _recipe(module, graph, dims, device, saturation, precision)
     ir, seconds = _lower(recipe)
     report = optimize_graph(ir, device, saturation=saturation, precision=precision)

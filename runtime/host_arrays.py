@@ -43,11 +43,11 @@ MOST_SHOWN = 80
 """Characters of a name that a message shows."""
 
 
-def shown(name: object) -> str:
+def shown(name: object, most: int = MOST_SHOWN) -> str:
     """A name as messages have it: in quotes, on one line, not long; what is no text as Python has
     it.
     """
-    plain = one_line(name if isinstance(name, str) else repr(name), MOST_SHOWN)
+    plain = one_line(name if isinstance(name, str) else repr(name), most)
     return f"'{plain}'" if isinstance(name, str) else plain
 
 

@@ -34,9 +34,9 @@ def load_package(path: str | Path, device: str = "auto") -> "PackagedExecutable"
         data = as_path(path).read_bytes()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise PackageError(f"cannot open {shown(str(path))}: {reason}") from None
+        raise PackageError(f"cannot open {shown(str(path), 4096)}: {reason}") from None
     except MemoryError:
-        raise PackageError(f"{shown(str(path))} is larger than the memory") from None
+        raise PackageError(f"{shown(str(path), 4096)} is larger than the memory") from None
     if not isinstance(device, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"load_package: 'device' takes a selector, not {type(device).__name__}")
     return PackagedExecutable(read_package(data, str(path)), device)

@@ -9,6 +9,7 @@ import pytest
 
 import mgn
 from mgn import nn, ops
+from mgn.dialects.kernel.device import DEVICES
 
 TEXT = """
 graph g[B = 4](x: f32[B, 8], k: i32[B]) {
@@ -136,6 +137,12 @@ def test_a_path_that_is_none_is_told(call: str, tmp_path: Path) -> None:
 def test_options_out_of_all_bounds_are_told(options: dict[str, Any]) -> None:
     with pytest.raises(mgn.MgnError):
         mgn.compile(mgn.parse(TEXT), **{"device": "cpu", **options})
+
+
+def test_a_device_with_a_figure_that_cannot_be_is_told() -> None:
+    device = DEVICES["cpu"].with_figures(bandwidth=-1.0)
+    with pytest.raises(mgn.MgnError, match="the description of 'cpu': bandwidth must be"):
+        mgn.optimize(mgn.parse(TEXT), device=device)
 
 
 @pytest.mark.parametrize("value", [3, "B", ["B"], {1}])
