@@ -13,7 +13,7 @@ from mgn.codegen.expression import ADD
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.passes.saturate import Rule, RuleClass, forget_rule, register_rule
-from mgn.runtime.errors import DeviceError
+from mgn.runtime.errors import DeviceError, RuntimeFault
 from tests.fuzz.__main__ import main
 from tests.fuzz.bounds import Bounds
 from tests.fuzz.campaign import Campaign, Options, tell
@@ -22,7 +22,7 @@ from tests.fuzz.device import Runner
 from tests.fuzz.makers import MAKERS, random_program
 from tests.fuzz.minimise import minimise
 from tests.fuzz.program import Leaf, Program, Step
-from tests.fuzz.trial import CORRECTLY_ROUNDED, Finding, Trials
+from tests.fuzz.trial import CORRECTLY_ROUNDED, DeviceLost, Finding, Trials
 
 DEVICE = os.environ.get("MGN_TEST_DEVICE", "cpu")
 
@@ -163,6 +163,31 @@ def test_the_command_counts_and_says_so(capsys: pytest.CaptureFixture[str]) -> N
     told = capsys.readouterr().out
     assert told.startswith("3 programs, 0 runs on none, 3 optimised modules in ")
     assert "; 0 findings; " in told
+
+
+def test_a_device_that_is_lost_is_a_finding(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose(*_: object) -> None:
+        raise RuntimeFault("out of resources")
+
+    monkeypatch.setattr(runner, "run", lose)
+    with pytest.raises(DeviceLost, match="RuntimeFault: out of resources"):
+        Trials(runner, modules=0).batch(programs(1, "lost"))
+
+
+def test_a_text_that_means_another_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "tests.fuzz.trial.respelled", lambda text, rng: text.replace("exp(", "log(")
+    )
+    program = Program(
+        (Leaf(0, "input", np.ones((2, 3), np.float32)),),
+        (Step((1,), "exp", (0,)), Step((2,), "neg", (1,)), Step((3,), "sum", (2,))),
+        (3,),
+    )
+    found = Finding(program, None, "text", "another module")
+    smaller = minimise(found, Trials(None).again, 20.0)
+    assert [step.name for step in smaller.program.steps] == ["exp"]
 
 
 def test_a_process_that_dies_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:

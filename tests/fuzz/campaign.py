@@ -108,14 +108,16 @@ class Campaign:
 
     def _receive(self, worker: "_Worker") -> None:
         try:
-            counts, findings = worker.connection.recv()
+            counts, findings, lost = worker.connection.recv()
         except (EOFError, ConnectionError):
             self._lost(worker, "ended the process")
             return
-        worker.batch = ()
         self.counts.add(counts)
         for text in findings:
             self._tell(text)
+        if lost:
+            self._lost(worker, lost)
+        worker.batch = ()
 
     def _lost(self, worker: "_Worker", what: str) -> None:
         """A process that is gone: its programs one by one, or the one that it was."""
@@ -165,7 +167,7 @@ class _Worker:
 def work(connection: Connection, options: Options) -> None:
     """Tries the batches that come, in a process of its own."""
     from tests.fuzz.device import Runner
-    from tests.fuzz.trial import Trials
+    from tests.fuzz.trial import DeviceLost, Trials
 
     runner = None if options.device == "none" else Runner(options.device)
     trials = Trials(runner, options.modules, options.ways)
@@ -175,8 +177,12 @@ def work(connection: Connection, options: Options) -> None:
         except EOFError:
             return
         trials.counts = Counts()
-        findings = tried(trials, options.seed, batch)
-        connection.send((trials.counts, findings))
+        try:
+            findings = tried(trials, options.seed, batch)
+        except DeviceLost as error:
+            connection.send((Counts(), [], f"lost the device: {error}"))
+            return
+        connection.send((trials.counts, findings, ""))
 
 
 def tried(trials: Any, seed: int, batch: Batch) -> list[str]:

@@ -14,14 +14,16 @@ import numpy as np
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import graphs_of
 from tests.fuzz.program import Leaf, Operand, Program, Step
-from tests.fuzz.trial import Finding
+from tests.fuzz.trial import DeviceLost, Finding
 from tests.fuzz.variants import PLAIN, Variant
 
 Try = Callable[[Finding, Program], Finding | None]
 
 
 def minimise(found: Finding, again: Try, seconds: float = 60.0) -> Finding:
-    """The finding in the smallest program that was come by in this time."""
+    """The finding in the smallest program that was come by in this time, or before the device was
+    lost to one.
+    """
     end = time.monotonic() + seconds
     progress = True
     while progress:
@@ -30,7 +32,10 @@ def minimise(found: Finding, again: Try, seconds: float = 60.0) -> Finding:
             for candidate in change(found):
                 if time.monotonic() > end:
                     return found
-                smaller = _tried(candidate, again)
+                try:
+                    smaller = _tried(candidate, again)
+                except DeviceLost:
+                    return found
                 if smaller is not None:
                     found, progress = replace(smaller, seed=found.seed), True
                     break
@@ -40,6 +45,8 @@ def minimise(found: Finding, again: Try, seconds: float = 60.0) -> Finding:
 def _tried(candidate: Finding, again: Try) -> Finding | None:
     try:
         found = again(candidate, candidate.program)
+    except DeviceLost:
+        raise
     except Exception:  # a change that does not fit the program: no candidate
         return None
     return found if found is not None and _kind(found) == _kind(candidate) else None

@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
 
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.frontend.print_mgn import print_mgn
 from mgn.frontend.program import parse
+from mgn.runtime.errors import GuardError
 from tests.fuzz.bounds import Bounds
 from tests.fuzz.compare import other_bits, outside
 from tests.fuzz.device import Job, Runner
@@ -62,6 +62,10 @@ class Finding:
     where: str
     what: str
     seed: str = ""
+
+
+class DeviceLost(Exception):
+    """A launch failed: what runs after it in this process says nothing."""
 
 
 @dataclass
@@ -143,7 +147,8 @@ class Trials:
             found = self._interpret(case)
             if found is None:
                 cases.append(case)
-                found = self._optimised(case)
+                found = self._texts(case) if case.rng.random() < 0.2 else None
+                found = found or self._optimised(case)
             if found is not None:
                 findings.append(_with_seed(found, seed))
         seeds = {id(program): seed for seed, program in programs}
@@ -158,11 +163,12 @@ class Trials:
         """
         program.build()
         case = Case(program, random.Random(0))
-        first = self._interpret(case)
+        first = self._texts(case) if found.where == "text" else self._interpret(case)
         if first is not None or found.variant is None:
-            return first if found.where == "interpreter" else None
-        if found.where.startswith("module"):
-            return self.module_finding(case, found.variant, found.where.rpartition(" ")[2])
+            return first if first is not None and first.where == found.where else None
+        what, between, device = found.where.partition(" for ")
+        if between:
+            return self.module_finding(case, found.variant, device, what == "kernels")
         assert self.runner is not None
         variants = [found.variant]
         if found.variant.is_exact and not found.variant.figures:
@@ -170,15 +176,24 @@ class Trials:
         again = self._on_device(self.runner, [case], variants)
         return next((item for item in again if item.where == found.where), None)
 
-    # ---- the interpreter
+    # ---- texts and the interpreter
+
+    def _texts(self, case: Case) -> Finding | None:
+        """Whether a program's text, and another one of it, give its module again."""
+        module = case.program.build()
+        try:
+            text = print_mgn(module)
+            for spelled in (text, respelled(text, case.rng)):
+                if not module.is_structurally_equivalent(parse(spelled).lower()):
+                    return Finding(case.program, None, "text", f"another module from\n{spelled}")
+        except Exception as error:
+            return Finding(case.program, None, "text", _told(error))
+        return None
 
     def _interpret(self, case: Case) -> Finding | None:
         program = case.program
         try:
-            module = program.build()
-            graph = next(graphs_of(module))
-            if case.rng.random() < 0.2:
-                _check_text(module, case.rng)
+            graph = _graph(program)
             case.declared = Interpreter(program.parameters).run(graph, program.inputs)
             case.sets = Bounds(program.parameters).run(graph, program.inputs)
         except Exception as error:
@@ -194,7 +209,8 @@ class Trials:
         for _ in range(self.modules):
             variant = self._described(case.rng)
             device = case.rng.choice(described_devices())
-            found = self.module_finding(case, variant, device.name)
+            lower = case.rng.random() < 0.3
+            found = self.module_finding(case, variant, device.name, lower)
             if found is not None:
                 return found
         return None
@@ -207,18 +223,21 @@ class Trials:
             precision = "f32"
         return Variant(rules=rules, precision=precision, figures=figures)
 
-    def module_finding(self, case: Case, variant: Variant, device: str) -> Finding | None:
-        """What is wrong with a module optimised for a described device."""
+    def module_finding(
+        self, case: Case, variant: Variant, device: str, lower: bool
+    ) -> Finding | None:
+        """What is wrong with a module optimised for a described device, and its written kernels."""
         program = case.program
         self.counts.modules += 1
         (description,) = [item for item in described_devices() if item.name == device]
         try:
-            module = variant.optimise(program, description, case.rng.random() < 0.3)
+            module = variant.optimise(program, description, lower)
             got = Interpreter(program.parameters).run(next(graphs_of(module)), program.inputs)
             wrong = self._judged(case, variant, got)
         except Exception as error:
             wrong = _told(error)
-        return Finding(program, variant, f"module for {device}", wrong) if wrong else None
+        where = f"{'kernels' if lower else 'module'} for {device}"
+        return Finding(program, variant, where, wrong) if wrong else None
 
     # ---- the device
 
@@ -262,6 +281,8 @@ class Trials:
                     wrong = self._bits(variant, got, separate)
             except Exception as error:
                 wrong = _told(error)
+                if job.error is None and not isinstance(error, GuardError):
+                    raise DeviceLost(f"{variant}: {wrong}") from error
             if wrong:
                 findings.append(Finding(program, variant, "device", wrong))
                 break
@@ -287,14 +308,6 @@ class Trials:
         if variant.figures:
             return None
         return other_bits(got, separate.setdefault(variant.target, got))
-
-
-def _check_text(module: ModuleOp, rng: random.Random) -> None:
-    """Whether a module's text, and another one of the same program, give the module again."""
-    text = print_mgn(module)
-    for spelled in (text, respelled(text, rng)):
-        again = parse(spelled).lower()
-        assert module.is_structurally_equivalent(again), f"another module from\n{spelled}"
 
 
 def _graph(program: Program) -> GraphOp:
