@@ -126,7 +126,8 @@ def literal_array(value: float, element: ElementType) -> np.ndarray:
     if element.dtype is None:
         raise ShapeError(f"a literal cannot have type {element.name}")
     if isinstance(value, bool) and element.name != "bool":
-        raise ShapeError(f"{str(value).lower()} is not {_with_article(element)}; write {int(value)}")
+        word = str(value).lower()
+        raise ShapeError(f"{word} is not {_with_article(element)}; write {int(value)}")
     if element.is_float:
         try:
             with np.errstate(over="ignore"):
