@@ -12,8 +12,7 @@
 // CHECK-NEXT:  [[LARGEST:%.+]] = kernel.local_alloc : memref<8xf32, #kernel.space<local>>
 // CHECK-NEXT:  [[TOTALS:%.+]] = kernel.local_alloc : memref<8xf32, #kernel.space<local>>
 // CHECK:       [[Q:%.+]] = vector.load %q
-// CHECK:       [[SCALED:%.+]] = arith.mulf [[Q]]
-// CHECK-NEXT:  vector.store [[SCALED]], [[QUERIES]]
+// CHECK-NEXT:  vector.store [[Q]], [[QUERIES]]
 // CHECK:       vector.load %k
 // CHECK:       vector.shuffle
 // CHECK:       vector.store {{.*}}, [[KEYS]]
