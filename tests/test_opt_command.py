@@ -60,7 +60,7 @@ def test_the_input_may_be_mgn_text_on_stdin(mgn_opt: Run) -> None:
         (["-p", "saturate{tim=3}", "-"], "has no option 'tim'; did you mean 'time'?"),
         (
             ["-p", "saturate{kernels=3}", "-"],
-            "its options are rules, time, extract, fuse, prepare, memoise\n",
+            "its options are rules, time, extract, fuse, prepare, moderate, memoise\n",
         ),
         (
             ["-p", "saturate{rules=foo}", "-"],
