@@ -1,11 +1,12 @@
 // RUN: mgn-opt -p saturate,choose-schedules %s | filecheck %s
 // RUN: mgn-opt -p 'saturate{rules=exact}' %s | filecheck %s --check-prefix=EXACT
+// RUN: mgn-opt -p 'saturate{rules=fast}' %s | filecheck %s --check-prefix=FAST
 
-// The scale of the queries joins attention's own, and the residual sum is part of its kernel; scores
-// are not stored.
+// The scale of the queries and the residual sum are part of attention's kernel; scores are not stored.
 // CHECK:      mgn.graph @mixed
 // CHECK-NEXT: %[[y:[a-z0-9]+]] = fusion.kernel attention ({{.*}}) -> (tensor<96x32xf32>) schedule {form = "cpu", lanes = 16 : i64, {{.*}}block_rows = 64 : i64, block_keys = 128 : i64} {
-// CHECK:        %[[a:[a-z0-9]+]] = mgn.attention({{.*}}) heads = 4, kv_heads = 2, causal = true, scale = 0.25
+// CHECK:        %[[q:[a-z0-9]+]] = mgn.mul
+// CHECK-NEXT:   %[[a:[a-z0-9]+]] = mgn.attention(%[[q]], {{.*}}) heads = 4, kv_heads = 2, causal = true, scale = 0.5
 // CHECK-NEXT:   %[[s:[a-z0-9]+]] = mgn.add({{.*}}%[[a]]
 // CHECK-NEXT:   fusion.return %[[s]]
 // CHECK-NEXT: }
@@ -49,10 +50,15 @@ mgn.graph @naive("q" = %q : tensor<96x256xf32>, "k" = %k : tensor<96x256xf32>, "
   mgn.return %11 : tensor<96x256xf32>
 }
 
-// What divides queries is the scale of attention, as its inverse.
+// What divides queries stays with them, as scores may overflow without it; with fast rules it is the
+// scale of attention, as its inverse.
+// FAST:      mgn.graph @divided
+// FAST-NEXT: %[[d:[a-z0-9]+]] = fusion.kernel attention
+// FAST-NEXT:   mgn.attention({{.*}}) heads = 4, kv_heads = 4, scale = 0.16666666666666666
 // CHECK:      mgn.graph @divided
 // CHECK-NEXT: %[[d:[a-z0-9]+]] = fusion.kernel attention
-// CHECK-NEXT:   mgn.attention({{.*}}) heads = 4, kv_heads = 4, scale = 0.16666666666666666
+// CHECK:        mgn.div
+// CHECK-NEXT:   mgn.attention({{.*}}) heads = 4, kv_heads = 4, scale = 1.0
 // CHECK-NEXT:   fusion.return
 // CHECK-NEXT: }
 // CHECK-NEXT: mgn.return %[[d]]

@@ -1,6 +1,16 @@
-// RUN: mgn-opt --device nvidia-h200 -p saturate %s | filecheck %s
-// RUN: mgn-opt --device nvidia-h200 -p saturate,choose-schedules,lower-kernels %s | filecheck %s --check-prefix=LOWERED
-// RUN: mgn-opt -p saturate %s | filecheck %s --check-prefix=CPU
+// RUN: mgn-opt --device nvidia-h200 -p 'saturate{rules=fast}' %s | filecheck %s
+// RUN: mgn-opt --device nvidia-h200 -p 'saturate{rules=fast},choose-schedules,lower-kernels' %s | filecheck %s --check-prefix=LOWERED
+// RUN: mgn-opt -p 'saturate{rules=fast}' %s | filecheck %s --check-prefix=CPU
+// RUN: mgn-opt --device nvidia-h200 -p saturate %s | filecheck %s --check-prefix=DEFAULT
+
+// By default the rows are normed first, in the product's kernel: weights that are an input may be of
+// any size.
+// DEFAULT:      mgn.graph @normed
+// DEFAULT:      fusion.kernel contraction
+// DEFAULT:        mgn.sum
+// DEFAULT:        mgn.mul
+// DEFAULT-NEXT:   mgn.matmul
+// DEFAULT-NOT:  fusion.kernel
 
 // Each group finds the roots of its rows, and the product scales its rows by them.
 // CHECK:      mgn.graph @normed
