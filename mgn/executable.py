@@ -140,8 +140,7 @@ class Executable:
 
     @property
     def _assumes_moderate(self) -> bool:
-        saturation = self.report.saturation
-        return saturation is not None and saturation.assumes_moderate
+        return bool(getattr(self.report.saturation, "assumes_moderate", False))
 
     @property
     def device(self) -> ComputeDevice:

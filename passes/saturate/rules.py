@@ -43,8 +43,8 @@ RULES: dict[str, Rule] = {rule.name: rule for rule in BUILT_IN}
 def register_rule(rule: Rule, trials: Callable[[Rule], object] | None = None) -> None:
     """Adds a row for all later runs. PatternError where it is malformed or its name is taken.
 
-    `trials`, as `mgn.testing.check_rule`, are made of the row first: the error that they raise where
-    it does not hold is passed on, and the row is not added.
+    `trials`, as `mgn.testing.check_rule`, are made of the row first: the error that they raise
+    where it does not hold is passed on, and the row is not added.
     """
     given = cast("object", rule)
     if not isinstance(given, Rule):
