@@ -11,7 +11,10 @@ from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.passes.saturate import SaturateOptions, SaturateReport, saturate_graph
 from mgn.passes.saturate.memo import forget_choices
+from mgn.passes.saturate.patterns import PatternError
+from mgn.passes.saturate.rule import Rule, RuleClass
 from mgn.passes.saturate.rules import RULES
+from mgn.testing import check_rule
 
 ROW = "matmul-of-normed"
 RMS = """graph g(x: f32[64, 64]) {
@@ -161,3 +164,31 @@ def test_a_rounded_norm_keeps_its_rounding() -> None:
     text = RMS.replace("rms_norm(x, s) @ w.T", "round_tf32(rms_norm(x, s)) @ round_tf32(w.T)")
     _, report = rewritten(text)
     assert report.fired[ROW] == 0
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "message"),
+    [
+        ("mul(x, (y := neg(x)))", "neg(mul(x, (z := identity(x))))", "gives no names"),
+        ("mul(x, (x := neg(y)))", "x", "are new"),
+        ("(y := neg(x))", "x", "none is the whole's"),
+        ("mul(x, (y := 2.0))", "x", "only an operation is given a name"),
+    ],
+)
+def test_a_row_names_parts_of_its_left_side_alone(left: str, right: str, message: str) -> None:
+    rule = Rule("named", left, right, RuleClass.FAST, "for the test")
+    with pytest.raises(PatternError, match=message):
+        rule.check()
+
+
+def test_a_named_part_is_what_a_condition_and_the_right_side_mean() -> None:
+    rule = Rule(
+        "named",
+        "mul(x, (r := abs(y)))",
+        "mul(r, x)",
+        RuleClass.EXACT,
+        "of one reader",
+        "read_once(r)",
+    )
+    assert rule.bound == ["x", "y", "r"]
+    assert check_rule(rule).passes
