@@ -215,6 +215,9 @@ HARD: dict[str, Callable[[], Hard]] = {
     "gelu by exp": lambda: _elements(
         _one("97", "y = x / (1.0 + exp(-1.59576912 * (x + 0.044715 * x ** 3.0)))"), LINE
     ),
+    "a share of a small number's product": lambda: _elements(
+        _one("97", "y = (x * -3.03e38) * (0.5 * (erf(x * 0.70710677) + 1.0))"), LINE * 1e-40
+    ),
     "a share of a product": lambda: _three("a * b * (0.5 * (1.0 + erf(-c)))", 4e18, 4e18, 2.0),
     "half a product": lambda: _elements(
         _one("97", "y = (0.5 * x * 2.2e19) * (1.0 + tanh(x * -1e-19))"),

@@ -143,6 +143,8 @@ OVERFLOWING: dict[str, tuple[str, str]] = {
 }
 
 FAST = {
+    *("swiglu, gate and factor first", "swiglu, factor and sigmoid first", "swiglu of a quotient"),
+    "geglu, gate and factor first",
     *("gelu by sigmoid", "gelu by sigmoid, its scales in one", "gelu by exp"),
     *("gelu by tanh, one and a square", "gelu by tanh, a scaled cube"),
     *("gelu by tanh, multiplied out", "geglu, half and factor first", "geglu, the half opposite"),
