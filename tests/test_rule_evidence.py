@@ -48,8 +48,7 @@ def test_the_list_of_rules_says_how_each_was_tried() -> None:
         ("max(abs(x), 0)", "abs(x)", "integer(x)"),
         ("div(mul(x, 2), 2)", "x", "integer(x)"),
         ("sub(0, x)", "neg(x)", "floating(x)"),
-        ("div(x, c)", "mul(x, 1 / c)", "floating(x) and nonzero(c) and finite(c)"),
-        ("mul(add(x, y), 0.5)", "add(mul(x, 0.5), mul(y, 0.5))", "wide(x)"),
+        ("mul(add(x, y), 0.5)", "add(mul(x, 0.5), mul(y, 0.5))", "floating(x)"),
         ("where(gt(x, y), x, y)", "max(x, y)", "floating(x)"),
         ("lt(sub(x, y), 0)", "lt(x, y)", "integer(x)"),
     ],
@@ -57,8 +56,8 @@ def test_the_list_of_rules_says_how_each_was_tried() -> None:
 def test_the_solver_refutes_a_wrong_rule(left: str, right: str, when: str) -> None:
     pytest.importorskip("z3", reason="install the extra 'prove'")
     rule = Rule("wrong", left, right, EXACT, "never", when)
-    types, refuted = proved(rule, seconds=60.0)
-    assert refuted or not types
+    types, refuted = proved(rule, elements=["f16", "i8"])
+    assert refuted and not types
 
 
 def test_a_wrong_rule_is_found_by_trying_all_values() -> None:
