@@ -1,7 +1,7 @@
 """How each of mgn's own rules was tried: the tables that `mgn-opt --list-rules` reads.
 
-In: a rule. Out: `proved`, `exhausted`, `tried` or `not tried`. `python -m tests.rule_evidence` prints
-the tables; a test proves and exhausts each of their rows again.
+In: a rule. Out: `proved`, `exhausted`, `tried` or `not tried`. `python -m tests.rule_evidence`
+prints the tables; a test proves and exhausts each of their rows again.
 """
 
 from mgn.passes.saturate.compile_rules import commutations
