@@ -7,7 +7,7 @@ and so can do no harm, and else it *survives*: each survivor is in `EQUIVALENT`,
 it holds, or is a hole in the trials.
 
 python -m tests.mutants --count 400 --seed 0
-python -m tests.mutants --row scale-scale --all
+python -m tests.mutants --row scale-scale --verbose
 """
 
 import argparse
@@ -31,7 +31,7 @@ from mgn.passes.saturate.rule import Rule, RuleClass
 from mgn.passes.saturate.rules import BUILT_IN
 from mgn.testing import try_rule
 
-WANTED, MOST = 60, 2500
+WANTED, MOST = 40, 1500
 """Instances that a mutant has to survive, and how many are drawn to find them."""
 
 STRICTER = {
@@ -223,6 +223,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--count", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--row", help="mutants of rows with this in their name")
+    parser.add_argument("--verbose", action="store_true", help="print the fate of each mutant")
     parser.add_argument("--part", default="0/1", help="i/n: every nth mutant, from i")
     given = parser.parse_args(arguments)
     rows = [rule for rule in BUILT_IN if given.row is None or given.row in rule.name]
@@ -233,6 +234,8 @@ def main(arguments: Sequence[str]) -> int:
     for mutant in sample(given.count, given.seed, rows)[first::step]:
         fate = fate_of(mutant)
         fates[mutant.kind, fate] += 1
+        if given.verbose:
+            print(f"{mutant.name} [{mutant.kind}] {fate}", flush=True)
         if fate == "survives":
             reason = reason_of(mutant.rule, mutant.kind, mutant.what)
             holes += reason is None

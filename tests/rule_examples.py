@@ -43,6 +43,8 @@ def _scores(row: str, rng: random.Random, variables: list[str]) -> Instance:
     }
     if "r" in variables:
         shapes["r"] = rng.choice([(), (rows, 1), (*batch, 1, 1), (keys,)])
+    if not batch and rng.random() < 0.3:
+        shapes["q"] = (size,)
     axis = len(batch) + (1 if rng.random() < 0.8 else 0)
     known: dict[str, np.ndarray] = {}
     if "seen" in row or "hidden" in row:
@@ -55,7 +57,7 @@ def _scores(row: str, rng: random.Random, variables: list[str]) -> Instance:
     constants = {
         "c": rng.choice([0.5, 2.0, 0.1]),
         "f": rng.choice([-1e9, -3e38, -np.inf, -2.0]),
-        "z": rng.choice([0.5, 1.25, 3.0]),
+        "z": rng.choice([0.5, 1.25, 3.0, 3.0, -1.25, 0.0]),
     }
     element = "f64" if "divided" in row else "f32"
     types = [tensor(element, shapes[name]) for name in variables]
