@@ -14,6 +14,18 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
     # kind, a pattern of what was changed, of which rows, why it holds
     (
         "operands",
+        r"operands of (add|mul|max|min|logical_and|logical_or|eq|ne)\(",
+        lambda rule: True,
+        "the operation commutes",
+    ),
+    (
+        "class",
+        "as reassociates",
+        lambda rule: "of-divided" in rule.name,
+        "an inverse that f64 rounds is within one rounding of the row's type",
+    ),
+    (
+        "operands",
         r"operands of (one_head|keys_last|turned|merged|heads|shape|base_of|in_rows|scaled_by)",
         lambda rule: True,
         "a shape or permutation that does not fit does not act, and one that does is the same",

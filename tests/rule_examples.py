@@ -43,9 +43,9 @@ def _scores(row: str, rng: random.Random, variables: list[str]) -> Instance:
     }
     if "r" in variables:
         shapes["r"] = rng.choice([(), (rows, 1), (*batch, 1, 1), (keys,)])
-    if not batch and rng.random() < 0.3:
-        shapes["q"] = (size,)
     axis = len(batch) + (1 if rng.random() < 0.8 else 0)
+    if not batch and rng.random() < 0.3:
+        shapes["q"], axis = (size,), 0
     known: dict[str, np.ndarray] = {}
     if "seen" in row or "hidden" in row:
         mask = np.array([[rng.random() < 0.6 for _ in range(keys)] for _ in range(rows)])

@@ -18,8 +18,12 @@ from mgn.dialects.mgn.structure import GraphOp, ReturnOp, graphs_of
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import ELEMENT_TYPES, element_of, tensor
 from mgn.passes.saturate import RuleClass, SaturateOptions
+from mgn.passes.saturate.encode import encode_graph
+from mgn.passes.saturate.engine import saturate_facts
+from mgn.passes.saturate.rules import rules_of
+from mgn.passes.saturate.saturate import literals_of
 from mgn.passes.simplify import simplify_graph
-from mgn.rule_values import same_bits
+from mgn.rule_values import Values, same_bits
 from mgn.value_draws import special_values
 
 EXACT = SaturateOptions(classes=frozenset({RuleClass.EXACT}))
@@ -170,6 +174,20 @@ def test_exact_rules_keep_the_bits_of_special_values(program: str) -> None:
     (after,) = graphs_of(mgn.optimize(module, saturation=EXACT).module)
     one, two = (Interpreter().run(graph, {"x": x, "m": m})["y"] for graph in (before, after))
     assert same_bits(one, two)
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
+def test_all_that_exact_rules_make_of_a_program_has_its_bits(program: str) -> None:
+    """Whichever of it is chosen."""
+    x = np.repeat(special_values(ELEMENT_TYPES["f32"]), 2)
+    m = np.arange(x.size) % 2 == 0
+    text = f"graph g(x: f32[{x.size}], m: bool[{x.size}]) {{ return y = {program} }}"
+    (graph,) = graphs_of(mgn.parse(text).lower())
+    rules = rules_of(EXACT.classes)
+    encoded = encode_graph(graph, literals_of(rules))
+    result = saturate_facts(encoded.facts, rules)
+    values = Values(graph, result, encoded.outputs[0])
+    assert values.differ_in_bits_on([x, m]) is None
 
 
 INTEGER_PROGRAMS = (
