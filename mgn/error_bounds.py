@@ -165,7 +165,7 @@ class OverflowInterpreter(Interpreter):
         if op.spec.kind is Kind.ELEMENTWISE:
             return np.logical_or.reduce([np.broadcast_to(mark, shape) for mark in marks])
         if op.spec.kind is Kind.REDUCTION:
-            return np.any(marks[0], **op.values)
+            return np.asarray(np.any(marks[0], **op.values))
         return np.ones(shape, bool)
 
 
@@ -174,7 +174,7 @@ def _made(op: TensorOp, operands: Sequence[Array], result: Array) -> Array:
     finite = [_is_finite(array) for array in operands]
     made = ~_is_finite(result)
     if op.spec.kind is Kind.REDUCTION:
-        return made & np.all(finite[0], **op.values)
+        return made & np.asarray(np.all(finite[0], **op.values))
     if op.spec.kind is Kind.ELEMENTWISE:
         for one in finite:
             made = made & one

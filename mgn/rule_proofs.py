@@ -92,7 +92,12 @@ class _Side:
             return self.number(node.value, self.element)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return self.apply("neg", [self._folded(node.operand)], {})
-        names = {ast.Mult: "mul", ast.Div: "div", ast.Add: "add", ast.Sub: "sub"}
+        names: dict[type[ast.operator], str] = {
+            ast.Mult: "mul",
+            ast.Div: "div",
+            ast.Add: "add",
+            ast.Sub: "sub",
+        }
         if not isinstance(node, ast.BinOp) or not self.element.is_float:
             raise Unsupported
         terms = [self._folded(part) for part in (node.left, node.right)]
