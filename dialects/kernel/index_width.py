@@ -162,7 +162,8 @@ def _shifted_back(left: Range, right: Range) -> Range:
 
 def _constant(operation: arith.ConstantOp, known: Known, func: FuncOp) -> Range:
     if isinstance(operation.value, DenseIntOrFPElementsAttr):
-        return _around([int(number) for number in operation.value.get_values()])
+        numbers: list[Any] = list(operation.value.get_values())
+        return _around([int(number) for number in numbers])
     assert isinstance(operation.value, IntegerAttr)
     number = operation.value.value.data
     return Range(number, number)
