@@ -237,7 +237,8 @@ def he_normal() -> InitialiserAttr:
 def _initialiser(name: str, *numbers: float) -> InitialiserAttr:
     """An initialiser of numbers. DiagnosticsError where one is none, or no float can hold it."""
     for number in numbers:
-        if isinstance(number, bool) or not isinstance(number, int | float | np.number):
+        given: object = number
+        if isinstance(given, bool) or not isinstance(given, int | float | np.number):
             fail(f"{name} takes numbers, not {number!r:.80}")
     try:
         return InitialiserAttr.of(name, *map(float, numbers))

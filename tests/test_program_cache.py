@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from mgn.passes.saturate import Rule, RuleClass, SaturateOptions, register_rule
 from mgn.passes.saturate.memo import forget_choices
 from mgn.passes.saturate.rules import RULES
 from mgn.program_cache import compile_or_recall
+from mgn.program_entry import _Told  # pyright: ignore[reportPrivateUsage]
 from mgn.program_key import compiler_digest, program_key
+from mgn.report import OptimizeReport
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.devices import choose
 from mgn.runtime.errors import DeviceError
@@ -250,6 +253,20 @@ def test_what_is_kept_names_nothing_that_could_be_imported(tmp_path: Path) -> No
     for source in (item for name in folders for item in (ROOT / name).rglob("*.py")):
         text = source.read_text(encoding="utf-8")
         assert "import pickle" not in text and "allow_pickle=True" not in text, source
+
+
+def test_every_field_of_a_report_is_kept_or_is_of_one_run() -> None:
+    of_one_run = {
+        "device",
+        "prepare_seconds",
+        "times",
+        "from_cache",
+        "recalled",
+        "measured_seconds",
+    }
+    told = {item.name for item in fields(_Told)} - {"parameters"}
+    assert told | of_one_run == {item.name for item in fields(OptimizeReport)}
+    assert not told & of_one_run
 
 
 def test_an_entry_under_the_key_of_another_program_is_compiled_again(tmp_path: Path) -> None:
