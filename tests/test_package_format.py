@@ -160,7 +160,7 @@ def test_a_message_of_a_damaged_name_is_one_line_of_plain_text() -> None:
     (name,) = struct.unpack_from("<I", data, kernel)
     data[row_at(DATA, "strings") + name] = 0x1B
     struct.pack_into("<Q", data, kernel + 24, 0)
-    with pytest.raises(PackageError, match="kernel '\ufffd.* cannot run on") as caught:
+    with pytest.raises(PackageError, match=r"kernel '\ufffd.* cannot run on") as caught:
         read_package(repaired(data))
     assert str(caught.value).isprintable()
 
