@@ -71,6 +71,10 @@ UNAVAILABLE: dict[str, str] = {
 """Names that are understood, and why they cannot be used."""
 
 
+SHOWN = 200
+"""Characters of a pipeline that a message shows."""
+
+
 UNKNOWN_TOKEN = "Unknown token"
 """What xDSL says of a sign that no name or number has."""
 
@@ -130,8 +134,9 @@ def parse_passes(text: str) -> list[ModulePass]:
         return []
     try:
         specs = list(parse_pipeline(text))
-    except ArgSpecParseError as error:
-        reason = str(error).strip().splitlines()[-1].strip(" ^")
+    except (ArgSpecParseError, ValueError) as error:
+        reason = str(error).strip().splitlines()[-1].strip(" ^")[:SHOWN]
+        text = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
         hint = '; text with other signs goes in quotes: {option="a+b"}' * (reason == UNKNOWN_TOKEN)
         raise PipelineError(f"cannot read the pipeline '{text}': {reason}{hint}") from None
     return [item for spec in specs for item in _passes_of(spec)]
@@ -222,4 +227,4 @@ def _unknown(name: str) -> str:
     known = [*PASSES, *PIPELINES]
     nearest = difflib.get_close_matches(name, known, 1)
     hint = f"did you mean '{nearest[0]}'?" if nearest else f"there are {', '.join(known)}"
-    return f"unknown pass or pipeline '{name}'; {hint}"
+    return f"unknown pass or pipeline '{name[:SHOWN]}'; {hint}"

@@ -98,7 +98,7 @@ def test_many_errors_are_counted_after_the_first_twenty() -> None:
         ("for i in 0..100 { for j in 0..201 { y = y + x } }", "more than 20,000 operations"),
         (
             "for i in 0..1000000 { for j in 0..1000000 { } }",
-            "more than 3,000,000 statements and exp",
+            "more than 3,000,000 statements",
         ),
         ("y = 10 ** 10 ** 10", "the result of '**' is too large"),
         ('t = "ab"; for i in 0..99 { t = t + t }', "a text may have 10000 characters"),
