@@ -67,7 +67,7 @@ class Lexer:
         line, line_start = 1, 0
         keywords = self._keywords
         for match in self._pattern.finditer(text):
-            kind = match.lastgroup
+            kind = match.lastgroup or _IGNORED
             if kind == _IGNORED:
                 begin, end = match.span()
                 lines = text.count("\n", begin, end)

@@ -202,6 +202,7 @@ class Lowering(Calls):
                 continue
             pending.pop()
             if self.constants[last] is None:
+                assert isinstance(last.node, ast.Constant)
                 value = self._in_unit(last.unit, partial(self._evaluate_constant, last.node))
                 self.constants[last] = self.constants[last] or (value,)
 
