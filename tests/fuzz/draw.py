@@ -98,6 +98,17 @@ class Draw:
         self.values.update(zip(numbers, results, strict=True))
         return numbers
 
+    def mark(self) -> tuple[int, int, int]:
+        """What there is, for `forget`."""
+        return len(self.values), len(self.leaves), len(self.steps)
+
+    def forget(self, mark: tuple[int, int, int]) -> None:
+        """Takes back what was made since a mark."""
+        values, leaves, steps = mark
+        for number in [number for number in self.values if number >= values]:
+            del self.values[number]
+        del self.leaves[leaves:], self.steps[steps:]
+
     # ---- values of a wanted type
 
     def among(self, families: Iterable[Family], least_rank: int = 0) -> int:

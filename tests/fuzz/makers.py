@@ -15,6 +15,7 @@ from tests.fuzz import movers
 from tests.fuzz.axes import axes_of, axis_of
 from tests.fuzz.draw import FLOAT_ELEMENTS, INTEGER_ELEMENTS, REFUSALS, Draw
 from tests.fuzz.movers import ANYTHING
+from tests.fuzz.patterns import from_rule
 from tests.fuzz.program import Program
 from tests.fuzz.values import Shape
 
@@ -288,6 +289,10 @@ FREQUENT = {
 """Operations that are drawn more often than others."""
 
 
+RULE_SHARE = 0.12
+"""How often the left side of a rule is drawn in the place of one operation."""
+
+
 def grow(draw: Draw, steps: int) -> None:
     """Adds so many operations; those that do not fit what there is are drawn again."""
     names = list(MAKERS)
@@ -296,7 +301,10 @@ def grow(draw: Draw, steps: int) -> None:
         if len(draw.steps) >= steps:
             break
         try:
-            MAKERS[draw.rng.choices(names, weights)[0]](draw)
+            if draw.rng.random() < RULE_SHARE:
+                from_rule(draw)
+            else:
+                MAKERS[draw.rng.choices(names, weights)[0]](draw)
         except REFUSALS:
             continue
 
