@@ -21,7 +21,7 @@ TRACKED = subprocess.run(
     ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
 ).stdout.splitlines()
 """The files that are kept in the repository."""
-FOLDERS = {*SOURCE_FOLDERS, ".ci", "tests", "filecheck", "benchmarks", "examples"}
+FOLDERS = {*SOURCE_FOLDERS, ".ci", "tests", "filecheck", "benchmarks", "examples", "docs"}
 TOP_FILES = {".gitignore", "CONTRIBUTING.md", "LICENSE", "README.md", "pyproject.toml"}
 DATA = {".npz", ".safetensors"}
 TEXTS = {".c", ".css", ".h", ".js", ".lark", ".md", ".mgn", ".mlir", ".toml"}
