@@ -18,7 +18,11 @@ KINDS = {"programs": "tests.fuzz.campaign", "inputs": "tests.fuzz.inputs"}
 
 def options_of(arguments: list[str]) -> Options:
     """The options of a command line; one without an end runs for a minute."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--minutes", type=float, help="how long to run")
     parser.add_argument("--count", type=int, help="how many programs or inputs to try")
     parser.add_argument("--processes", type=int, default=1)
@@ -26,8 +30,10 @@ def options_of(arguments: list[str]) -> Options:
     parser.add_argument("--first", type=int, default=0, help="the number of the first program")
     parser.add_argument("--device", default="cpu", help="an OpenCL device's selector, or none")
     parser.add_argument("--what", choices=[*KINDS, "all"], default="programs")
-    parser.add_argument("--modules", type=int, default=1, metavar="N")
-    parser.add_argument("--ways", type=int, default=2, metavar="N")
+    modules = "how many optimised modules of each program the interpreter runs (default 1)"
+    parser.add_argument("--modules", type=int, default=1, help=modules)
+    ways = "in how many ways each program is compiled for the device, 1 to 4 (default 2)"
+    parser.add_argument("--ways", type=int, default=2, choices=range(1, 5), help=ways)
     given = parser.parse_args(arguments)
     if given.minutes is None and given.count is None:
         given.minutes = 1.0
