@@ -38,7 +38,15 @@ from mgn.codegen.opencl_values import as_mask, mask_for, rounded, signed, unsign
 from mgn.codegen.writer import Row, Writer
 from mgn.dialects import kernel
 from mgn.dialects.kernel.builtins import DIVISIONS, EXACT_BUILTINS, ROUNDED_BUILTINS
-from mgn.dialects.kernel.lanes import constant_number, element, is_bool, is_float, is_vector, lanes
+from mgn.dialects.kernel.lanes import (
+    compares_zeros,
+    constant_number,
+    element,
+    is_bool,
+    is_float,
+    is_vector,
+    lanes,
+)
 
 BY_LANE: dict[str, frozenset[str]] = {
     "pocl": frozenset(("fmod", *ROUNDED_BUILTINS.values())) - {"fma", "sqrt"},
@@ -46,6 +54,11 @@ BY_LANE: dict[str, frozenset[str]] = {
 """Vendor → functions that give a vector's lanes other bits than a scalar. In PoCL 3.1 some are
 wrong besides: the sine of a small number by 0.01, and on large quotients and subnormals `fmod` and
 `pow` of eight doubles.
+"""
+
+NO_VECTOR_REMAINDER = frozenset({"nvidia"})
+"""Vendors whose compiler may fail on the remainder of a vector: NVIDIA's 580 makes an `srem` of a
+vector and a scalar of some, and refuses it.
 """
 
 FLOAT_INFIX: dict[type[Operation], tuple[str, int]] = {
@@ -149,14 +162,13 @@ def _negate(writer: Writer, operation: arith.NegfOp) -> Expression:
 
 
 def _extremum(name: str) -> Row:
-    """maximumf, minimumf. Against a constant other than zero, one comparison is enough."""
+    """maximumf, minimumf. Against most constants, one comparison is enough."""
     compare = ">" if name == "maximum" else "<"
 
     def row(writer: Writer, operation: Any) -> Expression:
         type = operation.result.type
         scalar = writer.types.scalar(type)
-        number = constant_number(operation.rhs)
-        if number is None or number != number or (number == 0 and name == "minimum"):
+        if compares_zeros(name, constant_number(operation.rhs)):
             function = writer.library.extremum(name, scalar, lanes(type), writer.vendor)
             return call(function, *writer.values(operation))
         left, right = writer.name_of(operation.lhs), writer.value(operation.rhs)
@@ -205,6 +217,10 @@ def _division(writer: Writer, operation: Any) -> Expression:
         raise writer.error(operation, "does not divide i1")
     if safe and name in ("div", "rem") and not is_unsigned:
         left, right = writer.values(operation)
+        if name == "rem" and is_vector(result) and writer.vendor in NO_VECTOR_REMAINDER:
+            left = writer.name_of(operation.lhs)
+            whole = infix(infix(left, "/", right, MULTIPLY), "*", right, MULTIPLY)
+            return infix(left, "-", whole, ADD)
         expression = infix(left, "/" if name == "div" else "%", right, MULTIPLY)
         narrow = not is_vector(result) and writer.types.bits(result) < 32
         return cast(writer.type(result), expression) if narrow else expression

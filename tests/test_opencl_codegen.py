@@ -299,6 +299,20 @@ def test_pocl_is_asked_for_one_lane_at_a_time_where_its_vectors_differ() -> None
     assert ".s7" not in emit(kernel(text), DEVICES["cpu"])
 
 
+def test_nvidia_is_asked_for_no_remainder_of_a_vector() -> None:
+    text = """kernel.func @k(%x : memref<4xi32>) access [read_write]
+    global [1, 1, 1] local [1, 1, 1] {
+  %zero = arith.constant 0 : index
+  %v = vector.load %x[%zero] : memref<4xi32>, vector<4xi32>
+  %n = arith.constant dense<24> : vector<4xi32>
+  %r = arith.remsi %v, %n : vector<4xi32>
+  vector.store %r, %x[%zero] : memref<4xi32>, vector<4xi32>
+  kernel.return }"""
+    assert "%" in emit(kernel(text), DEVICES["cpu"])
+    nvidia = emit(kernel(text), DEVICES["nvidia-h200"])
+    assert "%" not in nvidia and "/ (int4)(24) * (int4)(24)" in nvidia
+
+
 def test_a_reduction_starts_from_its_accumulator(cl_queue: Any) -> None:  # noqa: F811
     x = np.array([-5, 3, 2**31 - 1, 7], np.int32)
     y = np.empty(3, np.int32)

@@ -150,3 +150,22 @@ def test_of_two_zeros_the_positive_one_is_larger() -> None:
     (larger,), (smaller,) = evaluate("max", zeros, others), evaluate("min", zeros, others)
     np.testing.assert_array_equal(np.signbit(larger), [False, False, False, True])
     np.testing.assert_array_equal(np.signbit(smaller), [False, True, True, True])
+
+
+@pytest.mark.parametrize("target", ["opencl", "spirv"])
+def test_constant_zeros_are_ordered_as_others_are(target: str) -> None:
+    text = "graph g(x: f32[4]) { return " + ", ".join(
+        f"{name}{n} = {name}(x, {zero})"
+        for name in ("max", "min")
+        for n, zero in enumerate(("0.0", "-0.0"))
+    )
+    executable = mgn.compile(mgn.parse(text + " }"), device="cpu", target=target)
+    found = executable(x=np.array([0.0, -0.0, np.nan, 1.0], np.float32))
+    negative = {name: np.signbit(value[:2]).tolist() for name, value in found.items()}
+    assert negative == {
+        "max0": [False, False],
+        "max1": [False, True],
+        "min0": [False, True],
+        "min1": [True, True],
+    }
+    assert all(np.isnan(value[2]) for value in found.values())

@@ -4,6 +4,8 @@ In: the type of a scalar or of a vector, or a value. Out: the type of one lane, 
 what family it is of, and the number in every lane of a constant.
 """
 
+from math import copysign
+
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
     BFloat16Type,
@@ -61,3 +63,14 @@ def constant_number(value: SSAValue) -> float | int | None:
         number = data.get_values()[0]
         return None if isinstance(number, tuple) else number
     return None
+
+
+def compares_zeros(name: str, number: float | None) -> bool:
+    """Whether `maximum` or `minimum` of x and a constant takes more than a comparison with it.
+
+    It does where nothing is known of the constant, where that is nan, and where it is the zero
+    that loses against the other one: -0 in a maximum, +0 in a minimum.
+    """
+    if number is None or number != number:
+        return True
+    return number == 0 and (copysign(1.0, number) < 0) == (name == "maximum")

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects.kernel.builtins import DIVISIONS, EXACT_BUILTINS, ROUNDED_BUILTINS
-from mgn.dialects.kernel.lanes import constant_number, element, is_bool
+from mgn.dialects.kernel.lanes import compares_zeros, constant_number, element, is_bool
 from mgn.dialects.spirv.shapes import Shape
 from mgn.passes.convert_kernel_to_spirv.converter import Converter, Row
 
@@ -90,14 +90,13 @@ def _negate(c: Converter, operation: arith.NegfOp) -> SSAValue:
 
 
 def _extremum(name: str) -> Row:
-    """maximumf, minimumf. Against a constant other than zero, one comparison is enough."""
+    """maximumf, minimumf. Against most constants, one comparison is enough."""
 
     def row(c: Converter, operation: Any) -> SSAValue:
         shape = c.shape(operation.result.type)
-        number = constant_number(operation.rhs)
-        plain = number is not None and number == number and (number != 0 or name == "maximum")
+        zeros = compares_zeros(name, constant_number(operation.rhs))
         left, right = c.values(operation)
-        return extremum(c, name, shape, left, right, zeros=not plain)
+        return extremum(c, name, shape, left, right, zeros)
 
     return row
 
