@@ -191,6 +191,9 @@ class Values:
         own = unit_of(element) * np.abs(exact)
         if element.is_float:
             own = own + float(ml_dtypes.finfo(element.dtype).smallest_subnormal)
+        with np.errstate(all="ignore"):
+            met = np.abs(left.astype(np.float64) - exact)
+        own = np.where(finite, np.maximum(own, met), own)
         for value in self._other_forms(arrays, wide=False):
             with np.errstate(all="ignore"):
                 error = np.abs(value.astype(np.float64) - exact)
