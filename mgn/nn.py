@@ -236,9 +236,8 @@ def he_normal() -> InitialiserAttr:
 
 def _initialiser(name: str, *numbers: float) -> InitialiserAttr:
     """An initialiser of numbers. DiagnosticsError where one is none, or no float can hold it."""
-    for number in numbers:
-        given: object = number
-        if isinstance(given, bool) or not isinstance(given, int | float | np.number):
+    for number in cast("tuple[object, ...]", numbers):
+        if isinstance(number, bool) or not isinstance(number, int | float | np.number):
             fail(f"{name} takes numbers, not {number!r:.80}")
     try:
         return InitialiserAttr.of(name, *map(float, numbers))

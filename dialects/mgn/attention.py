@@ -280,14 +280,14 @@ def attention(
     heads not a multiple of kv_heads, a bias that does not broadcast. Vaswani et al. 2017
     (arXiv:1706.03762), Ainslie et al. 2023 (arXiv:2305.13245).
     """
-    how = {"causal": causal, "window": window, "scale": scale, "softcap": softcap}
     if element_type_of(q).bits == 16:
         wide = [_in_full(b, x) for x in (q, k, v, bias) if x is not None]
+        how = {"causal": causal, "window": window, "scale": scale, "softcap": softcap}
         whole = b.call("attention", *wide, heads=heads, kv_heads=kv_heads, **how)
         assert isinstance(whole, SSAValue)
         return b.cast(whole, element_type_of(q))
     layout = _Heads(heads, kv_heads)
-    scores = _scores(b, layout, q, k, bias, **how)
+    scores = _scores(b, layout, q, k, bias, causal, window, scale, softcap)
     *_, rows, keys = shape_of(scores)
     if bias is not None or (causal and rows > keys):
         weights, total, _ = _powers(b, scores)
