@@ -75,10 +75,11 @@ def _accept_float(value: Any) -> float:
 def _accept_number(value: Any) -> int | float:
     """The number as a float, or as the integer that it is where no float holds it: 2**53 + 1.
 
-    A bool is 1 or 0, for tensors of bool.
+    A bool stays one until the operation has seen that it is for tensors of bool; it is kept as
+    1 or 0.
     """
     if isinstance(value, bool):
-        return float(value)
+        return value
     if not isinstance(value, int):
         return _accept_float(value)
     if not -(2**63) <= value < 2**63:
@@ -194,6 +195,12 @@ def _array_of(value: tuple[int, ...]) -> Attribute:
     return DenseArrayBase.from_list(i64, list(value))
 
 
+def _encode_number(value: int | float) -> Attribute:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return IntegerAttr(value, i64)
+    return FloatAttr(float(value), f64)
+
+
 _BOOLS = (IntegerAttr(0, i1), IntegerAttr(1, i1))
 
 
@@ -216,7 +223,7 @@ FLOAT = AttributeKind(
 NUMBER = AttributeKind(
     "number",
     _accept_number,
-    lambda value: IntegerAttr(value, i64) if isinstance(value, int) else FloatAttr(value, f64),
+    _encode_number,
     lambda attribute: attribute.value.data,
     _print_number,
     _parse_number,

@@ -84,7 +84,7 @@ def _infer_take_along_axis(x: TensorType, ids: TensorType, axis: int) -> TensorT
     shape, index = x.get_shape(), ids.get_shape()
     if len(shape) != len(index):
         raise ShapeError(f"x has rank {len(shape)}, ids has rank {len(index)}")
-    if shape[axis] == 0:
+    if shape[axis] == 0 and 0 not in index:
         raise ShapeError("take_along_axis from an empty axis")
     if axis_sizes := [
         (n, m) for i, (n, m) in enumerate(zip(shape, index, strict=True)) if i != axis and n != m
@@ -108,11 +108,13 @@ def take_along_axis(b: Emitter, x: SSAValue, ids: SSAValue, axis: int) -> SSAVal
     """`y = take_along_axis(x, ids, axis = -1)`: x at ids along an axis, all other indices equal.
 
     Shape: that of ids, which has x's rank and, but for the axis, x's sizes. Ids are clamped to the
-    axis. Errors: other ranks or sizes, an empty axis.
+    axis. Errors: other ranks or sizes, ids into an empty axis.
     """
     shape, index = shape_of(x), shape_of(ids)
     strides = row_major_strides(shape)
     wide = counting_type(math.prod(shape), element_type_of(ids))
+    if 0 in index:
+        return b.full(index, 0, T=element_type_of(x))
     clamped = b.clamp(b.cast(ids, wide), min=0.0, max=float(shape[axis] - 1))
     flat = b.mul(clamped, strides[axis])
     for i in (i for i in range(len(shape)) if i != axis and shape[i] > 1):
