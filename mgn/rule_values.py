@@ -176,7 +176,8 @@ class Values:
     def differ_by_bound_on(self, arrays: Sequence[np.ndarray], seed: int) -> Difference | None:
         """The same on given inputs and parameters: where everything that the left side computes
         stays finite, the other form is finite, and its error is at most `ALLOWED` times the bound
-        of the left side's.
+        of the left side's. A bound below the error that the left side is seen to make would be
+        none, so that it is at least that error.
         """
         inputs, parameters = self._named(arrays)
         narrow = OverflowInterpreter(parameters)

@@ -40,6 +40,7 @@ def _scores(row: str, rng: random.Random, variables: list[str]) -> Instance:
         "z": (),
         "m": rng.choice([(rows, keys), (*batch, rows, keys), (keys,)]),
         "b": rng.choice([(rows, keys), (rows, 1)]),
+        "y": rng.choice([(rows, keys), (*batch, rows, keys), (keys,), ()]),
     }
     if "r" in variables:
         shapes["r"] = rng.choice([(), (rows, 1), (*batch, 1, 1), (keys,)])
@@ -275,7 +276,7 @@ def _divided_product(row: str, rng: random.Random, variables: list[str]) -> Inst
 
 
 def _masked(row: str, rng: random.Random, variables: list[str]) -> Instance:
-    """A masked value that is scaled by a constant, or that gets a bias beside the mask's."""
+    """A masked value that is scaled by a constant."""
     element = rng.choice(["f32", "f64", "f16", "i32"])
     shapes: dict[str, Shape] = {"x": (3, 4), "y": rng.choice([(4,), (3, 4)]), "m": (3, 4)}
     types = {name: tensor(element, shapes.get(name, ())) for name in variables}
@@ -452,8 +453,6 @@ EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "mul-of-hidden": _masked,
     "div-of-seen": _masked,
     "div-of-hidden": _masked,
-    "bias-beside": _masked,
-    "biased-where": _masked,
     "hidden-by-factor": _factors,
     "softmax-of-merged-batches": _merged_rows,
     "sum-of-merged-batches": _merged_sum,

@@ -175,6 +175,7 @@ def test_nor_does_it_on_a_matrix_unit(
     same(found, attended(*arrays, **how), 2e-2 if name == "bf16" else 3e-3)
 
 
+SLOPE = "cast(iota([70]), f32) * 0.01"
 MASKS = {
     # how a program hides keys, with `m` where they are seen
     "a bias": "attention(q, k, v, where(m, 0.0, -inf), heads = 1, scale = 1.0)",
@@ -183,6 +184,10 @@ MASKS = {
     "the least number": "softmax(where(m, q @ k.T, -3.4028234663852886e38)) @ v",
     "a far number": "softmax(where(m, q @ k.T, -1e30)) @ v",
     "a far scaled number": "softmax(where(m, q @ k.T * 0.5, -1e30)) @ v",
+    "a far number and a slope": f"softmax(where(m, q @ k.T, -1e30) + {SLOPE}) @ v",
+    "a far number after a slope": f"softmax(where(m, q @ k.T + {SLOPE}, -1e30)) @ v",
+    "a choice and a slope": f"softmax(where(m, q @ k.T, -inf) + {SLOPE}) @ v",
+    "a choice after a slope": f"softmax(where(m, q @ k.T + {SLOPE}, -inf)) @ v",
 }
 
 
@@ -205,7 +210,8 @@ def test_a_hidden_score_does_not_leak_however_it_is_hidden(name: str, rules: str
     classes = {"exact": frozenset({RuleClass.EXACT})}.get(rules)
     options = SaturateOptions() if classes is None else SaturateOptions(classes=classes)
     exe = mgn.compile(mgn.parse(text), saturation=options)
-    bias = np.where(seen, 0.0, -INF)
+    slope = 0.01 * np.arange(keys) if "slope" in name else 0.0
+    bias = np.where(seen, slope, -INF)
     scale = 0.5 if "scaled" in name else 1.0
     same(exe(q=q, k=k, v=v, m=seen)["y"], attended(q, k, v, bias, scale=scale))
 

@@ -88,7 +88,7 @@ ACTIVATIONS: tuple[Rule, ...] = (
             right.format(f"{scaled}(x, c * -1)"),
             equality,
             reason,
-            "constant(c) and negative(c) and wide(x)",
+            "negative(c) and wide(x)",
         )
         for name, right, equality, reason in (
             ("erf", "neg(erf({}))", REASSOCIATES, "erf is odd"),

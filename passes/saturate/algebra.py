@@ -36,7 +36,7 @@ ALGEBRA: tuple[Rule, ...] = (
     Rule("sub-zero", "sub(x, 0)", "x", EXACT, "x - 0 keeps the sign of 0 too"),
     Rule("mul-one", "mul(x, 1)", "x", EXACT, "the neutral element of the product"),
     Rule("div-one", "div(x, 1)", "x", EXACT, "dividing by 1 does not round"),
-    Rule("pow-one", "pow(x, 1)", "x", EXACT, "the first power"),
+    Rule("pow-one", "pow(x, 1)", "x", REASSOCIATES, "the first power, which devices may round"),
     Rule(
         "mul-zero",
         "mul(x, 0)",

@@ -36,49 +36,97 @@ CAPS = {
     "capped-": (
         "mul(tanh(div({}, z)), z)",
         "number_of(z)",
-        " and constant(z) and positive(z)",
+        " and positive(z)",
     ),
 }
 BIASES = {
     # end of the row's name: the masked scores, the bias, what must hold, how equal both sides are
     "": ("{}", "", "", REASSOCIATES),
-    "-with-bias": ("add({}, m)", "m", "", REASSOCIATES),
+    "-with-bias": ("add({}, m)", "m", " and usual_scores(q, k)", REASSOCIATES),
     "-where-seen": ("where(m, {}, -inf)", "where(m, 0.0, -inf)", "", REASSOCIATES),
     "-unless-hidden": ("where(m, -inf, {})", "where(m, -inf, 0.0)", "", REASSOCIATES),
+    "-where-seen-and-bias": (
+        "add(where(m, {}, -inf), y)",
+        "add(where(m, 0.0, -inf), y)",
+        " and usual_scores(q, k, y)",
+        REASSOCIATES,
+    ),
+    "-unless-hidden-and-bias": (
+        "add(where(m, -inf, {}), y)",
+        "add(where(m, -inf, 0.0), y)",
+        " and usual_scores(q, k, y)",
+        REASSOCIATES,
+    ),
+    "-with-bias-where-seen": (
+        "where(m, add({}, y), -inf)",
+        "where(m, y, -inf)",
+        " and usual_scores(q, k, y)",
+        REASSOCIATES,
+    ),
+    "-with-bias-unless-hidden": (
+        "where(m, -inf, add({}, y))",
+        "where(m, -inf, y)",
+        " and usual_scores(q, k, y)",
+        REASSOCIATES,
+    ),
     "-where-seen-far": (
         "where(m, {}, f)",
         "where(m, 0.0, -inf)",
-        " and far(f) and sees_a_key(m) and constant(f) and small_scores(q, k)",
+        " and far(f) and sees_a_key(m) and small_scores(q, k)",
         FAST,
     ),
     "-unless-hidden-far": (
         "where(m, f, {})",
         "where(m, -inf, 0.0)",
-        " and far(f) and leaves_a_key(m) and constant(f) and small_scores(q, k)",
+        " and far(f) and leaves_a_key(m) and small_scores(q, k)",
         FAST,
     ),
     "-where-seen-farthest": (
         "where(m, {}, f)",
         f"where(m, 0.0, {LEAST})",
-        " and farthest(f) and constant(f) and usual_scores(q, k)",
+        " and farthest(f) and finite(f) and usual_scores(q, k)",
         REASSOCIATES,
     ),
     "-unless-hidden-farthest": (
         "where(m, f, {})",
         f"where(m, {LEAST}, 0.0)",
-        " and farthest(f) and constant(f) and usual_scores(q, k)",
+        " and farthest(f) and finite(f) and usual_scores(q, k)",
+        REASSOCIATES,
+    ),
+    "-where-seen-farthest-and-bias": (
+        "add(where(m, {}, f), y)",
+        f"add(where(m, 0.0, {LEAST}), y)",
+        " and farthest(f) and finite(f) and usual_scores(q, k, y)",
+        REASSOCIATES,
+    ),
+    "-unless-hidden-farthest-and-bias": (
+        "add(where(m, f, {}), y)",
+        f"add(where(m, {LEAST}, 0.0), y)",
+        " and farthest(f) and finite(f) and usual_scores(q, k, y)",
+        REASSOCIATES,
+    ),
+    "-with-bias-where-seen-farthest": (
+        "where(m, add({}, y), f)",
+        f"where(m, y, {LEAST})",
+        " and farthest(f) and finite(f) and usual_scores(q, k, y)",
+        REASSOCIATES,
+    ),
+    "-with-bias-unless-hidden-farthest": (
+        "where(m, f, add({}, y))",
+        f"where(m, {LEAST}, y)",
+        " and farthest(f) and finite(f) and usual_scores(q, k, y)",
         REASSOCIATES,
     ),
     "-where-seen-filled": (
         "where(m, {}, f)",
         "where(m, 0.0, f)",
-        " and far(f) and constant(f)",
+        " and far(f)",
         APPROXIMATES,
     ),
     "-unless-hidden-filled": (
         "where(m, f, {})",
         "where(m, f, 0.0)",
-        " and far(f) and constant(f)",
+        " and far(f)",
         APPROXIMATES,
     ),
 }
@@ -87,10 +135,18 @@ REASONS = {
     "-with-bias": "the definition, but for rows of -inf, where the left is 0 / 0",
     "-where-seen": "a score of -inf is any finite score plus -inf",
     "-unless-hidden": "a score of -inf is any finite score plus -inf",
+    "-where-seen-and-bias": "a score of -inf is any finite score plus -inf",
+    "-unless-hidden-and-bias": "a score of -inf is any finite score plus -inf",
+    "-with-bias-where-seen": "a score of -inf is any finite score plus -inf",
+    "-with-bias-unless-hidden": "a score of -inf is any finite score plus -inf",
     "-where-seen-far": "beside a key that is seen, one of -1e9 weighs nothing",
     "-unless-hidden-far": "beside a key that is seen, one of -1e9 weighs nothing",
     "-where-seen-farthest": "a score and -1e30 come to -1e30, in f32 and in f64",
     "-unless-hidden-farthest": "a score and -1e30 come to -1e30, in f32 and in f64",
+    "-where-seen-farthest-and-bias": "a score, a bias and -1e30 come to -1e30",
+    "-unless-hidden-farthest-and-bias": "a score, a bias and -1e30 come to -1e30",
+    "-with-bias-where-seen-farthest": "a score and -1e30 come to -1e30, in f32 and in f64",
+    "-with-bias-unless-hidden-farthest": "a score and -1e30 come to -1e30, in f32 and in f64",
     "-where-seen-filled": "-1e9 hides a score of any usual size",
     "-unless-hidden-filled": "-1e9 hides a score of any usual size",
 }
@@ -108,7 +164,8 @@ def _one_head(cap: str, scores: str, mask: str) -> Rule:
         "reshape(v, shape=one_head(v, q, k, v))"
     )
     if bias:
-        operands += f", reshape({bias}, shape=one_head_bias(m, q, k, v))"
+        shape = f"one_head_bias({'m, y' if 'y' in bias else 'm'}, q, k, v)"
+        operands += f", reshape({bias}, shape={shape})"
     return Rule(
         cap + scores + mask,
         f"matmul(softmax({pattern.format(capped.format(product))}, axis=A), v)",
@@ -138,7 +195,7 @@ def _biased_scores(name: str) -> tuple[Rule, ...]:
             f"add({score}, max(m, f))",
             REASSOCIATES,
             "a score and -1e30 come to -1e30, in f32 and in f64",
-            "wide(q) and batched(k) and constant(f) and farthest(f) and usual_scores(q, k)" + asked,
+            "wide(q) and batched(k) and farthest(f) and usual_scores(q, k)" + asked,
         ),
         *(
             Rule(
@@ -287,31 +344,9 @@ ATTENTION: tuple[Rule, ...] = (
             masked.format(f"{name}(x, c)", f"f {sign} c"),
             EXACT,
             "a choice of two values is scaled as the one chosen",
-            "floating(x) and constant(f) and constant(c) and scalar(c) and nonzero(c)",
+            "floating(x) and scalar(c) and nonzero(c)",
         )
         for name, sign in (("mul", "*"), ("div", "/"))
-        for mask, masked in MASKED.items()
-    ),
-    *(
-        Rule(
-            f"bias-beside-{mask}",
-            f"softmax(add({masked.format('x', 'f')}, y), axis=A)",
-            f"softmax(add(x, add({masked.format('0.0', 'f')}, y)), axis=A)",
-            REASSOCIATES,
-            "a score and -1e30 come to -1e30, in f32 and in f64",
-            "wide(x) and constant(f) and farthest(f) and usual_scores(x, y)",
-        )
-        for mask, masked in MASKED.items()
-    ),
-    *(
-        Rule(
-            f"biased-where-{mask}",
-            f"softmax({masked.format('add(x, y)', 'f')}, axis=A)",
-            f"softmax(add(x, {masked.format('y', 'f')}), axis=A)",
-            REASSOCIATES,
-            "a score and -1e30 come to -1e30, in f32 and in f64",
-            "wide(x) and constant(f) and farthest(f) and usual_scores(x, y)",
-        )
         for mask, masked in MASKED.items()
     ),
     *(
@@ -349,7 +384,7 @@ ATTENTION: tuple[Rule, ...] = (
             f"add({name}({PRODUCT}, c), {name}(m, c))",
             REASSOCIATES,
             "scores and their bias are scaled each for itself, by no more than 1",
-            f"constant(c) and scalar(c) and {asked}(c) and wide(q) and batched(k)",
+            f"scalar(c) and {asked}(c) and wide(q) and batched(k)",
         )
         for name, asked in (("mul", "at_most_one"), ("div", "at_least_one"))
     ),

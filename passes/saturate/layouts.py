@@ -38,9 +38,12 @@ def one_head(x: Any, q: Any, k: Any, v: Any) -> Shape:
     return (*shape[:-3], *shape[-2:]) if single(q, k, v) else shape
 
 
-def one_head_bias(m: Any, q: Any, k: Any, v: Any) -> Shape:
-    """The shape of a bias of `[…, S, T]` as one of `[…, 1, S, T]`."""
-    shape = shape_of(m)
+def one_head_bias(*given: Any) -> Shape:
+    """The shape of a bias of `[…, S, T]` as one of `[…, 1, S, T]`. The last three that are given are
+    q, k and v; what stands before them is broadcast to the bias.
+    """
+    *parts, q, k, v = given
+    shape = np.broadcast_shapes(*map(shape_of, parts))
     if len(shape) < 3 or single(q, k, v):
         return shape
     return (*shape[:-2], 1, *shape[-2:])

@@ -197,7 +197,7 @@ RECOGNITION: tuple[Rule, ...] = (
         "var(x, axis=A, keepdims=True)",
         APPROXIMATES,
         "the left cancels where the mean is large",
-        "wide(x) and constant(n) and counts(n, x, A)",
+        "wide(x) and counts(n, x, A)",
     ),
     Rule(
         "scale-of-rows-before-columns",
