@@ -245,7 +245,7 @@ class DearestChoice:
 def test_only_what_the_solver_does_not_prove_is_searched_for_a_better_choice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    view, found = choices(random_graph(12, 40))
+    view, found = choices(random_graph(11, 40))
     proved = exact.ExactSolver(found, 10.0).solve()
     assert not proved.open
     best = extract(found, list(view.classes)).selection.cost
