@@ -7,22 +7,29 @@ import ml_dtypes
 import numpy as np
 import pytest
 from xdsl.dialects import arith
+from xdsl.dialects.builtin import ModuleOp
 
 from mgn.codegen import opencl_arithmetic
 from mgn.codegen.expression import ADD
+from mgn.dialects.kernel import Device
+from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.passes.saturate import Rule, RuleClass, forget_rule, register_rule
 from mgn.runtime.errors import DeviceError, RuntimeFault
+from tests.fuzz import trial
 from tests.fuzz.__main__ import main
 from tests.fuzz.bounds import Bounds
 from tests.fuzz.campaign import Campaign, Options, tell
+from tests.fuzz.cases import CORRECTLY_ROUNDED, Finding
 from tests.fuzz.compare import other_bits, outside
 from tests.fuzz.device import Runner
 from tests.fuzz.makers import MAKERS, random_program
 from tests.fuzz.minimise import minimise
 from tests.fuzz.program import Leaf, Program, Step
-from tests.fuzz.trial import CORRECTLY_ROUNDED, DeviceLost, Finding, Trials
+from tests.fuzz.together import outputs_of_parts, taken_apart, together
+from tests.fuzz.trial import DeviceLost, Trials
+from tests.fuzz.variants import Variant
 
 DEVICE = os.environ.get("MGN_TEST_DEVICE", "cpu")
 
@@ -69,10 +76,51 @@ def test_a_seed_stands_for_one_program() -> None:
 
 def test_a_seeded_run_finds_nothing(runner: Runner) -> None:
     trials = Trials(runner, modules=1, ways=2)
-    assert [tell(found) for found in trials.batch(programs(16, "test"))] == []
+    for number in range(4):
+        found = trials.batch(programs(6, f"test {number}"), f"test {number}")
+        assert [tell(item) for item in found] == []
     counts = trials.counts
-    assert counts.programs == 16 and counts.modules == 16 and counts.runs >= 24
+    assert counts.drawn == counts.programs == 24
+    assert counts.modules >= 4 and counts.runs >= 8
     assert counts.claimed > 0.3 * counts.elements
+
+
+def test_programs_side_by_side_give_what_each_gives_alone() -> None:
+    parts = [program for _, program in programs(5, "side")]
+    whole = together(parts)
+    assert len(outputs_of_parts(whole)) >= len(parts)
+    results = Interpreter(whole.parameters).run(next(graphs_of(whole.build())), whole.inputs)
+    for program, got in zip(parts, taken_apart(parts, results), strict=True):
+        graph = next(graphs_of(program.build()))
+        alone = Interpreter(program.parameters).run(graph, program.inputs)
+        assert list(got) == list(alone)
+        assert other_bits(got, alone) is None
+
+
+def test_what_only_programs_side_by_side_show_is_found_and_cut_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    optimise = Variant.optimise
+
+    def confused(variant: Variant, program: Program, device: Device, lower: bool) -> ModuleOp:
+        if sum("x" in leaf.name for leaf in program.leaves) > 3 and "exp" in program.names:
+            raise ValueError("too many inputs")
+        return optimise(variant, program, device, lower)
+
+    x = np.ones(3, np.float32)
+    parts = [
+        Program((Leaf(0, "input", x),), (Step((1,), name, (0,)),), (1,))
+        for name in ("exp", "abs", "neg", "tanh", "sin", "cos")
+    ]
+    monkeypatch.setattr(Variant, "optimise", confused)
+    monkeypatch.setattr(trial, "ALONE", 0.0)
+    trials = Trials(None)
+    (found,) = trials.batch([(f"9:{n}", part) for n, part in enumerate(parts)], "9")
+    assert found.seed == "9:0-5"
+    smaller = minimise(found, trials.again, 20.0)
+    assert smaller.program.names == {"exp"}
+    assert len(outputs_of_parts(smaller.program)) == 4
+    assert "--seed 9 --first 0 --count 6" in tell(smaller)
 
 
 def test_a_wrong_rule_is_found_and_cut_down() -> None:
@@ -157,7 +205,7 @@ def test_a_printed_array_is_read_back_to_the_bit() -> None:
 def test_the_command_counts_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--count", "3", "--device", "none", "--seed", "5"]) == 0
     told = capsys.readouterr().out
-    assert told.startswith("3 programs, 0 runs on none, 3 optimised modules in ")
+    assert told.startswith("3 programs judged of 3 drawn, 0 runs on none, ")
     assert "; 0 findings; " in told
 
 
@@ -191,6 +239,6 @@ def test_a_process_that_dies_is_a_finding(capsys: pytest.CaptureFixture[str]) ->
     campaign.begin()
     campaign.workers[0].process.kill()
     campaign.run()
-    assert campaign.found == 1 and campaign.counts.programs == 2
+    assert campaign.found == 1 and campaign.counts.drawn == 2
     told = capsys.readouterr().out
     assert "programs 0 to 1: ended the process (they are tried again one by one)" in told

@@ -34,6 +34,8 @@ def options_of(arguments: list[str]) -> Options:
     parser.add_argument("--modules", type=int, default=1, help=modules)
     ways = "in how many ways each program is compiled for the device, 1 to 4 (default 2)"
     parser.add_argument("--ways", type=int, default=2, choices=range(1, 5), help=ways)
+    share = "the share of programs that are run on the device too, 0 to 1 (default 1)"
+    parser.add_argument("--share", type=float, default=1.0, help=share)
     given = parser.parse_args(arguments)
     if given.minutes is None and given.count is None:
         given.minutes = 1.0

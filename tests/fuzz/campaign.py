@@ -5,21 +5,27 @@ status: 1 where anything was found. A process that dies or hangs is a finding to
 tried again one by one, in a new process.
 """
 
+import gc
 import multiprocessing
+import tempfile
 import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from typing import Any
 
-from tests.fuzz.trial import Counts, Finding
+from tests.fuzz.cases import Counts, Finding
 
-BATCH = 24
-"""Programs whose kernels are built together."""
+BATCH = 48
+"""Programs that are tried together; a batch begins at a multiple of it."""
 
 BATCH_SECONDS = 600.0
 """After which a process is taken to hang."""
+
+IN_MEMORY = "/dev/shm"
+"""Where the files of e-graphs are written, where there is such a folder."""
 
 Batch = tuple[int, ...]
 
@@ -36,6 +42,7 @@ class Options:
     what: str = "programs"
     modules: int = 1
     ways: int = 2
+    share: float = 1.0
     first: int = 0
 
 
@@ -76,7 +83,8 @@ class Campaign:
         counts = self.counts
         share = counts.claimed / max(counts.elements, 1)
         return (
-            f"{counts.programs} programs, {counts.runs} runs on {self.options.device}, "
+            f"{counts.programs} programs judged of {counts.drawn} drawn, "
+            f"{counts.runs} runs on {self.options.device}, "
             f"{counts.modules} optimised modules in {seconds:.0f} s "
             f"({counts.programs / seconds:.1f} programs/s); {self.found} findings; "
             f"{share:.0%} of {counts.elements} result elements known to a thousandth or better; "
@@ -97,12 +105,13 @@ class Campaign:
         if self._again:
             return self._again.popleft()
         options = self.options
-        left = BATCH if options.count is None else options.first + options.count - self._next
+        room = BATCH - self._next % BATCH
+        left = room if options.count is None else options.first + options.count - self._next
         if options.minutes is not None and time.monotonic() - self._started > 60 * options.minutes:
             return None
         if left <= 0:
             return None
-        numbers = tuple(range(self._next, self._next + min(BATCH, left)))
+        numbers = tuple(range(self._next, self._next + min(room, left)))
         self._next = numbers[-1] + 1
         return numbers
 
@@ -169,8 +178,11 @@ def work(connection: Connection, options: Options) -> None:
     from tests.fuzz.device import Runner
     from tests.fuzz.trial import DeviceLost, Trials
 
+    gc.set_threshold(50_000, 20, 20)
+    if Path(IN_MEMORY).is_dir():
+        tempfile.tempdir = IN_MEMORY
     runner = None if options.device == "none" else Runner(options.device)
-    trials = Trials(runner, options.modules, options.ways)
+    trials = Trials(runner, options.modules, options.ways, options.share)
     while True:
         try:
             batch = connection.recv()
@@ -191,7 +203,7 @@ def tried(trials: Any, seed: int, batch: Batch) -> list[str]:
     from tests.fuzz.minimise import minimise
 
     programs = [(f"{seed}:{number}", random_program(f"{seed}:{number}")) for number in batch]
-    findings = trials.batch(programs)
+    findings = trials.batch(programs, f"{seed}:{batch[0] // BATCH} of {BATCH}")
     counts = trials.counts
     trials.counts = Counts()
     told = [tell(minimise(found, trials.again)) for found in findings]
@@ -202,10 +214,12 @@ def tried(trials: Any, seed: int, batch: Batch) -> list[str]:
 def tell(found: Finding) -> str:
     """A finding with its program, its inputs and the way to run it."""
     call = "" if found.variant is None else found.variant.call()
+    seed, _, numbers = found.seed.partition(":")
+    first, _, last = numbers.partition("-")
+    count = int(last) - int(first) + 1 if last else 1
     lines = [
         f"program {found.seed}, {found.where}, {found.variant or 'declared types'}: {found.what}",
-        f"again: python -m tests.fuzz --seed {found.seed.partition(':')[0]} "
-        f"--first {found.seed.partition(':')[2]} --count 1",
+        f"again: python -m tests.fuzz --seed {seed} --first {first} --count {count}",
         found.program.snippet(call or "mgn.compile(mgn.parse(text))"),
     ]
     return "\n".join(lines)

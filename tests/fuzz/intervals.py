@@ -191,13 +191,19 @@ def monotone(
     return apply
 
 
+def middle_and_radius(x: Floats) -> tuple[Array, Array]:
+    """The middles of intervals, and how far the ends are; half of the least number is 0."""
+    middle = np.where(x.lo == x.hi, x.lo, x.lo / 2 + x.hi / 2)
+    return middle, np.maximum(x.hi - middle, middle - x.lo)
+
+
 def wave(function: Callable[[Array], Array]) -> Callable[[Floats], Floats]:
     """An operation from a sine or cosine, whose slope is at most 1."""
 
     def apply(x: Floats) -> Floats:
         infinite = (np.isinf(x.lo) | np.isinf(x.hi)) & ~x.empty
         known = np.isinf(x.lo) & (x.lo == x.hi)
-        middle, radius = x.lo / 2 + x.hi / 2, (x.hi - x.lo) / 2
+        middle, radius = middle_and_radius(x)
         lo = np.maximum(function(middle) - radius, -1.0)
         hi = np.minimum(function(middle) + radius, 1.0)
         lo = np.where(known, np.inf, np.where(infinite, -1.0, lo))

@@ -13,8 +13,10 @@ import numpy as np
 
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import graphs_of
+from tests.fuzz.cases import Finding
 from tests.fuzz.program import Leaf, Operand, Program, Step
-from tests.fuzz.trial import DeviceLost, Finding
+from tests.fuzz.together import outputs_of_parts
+from tests.fuzz.trial import DeviceLost
 from tests.fuzz.variants import PLAIN, Variant
 
 Try = Callable[[Finding, Program], Finding | None]
@@ -80,6 +82,7 @@ def smaller_programs(found: Finding) -> Iterator[Finding]:
     """The finding with a program that is a little smaller, the largest cuts first."""
     program = found.program
     for made in (
+        *_fewer_parts(program),
         *_fewer_results(program),
         *_cut_off(program),
         *_bypassed(program),
@@ -87,6 +90,15 @@ def smaller_programs(found: Finding) -> Iterator[Finding]:
         *_simpler_values(program),
     ):
         yield replace(found, program=made.live())
+
+
+def _fewer_parts(program: Program) -> Iterator[Program]:
+    """One half of the programs that are compiled as one, or all but one of them."""
+    parts = outputs_of_parts(program)
+    half = len(parts) // 2
+    halves = [parts[:half], parts[half:]] if half else []
+    for kept in (*halves, *([p for p in parts if p is not one] for one in parts if half > 1)):
+        yield replace(program, outputs=tuple(number for part in kept for number in part))
 
 
 def _fewer_results(program: Program) -> Iterator[Program]:

@@ -141,7 +141,7 @@ def _split(x: Floats, precision: Precision) -> list[Array]:
     """The middle and radius of each element, 0 where they are not finite; and whether they are not,
     whether it is NaN for sure, whether it is wild.
     """
-    middle, radius = x.lo / 2 + x.hi / 2, x.hi / 2 - x.lo / 2
+    middle, radius = intervals.middle_and_radius(x)
     over = ~np.isfinite(middle) | ~np.isfinite(radius) | (x.magnitude > precision.most) | x.nan
     middle, radius = np.where(over, 0.0, middle), np.where(over, 0.0, radius)
     rounding = ALLOWED * (precision.relative * np.abs(middle) + precision.least)
