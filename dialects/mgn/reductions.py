@@ -70,8 +70,35 @@ def _sum(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
     return total.astype(x.dtype)
 
 
+FACTORS = 512
+"""How many numbers from 1/2 to 1 the definition multiplies before it scales their product."""
+
+FARTHEST = 5000
+"""A power of two past which a product is infinite or 0 in every type."""
+
+
 def _prod(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
-    return np.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+    if x.dtype.kind != "f":
+        return np.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+    kept = tuple(one for one in range(x.ndim) if one not in axis)
+    factors = math.prod(x.shape[one] for one in axis)
+    rows = np.transpose(x, (*kept, *axis)).reshape(*(x.shape[one] for one in kept), factors)
+    shape = np.sum(np.empty(x.shape, np.bool_), axis=axis, keepdims=keepdims).shape
+    return _scaled_product(rows).astype(x.dtype).reshape(shape)
+
+
+def _scaled_product(x: Array) -> Array:
+    """The product over the last axis in f64, of which no part overflows or vanishes."""
+    number, exponent = np.frexp(x.astype(np.float64))
+    exponent = np.sum(exponent, axis=-1, dtype=np.int64)
+    while number.shape[-1] != 1:
+        missing = -number.shape[-1] % FACTORS if number.shape[-1] else FACTORS
+        sides = [(0, 0)] * (number.ndim - 1) + [(0, missing)]
+        number = np.pad(number, sides, constant_values=1.0)
+        blocks = number.reshape(*number.shape[:-1], number.shape[-1] // FACTORS, FACTORS)
+        number, carried = np.frexp(np.prod(blocks, axis=-1))
+        exponent = exponent + np.sum(carried, axis=-1, dtype=np.int64)
+    return np.ldexp(number[..., 0], np.clip(exponent, -FARTHEST, FARTHEST).astype(np.int32))
 
 
 def _maximum(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:

@@ -31,9 +31,8 @@ from mgn.passes.lower_kernels.attention_panels import (
 from mgn.passes.lower_kernels.attention_repair import Repair, is_spoilt, nothing_of
 from mgn.passes.lower_kernels.attention_weights import HELD, Weights
 from mgn.passes.lower_kernels.index import Index, constant, lanes
-from mgn.passes.lower_kernels.panel_copies import lane_of
 from mgn.passes.lower_kernels.product import multiply_add
-from mgn.passes.lower_kernels.pure_code import lane_count, memory_type
+from mgn.passes.lower_kernels.pure_code import lane_count, lane_of, memory_type
 from mgn.passes.lower_kernels.sub_group_product import INSTRUCTIONS
 from mgn.passes.lower_kernels.sub_groups import meet_neighbours
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div

@@ -20,9 +20,8 @@ from mgn.passes.lower_kernels.attention_node import Attention
 from mgn.passes.lower_kernels.attention_packing import Packing
 from mgn.passes.lower_kernels.attention_repair import Repair, is_spoilt, nothing_of
 from mgn.passes.lower_kernels.index import Index, constant, delinearised, lanes
-from mgn.passes.lower_kernels.panel_copies import lane_of
 from mgn.passes.lower_kernels.product import multiply_add, tile_start
-from mgn.passes.lower_kernels.pure_code import memory_type, shaped
+from mgn.passes.lower_kernels.pure_code import lane_of, memory_type, shaped
 from mgn.passes.lower_kernels.scalar import across_lanes
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
 

@@ -21,9 +21,8 @@ from mgn.passes.lower_kernels.attention_repair import Repair, is_spoilt, nothing
 from mgn.passes.lower_kernels.attention_staging import Staging
 from mgn.passes.lower_kernels.attention_tiling import tiling_of
 from mgn.passes.lower_kernels.index import Index, constant, lanes
-from mgn.passes.lower_kernels.panel_copies import lane_of
 from mgn.passes.lower_kernels.product import multiply_add
-from mgn.passes.lower_kernels.pure_code import lane_count, memory_type, shaped
+from mgn.passes.lower_kernels.pure_code import lane_count, lane_of, memory_type, shaped
 from mgn.passes.lower_kernels.sub_groups import EXCHANGED, SUB_GROUP, meet_neighbours
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
 

@@ -14,8 +14,7 @@ from xdsl.ir import SSAValue
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.index import Index
-from mgn.passes.lower_kernels.panel_copies import lane_of
-from mgn.passes.lower_kernels.pure_code import INDEX
+from mgn.passes.lower_kernels.pure_code import INDEX, lane_of
 from mgn.passes.lower_kernels.tensor_panels import EIGHT, joined
 
 NEIGHBOURS = 4

@@ -17,9 +17,9 @@ from mgn.passes.lower_kernels.body import INPUT, Node
 from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.index import Index, constant, delinearised, lanes
 from mgn.passes.lower_kernels.long_sums import long_loop
-from mgn.passes.lower_kernels.panel_copies import bounded, lane_of
+from mgn.passes.lower_kernels.panel_copies import bounded
 from mgn.passes.lower_kernels.product import Product, multiply_add, write_tile
-from mgn.passes.lower_kernels.pure_code import lane_count, memory_type
+from mgn.passes.lower_kernels.pure_code import lane_count, lane_of, memory_type
 from mgn.passes.lower_kernels.scalar import accumulator, across_lanes, combine, widened
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
 

@@ -26,12 +26,12 @@ from mgn.passes.lower_kernels.rows import (
     stages_of,
 )
 from mgn.passes.lower_kernels.scalar import (
-    accumulator,
     across_lanes,
+    bytes_combined,
     combine,
-    narrowed,
     start_of,
-    widened,
+    term,
+    total_of,
 )
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
 
@@ -116,7 +116,7 @@ def _across(job: Job, space: RowSpace, local: int) -> Grouping:
 def _bytes_met(job: Job) -> int:
     """What a work-item hands to the others of each column that it sees."""
     reductions = job.body.of_kind(Kind.REDUCTION)
-    return sum(accumulator(node.element).bytes for node in reductions)
+    return sum(map(bytes_combined, reductions))
 
 
 class _Grouped:
@@ -171,7 +171,7 @@ class _Grouped:
             self.waits = self.stash is not None and stage == 0
             totals = meet(self.job, sizes, place, reductions, self._walk(reductions))
             for node, value in zip(reductions, totals, strict=True):
-                total = narrowed(code, value, node.element)
+                total = total_of(code, node, value)
                 self.evaluator.given[node] = lambda _, total=total: total
         self._results()
         return Launch((groups * sizes.items,), (sizes.items,))
@@ -206,7 +206,7 @@ class _Grouped:
             for node, value, nothing in zip(reductions, held, start, strict=True):
                 operand = node.operands[0]
                 index = self.space.index_in(operand, self.row, element)
-                part = widened(code, self.evaluator.lanes_at(operand, index), node.element)
+                part = term(code, node, self.evaluator.lanes_at(operand, index))
                 part = code.select(inside, part, nothing)
                 result.append(combine(code, node.name, node.element, value, part))
             return result

@@ -8,15 +8,12 @@ of a step lie side by side. What comes before the product is evaluated on the wa
 from dataclasses import dataclass
 from functools import cached_property
 
-from xdsl.dialects import vector
-from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import SSAValue
 
 from mgn.passes.lower_kernels.body import Indices
-from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.index import Index, lanes
 from mgn.passes.lower_kernels.product import Product
-from mgn.passes.lower_kernels.pure_code import lane_count, memory_type, scalar_type
+from mgn.passes.lower_kernels.pure_code import lane_of, memory_type
 from mgn.passes.lower_kernels.scalar import accumulator, widened
 from mgn.passes.lower_kernels.template import Job, ceil_div
 from mgn.passes.lower_kernels.tiling import Tiling
@@ -168,15 +165,3 @@ def bounded(index: Index, limit: int, width: int) -> Index:
     if index.high + width <= limit:
         return index
     return (index // width).clamp(0, limit // width - 1) * width
-
-
-def lane_of(code: Code, value: SSAValue, lane: int) -> SSAValue:
-    """One lane of a vector; a scalar as it is."""
-    if lane_count(value) == 1:
-        return value
-    return code.pure(
-        vector.ExtractOp,
-        [value],
-        scalar_type(value),
-        static_position=DenseArrayBase.from_list(i64, [lane]),
-    )

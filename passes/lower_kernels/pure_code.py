@@ -13,6 +13,7 @@ from typing import Any
 
 from xdsl.dialects import arith, vector
 from xdsl.dialects.builtin import (
+    DenseArrayBase,
     DenseIntOrFPElementsAttr,
     FloatAttr,
     IndexType,
@@ -225,3 +226,15 @@ def _number(number: float | int, type: Attribute) -> IntegerAttr | FloatAttr:
         return FloatAttr(float(number), type)  # type: ignore
     except OverflowError:
         return FloatAttr(math.copysign(math.inf, number), type)  # type: ignore
+
+
+def lane_of(code: PureCode, value: SSAValue, lane: int) -> SSAValue:
+    """One lane of a vector; a scalar as it is."""
+    if lane_count(value) == 1:
+        return value
+    return code.pure(
+        vector.ExtractOp,
+        [value],
+        scalar_type(value),
+        static_position=DenseArrayBase.from_list(i64, [lane]),
+    )

@@ -33,9 +33,9 @@ from mgn.passes.lower_kernels.scalar import (
     combine,
     larger,
     largest_lane,
-    narrowed,
     start_of,
-    widened,
+    term,
+    total_of,
 )
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
 
@@ -172,7 +172,7 @@ class _Walk:
             for row in self.rows:
                 row.at(row.wide if wide else row.narrow, element)
                 for node in reductions:
-                    part = widened(code, row.value(node.operands[0]), node.element)
+                    part = term(code, node, row.value(node.operands[0]))
                     result.append(self._combine(node, next(values), part))
             for row in self.rows:
                 for node, array in zip(stored, row.arrays, strict=True):
@@ -214,9 +214,7 @@ class _Walk:
         totals = code.loop(
             vectors * width, length, lambda number, held: step(False, number, held), totals
         )
-        return [
-            narrowed(code, value, node.element) for node, value in zip(nodes, totals, strict=True)
-        ]
+        return [total_of(code, node, value) for node, value in zip(nodes, totals, strict=True)]
 
     def _results(self) -> None:
         code, width, length = self.code, self.width, self.space.length
@@ -327,7 +325,7 @@ def _across_rows(job: Job, space: RowSpace) -> Launch:
                 for node in nodes:
                     operand = node.operands[0]
                     index = space.index_in(operand, row, element)
-                    part = widened(code, evaluator.lanes_at(operand, index), node.element)
+                    part = term(code, node, evaluator.lanes_at(operand, index))
                     result.append(combine(code, node.name, node.element, next(values), part))
             return result
 
@@ -335,7 +333,7 @@ def _across_rows(job: Job, space: RowSpace) -> Launch:
         totals = iter(long_loop(code, 0, space.length, step, held, added))
         for evaluator in evaluators:
             for node in reductions:
-                total = narrowed(code, next(totals), node.element)
+                total = total_of(code, node, next(totals))
                 evaluator.given[node] = lambda _, total=total: total
     written = list(enumerate(job.body.written))
     full = [(n, node) for n, node in written if space.is_full(node)]

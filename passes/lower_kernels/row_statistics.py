@@ -27,9 +27,9 @@ from mgn.passes.lower_kernels.rows import RowSpace, row_space, stages_of
 from mgn.passes.lower_kernels.scalar import (
     across_lanes,
     combine,
-    narrowed,
     start_of,
-    widened,
+    term,
+    total_of,
 )
 from mgn.passes.lower_kernels.sub_groups import SUB_GROUP
 from mgn.passes.lower_kernels.template import Job, ceil_div, dividing_lanes
@@ -123,7 +123,7 @@ class RowStatistics:
             parts = [value for item in walked for value in self._walk(stage, *item)]
             for n, total in enumerate(self._met(stage * len(rows), parts)):
                 node = stage[n % len(stage)]
-                total = narrowed(self.job.code, total, node.element)
+                total = total_of(self.job.code, node, total)
                 evaluators[n // len(stage)].given[node] = lambda _, total=total: total
         return evaluators
 
@@ -148,7 +148,7 @@ class RowStatistics:
             index = (*self.batch, own, step * sizes.width + lanes(sizes.width))
             result: list[SSAValue] = []
             for node, value, nothing in zip(stage, held, start, strict=True):
-                part = widened(code, evaluator.lanes_at(node.operands[0], index), node.element)
+                part = term(code, node, evaluator.lanes_at(node.operands[0], index))
                 part = code.select(inside, part, nothing)
                 result.append(combine(code, node.name, node.element, value, part))
             return result

@@ -18,6 +18,14 @@ from mgn.dialects.types import ELEMENT_TYPES, ElementType, Family
 from mgn.passes.lower_kernels.body import Node
 from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.pure_code import NO_FASTMATH, lane_count, memory_type
+from mgn.passes.lower_kernels.scaled_products import (
+    ONE,
+    is_scaled,
+    product_of_lanes,
+    scaled_factor,
+    scaled_product,
+    unscaled,
+)
 
 Values = Sequence[SSAValue]
 Row = Callable[[Code, Node, Values], SSAValue]
@@ -289,6 +297,8 @@ def neutral(name: str, element: ElementType) -> float | int:
 
 def start_of(code: Code, node: Node, count: int) -> SSAValue:
     """What a reduction, or a scan, has combined before the first element, in so many lanes."""
+    if is_scaled(node.name, node.element):
+        return code.constant(ONE, i64, count)
     type = memory_type(accumulator(node.element))
     return code.constant(neutral(node.name, node.element), type, count)
 
@@ -331,6 +341,8 @@ def combine(
     code: Code, name: str, element: ElementType, left: SSAValue, right: SSAValue
 ) -> SSAValue:
     """Two values of a reduction as one."""
+    if is_scaled(name, element):
+        return scaled_product(code, left, right)
     return code.binary(combiner(name, element), left, right)
 
 
@@ -338,6 +350,8 @@ def across_lanes(code: Code, name: str, element: ElementType, value: SSAValue) -
     """All lanes of a value as one scalar."""
     if lane_count(value) == 1:
         return value
+    if is_scaled(name, element):
+        return product_of_lanes(code, value)
     op = kernel.reduction(_KINDS[combiner(name, element)], value)
     op.properties["fastmath"] = NO_FASTMATH
     code.block.add_op(op)
@@ -357,6 +371,24 @@ def largest_lane(code: Code, value: SSAValue) -> SSAValue:
     op.properties["fastmath"] = NO_FASTMATH
     code.block.add_op(op)
     return op.dest
+
+
+def term(code: Code, node: Node, value: SSAValue) -> SSAValue:
+    """An element as the reduction, or scan, of a node combines it."""
+    wide = widened(code, value, node.element)
+    return scaled_factor(code, wide) if is_scaled(node.name, node.element) else wide
+
+
+def total_of(code: Code, node: Node, combined: SSAValue) -> SSAValue:
+    """What a reduction, or a scan, has combined, in the element type of the node, rounded once."""
+    if is_scaled(node.name, node.element):
+        combined = unscaled(code, combined)
+    return narrowed(code, combined, node.element)
+
+
+def bytes_combined(node: Node) -> int:
+    """How many bytes what a reduction has combined takes."""
+    return 8 if is_scaled(node.name, node.element) else accumulator(node.element).bytes
 
 
 def widened(code: Code, value: SSAValue, element: ElementType) -> SSAValue:

@@ -20,7 +20,7 @@ from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.exchanged_results import NEIGHBOURS, Exchange
 from mgn.passes.lower_kernels.index import Index, constant
 from mgn.passes.lower_kernels.long_sums import MOST_UNIT, UNIT_BLOCK, long_loop
-from mgn.passes.lower_kernels.panel_copies import lane_of
+from mgn.passes.lower_kernels.pure_code import lane_of
 from mgn.passes.lower_kernels.tensor_panels import EIGHT, Panel, joined
 from mgn.passes.lower_kernels.tensor_tiling import STEP_CHUNKS, SUB_GROUP, TensorTiling
 

@@ -24,9 +24,9 @@ from mgn.passes.lower_kernels.body import INPUT, Indices, Node
 from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.index import Counter, Index, lanes, of
 from mgn.passes.lower_kernels.operand_places import Places
-from mgn.passes.lower_kernels.panel_copies import bounded, lane_of
+from mgn.passes.lower_kernels.panel_copies import bounded
 from mgn.passes.lower_kernels.product import Product
-from mgn.passes.lower_kernels.pure_code import INDEX, memory_type, shaped
+from mgn.passes.lower_kernels.pure_code import INDEX, lane_of, memory_type, shaped
 from mgn.passes.lower_kernels.scalar import cast
 from mgn.passes.lower_kernels.template import Job, ceil_div, dividing_lanes
 from mgn.passes.lower_kernels.tensor_tiling import (

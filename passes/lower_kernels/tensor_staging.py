@@ -17,8 +17,7 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.index import Index, lanes
-from mgn.passes.lower_kernels.panel_copies import lane_of
-from mgn.passes.lower_kernels.pure_code import memory_type, shaped
+from mgn.passes.lower_kernels.pure_code import lane_of, memory_type, shaped
 from mgn.passes.lower_kernels.scalar import cast
 from mgn.passes.lower_kernels.template import ceil_div
 from mgn.passes.lower_kernels.tensor_panels import Panel, joined, lies_in_memory

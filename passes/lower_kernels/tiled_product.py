@@ -19,12 +19,11 @@ from mgn.passes.lower_kernels.panel_copies import (
     Copier,
     Panel,
     bounded,
-    lane_of,
     left_panel,
     right_panel,
 )
 from mgn.passes.lower_kernels.product import Product, multiply_add
-from mgn.passes.lower_kernels.pure_code import memory_type
+from mgn.passes.lower_kernels.pure_code import lane_of, memory_type
 from mgn.passes.lower_kernels.row_statistics import RowStatistics
 from mgn.passes.lower_kernels.scalar import accumulator, combine
 from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
