@@ -264,7 +264,12 @@ def test_what_can_be_done_about_a_rule_is_told() -> None:
     assert "note: they agree to 2e-06; a row of RuleClass.APPROXIMATES" in told_of(rounded)
     assert check_rule(replace(rounded, equality=RuleClass.APPROXIMATES), wanted=3).passes
     wrong = Rule(
-        "double", "mul(x, c)", "mul(x, c * 2)", RuleClass.REASSOCIATES, "", "wide(x) and positive(c)"
+        "double",
+        "mul(x, c)",
+        "mul(x, c * 2)",
+        RuleClass.REASSOCIATES,
+        "",
+        "wide(x) and positive(c)",
     )
     told = told_of(wrong)
     (constant,) = re.findall(r"  c = (\S+), a constant\n", told)
