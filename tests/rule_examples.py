@@ -52,6 +52,8 @@ def _scores(row: str, rng: random.Random, variables: list[str]) -> Instance:
         mask = np.array([[rng.random() < 0.6 for _ in range(keys)] for _ in range(rows)])
         if "far" not in row or rng.random() < 0.7:
             mask[:, 0] = True
+        elif rng.random() < 0.5:
+            mask[0] = False
         known["m"] = np.broadcast_to(mask if len(shapes["m"]) > 1 else mask[0], shapes["m"])
         if "hidden" in row:
             known["m"] = ~known["m"]
