@@ -239,26 +239,6 @@ def _in_heads(name: str, axes: int, bias: bool, reason: str) -> Rule:
     )
 
 
-def _in_batches(bias: bool) -> Rule:
-    """Attention whose heads are batches of one head."""
-    parts = [
-        f"transpose(reshape({x}, shape=apart({x}, {of})), "
-        f"perm=heads_outward(apart({x}, {of}), axes_of(X, Y)))"
-        for x, of in (("q", "X, Y, False"), ("k", "X, Y, True"), ("v", "X, Y, True"))
-    ]
-    if bias:
-        parts.append("reshape(m, shape=bias_apart(m, X, Y))")
-    return Rule(
-        "heads-as-batches" + ("-with-bias" if bias else ""),
-        f"attention({'q, k, v, m' if bias else 'q, k, v'}, heads=X, kv_heads=Y, {ATTRIBUTES})",
-        f"reshape(transpose(attention({', '.join(parts)}, heads=1, kv_heads=1, {ATTRIBUTES}), "
-        "perm=heads_inward(apart(q, X, Y, False), axes_of(X, Y))), shape=SHAPE)",
-        REASSOCIATES,
-        "each head by itself",
-        "several(X)",
-    )
-
-
 def _shared_split(bias: bool) -> Rule:
     """Attention in one head over keys that are repeated along the axis of heads."""
     parts = ["reshape(transpose(q, perm=heads_inward(q, 1)), shape=merged(q, 1))"]
@@ -477,7 +457,6 @@ ATTENTION: tuple[Rule, ...] = (
     ),
     *(_scale_of_queries(word, bias) for word in GENTLE for bias in (False, True)),
     *(_scaled_operand(word, x, bias) for word in SCALINGS for x in "qk" for bias in (False, True)),
-    *(_in_batches(bias) for bias in (False, True)),
     *(_shared_split(bias) for bias in (False, True)),
     *(_shared_merged(bias) for bias in (False, True)),
     Rule(

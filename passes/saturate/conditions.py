@@ -393,7 +393,6 @@ PREDICATES: dict[str, Predicate] = {
     "splits": Predicate(
         "so many axes of q, k and v before the last two are of heads", layouts.splits
     ),
-    "several": Predicate("a number is more than one", lambda count: count > 1),
     "repeats": Predicate(
         "a reshape, broadcast and reshape repeats each element along an axis", layouts.repeats
     ),
@@ -454,9 +453,6 @@ ATTRIBUTE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "one_head": layouts.one_head,
     "one_head_bias": layouts.one_head_bias,
     "keys_last": layouts.keys_last,
-    "apart": layouts.apart,
-    "axes_of": layouts.axes_of,
-    "bias_apart": layouts.bias_apart,
     "heads_inward": layouts.heads_inward,
     "heads_outward": layouts.heads_outward,
     "merged": layouts.merged,

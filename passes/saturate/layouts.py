@@ -39,8 +39,8 @@ def one_head(x: Any, q: Any, k: Any, v: Any) -> Shape:
 
 
 def one_head_bias(*given: Any) -> Shape:
-    """The shape of a bias of `[…, S, T]` as one of `[…, 1, S, T]`. The last three that are given
-    are q, k and v; what stands before them is broadcast to the bias.
+    """The shape of a bias of `[…, S, T]` as one of `[…, 1, S, T]`. The last three that are given are
+    q, k and v; what stands before them is broadcast to the bias.
     """
     *parts, q, k, v = given
     shape = np.broadcast_shapes(*map(shape_of, parts))
@@ -83,32 +83,6 @@ def merged(x: Any, axes: int) -> Shape:
 def unmerged(shape: Shape, axes: int) -> Shape:
     """The shape `[…, S, heads, d]` of a value whose split shape is given."""
     return tuple(shape[axis] for axis in heads_inward(shape, axes))
-
-
-def apart(x: Any, heads: int, kv_heads: int, of_keys: bool) -> Shape:
-    """The shape `[…, S, heads, d]` of a merged value, or `[…, S, kv_heads, group, d]` where heads
-    share keys, whose own group is 1.
-    """
-    *leading, width = shape_of(x)
-    count = kv_heads if of_keys else heads
-    group = heads // kv_heads
-    axes = (heads,) if group == 1 else (kv_heads, count // kv_heads)
-    return (*leading, *axes, width // count)
-
-
-def axes_of(heads: int, kv_heads: int) -> int:
-    """How many axes of heads such a value has."""
-    return 1 if heads == kv_heads else 2
-
-
-def bias_apart(m: Any, heads: int, kv_heads: int) -> Shape:
-    """The shape of a bias of `[…, heads, S, T]` where each head is a batch: `[…, heads, 1, S, T]`."""
-    shape = shape_of(m)
-    if len(shape) < 3:
-        return shape
-    group = heads // kv_heads
-    axes = (kv_heads, group) if shape[-3] == heads else (1, 1)
-    return (*shape[:-3], *(axes if group > 1 else shape[-3:-2]), 1, *shape[-2:])
 
 
 def merged_bias(m: Any, q: Any, axes: int) -> Shape:
