@@ -39,8 +39,8 @@ def one_head(x: Any, q: Any, k: Any, v: Any) -> Shape:
 
 
 def one_head_bias(*given: Any) -> Shape:
-    """The shape of a bias of `[…, S, T]` as one of `[…, 1, S, T]`. The last three that are given are
-    q, k and v; what stands before them is broadcast to the bias.
+    """The shape of a bias of `[…, S, T]` as one of `[…, 1, S, T]`. The last three of what is given
+    are q, k and v; what stands before them is broadcast to the bias.
     """
     *parts, q, k, v = given
     shape = np.broadcast_shapes(*map(shape_of, parts))
