@@ -3,12 +3,23 @@
 In: a mutated row, the kind of its change and what was changed. Out: the reason, or None.
 """
 
+import ast
 import re
 from collections.abc import Callable
 
 from mgn.passes.saturate.rule import Rule, RuleClass
+from mgn.passes.saturate.rules import RULES
 
 Holds = Callable[[Rule], bool]
+_SHAPES = re.compile(r"one_head(_bias)?\([^()]*(\([^()]*(\([^()]*\))?[^()]*\)[^()]*)*\)")
+
+
+def _differs_in_shapes(rule: Rule) -> bool:
+    """Whether a right side has another value only in what computes the shape of one head."""
+    sides = (ast.unparse(ast.parse(row.right)) for row in (rule, RULES[rule.name]))
+    one, other = (_SHAPES.sub("", side) for side in sides)
+    return one == other
+
 
 REASONS: tuple[tuple[str, str, Holds, str], ...] = (
     # kind, a pattern of what was changed, of which rows, why it holds
@@ -69,13 +80,19 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
     (
         "condition",
         r"without scalar\(c\)",
-        lambda rule: rule.name.startswith(("div-of", "mul-of")),
-        "a constant is one number everywhere, and broadcasts alike on both sides",
+        lambda rule: "c" in rule.constants,
+        "a constant is one number everywhere; where it changes a shape, the sides' types differ",
     ),
     (
         "attribute",
         "softcap left out",
         lambda rule: "capped" not in rule.name,
+        "what is written is the default",
+    ),
+    (
+        "attribute",
+        "^left, (causal|window) left out",
+        lambda rule: "causal=False, window=0" in RULES[rule.name].left,
         "what is written is the default",
     ),
     (
@@ -101,9 +118,10 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
     ),
     (
         "variable",
-        r"^right, [vz] for [qkv]$",
-        lambda rule: "attention" in rule.name,
-        "of the shape functions of one head: the leading axes of q, k and v are the same",
+        r"^right, \w for \w$",
+        _differs_in_shapes,
+        "a shape of one head asks of the others whether all of q, k and v have a head that is 1; "
+        "where the answer differs, the shape is as it was, or does not fit",
     ),
     (
         "condition",
@@ -119,14 +137,14 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
     ),
     (
         "condition",
-        r"without moderate\(c\)",
+        r"without (moderate|invertible)\(c\)",
         lambda rule: rule.equality is RuleClass.APPROXIMATES,
         "a row that approximates is tried on numbers of order 1 alone",
     ),
     (
         "operation",
-        "^left, sqrt for rsqrt",
-        lambda rule: rule.name == "matmul-of-normed",
+        "^left, (sqrt for rsqrt|mul for div)",
+        lambda rule: rule.name in ("matmul-of-normed", "tf32-matmul-of-normed"),
         "diag(r) moves out of a product whatever r is, where the squares of a are finite",
     ),
     (
@@ -137,9 +155,76 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
     ),
     (
         "left out",
-        r"^right, .* for (reshape\(\w, shape=one_head|one_head)",
-        lambda rule: True,
+        r"^right, .* for (reshape\(|one_head)",
+        lambda rule: "attention" in rule.name,
         "attention takes any leading axes: where what is left fits the type, it is the same",
+    ),
+    (
+        "condition",
+        r"without (moderate|invertible)\(c\)",
+        lambda rule: rule.name.startswith(("least-", "bias-", "two-")),
+        "scores keep their own scale or quotient; it is asked where they become attention's",
+    ),
+    (
+        "number",
+        r"^right, (2|1\.000001|0|-1) for 1$",
+        lambda rule: "scaled_by(1.0, c, q, 1)" not in rule.right and "heads=1," in rule.right,
+        "a count of heads by which a scale that was rounded is told: another one gives the scale "
+        "as it was rounded, or one that is rounded to it",
+    ),
+    (
+        "condition",
+        r"without usual_scores",
+        lambda rule: rule.name.startswith("capped-"),
+        "scores are at most the cap, which is tried up to 3",
+    ),
+    (
+        "class",
+        "as reassociates",
+        lambda rule: "small_scores" in rule.when,
+        "where all scores are below 2**26, as the row assumes and the default does not",
+    ),
+    (
+        "condition",
+        "without same_type",
+        lambda rule: rule.name.endswith("-of-products-of-one-right"),
+        "rows are broadcast alike before a product and after it",
+    ),
+    (
+        "condition",
+        r"without stacks\(P, x, G\)",
+        lambda rule: rule.name == "rope-of-pairs",
+        "halves that lie along one axis have one shape, of which stacks(Q, x, G) asks",
+    ),
+    (
+        "condition",
+        "without row_statistic",
+        lambda rule: rule.name == "square-of-mean-less-row",
+        "the square of a difference has the bits of that of its opposite",
+    ),
+    (
+        "operation",
+        "^left, m(in|ax) for m(in|ax)",
+        lambda rule: rule.name in ("max-same", "min-same"),
+        "x is the larger and the smaller one of x and x",
+    ),
+    (
+        "flag",
+        "^left, False for True",
+        lambda rule: rule.name == "variance-of-squares",
+        "an axis that is dropped comes back by broadcasting, or the sides' types differ",
+    ),
+    (
+        "flag",
+        "^left, True for False",
+        lambda rule: rule.name == "causal-attention" and "causal=True" in rule.left,
+        "what a causal mask hides is hidden once more",
+    ),
+    (
+        "class",
+        "as exact",
+        lambda rule: rule.name.startswith("rope-of-"),
+        "in the interpreter, whose cosines made the tables; on a device it does not hold",
     ),
 )
 

@@ -44,15 +44,15 @@ def _scores(row: str, rng: random.Random, variables: list[str]) -> Instance:
     }
     if "r" in variables:
         shapes["r"] = rng.choice([(), (rows, 1), (*batch, 1, 1), (keys,)])
-    axis = len(batch) + (1 if rng.random() < 0.8 else 0)
+    axis = len(batch) + (1 if rng.random() < 0.65 else 0)
     if not batch and rng.random() < 0.3:
         shapes["q"], axis = (size,), 0
     known: dict[str, np.ndarray] = {}
     if "seen" in row or "hidden" in row:
         mask = np.array([[rng.random() < 0.6 for _ in range(keys)] for _ in range(rows)])
-        if "far" not in row or rng.random() < 0.7:
+        if "far" not in row or rng.random() < 0.5:
             mask[:, 0] = True
-        elif rng.random() < 0.5:
+        else:
             mask[0] = False
         known["m"] = np.broadcast_to(mask if len(shapes["m"]) > 1 else mask[0], shapes["m"])
         if "hidden" in row:
@@ -204,6 +204,14 @@ def _merged_products(row: str, rng: random.Random, variables: list[str]) -> Inst
     types = [tensor("f32", shapes[name]) for name in variables]
     attributes = {"S": (6, *ends["a"]), "R": (6, *ends["b"]), "M": turned, "N": turned}
     return Instance(types, attributes)
+
+
+def _shifted(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """A value in another shape, and what is added to it: one number, or several."""
+    shapes: dict[str, Shape] = {"x": (3, 4), "c": rng.choice([(), (3, 1), (3, 1)])}
+    element = rng.choice(["f32", "f16", "i32"])
+    attributes: dict[str, object] = {"S": rng.choice([(2, 3, 2), (12,), (1, 3, 4)])}
+    return Instance([tensor(element, shapes[name]) for name in variables], attributes)
 
 
 def _merged_rows(row: str, rng: random.Random, variables: list[str]) -> Instance:
@@ -385,7 +393,8 @@ def _rotated(row: str, rng: random.Random, variables: list[str]) -> Instance:
     parts = [_half(shape, which, paired) for which in order]
     stacked = (*shape[:-1], size // 2, 1)
     attributes: dict[str, object] = dict(zip("ABCDEF", (*parts[0], *parts[1]), strict=True))
-    attributes |= {"P": stacked, "Q": stacked, "R": shape, "G": len(shape) - (not paired)}
+    attributes |= {"P": stacked, "Q": stacked, "R": shape}
+    attributes["G"] = len(shape) - (not paired) - (rng.random() < 0.2)
     known = {"c": np.cos(angle), "s": np.sin(angle)}
     shapes = {"x": shape, "c": angle.shape, "s": angle.shape}
     types = [tensor("f64", shapes[name]) for name in variables]
@@ -456,6 +465,7 @@ EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "div-of-seen": _masked,
     "div-of-hidden": _masked,
     "hidden-by-factor": _factors,
+    "reshape-of-shift": _shifted,
     "softmax-of-merged-batches": _merged_rows,
     "sum-of-merged-batches": _merged_sum,
     "softmax-of-shifted": _rows,
