@@ -7,11 +7,13 @@ tried again one by one, in a new process.
 
 import gc
 import multiprocessing
+import os
 import tempfile
 import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -24,8 +26,14 @@ BATCH = 48
 BATCH_SECONDS = 600.0
 """After which a process is taken to hang."""
 
+LAST_WORDS = 20
+"""Lines of a process's standard error that are told when it is gone."""
+
 IN_MEMORY = "/dev/shm"
 """Where the files of e-graphs are written, where there is such a folder."""
+
+NUMBERS = count()
+"""Of processes, which name their files."""
 
 Batch = tuple[int, ...]
 
@@ -64,6 +72,7 @@ class Campaign:
         self._started = time.monotonic()
         self._next = options.first
         self._again: deque[Batch] = deque()
+        self._folder = tempfile.TemporaryDirectory(prefix="mgn-fuzz-")
         self.workers: list[_Worker] = []
 
     def run(self) -> None:
@@ -94,7 +103,7 @@ class Campaign:
     def begin(self) -> bool:
         """Gives a batch to each idle process; whether any is at work."""
         while len(self.workers) < self.options.processes:
-            self.workers.append(_Worker(self.options))
+            self.workers.append(_Worker(self.options, self._folder.name))
         for worker in self.workers:
             batch = None if worker.batch else self._batch()
             if batch:
@@ -133,10 +142,11 @@ class Campaign:
         batch = worker.batch
         worker.stop()
         again = " (they are tried again one by one)" if len(batch) > 1 else ""
-        self._tell(f"seed {self.options.seed}, programs {batch[0]} to {batch[-1]}: {what}{again}")
+        told = f"seed {self.options.seed}, programs {batch[0]} to {batch[-1]}: {what}{again}"
+        self._tell("\n".join([told, *worker.last_words()]))
         if again:
             self._again.extend((number,) for number in batch)
-        self.workers[self.workers.index(worker)] = _Worker(self.options)
+        self.workers[self.workers.index(worker)] = _Worker(self.options, self._folder.name)
 
     def _tell(self, text: str) -> None:
         self.found += 1
@@ -144,14 +154,16 @@ class Campaign:
 
 
 class _Worker:
-    """A process that tries batches; `batch` is what it is at."""
+    """A process that tries batches; `batch` is what it is at. Its errors go to a folder."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, folder: str) -> None:
         context = multiprocessing.get_context("spawn")
+        self._errors = Path(folder) / f"{next(NUMBERS)}.log"
         self.connection, theirs = context.Pipe()
         self.batch: Batch = ()
         self._since = 0.0
-        self.process = context.Process(target=work, args=(theirs, options), daemon=True)
+        arguments = (theirs, options, self._errors)
+        self.process = context.Process(target=work, args=arguments, daemon=True)
         self.process.start()
         theirs.close()
 
@@ -172,9 +184,20 @@ class _Worker:
         self.process.kill()
         self.process.join()
 
+    def last_words(self) -> list[str]:
+        """The last lines that the process wrote on its standard error: drivers' compilers write
+        there, and a traceback ends it.
+        """
+        if not self._errors.exists():
+            return []
+        told = self._errors.read_text(encoding="utf-8", errors="replace")
+        return told.splitlines()[-LAST_WORDS:]
 
-def work(connection: Connection, options: Options) -> None:
-    """Tries the batches that come, in a process of its own."""
+
+def work(connection: Connection, options: Options, errors: Path) -> None:
+    """Tries the batches that come, in a process of its own, whose standard error is a file."""
+    with errors.open("ab") as file:
+        os.dup2(file.fileno(), 2)
     from tests.fuzz.device import Runner
     from tests.fuzz.trial import DeviceLost, Trials
 

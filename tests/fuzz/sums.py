@@ -22,7 +22,11 @@ BLOCK = 4096
 
 @dataclass(frozen=True)
 class Precision:
-    """To what the operands of products in f32 are rounded: relative error, least step, largest."""
+    """To what the operands of products in f32 are rounded: relative error, least error, largest.
+
+    Below the least normal number the spacing is fixed; matrix units may flush what is smaller in
+    tf32 and bf16.
+    """
 
     relative: float = 0.0
     least: float = 0.0
@@ -33,9 +37,9 @@ class Precision:
         if name == "f32":
             return Precision()
         if name == "tf32":
-            return Precision(2.0**-11, 0.0, (2 - 2.0**-11) * 2.0**127)
+            return Precision(2.0**-11, 2.0**-126, (2 - 2.0**-11) * 2.0**127)
         limits = ml_dtypes.finfo(ELEMENT_TYPES[name].dtype)
-        least = float(limits.smallest_subnormal)
+        least = float(limits.smallest_subnormal if name == "f16" else limits.smallest_normal)
         return Precision(float(limits.eps) / 2, least, float(limits.max))
 
 
