@@ -30,7 +30,7 @@ from mgn.runtime.package_reader import read_package
 from mgn.runtime.package_writer import package_bytes
 from mgn.runtime.weights import npz_arrays, safetensors_arrays, save_params
 from tests.fuzz.binary_mutations import broken_bytes, broken_data, broken_json, number
-from tests.fuzz.inputs import Finding, Target
+from tests.fuzz.inputs import Finding, Target, apart
 
 CPU = DEVICES["cpu"]
 PROGRAMS = (
@@ -159,6 +159,10 @@ def _check_npz(data: bytes) -> None:
 
 @cache
 def _packages() -> list[bytes]:
+    return apart(_made_packages)
+
+
+def _made_packages() -> list[bytes]:
     from mgn.packaging import package_graph
 
     return [package_bytes(package_graph(mgn.parse(text).lower("g"), CPU)) for text in PROGRAMS]
@@ -280,6 +284,10 @@ def _check_spirv(data: bytes) -> None:
 
 @cache
 def _entries() -> list[bytes]:
+    return apart(_made_entries)
+
+
+def _made_entries() -> list[bytes]:
     from mgn.compilation import compile_graph
     from mgn.program_entry import entry_bytes
 
@@ -350,6 +358,10 @@ def _scheduled() -> Any:
 
 
 def _schedules() -> list[bytes]:
+    return apart(_made_schedules)
+
+
+def _made_schedules() -> list[bytes]:
     return [json.dumps(dict(_scheduled().schedule.values)).encode()]
 
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from tests.fuzz.smaller import smaller
 
@@ -38,10 +38,30 @@ MEMORY_BYTES = 1 << 30
 BATCH = 64
 """Mutations after which a child says how far it is."""
 
+MUTATING = 0.85
+"""The share of the time that is for mutations; the rest is for making smaller what was found."""
+
+MINIMISING_SECONDS = 120.0
+"""For making all findings smaller, where a count was asked for and no time."""
+
+PROGRESS_SECONDS = 20.0
+"""After so long the driver says how far it is."""
+
 PLACES = ("tests.fuzz.text_inputs", "tests.fuzz.binary_inputs")
 """The modules whose `TARGETS` are run."""
 
 FORK = multiprocessing.get_context("fork")
+
+
+Made = TypeVar("Made")
+
+
+def apart(function: Callable[[], Made]) -> Made:
+    """What a function gives in a process of its own. Saturation starts threads, which do not
+    outlive a fork: children of a process that has them would wait for ever.
+    """
+    with FORK.Pool(1) as pool:
+        return pool.apply(function)
 
 
 class Finding(Exception):
@@ -88,15 +108,18 @@ class Report:
     seconds: float = 0.0
 
     def __str__(self) -> str:
-        total = sum(self.ran.values())
-        rate = total / max(self.seconds, 1e-9)
         lines = [str(item) for item in self.failures]
         lines += [f"{name:24} {count:10,}" for name, count in sorted(self.ran.items())]
-        lines.append(
-            f"{total:,} mutations in {self.seconds:.0f} s ({rate:,.0f} a second), "
+        return "\n".join([*lines, self.progress(self.seconds)])
+
+    def progress(self, seconds: float) -> str:
+        """How much ran in this time, in one line."""
+        total = sum(self.ran.values())
+        rate = total / max(seconds, 1e-9)
+        return (
+            f"{total:,} mutations in {seconds:.0f} s ({rate:,.0f} a second), "
             f"{len(self.failures)} findings"
         )
-        return "\n".join(lines)
 
 
 def run(
@@ -106,17 +129,21 @@ def run(
     seed: int = 0,
     processes: int = 1,
 ) -> Report:
-    """Runs so many mutations, or for so long, over all targets in proportion to their shares."""
+    """Runs so many mutations, or for so long, over all targets in proportion to their shares.
+
+    The time includes making examples before and findings smaller after.
+    """
     started = time.monotonic()
     corpora = {target.name: target.corpus() for target in targets}
-    until = None if seconds is None else started + seconds
+    until = None if seconds is None else started + MUTATING * seconds
     work = _batches(targets, count)
     report = Report()
     known: set[str] = set()
     children = [_Child(targets, corpora, seed) for _ in range(processes)]
+    told = started
     try:
         busy = [child for child in children if child.take(work, until)]
-        while busy:
+        while busy and not _is_over(until):
             multiprocessing.connection.wait([child.pipe for child in busy], timeout=1.0)
             for child in list(busy):
                 for failure in child.collect(report):
@@ -125,13 +152,34 @@ def run(
                         report.failures.append(failure)
                 if not child.has_work and not child.take(work, until):
                     busy.remove(child)
+            if time.monotonic() - told > PROGRESS_SECONDS:
+                told = time.monotonic()
+                sys.stdout.write(f"{report.progress(told - started)}\n")
+                sys.stdout.flush()
     finally:
         for child in children:
             child.stop()
-    by_name = {target.name: target for target in targets}
-    report.failures = [_minimal(by_name[item.target], item) for item in report.failures]
     report.seconds = time.monotonic() - started
+    left = MINIMISING_SECONDS if seconds is None else seconds - report.seconds
+    report.failures = _all_minimal(targets, report.failures, left)
     return report
+
+
+def _is_over(until: float | None) -> bool:
+    return until is not None and time.monotonic() >= until
+
+
+def _all_minimal(
+    targets: Sequence[Target], failures: Sequence[Failure], seconds: float
+) -> list[Failure]:
+    """Failures with smaller inputs, each with its share of the time."""
+    by_name = {target.name: target for target in targets}
+    end = time.monotonic() + seconds
+    smallest: list[Failure] = []
+    for number, failure in enumerate(failures):
+        share = max(0.0, end - time.monotonic()) / (len(failures) - number)
+        smallest.append(_minimal(by_name[failure.target], failure, share))
+    return smallest
 
 
 def _batches(targets: Sequence[Target], count: int | None) -> Iterator[tuple[int, int, int]]:
@@ -175,7 +223,7 @@ class _Child:
 
     def take(self, work: Iterator[tuple[int, int, int]], until: float | None) -> bool:
         """Sends the next batch, unless there is none or the time is over."""
-        batch = None if until is not None and time.monotonic() >= until else next(work, None)
+        batch = None if _is_over(until) else next(work, None)
         if batch is None:
             return False
         self._send(batch)
@@ -297,14 +345,14 @@ def _described(target: Target, error: BaseException, text: str) -> tuple[str, st
     return f"{target.name}: {kind} {place}", f"{text}\n  " + "\n  ".join(shown)
 
 
-def _minimal(target: Target, failure: Failure) -> Failure:
-    """The failure with a smaller input that fails in the same way."""
+def _minimal(target: Target, failure: Failure, seconds: float) -> Failure:
+    """The failure with a smaller input that fails in the same way, as far as the time goes."""
     wanted = failure.key
 
     def fails(data: bytes) -> bool:
         return _key_of(target, data) == wanted
 
-    data = smaller(failure.data, fails)
+    data = smaller(failure.data, fails, seconds)
     return Failure(failure.target, failure.number, failure.key, failure.text, data)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError
 from mgn.runtime.errors import RuntimeFault
-from tests.fuzz.inputs import FORK, Finding, Target
+from tests.fuzz.inputs import Finding, Target, apart
 from tests.fuzz.text_mutations import mutate, tokens_of
 from tests.operation_examples import EXAMPLES, HEADER
 
@@ -62,10 +62,7 @@ def _example_texts() -> list[str]:
 def _mlir_texts() -> list[str]:
     """The tests' texts, and small programs as the stages print them."""
     texts = [piece for piece in _pieces("filecheck", "*.mlir") if len(piece) < 4000]
-    with FORK.Pool(
-        1
-    ) as pool:  # egglog's threads do not outlive a fork of the process that has them
-        texts += pool.apply(_stages)
+    texts += apart(_stages)
     return [text for text in texts if len(text) < 12_000]
 
 
