@@ -32,6 +32,7 @@ from mgn.passes.lower_kernels.attention import lower_attention
 from mgn.passes.lower_kernels.body import Body, read_body
 from mgn.passes.lower_kernels.contraction import lower_contraction
 from mgn.passes.lower_kernels.emission import Code
+from mgn.passes.lower_kernels.guided_products import guided_products
 from mgn.passes.lower_kernels.pointwise import lower_pointwise
 from mgn.passes.lower_kernels.reduction import lower_reduction
 from mgn.passes.lower_kernels.scan import lower_scan
@@ -132,7 +133,7 @@ def readable_name(fused: FusedKernelOp) -> str:
 
 def lower_kernel(fused: FusedKernelOp, name: str, schedule: Mapping[str, Any]) -> kernel.FuncOp:
     """The kernel function of one fused kernel."""
-    body = read_body(fused)
+    body = guided_products(read_body(fused))
     inputs = [_buffer(value) for value in fused.block.args]
     outputs = [_buffer(value) for value in fused.outputs]
     block = Block(arg_types=[*inputs, *outputs])

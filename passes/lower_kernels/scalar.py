@@ -17,8 +17,10 @@ from mgn.dialects import kernel
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, Family
 from mgn.passes.lower_kernels.body import Node
 from mgn.passes.lower_kernels.emission import Code
+from mgn.passes.lower_kernels.guided_products import CHOICE, guided, guiding_factor
 from mgn.passes.lower_kernels.pure_code import NO_FASTMATH, lane_count, memory_type
 from mgn.passes.lower_kernels.scaled_products import (
+    GUIDE,
     ONE,
     is_scaled,
     product_of_lanes,
@@ -262,8 +264,9 @@ SCALAR_ROWS: dict[str, Row] = {
     "ge": _compare("oge", "sge", "uge"),
     "where": _where,
     "cast": _cast,
+    CHOICE: lambda code, node, operands: guided(code, node, *operands),
 }
-"""Every core elementwise operation."""
+"""Every core elementwise operation, and what stands in their place in a body."""
 
 
 def elementwise(code: Code, node: Node, operands: Values) -> SSAValue:
@@ -375,12 +378,16 @@ def largest_lane(code: Code, value: SSAValue) -> SSAValue:
 
 def term(code: Code, node: Node, value: SSAValue) -> SSAValue:
     """An element as the reduction, or scan, of a node combines it."""
+    if node.name == GUIDE:
+        return guiding_factor(code, value)
     wide = widened(code, value, node.element)
     return scaled_factor(code, wide) if is_scaled(node.name, node.element) else wide
 
 
 def total_of(code: Code, node: Node, combined: SSAValue) -> SSAValue:
     """What a reduction, or a scan, has combined, in the element type of the node, rounded once."""
+    if node.name == GUIDE:
+        return combined
     if is_scaled(node.name, node.element):
         combined = unscaled(code, combined)
     return narrowed(code, combined, node.element)

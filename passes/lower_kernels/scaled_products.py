@@ -29,30 +29,34 @@ _LARGEST = 1 << 30
 """Exponents stay within it, so that their sums are exact."""
 
 
+GUIDE = "guiding_product"
+"""The node that says how large a product in f64 is."""
+
+
 def is_scaled(name: str, element: ElementType) -> bool:
     """Whether a reduction is kept in this way. In f64 there are no bits to spare."""
-    return name == "prod" and element.is_float and element.bits <= 32
+    return name == GUIDE or (name == "prod" and element.is_float and element.bits <= 32)
 
 
 def scaled_factor(code: Code, value: SSAValue) -> SSAValue:
     """An f32, in every lane, as a scaled number."""
     bits = _as_bits(code, value)
-    small = code.compare_integers("eq", _field(code, bits), _like(code, 0, bits))
+    small = code.compare_integers("eq", _field(code, bits), like(code, 0, bits))
     raised = code.binary(arith.MulfOp, value, code.constant(2.0**_RAISED, f32, lane_count(value)))
     bits = code.select(small, _as_bits(code, raised), bits)
-    fallen = code.select(small, _like(code, -_RAISED, bits), _like(code, 0, bits))
+    fallen = code.select(small, like(code, -_RAISED, bits), like(code, 0, bits))
     number, exponent = _normalised(code, bits)
-    return _packed(code, number, code.binary(arith.AddiOp, exponent, fallen))
+    return packed(code, number, code.binary(arith.AddiOp, exponent, fallen))
 
 
 def scaled_product(code: Code, left: SSAValue, right: SSAValue) -> SSAValue:
     """Two scaled numbers as one."""
     left, right = code.together(left, right)
-    product = code.binary(arith.MulfOp, _number(code, left), _number(code, right))
+    product = code.binary(arith.MulfOp, number_of(code, left), number_of(code, right))
     number, carried = _normalised(code, _as_bits(code, product))
-    exponent = code.binary(arith.AddiOp, _exponent(code, left), _exponent(code, right))
+    exponent = code.binary(arith.AddiOp, exponent_of(code, left), exponent_of(code, right))
     exponent = code.binary(arith.AddiOp, exponent, carried)
-    return _packed(code, number, _clamped(code, exponent, _LARGEST))
+    return packed(code, number, clamped(code, exponent, _LARGEST))
 
 
 def product_of_lanes(code: Code, value: SSAValue) -> SSAValue:
@@ -65,10 +69,10 @@ def product_of_lanes(code: Code, value: SSAValue) -> SSAValue:
 
 def unscaled(code: Code, value: SSAValue) -> SSAValue:
     """A scaled number as an f32, rounded once more only where it is subnormal."""
-    exponent = _clamped(code, _exponent(code, value), _FARTHEST)
-    half = code.binary(arith.ShRSIOp, exponent, _like(code, 1, exponent))
+    exponent = clamped(code, exponent_of(code, value), _FARTHEST)
+    half = code.binary(arith.ShRSIOp, exponent, like(code, 1, exponent))
     rest = code.binary(arith.SubiOp, exponent, half)
-    number = code.binary(arith.MulfOp, _number(code, value), _power(code, half))
+    number = code.binary(arith.MulfOp, number_of(code, value), _power(code, half))
     return code.binary(arith.MulfOp, number, _power(code, rest))
 
 
@@ -82,7 +86,7 @@ def _lanes(code: Code, value: SSAValue, first: int, count: int) -> SSAValue:
     )
 
 
-def _like(code: Code, number: int, value: SSAValue) -> SSAValue:
+def like(code: Code, number: int, value: SSAValue) -> SSAValue:
     return code.constant(number, scalar_type(value), lane_count(value))
 
 
@@ -96,8 +100,8 @@ def _as_float(code: Code, bits: SSAValue) -> SSAValue:
 
 def _field(code: Code, bits: SSAValue) -> SSAValue:
     """The exponent of a float as its bits have it: 0 of zeros and subnormal numbers."""
-    shifted = code.binary(arith.ShRUIOp, bits, _like(code, _DIGITS, bits))
-    return code.binary(arith.AndIOp, shifted, _like(code, _SPECIAL, bits))
+    shifted = code.binary(arith.ShRUIOp, bits, like(code, _DIGITS, bits))
+    return code.binary(arith.AndIOp, shifted, like(code, _SPECIAL, bits))
 
 
 def _normalised(code: Code, bits: SSAValue) -> tuple[SSAValue, SSAValue]:
@@ -105,35 +109,35 @@ def _normalised(code: Code, bits: SSAValue) -> tuple[SSAValue, SSAValue]:
     they are.
     """
     field = _field(code, bits)
-    above = code.binary(arith.SubiOp, field, _like(code, 1, bits))
-    plain = code.compare_integers("ult", above, _like(code, _SPECIAL - 1, bits))
-    digits = code.binary(arith.AndIOp, bits, _like(code, ~(_SPECIAL << _DIGITS), bits))
-    number = code.binary(arith.OrIOp, digits, _like(code, ONE, bits))
-    exponent = code.binary(arith.SubiOp, field, _like(code, _BIAS, bits))
-    return code.select(plain, number, bits), code.select(plain, exponent, _like(code, 0, bits))
+    above = code.binary(arith.SubiOp, field, like(code, 1, bits))
+    plain = code.compare_integers("ult", above, like(code, _SPECIAL - 1, bits))
+    digits = code.binary(arith.AndIOp, bits, like(code, ~(_SPECIAL << _DIGITS), bits))
+    number = code.binary(arith.OrIOp, digits, like(code, ONE, bits))
+    exponent = code.binary(arith.SubiOp, field, like(code, _BIAS, bits))
+    return code.select(plain, number, bits), code.select(plain, exponent, like(code, 0, bits))
 
 
-def _number(code: Code, value: SSAValue) -> SSAValue:
+def number_of(code: Code, value: SSAValue) -> SSAValue:
     return _as_float(code, code.convert("trunci", value, i32))
 
 
-def _exponent(code: Code, value: SSAValue) -> SSAValue:
-    shifted = code.binary(arith.ShRSIOp, value, _like(code, 32, value))
+def exponent_of(code: Code, value: SSAValue) -> SSAValue:
+    shifted = code.binary(arith.ShRSIOp, value, like(code, 32, value))
     return code.convert("trunci", shifted, i32)
 
 
-def _packed(code: Code, bits: SSAValue, exponent: SSAValue) -> SSAValue:
+def packed(code: Code, bits: SSAValue, exponent: SSAValue) -> SSAValue:
     upper = code.convert("extsi", exponent, i64)
-    upper = code.binary(arith.ShLIOp, upper, _like(code, 32, upper))
+    upper = code.binary(arith.ShLIOp, upper, like(code, 32, upper))
     return code.binary(arith.OrIOp, upper, code.convert("extui", bits, i64))
 
 
-def _clamped(code: Code, exponent: SSAValue, most: int) -> SSAValue:
-    raised = code.binary(arith.MaxSIOp, exponent, _like(code, -most, exponent))
-    return code.binary(arith.MinSIOp, raised, _like(code, most, exponent))
+def clamped(code: Code, exponent: SSAValue, most: int) -> SSAValue:
+    raised = code.binary(arith.MaxSIOp, exponent, like(code, -most, exponent))
+    return code.binary(arith.MinSIOp, raised, like(code, most, exponent))
 
 
 def _power(code: Code, exponent: SSAValue) -> SSAValue:
     """Two to an exponent from -126 to 126."""
-    field = code.binary(arith.AddiOp, exponent, _like(code, _BIAS, exponent))
-    return _as_float(code, code.binary(arith.ShLIOp, field, _like(code, _DIGITS, field)))
+    field = code.binary(arith.AddiOp, exponent, like(code, _BIAS, exponent))
+    return _as_float(code, code.binary(arith.ShLIOp, field, like(code, _DIGITS, field)))

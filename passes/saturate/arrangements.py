@@ -29,7 +29,6 @@ from mgn.passes.copied_operands import FLAGS, CopiedOperands, chunk_of
 from mgn.passes.kernel_pieces import Arrangement
 from mgn.passes.lower_kernels.rows import RowSpace, columns_side_by_side
 from mgn.passes.lower_kernels.scalar import accumulator
-from mgn.passes.lower_kernels.scaled_products import is_scaled
 from mgn.passes.lower_kernels.template import dividing_lanes
 from mgn.passes.lower_kernels.tensor_tiling import CHUNK_BYTES
 from mgn.passes.prepack_products import choose_panels
@@ -103,8 +102,8 @@ def reduction_cut(
     """How the rows of a reduction may be cut; the parts of a scaled product have no type."""
     if prod(form.shape) < LEAST_ELEMENTS:
         return None
-    for _, signature, _ in body:
-        if is_scaled(signatures[signature].name, element_of(signatures[signature].type)):
+    for _, number, _ in body:
+        if signatures[number].name == "prod" and element_of(signatures[number].type).is_float:
             return None
     space = RowSpace(form.shape, form.axes)
     inputs = [(element_count(t.get_shape()), element_of(t).bytes) for t in types.values()]
