@@ -87,6 +87,7 @@ def _lanes(code: Code, value: SSAValue, first: int, count: int) -> SSAValue:
 
 
 def like(code: Code, number: int, value: SSAValue) -> SSAValue:
+    """A number in every lane of a value's type."""
     return code.constant(number, scalar_type(value), lane_count(value))
 
 
@@ -118,21 +119,25 @@ def _normalised(code: Code, bits: SSAValue) -> tuple[SSAValue, SSAValue]:
 
 
 def number_of(code: Code, value: SSAValue) -> SSAValue:
+    """The float of a scaled number, without its power of two."""
     return _as_float(code, code.convert("trunci", value, i32))
 
 
 def exponent_of(code: Code, value: SSAValue) -> SSAValue:
+    """The power of two of a scaled number, in 32 bits."""
     shifted = code.binary(arith.ShRSIOp, value, like(code, 32, value))
     return code.convert("trunci", shifted, i32)
 
 
 def packed(code: Code, bits: SSAValue, exponent: SSAValue) -> SSAValue:
+    """The bits of a float and an exponent, each of 32 bits, as a scaled number."""
     upper = code.convert("extsi", exponent, i64)
     upper = code.binary(arith.ShLIOp, upper, like(code, 32, upper))
     return code.binary(arith.OrIOp, upper, code.convert("extui", bits, i64))
 
 
 def clamped(code: Code, exponent: SSAValue, most: int) -> SSAValue:
+    """An exponent held between `-most` and `most`."""
     raised = code.binary(arith.MaxSIOp, exponent, like(code, -most, exponent))
     return code.binary(arith.MinSIOp, raised, like(code, most, exponent))
 
