@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from mgn.diagnostics import MgnError
+from mgn.runtime.location import FIGURES_VARIABLE
 from mgn.runtime.whole_files import write_file
 
 
@@ -37,9 +38,13 @@ def check_target(path: str | Path) -> None:
 
 
 def check_apart(path: str | Path, others: Iterable[str | Path]) -> None:
-    """MgnError where a path to write to leads to one of the files that a run reads or writes."""
+    """MgnError where a path to write to leads to one of the files that a run reads or writes.
+
+    `others` are those files; the device figures that `MGN_DEVICE_FIGURES` names are one more.
+    """
     place = Path(path)
-    for other in map(Path, others):
+    figures = os.environ.get(FIGURES_VARIABLE)
+    for other in map(Path, [*others, *([figures] if figures else [])]):
         if is_same_file(place, other) and (place.is_file() or not place.exists()):
             raise MgnError(f"'{path}' would be written over a file that this run reads or writes")
 

@@ -18,11 +18,10 @@ from mgn.runtime.caches import cache_sizes
 from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import DeviceError
 from mgn.runtime.host_arrays import DTYPES, MOST_SHOWN, nearest, one_line, shown
-from mgn.runtime.location import cache_folder, keep_file, kept_file
+from mgn.runtime.location import FIGURES_VARIABLE, cache_folder, keep_file, kept_file
 from mgn.runtime.matrix_figures import matrix_unit
 from mgn.runtime.speeds import MEASURED, ROUNDS, Speeds, add_rounds, source
 
-FIGURES_VARIABLE = "MGN_DEVICE_FIGURES"
 _VERSION = 6
 _MOST_BYTES = 1 << 16
 """No file of speeds is longer."""

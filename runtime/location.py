@@ -16,6 +16,8 @@ import platformdirs
 from mgn.runtime.whole_files import TEMPORARY, replace_file
 
 CACHE_VARIABLE = "MGN_CACHE_DIR"
+FIGURES_VARIABLE = "MGN_DEVICE_FIGURES"
+"""Names the user's file of device figures, which is read and never written."""
 OWN_FOLDER = "mgn-cache"
 MARK = "CACHEDIR.TAG"
 _MARKED = b"""\

@@ -56,6 +56,20 @@ def test_results_are_not_written_over_the_inputs(program: Path) -> None:
     assert Path("in.npz").read_bytes() == before
 
 
+def test_results_are_not_written_over_the_figures_of_the_device(
+    program: Path, monkeypatch: pytest.MonkeyPatch, mgn_opt: Command
+) -> None:
+    Path("figures.json").write_text("{}")
+    monkeypatch.setenv("MGN_DEVICE_FIGURES", "figures.json")
+    for outcome in (
+        mgn_run(program, "--emit=opencl", "--device", "cpu", "-o", "./figures.json"),
+        mgn_run(program, "--device", "cpu", "--explain", "figures.json"),
+        mgn_opt(program, "-o", "figures.json"),
+    ):
+        assert outcome.status == 1 and OVER in outcome.stderr
+    assert Path("figures.json").read_text() == "{}"
+
+
 def test_two_results_do_not_share_a_file_that_is_not_there_yet(program: Path) -> None:
     outcome = mgn_run(program, "--device", "cpu", "--trace", "new.json", "--explain", "./new.json")
     assert outcome.status == 1 and OVER in outcome.stderr
