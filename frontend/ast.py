@@ -5,7 +5,7 @@ In: what the parser recognised. Out: plain data for name resolution and lowering
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 Place = tuple[int, int]
@@ -327,13 +327,17 @@ def walk(node: Any) -> Iterator[Any]:
     stack = [node]
     while stack:
         item = stack.pop()
-        if isinstance(item, list | tuple):
-            stack.extend(item)
-        elif is_dataclass(item):
+        names = _field_names(type(item))
+        if names is not None:
             yield item
-            stack.extend(getattr(item, name) for name in _field_names(type(item)))
+            stack.extend([getattr(item, name) for name in names])
+        elif isinstance(item, (list, tuple)):
+            stack.extend(item)
 
 
-@lru_cache(maxsize=64)
-def _field_names(kind: Any) -> tuple[str, ...]:
+@cache
+def _field_names(kind: type) -> tuple[str, ...] | None:
+    """The fields of a class of nodes that may hold nodes; None for any other class."""
+    if not is_dataclass(kind):
+        return None
     return tuple(item.name for item in fields(kind) if item.name not in ("place", "depth"))

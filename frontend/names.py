@@ -6,7 +6,7 @@ lowering has not already said something. A name that some statement of the body 
 known, wherever it stands.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from mgn.dialects.mgn.initialiser import INITIALISERS
@@ -31,6 +31,10 @@ def check_names(lowering: Lowering, unit: Unit) -> None:
             _check(lowering, definition, told, shared)
 
 
+_NAMED = (ast.Param, ast.State, ast.For, ast.Formal, ast.Dimension, ast.Input, ast.Constant)
+"""The nodes that give one value its name."""
+
+
 class _Shared:
     """The names that a file's functions and graphs have in common."""
 
@@ -45,8 +49,9 @@ def _check(
 ) -> None:
     unit, node = definition.unit, definition.node
     lowering.frame = Frame(unit, node.name)
-    bound = {name for item in walk(node) for name in _bound_by(item)}
-    for item in walk(node):
+    inside = list(walk(node))
+    bound = _bound_by(inside)
+    for item in inside:
         if isinstance(item, ast.Name):
             kind, known = "name", shared.values
         elif isinstance(item, ast.Call):
@@ -60,13 +65,14 @@ def _check(
         lowering.error(item.place, f"unknown {kind} '{item.name}'{hint}")
 
 
-def _bound_by(node: Any) -> Iterator[str]:
-    if isinstance(node, ast.Assign):
-        yield from (name for name, _ in node.names)
-    elif isinstance(node, ast.Broken):
-        yield from node.names
-    elif isinstance(
-        node,
-        ast.Param | ast.State | ast.For | ast.Formal | ast.Dimension | ast.Input | ast.Constant,
-    ):
-        yield node.name
+def _bound_by(nodes: Iterable[Any]) -> set[str]:
+    """The names that some nodes give to values."""
+    bound: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            bound.update(name for name, _ in node.names)
+        elif isinstance(node, ast.Broken):
+            bound.update(node.names)
+        elif isinstance(node, _NAMED):
+            bound.add(node.name)
+    return bound
