@@ -1,8 +1,8 @@
-"""Dataclasses as plain data that JSON can hold, and back, without a name that could be anything.
+"""Dataclasses as plain data that JSON can hold, and back.
 
 In: an instance of a class, or what `json.loads` gave and the class that it should be. Out: lists,
 texts and numbers; or the instance, in which every field has been checked against the annotation of
-its class. A class is found by the annotations alone: the data names none.
+its class. Annotations alone say which class is made: data cannot name one.
 """
 
 from collections import Counter

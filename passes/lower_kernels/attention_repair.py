@@ -22,13 +22,17 @@ from mgn.passes.lower_kernels.template import Job, dividing_lanes
 
 
 def nothing_of(code: Code, value: SSAValue, held: SSAValue) -> SSAValue:
-    """What is held, which is 0 or nan; nan where a value is not finite."""
+    """`held` plus 0 times a value: `held` is 0 or nan, and the result is nan from the first value
+    on that is not finite.
+    """
     zero = code.constant(0, scalar_type(value), lane_count(value))
     return code.binary(arith.AddfOp, held, code.binary(arith.MulfOp, value, zero))
 
 
 def is_spoilt(code: Code, nothing: SSAValue, total: SSAValue) -> SSAValue:
-    """Whether sums are not finite, as `nothing` of them tells, though the total of weights is."""
+    """Whether a row is to be summed up anew: its sums are not finite, which makes their `nothing_of`
+    nan, though the total of its weights is finite.
+    """
     zero = code.constant(0, scalar_type(total), lane_count(total))
     of_total = nothing_of(code, total, zero)
     unknown = code.compare_floats("uno", nothing, nothing)
@@ -87,8 +91,8 @@ class Repair:
         return self.attention.value_values(evaluator, self.batch, self.head, key, column)
 
     def term(self, score: SSAValue, weight: SSAValue, value: SSAValue) -> SSAValue:
-        """What values add that keys of scores have: those that are not finite count whole, those
-        of hidden keys do not count.
+        """What a key adds to a row's sums: its value times its weight. A value that is not finite is
+        added as it is, and the value of a hidden key, whose score is -inf, is not added.
         """
         code, count = self.job.code, max(lane_count(value), lane_count(score))
         score, weight, value = (code.spread(x, count) for x in (score, weight, value))

@@ -54,9 +54,10 @@ def long_loop(
     block: int = BLOCK,
     most: int = 0,
 ) -> Values:
-    """A counted loop that carries `sums`, and what else there is.
+    """A counted loop that carries values, of which `sums` says which are sums.
 
-    Loops of up to `most` turns stay as they are, or of twice a block.
+    The other values pass from turn to turn as in a plain loop. A loop of at most `most` turns, or
+    of at most two blocks, stays one loop.
     """
 
     def begin(held: Values) -> Values:
@@ -85,8 +86,10 @@ def loop_of_blocks(
     block: int = BLOCK,
     most: int = 0,
 ) -> Values:
-    """The same where `begin` says, from what is held before a block, what the block begins with,
-    and `join` makes one of what was held before it and what it came to.
+    """A counted loop as blocks in blocks, for values that are put together in any way.
+
+    `begin` takes the values that the blocks before have come to, and gives those that a block
+    starts from. `join` takes the former and what the block came to, and gives both in one.
     """
     first = constant(start) if isinstance(start, int) else start
     last = constant(end) if isinstance(end, int) else end
@@ -143,6 +146,6 @@ def long_scan(
 
 
 def _nothing(code: Code, value: SSAValue) -> SSAValue:
-    """A sum of no terms, like a value."""
+    """A zero of the type and lanes of a value: what a block's sum begins with."""
     assert isinstance(scalar_type(value), AnyFloat), "only floats are added up in blocks"
     return code.constant(0, scalar_type(value), lane_count(value))
