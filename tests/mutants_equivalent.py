@@ -216,6 +216,12 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
     ),
     (
         "flag",
+        "^right, False for True",
+        lambda rule: rule.name == "rope-of-pairs" and "interleaved=True" in rule.right,
+        "tables of half the width are the same for pairs and for halves",
+    ),
+    (
+        "flag",
         "^left, True for False",
         lambda rule: rule.name == "causal-attention" and "causal=True" in rule.left,
         "what a causal mask hides is hidden once more",
@@ -223,8 +229,20 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
     (
         "class",
         "as exact",
-        lambda rule: rule.name.startswith("rope-of-"),
-        "in the interpreter, whose cosines made the tables; on a device it does not hold",
+        lambda rule: rule.name.startswith(("rope-of-", "heads", "grouped-heads")),
+        "in the interpreter, which the trials ask; a device's kernels differ in the last place",
+    ),
+    (
+        "class",
+        "as reassociates",
+        lambda rule: rule.name == "log-of-exponential-quotient",
+        "where exp stays finite, a logarithm is below 89, and its half unit below 8 of the left's",
+    ),
+    (
+        "number",
+        r"^right, (6\.8|3\.4028268)\d*e\+38 for 3\.4028234",
+        lambda rule: "farthest(f)" in rule.when,
+        "f32 has no such number, and the row does not act; in f64 it hides as well",
     ),
 )
 

@@ -384,7 +384,8 @@ def _rotated(row: str, rng: random.Random, variables: list[str]) -> Instance:
     theta = rng.choice([10000.0, 500000.0, 100.0, 123.25])
     frequency = theta ** (-np.arange(0, size, 2) / size)
     if row.removeprefix("wrong ") in ("rope", "rope-of-whole-pairs"):
-        frequency = np.repeat(frequency, 2) if paired else np.tile(frequency, 2)
+        other = rng.random() < 0.2
+        frequency = np.repeat(frequency, 2) if paired != other else np.tile(frequency, 2)
     angle = (rng.choice([0, 0, 0, 1]) + np.arange(rows))[:, None] * frequency
     angle[-1, -1] += rng.choice([0.0, 0.0, 0.0, 0.125])
     if after or rng.random() < 0.5:
