@@ -240,6 +240,12 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
     ),
     (
         "number",
+        r"^right, -0\.0 for 0\.0$",
+        lambda rule: "softmax" in rule.left and "attention(" in rule.right,
+        "a cap of -0 is none, and a score plus -0 weighs as much as plus 0",
+    ),
+    (
+        "number",
         r"^right, (6\.8|3\.4028268)\d*e\+38 for 3\.4028234",
         lambda rule: "farthest(f)" in rule.when,
         "f32 has no such number, and the row does not act; in f64 it hides as well",
