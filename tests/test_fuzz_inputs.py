@@ -43,10 +43,10 @@ def test_an_input_is_made_smaller_by_lines_words_and_bytes() -> None:
     assert smaller(data, lambda item: b"(" in item and b"third" in item) == b"(third"
 
 
-def test_texts_that_were_mutated_are_taken_or_refused_with_their_place() -> None:
+def test_texts_and_files_that_were_mutated_are_taken_or_refused_with_their_place() -> None:
     # A process of its own: the threads of egglog, which this one may have, do not outlive a fork.
-    command = "import sys; from tests.fuzz import text_inputs as texts; from tests.fuzz.inputs "
-    command += "import run; report = run(texts.TARGETS, count=1000, seed=0, processes=2); "
+    command = "import sys; from tests.fuzz.inputs import all_targets, run; "
+    command += "report = run(all_targets(), count=1500, seed=0, processes=2); "
     command += "print(report); sys.exit(bool(report.failures))"
     words = [sys.executable, "-c", command]
     outcome = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -57,10 +57,10 @@ Made = TypeVar("Made")
 
 
 def apart(function: Callable[[], Made]) -> Made:
-    """What a function gives in a process of its own. Saturation starts threads, which do not
+    """What a module's function gives in a new process. Saturation starts threads, which do not
     outlive a fork: children of a process that has them would wait for ever.
     """
-    with FORK.Pool(1) as pool:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(function)
 
 
