@@ -5,6 +5,7 @@ rounded after each operation. Integers wrap; division by zero gives 0 and never 
 vectors share their rows.
 """
 
+from math import frexp
 from typing import Any
 
 from xdsl.dialects import arith, math
@@ -59,6 +60,11 @@ wrong besides: the sine of a small number by 0.01, and on large quotients and su
 NO_VECTOR_REMAINDER = frozenset({"nvidia"})
 """Vendors whose compiler may fail on the remainder of a vector: NVIDIA's 580 makes an `srem` of a
 vector and a scalar of some, and refuses it.
+"""
+
+MULTIPLIES_BY_INVERSE = frozenset({"nvidia"})
+"""Vendors for which a division by a power of two is written as the product that it equals. On an
+H200, 0 - y / 2 of the least y was -0 under FP_CONTRACT OFF, as if the quotient were not rounded.
 """
 
 FLOAT_INFIX: dict[type[Operation], tuple[str, int]] = {
@@ -133,9 +139,22 @@ def _constant(writer: Writer, operation: arith.ConstantOp) -> Expression | None:
     return None
 
 
+def _exact_inverse(number: float | None) -> float | None:
+    """1 / x of a power of two that is not far from 1, so that every float type has both."""
+    if not number or frexp(abs(number))[0] != 0.5 or not 2.0**-14 <= abs(number) <= 2.0**14:
+        return None
+    return 1.0 / number
+
+
 def _float_infix(writer: Writer, operation: Any) -> Expression:
     left, right = writer.values(operation)
     operator, precedence = FLOAT_INFIX[type(operation)]
+    if isinstance(operation, arith.DivfOp) and writer.vendor in MULTIPLIES_BY_INVERSE:
+        inverse = _exact_inverse(constant_number(operation.rhs))
+        if inverse is not None:
+            type_ = operation.result.type
+            right = writer.types.splat(type_, writer.types.literal(element(type_), inverse))
+            operator = "*"
     return rounded(writer, operation.result.type, infix(left, operator, right, precedence))
 
 

@@ -299,6 +299,22 @@ def test_pocl_is_asked_for_one_lane_at_a_time_where_its_vectors_differ() -> None
     assert ".s7" not in emit(kernel(text), DEVICES["cpu"])
 
 
+def test_nvidia_is_asked_for_products_in_place_of_quotients_by_powers_of_two() -> None:
+    text = """kernel.func @k(%x : memref<4xf32>) access [read_write]
+    global [1, 1, 1] local [1, 1, 1] {
+  %zero = arith.constant 0 : index
+  %v = vector.load %x[%zero] : memref<4xf32>, vector<4xf32>
+  %two = arith.constant dense<-2.0> : vector<4xf32>
+  %three = arith.constant dense<3.0> : vector<4xf32>
+  %h = arith.divf %v, %two : vector<4xf32>
+  %t = arith.divf %h, %three : vector<4xf32>
+  vector.store %t, %x[%zero] : memref<4xf32>, vector<4xf32>
+  kernel.return }"""
+    nvidia = emit(kernel(text), DEVICES["nvidia-h200"])
+    assert "* (float4)(-0.5f)" in nvidia and "/ (float4)(3.0f)" in nvidia
+    assert "/ (float4)(-2.0f)" in emit(kernel(text), DEVICES["cpu"])
+
+
 def test_nvidia_is_asked_for_no_remainder_of_a_vector() -> None:
     text = """kernel.func @k(%x : memref<4xi32>) access [read_write]
     global [1, 1, 1] local [1, 1, 1] {
