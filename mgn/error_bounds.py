@@ -88,8 +88,8 @@ class PerturbedInterpreter(Interpreter):
         ]
 
     def _off(self, array: Array, unit: float, element: ElementType) -> Array:
-        """An array whose elements are off by a unit each. Those below the smallest normal number are
-        off by the smallest subnormal, and some of them become 0.
+        """An array whose elements are off by a unit each. Those below the smallest normal number
+        are off by the smallest subnormal, and some of them become 0.
         """
         unit = unit if self.unit is None else self.unit
         off = array * (1 + unit * self.rng.choice(self.signs, array.shape))

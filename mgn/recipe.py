@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from mgn.codegen.opencl import BUILD_OPTIONS
 from mgn.dialects.kernel.device import Device
-from mgn.files import write_whole
+from mgn.files import check_apart, write_whole
 from mgn.module import Module
 
 if TYPE_CHECKING:
@@ -73,5 +73,8 @@ class Recipe:
         return page_of(explanation)
 
     def write_page(self, path: str | Path, times: "Sequence[tuple[str, float]]" = ()) -> None:
-        """Writes the page to a file, whole or not at all. MgnError where that cannot be."""
+        """Writes the page to a file, whole or not at all. MgnError where that cannot be, and where
+        the program was read from that file.
+        """
+        check_apart(path, self.module.files)
         write_whole(path, self.page(times).encode())

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from conftest import Outcome, run_in_process
 
+import mgn
 from mgn.commands.run import main
 
 TEXT = 'import "layer.mgn"\ngraph g(x: f32[4]) { return y = twice(x) }\n'
@@ -68,6 +69,14 @@ def test_results_are_not_written_over_the_figures_of_the_device(
     ):
         assert outcome.status == 1 and OVER in outcome.stderr
     assert Path("figures.json").read_text() == "{}"
+
+
+def test_an_explanation_from_python_is_not_written_over_the_program(program: Path) -> None:
+    optimized = mgn.optimize(mgn.parse_file(program))
+    for place in ("g.mgn", "soft.mgn", "hard.mgn", "layer.mgn"):
+        with pytest.raises(mgn.MgnError, match=OVER):
+            optimized.explain(place)
+    assert program.read_text() == TEXT and Path("layer.mgn").read_text() == LAYER
 
 
 def test_two_results_do_not_share_a_file_that_is_not_there_yet(program: Path) -> None:

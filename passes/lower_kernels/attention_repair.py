@@ -30,8 +30,8 @@ def nothing_of(code: Code, value: SSAValue, held: SSAValue) -> SSAValue:
 
 
 def is_spoilt(code: Code, nothing: SSAValue, total: SSAValue) -> SSAValue:
-    """Whether a row is to be summed up anew: its sums are not finite, which makes their `nothing_of`
-    nan, though the total of its weights is finite.
+    """Whether a row is to be summed up anew: its sums are not finite, which makes their
+    `nothing_of` nan, though the total of its weights is finite.
     """
     zero = code.constant(0, scalar_type(total), lane_count(total))
     of_total = nothing_of(code, total, zero)
@@ -91,8 +91,8 @@ class Repair:
         return self.attention.value_values(evaluator, self.batch, self.head, key, column)
 
     def term(self, score: SSAValue, weight: SSAValue, value: SSAValue) -> SSAValue:
-        """What a key adds to a row's sums: its value times its weight. A value that is not finite is
-        added as it is, and the value of a hidden key, whose score is -inf, is not added.
+        """What a key adds to a row's sums: its value times its weight. A value that is not finite
+        is added as it is, and the value of a hidden key, whose score is -inf, is not added.
         """
         code, count = self.job.code, max(lane_count(value), lane_count(score))
         score, weight, value = (code.spread(x, count) for x in (score, weight, value))

@@ -1,8 +1,8 @@
 """How large values made of parameters can be, if no parameter has an element above `LARGEST`.
 
 In: the definition of a value. Out: a bound of its elements' size, or nothing where none is known.
-Whether parameters keep to `LARGEST` is checked when they are set. A scalar parameter has no bound: a
-model's stand-in for minus infinity is often one.
+Whether parameters keep to `LARGEST` is checked when they are set. A scalar parameter has no bound:
+a model's stand-in for minus infinity is often one.
 """
 
 import math
@@ -16,9 +16,9 @@ from mgn.passes.saturate.definitions import Definition
 from mgn.passes.saturate.facts import Leaf
 
 PRODUCT = 2.0**50
-"""The largest bound of a matrix whose product with rows of finite squares is finite in f32. The norm
-of such a row is at most 2^64, that of a column of n elements 2^50 * sqrt(n), and a product of both
-is at most 2^127 for n up to 2^26 (Cauchy and Schwarz).
+"""The largest bound of a matrix whose product with rows of finite squares is finite in f32. The
+norm of such a row is at most 2^64, that of a column of n elements 2^50 * sqrt(n), and a product of
+both is at most 2^127 for n up to 2^26 (Cauchy and Schwarz).
 """
 
 MOST = 64
