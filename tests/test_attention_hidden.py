@@ -161,14 +161,16 @@ def test_nor_does_it_where_keys_are_looked_at_in_parts(causal: bool, cl_queue: A
 @pytest.mark.parametrize(
     ("case", "name"), [("causal", "bf16"), ("a bias", "f16"), ("shared keys", "tf32")]
 )
-def test_nor_does_it_on_a_matrix_unit(
+def test_a_hidden_key_does_not_on_a_matrix_unit(
     case: str,
     name: str,
     cl_queue: Any,  # noqa: F811
     device: Any,  # noqa: F811
 ) -> None:
+    """Hidden values do there: the unit multiplies them by 0."""
     shapes, biased, how = CASES[case]
     arrays = [rounded(array, name).astype(DTYPES[name]) for array in spoilt(shapes, biased)]
+    arrays[2] = np.where(np.isfinite(arrays[2]), arrays[2], np.ones((), arrays[2].dtype))
     kernel = kernel_of([array.shape for array in arrays], how, name)
     schedule = {"matrix": name, "matrix_unit": device.matrix_unit}
     (found,) = run(cl_queue, kernel, arrays, device, **schedule)

@@ -304,6 +304,15 @@ VARIANTS = (
     ("attention-where-seen-farthest-and-bias", "right", "), y)", "), neg(y))"),
     ("scaled-attention-unless-hidden-farthest-and-bias", "when", " and farthest(f)", ""),
     ("attention-with-bias-where-seen-farthest", "right", "where(m, y, ", "where(m, 0.0, "),
+    *(
+        variant
+        for scores in ("", "scaled-", "divided-", "capped-", "capped-scaled-", "capped-divided-")
+        for variant in (
+            (f"{scores}attention-where-seen-and-bias", "right", "), y)", "), neg(y))"),
+            (f"{scores}attention-unless-hidden-and-bias", "right", "), y)", "), neg(y))"),
+            (f"{scores}attention-with-bias-where-seen", "right", "where(m, y, ", "where(m, 0.0, "),
+        )
+    ),
     ("divided-attention-with-bias-unless-hidden-farthest", "when", " and farthest(f)", ""),
     ("scaled-attention-unless-hidden-farthest", "right", "e38, 0.0)", "e38, -3.4e38)"),
     ("scaled-attention-unless-hidden-far", "right", "where(m, -inf, 0.0)", "where(m, 0.0, -inf)"),

@@ -11,7 +11,7 @@ import math as numbers
 from collections.abc import Callable
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import VectorType, f32, i32
+from xdsl.dialects.builtin import VectorType, f32
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
@@ -28,7 +28,6 @@ from mgn.passes.lower_kernels.attention_panels import (
     Sums,
     held_element,
 )
-from mgn.passes.lower_kernels.attention_repair import Repair, is_spoilt, nothing_of
 from mgn.passes.lower_kernels.attention_weights import HELD, Weights
 from mgn.passes.lower_kernels.index import Index, constant, lanes
 from mgn.passes.lower_kernels.product import multiply_add
@@ -95,8 +94,6 @@ class MatrixAttention:
         )
         largest, sums = held[:HALVES], held[2 * HALVES :]
         totals = [self._meet(arith.AddfOp, total) for total in held[HALVES : 2 * HALVES]]
-        if attention.hides:
-            sums = self._repaired(largest, totals, sums)
         if attention.in_parts:
             self._finish_part(largest, totals, sums)
         else:
@@ -110,7 +107,6 @@ class MatrixAttention:
         first = code.bounded(self.first_row, attention.rows)
         begin = attention.within(self.part, attention.first(first))
         end = attention.within(self.part, attention.limit(last))
-        self.visited = begin, end
         first_tile, tiles = begin // sizes.keys, ceil_div(attention.keys, sizes.keys)
         count = (end + (sizes.keys - 1)) // sizes.keys - first_tile
         return code.bounded(first_tile, tiles), count.clamp(0, tiles)
@@ -313,66 +309,6 @@ class MatrixAttention:
         return sums
 
     # Rows
-
-    def _repaired(self, largest: Vectors, totals: Vectors, sums: Vectors) -> Vectors:
-        """The sums, anew where those of one of the two rows are spoilt."""
-        code = self.code
-        nothing = code.constant(0, f32, HELD)
-        for n, value in enumerate(sums):
-            nothing = nothing_of(code, self._without_padding(n, value), nothing)
-        spoilt = is_spoilt(code, nothing, of_both_rows(code, totals))
-        parts = [lane_of(code, spoilt, lane) for lane in range(HELD)]
-        some = parts[0]
-        for part in parts[1:]:
-            some = code.binary(arith.OrIOp, some, part)
-        return code.branch(some, lambda: self._summed_anew(largest), lambda: sums)
-
-    def _without_padding(self, n: int, value: SSAValue) -> SSAValue:
-        """The n-th sums, 0 in columns that the values do not have."""
-        code, left = self.code, self.attention.width - n * UNIT_COLUMNS
-        if left >= UNIT_COLUMNS:
-            return value
-        own = [
-            code.convert("index_cast", code.index(self.lane % QUAD * 2 + i), i32) for i in (0, 1)
-        ]
-        columns = code.pure(kernel.FromElementsOp, own * 2, VectorType(i32, [HELD]))
-        inside = code.compare_integers("slt", columns, code.constant(left, i32, HELD))
-        return code.select(inside, value, code.constant(0, f32, HELD))
-
-    def _summed_anew(self, largest: Vectors) -> Vectors:
-        """The sums of the work-item's rows, of the keys that each sees alone."""
-        attention, code = self.attention, self.code
-        repair = Repair(self.job, attention, self.batch, self.head)
-        shift = of_both_rows(code, [attention.shift(code, value) for value in largest])
-        nothing = code.constant(-numbers.inf, f32)
-
-        def score_of(row: Index, key: Index) -> SSAValue:
-            score, number = repair.score(row, key), code.index(key)
-            for predicate, bound in (("slt", attention.limit(row)), ("sge", attention.first(row))):
-                seen = code.compare_integers(predicate, number, code.index(bound))
-                score = code.select(seen, score, nothing)
-            return score
-
-        def one_key(key: Index, held: Vectors) -> Vectors:
-            score = of_both_rows(code, [score_of(row, key) for row in self.rows])
-            weight = attention.power(code, score, shift, self.raised)
-            result: Vectors = []
-            for n, total in enumerate(held):
-                first = self.lane % QUAD * 2 + n * UNIT_COLUMNS
-                columns = [code.bounded(first + lane, attention.width) for lane in range(2)]
-                values = [repair.value(key, column) for column in columns]
-                value = code.pure(kernel.FromElementsOp, [*values, *values], total.type)
-                term = repair.term(score, weight, value)
-                result.append(code.binary(arith.AddfOp, total, term))
-            return result
-
-        first, end = self.visited
-        return code.loop(
-            first,
-            end,
-            lambda key, held: one_key(code.bounded(key, attention.keys), held),
-            [code.constant(0, f32, HELD)] * self.columns,
-        )
 
     def _finish(self, totals: Vectors, sums: Vectors) -> None:
         """Divides by the totals, and writes what follows, two columns at a time."""
