@@ -85,6 +85,8 @@ class LocatingParser(Parser):
             StructError,
         ) as fault:  # of attributes that xDSL cannot make
             self.raise_error(str(fault))
+        except TypeError as fault:  # of an attribute of another kind
+            self.raise_error(f"an attribute must be {fault}")
         except RecursionError:
             self.raise_error("the program is nested too deep")
         if op.location == UNKNOWN_LOC:

@@ -236,6 +236,12 @@ def test_an_mlir_file_that_cannot_be_read_is_a_diagnostic(tmp_path: Path) -> Non
         ("", r"bad\.mlir:1:1: error: the file defines nothing"),
         ("\n%%%", r"bad\.mlir:2:1: error: Expected suffix identifier after '%'"),
         ('"foo.bar"() : () -> ()', r"bad\.mlir:1:10: error: Operation foo\.bar is not registered"),
+        (
+            'mgn.graph @g("x" = %x : tensor<2xf32>) -> ("y" : tensor<3xf32>) {\n'
+            "  %0 = mgn.pad(%x) padding = [[1, 0, 3]], value = 0.0 : (tensor<2xf32>) -> "
+            "tensor<3xf32>\n  mgn.return %0 : tensor<3xf32>\n}",
+            r"bad\.mlir:2:\d+: error: an attribute must be a list of \[low, high\] pairs",
+        ),
         ("builtin.module {" * 10_000, r"bad\.mlir:1:\d+: error: the program is nested too deep"),
         (
             'mgn.graph @g("x" = %x : tensor<4xf32>) -> ("y" : tensor<4xf32>) {\n'
