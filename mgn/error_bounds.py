@@ -3,8 +3,8 @@
 In: a graph and arrays. Out: its results in f64, and, for each element, a bound of the error of
 computing it in the declared element types.
 
-Each operation that rounds is taken to be off by one unit of its result's element type (by four
-where it is no basic arithmetic), sums and products of tensors also in each term, and what is
+Each operation that rounds is taken to be off by one unit of its result's element type, or by four
+where it is no basic arithmetic. Sums and products of tensors are off in each term as well. What is
 smaller than the smallest normal number may become 0, as devices may flush it. The bound is the
 largest distance that such errors make over a number of evaluations in f64, each with its own
 choice of signs. Rounding is not counted where an operation only moves, compares or selects.

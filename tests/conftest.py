@@ -1,9 +1,9 @@
 """What all tests share: commands run in this process, and the device under test.
 
 `MGN_TEST_DEVICE` selects the device that kernels are tested on. The tests that run on it have the
-marker `gpu`: those that want a queue on it, and those of modules that read the variable. So `pytest
--m gpu` is all of them on a GPU; it skips them, saying so, where there is none. Buffers lie between
-guard zones in every run of a program.
+marker `gpu`: those that want a fixture of it, and those of modules that read the variable. So
+`pytest -m gpu` is all of them on a GPU; it skips them, saying so, where there is none. Buffers lie
+between guard zones in every run of a program.
 """
 
 import inspect
@@ -16,8 +16,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.fuzz.device import Runner
 
 ROOT = Path(__file__).resolve().parent.parent
 """The checkout."""
@@ -27,6 +31,8 @@ os.environ["MGN_PROGRAM_CACHE"] = "off"  # what is tested is the compiler, not w
 
 os.environ.setdefault("MGN_GUARD", "on")
 DEVICE_VARIABLE = "MGN_TEST_DEVICE"
+DEVICE_FIXTURES = frozenset({"cl_queue", "device_runner"})
+"""Fixtures of the device under test."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,8 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Marks the tests that run on the device under test."""
     module = getattr(item, "module", None)
-    wants_queue = "cl_queue" in getattr(item, "fixturenames", ())
-    if wants_queue or (module is not None and reads_the_variable(module)):
+    wants_device = not DEVICE_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+    if wants_device or (module is not None and reads_the_variable(module)):
         item.add_marker("gpu")
 
 
@@ -99,3 +105,15 @@ def mgn_opt() -> Callable[..., Outcome]:
     from mgn.commands.opt import main
 
     return lambda *arguments, stdin="": run_in_process(main, [str(a) for a in arguments], stdin)
+
+
+@pytest.fixture(scope="module")
+def device_runner() -> "Runner":
+    """Runs programs on the device under test; skips, saying so, where there is none."""
+    from mgn.runtime.errors import DeviceError
+    from tests.fuzz.device import Runner
+
+    try:
+        return Runner(os.environ.get(DEVICE_VARIABLE, "cpu"))
+    except DeviceError:
+        pytest.skip(f"no such OpenCL device: install the extra 'cpu', or set {DEVICE_VARIABLE}")

@@ -3,11 +3,9 @@ makes of it, each in one kernel an operation, on special values.
 """
 
 import itertools
-import os
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import pytest
 from rule_trials import instances
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -17,13 +15,11 @@ from mgn.dialects.mgn.structure import GraphOp, ReturnOp, array_of
 from mgn.passes.saturate.rule import Rule, RuleClass
 from mgn.passes.saturate.rules import RULES
 from mgn.rule_values import Values, same_bits
-from mgn.runtime.errors import DeviceError
 from mgn.testing import Unfit, values_of
 from mgn.value_draws import draw_bits
 from tests.fuzz.device import Job, Runner
 from tests.fuzz.variants import SEPARATE
 
-DEVICE = os.environ.get("MGN_TEST_DEVICE", "cpu")
 MOST = 300
 """Instances that are drawn for one that a row acts on."""
 SEEDS = range(3)
@@ -91,7 +87,7 @@ def _forms(values: Values) -> int:
     return sum(key == values.root for key, _, _ in values.ordered)
 
 
-def differing(rules: Sequence[Rule], runner: Runner) -> tuple[set[str], set[str]]:
+def differing(rules: Sequence[Rule], device_runner: Runner) -> tuple[set[str], set[str]]:
     """The rows that were tried, and those of which some form has other bits than the left side."""
     tried: list[tuple[Rule, Values, list[Job]]] = []
     for rule in rules:
@@ -102,16 +98,18 @@ def differing(rules: Sequence[Rule], runner: Runner) -> tuple[set[str], set[str]
         for graph in forms_of(values):
             module = graph.parent_op()
             assert isinstance(module, ModuleOp)
-            compiled = SEPARATE.compile(module, runner.description)
-            jobs.append(runner.job(compiled, module, runner.description, "opencl", True))
+            compiled = SEPARATE.compile(module, device_runner.description)
+            jobs.append(
+                device_runner.job(compiled, module, device_runner.description, "opencl", True)
+            )
         tried.append((rule, values, jobs))
-    runner.build([job for _, _, jobs in tried for job in jobs])
+    device_runner.build([job for _, _, jobs in tried for job in jobs])
     wrong: set[str] = set()
     for rule, values, jobs in tried:
         for seed in SEEDS:
             arrays = draw_bits(np.random.default_rng(seed), values.types)
             inputs = dict(zip(values.graph.input_names, arrays, strict=True))
-            left, *others = (runner.run(job, inputs, {})["y"] for job in jobs)
+            left, *others = (device_runner.run(job, inputs, {})["y"] for job in jobs)
             assert values.root is not None
             for number in values.result.leaves.get(values.root, ()):
                 leaf = values.result.facts.leaves.things[number]
@@ -121,22 +119,13 @@ def differing(rules: Sequence[Rule], runner: Runner) -> tuple[set[str], set[str]
     return {rule.name for rule, _, _ in tried}, wrong
 
 
-@pytest.fixture(scope="module")
-def runner() -> Runner:
-    """The device under test; the test is skipped, saying so, where there is none."""
-    try:
-        return Runner(DEVICE)
-    except DeviceError:
-        pytest.skip("no such OpenCL device: install the extra 'cpu', or set MGN_TEST_DEVICE")
-
-
-def test_an_exact_row_has_the_bits_of_its_left_side_on_the_device(runner: Runner) -> None:
+def test_an_exact_row_has_the_bits_of_its_left_side_on_the_device(device_runner: Runner) -> None:
     rows = [rule for rule in RULES.values() if rule.equality is RuleClass.EXACT]
-    tried, wrong = differing(rows, runner)
+    tried, wrong = differing(rows, device_runner)
     assert not wrong
     assert tried == {rule.name for rule in rows}
 
 
-def test_a_row_that_rounds_otherwise_is_found_on_the_device(runner: Runner) -> None:
+def test_a_row_that_rounds_otherwise_is_found_on_the_device(device_runner: Runner) -> None:
     row = Rule("planted", "mul(x, recip(y))", "div(x, y)", RuleClass.EXACT, "", "wide(x)")
-    assert differing([row], runner) == ({"planted"}, {"planted"})
+    assert differing([row], device_runner) == ({"planted"}, {"planted"})

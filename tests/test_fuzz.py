@@ -1,6 +1,5 @@
 """The program fuzzer: a seeded run of it, and that it finds what was planted, and cuts it down."""
 
-import os
 from collections.abc import Mapping
 
 import ml_dtypes
@@ -16,7 +15,7 @@ from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.passes.saturate import Rule, RuleClass, forget_rule, register_rule
-from mgn.runtime.errors import DeviceError, RuntimeFault
+from mgn.runtime.errors import RuntimeFault
 from tests.fuzz import trial
 from tests.fuzz.__main__ import main
 from tests.fuzz.bounds import Bounds
@@ -30,17 +29,6 @@ from tests.fuzz.program import Leaf, Program, Step
 from tests.fuzz.together import outputs_of_parts, taken_apart, together
 from tests.fuzz.trial import DeviceLost, Trials
 from tests.fuzz.variants import Variant
-
-DEVICE = os.environ.get("MGN_TEST_DEVICE", "cpu")
-
-
-@pytest.fixture(scope="module")
-def runner() -> Runner:
-    """The device under test; the test is skipped, saying so, where there is none."""
-    try:
-        return Runner(DEVICE)
-    except DeviceError:
-        pytest.skip("no such OpenCL device: install the extra 'cpu', or set MGN_TEST_DEVICE")
 
 
 def programs(count: int, seed: str) -> list[tuple[str, Program]]:
@@ -74,8 +62,8 @@ def test_a_seed_stands_for_one_program() -> None:
     assert not other_bits(one.inputs, other.inputs)
 
 
-def test_a_seeded_run_finds_nothing(runner: Runner) -> None:
-    trials = Trials(runner, modules=1, ways=2)
+def test_a_seeded_run_finds_nothing(device_runner: Runner) -> None:
+    trials = Trials(device_runner, modules=1, ways=2)
     for number in range(4):
         found = trials.batch(programs(6, f"test {number}"), f"test {number}")
         assert [tell(item) for item in found] == []
@@ -139,10 +127,10 @@ def test_a_wrong_rule_is_found_and_cut_down() -> None:
 
 
 def test_a_wrong_row_of_the_emitter_is_found_and_cut_down(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
+    device_runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(opencl_arithmetic.FLOAT_INFIX, arith.SubfOp, ("+", ADD))
-    found = first_finding(Trials(runner, modules=0, ways=1), "emitter", 10)
+    found = first_finding(Trials(device_runner, modules=0, ways=1), "emitter", 10)
     assert found.where == "device"
     assert len(found.program.steps) <= 2
     assert all(leaf.array.size <= 16 for leaf in found.program.leaves)
@@ -210,14 +198,14 @@ def test_the_command_counts_and_says_so(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_device_that_is_lost_is_a_finding(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
+    device_runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lose(*_: object) -> None:
         raise RuntimeFault("out of resources")
 
-    monkeypatch.setattr(runner, "run", lose)
+    monkeypatch.setattr(device_runner, "run", lose)
     with pytest.raises(DeviceLost, match="RuntimeFault: out of resources"):
-        Trials(runner, modules=0).batch(programs(1, "lost"))
+        Trials(device_runner, modules=0).batch(programs(1, "lost"))
 
 
 def test_a_text_that_means_another_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

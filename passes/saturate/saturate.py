@@ -52,12 +52,15 @@ from mgn.passes.saturate.wide_products import WIDE_PRODUCTS
 
 @dataclass(frozen=True)
 class SaturateOptions:
-    """What may be done: classes of rules, the processor's seconds for saturation and for extraction
-    (of up to 20,000 e-nodes or 10,000 candidates; more have more in proportion), whether to fuse at
-    all, whether what parameters alone decide is computed once, when they are set, whether rules may
-    take parameters to be moderate, as an executable checks when they are set, and whether equal
-    regions of a graph, and equal graphs, are decided once: without `memoise` each is, for itself,
-    and only what a body costs, alone or arranged as several, is looked up.
+    """What may be done.
+
+    `classes` are the rules that may act. `time_budget` and `extract_budget` are the processor's
+    seconds for saturation and for extraction, of up to 20,000 e-nodes and 10,000 candidates; more
+    have more in proportion. `fuse` allows kernels of several operations. `prepare` computes what
+    parameters alone decide once, when they are set. `moderate` lets rules take parameters to be
+    moderate; an executable checks that when they are set. `memoise` decides equal regions of a
+    graph, and equal graphs, once; without it only what a body costs, alone or arranged as several,
+    is looked up.
     """
 
     classes: frozenset[RuleClass] = DEFAULT_CLASSES
