@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Block, Operation, SSAValue, TypeAttribute
 from xdsl.parser import Parser, ParserState
 from xdsl.printer import Printer
+from xdsl.traits import SymbolTable
 from xdsl.utils.exceptions import DiagnosticException
 from xdsl.utils.lexer import Input
 from xdsl.utils.mlir_lexer import MLIRLexer
@@ -145,9 +146,25 @@ def _violations(module: ModuleOp) -> list[Violation]:
         try:
             op.verify(verify_nested_ops=False)
         except Exception as error:  # xDSL's own verifiers raise plain ones too
-            found.append(Violation(op, str(error)))
-        if len(found) == MOST_ERRORS:
+            found.extend(_symbols_again(op) or [Violation(op, str(error))])
+        if len(found) >= MOST_ERRORS:
             break
+    return found[:MOST_ERRORS]
+
+
+def _symbols_again(table: Operation) -> list[Violation]:
+    """Of an operation that holds symbols: where one has the name of another above it."""
+    if not table.has_trait(SymbolTable) or [len(part.blocks) for part in table.regions] != [1]:
+        return []
+    found: list[Violation] = []
+    seen: set[str] = set()
+    for op in table.regions[0].ops:
+        symbol = op.get_attr_or_prop("sym_name")
+        if not isinstance(symbol, StringAttr):
+            continue
+        if symbol.data in seen:
+            found.append(Violation(op, f"symbol '{symbol.data}' is defined a second time"))
+        seen.add(symbol.data)
     return found
 
 

@@ -152,3 +152,17 @@ def test_a_matrix_unit_sees_that_a_parameter_is_rounded(precision: str, rounding
     report = mgn.optimize(mgn.parse(text), device="nvidia-h200", precision=precision).report
     (product,) = [kernel for kernel in report.kernels if kernel.kind == "contraction"]
     assert product.operations.count(rounding) == 2
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "f16"])
+@pytest.mark.parametrize("kind", ["f64", "f16"])
+def test_what_a_program_rounds_itself_beside_no_f32_product_stays_rounded(
+    kind: str, precision: str
+) -> None:
+    text = f"""
+    graph g(x: {kind}[4, 3], y: {kind}[3, 5]) {{
+      return y = matmul(round_tf32(softmax(x, axis = 1)), y)
+    }}
+    """
+    module = mgn.optimize(mgn.parse(text), precision=precision).module
+    assert "round_tf32" in str(module)

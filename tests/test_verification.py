@@ -2,11 +2,12 @@
 
 import pytest
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, f32, i32
+from xdsl.dialects.builtin import FileLineColLoc, IntegerAttr, ModuleOp, f32, i32
 from xdsl.ir import Operation
 from xdsl.irdl import OpDef
 
-from mgn.mlir_text import InvalidModule, check_module
+from mgn.dialect_table import make_context
+from mgn.mlir_text import InvalidModule, check_module, parse_mlir
 from mgn.verification import verify_whole
 
 
@@ -57,3 +58,22 @@ def test_nothing_is_remembered_from_one_module_to_the_next() -> None:
     with pytest.raises(InvalidModule):
         check_module(ModuleOp(sums(3, wrong=1)))
     verify_whole(ModuleOp(sums(3)))
+
+
+def test_a_symbol_that_is_defined_twice_is_told_at_its_second_place() -> None:
+    text = """mgn.graph @f() -> () {
+  mgn.return
+}
+mgn.graph @g() -> () {
+  mgn.return
+}
+mgn.graph @f() -> () {
+  mgn.return
+}
+"""
+    with pytest.raises(InvalidModule) as error:
+        check_module(parse_mlir(text, make_context(), "t.mlir"))
+    (found,) = error.value.violations
+    assert found.message == "symbol 'f' is defined a second time"
+    assert isinstance(found.operation.location, FileLineColLoc)
+    assert found.operation.location.line.data == 7

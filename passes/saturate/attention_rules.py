@@ -407,7 +407,7 @@ ATTENTION: tuple[Rule, ...] = (
             product.format(operand),
             ROUNDS,
             "a run's precision says what may be rounded; attention's weights are not",
-            "wide(s)" + (" and half(U)" if kind == "half-" else ""),
+            "single(s)" + (" and half(U)" if kind == "half-" else ""),
         )
         for kind, rounded in ROUNDED.items()
         for shares, operand in SHARES.items()

@@ -243,6 +243,7 @@ PREDICATES: dict[str, Predicate] = {
         "the constant x is a power of two, of either sign", _power_of_two, of_constant=True
     ),
     "floating": Predicate("x has a float element type", lambda x: x.element.is_float),
+    "single": Predicate("x is f32", lambda x: x.element.name == "f32"),
     "wide": Predicate("x is f32 or f64", lambda x: x.element.name in ("f32", "f64")),
     "half": Predicate(
         "the element type is f16 or bf16", lambda element: element.name in ("f16", "bf16")

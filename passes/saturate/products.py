@@ -16,7 +16,7 @@ element is at most 2^64 in f32, and at most the root of n with this scale, which
 """
 NORMED = (
     "reduces_last(A, a) and positive(n) and positive(e) and moderate(e) and parameters(b) "
-    "and matrix(b) and wide(a) and read_once(r)"
+    "and matrix(b) and read_once(r)"
 )
 """When the statistic of a norm may follow the product of its rows with weights."""
 SCALED_BY = " and vector(s) and parameters(s) and moderate_parameters(s, b)"
@@ -91,7 +91,7 @@ PRODUCTS: tuple[Rule, ...] = (
         "mul(matmul(a, mul(b, reshape(s, shape=inner(s, N))), transpose_b=N), r)",
         REASSOCIATES,
         "diag(r) A diag(s) B = diag(r) (A (diag(s) B)); by Cauchy and Schwarz, what is bounded",
-        NORMED + SCALED_BY,
+        NORMED + SCALED_BY + " and wide(a)",
     ),
     Rule(
         "tf32-matmul-of-normed",
@@ -100,7 +100,7 @@ PRODUCTS: tuple[Rule, ...] = (
         "transpose_b=N), r)",
         ROUNDS,
         "diag(r) A diag(s) B = diag(r) (A (diag(s) B)); by Cauchy and Schwarz, what is bounded",
-        NORMED + SCALED_BY,
+        NORMED + SCALED_BY + " and single(a)",
     ),
     # One product in place of two.
     Rule(
