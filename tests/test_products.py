@@ -12,6 +12,10 @@ from lower_fixture import Run, check_all, forms_of, fused_kernel
 from opencl_fixture import cl_queue  # noqa: F401
 from test_differential import EPSILON, assert_near, draw, ulps
 
+import mgn
+from mgn.compilation import compile_graph
+from mgn.dialects.kernel.device import DEVICES
+
 PRODUCTS: list[tuple[tuple[int, ...], tuple[int, ...], bool, bool]] = [
     ((64, 57), (57, 70), False, False),
     ((64, 57), (70, 57), False, True),
@@ -107,3 +111,15 @@ def test_a_convolution_is_a_matmul_read_through_an_index_map(cl_queue: Any) -> N
     bound = 48 * EPSILON["f32"] * 4 * 48
     runs = forms_of(kernel, arrays)
     check_all(cl_queue, runs, lambda run, got, want: assert_near(got[0], want[0], bound, run.what))
+
+
+@pytest.mark.parametrize("precision", ["f32", "tf32", "bf16", "f16"])
+@pytest.mark.parametrize("device", ["cpu", "nvidia-h200"])
+def test_a_product_of_constants_is_a_kernel_without_inputs(device: str, precision: str) -> None:
+    products = ("v @ v", "matmul(v, v, transpose_b = true)", "attention(v, v, v, heads = 1)")
+    for kind in ("f32", "f16", "bf16"):
+        constant = f"v = constant(0.5, shape = [3, 3], T = {kind})"
+        for product in products:
+            graph = mgn.parse(f"graph g() {{ {constant}\nreturn y = {product} }}").lower()
+            compiled = compile_graph(graph, DEVICES[device], precision=precision)
+            assert compiled.kernels

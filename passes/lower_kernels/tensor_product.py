@@ -47,7 +47,7 @@ def _any_panels(job: Job, product: Product, name: str) -> tuple[Panel, Panel]:
     sizes = any_tiling(_held(name).bytes)
     batch = tuple(of(Counter(None, 0, size - 1)) for size in product.batch)
     place = of(Counter(None, 0, sizes.items - 1))
-    rest = (constant(0), batch, place, 0, job.inputs[0])
+    rest = (constant(0), batch, place, 0, job.outputs[0])
     return (
         Panel(job, product, sizes, name, 0, sizes.tile_rows, product.rows, *rest),
         Panel(job, product, sizes, name, 1, sizes.tile_columns, product.columns, *rest),

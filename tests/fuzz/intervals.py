@@ -290,10 +290,10 @@ def _infinite(x: Floats) -> Array:
 
 def power(a: Floats, b: Floats) -> Floats:
     """Rising or falling in each operand where the base is positive; of other bases, with a known
-    exponent, one that is known.
+    exponent, one that is known. A zero has either sign, which decides that of its negative powers.
     """
     result = _corners(np.power, a, b)
-    points = a.known & b.known
+    points = a.known & b.known & ~((a.lo == 0) & (b.lo < 0))
     doubtful = ((a.lo <= 0) & ~points) | _infinite(a) | _infinite(b) & ~points
     nan = a.nan | b.nan
     lo = np.where(doubtful, -np.inf, np.where(nan, np.minimum(result.lo, 1.0), result.lo))

@@ -23,7 +23,6 @@ from mgn.frontend.print_mgn import print_mgn
 from mgn.frontend.program import parse
 from mgn.runtime.errors import GuardError
 from tests.fuzz.cases import Case, Counts, Finding, Group
-from tests.fuzz.compare import other_bits
 from tests.fuzz.device import Job, Runner
 from tests.fuzz.intervals import Array
 from tests.fuzz.program import Program
@@ -230,7 +229,7 @@ class Trials:
                 got = runner.run(job, program.inputs, program.parameters)
                 wrong = group.judge(variant, got)
                 if not wrong and variant.is_exact and not variant.figures:
-                    wrong = other_bits(got, separate.setdefault(variant.target, got))
+                    wrong = group.other_bits(got, separate.setdefault(variant.target, got))
             except Exception as error:
                 wrong = _told(error)
                 if job.error is None and not isinstance(error, GuardError):
