@@ -248,6 +248,18 @@ def test_operands_as_the_unit_takes_them_are_copied_while_it_multiplies() -> Non
         assert operations.count(BarrierOp) == barriers
 
 
+@pytest.mark.parametrize("width", [3, 8, 16, 24])
+def test_no_fragment_of_values_lies_past_a_line_of_local_memory(width: int) -> None:
+    """In tf32 a line may be half of what two eights of columns take."""
+    kernel = kernel_of([(40, 8), (70, 8), (70, width)], {"heads": 1, "causal": True}, "tf32")
+    unit = DEVICES["nvidia-h200"]
+    function = lowered(kernel, unit, matrix="tf32", matrix_unit=unit.matrix_unit)
+    scores, terms = 4, 2
+    products = sum(isinstance(op, MmaOp) for op in function.walk())
+    eights = {3: 1, 8: 1, 16: 2, 24: 4}[width]
+    assert products == scores + scores * terms * eights
+
+
 def test_groups_multiply_whole_lines_and_more_rows_where_heads_leave_room_for_few() -> None:
     unit = DEVICES["nvidia-h200"]
 

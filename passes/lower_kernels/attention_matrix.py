@@ -55,7 +55,8 @@ class MatrixAttention:
         self.raised = self.weights.raised or attention.lowered
         self.memory = self.code.local(memory_type(held_element(name)), self.sizes.memory)
         self.tiles = self.sizes.keys // UNIT_COLUMNS
-        self.columns = ceil_div(attention.width, UNIT_ROWS) * UNIT_ROWS // UNIT_COLUMNS
+        wide = ceil_div(attention.width, UNIT_ROWS) * UNIT_ROWS
+        self.columns = min(wide, self.sizes.width_line) // UNIT_COLUMNS
 
     def write(self) -> Launch:
         """Writes the kernel."""
