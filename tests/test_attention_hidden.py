@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from lower_fixture import FORMS, GPU_ON_CPU, Run, expected, fused_kernel, pieces, run, run_all
-from matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
 from opencl_fixture import cl_queue  # noqa: F401
-from test_attention_matrix import DTYPES, kernel_of, rounded
 from test_split_attention import EAGER
 
 import mgn
@@ -20,11 +18,6 @@ from mgn.passes.saturate import RuleClass, SaturateOptions
 
 Array = np.ndarray
 INF, NAN = np.inf, np.nan
-
-
-@pytest.mark.long
-def test_these_tests_pass_where_the_driver_makes_sub_groups() -> None:
-    passes_in_a_process_with_sub_groups(__file__)
 
 
 def attended(
@@ -155,26 +148,6 @@ def test_nor_does_it_where_keys_are_looked_at_in_parts(causal: bool, cl_queue: A
         outputs = run(cl_queue, part, [known[value] for value in part.inputs], GPU_ON_CPU)
         known.update(zip(part.outputs, outputs, strict=True))
     same(known[made[-1].outputs[0]], attended(*arrays, **how))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(
-    ("case", "name"), [("causal", "bf16"), ("a bias", "f16"), ("shared keys", "tf32")]
-)
-def test_a_hidden_key_does_not_on_a_matrix_unit(
-    case: str,
-    name: str,
-    cl_queue: Any,  # noqa: F811
-    device: Any,  # noqa: F811
-) -> None:
-    """Hidden values do there: the unit multiplies them by 0."""
-    shapes, biased, how = CASES[case]
-    arrays = [rounded(array, name).astype(DTYPES[name]) for array in spoilt(shapes, biased)]
-    arrays[2] = np.where(np.isfinite(arrays[2]), arrays[2], np.ones((), arrays[2].dtype))
-    kernel = kernel_of([array.shape for array in arrays], how, name)
-    schedule = {"matrix": name, "matrix_unit": device.matrix_unit}
-    (found,) = run(cl_queue, kernel, arrays, device, **schedule)
-    same(found, attended(*arrays, **how), 2e-2 if name == "bf16" else 3e-3)
 
 
 SLOPE = "cast(iota([70]), f32) * 0.01"

@@ -4,7 +4,8 @@ Queries, keys and values are numbers that the unit multiplies, so that their pro
 f32. A sub-group keeps its queries, its scores and its rows' sums in registers; copies of the next
 tile of keys and values are under way while one is multiplied. Weights are f32: the unit takes each
 as the sum of two numbers, so that a weight is off by 2^-16 at most, relative to it; in f16, whose
-exponents are few, by 2^-37 relative to the row's largest weight besides.
+exponents are few, by 2^-37 relative to the row's largest weight besides. Rows that hidden values
+spoil are summed up anew on the plain units (attention_fragment_repair.py).
 """
 
 import math as numbers
@@ -16,6 +17,7 @@ from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.lower_kernels.attention_blocks import loop_over_keys
+from mgn.passes.lower_kernels.attention_fragment_repair import FragmentRepair
 from mgn.passes.lower_kernels.attention_mask import FragmentMask, of_both_rows
 from mgn.passes.lower_kernels.attention_node import Attention
 from mgn.passes.lower_kernels.attention_panels import (
@@ -28,6 +30,7 @@ from mgn.passes.lower_kernels.attention_panels import (
     Sums,
     held_element,
 )
+from mgn.passes.lower_kernels.attention_repair import Repair, is_spoilt, nothing_of
 from mgn.passes.lower_kernels.attention_weights import HELD, Weights
 from mgn.passes.lower_kernels.index import Index, constant, lanes
 from mgn.passes.lower_kernels.product import multiply_add
@@ -40,6 +43,9 @@ from mgn.passes.lower_kernels.tensor_tiling import SUB_GROUP
 
 HALVES = 2
 """Rows of a result that a work-item holds; the second is 8 further."""
+
+UNROLL = 4
+"""Steps of a product that is summed up anew that the device's compiler is asked to do at a time."""
 
 Vectors = list[SSAValue]
 
@@ -98,7 +104,7 @@ class MatrixAttention:
         if attention.in_parts:
             self._finish_part(largest, totals, sums)
         else:
-            self._finish(totals, sums)
+            self._finish(largest, totals, sums)
         return Launch((groups * sizes.items,), (sizes.items,))
 
     def _visited(self) -> tuple[Index, Index]:
@@ -311,23 +317,21 @@ class MatrixAttention:
 
     # Rows
 
-    def _finish(self, totals: Vectors, sums: Vectors) -> None:
-        """Divides by the totals, and writes what follows, two columns at a time."""
-        attention, code = self.attention, self.code
-        factor = of_both_rows(code, [attention.reciprocal(code, total) for total in totals])
-        scaled = [code.binary(arith.MulfOp, value, factor) for value in sums]
-        self._for_each_row(lambda half: self._write_row(half, scaled))
+    def _finish(self, largest: Vectors, totals: Vectors, sums: Vectors) -> None:
+        """Divides by the totals, and writes what follows."""
+        factors = [self.attention.reciprocal(self.code, total) for total in totals]
+        self._for_each_row(self._written(largest, totals, sums, factors))
 
     def _finish_part(self, largest: Vectors, totals: Vectors, sums: Vectors) -> None:
         """Writes the sums as they are, and by the first of a row's four what they mean."""
         attention, code = self.attention, self.code
         lowered = 2.0 ** (attention.lowered - self.raised)
+        write_sums = self._written(largest, totals, sums, [code.constant(lowered, f32)] * HALVES)
         totals = [self._times(total, lowered) for total in totals]
-        sums = [self._times(value, lowered) for value in sums]
         largest = [attention.natural(code, value) for value in largest]
 
         def write(half: int) -> None:
-            self._write_row(half, sums)
+            write_sums(half)
 
             def put() -> None:
                 for n, value in enumerate((totals[half], largest[half])):
@@ -337,11 +341,44 @@ class MatrixAttention:
 
         self._for_each_row(write)
 
-    def _times(self, value: SSAValue, factor: float) -> SSAValue:
+    def _written(
+        self, largest: Vectors, totals: Vectors, sums: Vectors, factors: Vectors
+    ) -> Callable[[int], None]:
+        """What writes one of the two rows: its sums, anew where they are spoilt, times a factor."""
+        attention, code = self.attention, self.code
+        factor = of_both_rows(code, factors)
+        scaled = [code.binary(arith.MulfOp, value, factor) for value in sums]
+        if not attention.hides:
+            return lambda half: self._write_row(half, scaled)
+        spoilt = self._spoilt(totals, sums)
+        repair = Repair(self.job, attention, self.batch, self.head, UNROLL)
+        anew = FragmentRepair(repair, self.part, self.lane, self.raised)
+
+        def write_anew(half: int) -> None:
+            def store(column: Index, value: SSAValue) -> None:
+                own = code.spread(factors[half], lane_count(value))
+                self._store(half, column, code.binary(arith.MulfOp, value, own))
+
+            anew.write(self.rows[half], largest[half], store)
+
+        def write(half: int) -> None:
+            code.branch(
+                spoilt[half], lambda: write_anew(half), lambda: self._write_row(half, scaled)
+            )
+
+        return write
+
+    def _spoilt(self, totals: Vectors, sums: Vectors) -> Vectors:
+        """Whether either row is to be summed up anew, in all its four work-items."""
         code = self.code
-        if factor == 1:
-            return value
-        return code.binary(arith.MulfOp, value, code.constant(factor, f32, lane_count(value)))
+        nothing = code.constant(0, f32, HELD)
+        for value in sums:
+            nothing = nothing_of(code, value, nothing)
+        met = self._across(arith.AddfOp, [nothing])
+        return [is_spoilt(code, *pair) for pair in zip(met, totals, strict=True)]
+
+    def _times(self, value: SSAValue, factor: float) -> SSAValue:
+        return self.code.binary(arith.MulfOp, value, self.code.constant(factor, f32))
 
     def _for_each_row(self, write: Callable[[int], None]) -> None:
         """Writes the work-item's rows that there are."""
@@ -355,6 +392,7 @@ class MatrixAttention:
         self.attention.write(self.job, *own, self.part)
 
     def _write_row(self, half: int, sums: Vectors) -> None:
+        """Writes a row of sums, two columns at a time."""
         attention, code = self.attention, self.code
         width = 2 if attention.width % 2 == 0 else 1
         for n, value in enumerate(sums):

@@ -47,6 +47,8 @@ class Repair:
     attention: Attention
     batch: Indices
     head: Index
+    unroll: int = 0
+    """So many steps at a time are asked for, of what is no more than a loop."""
 
     def score(self, row: Index, key: Index) -> SSAValue:
         """A row's score of a key, whether masks let it see that or not."""
@@ -58,7 +60,7 @@ class Repair:
             return [multiply_add(code, attention.element, query, of_key, held[0])]
 
         zero = code.constant(0, self._type, width)
-        (found,) = code.loop(0, attention.depth // width, step, [zero])
+        (found,) = code.loop(0, attention.depth // width, step, [zero], unroll=self.unroll)
         product = across_lanes(code, "sum", attention.element, found)
         bias = None
         if attention.bias is not None:
