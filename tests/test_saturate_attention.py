@@ -1,5 +1,8 @@
 """Attention as the e-graph sees it: one kernel beside its decomposition, chosen by price."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from saturate_programs import CPU, body_names, build_graph, f32, kernels_of, saturated
 from xdsl.context import Context
@@ -85,14 +88,29 @@ def test_heads_too_large_for_local_memory_are_decomposed() -> None:
     assert KernelKind.ATTENTION not in kinds(cramped)
 
 
-def test_a_price_decides_between_the_kernel_and_its_parts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def dear_attention(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Attention in one kernel that takes a second."""
     forget_choices()
     monkeypatch.setattr(PRICE, lambda *_: 1.0)
-    graph, _ = saturated(causal, *operands(96, 96))
+    yield
     forget_choices()
-    assert KernelKind.ATTENTION not in kinds(graph)
+
+
+@pytest.mark.parametrize("given", [{}, {"causal": True}, {"causal": True, "window": 5}], ids=str)
+@pytest.mark.parametrize("batch", [(), (1,), (2,)], ids=str)
+@pytest.mark.parametrize(("heads", "shared"), [(1, 1), (4, 4), (4, 2), (4, 1)])
+def test_the_parts_of_attention_are_a_choice_in_any_layout(
+    heads: int, shared: int, batch: tuple[int, ...], given: dict[str, Any], dear_attention: None
+) -> None:
+    shapes = [(*batch, 96, heads * 8), (*batch, 96, shared * 8), (*batch, 96, shared * 8)]
+
+    def body(b: Emitter, q: SSAValue, k: SSAValue, v: SSAValue, *bias: SSAValue) -> SSAValue:
+        return b.attention(q, k, v, *bias, heads=heads, kv_heads=shared, **given)
+
+    for masks in ([], [(96, 96)], [(heads, 96, 96)]):
+        graph, _ = saturated(body, *(f32(*shape) for shape in [*shapes, *masks]))
+        assert KernelKind.ATTENTION not in kinds(graph)
 
 
 def test_an_attention_that_a_rule_writes_is_a_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,6 +128,26 @@ def test_an_attention_that_a_rule_writes_is_a_candidate(monkeypatch: pytest.Monk
     monkeypatch.setattr(PRICE, lambda *_: 0.0)
     graph, _ = saturated(lambda b, q, k: b.erf(b.matmul(q, k)), f32(64, 64), f32(64, 64))
     assert kinds(graph) == [KernelKind.ATTENTION]
+
+
+def test_values_that_are_only_each_others_movement_are_no_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An attention that only a rule wrote has no parts, and here it fits no device: its class and
+    that of its negative are then computed from nothing.
+    """
+    written = "attention(x, x, x, heads=2)"
+    rows = (
+        Rule("to-attention", "erf(x)", f"abs({written})", RuleClass.REASSOCIATES, "none: a test's"),
+        Rule("there-and-back", written, f"neg(neg({written}))", RuleClass.EXACT, "a number"),
+    )
+    for row in rows:
+        monkeypatch.setitem(RULES, row.name, row)
+    monkeypatch.setattr("saturate_programs.check_same", lambda before, after: None)
+    cramped = CPU.with_figures(local_memory=2048)
+    graph, report = saturated(lambda b, x: b.erf(x), f32(64, 64), device=cramped)
+    assert report.fired["there-and-back"]
+    assert [body_names(kernel) for kernel in kernels_of(graph)] == [["erf"]]
 
 
 def test_memory_grows_with_the_queries_and_not_with_the_scores() -> None:

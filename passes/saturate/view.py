@@ -155,8 +155,9 @@ def make_view(
         key: [] if key in graph.leaves else _useful(key, nodes, held)
         for key, nodes in graph.nodes.items()
     }
-    _keep_computable(members, graph.leaves)
-    order = _acyclic_order(members, roots)
+    if not all(nodes or key in graph.leaves for key, nodes in members.items()):
+        _keep_computable(members, graph.leaves)
+    order = _acyclic_order(members, roots, graph.leaves)
     facts = graph.facts
     signatures: list[Signature] = []
     numbers: dict[tuple[str, int, tuple[int, ...]], int] = {}
@@ -285,10 +286,8 @@ def _signature(facts: Facts, node: ClassNode, key: int) -> Signature:
 
 def _keep_computable(members: dict[int, list[ClassNode]], leaves: Container[int]) -> None:
     """Removes e-nodes that need what nothing computes: a composite that rules made, of which no
-    kernel is known.
+    kernel is known, and the movement that leads from it and back to it.
     """
-    if all(nodes or key in leaves for key, nodes in members.items()):
-        return
     users: dict[int, list[int]] = {}
     for key, nodes in members.items():
         for node in nodes:
@@ -309,21 +308,26 @@ def _keep_computable(members: dict[int, list[ClassNode]], leaves: Container[int]
         members[key] = [node for node in nodes if computable.issuperset(node.operands)]
 
 
-def _acyclic_order(members: dict[int, list[ClassNode]], roots: Sequence[int]) -> list[int]:
+def _acyclic_order(
+    members: dict[int, list[ClassNode]], roots: Sequence[int], leaves: Container[int]
+) -> list[int]:
     """Classes reachable from the roots, operands first, after removing e-nodes that lead back to
     their own class.
 
     Inside a strongly connected component an e-node stays only if its operands there have a smaller
     depth, where the depth of a class is that of its shallowest e-node: each class keeps at least
-    that one.
+    that one. A class without a depth is computed from itself alone, as two values that are each
+    only the other's movement.
     """
-    depth: dict[int, int] | None = None
     component = _components(members, roots)
     sizes: dict[int, int] = {}
     for number in component.values():
         sizes[number] = sizes.get(number, 0) + 1
     if any(size > 1 for size in sizes.values()):
         depth = _depths(members, component)
+        if len(depth) < len(component):
+            _keep_computable(members, leaves)
+            return _acyclic_order(members, roots, leaves)
         for key, nodes in members.items():
             if key in component and sizes[component[key]] > 1:
                 members[key] = [
@@ -348,7 +352,9 @@ def _acyclic_order(members: dict[int, list[ClassNode]], roots: Sequence[int]) ->
 
 
 def _depths(members: dict[int, list[ClassNode]], component: dict[int, int]) -> dict[int, int]:
-    """The depth of each class; components are in order, operands before users."""
+    """The depth of each class that anything computes; components are in order, operands before
+    users.
+    """
     depth = {key: 0 for key in component if not members.get(key)}
     groups: dict[int, list[int]] = {}
     for key, number in component.items():
