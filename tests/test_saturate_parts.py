@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mgn.dialects.fusion import KernelKind
-from mgn.passes.saturate import integer_program
+from mgn.passes.saturate import exact, integer_program
 from mgn.passes.saturate.candidates import CandidateSet, Template
 from mgn.passes.saturate.components import (
     Choices,
@@ -261,6 +261,32 @@ def test_what_all_layers_read_is_cut_and_what_is_read_within_one_is_not() -> Non
     cut = cut_at_hubs(layers_with_a_hub(12))
     assert cut is not None
     assert cut.hubs == (0,)
+
+
+def test_pieces_that_are_soon_solved_come_before_those_around_fractions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The whole program has no optimum here, as one whose fractions fall apart."""
+    problem, whole = layers_with_a_hub(24), Program.relaxed
+    found = cheapest_choice(problem, MANY)
+    assert found is not None
+    size = len(problem.prices)
+
+    def relaxed(program: Program) -> LocalSolution | None:
+        solution = whole(program)
+        return None if len(program.problem.prices) == size else solution
+
+    def searched(problem: LocalProblem, most: int) -> tuple[int, ...] | None:
+        return None if len(problem.prices) == size else cheapest_choice(problem, most)
+
+    monkeypatch.setattr(exact, "cheapest_choice", searched)
+    monkeypatch.setattr(exact, "falls_apart", lambda program: True)
+    monkeypatch.setattr(exact, "solve_pieces", lambda *_: pytest.fail("fractions came first"))
+    monkeypatch.setattr(Program, "relaxed", relaxed)
+    solver = exact.ExactSolver(CandidateSet(), 60.0)
+    solution = solver._solve_core(problem)  # pyright: ignore[reportPrivateUsage]
+    assert not solution.open
+    assert solution.bound == pytest.approx(sum(problem.prices[number] for number in found))
 
 
 def test_what_nobody_reads_once_a_better_candidate_is_there_goes_too() -> None:

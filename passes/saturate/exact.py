@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from mgn.passes.saturate.candidates import CandidateSet
 from mgn.passes.saturate.components import LocalProblem, Part, components_of
 from mgn.passes.saturate.decomposition import Optima, falls_apart, solve_pieces
-from mgn.passes.saturate.frontier import FEW, MANY, cheapest_choice
-from mgn.passes.saturate.hubs import RELAXED, SMALL, WHOLE, Cut, cut_at_hubs
+from mgn.passes.saturate.frontier import MANY, cheapest_choice, few_of
+from mgn.passes.saturate.hubs import RELAXED, SMALL, WHOLE, Cut, cut_at_hubs, largest_share
 from mgn.passes.saturate.integer_program import (
     RINGS,
     LocalSolution,
@@ -31,6 +31,10 @@ from mgn.passes.saturate.integer_program import (
 from mgn.passes.saturate.pruning import parts_of
 from mgn.passes.saturate.repetition import table
 
+FINE = 1 / 16
+"""The share of a problem up to which pieces of a cut are so small that they are soon solved: then
+they are tried first, though fractions fall apart, too.
+"""
 SHARE = 0.25
 """The share of the time left in which the pieces of a problem are solved that has a program."""
 PROVED = 1e-4
@@ -116,21 +120,21 @@ class ExactSolver:
             return _best(problem, (simple,))
         self.solved.add(problem)
         small = len(problem.prices) <= WHOLE
-        chosen = cheapest_choice(problem, FEW) if small else None
+        chosen = cheapest_choice(problem, few_of(problem)) if small else None
         if chosen is not None and not ring_of(problem, chosen):
             return _best(problem, chosen)
         program = self._program(problem)
         if program is None:
-            return self._noting_open(problem, self._cut(problem, 1.0))
+            return self._noting_open(problem, self._in_pieces(problem, _cut_of(problem), 1.0))
         solution = program.relaxed()
         if solution is not None:
             return self._noting_open(problem, solution)
         chosen = cheapest_choice(problem, MANY) if small else None
         if chosen is not None and not ring_of(problem, chosen):
             return _best(problem, chosen)
-        known = LocalSolution(None, program.bound)
-        if not falls_apart(program):
-            known = _better(problem, self._cut(problem, SHARE), known)
+        known, cut = LocalSolution(None, program.bound), _cut_of(problem)
+        if not falls_apart(program) or (cut is not None and largest_share(cut, problem) <= FINE):
+            known = _better(problem, self._in_pieces(problem, cut, SHARE), known)
         if program.taken and not _is_proved(problem, known, PROVED):
             known = self._around_fractions(problem, program, known)
         slack = next(gap for most, gap in BRANCHED.items() if len(problem.prices) <= most)
@@ -187,10 +191,9 @@ class ExactSolver:
             left.discard(max(several))
         return None
 
-    def _cut(self, problem: LocalProblem, share: float) -> LocalSolution:
+    def _in_pieces(self, problem: LocalProblem, cut: Cut | None, share: float) -> LocalSolution:
         """The choice of a problem's pieces, where it falls into some, in a share of the time."""
         least = _least_price(problem)
-        cut = cut_at_hubs(problem) if len(problem.prices) > SMALL else None
         if cut is None:
             return LocalSolution(None, least)
         deadline = self.deadline
@@ -204,7 +207,7 @@ class ExactSolver:
         """A choice for a problem that falls into small parts."""
         total = LocalSolution((), 0.0)
         for part in parts_of(whole.problem):
-            chosen = cheapest_choice(part.problem, FEW)
+            chosen = cheapest_choice(part.problem, few_of(part.problem))
             if chosen is None:
                 left = max(self.deadline - time.process_time(), 0.0)
                 chosen = solve_integer_program(part.problem, left / 4).chosen
@@ -248,6 +251,11 @@ class ExactSolver:
             chosen.append(min(writers[hub], key=lambda n: (problem.prices[n], n)))
         total.chosen = _completed(problem, chosen)
         return total
+
+
+def _cut_of(problem: LocalProblem) -> Cut | None:
+    """The cut of a problem that is large enough for one."""
+    return cut_at_hubs(problem) if len(problem.prices) > SMALL else None
 
 
 def _best(problem: LocalProblem, chosen: tuple[int, ...]) -> LocalSolution:

@@ -16,6 +16,8 @@ from mgn.passes.saturate.components import LocalProblem
 
 FEW = 1_000
 """States after which to look whether the linear program is sooner done."""
+SMALL, FEW_OF_SMALL = 200, 4_000
+"""Candidates up to which that takes longer than more states, and how many these are."""
 MANY = 20_000
 """States after which to give up."""
 TRIED = 5
@@ -25,6 +27,11 @@ _State = tuple[int, int]
 """What is needed and not written yet, and what is written, as sets of bits."""
 _Trail = tuple[int, "_Trail"] | None
 """The candidates that led to a state, the last one first."""
+
+
+def few_of(problem: LocalProblem) -> int:
+    """The states of a problem after which to look whether the linear program is sooner done."""
+    return FEW_OF_SMALL if len(problem.prices) <= SMALL else FEW
 
 
 def cheapest_choice(problem: LocalProblem, most: int) -> tuple[int, ...] | None:

@@ -85,6 +85,11 @@ def cut_at_hubs(problem: LocalProblem) -> Cut | None:
     return Cut(pieces, tuple(hubs), frozenset(cut & demands), least, purchases)
 
 
+def largest_share(cut: Cut, problem: LocalProblem) -> float:
+    """How much of a problem the largest piece of its cut is."""
+    return max(len(piece.candidates) for piece in cut.pieces) / len(problem.prices)
+
+
 def _hubs_of(problem: LocalProblem) -> list[int]:
     """The connected classes that have to be cut; those that join few and small pieces stay: first
     what few touch, so that a class within a layer stays and one that all layers read does not.
