@@ -149,7 +149,7 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
     ),
     (
         "condition",
-        "without (given|read_once|thin_batches|thin_rows|less_work)",
+        "without (given|read_once|thin_batches|thin_rows|less_work|share_keys)",
         lambda rule: True,
         "it says when the row is worth while, not when it holds",
     ),
@@ -225,6 +225,12 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
         "^left, True for False",
         lambda rule: rule.name == "causal-attention" and "causal=True" in rule.left,
         "what a causal mask hides is hidden once more",
+    ),
+    (
+        "variable",
+        "^right, [qkv] for [qkv]$",
+        lambda rule: rule.name.startswith("heads-as-batches"),
+        "in the shape of a permutation, which is asked for its rank alone",
     ),
     (
         "class",

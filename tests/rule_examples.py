@@ -95,6 +95,22 @@ def _scaled_operands(row: str, rng: random.Random, variables: list[str]) -> Inst
     return Instance([tensor("f64", shapes[name]) for name in variables], attributes, constants)
 
 
+def _in_batches(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Merged heads, keys of some for several, a bias for all heads or for each."""
+    rows, keys, size, width = (rng.choice([2, 3]) for _ in range(4))
+    heads, shared = rng.choice([(2, 1), (4, 2), (6, 2), (6, 3), (4, 1)])
+    batch = rng.choice([(), (2,)])
+    masks = [(rows, keys), (*batch, heads, rows, keys), (1, rows, keys), (keys,)]
+    shapes: dict[str, Shape] = {
+        "q": (*batch, rows, heads * size),
+        "k": (*batch, keys, shared * size),
+        "v": (*batch, keys, shared * width),
+        "m": rng.choice([*masks, (*batch, 1, rows, keys), (heads, 1, keys)]),
+    }
+    attributes = {**_attention(rng), "X": heads, "Y": shared}
+    return Instance([tensor("f32", shapes[name]) for name in variables], attributes)
+
+
 def _in_heads(row: str, rng: random.Random, variables: list[str]) -> Instance:
     """Axes of heads before the positions; keys of one head, or of a group, for several."""
     rows, keys, size, width = (rng.choice([2, 3]) for _ in range(4))
@@ -476,6 +492,7 @@ EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "turned-rope": _turned_rope,
     "rope": _rotated,
     "causal-attention": _causal,
+    "heads-as-batches": _in_batches,
     "attention-of-queries": _scaled_operands,
     "attention-of-scaled": _scaled_operands,
     "attention-of-divided": _scaled_operands,

@@ -150,6 +150,25 @@ def test_values_that_are_only_each_others_movement_are_no_way(
     assert [body_names(kernel) for kernel in kernels_of(graph)] == [["erf"]]
 
 
+def turned(b: Emitter, q: SSAValue, k: SSAValue, v: SSAValue, w: SSAValue) -> SSAValue:
+    q, k = (b.rope(x, head_dim=64, theta=1e4) for x in (q, k))
+    return b.matmul(b.attention(q, k, v, heads=9, kv_heads=3, causal=True), w)
+
+
+def test_heads_that_share_keys_may_be_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of 64 rows hold 21 positions of three heads: seven tiles of a group turn the keys of
+    128 positions, and two of each head.
+    """
+    types = f32(128, 576), f32(128, 192), f32(128, 192), f32(576, 576)
+    graph, report = saturated(turned, *types, device=GPU)
+    (attention,) = (op for op in graph.walk() if op.name == "mgn.attention")
+    assert attention.properties["heads"] == attention.properties["kv_heads"]
+    monkeypatch.delitem(RULES, "heads-as-batches")
+    forget_choices()
+    _, merged = saturated(turned, *types, device=GPU)
+    assert report.cost_after < merged.cost_after
+
+
 def test_memory_grows_with_the_queries_and_not_with_the_scores() -> None:
     sizes: list[int] = []
     for length in (512, 1024):

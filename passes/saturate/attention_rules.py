@@ -239,6 +239,30 @@ def _in_heads(name: str, axes: int, bias: bool, reason: str) -> Rule:
     )
 
 
+def _in_batches(bias: bool) -> Rule:
+    """Attention whose heads share keys, in one head: each head is a batch.
+
+    It looks at the keys once for each head and not once for a group, in fuller tiles. Of heads that
+    share none, both are the same kernel; attention that rules merged came from such batches.
+    """
+    split = {x: f"in_groups({x}, {heads}, Y)" for x, heads in (("q", "X"), ("k", "Y"), ("v", "Y"))}
+    parts = [
+        f"transpose(reshape({x}, shape={shape}), perm=heads_outward({shape}, 2))"
+        for x, shape in split.items()
+    ]
+    if bias:
+        parts.append("reshape(m, shape=bias_in_groups(m, X, Y))")
+    return Rule(
+        "heads-as-batches" + ("-with-bias" if bias else ""),
+        f"attention({'q, k, v, m' if bias else 'q, k, v'}, heads=X, kv_heads=Y, {ATTRIBUTES})",
+        f"reshape(transpose(attention({', '.join(parts)}, heads=1, kv_heads=1, {ATTRIBUTES}), "
+        f"perm=heads_inward({split['q']}, 2)), shape=SHAPE)",
+        REASSOCIATES,
+        "each head is a batch of its own (Vaswani et al. 2017)",
+        "share_keys(X, Y) and given(q)",
+    )
+
+
 def _shared_split(bias: bool) -> Rule:
     """Attention in one head over keys that are repeated along the axis of heads."""
     parts = ["reshape(transpose(q, perm=heads_inward(q, 1)), shape=merged(q, 1))"]
@@ -457,6 +481,7 @@ ATTENTION: tuple[Rule, ...] = (
     ),
     *(_scale_of_queries(word, bias) for word in GENTLE for bias in (False, True)),
     *(_scaled_operand(word, x, bias) for word in SCALINGS for x in "qk" for bias in (False, True)),
+    *(_in_batches(bias) for bias in (False, True)),
     *(_shared_split(bias) for bias in (False, True)),
     *(_shared_merged(bias) for bias in (False, True)),
     Rule(

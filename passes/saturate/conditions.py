@@ -394,6 +394,7 @@ PREDICATES: dict[str, Predicate] = {
     "splits": Predicate(
         "so many axes of q, k and v before the last two are of heads", layouts.splits
     ),
+    "share_keys": Predicate("there are more heads than heads of keys", layouts.share_keys),
     "repeats": Predicate(
         "a reshape, broadcast and reshape repeats each element along an axis", layouts.repeats
     ),
@@ -454,6 +455,8 @@ ATTRIBUTE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "one_head": layouts.one_head,
     "one_head_bias": layouts.one_head_bias,
     "keys_last": layouts.keys_last,
+    "in_groups": layouts.in_groups,
+    "bias_in_groups": layouts.bias_in_groups,
     "heads_inward": layouts.heads_inward,
     "heads_outward": layouts.heads_outward,
     "merged": layouts.merged,

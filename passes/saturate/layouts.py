@@ -85,6 +85,30 @@ def unmerged(shape: Shape, axes: int) -> Shape:
     return tuple(shape[axis] for axis in heads_inward(shape, axes))
 
 
+def share_keys(heads: int, kv_heads: int) -> bool:
+    """Whether there are more heads than heads of keys."""
+    return heads > kv_heads
+
+
+def in_groups(x: Any, heads: int, kv_heads: int) -> Shape:
+    """The shape `[…, S, kv_heads, group, d]` of a merged value: its heads in groups that share
+    keys. The keys' own heads are groups of one.
+    """
+    *leading, width = shape_of(x)
+    return (*leading, kv_heads, heads // kv_heads, width // heads)
+
+
+def bias_in_groups(m: Any, heads: int, kv_heads: int) -> Shape:
+    """The shape of a bias that broadcasts to `[…, heads, S, T]` where each head is a batch: `[…,
+    kv_heads, group, 1, S, T]`.
+    """
+    shape = shape_of(m)
+    if len(shape) < 3:
+        return shape
+    axes = (kv_heads, heads // kv_heads) if shape[-3] == heads else (1, 1)
+    return (*shape[:-3], *axes, 1, *shape[-2:])
+
+
 def merged_bias(m: Any, q: Any, axes: int) -> Shape:
     """The shape of a one-head bias `[…, 1, S, T]` beside merged heads, `[…, heads, S, T]`."""
     shape = shape_of(m)
