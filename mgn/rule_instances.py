@@ -38,12 +38,20 @@ SHAPES: tuple[Shape, ...] = (
     (2, 4, 3),
     (2, 3), (5,), (1, 1), (2, 1, 3), (2, 3, 2, 2), (0,), (3, 0),
 )  # fmt: skip
+CUBES: tuple[Shape, ...] = (
+    (2,), (2, 2), (3, 3), (2, 2, 2), (3, 3, 3), (2, 2, 2, 2), (2, 2, 2, 2, 2)
+)  # fmt: skip
+"""Shapes whose axes have one size: whatever moves or exchanges axes keeps them."""
+LONG = 300
+"""More elements along an axis than a byte counts, or than bf16 has whole numbers for."""
 SIZES = (1, 1, 2, 2, 3, 3, 4, 5)
 """Sizes of axes; the shapes of an instance have two or three of them in common."""
 MANY = 40
 """Elements along an axis where each element is computed by itself: more than there are special
 values, so that all pairs of them are met.
 """
+LENGTHWISE = (Kind.REDUCTION, Kind.SCAN, Kind.COMPOSITE)
+"""Operations that are also tried along a long axis."""
 FLOATS = ("f32", "f32", "f32", "f16", "bf16", "f64")
 INTEGERS = ("i32", "i64", "i16", "i8", "u8", "u16", "u32")
 ELEMENTS = (*FLOATS, *FLOATS, *INTEGERS, "bool")
@@ -51,27 +59,28 @@ OTHER_FLOATS = {"f32": ("f16", "bf16", "f64"), "f64": ("f16", "bf16")}
 """What the floats of an example are also tried as."""
 
 PERMUTATIONS = tuple(perm for rank in range(1, 4) for perm in itertools.permutations(range(rank)))
+NARROW = tuple(ELEMENT_TYPES[name] for name in ("f16", "bf16", "i8", "u8"))
 ATTRIBUTES: dict[str, tuple[object, ...]] = {
     "perm": (*PERMUTATIONS, ()),
     "shape": ((12,), (3, 4), (4, 3), (2, 2, 3, 4), (2, 3, 4), (4,), (), (3, 3), (3, 2, 4)),
     "axis": ((0,), (1,), (0, 1)),
-    "T": tuple(row for row in ELEMENT_TYPES.values() if row.dtype is not None),
+    "T": tuple(row for row in ELEMENT_TYPES.values() if row.dtype is not None) + NARROW,
     "transpose_a": (False, True),
     "transpose_b": (False, True),
     "padding": (((0, 0), (0, 0)), ((1, 0), (0, 0)), ((0, 0),)),
-    "value": (0.0, 1.5),
+    "value": (0.0, 1.5, -2.0, 1.0),
     "starts": ((0, 0), (1, 0), (0,)),
     "stops": ((3, 4), (2, 4), (4,)),
     "steps": ((1, 1), (1,)),
     "approx": ("none", "tanh"),
 }
 KINDS: dict[str, tuple[object, ...]] = {
-    "int": (0, 1, 2, 4),
-    "float": (0.5, 1.0, 1e-5, 10000.0),
-    "number": (0.0, 1.5),
+    "int": (0, 1, 2, 4, 3, -1, -2),
+    "float": (0.5, 1.0, 1e-5, 10000.0, -0.5, 0.0),
+    "number": (0.0, 1.5, -2.0, -3.5),
     "bool": (False, True),
     "str": (),
-    "ints": ((), (0,), (1, 0), (2, 2)),
+    "ints": ((), (0,), (1, 0), (2, 2), (2,), (3, 1)),
     "int or ints": ((2,), (3, 4), (2, 2)),
     "int, ints or none": ((0,), (1,), (0, 1)),
     "pairs": (((0, 0), (0, 0)), ((1, 2),)),
@@ -111,12 +120,15 @@ def instances(rule: Rule, seed: int, examples: Examples | None = None) -> Iterat
     choices = attribute_choices(rule.left_pattern)
     masks = masks_of(rule.left_pattern) | masks_of(rule.right_pattern)
     shapes_of = _many if is_elementwise(rule) else _shapes
+    long = any(OPERATIONS[call.name].kind in LENGTHWISE for call in calls_of(rule.left_pattern))
     while True:
         example = examples(rule.name, rng, rule.variables) if examples is not None else None
         if example is not None:
             yield example if rng.random() < 0.6 else _in_other_floats(rng, example)
         else:
-            shapes = (shapes_of if rng.random() < 0.7 else _shapes)(rng, len(rule.variables))
+            make = shapes_of if rng.random() < 0.7 else _shapes
+            make = _long if long and rng.random() < 0.15 else make
+            shapes = make(rng, len(rule.variables))
             yield _random_instance(rng, rule, shapes, choices, masks)
 
 
@@ -133,15 +145,17 @@ def _random_instance(
     choices: Mapping[str, tuple[AttributeSpec, Sequence[object]]],
     masks: frozenset[str],
 ) -> Instance:
-    """Alike types are drawn often, as most operations want them."""
-    element = rng.choice(ELEMENTS)
+    """Alike types are drawn often, as most operations want them; some have two element types."""
+    among = [rng.choice(ELEMENTS)]
+    if len(rule.variables) > 1 and rng.random() < 0.15:
+        among.append(rng.choice(ELEMENTS))
+    elements = {name: "bool" if name in masks else rng.choice(among) for name in rule.variables}
     types = [
-        tensor("bool" if name in masks else element, shape)
-        for name, shape in zip(rule.variables, shapes, strict=True)
+        tensor(elements[name], shape) for name, shape in zip(rule.variables, shapes, strict=True)
     ]
-    values = {name: _attribute(rng, spec, among, shapes) for name, (spec, among) in choices.items()}
+    values = {name: _attribute(rng, spec, given, shapes) for name, (spec, given) in choices.items()}
     extreme = rng.random() < 0.5
-    constants = {name: _constant(rng, element, extreme) for name in rule.constants}
+    constants = {name: _constant(rng, elements[name], extreme) for name in rule.constants}
     return Instance(types, values, constants, extreme=extreme)
 
 
@@ -152,11 +166,25 @@ def _many(rng: random.Random, count: int) -> list[Shape]:
     return [tuple(MANY if axis == at else 1 for axis in range(count)) for at in range(count)]
 
 
+def _long(rng: random.Random, count: int) -> list[Shape]:
+    """One long axis, which all have, or but for one of them."""
+    first = rng.choice([(LONG,), (2, LONG), (LONG, 2)])
+    return [
+        first if rng.random() < 0.8 else rng.choice([(), (1,), first[1:]]) for _ in range(count)
+    ]
+
+
 def _shapes(rng: random.Random, count: int) -> list[Shape]:
-    if rng.random() < 0.5:
+    kind = rng.random()
+    if kind < 0.4:
         first = rng.choice(SHAPES)
         return [first if rng.random() < 0.4 else rng.choice(SHAPES) for _ in range(count)]
+    if kind < 0.55:
+        first = rng.choice(CUBES)
+        return [first if rng.random() < 0.7 else first[1:] for _ in range(count)]
     sizes = [rng.choice(SIZES) for _ in range(rng.choice((1, 2, 2, 3)))]
+    if rng.random() < 0.08:
+        sizes.append(0)
     rank = rng.choice((0, 1, 2, 2, 2, 3, 3, 4))
     first = tuple(rng.choice(sizes) for _ in range(rank))
     return [first if rng.random() < 0.3 else _alike(rng, first, sizes) for _ in range(count)]
@@ -188,10 +216,14 @@ def masks_of(pattern: Pattern) -> frozenset[str]:
 
 
 def _constant(rng: random.Random, element: str, extreme: bool) -> float:
+    """A constant of a type: a usual one, or one that is extreme in any type, or in its own."""
     row = ELEMENT_TYPES[element]
     if not row.is_float:
         return rng.choice([2, 3, 1, 0, *(special_values(row).tolist() if extreme else [4])])
-    return rng.choice((*CONSTANTS, *EXTREMES) if extreme else CONSTANTS)
+    if not extreme:
+        return rng.choice(CONSTANTS)
+    own = special_values(ELEMENT_TYPES["f32"] if element == "f64" else row).astype(np.float64)
+    return rng.choice((*CONSTANTS, *EXTREMES, *own[np.isfinite(own)].tolist()))
 
 
 def _in_other_floats(rng: random.Random, example: Instance) -> Instance:
@@ -260,7 +292,14 @@ def _regrouped(rng: random.Random, shape: Shape) -> Shape:
     dropped = tuple(size for size in shape if size != 1)
     with_one = (*shape[:at], 1, *shape[at:])
     wider = (rng.choice((1, 2, 3)), *shape)
-    return rng.choice([merged, dropped, with_one, shape[::-1], shape, wider, (math.prod(shape),)])
+    turned = tuple(rng.sample(shape, len(shape)))
+    return rng.choice([merged, dropped, with_one, turned, shape, wider, (math.prod(shape),)])
+
+
+def _axes(rng: random.Random, shape: Shape) -> Shape:
+    """One axis or more, side by side or not."""
+    count = rng.randint(min(1, len(shape)), len(shape))
+    return tuple(sorted(rng.sample(range(len(shape)), count)))
 
 
 def _stops(rng: random.Random, shape: Shape) -> Shape:
@@ -270,10 +309,13 @@ def _stops(rng: random.Random, shape: Shape) -> Shape:
 FITTING: dict[str, Callable[[random.Random, Shape], object]] = {
     "perm": lambda rng, shape: tuple(rng.sample(range(len(shape)), len(shape))),
     "shape": _regrouped,
-    "starts": lambda rng, shape: tuple(rng.choice((0, 0, 1)) for _ in shape),
+    "starts": lambda rng, shape: tuple(rng.choice((0, 0, 1, 2)) for _ in shape),
     "stops": _stops,
-    "steps": lambda rng, shape: tuple(rng.choice((1, 1, 2)) for _ in shape),
-    "padding": lambda rng, shape: tuple((rng.choice((0, 0, 1)), 0) for _ in shape),
+    "steps": lambda rng, shape: tuple(rng.choice((1, 1, 2, 3)) for _ in shape),
+    "padding": lambda rng, shape: tuple(
+        (rng.choice((0, 0, 1, 2)), rng.choice((0, 0, 1))) for _ in shape
+    ),
+    "axis": _axes,
 }
 """How an attribute is made to fit the shape of some variable, by its name."""
 

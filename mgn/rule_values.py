@@ -5,7 +5,7 @@ In: a graph and its saturated e-graph. Out: whether all e-nodes of each class ha
 `Difference`. Values are compared in four ways, which `Compared` names.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, partial
@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Block, Operation
 
 from mgn.dialects.mgn.interpreter import Interpreter
-from mgn.dialects.mgn.operation import OPERATIONS
+from mgn.dialects.mgn.operation import OPERATIONS, TensorOp
 from mgn.dialects.mgn.structure import GraphOp, array_of
 from mgn.dialects.types import element_of, tensor
 from mgn.error_bounds import (
@@ -31,7 +31,7 @@ from mgn.error_bounds import (
 from mgn.passes.saturate.engine import ClassNode, SaturatedGraph
 from mgn.passes.saturate.facts import Leaf
 from mgn.passes.saturate.rule import RuleClass
-from mgn.value_draws import draw_bits, draw_magnitudes, draw_plain
+from mgn.value_draws import draw_bits, draw_magnitudes, draw_plain, put_beside
 
 WIDE_TOLERANCE = 1e-9
 """Of two orders of at most some tens of operations in f64, on values of order 1."""
@@ -43,6 +43,8 @@ REAL_UNIT = 2.0**-33
 """What stands for a rounding where two ways to compute are compared over the reals: f64 has 20 bits
 more, so that where one of them cancels it still shows whether they are the same.
 """
+NAMED = 8
+"""How many elements of a constant are drawn as values, too."""
 SMALLEST = float(np.finfo(np.float64).smallest_normal)
 """Below it f64 loses digits."""
 LEAST = float(np.finfo(np.float64).smallest_subnormal)
@@ -159,8 +161,8 @@ class Values:
         """Two values of one class in the declared types, special values included, whose bits
         differ.
         """
-        arrays = draw_bits(np.random.default_rng(seed), self.types)
-        return self.differ_in_bits_on(arrays)
+        rng = np.random.default_rng(seed)
+        return self.differ_in_bits_on(put_beside(rng, draw_bits(rng, self.types), self.numbers))
 
     def differ_in_bits_on(self, arrays: Sequence[np.ndarray]) -> Difference | None:
         """The same on given inputs and parameters."""
@@ -227,24 +229,50 @@ class Values:
             wrong = np.isfinite(distance) & (distance > SMALLEST)
             if not wrong.any():
                 continue
-            *_, bound = error_bounds(self.graph, inputs, parameters, exact, seed, REAL_UNIT)
-            for _ in range(PERTURBATIONS // 4):
-                off = PerturbedInterpreter(parameters, rng, (-1.0, 1.0), UNITS["f64"])
-                again = self._other_forms(arrays, wide=True, interpreter=off)[at]
-                with np.errstate(all="ignore"):
-                    lost = np.abs(again.astype(np.float64) - value.astype(np.float64))
-                bound = np.maximum(bound, np.where(np.isnan(lost), np.inf, lost))
-            wrong &= distance > ALLOWED * bound
+            bound = np.zeros(exact.shape)
+            for found in self._losses(arrays, exact, at, value, seed):
+                bound = np.maximum(bound, found)
+                wrong &= distance > ALLOWED * bound
+                if not wrong.any():
+                    break
             if wrong.any():
                 how, given = Compared.OVER_THE_REALS, self._given(arrays)
                 return Difference(exact, value, True, how, given, wrong, bound)
         return None
+
+    def _losses(
+        self, arrays: Sequence[np.ndarray], exact: np.ndarray, at: int, value: np.ndarray, seed: int
+    ) -> Iterator[np.ndarray]:
+        """How far off roundings make the left side, and one other form of the result, which is
+        `value` without them. Some roundings cancel each other, so that one try says little.
+        """
+        inputs, parameters = self._named(arrays)
+        yield from error_bounds(self.graph, inputs, parameters, exact, seed, REAL_UNIT)
+        rng = np.random.default_rng(seed)
+        for _ in range(PERTURBATIONS):
+            off = PerturbedInterpreter(parameters, rng, (-1.0, 1.0), UNITS["f64"])
+            again = self._other_forms(arrays, wide=True, interpreter=off)[at]
+            with np.errstate(all="ignore"):
+                lost = np.abs(again.astype(np.float64) - value.astype(np.float64))
+            yield np.where(np.isnan(lost), np.inf, lost)
 
     @cached_property
     def types(self) -> list[TensorType]:
         """The types of the graph's inputs, then of its parameters."""
         inputs = [tensor_of(argument.type) for argument in self.graph.block.args]
         return inputs + [leaf.type for leaf in self._parameters.values()]
+
+    @cached_property
+    def numbers(self) -> np.ndarray:
+        """The numbers that the e-graph names, as constants or attributes, or some of them."""
+        things = self.result.facts.leaves.things
+        leaves = [things[numbers[0]] for numbers in self.result.leaves.values()]
+        arrays = [array_of(leaf.key) for leaf in leaves if leaf.kind == "constant"]
+        found = [value for array in arrays for value in array.ravel()[:NAMED].astype(np.float64)]
+        for _, _, op in self.ordered:
+            values = op.values.values() if isinstance(op, TensorOp) else ()
+            found += [float(value) for value in values if isinstance(value, int | float)]
+        return np.unique([value for value in found if np.isfinite(value) and value])
 
     @property
     def elements_and_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
@@ -272,6 +300,7 @@ class Values:
         those of f32, since results in f64 are measured by f64 itself, which must not underflow.
         """
         drawn = draw_magnitudes(rng, [_at_most_f32(type) for type in self.types])
+        drawn = put_beside(rng, drawn, self.numbers)
         names = [*self.graph.input_names, *(leaf.key for leaf in self._parameters.values())]
         return [
             _bounded(array, self.largest.get(name, np.inf), element_of(type).dtype)

@@ -47,6 +47,9 @@ DRAWS = 8
 rare in a few small arrays.
 """
 
+WANTED = 40
+"""Instances that a rule has to act on, where nothing else is said."""
+
 LARGEST = {
     "moderate_parameters": (2.0**20, 2.0**20),
     "usual_scores": (2.0**70, 2.0**32),
@@ -84,7 +87,7 @@ class Trial:
 
 def check_rule(
     rule: Rule,
-    wanted: int = 10,
+    wanted: int = WANTED,
     most: int = 4000,
     seed: int = 0,
     examples: Examples | None = None,
@@ -110,7 +113,7 @@ def check_rule(
 
 def try_rule(
     rule: Rule,
-    wanted: int = 10,
+    wanted: int = WANTED,
     most: int = 4000,
     seed: int = 0,
     examples: Examples | None = None,
@@ -294,7 +297,7 @@ def _instance_lines(rule: Rule, instance: Instance, difference: Difference) -> I
             yield f"{name}: {spelling(type)}, a parameter"
         else:
             value = np.broadcast_to(array, shape)[place] if elementwise else _shown(array)
-            yield f"{name}: {spelling(type)} = {value}"
+            yield f"{name}: {spelling(type)} = {value!s}"
     for name, value in instance.attributes.items():
         yield f"{name} = {value.name if isinstance(value, ElementType) else value}"
 

@@ -183,3 +183,28 @@ def _finite(values: Array, element: ElementType) -> Array:
     bounded = np.clip(values.astype(np.float64), -largest, largest)
     with np.errstate(all="ignore"):
         return bounded.astype(element.dtype)
+
+
+def put_beside(rng: Generator, arrays: Sequence[Array], numbers: Array) -> list[Array]:
+    """Arrays some of whose elements are numbers that a program names, or lie beside one: thresholds
+    show nowhere else.
+    """
+    if not numbers.size:
+        return list(arrays)
+    return [
+        _beside(rng, array, numbers) if array.dtype.kind != "b" and rng.random() < 0.4 else array
+        for array in arrays
+    ]
+
+
+def _beside(rng: Generator, array: Array, numbers: Array) -> Array:
+    shape, whole = array.shape, array.dtype.kind in "iu"
+    limits = np.iinfo(array.dtype) if whole else ml_dtypes.finfo(array.dtype)
+    unit = 0.0 if whole else float(limits.eps)
+    near = rng.choice(numbers, shape) * (1 + unit * rng.integers(-2, 3, shape))
+    near = near * rng.choice([1.0, 1.0, 1.0, -1.0, 0.5, 2.0], shape)
+    near = near + rng.choice([0.0, 0.0, 0.0, 1.0, -1.0], shape)
+    least, most = (int(limits.min), int(limits.max)) if whole else (-limits.max, limits.max)
+    held = (near >= float(least)) & (near < float(most)) & (rng.random(shape) < 0.3)
+    with np.errstate(all="ignore"):
+        return np.where(held, np.where(held, near, 0.0).astype(array.dtype), array)

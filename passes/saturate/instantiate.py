@@ -8,7 +8,7 @@ import ast
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from math import isinf
+from math import isfinite, isinf
 from typing import Any
 
 import ml_dtypes
@@ -275,7 +275,7 @@ def _whole(value: Fraction) -> int:
 
 def _is_held(value: float, dtype: np.dtype) -> bool:
     """Whether a type of integers or bools has a number."""
-    if not np.isfinite(value) or value != int(value):
+    if isinstance(value, float) and not (isfinite(value) and value.is_integer()):
         return False
     limits = (0, 1) if dtype == np.bool_ else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     return limits[0] <= value <= limits[1]
