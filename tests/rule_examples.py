@@ -128,7 +128,7 @@ def _in_heads(row: str, rng: random.Random, variables: list[str]) -> Instance:
 
 
 def _shared(row: str, rng: random.Random, variables: list[str]) -> Instance:
-    """Keys repeated for the heads of a group: split, or within the last axis; or tiled instead."""
+    """Keys repeated for the heads of a group: split, within the last axis, or otherwise."""
     rows, keys, size, width = (rng.choice([2, 3]) for _ in range(4))
     batch = rng.choice([(), (2,)])
     shared, group = rng.choice([(2, 2), (2, 3), (1, 2)])
@@ -140,6 +140,9 @@ def _shared(row: str, rng: random.Random, variables: list[str]) -> Instance:
             single: Shape = (*batch, keys, shared, 1, length)
             wide: Shape = (*batch, keys, shared, group, length)
             result: Shape = (*batch, keys, shared * group * length)
+            if rng.random() < 0.2:
+                middle = rng.choice([(keys, 1, group), (1, shared, 1), (keys, shared, group)])
+                single = (*batch, *middle, length)
         else:
             pair = (1, shared) if tiled else (shared, 1)
             repeated = (group, shared) if tiled else (shared, group)
