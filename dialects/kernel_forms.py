@@ -246,6 +246,8 @@ def rounded_by(name: str, element: str, source: str) -> str | None:
     """
     if element in HALVES:
         return element
+    if element != "f32":  # no matrix unit adds up other types
+        return None
     if name == "round_tf32":
         return "tf32"
     return source if name == "cast" and source in HALVES else None

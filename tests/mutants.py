@@ -31,7 +31,7 @@ from mgn.passes.saturate.rule import Rule, RuleClass
 from mgn.passes.saturate.rules import BUILT_IN
 from mgn.testing import try_rule
 
-WANTED, MOST = 15, 600
+WANTED, MOST = 40, 1200
 """Instances that a mutant has to survive, and how many are drawn to find them."""
 
 STRICTER = {

@@ -52,7 +52,11 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
     (
         "class",
         "as reassociates",
-        lambda rule: "exponentials" in rule.name or "softmax-unshifted" in rule.name,
+        lambda rule: (
+            rule.name == "softplus"
+            or "exponentials" in rule.name
+            or "softmax-unshifted" in rule.name
+        ),
         "where exp overflows on the left, the promise asks nothing of the right",
     ),
     (
@@ -69,8 +73,28 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
     ),
     (
         "class",
+        "as reassociates",
+        lambda rule: RULES[rule.name].equality is RuleClass.ROUNDS,
+        "what is left unrounded is within the rounding that the left side asks for",
+    ),
+    (
+        "class",
+        "as reassociates",
+        lambda rule: rule.name.startswith("gelu-around-"),
+        "a share that underflows is within the smallest normal number, which is allowed",
+    ),
+    (
+        "class",
+        "as reassociates",
+        lambda rule: rule.name.endswith("-filled"),
+        "a number that hides weighs less than a rounding, where scores are below 2**26",
+    ),
+    (
+        "class",
         "as exact",
-        lambda rule: rule.name.startswith(("rope-of-", "heads", "grouped-heads")),
+        lambda rule: rule.name.startswith(
+            ("rope-of-", "heads", "grouped-heads", "shared-", "capped-attention", "erf-of-")
+        ),
         "in the interpreter, which the trials ask; a device's kernels differ in the last place",
     ),
     (
@@ -94,9 +118,39 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
     ),
     (
         "operation",
-        "^left, (sqrt for rsqrt|mul for div)",
+        "^left, (sqrt for rsqrt|mul for div|sub for add)",
         lambda rule: rule.name in ("matmul-of-normed", "tf32-matmul-of-normed"),
         "diag(r) moves out of a product whatever r is, where the squares of a are finite",
+    ),
+    (
+        "operation",
+        r"^left, div for mul\(x, 0\)",
+        lambda rule: rule.name == "mul-zero",
+        "an integer divided by 0 is 0 in the language",
+    ),
+    (
+        "condition",
+        r"without negative\(c\)",
+        lambda rule: rule.name.startswith("erf-of-negative-"),
+        "the function is odd; the condition says which way the row turns",
+    ),
+    *(
+        (
+            kind,
+            pattern,
+            lambda rule: rule.name.startswith("sigmoid-of-either-sign"),
+            "both forms are accurate until an exponential overflows, and then nothing is asked",
+        )
+        for kind, pattern in (
+            ("number", "^left, 1 for 0"),
+            ("operands", r"^left, operands of (le|lt|ge|gt)\(x, 0\) swapped"),
+        )
+    ),
+    (
+        "number",
+        r"^right, 1\.0 for 0\.0$",
+        lambda rule: "softmax" in rule.left and "where(m, " in RULES[rule.name].right,
+        "a number that is added to all scores that are seen changes no weight",
     ),
     (
         "operation",

@@ -166,3 +166,10 @@ def test_what_a_program_rounds_itself_beside_no_f32_product_stays_rounded(
     """
     module = mgn.optimize(mgn.parse(text), precision=precision).module
     assert "round_tf32" in str(module)
+
+
+@pytest.mark.parametrize("rounding", ["round_tf32(x)", "cast(cast(x, T = bf16), T = f64)"])
+def test_a_matrix_unit_takes_no_product_of_f64(rounding: str) -> None:
+    text = f"graph g(x: f64[64, 128]) {{ v = {rounding}\nreturn y = v @ v.T }}"
+    module = mgn.optimize(mgn.parse(text), device="nvidia-h200").module
+    assert "arranged {matrix" not in str(module)

@@ -306,7 +306,7 @@ def power(a: Floats, b: Floats) -> Floats:
 def remainder(a: Floats, b: Floats) -> Floats:
     points = a.known & b.known & ~a.nan & ~b.nan
     plain = np.mod(a.lo, b.lo)
-    turns = [np.floor(one / other) for one in (a.lo, a.hi) for other in (b.lo, b.hi)]
+    turns = [_turn(one, other) for one in (a.lo, a.hi) for other in (b.lo, b.hi)]
     same = np.all([turn == turns[0] for turn in turns], axis=0) & (np.abs(turns[0]) < 1e12)
     same &= ~_spans(b)
     parts = np.stack([one - turns[0] * other for one in (a.lo, a.hi) for other in (b.lo, b.hi)])
@@ -317,6 +317,12 @@ def remainder(a: Floats, b: Floats) -> Floats:
     surely = points & np.isnan(plain)
     lo, hi = np.where(surely, np.inf, lo), np.where(surely, -np.inf, hi)
     return within(a, nan, lo, hi, b)
+
+
+def _turn(one: Array, other: Array) -> Array:
+    """The quotient rounded down, of signs that differ too where it is too small for f64."""
+    quotient = one / other
+    return np.where((quotient == 0) & (one * np.sign(other) < 0), -1.0, np.floor(quotient))
 
 
 def larger(a: Floats, b: Floats) -> Floats:
