@@ -6,7 +6,6 @@ Names are imported when they are first used, so that `import mgn` is quick and n
 """
 
 import importlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
     from mgn.executable import Executable
     from mgn.report import OptimizeReport
     from mgn.runtime.package import load_package
-
-_CHECKOUT = Path(__file__).resolve().parent.parent
-if (_CHECKOUT / "pyproject.toml").is_file() and (_CHECKOUT / "dialects").is_dir():
-    __path__.append(str(_CHECKOUT))
 
 __all__ = [
     "AdamW",
