@@ -1,193 +1,44 @@
-"""`choose-schedules`: how each kernel's template is to be filled in for the module's device.
+"""`choose-schedules`: which variant of its template writes each kernel, and its tiles.
 
 Before:
-    %y = fusion.kernel pointwise (%a = %x : tensor<64xf32>) -> (tensor<64xf32>) { … }
+    %y = fusion.kernel contraction (%a = %x : tensor<512x512xf32>, %b = %w : tensor<512x512xf32>)
+        -> (tensor<512x512xf32>) { … }
 After:
-    %y = fusion.kernel pointwise (%a = %x : tensor<64xf32>) -> (tensor<64xf32>)
-        schedule {form = "cpu", lanes = 16 : i64, chunk = 4096 : i64} { … }
+    %y = fusion.kernel contraction (%a = %x : tensor<512x512xf32>, %b = %w : tensor<512x512xf32>)
+        -> (tensor<512x512xf32>) schedule {variant = "tiles", tile_down = 8 : i64, … } { … }
 
 What a kernel is arranged for, operands in panels or rounded, what its product is to run on the
 matrix unit as, and whether largest elements only shift, its `arranged` says: nothing is chosen here
-that extraction did not know of. What it computes is not looked at; a kernel that names no unit does
-without.
+that extraction did not know of. A schedule that names no variant, as one written by hand, fixes the
+entries that it has; the others are chosen.
 """
 
-from collections.abc import Mapping
-from math import prod
+from collections.abc import Hashable
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from mgn.dialects.fusion import FusedKernelOp, KernelKind, ScheduleAttr
+from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.dialects.kernel import Device
-from mgn.dialects.shifts import LARGEST
-from mgn.dialects.types import element_of
-from mgn.passes.liveness import tensor_bytes
-
-RIGHT, ROUNDED, MATRIX = "right", "rounded", "matrix"
-"""What `arranged` says that a template has to know: how operands lie, and as what a matrix unit is
-to multiply them.
-"""
-
-SMALL_CHUNK, LARGE_CHUNK = 512, 8192
-
-BLOCK_DEPTH = 512
-"""Steps of the shared axis that a CPU multiplies at a time; half where it packs both operands."""
-
-BLOCK_SHARE, BLOCK_BYTES = 2, (256, 4096)
-"""A work-item's block of the right operand of a product on a CPU takes this part of a core's second
-cache; the least and the most bytes of its rows.
-"""
-
-ROW_SHARE = 4
-"""The part of that cache that a row may take which is fetched ahead."""
-
-USUAL_CACHE = 1 << 20
-"""A core's second cache, where the device does not tell."""
-
-TILE_VECTORS = 2
-"""Vectors across a register tile on a CPU."""
-
-TILE_ROWS = {16: 6, 32: 13}
-"""Rows of a register tile, by the vector registers of a CPU: its sums leave room for operands."""
-
-REDUCTION_ITEMS, POINTWISE_ITEMS = 1024, 256
-"""The most work-items of a group on a GPU."""
-
-ENLARGED_MEMORY = 227 * 1024
-"""Bytes of local memory of NVIDIA's Hopper."""
-
-MET_BYTES = 2048
-"""Of these, what a reduction needs for the shares of its rows."""
-
-TILE_ITEMS = 512
-"""The same where a group takes a tile of a transpose."""
+from mgn.passes.kernels.structure import structure
+from mgn.passes.schedules.choose import is_whole, schedule_for
 
 
 class ChooseSchedules(ModulePass):
-    """Gives every fusion.kernel without a schedule the device's."""
+    """Gives every fusion.kernel a schedule for the module's device."""
 
     name = "choose-schedules"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         device = Device.of(op)
+        known: dict[Hashable, ScheduleAttr] = {}
         for fused in op.walk():
-            if isinstance(fused, FusedKernelOp) and fused.schedule is None:
-                fused.schedule = schedule_for(fused, device)
-
-
-def schedule_for(fused: FusedKernelOp, device: Device) -> ScheduleAttr:
-    """The schedule of one kernel on a device."""
-    entries = _gpu_schedule(fused, device) if not device.is_cpu else _cpu_schedule(fused, device)
-    arranged = _arranged(fused)
-    entries |= {name: arranged[name] for name in (RIGHT, ROUNDED, LARGEST) if name in arranged}
-    return ScheduleAttr.of(**entries)
-
-
-def _arranged(fused: FusedKernelOp) -> Mapping[str, int | str]:
-    return fused.arranged.values if fused.arranged is not None else {}
-
-
-def widest_bytes(fused: FusedKernelOp) -> int:
-    """The bytes of the widest value computed; half precision is computed in f32."""
-    types = [value.type for op in fused.block.ops for value in op.results]
-    types += [value.type for value in fused.block.args]
-    return max(4, *(element_of(type).bytes for type in types))
-
-
-def _elements(fused: FusedKernelOp) -> int:
-    types = [*fused.block.args, *fused.outputs]
-    return max(
-        prod(value.type.get_shape()) for value in types if isinstance(value.type, TensorType)
-    )
-
-
-def _moved_bytes(fused: FusedKernelOp) -> int:
-    return sum(map(tensor_bytes, (*fused.operands, *fused.outputs)))
-
-
-def _block_bytes(device: Device) -> int:
-    """Bytes of a row of a work-item's block of a product on a CPU, a power of two."""
-    least, most = BLOCK_BYTES
-    share = (device.l2_cache or USUAL_CACHE) // (BLOCK_SHARE * BLOCK_DEPTH)
-    return min(max(_power_below(share), least), most)
-
-
-def _power_below(number: int) -> int:
-    """The largest power of two that is no larger, at least 1."""
-    return 1 << max(number.bit_length() - 1, 0)
-
-
-def _cpu_lanes(fused: FusedKernelOp, device: Device) -> int:
-    return min(16, device.lanes(widest_bytes(fused)))
-
-
-def tile_columns(widest: int, device: Device) -> int:
-    """Columns of a register tile on a CPU, by the bytes of the widest value."""
-    return TILE_VECTORS * min(16, device.lanes(widest))
-
-
-def product_schedule(widest: int, device: Device) -> dict[str, int | str]:
-    """How a product is cut on a CPU, by the bytes of the widest value."""
-    return {
-        "lanes": min(16, device.lanes(widest)),
-        "units": device.compute_units,
-        "tile_rows": TILE_ROWS[device.vector_registers],
-        "tile_vectors": TILE_VECTORS,
-        "block_rows": 256,
-        "block_columns": _block_bytes(device) // widest,
-        "block_depth": BLOCK_DEPTH,
-        "local_memory": device.local_memory,
-    }
-
-
-def _cpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
-    share = _elements(fused) // (4 * device.compute_units)
-    chunk = max(SMALL_CHUNK, min(LARGE_CHUNK, share))
-    entries: dict[str, int | str] = {
-        "form": "cpu",
-        "lanes": _cpu_lanes(fused, device),
-        "chunk": chunk,
-        "units": device.compute_units,
-    }
-    if fused.kernel_kind is KernelKind.REDUCTION and _moved_bytes(fused) > device.cache:
-        entries["ahead"] = (device.l2_cache or USUAL_CACHE) // ROW_SHARE
-    if fused.kernel_kind is KernelKind.CONTRACTION:
-        entries |= product_schedule(widest_bytes(fused), device)
-    if fused.kernel_kind is KernelKind.ATTENTION:
-        entries |= {"tile_rows": 8, "tile_vectors": 2, "local_memory": device.local_memory}
-        entries |= {"block_rows": 64, "block_keys": 128}
-    return entries
-
-
-def large_local_memory(device: Device) -> int:
-    """Local memory that a group may have, by way of its program's PTX where that goes further."""
-    return ENLARGED_MEMORY if device.matrix_unit == "wgmma" else device.local_memory
-
-
-def _gpu_schedule(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
-    lanes = max(1, min(16, device.lanes(widest_bytes(fused))))
-    most = REDUCTION_ITEMS if fused.kernel_kind is KernelKind.REDUCTION else POINTWISE_ITEMS
-    group = _power_below(device.max_work_group_size)
-    entries: dict[str, int | str] = {
-        "form": "gpu",
-        "lanes": lanes,
-        "local": min(most, group),
-        "units": device.compute_units,
-    }
-    if fused.kernel_kind in (KernelKind.POINTWISE, KernelKind.GATHER):
-        entries["tile_items"] = min(TILE_ITEMS, group)
-    if fused.kernel_kind is KernelKind.REDUCTION and device.matrix_unit != "none":
-        entries["stash_memory"] = max(large_local_memory(device) - MET_BYTES, 0)
-    if device.vendor == "nvidia":
-        entries["sub_group"] = device.sub_group_size
-    if fused.kernel_kind in (KernelKind.CONTRACTION, KernelKind.ATTENTION):
-        attends = fused.kernel_kind is KernelKind.ATTENTION
-        room = large_local_memory(device) if attends else device.local_memory
-        entries |= {"local_memory": room}
-        entries |= {"largest_group": group}
-        unit = str(_arranged(fused).get(MATRIX))
-        if unit in device.matrix_rates:
-            entries |= {MATRIX: unit, "matrix_unit": device.matrix_unit}
-    return entries
+            if isinstance(fused, FusedKernelOp) and not (
+                fused.schedule is not None and is_whole(fused.schedule)
+            ):
+                key = structure(fused)
+                if key not in known:
+                    fixed = fused.schedule.values if fused.schedule is not None else {}
+                    known[key] = schedule_for(fused, device, **fixed)
+                fused.schedule = known[key]

@@ -27,9 +27,9 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.types import ELEMENT_TYPES, element_of
-from mgn.passes.choose_schedules import ROUNDED
 from mgn.passes.kernel_pieces import KernelPieces, Made
-from mgn.passes.lower_kernels.tensor_tiling import CHUNK_BYTES
+from mgn.passes.schedules.figures import ROUNDED
+from mgn.passes.schedules.matrix_tiles import CHUNK_BYTES
 
 TILED, SCATTERED = "tiled", "scattered"
 """Facts of a copy: that it turns its operand by tiles, and that it fills up its lines besides."""

@@ -32,9 +32,9 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.mgn.build import Emitter
-from mgn.passes.choose_schedules import RIGHT
 from mgn.passes.kernel_pieces import KernelPieces, Made
-from mgn.passes.lower_kernels.packed_blocking import PANELS, block_depth
+from mgn.passes.schedules.figures import RIGHT
+from mgn.passes.schedules.packed_blocking import PANELS, block_depth
 
 TO_PANELS = "to_panels"
 """The fact of a kernel that packs."""

@@ -32,8 +32,8 @@ from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
 from mgn.dialects.types import element_of
 from mgn.passes.kernel_pieces import KernelPieces, Made, as_element
-from mgn.passes.lower_kernels.rows import RowSpace
-from mgn.passes.lower_kernels.scalar import accumulator, neutral
+from mgn.passes.kernels.accumulation import accumulator, neutral
+from mgn.passes.kernels.rows import RowSpace
 
 LEAST_ELEMENTS = 1 << 18
 """Tensors smaller than this are not worth a second launch."""

@@ -23,8 +23,8 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.types import element_of, tensor
 from mgn.passes.arrange_kernels import arrange_kernel, template_of
-from mgn.passes.choose_schedules import schedule_for
 from mgn.passes.lower_kernels import lower_kernel
+from mgn.passes.schedules.choose import schedule_for
 from mgn.verification import verify_whole
 
 Build = Callable[..., SSAValue | Sequence[SSAValue]]
@@ -60,7 +60,7 @@ def fused_kernel(
     return kernel
 
 
-def scheduled(kernel: FusedKernelOp, device: Device) -> Mapping[str, Any]:
+def scheduled(kernel: FusedKernelOp, device: Device, **fixed: Any) -> Mapping[str, Any]:
     """The schedule of a kernel that, if it says nothing, says of the device's matrix unit what the
     e-graph would have it say.
     """
@@ -69,14 +69,14 @@ def scheduled(kernel: FusedKernelOp, device: Device) -> Mapping[str, Any]:
         facts = template.facts if template is not None else ()
         kernel.arranged = ScheduleAttr.of(**dict(facts)) if facts else None
         kernel.verify()
-    return schedule_for(kernel, device).values
+    return schedule_for(kernel, device, **fixed).values
 
 
 def lowered(
     kernel: FusedKernelOp, device: Device, name: str = "kernel_under_test", **schedule: Any
 ) -> FuncOp:
     """The kernel's function on a device, with entries of the schedule changed."""
-    entries = {**scheduled(kernel, device), **schedule}
+    entries = scheduled(kernel, device, **schedule)
     function = lower_kernel(kernel, name, entries)
     verify_whole(function)
     return function

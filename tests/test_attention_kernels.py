@@ -19,7 +19,7 @@ from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel import DEVICES, BarrierOp, SubGroupShuffleOp
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.types import ELEMENT_TYPES
-from mgn.passes.lower_kernels.attention_tiling import SHAPES
+from mgn.passes.schedules.attention_tiles import SHAPES
 
 Shape = tuple[int, ...]
 
@@ -165,17 +165,16 @@ def test_every_blocking_computes_the_same(
     check(cl_queue, *(attention_run(*case, "cpu", **blocking) for case in cases))
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def _name_of(shape: Any) -> str:
+    return "x".join(map(str, shape.numbers.values()))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=_name_of)
 def test_every_tiling_computes_the_same(shape: Any, cl_queue: Any) -> None:  # noqa: F811
-    if shape.down * shape.across > GPU_ON_CPU.max_work_group_size:
+    numbers = shape.numbers
+    if numbers["tile_down"] * numbers["tile_across"] > GPU_ON_CPU.max_work_group_size:
         pytest.skip("more work-items than a group of the test's device has")
-    tiling = {
-        "tile_down": shape.down,
-        "tile_across": shape.across,
-        "item_rows": shape.rows,
-        "item_keys": shape.keys,
-        "local_memory": 1 << 18,
-    }
+    tiling = {**numbers, "local_memory": 1 << 18}
     cases = two_of(TILED_CASES, SHAPES.index(shape))
     check(cl_queue, *(attention_run(*case, "gpu", **tiling) for case in cases))
 

@@ -26,8 +26,8 @@ from mgn.dialects.kernel import (
 )
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.passes.lower_kernels import attention_blocks
-from mgn.passes.lower_kernels.attention_panels import SHAPES
 from mgn.passes.saturate.matrix_price import ATTENDED_ROWS
+from mgn.passes.schedules.attention_matrix import SHAPES
 
 NAMES = ("bf16", "f16", "tf32")
 DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32}
@@ -129,17 +129,22 @@ def test_attention_computes_what_the_interpreter_does(
         check(cl_queue, device, *case, NAMES[(number + computed) % len(NAMES)], computed)
 
 
+def _name_of(shape: Any) -> str:
+    return "x".join(map(str, shape.numbers.values()))
+
+
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=_name_of)
 def test_every_tiling_computes_the_same(
     shape: Any,
     name: str,
     cl_queue: Any,  # noqa: F811
     device: Device,  # noqa: F811
 ) -> None:
-    if shape.warps * 32 > device.max_work_group_size:
+    warps = shape.numbers["tile_down"]
+    if warps * 32 > device.max_work_group_size:
         pytest.skip("more work-items than a group of the test's device has")
-    tiling = {"tile_down": shape.warps, "local_memory": 1 << 18}
+    tiling = {"tile_down": warps, "local_memory": 1 << 18}
     cases = ("shared keys", "a causal window", "another size of values")
     case = cases[(SHAPES.index(shape) + NAMES.index(name)) % len(cases)]
     check(cl_queue, device, *CASES[case], name, **tiling)

@@ -16,7 +16,7 @@ from mgn.dialects.kernel import DEVICES, CopyChunkOp, GroupMmaOp, RoundTf32Op
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.types import element_of
 from mgn.passes.arrange_kernels import arrange_kernel
-from mgn.passes.choose_schedules import schedule_for
+from mgn.passes.schedules.choose import schedule_for
 
 H200 = DEVICES["nvidia-h200"]
 EAGER = H200.with_figures(bandwidth=1e30, launch_cost=0.0)

@@ -13,8 +13,8 @@ from xdsl.dialects import arith, memref
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.fusion import ScheduleAttr
-from mgn.passes.choose_schedules import schedule_for
 from mgn.passes.lower_kernels import lower_kernel
+from mgn.passes.schedules.choose import schedule_for
 
 Build = Callable[..., Any]
 

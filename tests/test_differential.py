@@ -17,9 +17,9 @@ from opencl_fixture import cl_queue  # noqa: F401
 
 from mgn.dialects.mgn.operation import OPERATIONS, Kind
 from mgn.dialects.types import ELEMENT_TYPES, Family
-from mgn.passes.lower_kernels.body import read_body
+from mgn.passes.kernels.body import read_body
+from mgn.passes.kernels.rows import elements_in_line, row_space
 from mgn.passes.lower_kernels.movement import MOVEMENT_ROWS
-from mgn.passes.lower_kernels.rows import elements_in_line, row_space
 from mgn.passes.lower_kernels.scalar import REDUCTION_ROWS, SCALAR_ROWS
 
 ELEMENTS = [name for name, row in ELEMENT_TYPES.items() if row.dtype is not None]

@@ -9,7 +9,7 @@ from lower_fixture import CPU, Run, check_all, fused_kernel, same_values
 from opencl_fixture import cl_queue  # noqa: F401
 
 from mgn.dialects.types import ELEMENT_TYPES
-from mgn.passes.lower_kernels.body import read_body
+from mgn.passes.kernels.body import read_body
 from mgn.passes.lower_kernels.interleaved_rows import interleaved_axis
 
 Types = list[tuple[str, tuple[int, ...]]]

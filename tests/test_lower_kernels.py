@@ -15,8 +15,9 @@ from xdsl.ir import Operation
 from mgn.dialects.buffers import in_place_pairs
 from mgn.dialects.fusion import FusedKernelOp, LaunchOp
 from mgn.dialects.kernel import DEVICES, BarrierOp, FuncOp
-from mgn.passes.choose_schedules import ChooseSchedules, schedule_for
+from mgn.passes.choose_schedules import ChooseSchedules
 from mgn.passes.lower_kernels import LowerKernels, lower_kernel
+from mgn.passes.schedules.choose import schedule_for
 
 LAYER = """
     %h{n} = fusion.kernel contraction (%a = %{x} : tensor<64x96xf32>,

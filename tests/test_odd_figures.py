@@ -14,8 +14,8 @@ from mgn.diagnostics import MgnError
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel import DEVICES, DeviceAttr
 from mgn.dialects.kernel.device import FIGURES
-from mgn.passes.choose_schedules import schedule_for
 from mgn.passes.lower_kernels import lower_kernel
+from mgn.passes.schedules.choose import schedule_for
 from mgn.runtime.errors import RuntimeFault
 from mgn.verification import verify_whole
 

@@ -16,10 +16,10 @@ from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.passes.arrange_kernels import ArrangeKernels, arrange_kernel
 from mgn.passes.choose_schedules import ChooseSchedules
 from mgn.passes.kernel_pieces import KernelPieces
-from mgn.passes.lower_kernels.body import read_body
+from mgn.passes.kernels.body import read_body
 from mgn.passes.lower_kernels.interleaved_rows import interleaved_axis
-from mgn.passes.lower_kernels.packed_blocking import block_depth
 from mgn.passes.prepack_products import LEAST_ROWS, PackedOperand
+from mgn.passes.schedules.packed_blocking import block_depth
 
 DEPTH, COLUMNS = 64, 32
 

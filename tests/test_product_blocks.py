@@ -13,10 +13,10 @@ from xdsl.ir import Attribute
 from mgn.dialects import kernel
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.mgn.operation import TensorOp
-from mgn.passes.choose_schedules import schedule_for
-from mgn.passes.lower_kernels.packed_blocking import block_depth, evenly, tile_rows
 from mgn.passes.saturate.product_price import Lie, cpu_passes
 from mgn.passes.saturate.view import Signature
+from mgn.passes.schedules.choose import schedule_for
+from mgn.passes.schedules.packed_blocking import block_depth, evenly, tile_rows
 
 
 def product(size: int, element: str = "f32", **turned: bool) -> FusedKernelOp:
@@ -40,7 +40,7 @@ def test_blocks_of_a_product_fit_the_local_memory(
 
 def test_register_tiles_leave_registers_for_operands() -> None:
     rows = {
-        bits: schedule_for(product(512), CPU.with_figures(vector_bits=bits)).values["tile_rows"]
+        bits: schedule_for(product(78), CPU.with_figures(vector_bits=bits)).values["tile_rows"]
         for bits in (256, 512)
     }
     assert rows == {256: 6, 512: 13}

@@ -12,7 +12,7 @@ from opencl_fixture import cl_queue  # noqa: F401
 from test_differential import draw, layer_norm, softmax
 
 from mgn.dialects.kernel import PrefetchOp
-from mgn.passes.choose_schedules import schedule_for
+from mgn.passes.schedules.choose import schedule_for
 
 
 def root_mean_square(b: Any, x: Any, w: Any) -> Any:

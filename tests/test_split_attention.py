@@ -17,7 +17,7 @@ from xdsl.utils.exceptions import VerifyException
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel import DEVICES
 from mgn.dialects.types import ELEMENT_TYPES, element_of
-from mgn.passes.choose_schedules import schedule_for
+from mgn.passes.schedules.choose import schedule_for
 
 H200 = DEVICES["nvidia-h200"]
 EAGER = H200.with_figures(launch_cost=0.0)

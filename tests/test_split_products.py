@@ -15,7 +15,7 @@ from test_split_reductions import values_of
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel import DEVICES, CopyChunkOp
 from mgn.dialects.types import element_of
-from mgn.passes.choose_schedules import schedule_for
+from mgn.passes.schedules.choose import schedule_for
 
 H200 = DEVICES["nvidia-h200"]
 Shapes = list[tuple[int, ...]]

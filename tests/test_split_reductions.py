@@ -19,7 +19,7 @@ import mgn
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel import DEVICES
 from mgn.dialects.mgn.interpreter import Interpreter
-from mgn.passes.lower_kernels.rows import RowSpace
+from mgn.passes.kernels.rows import RowSpace
 from mgn.passes.split_reductions import Cut, choose_cut
 
 H200 = DEVICES["nvidia-h200"]

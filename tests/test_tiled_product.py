@@ -23,7 +23,7 @@ from xdsl.dialects import scf, vector
 from mgn.codegen.opencl import emit
 from mgn.dialects.kernel import DEVICES, BarrierOp
 from mgn.dialects.types import ELEMENT_TYPES
-from mgn.passes.lower_kernels.tiling import STAGES
+from mgn.passes.schedules.local_tiles import STAGES
 
 TILINGS = [
     {"tile_down": 16, "tile_across": 16, "item_rows": 8, "item_columns": 8, "block_depth": 8},

@@ -12,8 +12,8 @@ from mgn.commands.run import main
 from mgn.compilation import compile_graph
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.dialects.kernel import DEVICES
-from mgn.passes.choose_schedules import schedule_for
-from mgn.passes.schedule_space import AXES, axes_of, walk_space
+from mgn.passes.schedules.choose import schedule_for
+from mgn.passes.schedules.space import AXES, Choice, Space
 from mgn.runtime.devices import choose
 from mgn.runtime.errors import DeviceError
 from mgn.tuning import trials
@@ -113,10 +113,17 @@ def test_a_schedule_that_was_only_lucky_is_given_up() -> None:
 
 def test_a_search_goes_on_from_what_an_earlier_one_found() -> None:
     fused = scheduled()
-    known = ScheduleAttr.of(**{**_values(fused), "chunk": 1024})
     bench = Bench(lambda s: 0.5 if s["chunk"] == 1024 else 1.0)
+    known = {"chunk": 1024}
     (outcome,) = search([Candidate(fused, 1, known)], bench.trial, 2.5, bench.clock)
-    assert outcome.schedule == known
+    assert outcome.best.fixed == known and outcome.schedule.values["chunk"] == 1024
+
+
+def _walked(fused: FusedKernelOp, device: Any) -> list[ScheduleAttr]:
+    """The schedules of a walk on which nothing is better than the first."""
+    assert fused.schedule is not None
+    walk = Space(fused, device).walk(Choice({}, fused.schedule))
+    return [choice.schedule for choice in walk]
 
 
 @pytest.mark.parametrize("form, kind", AXES, ids=str)
@@ -124,21 +131,24 @@ def test_every_axis_changes_a_schedule(form: str, kind: Any) -> None:
     device = {"cpu": CPU, "gpu": GPU_ON_CPU}[form]
     known = {"gather": "pointwise"}.get(str(kind), str(kind))
     fused = scheduled(known, device=device)
-    walk = walk_space(fused.schedule or ScheduleAttr.of(), axes_of(fused))
-    schedules = [*walk]
-    assert len(schedules) >= len(axes_of(fused))
+    schedules, axes = _walked(fused, device), Space(fused, device).axes
+    assert len(schedules) >= len(axes)
     assert fused.schedule not in schedules
 
 
 def test_products_on_a_matrix_unit_have_a_space_of_their_own_and_are_kept(tmp_path: Path) -> None:
     fused = scheduled("on a matrix unit", device=DEVICES["nvidia-h200"])
     assert fused.schedule is not None and fused.schedule.values["matrix"] == "bf16"
-    schedules = [*walk_space(fused.schedule, axes_of(fused))]
+    space = Space(fused, DEVICES["nvidia-h200"])
+    choices = [*space.walk(Choice({}, fused.schedule))]
+    schedules = [choice.schedule for choice in choices]
     assert {entry.values.get("groups") for entry in schedules} >= {0, 1}
     assert any("strip" in entry.values for entry in schedules)
     store = ScheduleStore(tmp_path, DEVICE)
-    store.save(fused, fused.schedule, schedules[0])
-    assert store.load(fused) == schedules[0]
+    for choice in choices:
+        store.save(fused, fused.schedule, choice.fixed)
+        assert store.load(space) == choice.fixed
+        assert space.complete(choice.fixed) == choice.schedule
 
 
 def test_a_store_gives_back_what_it_was_given_for_the_same_kernel_and_device(
@@ -146,28 +156,28 @@ def test_a_store_gives_back_what_it_was_given_for_the_same_kernel_and_device(
 ) -> None:
     fused = scheduled()
     assert fused.schedule is not None
-    best = ScheduleAttr.of(**{**_values(fused), "chunk": 1024})
+    best, space = {"chunk": 1024}, Space(fused, CPU)
     store = ScheduleStore(tmp_path, DEVICE)
-    assert store.state == "" and store.load(fused) is None
+    assert store.state == "" and store.load(space) is None
     store.save(fused, fused.schedule, best)
-    assert ScheduleStore(tmp_path, DEVICE).load(scheduled()) == best
-    assert ScheduleStore(tmp_path, DEVICE).load(scheduled(size=65)) is None
-    assert ScheduleStore(tmp_path, "another").load(scheduled()) is None
-    assert ScheduleStore(None, DEVICE).load(scheduled()) is None
+    assert ScheduleStore(tmp_path, DEVICE).load(Space(scheduled(), CPU)) == best
+    assert ScheduleStore(tmp_path, DEVICE).load(Space(scheduled(size=65), CPU)) is None
+    assert ScheduleStore(tmp_path, "another").load(Space(scheduled(), CPU)) is None
+    assert ScheduleStore(None, DEVICE).load(Space(scheduled(), CPU)) is None
     before = store.state
-    store.save(fused, fused.schedule, fused.schedule)
+    store.save(fused, fused.schedule, {"chunk": 512})
     assert before and store.state not in ("", before)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"form": 3}', b'{"lanes": 4}'])
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"form": 3}', b'{"lanes": 5}'])
 def test_an_entry_that_is_no_schedule_is_no_entry(content: bytes, tmp_path: Path) -> None:
     fused = scheduled()
     store = ScheduleStore(tmp_path, DEVICE)
     assert fused.schedule is not None
-    store.save(fused, fused.schedule, fused.schedule)
+    store.save(fused, fused.schedule, {"chunk": 512})
     (path,) = tmp_path.glob("*/*/*.kernel")
     store._cache.store(path.stem, content)  # pyright: ignore[reportPrivateUsage]
-    assert store.load(fused) is None
+    assert store.load(Space(fused, CPU)) is None
 
 
 PROGRAM = "graph g(x: f32[65536]) { return y = neg(x) + 1 }"

@@ -17,7 +17,6 @@ from mgn.dialects.kernel import DEVICES, Device, GroupMmaOp, MmaOp
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.arrange_kernels import arrange_kernel, template_of
-from mgn.passes.choose_schedules import schedule_for
 from mgn.passes.lower_kernels import lower_kernel
 from mgn.passes.saturate import saturate_graph
 from mgn.passes.saturate.check import ExtractionError, check_selection
@@ -25,6 +24,7 @@ from mgn.passes.saturate.extract import extract
 from mgn.passes.saturate.offers import find_candidates
 from mgn.passes.saturate.reach import Reach
 from mgn.passes.saturate.saturate import saturated_view
+from mgn.passes.schedules.choose import schedule_for
 
 H200 = DEVICES["nvidia-h200"]
 UNITS = ("bf16", "f16", "tf32")

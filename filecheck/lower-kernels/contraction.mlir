@@ -2,7 +2,7 @@
 // RUN: mgn-opt -p choose-schedules,lower-kernels %s | filecheck %s
 
 // SCHEDULE: fusion.kernel contraction
-// SCHEDULE-SAME: schedule {form = "cpu", lanes = 16 : i64, {{.*}}tile_rows = 13 : i64, tile_vectors = 2 : i64
+// SCHEDULE-SAME: schedule {variant = "packed panels", width = 16 : i64, tile_vectors = 2 : i64, tile_rows = 8 : i64,
 
 // The right operand is packed once; the left one is read where it lies; 8 x 32 sums are held.
 // CHECK:       kernel.func @contraction_matmul_0(%p: memref<128xf32>, %q: memref<256xf32>, %out: memref<512xf32>)

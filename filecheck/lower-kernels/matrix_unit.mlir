@@ -1,7 +1,7 @@
 // RUN: mgn-opt -p choose-schedules --device nvidia-h200 %s | filecheck %s --check-prefix SCHEDULE
 // RUN: mgn-opt -p choose-schedules,lower-kernels --device nvidia-h200 %s | filecheck %s
 
-// SCHEDULE: schedule {form = "gpu", {{.*}}matrix = "bf16", matrix_unit = "wgmma"}
+// SCHEDULE: schedule {variant = "matrix tiles", tile_down = 1 : i64, {{.*}}groups = 0 : i64, {{.*}}matrix = "bf16"
 
 // Some stages are on their way, and the first step's fragments there, before the loop. It loads the
 // next step's, starts copies and multiplies; at the end it waits for the next block. The last

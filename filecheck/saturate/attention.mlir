@@ -4,7 +4,7 @@
 
 // The scale of the queries and the residual sum are part of attention's kernel; scores are not stored.
 // CHECK:      mgn.graph @mixed
-// CHECK-NEXT: %[[y:[a-z0-9]+]] = fusion.kernel attention ({{.*}}) -> (tensor<96x32xf32>) schedule {form = "cpu", lanes = 16 : i64, {{.*}}block_rows = 64 : i64, block_keys = 128 : i64} {
+// CHECK-NEXT: %[[y:[a-z0-9]+]] = fusion.kernel attention ({{.*}}) -> (tensor<96x32xf32>) schedule {variant = "blocks", lanes = 16 : i64, tile_rows = 8 : i64, {{.*}}} {
 // CHECK:        %[[q:[a-z0-9]+]] = mgn.mul
 // CHECK-NEXT:   %[[a:[a-z0-9]+]] = mgn.attention(%[[q]], {{.*}}) heads = 4, kv_heads = 2, causal = true, scale = 0.5
 // CHECK-NEXT:   %[[s:[a-z0-9]+]] = mgn.add({{.*}}%[[a]]

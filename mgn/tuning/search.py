@@ -10,7 +10,9 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
-from mgn.passes.schedule_space import axes_of, walk_space
+from mgn.dialects.kernel import DEVICES, Device
+from mgn.passes.schedules.schedule import Entries
+from mgn.passes.schedules.space import Choice, Space
 
 LEAST_GAIN = 0.03
 """By what share of its time a kernel must be quicker for a schedule to count as better."""
@@ -21,11 +23,12 @@ Trial = Callable[[FusedKernelOp, ScheduleAttr], float | None]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A scheduled kernel, how many launches of it a run has, and its best schedule so far."""
+    """A scheduled kernel, how many launches of it a run has, and what an earlier search fixed."""
 
     fused: FusedKernelOp
     launches: int
-    known: ScheduleAttr | None = None
+    known: Entries | None = None
+    device: Device = DEVICES["cpu"]
 
     @property
     def schedule(self) -> ScheduleAttr:
@@ -36,13 +39,18 @@ class Candidate:
 
 @dataclass
 class Outcome:
-    """The best schedule of a kernel; `before` and `after` are seconds of a launch."""
+    """The best schedule of a kernel, and what is fixed for it; `before` and `after` are seconds."""
 
     candidate: Candidate
-    schedule: ScheduleAttr
+    best: Choice
     before: float
     after: float
     tried: int = 0
+
+    @property
+    def schedule(self) -> ScheduleAttr:
+        """The best schedule."""
+        return self.best.schedule
 
     @property
     def won(self) -> bool:
@@ -53,7 +61,7 @@ class Outcome:
 @dataclass
 class _Walk:
     outcome: Outcome
-    steps: Generator[ScheduleAttr, bool | None, None] = field(repr=False)
+    steps: Generator[Choice, bool | None, None] = field(repr=False)
     improved: bool | None = None
 
     @property
@@ -72,38 +80,39 @@ def search(
     end = clock() + seconds
     walks: list[_Walk] = []
     for candidate in candidates:
-        axes = axes_of(candidate.fused)
-        if not axes or clock() >= end:
+        space = Space(candidate.fused, candidate.device)
+        if not space.axes or clock() >= end:
             continue
         taken = trial(candidate.fused, candidate.schedule)
         if taken is None:
             continue
-        outcome = Outcome(candidate, candidate.schedule, taken, taken)
-        if candidate.known is not None:
-            _consider(outcome, candidate.known, trial)
-        walks.append(_Walk(outcome, walk_space(outcome.schedule, axes)))
+        outcome = Outcome(candidate, Choice({}, candidate.schedule), taken, taken)
+        known = space.complete(candidate.known) if candidate.known is not None else None
+        if known is not None:
+            _consider(outcome, Choice(candidate.known or {}, known), trial)
+        walks.append(_Walk(outcome, space.walk(outcome.best)))
     outcomes = [walk.outcome for walk in walks]
     while walks and clock() < end:
         walk = max(walks, key=lambda walk: walk.urgency)
         try:
-            schedule = walk.steps.send(walk.improved)
+            choice = walk.steps.send(walk.improved)
         except StopIteration:
             walks.remove(walk)
             continue
-        walk.improved = _consider(walk.outcome, schedule, trial)
+        walk.improved = _consider(walk.outcome, choice, trial)
     for outcome in outcomes:
         if outcome.won:
             _confirm(outcome, trial)
     return outcomes
 
 
-def _consider(outcome: Outcome, schedule: ScheduleAttr, trial: Trial) -> bool:
+def _consider(outcome: Outcome, choice: Choice, trial: Trial) -> bool:
     """Tries a schedule; whether it is the best so far."""
-    taken = trial(outcome.candidate.fused, schedule)
+    taken = trial(outcome.candidate.fused, choice.schedule)
     outcome.tried += 1
     if taken is None or taken > outcome.after * (1 - LEAST_GAIN):
         return False
-    outcome.schedule, outcome.after = schedule, taken
+    outcome.best, outcome.after = choice, taken
     return True
 
 
@@ -112,6 +121,6 @@ def _confirm(outcome: Outcome, trial: Trial) -> None:
     fused, first = outcome.candidate.fused, outcome.candidate.schedule
     before, after = trial(fused, first), trial(fused, outcome.schedule)
     if before is None or after is None or after > before * (1 - LEAST_GAIN):
-        outcome.schedule, outcome.after = first, outcome.before
+        outcome.best, outcome.after = Choice({}, first), outcome.before
     else:
         outcome.before, outcome.after = before, after

@@ -1,19 +1,20 @@
 """Schedules that won a search, on disk, for later compilations.
 
-In: a scheduled kernel. Out: the schedule that was measured to be better on this device with this
-driver and version of mgn, where there is one. The key is the kernel's structure: its operations,
-shapes and element types, and the schedule that is chosen without measuring.
+In: a scheduled kernel. Out: the numbers to fix for the schedule that was measured to be better on
+this device with this driver and version of mgn, where there is one. The key is the kernel's
+structure: its operations, shapes and element types, and the schedule that is chosen without
+measuring.
 """
 
 import hashlib
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
-from mgn.passes.lower_kernels.lower import structure
-from mgn.passes.schedule_space import Axis, axes_of
+from mgn.passes.kernels.structure import structure
+from mgn.passes.schedules.schedule import Entries
+from mgn.passes.schedules.space import Space
 from mgn.runtime.cache import KernelCache, kernel_key
 from mgn.runtime.location import cache_folder, kept_file
 
@@ -48,15 +49,15 @@ class ScheduleStore:
             digest.update(path.name.encode() + (kept_file(path, LIMIT) or b""))
         return digest.hexdigest()
 
-    def load(self, fused: FusedKernelOp) -> ScheduleAttr | None:
-        """The tuned schedule of a kernel; None where there is none that can be read."""
-        assert fused.schedule is not None
-        data = self._cache.load(self._key(fused, fused.schedule))
-        return None if data is None else schedule_of(data, fused.schedule, axes_of(fused))
+    def load(self, space: Space) -> Entries | None:
+        """The numbers that are fixed for a kernel; None where there are none that can be read."""
+        assert space.fused.schedule is not None
+        data = self._cache.load(self._key(space.fused, space.fused.schedule))
+        return None if data is None else fixed_of(data, space)
 
-    def save(self, fused: FusedKernelOp, first: ScheduleAttr, best: ScheduleAttr) -> None:
-        """Keeps the best schedule of a kernel, found under the one chosen without measuring."""
-        text = json.dumps(dict(best.values), sort_keys=True)
+    def save(self, fused: FusedKernelOp, first: ScheduleAttr, fixed: Entries) -> None:
+        """Keeps the numbers to fix for a kernel; `first` was chosen without measuring."""
+        text = json.dumps(dict(fixed), sort_keys=True)
         self._cache.store(self._key(fused, first), text.encode())
 
     def _key(self, fused: FusedKernelOp, first: ScheduleAttr) -> str:
@@ -67,10 +68,9 @@ class ScheduleStore:
         return kernel_key("\n".join(map(str, parts)), (), self._identity)  # pyright: ignore
 
 
-def schedule_of(data: bytes, first: ScheduleAttr, axes: Sequence[Axis]) -> ScheduleAttr | None:
-    """The schedule that the content of an entry says; None where no search can have found it.
-
-    It is the first one with, for each axis, what stands there or one of the alternatives.
+def fixed_of(data: bytes, space: Space) -> Entries | None:
+    """The fixed numbers that the content of an entry says; None where no search can have found
+    them.
     """
     try:
         found: Any = json.loads(data)
@@ -78,12 +78,5 @@ def schedule_of(data: bytes, first: ScheduleAttr, axes: Sequence[Axis]) -> Sched
         return None
     if not isinstance(found, dict):
         return None
-    entries = cast(dict[str, Any], found)
-    known: dict[str, Any] = dict(first.values)
-    for axis in axes:
-        names = {name for alternative in axis for name in alternative}
-        chosen = {name: entries[name] for name in names if name in entries}
-        if chosen in axis:
-            known |= chosen
-    same = known == entries and all(type(known[name]) is type(entries[name]) for name in known)
-    return ScheduleAttr.of(**known) if same else None
+    fixed = cast(dict[str, Any], found)
+    return fixed if space.allows(fixed) else None

@@ -11,9 +11,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.dialects.garbage import collector_running
+from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.parameter_only import parameter_only
 from mgn.dialects.mgn.structure import graphs_of
-from mgn.passes.lower_kernels.lower import structure
+from mgn.passes.kernels.structure import structure
+from mgn.passes.schedules.space import Space
 from mgn.report import TuningReport
 from mgn.tuning.search import Candidate, Outcome, Trial, search
 from mgn.tuning.store import ScheduleStore
@@ -38,7 +40,10 @@ class Tuner:
         if not self.searches and not self.store.state:
             return None
         groups = _groups(module)
-        found = {key: self.store.load(kernels[0]) for key, kernels in groups.items()}
+        device = Device.of(module)
+        spaces = {key: Space(kernels[0], device) for key, kernels in groups.items()}
+        known = {key: self.store.load(space) for key, space in spaces.items()}
+        found = {key: spaces[key].complete(fixed) for key, fixed in known.items() if fixed}
         kept = {key: schedule for key, schedule in found.items() if schedule is not None}
         report = TuningReport(recalled=len(kept))
         if self.trial is not None and self.searches:
@@ -47,14 +52,14 @@ class Tuner:
             for key, kernels in groups.items():
                 launches = sum(not constant.issuperset(op.outputs) for op in kernels)
                 if launches:
-                    candidates.append(Candidate(kernels[0], launches, kept.get(key)))
+                    candidates.append(Candidate(kernels[0], launches, known[key], device))
             with collector_running():
                 outcomes = search(candidates, self.trial, self.seconds, self.clock)
             for outcome in outcomes:
                 if outcome.won:
                     fused = outcome.candidate.fused
                     kept[structure(fused)] = outcome.schedule
-                    self.store.save(fused, outcome.candidate.schedule, outcome.schedule)
+                    self.store.save(fused, outcome.candidate.schedule, outcome.best.fixed)
             report = _report(report.recalled, self.seconds, outcomes)
         for key, schedule in kept.items():
             _give(groups[key], schedule)

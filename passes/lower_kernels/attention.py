@@ -11,35 +11,35 @@ local memory, what follows on finished rows.
 
 from math import prod
 
-from xdsl.utils.exceptions import VerifyException
-
 from mgn.dialects import kernel
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.index import delinearised
 from mgn.passes.lower_kernels.attention_groups import GroupAttention
 from mgn.passes.lower_kernels.attention_matrix import MatrixAttention
 from mgn.passes.lower_kernels.attention_node import Attention
-from mgn.passes.lower_kernels.attention_panels import matrix_tiling
 from mgn.passes.lower_kernels.attention_rows import lower_rows
 from mgn.passes.lower_kernels.attention_tiles import lower_attention_tiles
-from mgn.passes.lower_kernels.index import delinearised
 from mgn.passes.lower_kernels.pure_code import memory_type
-from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
+from mgn.passes.lower_kernels.template import Job, Launch
+from mgn.passes.schedules.attention import AttentionVariant
+from mgn.passes.schedules.attention_matrix import MatrixTiling
 
 
 def lower_attention(job: Job) -> Launch:
     """Writes an attention kernel."""
     attention = Attention.of_body(job.body)
-    if attention.in_parts and not job.is_gpu:
-        raise VerifyException("fusion.kernel attention: parts of keys are looked at on a GPU only")
-    if not attention.keys:
-        return _without_keys(job, attention)
-    unit = str(job.schedule.get("matrix", ""))
-    tiling = matrix_tiling(job, attention, unit) if unit else None
-    if tiling is not None:
-        template = GroupAttention if tiling.groups else MatrixAttention
-        return template(job, attention, unit, tiling).write()
-    if job.is_gpu:
-        return lower_attention_tiles(job, attention)
-    return lower_rows(job, attention)
+    match AttentionVariant(job.variant):
+        case AttentionVariant.ZEROS:
+            return _without_keys(job, attention)
+        case AttentionVariant.MATRIX:
+            unit = str(job.schedule["matrix"])
+            tiling = MatrixTiling.of(job.schedule, attention, unit)
+            template = GroupAttention if tiling.groups else MatrixAttention
+            return template(job, attention, unit, tiling).write()
+        case AttentionVariant.TILES:
+            return lower_attention_tiles(job, attention)
+        case AttentionVariant.BLOCKS:
+            return lower_rows(job, attention)
 
 
 def _without_keys(job: Job, attention: Attention) -> Launch:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from xdsl.ir import Attribute, SSAValue
 
+from mgn.passes.kernels.index import Index
 from mgn.passes.lower_kernels.attention_node import Attention
 from mgn.passes.lower_kernels.emission import Code
-from mgn.passes.lower_kernels.index import Index
 from mgn.passes.lower_kernels.long_sums import loop_of_blocks
 from mgn.passes.lower_kernels.product import multiply_add
 from mgn.passes.lower_kernels.pure_code import lane_count, scalar_type
@@ -21,9 +21,6 @@ from mgn.passes.lower_kernels.pure_code import lane_count, scalar_type
 Values = list[SSAValue]
 BLOCK, MOST_TILES = 64, 128
 """Tiles of a block, and of a loop that stays as it is."""
-
-MOST_KEYS = 16_384
-"""Up to how many keys a work-item of a CPU adds up in one chain of blocks."""
 
 
 def loop_over_keys(

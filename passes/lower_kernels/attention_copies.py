@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from mgn.passes.lower_kernels.index import Index
+from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
+from mgn.passes.kernels.index import Index
 from mgn.passes.lower_kernels.pure_code import scalar_type
-from mgn.passes.lower_kernels.template import Job, ceil_div, dividing_lanes
+from mgn.passes.lower_kernels.template import Job
 
 Read = Callable[[Index, Index, int], SSAValue]
 """Elements of a line from a column on."""

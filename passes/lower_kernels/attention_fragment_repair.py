@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
+from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
+from mgn.passes.kernels.index import Index, lanes
 from mgn.passes.lower_kernels.attention_panels import QUAD
 from mgn.passes.lower_kernels.attention_repair import Repair
-from mgn.passes.lower_kernels.index import Index, lanes
 from mgn.passes.lower_kernels.pure_code import memory_type
-from mgn.passes.lower_kernels.template import ceil_div, dividing_lanes
 
 RUN = 16
 """Columns that are summed up at a time, at most."""

@@ -9,11 +9,11 @@ on the same compute unit weigh their scores.
 from xdsl.dialects.builtin import f32
 
 from mgn.dialects import kernel
+from mgn.passes.kernels.index import Index, constant
 from mgn.passes.lower_kernels.attention_matrix import MatrixAttention, Vectors
 from mgn.passes.lower_kernels.attention_weights import HELD
-from mgn.passes.lower_kernels.index import Index, constant
 from mgn.passes.lower_kernels.tensor_panels import LINE
-from mgn.passes.lower_kernels.tensor_tiling import LINE_CHUNKS, STEP_CHUNKS
+from mgn.passes.schedules.matrix_tiles import LINE_CHUNKS, STEP_CHUNKS
 
 
 class GroupAttention(MatrixAttention):

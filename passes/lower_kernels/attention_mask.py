@@ -13,11 +13,12 @@ from xdsl.dialects.builtin import VectorType, f32, i32
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
+from mgn.passes.kernels.index import Index, constant
 from mgn.passes.lower_kernels.attention_node import Attention
-from mgn.passes.lower_kernels.attention_panels import QUAD, UNIT_COLUMNS
+from mgn.passes.lower_kernels.attention_panels import QUAD
 from mgn.passes.lower_kernels.attention_weights import HELD
 from mgn.passes.lower_kernels.emission import Code
-from mgn.passes.lower_kernels.index import Index, constant
+from mgn.passes.schedules.attention_matrix import UNIT_COLUMNS
 
 Vectors = list[SSAValue]
 

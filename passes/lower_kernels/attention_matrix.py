@@ -16,30 +16,24 @@ from xdsl.dialects.builtin import VectorType, f32
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.index import Index, constant, lanes
 from mgn.passes.lower_kernels.attention_blocks import loop_over_keys
 from mgn.passes.lower_kernels.attention_fragment_repair import FragmentRepair
 from mgn.passes.lower_kernels.attention_mask import FragmentMask, of_both_rows
 from mgn.passes.lower_kernels.attention_node import Attention
-from mgn.passes.lower_kernels.attention_panels import (
-    QUAD,
-    STAGES,
-    UNIT_COLUMNS,
-    UNIT_ROWS,
-    MatrixTiling,
-    Scores,
-    Sums,
-    held_element,
-)
+from mgn.passes.lower_kernels.attention_panels import QUAD, Scores, Sums
 from mgn.passes.lower_kernels.attention_repair import Repair, is_spoilt, nothing_of
 from mgn.passes.lower_kernels.attention_weights import HELD, Weights
-from mgn.passes.lower_kernels.index import Index, constant, lanes
 from mgn.passes.lower_kernels.product import multiply_add
 from mgn.passes.lower_kernels.pure_code import lane_count, lane_of, memory_type
 from mgn.passes.lower_kernels.sub_group_product import INSTRUCTIONS
 from mgn.passes.lower_kernels.sub_groups import meet_neighbours
-from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
+from mgn.passes.lower_kernels.template import Job, Launch
 from mgn.passes.lower_kernels.tensor_panels import Panel, pair_of
-from mgn.passes.lower_kernels.tensor_tiling import SUB_GROUP
+from mgn.passes.schedules.attention_matrix import STAGES, UNIT_COLUMNS, UNIT_ROWS, MatrixTiling
+from mgn.passes.schedules.matrix_tiles import SUB_GROUP
+from mgn.passes.schedules.operand_copies import held_element
 
 HALVES = 2
 """Rows of a result that a work-item holds; the second is 8 further."""

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from mgn.passes.lower_kernels.attention_blocking import Blocking
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import Indices
+from mgn.passes.kernels.index import Index, lanes
 from mgn.passes.lower_kernels.attention_node import Attention
-from mgn.passes.lower_kernels.body import Indices
-from mgn.passes.lower_kernels.index import Index, lanes
 from mgn.passes.lower_kernels.panels import transposed
-from mgn.passes.lower_kernels.template import Job, ceil_div
+from mgn.passes.lower_kernels.template import Job
+from mgn.passes.schedules.attention_blocks import Blocking
 
 
 @dataclass

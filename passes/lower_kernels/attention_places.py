@@ -7,10 +7,10 @@ exchanged there, so that the work-items that read them together find them in dif
 
 from xdsl.dialects import arith
 
-from mgn.passes.lower_kernels.attention_tiling import BANK_GROUPS, Tiling
+from mgn.passes.kernels.index import Counter, Index, of
 from mgn.passes.lower_kernels.emission import Code
-from mgn.passes.lower_kernels.index import Counter, Index, of
 from mgn.passes.lower_kernels.pure_code import INDEX
+from mgn.passes.schedules.attention_tiles import BANK_GROUPS, Tiling
 
 
 class Places:

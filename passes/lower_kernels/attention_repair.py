@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from xdsl.dialects import arith, math
 from xdsl.ir import Attribute, SSAValue
 
+from mgn.passes.kernels.arithmetic import dividing_lanes
+from mgn.passes.kernels.body import Indices
+from mgn.passes.kernels.index import Index, lanes
 from mgn.passes.lower_kernels.attention_node import Attention
-from mgn.passes.lower_kernels.body import Indices
 from mgn.passes.lower_kernels.emission import Code
-from mgn.passes.lower_kernels.index import Index, lanes
 from mgn.passes.lower_kernels.product import multiply_add
 from mgn.passes.lower_kernels.pure_code import lane_count, memory_type, scalar_type
 from mgn.passes.lower_kernels.scalar import across_lanes, unary
-from mgn.passes.lower_kernels.template import Job, dividing_lanes
+from mgn.passes.lower_kernels.template import Job
 
 
 def nothing_of(code: Code, value: SSAValue, held: SSAValue) -> SSAValue:

@@ -14,16 +14,18 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.passes.lower_kernels.attention_blocking import blocking_of
-from mgn.passes.lower_kernels.attention_blocks import BLOCK, MOST_KEYS, FarSums
+from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
+from mgn.passes.kernels.index import Index, constant, delinearised, lanes
+from mgn.passes.kernels.long_chains import MOST_KEYS
+from mgn.passes.lower_kernels.attention_blocks import BLOCK, FarSums
 from mgn.passes.lower_kernels.attention_node import Attention
 from mgn.passes.lower_kernels.attention_packing import Packing
 from mgn.passes.lower_kernels.attention_repair import Repair, is_spoilt, nothing_of
-from mgn.passes.lower_kernels.index import Index, constant, delinearised, lanes
 from mgn.passes.lower_kernels.product import multiply_add, tile_start
 from mgn.passes.lower_kernels.pure_code import lane_of, memory_type, shaped
 from mgn.passes.lower_kernels.scalar import across_lanes
-from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
+from mgn.passes.lower_kernels.template import Job, Launch
+from mgn.passes.schedules.attention_blocks import Blocking
 
 
 def lower_rows(job: Job, attention: Attention) -> Launch:
@@ -34,7 +36,7 @@ def lower_rows(job: Job, attention: Attention) -> Launch:
 class _Rows:
     def __init__(self, job: Job, attention: Attention) -> None:
         self.job, self.attention, self.code = job, attention, job.code
-        self.sizes = blocking_of(job, attention)
+        self.sizes = Blocking.of(job.schedule, attention)
         self.type = memory_type(attention.element)
         sizes, code = self.sizes, job.code
         count = sizes.down * sizes.rows

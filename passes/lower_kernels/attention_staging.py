@@ -10,11 +10,11 @@ from functools import cached_property
 
 from xdsl.ir import SSAValue
 
+from mgn.passes.kernels.body import INPUT, Indices
+from mgn.passes.kernels.index import Index, lanes
 from mgn.passes.lower_kernels.attention_copies import LineCopy, Lines, Read
 from mgn.passes.lower_kernels.attention_node import Attention
 from mgn.passes.lower_kernels.attention_places import Places
-from mgn.passes.lower_kernels.body import INPUT, Indices
-from mgn.passes.lower_kernels.index import Index, lanes
 from mgn.passes.lower_kernels.template import Job
 
 AT_ONCE = 4

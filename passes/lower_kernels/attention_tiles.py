@@ -14,17 +14,18 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
+from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
+from mgn.passes.kernels.index import Index, constant, lanes
 from mgn.passes.lower_kernels.attention_blocks import loop_over_keys
 from mgn.passes.lower_kernels.attention_node import Attention
 from mgn.passes.lower_kernels.attention_places import Places
 from mgn.passes.lower_kernels.attention_repair import Repair, is_spoilt, nothing_of
 from mgn.passes.lower_kernels.attention_staging import Staging
-from mgn.passes.lower_kernels.attention_tiling import tiling_of
-from mgn.passes.lower_kernels.index import Index, constant, lanes
 from mgn.passes.lower_kernels.product import multiply_add
 from mgn.passes.lower_kernels.pure_code import lane_count, lane_of, memory_type, shaped
 from mgn.passes.lower_kernels.sub_groups import EXCHANGED, SUB_GROUP, meet_neighbours
-from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
+from mgn.passes.lower_kernels.template import Job, Launch
+from mgn.passes.schedules.attention_tiles import Tiling
 
 UNROLL = 4
 """Steps of the loops over products that the device's compiler is asked to do at a time."""
@@ -40,7 +41,7 @@ def lower_attention_tiles(job: Job, attention: Attention) -> Launch:
 class _Tiles:
     def __init__(self, job: Job, attention: Attention) -> None:
         self.job, self.attention, self.code = job, attention, job.code
-        self.sizes = tiling_of(job, attention)
+        self.sizes = Tiling.of(job.schedule, attention)
         self.type = memory_type(attention.element)
         sizes, code = self.sizes, job.code
         self.queries = code.local(self.type, sizes.queries_size)

@@ -12,87 +12,61 @@ from dataclasses import replace
 from math import prod
 
 from xdsl.ir import SSAValue
-from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects import kernel
-from mgn.dialects.mgn.operation import Kind
-from mgn.passes.lower_kernels.body import Indices
+from mgn.passes.kernels.accumulation import accumulator
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import Indices
+from mgn.passes.kernels.index import Index, delinearised, lanes
+from mgn.passes.kernels.product import Product
+from mgn.passes.kernels.product_as_sum import product_as_sum
 from mgn.passes.lower_kernels.evaluate import Evaluator
-from mgn.passes.lower_kernels.few_rows import FEW_FOR_UNIT, lower_few_rows, suits_few_rows
+from mgn.passes.lower_kernels.few_rows import lower_few_rows
 from mgn.passes.lower_kernels.grouped_reduction import lower_grouped
-from mgn.passes.lower_kernels.index import Index, delinearised, lanes
 from mgn.passes.lower_kernels.long_sums import long_loop
-from mgn.passes.lower_kernels.operand_places import DEPTH, right_axis
 from mgn.passes.lower_kernels.packed_product import lower_packed
-from mgn.passes.lower_kernels.product import (
-    Product,
-    lies_in_memory,
-    multiply_add,
-    tile_start,
-    write_tile,
-)
-from mgn.passes.lower_kernels.product_as_sum import product_as_sum
+from mgn.passes.lower_kernels.product import multiply_add, tile_start, write_tile
 from mgn.passes.lower_kernels.pure_code import memory_type, shaped
-from mgn.passes.lower_kernels.scalar import accumulator, across_lanes, combine, widened
-from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
-from mgn.passes.lower_kernels.tensor_product import lower_tensor, suits_unit
+from mgn.passes.lower_kernels.scalar import across_lanes, combine, widened
+from mgn.passes.lower_kernels.template import Job, Launch
+from mgn.passes.lower_kernels.tensor_product import lower_tensor
 from mgn.passes.lower_kernels.tiled_product import lower_tiled
-
-DOT_ROWS = 4
-"""Up to how many rows a product with a transposed right operand is made of dot products."""
+from mgn.passes.schedules.product import ProductVariant
 
 LONG_DEPTH = 256
 """Steps of a block of a long shared axis, where a tile of sums is in registers."""
 
 
 def lower_contraction(job: Job) -> Launch:
-    """Writes a contraction kernel."""
+    """Writes a contraction kernel as its schedule says."""
     product = Product.of_body(job.body)
-    if job.is_gpu and product.halves > 1:
-        if not product.node.values["transpose_b"]:
-            raise VerifyException(
-                "fusion.kernel contraction: columns that meet are apart in memory"
-            )
+    if job.is_gpu:
         product = product.interleaved
-    left, right = product.node.operands
-    few = product.rows <= DOT_ROWS and product.right_runs_along_depth
-    few = product.columns == 1 and (few or product.left_runs_along_depth)
-    if job.is_gpu and few and product.depth > 1:
-        return lower_grouped(replace(job, body=product_as_sum(job.body, product)))
-    axis = right_axis(job, product) if job.is_gpu and suits_few_rows(job, product) else None
-    if axis is not None:
-        return lower_few_rows(job, product, along=axis == DEPTH)
-    along_k = not job.is_gpu and product.depth >= job.number("lanes", 16)
-    if along_k and product.right_runs_along_depth and product.rows <= DOT_ROWS:
-        return _dots(job, product, product.rows, min(8 // product.rows, product.columns))
-    if along_k and product.left_runs_along_depth and product.columns == 1 and lies_in_memory(right):
-        return _dots(job, product, min(8, product.rows), 1)
-    unit = str(job.schedule.get("matrix", ""))
-    tiles = product.rows > (FEW_FOR_UNIT if unit else DOT_ROWS)
-    tiles = tiles and bool(left.count) and bool(right.count)
-    if tiles and unit and suits_unit(job, product, unit):
-        return lower_tensor(job, product, unit)
-    if job.body.of_kind(Kind.REDUCTION) and not (tiles and job.is_gpu):
-        raise VerifyException("fusion.kernel contraction: rows are reduced for it on a GPU only")
-    if tiles:
-        return lower_tiled(job, product) if job.is_gpu else lower_packed(job, product)
-    return _direct(job, product)
+    match ProductVariant(job.variant):
+        case ProductVariant.SUMS:
+            return lower_grouped(replace(job, body=product_as_sum(job.body, product)))
+        case ProductVariant.FEW_ROWS:
+            return lower_few_rows(job, product)
+        case ProductVariant.DOTS:
+            return _dots(job, product)
+        case ProductVariant.MATRIX:
+            return lower_tensor(job, product, str(job.schedule["matrix"]))
+        case ProductVariant.TILES:
+            return lower_tiled(job, product)
+        case ProductVariant.PACKED:
+            return lower_packed(job, product)
+        case ProductVariant.DIRECT:
+            return _direct(job, product)
 
 
-def _dots(job: Job, product: Product, down: int, across: int) -> Launch:
+def _dots(job: Job, product: Product) -> Launch:
     """Vectors run along the shared axis; their lanes are added up at the end."""
     code = job.code
-    while across & (across - 1):
-        across -= 1
-    while down & (down - 1) and across == 1:
-        down -= 1
+    down, across, block = (job.entry(name) for name in ("tile_rows", "tile_columns", "block"))
     tile_rows = ceil_div(product.rows, down)
     tile_columns = ceil_div(product.columns, across)
     tiles = tile_rows * tile_columns * prod(product.batch)
-    block = max(1, min(8, tiles // (8 * job.number("units", 2))))
-    local = min(64, tiles) if job.is_gpu else 1
-    block = 1 if job.is_gpu else block
-    items = ceil_div(ceil_div(tiles, block), local) * local
+    items = ceil_div(tiles, block)
     item = code.counter(kernel.GlobalIdOp, 0, items)
 
     def tile(step: Index) -> None:
@@ -118,7 +92,7 @@ def _dots(job: Job, product: Product, down: int, across: int) -> Launch:
     if tiles != items * block:
         trips = (item * -block + tiles).clamp(0, block)
     code.each(0, trips, tile)
-    return Launch((items,), (local,))
+    return Launch((items,), (1,))
 
 
 def _joined(job: Job, totals: Sequence[SSAValue]) -> SSAValue:
@@ -180,13 +154,7 @@ def _dot_tile(
 def _direct(job: Job, product: Product) -> Launch:
     """Operands are read where they lie; edges are covered by tiles that overlap."""
     code = job.code
-    width = job.number("lanes", 16)
-    while width > product.columns:
-        width //= 2
-    down = min(job.number("tile_rows", 8), product.rows)
-    across = max(1, min(16 // down, product.columns // width))
-    while across > 1 and product.columns < 4 * job.number("units", 2) * across * width:
-        across //= 2
+    width, down, across = (job.entry(name) for name in ("width", "tile_rows", "tile_vectors"))
     tile_rows = ceil_div(product.rows, down)
     tile_columns = ceil_div(product.columns, width * across)
     batches = prod(product.batch)

@@ -12,15 +12,7 @@ from xdsl.dialects.builtin import IntegerAttr, MemRefType, UnitAttr, VectorType,
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from mgn.dialects import kernel
-from mgn.passes.lower_kernels.index import (
-    Clamped,
-    Counter,
-    Index,
-    Lane,
-    Quotient,
-    Remainder,
-    of,
-)
+from mgn.passes.kernels.index import Clamped, Counter, Index, Lane, Quotient, Remainder, of
 from mgn.passes.lower_kernels.pure_code import INDEX, PureCode, lane_count, scalar_type, shaped
 
 INDEX_LIMIT = 1 << 31

@@ -11,10 +11,11 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
-from mgn.passes.lower_kernels.body import INPUT, SPLAT, Indices, Node
+from mgn.passes.kernels.body import INPUT, SPLAT, Indices, Node
+from mgn.passes.kernels.index import Index, linear
+from mgn.passes.kernels.index_maps import broadcast_index
 from mgn.passes.lower_kernels.emission import Code
-from mgn.passes.lower_kernels.index import Index, linear
-from mgn.passes.lower_kernels.movement import MOVEMENT_ROWS, broadcast_index
+from mgn.passes.lower_kernels.movement import MOVEMENT_ROWS
 from mgn.passes.lower_kernels.pure_code import memory_type
 from mgn.passes.lower_kernels.scalar import elementwise
 

@@ -12,8 +12,8 @@ from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
+from mgn.passes.kernels.index import Index
 from mgn.passes.lower_kernels.emission import Code
-from mgn.passes.lower_kernels.index import Index
 from mgn.passes.lower_kernels.pure_code import INDEX, lane_of
 from mgn.passes.lower_kernels.tensor_panels import EIGHT, joined
 

@@ -7,121 +7,31 @@ columns and takes one step after the other. The shares meet in local memory.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.passes.lower_kernels.body import INPUT, Node
+from mgn.passes.kernels.accumulation import accumulator
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.index import Index, constant, delinearised, lanes
+from mgn.passes.kernels.index_maps import bounded
+from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.evaluate import Evaluator
-from mgn.passes.lower_kernels.index import Index, constant, delinearised, lanes
 from mgn.passes.lower_kernels.long_sums import long_loop
-from mgn.passes.lower_kernels.panel_copies import bounded
-from mgn.passes.lower_kernels.product import Product, multiply_add, write_tile
+from mgn.passes.lower_kernels.product import multiply_add, write_tile
 from mgn.passes.lower_kernels.pure_code import lane_count, lane_of, memory_type
-from mgn.passes.lower_kernels.scalar import accumulator, across_lanes, combine, widened
-from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
-
-FEW_ROWS, FEW_FOR_UNIT = 4, 2
-"""Up to how many rows a product is best done without tiles, and without a matrix unit."""
-
-VECTOR_BYTES = 16
-ITEMS, MOST_ITEMS = 256, 512
-SHARES = {True: 32, False: 8}
-"""Work-items that share the shared axis, where memory runs along it and where it does not."""
-
-MOST_SUMS = 64
-"""Numbers that a work-item adds up in its registers."""
+from mgn.passes.lower_kernels.scalar import across_lanes, combine, widened
+from mgn.passes.lower_kernels.template import Job, Launch
+from mgn.passes.schedules.few_rows import MOST_SUMS, FewRowsTiling
 
 STEPS = 4
 """Steps of the shared axis at once, where memory runs along the columns."""
 
 
-@dataclass(frozen=True)
-class FewRowsTiling:
-    """A group has `own` times `shares` work-items; each has `across` columns, or vectors of them.
-
-    `width` elements of the right operand are read at once.
-    """
-
-    own: int
-    shares: int
-    across: int
-    width: int
-    along: bool
-
-    @property
-    def items(self) -> int:
-        return self.own * self.shares
-
-    @property
-    def columns(self) -> int:
-        """Columns of a group."""
-        return self.own * self.across * (1 if self.along else self.width)
-
-
-def suits_few_rows(job: Job, product: Product) -> bool:
-    """Whether a product has so few rows."""
-    most = FEW_FOR_UNIT if job.schedule.get("matrix") else FEW_ROWS
-    return product.rows <= most and product.depth > 1
-
-
-def lower_few_rows(job: Job, product: Product, along: bool) -> Launch:
-    """Writes a contraction kernel of a few rows.
-
-    `along` says that the right operand's memory runs along the shared axis.
-    """
-    return _FewRows(job, product, few_rows_tiling(job, product, along)).write()
-
-
-def few_rows_tiling(job: Job, product: Product, along: bool) -> FewRowsTiling:
-    """Sizes that spread the columns over all compute units."""
-    wanted = 2 * job.number("units", 1)
-    width = _width(job, product, along)
-    groups = prod(product.batch)
-    most = job.number("largest_group", ITEMS)
-    items = min(most, ITEMS)
-    if along:
-        shares = min(SHARES[True], _power_below(product.depth // width))
-        own = max(items // shares, 1)
-        while own > 4 and groups * ceil_div(product.columns, own) < wanted:
-            own //= 2
-        across = 4
-        while across > 1 and (
-            groups * ceil_div(product.columns, own * across) < wanted
-            or product.rows * across * max(width, 4) > MOST_SUMS
-        ):
-            across //= 2
-        return FewRowsTiling(own, shares, across, width, True)
-    shares = min(SHARES[False], _power_below(product.depth))
-    own = items // shares
-    while own > 8 and groups * ceil_div(product.columns, own * width) < wanted:
-        own, shares = own // 2, shares * 2
-    if groups * ceil_div(product.columns, own * width) < wanted and most >= MOST_ITEMS:
-        shares *= MOST_ITEMS // ITEMS
-    return FewRowsTiling(own, min(shares, _power_below(product.depth)), 1, width, False)
-
-
-def _width(job: Job, product: Product, along: bool) -> int:
-    """Elements of the right operand in one load."""
-    held = min((node.element.bytes for node in _leaves(product.node.operands[1])), default=4)
-    width = dividing_lanes(product.depth if along else product.columns, VECTOR_BYTES // held)
-    while width > 1 and product.rows * width > MOST_SUMS // 2:
-        width //= 2
-    return width
-
-
-def _leaves(node: Node) -> list[Node]:
-    """The inputs of a value that hold as many elements."""
-    if node.name == INPUT:
-        return [node]
-    same = [operand for operand in node.operands if operand.count == node.count]
-    return [leaf for operand in same for leaf in _leaves(operand)]
-
-
-def _power_below(count: int) -> int:
-    return 1 << (max(count, 1).bit_length() - 1)
+def lower_few_rows(job: Job, product: Product) -> Launch:
+    """Writes a contraction kernel of a few rows."""
+    return _FewRows(job, product, FewRowsTiling.of(job.schedule)).write()
 
 
 LONG_WALK = 128

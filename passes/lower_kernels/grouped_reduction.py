@@ -12,50 +12,20 @@ from contextlib import AbstractContextManager
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.dialects.mgn.operation import Kind
-from mgn.passes.lower_kernels.body import Indices, Node
-from mgn.passes.lower_kernels.index import ZERO, Index, lanes
-from mgn.passes.lower_kernels.long_sums import are_sums, long_loop
-from mgn.passes.lower_kernels.row_groups import Grouping, meet
-from mgn.passes.lower_kernels.row_stash import RowStash, stashable
-from mgn.passes.lower_kernels.rows import (
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import Indices, Node
+from mgn.passes.kernels.index import ZERO, Index, lanes
+from mgn.passes.kernels.rows import (
     RowSpace,
-    columns_side_by_side,
-    elements_in_line,
     row_space,
     stages_of,
 )
-from mgn.passes.lower_kernels.scalar import (
-    across_lanes,
-    bytes_combined,
-    combine,
-    start_of,
-    term,
-    total_of,
-)
-from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
-
-KEPT_ELEMENTS = 32
-"""Up to how many elements of a row a work-item keeps in registers."""
-
-ELEMENTS_AT_ONCE = 8
-"""How many elements a work-item should read before it needs the first."""
-
-READ_AT_ONCE, READ_KEPT = 32, 16
-"""The same two for many long rows of which nothing is written but their totals: fewer work-items
-for each row, with more loads in flight, meet sooner. `READ_ROWS` a compute unit are many.
-"""
-
-READ_ROWS = 16
-
-USUAL_ITEMS = 512
-"""Larger groups leave units idle at barriers; they are for rows that need so many registers."""
-
-WIDE_VECTORS, WIDE_ITEMS = 32, 256
-"""Vectors of columns side by side, and work-items, of a group where there are many columns."""
-
-MET_BYTES = 32 * 1024
-"""Local memory in which the shares of columns meet."""
+from mgn.passes.lower_kernels.long_sums import are_sums, long_loop
+from mgn.passes.lower_kernels.row_groups import meet
+from mgn.passes.lower_kernels.row_stash import RowStash
+from mgn.passes.lower_kernels.scalar import across_lanes, combine, start_of, term, total_of
+from mgn.passes.lower_kernels.template import Job, Launch
+from mgn.passes.schedules.row_groups import Grouping, stashable
 
 UNROLL = 4
 """How many steps of a loop over a row the device's compiler is asked to do at a time."""
@@ -66,91 +36,23 @@ def lower_grouped(job: Job) -> Launch:
     return _Grouped(job, row_space(job.body)).write()
 
 
-def _power_below(count: int) -> int:
-    return 1 << (max(count, 1).bit_length() - 1)
-
-
-def _power_above(count: int) -> int:
-    return 1 << max(count - 1, 0).bit_length()
-
-
-def _grouping(job: Job, space: RowSpace) -> Grouping:
-    local = job.number("local", 256)
-    if space.innermost_is_kept:
-        return _across(job, space, local)
-    width = dividing_lanes(elements_in_line(job.body, space), job.number("lanes", 4))
-    vectors = max(space.length // width, 1)
-    most = local if space.length > USUAL_ITEMS * KEPT_ELEMENTS else min(local, USUAL_ITEMS)
-    at_once = READ_AT_ONCE if _only_reads(job, space) else ELEMENTS_AT_ONCE
-    shares = min(most, _power_below(vectors), _power_above(vectors * width // at_once))
-    rows = 1
-    if shares < 128:
-        rows = min(max(256 // shares, 1), local // shares, _power_above(space.rows))
-    return Grouping(rows, shares, True, width)
-
-
-def _only_reads(job: Job, space: RowSpace) -> bool:
-    """Whether a kernel only reads its rows, which are many and long."""
-    long = space.length >= READ_AT_ONCE * 128
-    many = space.rows >= READ_ROWS * job.number("units", 1)
-    return long and many and not any(space.is_full(node) for node in job.body.written)
-
-
-def _across(job: Job, space: RowSpace, local: int) -> Grouping:
-    """Few columns make groups as narrow as a segment of memory, with many work-items for each."""
-    inner = next(size for size in reversed(space.kept_shape) if size != 1)
-    width, units = dividing_lanes(inner, job.number("lanes", 4)), job.number("units", 1)
-    vectors = space.rows // width
-    side_by_side, most = WIDE_VECTORS, min(local, WIDE_ITEMS)
-    if vectors < 2 * WIDE_VECTORS * units:
-        inputs = [(node.count, node.element.bytes) for node in job.body.inputs]
-        side_by_side = max(columns_side_by_side(space, inputs) // width, 1)
-        most = min(local, MET_BYTES // (width * _bytes_met(job)))
-    rows = min(side_by_side, _power_above(vectors))
-    shares = min(_power_below(most // rows), _power_below(space.length))
-    while shares > 1 and vectors // rows >= 8 * units:
-        shares //= 2
-    return Grouping(rows, shares, False, width)
-
-
-def _bytes_met(job: Job) -> int:
-    """What a work-item hands to the others of each column that it sees."""
-    reductions = job.body.of_kind(Kind.REDUCTION)
-    return sum(map(bytes_combined, reductions))
-
-
 class _Grouped:
     def __init__(self, job: Job, space: RowSpace) -> None:
         self.job, self.space, self.code = job, space, job.code
-        self.sizes = _grouping(job, space)
+        self.sizes = Grouping.of(job.schedule)
         self.evaluator = job.evaluator(self.sizes.width)
         self.vectors = space.length // self.sizes.row_step
-        trips = ceil_div(self.vectors, self.sizes.shares)
-        self.trips = trips
-        self.kept_trips = trips
-        most = READ_KEPT if _only_reads(job, space) else KEPT_ELEMENTS
-        if trips * self.sizes.width > most:
-            again = len(stages_of(job.body, space).reductions) > 1
-            again |= any(space.is_full(node) for node in job.body.written)
-            kept = most // self.sizes.width
-            self.kept_trips = kept if again and self.sizes.by_row else 0
-        self.stash = self._stashed(trips - self.kept_trips)
-        self.held_trips = self.kept_trips + (self.stash.trips if self.stash else 0)
+        self.trips = ceil_div(self.vectors, self.sizes.shares)
+        self.kept_trips = self.sizes.kept
+        self.stash = self._stash() if self.sizes.stashed else None
+        self.held_trips = self.kept_trips + self.sizes.stashed
 
-    def _stashed(self, trips: int) -> RowStash | None:
-        """Where the next trips of a row wait; None where there are none, or no memory for them.
-
-        Groups that are to share a compute unit would take it from each other.
-        """
-        job, sizes = self.job, self.sizes
-        alone = self.kept_trips and sizes.rows == 1 and not _only_reads(job, self.space)
-        room = job.number("stash_memory", 0) if alone else 0
-        nodes = stashable(job, self.space, sizes.width)
-        a_trip = sizes.items * sizes.width * sum(node.element.bytes for node in nodes)
-        trips = min(trips, room // a_trip if a_trip else 0)
-        if not trips or not sizes.by_row:
-            return None
-        return RowStash(job, nodes, sizes.items, sizes.width, self.kept_trips, trips)
+    def _stash(self) -> RowStash:
+        """Where the trips of a row wait that come after those kept."""
+        sizes = self.sizes
+        nodes = stashable(self.job.body, self.space, sizes.width)
+        trips = (sizes.kept, sizes.stashed)
+        return RowStash(self.job, nodes, sizes.items, sizes.width, *trips)
 
     def write(self) -> Launch:
         sizes, space, code = self.sizes, self.space, self.code

@@ -9,22 +9,10 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import f32, f64, i32, i64
 from xdsl.ir import SSAValue
 
-from mgn.dialects.mgn.operation import Kind
-from mgn.dialects.types import ELEMENT_TYPES
-from mgn.passes.lower_kernels.body import Body, Node
+from mgn.passes.kernels.body import Node
 from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.pure_code import NO_FASTMATH, lane_count, shaped
-from mgn.passes.lower_kernels.scaled_products import (
-    GUIDE,
-    clamped,
-    exponent_of,
-    like,
-    number_of,
-    packed,
-)
-
-CHOICE = "guided_product"
-"""The elementwise node that chooses."""
+from mgn.passes.lower_kernels.scaled_products import clamped, exponent_of, like, number_of, packed
 
 _BIAS, _DIGITS, _SPECIAL = 1023, 52, 2047
 _RAISED = 54
@@ -33,23 +21,6 @@ _FARTHEST = 2044
 
 _UNIT = 2.0**-23
 """What each factor may move a scaled product by, to either side."""
-
-
-def guided_products(body: Body) -> Body:
-    """The body with each product in f64 as such a choice; the body itself where there is none."""
-    nodes: list[Node] = []
-    for node in body.nodes:
-        if node.name == "prod" and node.element.name == "f64":
-            given = (node.kind, node.operands, node.values, node.shape)
-            plain = Node("prod", *given, node.element, node.location)
-            guide = Node(GUIDE, *given, ELEMENT_TYPES["i64"], node.location)
-            factors = node.operands[0].count // max(node.count, 1)
-            node.name, node.kind, node.operands = CHOICE, Kind.ELEMENTWISE, (plain, guide)
-            node.values = {"factors": factors}
-            nodes += [plain, guide]
-        node.__post_init__()
-        nodes.append(node)
-    return Body(body.inputs, body.written, nodes)
 
 
 def guiding_factor(code: Code, value: SSAValue) -> SSAValue:

@@ -9,11 +9,12 @@ places.
 from math import prod
 
 from mgn.dialects import kernel
-from mgn.passes.lower_kernels.body import Body
-from mgn.passes.lower_kernels.index import Atom, Clamped, Index, delinearised, lanes
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import Body
+from mgn.passes.kernels.index import Atom, Clamped, Index, delinearised, lanes
 from mgn.passes.lower_kernels.product import tile_start
 from mgn.passes.lower_kernels.squares import is_plain, plain_loads
-from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
+from mgn.passes.lower_kernels.template import Job, Launch
 
 TOGETHER = 256
 """Elements of neighbouring rows that are read together."""

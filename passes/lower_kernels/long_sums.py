@@ -14,15 +14,13 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat
 from xdsl.ir import SSAValue
 
-from mgn.passes.lower_kernels.body import Node
+from mgn.passes.kernels.body import Node
+from mgn.passes.kernels.index import Index, constant
+from mgn.passes.kernels.long_chains import BLOCK
 from mgn.passes.lower_kernels.emission import Code
-from mgn.passes.lower_kernels.index import Index, constant
 from mgn.passes.lower_kernels.pure_code import lane_count, scalar_type
 
 Values = list[SSAValue]
-
-BLOCK = 64
-"""Turns of a block. Loops of up to twice as many stay as they are."""
 
 WIDE_BLOCK, MOST_WIDE = 1024, 8192
 """Steps of a block, and of a loop that stays as it is, where a work-item of a GPU holds so many

@@ -13,25 +13,11 @@ from functools import cached_property
 from xdsl.ir import Attribute, SSAValue
 
 from mgn.dialects.types import ElementType
+from mgn.passes.kernels.index import Index
+from mgn.passes.kernels.long_chains import BLOCK, CHAIN, sets_of_totals
 from mgn.passes.lower_kernels.emission import Code
-from mgn.passes.lower_kernels.index import Index
-from mgn.passes.lower_kernels.long_sums import BLOCK
 from mgn.passes.lower_kernels.pure_code import memory_type
 from mgn.passes.lower_kernels.scalar import combine
-from mgn.passes.lower_kernels.template import ceil_div
-
-CHAIN, MOST_STEPS = 2048, 8192
-"""Steps of a chain, and of a shared axis that is one."""
-
-
-def sets_of_totals(depth: int) -> int:
-    """How many sets of totals a shared axis of so many steps asks for, besides its chain's."""
-    if depth <= MOST_STEPS:
-        return 0
-    count, sets = ceil_div(depth, CHAIN), 1
-    while count > 2 * BLOCK:
-        count, sets = ceil_div(count, BLOCK), sets + 1
-    return sets
 
 
 @dataclass

@@ -27,16 +27,17 @@ from mgn.dialects.buffers import allow_in_place, buffer_type
 from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind, LaunchOp
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.structure import graphs_of
-from mgn.passes.choose_schedules import schedule_for
+from mgn.passes.kernels.body import Body, read_body
+from mgn.passes.kernels.guided_products import guided_products
+from mgn.passes.kernels.structure import structure
 from mgn.passes.lower_kernels.attention import lower_attention
-from mgn.passes.lower_kernels.body import Body, read_body
 from mgn.passes.lower_kernels.contraction import lower_contraction
 from mgn.passes.lower_kernels.emission import Code
-from mgn.passes.lower_kernels.guided_products import guided_products
 from mgn.passes.lower_kernels.pointwise import lower_pointwise
 from mgn.passes.lower_kernels.reduction import lower_reduction
 from mgn.passes.lower_kernels.scan import lower_scan
 from mgn.passes.lower_kernels.template import Job, Launch
+from mgn.passes.schedules.choose import is_whole, schedule_for
 
 TEMPLATES: Mapping[KernelKind, Callable[[Job], Launch]] = {
     KernelKind.POINTWISE: lower_pointwise,
@@ -69,7 +70,9 @@ class LowerKernels(ModulePass):
         for fused in [item for item in op.walk() if isinstance(item, FusedKernelOp)]:
             key = structure(fused)
             if key not in lowered:
-                schedule = fused.schedule or schedule_for(fused, device)
+                schedule = fused.schedule
+                if schedule is None or not is_whole(schedule):
+                    schedule = schedule_for(fused, device, **(schedule.values if schedule else {}))
                 base = readable_name(fused)
                 number = numbers.get(base, 0)
                 while f"{base}_{number}" in taken:
@@ -97,23 +100,6 @@ def _replace(fused: FusedKernelOp, name: str) -> None:
         old.replace_all_uses_with(new)
     fused.detach()
     fused.erase()
-
-
-def structure(fused: FusedKernelOp) -> Hashable:
-    """A key that two kernels share if one function serves both."""
-    numbers: dict[SSAValue, int] = {}
-    parts: list[Any] = [fused.kind.data, fused.schedule or fused.arranged]
-    for argument in fused.block.args:
-        numbers[argument] = len(numbers)
-        parts.append(argument.type)
-    for op in fused.block.ops:
-        parts.append(op.name)
-        parts.extend(numbers[operand] for operand in op.operands)
-        parts.extend(op.properties.items())
-        for result in op.results:
-            numbers[result] = len(numbers)
-            parts.append(result.type)
-    return tuple(parts)
 
 
 def readable_name(fused: FusedKernelOp) -> str:

@@ -12,8 +12,14 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import i32, i64
 from xdsl.ir import SSAValue
 
-from mgn.passes.lower_kernels.body import Indices, Node
-from mgn.passes.lower_kernels.index import ZERO, Counter, Index, delinearised, lanes, linear, of
+from mgn.passes.kernels.body import Indices, Node
+from mgn.passes.kernels.index import Counter, Index, lanes, of
+from mgn.passes.kernels.index_maps import (
+    broadcast_index,
+    reshaped_index,
+    sliced_index,
+    transposed_index,
+)
 from mgn.passes.lower_kernels.pure_code import INDEX, lane_count, memory_type, scalar_type
 from mgn.passes.lower_kernels.scalar import is_unsigned
 
@@ -23,34 +29,13 @@ if TYPE_CHECKING:
 Row = Callable[["Evaluator", Node, Indices], SSAValue]
 
 
-def broadcast_index(index: Indices, shape: tuple[int, ...]) -> Indices:
-    """The element of an operand of that shape that NumPy broadcasts to an index."""
-    trailing = index[len(index) - len(shape) :]
-    return tuple(ZERO if size == 1 else part for part, size in zip(trailing, shape, strict=True))
-
-
 def _reshape(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
     (source,) = node.operands
     return evaluator.at(source, reshaped_index(index, node.shape, source.shape))
 
 
-def reshaped_index(index: Indices, shape: tuple[int, ...], source: tuple[int, ...]) -> Indices:
-    """The element of a tensor of another shape that has the same row-major number."""
-    if [size for size in shape if size != 1] == [size for size in source if size != 1]:
-        kept = iter([part for part, size in zip(index, shape, strict=True) if size != 1])
-        return tuple(ZERO if size == 1 else next(kept) for size in source)
-    return delinearised(linear(index, shape), source)
-
-
-def _turned(node: Node, index: Indices) -> Indices:
-    source: list[Index] = [ZERO] * len(index)
-    for axis, part in zip(node.values["perm"], index, strict=True):
-        source[axis] = part
-    return tuple(source)
-
-
 def _transpose(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
-    return evaluator.at(node.operands[0], _turned(node, index))
+    return evaluator.at(node.operands[0], transposed_index(node, index))
 
 
 def _broadcast_to(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
@@ -58,13 +43,7 @@ def _broadcast_to(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValu
 
 
 def _slice(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
-    moved = tuple(
-        part * step + start
-        for part, start, step in zip(
-            index, node.values["starts"], node.values["steps"], strict=True
-        )
-    )
-    return evaluator.at(node.operands[0], moved)
+    return evaluator.at(node.operands[0], sliced_index(node, index))
 
 
 def _flip(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:

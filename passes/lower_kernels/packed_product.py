@@ -14,16 +14,12 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.dialects.mgn.operation import Kind
+from mgn.passes.kernels.accumulation import accumulator
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.index import ZERO, Index, delinearised, lanes, linear
+from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.evaluate import Evaluator
-from mgn.passes.lower_kernels.index import ZERO, Index, delinearised, lanes, linear
 from mgn.passes.lower_kernels.long_totals import LongTotals
-from mgn.passes.lower_kernels.packed_blocking import (
-    LEFT_PADDING,
-    LONGEST_VECTOR,
-    blocking_of,
-    panels_of,
-)
 from mgn.passes.lower_kernels.panels import (
     LeftTile,
     RightBlock,
@@ -32,19 +28,16 @@ from mgn.passes.lower_kernels.panels import (
     pack_panels,
     pack_transposed_panels,
 )
-from mgn.passes.lower_kernels.product import (
-    Product,
-    multiply_add,
-    tile_start,
-    write_halves,
-    write_tile,
-)
+from mgn.passes.lower_kernels.product import multiply_add, tile_start, write_halves, write_tile
 from mgn.passes.lower_kernels.pure_code import memory_type
-from mgn.passes.lower_kernels.scalar import accumulator
-from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
-
-SIMPLE_EPILOGUE = 3
-"""Up to how many operations after the product are written out for each vector of a tile."""
+from mgn.passes.lower_kernels.template import Job, Launch
+from mgn.passes.schedules.packed_blocking import (
+    LEFT_PADDING,
+    LONGEST_VECTOR,
+    Blocking,
+    is_simple,
+    panels_of,
+)
 
 STEPS_AHEAD = 16
 """How many steps before its use a panel's row is fetched into the nearest cache."""
@@ -64,10 +57,8 @@ def lower_packed(job: Job, product: Product) -> Launch:
 class _Packed:
     def __init__(self, job: Job, product: Product) -> None:
         self.job, self.product, self.code = job, product, job.code
-        after = job.body.dependent_on([product.node])
-        computed = sum(node.kind is Kind.ELEMENTWISE for node in after)
-        self.is_simple = computed <= SIMPLE_EPILOGUE
-        self.sizes = sizes = blocking_of(job, product, not self.is_simple)
+        self.is_simple = is_simple(job.body, product)
+        self.sizes = sizes = Blocking.of(job.schedule, product)
         self.type = memory_type(accumulator(product.element))
         code = job.code
         self.tiles_down = ceil_div(product.rows, sizes.rows)

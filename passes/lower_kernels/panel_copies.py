@@ -10,13 +10,16 @@ from functools import cached_property
 
 from xdsl.ir import SSAValue
 
-from mgn.passes.lower_kernels.body import Indices
-from mgn.passes.lower_kernels.index import Index, lanes
-from mgn.passes.lower_kernels.product import Product
+from mgn.passes.kernels.accumulation import accumulator
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import Indices
+from mgn.passes.kernels.index import Index, lanes
+from mgn.passes.kernels.index_maps import bounded
+from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.pure_code import lane_of, memory_type
-from mgn.passes.lower_kernels.scalar import accumulator, widened
-from mgn.passes.lower_kernels.template import Job, ceil_div
-from mgn.passes.lower_kernels.tiling import Tiling
+from mgn.passes.lower_kernels.scalar import widened
+from mgn.passes.lower_kernels.template import Job
+from mgn.passes.schedules.local_tiles import Tiling
 
 WARP = 32
 """Work-items that run together."""
@@ -158,10 +161,3 @@ class Copier:
                     code.store(lane_of(code, value, lane), memory, code.index(target))
 
             code.when(code.is_below(number, vectors, 1), put)
-
-
-def bounded(index: Index, limit: int, width: int) -> Index:
-    """The start of a vector, a multiple of its width, brought inside an axis."""
-    if index.high + width <= limit:
-        return index
-    return (index // width).clamp(0, limit // width - 1) * width

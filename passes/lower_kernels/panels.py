@@ -12,15 +12,15 @@ from xdsl.dialects import vector
 from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import SSAValue
 
-from mgn.passes.lower_kernels.body import Indices
+from mgn.passes.kernels.body import Indices
+from mgn.passes.kernels.index import Index, lanes
+from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.emission import Code
-from mgn.passes.lower_kernels.index import Index, lanes
-from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.scalar import widened
 from mgn.passes.lower_kernels.template import Job
 
 if TYPE_CHECKING:
-    from mgn.passes.lower_kernels.packed_blocking import Blocking
+    from mgn.passes.schedules.packed_blocking import Blocking
 
 
 Panels = tuple[Index | int, Callable[[Index], Index]]

@@ -11,13 +11,14 @@ from dataclasses import replace
 
 from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
-from mgn.passes.lower_kernels.body import INPUT, Body, Node
+from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
+from mgn.passes.kernels.body import INPUT, Body, Node
+from mgn.passes.kernels.index import Index, delinearised, lanes
 from mgn.passes.lower_kernels.evaluate import Evaluator
-from mgn.passes.lower_kernels.index import Index, delinearised, lanes
 from mgn.passes.lower_kernels.interleaved_rows import interleaved_axis, lower_interleaved
 from mgn.passes.lower_kernels.ragged_tiles import RaggedTiles, has_vectors
 from mgn.passes.lower_kernels.squares import lower_squares, row_axis
-from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
+from mgn.passes.lower_kernels.template import Job, Launch
 from mgn.passes.lower_kernels.tiles import Tiles, tile_plan
 
 

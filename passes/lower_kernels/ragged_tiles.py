@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 from xdsl.ir import SSAValue
 
-from mgn.passes.lower_kernels.index import ZERO, Counter, Index, lanes, linear, of
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.index import ZERO, Counter, Index, lanes, linear, of
 from mgn.passes.lower_kernels.pure_code import memory_type
-from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
+from mgn.passes.lower_kernels.template import Job, Launch
 from mgn.passes.lower_kernels.tiles import Plan, Tiles, Turned, substituted
 
 RAGGED_TILES = {4: (96, 64), 8: (64, 64)}

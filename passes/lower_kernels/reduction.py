@@ -13,20 +13,15 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.dialects.shifts import LARGEST
-from mgn.passes.lower_kernels.body import Body, Node
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import Body, Node
+from mgn.passes.kernels.index import ZERO, Index, lanes, linear
+from mgn.passes.kernels.rows import RowSpace, Stages, row_space, stages_of
 from mgn.passes.lower_kernels.evaluate import Evaluator, Given
 from mgn.passes.lower_kernels.grouped_reduction import lower_grouped
-from mgn.passes.lower_kernels.index import ZERO, Index, lanes, linear
 from mgn.passes.lower_kernels.long_sums import are_sums, long_loop
 from mgn.passes.lower_kernels.product import tile_start
 from mgn.passes.lower_kernels.pure_code import memory_type
-from mgn.passes.lower_kernels.rows import (
-    RowSpace,
-    Stages,
-    elements_in_line,
-    row_space,
-    stages_of,
-)
 from mgn.passes.lower_kernels.rows_ahead import RowsAhead
 from mgn.passes.lower_kernels.scalar import (
     across_lanes,
@@ -37,24 +32,21 @@ from mgn.passes.lower_kernels.scalar import (
     term,
     total_of,
 )
-from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
+from mgn.passes.lower_kernels.template import Job, Launch
+from mgn.passes.schedules.reduction import ReductionVariant
 
 ACCUMULATORS = 4
 
-SHORT = 255
-"""Elements of rows up to which two are walked side by side: one's vectors have too little to do
-while its lanes are combined.
-"""
-
 
 def lower_reduction(job: Job) -> Launch:
-    """Writes a reduction kernel."""
-    if job.is_gpu:
-        return lower_grouped(job)
-    space = row_space(job.body)
-    if space.innermost_is_kept:
-        return _across_rows(job, space)
-    return _along_rows(job, space)
+    """Writes a reduction kernel as its schedule says."""
+    match ReductionVariant(job.variant):
+        case ReductionVariant.GROUPS:
+            return lower_grouped(job)
+        case ReductionVariant.ACROSS:
+            return _across_rows(job, row_space(job.body))
+        case ReductionVariant.ALONG:
+            return _along_rows(job, row_space(job.body))
 
 
 @dataclass(frozen=True)
@@ -249,20 +241,12 @@ class _Walk:
 
 def _along_rows(job: Job, space: RowSpace) -> Launch:
     code = job.code
-    width = job.number("lanes", 16)
-    in_line = elements_in_line(job.body, space)
-    if in_line != space.length:
-        width = dividing_lanes(in_line, width)
-    while width > 1 and width > space.length:
-        width //= 2
+    width, together, block = (job.entry(name) for name in ("width", "side_by_side", "block"))
     stages = stages_of(job.body, space)
-    together = 2 if space.rows > 1 and space.length <= SHORT else 1
     homes = _homes(job.body, space, stages) if together == 1 else {}
-    if space.length > job.number("stash", 8192):
+    if not job.entry("stored"):
         stages.stored = [[node for node in stored if node in homes] for stored in stages.stored]
     walks = ceil_div(space.rows, together)
-    chunk = job.number("chunk", 4096) // max(together * space.length, 1)
-    block = max(1, min(walks, chunk))
     items = ceil_div(walks, block)
     item = code.counter(kernel.GlobalIdOp, 0, items)
 
@@ -297,12 +281,9 @@ def _across_rows(job: Job, space: RowSpace) -> Launch:
     """Vectors of rows that are neighbours; the last one ends with the axis, and so overlaps."""
     code = job.code
     inner = next(s for s in reversed(space.kept_shape) if s != 1)
-    width = job.number("lanes", 16)
-    while width > inner:
-        width //= 2
+    width, together = job.entry("width"), job.entry("side_by_side")
     outer = space.rows // inner
     vectors = ceil_div(inner, width)
-    together = _together(vectors, outer, job.number("units", 2))
     groups = ceil_div(vectors, together)
     items = outer * groups
     item = code.counter(kernel.GlobalIdOp, 0, items)
@@ -350,14 +331,6 @@ def _across_rows(job: Job, space: RowSpace) -> Launch:
     for evaluator, row in zip(evaluators, rows, strict=True):
         job.write(evaluator, [(n, node, space.index_in(node, row, ZERO)) for n, node in rest])
     return Launch((items,))
-
-
-def _together(vectors: int, outer: int, units: int) -> int:
-    """How many vectors a work-item walks side by side: four, unless cores would then stand idle."""
-    for count in (4, 2):
-        if outer * ceil_div(vectors, count) >= 4 * units:
-            return count
-    return 1
 
 
 def _always(value: SSAValue) -> Given:

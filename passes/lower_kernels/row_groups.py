@@ -6,55 +6,21 @@ by local memory.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import VectorType
 from xdsl.ir import SSAValue
 
-from mgn.passes.lower_kernels.body import Node
+from mgn.passes.kernels.body import Node
+from mgn.passes.kernels.index import Index
 from mgn.passes.lower_kernels.emission import Code
-from mgn.passes.lower_kernels.index import Index
 from mgn.passes.lower_kernels.pure_code import scalar_type
 from mgn.passes.lower_kernels.scalar import combine
 from mgn.passes.lower_kernels.sub_groups import EXCHANGED, SUB_GROUP, meet_in_sub_groups
 from mgn.passes.lower_kernels.template import Job
+from mgn.passes.schedules.row_groups import Grouping
 
 RADIX = 16
 """How many shares one work-item combines between two barriers."""
-
-
-@dataclass
-class Grouping:
-    """A group has `rows` rows, or vectors of rows, and `shares` work-items for each.
-
-    `by_row` says that neighbouring work-items share a row. `width` elements are read at once: of
-    one row, or one of each of so many rows.
-    """
-
-    rows: int
-    shares: int
-    by_row: bool
-    width: int
-
-    @property
-    def items(self) -> int:
-        return self.rows * self.shares
-
-    @property
-    def row_width(self) -> int:
-        """How many rows a work-item sees at once."""
-        return 1 if self.by_row else self.width
-
-    @property
-    def row_step(self) -> int:
-        """How many elements of a row a work-item sees at once."""
-        return self.width if self.by_row else 1
-
-    def places(self, place: Index) -> tuple[Index, Index]:
-        """A work-item's row, or vector of rows, and which share of it it has."""
-        if self.by_row:
-            return place // self.shares, place % self.shares
-        return place % self.rows, place // self.rows
 
 
 def meet(

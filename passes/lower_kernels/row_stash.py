@@ -13,21 +13,11 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.dialects.kernel.matrix_units import CHUNK_BYTES
-from mgn.passes.lower_kernels.body import Indices, Node
+from mgn.passes.kernels.body import Indices, Node
+from mgn.passes.kernels.index import Index, linear
 from mgn.passes.lower_kernels.evaluate import Evaluator, Given
-from mgn.passes.lower_kernels.index import Index, linear
 from mgn.passes.lower_kernels.pure_code import memory_type
-from mgn.passes.lower_kernels.rows import RowSpace
 from mgn.passes.lower_kernels.template import Job
-
-
-def stashable(job: Job, space: RowSpace, width: int) -> list[Node]:
-    """The inputs with an element for each of a row, if all can be copied vector by vector."""
-    nodes = [node for node in job.body.inputs if node in job.body.nodes and space.is_full(node)]
-    copied = all(width * node.element.bytes in CHUNK_BYTES for node in nodes)
-    aligned = all(size % width == 0 for node in nodes for size in node.shape[-1:])
-    return nodes if copied and aligned else []
 
 
 @dataclass

@@ -15,15 +15,16 @@ from functools import cached_property
 from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.operation import Kind
-from mgn.passes.lower_kernels.body import Indices, Node
+from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
+from mgn.passes.kernels.body import Indices, Node
+from mgn.passes.kernels.index import ZERO, Index, lanes
+from mgn.passes.kernels.index_maps import bounded
+from mgn.passes.kernels.product import Product, values_of_rows
+from mgn.passes.kernels.rows import RowSpace, row_space, stages_of
 from mgn.passes.lower_kernels.evaluate import Evaluator
-from mgn.passes.lower_kernels.index import ZERO, Index, lanes
 from mgn.passes.lower_kernels.long_sums import are_sums, long_loop
-from mgn.passes.lower_kernels.panel_copies import bounded
-from mgn.passes.lower_kernels.product import Product, values_of_rows
 from mgn.passes.lower_kernels.pure_code import memory_type
-from mgn.passes.lower_kernels.row_groups import Grouping, exchanges, meet
-from mgn.passes.lower_kernels.rows import RowSpace, row_space, stages_of
+from mgn.passes.lower_kernels.row_groups import exchanges, meet
 from mgn.passes.lower_kernels.scalar import (
     across_lanes,
     combine,
@@ -32,7 +33,8 @@ from mgn.passes.lower_kernels.scalar import (
     total_of,
 )
 from mgn.passes.lower_kernels.sub_groups import SUB_GROUP
-from mgn.passes.lower_kernels.template import Job, ceil_div, dividing_lanes
+from mgn.passes.lower_kernels.template import Job
+from mgn.passes.schedules.row_groups import Grouping
 
 LOADS_AT_ONCE = 16
 """About how many vectors of each input a work-item reads before it needs the first."""

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from mgn.passes.lower_kernels.body import Node
-from mgn.passes.lower_kernels.index import Index, linear
-from mgn.passes.lower_kernels.rows import RowSpace
+from mgn.passes.kernels.body import Node
+from mgn.passes.kernels.index import Index, linear
+from mgn.passes.kernels.rows import RowSpace
 from mgn.passes.lower_kernels.template import Job
 
 LINE = 64

@@ -4,25 +4,23 @@ In: a node of the body and its operands' values, all with the same number of lan
 of the result. The interpreter's `elementwise.py` says what each row must compute.
 """
 
-import math as numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import f32, i32, i64
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, Family
-from mgn.passes.lower_kernels.body import Node
+from mgn.passes.kernels.accumulation import GUIDE, accumulator, is_scaled, neutral
+from mgn.passes.kernels.body import Node
+from mgn.passes.kernels.guided_products import CHOICE
 from mgn.passes.lower_kernels.emission import Code
-from mgn.passes.lower_kernels.guided_products import CHOICE, guided, guiding_factor
+from mgn.passes.lower_kernels.guided_products import guided, guiding_factor
 from mgn.passes.lower_kernels.pure_code import NO_FASTMATH, lane_count, memory_type
 from mgn.passes.lower_kernels.scaled_products import (
-    GUIDE,
     ONE,
-    is_scaled,
     product_of_lanes,
     scaled_factor,
     scaled_product,
@@ -278,25 +276,6 @@ def elementwise(code: Code, node: Node, operands: Values) -> SSAValue:
 
 # Reductions
 
-_NEUTRAL_INTEGERS = {"sum": 0, "running_sum": 0, "prod": 1}
-
-
-def accumulator(element: ElementType) -> ElementType:
-    """The type that sums of an element type are kept in: f32 for the half precisions."""
-    return ELEMENT_TYPES["f32"] if element.is_float and element.bits < 32 else element
-
-
-def neutral(name: str, element: ElementType) -> float | int:
-    """What a reduction of nothing gives."""
-    if name in _NEUTRAL_INTEGERS:
-        return _NEUTRAL_INTEGERS[name]
-    sign = -1 if name == "max_reduce" else 1
-    if element.is_float:
-        return sign * numbers.inf
-    assert element.dtype is not None
-    limits: Any = np.iinfo(element.dtype)
-    return int(limits.min if sign < 0 else limits.max)
-
 
 def start_of(code: Code, node: Node, count: int) -> SSAValue:
     """What a reduction, or a scan, has combined before the first element, in so many lanes."""
@@ -391,11 +370,6 @@ def total_of(code: Code, node: Node, combined: SSAValue) -> SSAValue:
     if is_scaled(node.name, node.element):
         combined = unscaled(code, combined)
     return narrowed(code, combined, node.element)
-
-
-def bytes_combined(node: Node) -> int:
-    """How many bytes what a reduction has combined takes."""
-    return 8 if is_scaled(node.name, node.element) else accumulator(node.element).bytes
 
 
 def widened(code: Code, value: SSAValue, element: ElementType) -> SSAValue:

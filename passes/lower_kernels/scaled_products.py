@@ -11,7 +11,6 @@ from xdsl.dialects import arith, vector
 from xdsl.dialects.builtin import DenseArrayBase, f32, i32, i64
 from xdsl.ir import SSAValue
 
-from mgn.dialects.types import ElementType
 from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.pure_code import lane_count, lane_of, scalar_type, shaped
 
@@ -27,15 +26,6 @@ _FARTHEST = 252
 
 _LARGEST = 1 << 30
 """Exponents stay within it, so that their sums are exact."""
-
-
-GUIDE = "guiding_product"
-"""The node that says how large a product in f64 is."""
-
-
-def is_scaled(name: str, element: ElementType) -> bool:
-    """Whether a reduction is kept in this way. In f64 there are no bits to spare."""
-    return name == GUIDE or (name == "prod" and element.is_float and element.bits <= 32)
 
 
 def scaled_factor(code: Code, value: SSAValue) -> SSAValue:

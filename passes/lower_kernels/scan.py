@@ -9,11 +9,12 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
-from mgn.passes.lower_kernels.index import Index, lanes
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.index import Index, lanes
+from mgn.passes.kernels.rows import row_space
 from mgn.passes.lower_kernels.long_sums import are_sums, long_scan
-from mgn.passes.lower_kernels.rows import row_space
 from mgn.passes.lower_kernels.scalar import combine, narrowed, start_of, widened
-from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
+from mgn.passes.lower_kernels.template import Job, Launch
 
 
 def lower_scan(job: Job) -> Launch:

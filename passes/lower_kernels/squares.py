@@ -11,10 +11,9 @@ from math import prod
 from xdsl.ir import Block, SSAValue
 
 from mgn.dialects import kernel
-from mgn.passes.lower_kernels.body import Body
-from mgn.passes.lower_kernels.emission import Code
-from mgn.passes.lower_kernels.evaluate import Evaluator
-from mgn.passes.lower_kernels.index import (
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import Body
+from mgn.passes.kernels.index import (
     Clamped,
     Counter,
     Index,
@@ -24,10 +23,12 @@ from mgn.passes.lower_kernels.index import (
     lanes,
     of,
 )
+from mgn.passes.lower_kernels.emission import Code
+from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.panels import transposed
 from mgn.passes.lower_kernels.product import tile_start
 from mgn.passes.lower_kernels.pure_code import INDEX, memory_type
-from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
+from mgn.passes.lower_kernels.template import Job, Launch
 
 LONGEST_BODY = 12
 """Up to how many operations are worth writing out for each row of a square."""

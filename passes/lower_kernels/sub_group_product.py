@@ -16,13 +16,13 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
+from mgn.passes.kernels.index import Index, constant
 from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.exchanged_results import NEIGHBOURS, Exchange
-from mgn.passes.lower_kernels.index import Index, constant
 from mgn.passes.lower_kernels.long_sums import MOST_UNIT, UNIT_BLOCK, long_loop
 from mgn.passes.lower_kernels.pure_code import lane_of
 from mgn.passes.lower_kernels.tensor_panels import EIGHT, Panel, joined
-from mgn.passes.lower_kernels.tensor_tiling import STEP_CHUNKS, SUB_GROUP, TensorTiling
+from mgn.passes.schedules.matrix_tiles import STEP_CHUNKS, SUB_GROUP, TensorTiling
 
 INSTRUCTIONS = {"bf16": "m16n8k16_bf16", "f16": "m16n8k16_f16", "tf32": "m16n8k8_tf32"}
 """What operands are rounded to → the instruction that multiplies them."""

@@ -13,9 +13,9 @@ from xdsl.dialects.builtin import f32, f64, i32, i64
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.passes.lower_kernels.body import Node
+from mgn.passes.kernels.body import Node
+from mgn.passes.kernels.index import Index
 from mgn.passes.lower_kernels.emission import Code
-from mgn.passes.lower_kernels.index import Index
 from mgn.passes.lower_kernels.pure_code import INDEX
 from mgn.passes.lower_kernels.scalar import combine
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from mgn.passes.lower_kernels.body import Body, Indices, Node
+from mgn.passes.kernels.body import Body, Indices, Node
+from mgn.passes.kernels.index import linear
 from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.evaluate import Evaluator, Given
-from mgn.passes.lower_kernels.index import linear
+from mgn.passes.schedules.schedule import VARIANT
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,15 @@ class Job:
     def is_gpu(self) -> bool:
         return self.schedule.get("form") == "gpu"
 
+    @property
+    def variant(self) -> str:
+        """The variant of the template that the schedule says."""
+        return str(self.schedule.get(VARIANT, ""))
+
+    def entry(self, name: str) -> int:
+        """A number that the schedule of such a variant has."""
+        return int(self.schedule[name])
+
     def number(self, name: str, default: int) -> int:
         """An entry of the schedule."""
         return int(self.schedule.get(name, default))
@@ -60,27 +70,3 @@ class Job:
             if evaluator.lanes > 1:
                 place = place.at_lane(0)
             self.code.store(value, self.outputs[number], self.code.index(place), place.multiple)
-
-
-def ceil_div(count: int, size: int) -> int:
-    """How many blocks of a size hold a count."""
-    return -(-count // size)
-
-
-def dividing_lanes(count: int, most: int) -> int:
-    """The longest vector, up to a limit, that divides a count."""
-    lanes = most
-    while lanes > 1 and count % lanes:
-        lanes //= 2
-    return max(lanes, 1)
-
-
-def turns(groups: int, resident: int, alone: float, crowded: float) -> float:
-    """The time of so many groups on one compute unit, in the best time of one.
-
-    It holds `resident` at once; `alone` and `crowded` are the shares of its best rate that it
-    reaches with one of them there, and with as many as there is room for.
-    """
-    rounds, rest = divmod(groups, resident)
-    last = max(1 / alone, rest / crowded) if rest else 0.0
-    return rounds * max(1 / alone, resident / crowded) + last

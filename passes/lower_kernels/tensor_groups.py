@@ -15,13 +15,13 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
+from mgn.passes.kernels.index import Index, constant
+from mgn.passes.kernels.index_maps import bounded
 from mgn.passes.lower_kernels.emission import Code
-from mgn.passes.lower_kernels.index import Index, constant
 from mgn.passes.lower_kernels.long_sums import MOST_UNIT, UNIT_BLOCK, loop_of_blocks
-from mgn.passes.lower_kernels.panel_copies import bounded
 from mgn.passes.lower_kernels.tensor_panels import Panel
 from mgn.passes.lower_kernels.tensor_staging import StagedPanel
-from mgn.passes.lower_kernels.tensor_tiling import STEP_CHUNKS, TensorTiling
+from mgn.passes.schedules.matrix_tiles import STEP_CHUNKS, TensorTiling
 
 FEW_STAGES = 3
 """With so many, copies are further ahead if no product is under way while a stage is filled."""

@@ -11,30 +11,22 @@ copies nor the fragments meet in a bank.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from xdsl.dialects import arith, vector
 from xdsl.dialects.builtin import DenseArrayBase, VectorType, i64
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.dialects.kernel_forms import MOVED
-from mgn.dialects.types import ELEMENT_TYPES, ElementType
-from mgn.passes.lower_kernels.body import INPUT, Indices, Node
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import Indices
+from mgn.passes.kernels.index import Counter, Index, of
+from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.emission import Code
-from mgn.passes.lower_kernels.index import Counter, Index, lanes, of
-from mgn.passes.lower_kernels.operand_places import Places
-from mgn.passes.lower_kernels.panel_copies import bounded
-from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.pure_code import INDEX, lane_of, memory_type, shaped
 from mgn.passes.lower_kernels.scalar import cast
-from mgn.passes.lower_kernels.template import Job, ceil_div, dividing_lanes
-from mgn.passes.lower_kernels.tensor_tiling import (
-    CHUNK_BYTES,
-    LINE_CHUNKS,
-    STEP_CHUNKS,
-    TensorTiling,
-)
+from mgn.passes.lower_kernels.template import Job
+from mgn.passes.schedules.matrix_tiles import CHUNK_BYTES, LINE_CHUNKS, STEP_CHUNKS, TensorTiling
+from mgn.passes.schedules.operand_copies import OperandCopies
 
 EIGHT = 8
 """Rows of a matrix in a fragment, and columns of an instruction's result."""
@@ -43,19 +35,8 @@ LINE = 64
 """Elements of 16 bits on such a line."""
 
 
-def lies_in_memory(node: Node, name: str) -> bool:
-    """Whether a rounded value is moved, but not computed, from memory that can be copied."""
-    while node.name in MOVED or node.name in ("cast", "round_tf32"):
-        node = node.operands[0]
-        if node.element.name == name:
-            break
-    while node.name in MOVED:
-        node = node.operands[0]
-    return node.name == INPUT and node.element.name == ("f32" if name == "tf32" else name)
-
-
 @dataclass
-class Panel:
+class Panel(OperandCopies):
     """The tile of one operand in local memory: `size` rows or columns of `limit`, from `first` on.
 
     `by_depth` says that lines run along the shared axis. `base` is where it begins in a stage.
@@ -77,34 +58,6 @@ class Panel:
     @property
     def code(self) -> Code:
         return self.job.code
-
-    @property
-    def node(self) -> Node:
-        return self.product.node.operands[self.operand]
-
-    @cached_property
-    def by_depth(self) -> bool:
-        return self.runs_by_depth
-
-    @cached_property
-    def runs_by_depth(self) -> bool:
-        """Whether the operand itself runs along the shared axis."""
-        flag = ("transpose_a", "transpose_b")[self.operand]
-        return bool(self.product.node.values[flag]) == (self.operand == 1)
-
-    @property
-    def element(self) -> ElementType:
-        """What a number takes in local memory."""
-        return ELEMENT_TYPES["f32" if self.name == "tf32" else self.name]
-
-    @property
-    def along(self) -> int:
-        """Chunks of the tile along its lines."""
-        return self.sizes.chunks if self.by_depth else self.size // self.sizes.chunk
-
-    @property
-    def lines(self) -> int:
-        return self.size if self.by_depth else self.sizes.depth
 
     @property
     def line_chunks(self) -> int:
@@ -138,36 +91,6 @@ class Panel:
 
     # Copies
 
-    def _index(self, own: Index, k: Index) -> Indices:
-        if self.operand == 0:
-            return self.product.left_index(self.batch, own, k)
-        return self.product.right_index(self.batch, k, own)
-
-    @cached_property
-    def asynchronous(self) -> bool:
-        """Whether copies go past the registers."""
-        return lies_in_memory(self.node, self.name) and self.width * self.element.bytes >= 4
-
-    @property
-    def whole(self) -> bool:
-        """Whether all of it is copied past the registers, a chunk at a time."""
-        return self.asynchronous and self.width == self.sizes.chunk
-
-    @cached_property
-    def width(self) -> int:
-        """Elements that are copied at once: aligned, and inside the operand or outside."""
-        limit = self.product.depth if self.runs_by_depth else self.limit
-        width = dividing_lanes(limit, self.sizes.chunk)
-        if not lies_in_memory(self.node, self.name):
-            return width
-        line = of(Counter(None, 0, self.lines - 1))
-        while width > 1:
-            _, index = self._source(line, self.place * width, width)
-            if index.lane_stride == 1 and index.at_lane(0).multiple % width == 0:
-                break
-            width //= 2
-        return width
-
     @property
     def count(self) -> int:
         """How many pieces a work-item copies of a block."""
@@ -178,22 +101,6 @@ class Panel:
         number = self.place + turn * self.sizes.items
         across = self.along * self.sizes.chunk // self.width
         return number, number // across, number % across * self.width
-
-    def _source(self, line: Index, start: Index, width: int) -> tuple[SSAValue, Index]:
-        """The buffer and the index of an element of the operand and those after it."""
-        places = Places(self.code, list(self.job.inputs), width)
-        own, k = self._bounded(line, start, width)
-        places.at(self.node, self._index(own, k))
-        assert places.found is not None
-        return places.found
-
-    def _bounded(self, line: Index, start: Index, width: int) -> tuple[Index, Index]:
-        """Row or column, and step, brought inside the operand; lanes run along the line."""
-        if self.runs_by_depth:
-            own = bounded(line, self.limit, 1)
-            return own, bounded(start, self.product.depth, width) + lanes(width)
-        k = bounded(line, self.product.depth, 1)
-        return bounded(start, self.limit, width) + lanes(width), k
 
     def _absolute(self, block: Index, line: Index, start: Index) -> tuple[Index, Index, Index]:
         """Line and start in the operand, and the step of the piece's first element."""
@@ -212,8 +119,8 @@ class Panel:
         code, width = self.code, self.width
         _, line, start = self._piece(turn)
         line, start, k = self._absolute(block, line, start)
-        own, step = self._bounded(line, start, width)
-        value = self.job.evaluator(width).lanes_at(self.node, self._index(own, step))
+        own, step = self.bounds(line, start, width)
+        value = self.job.evaluator(width).lanes_at(self.node, self.index_of(own, step))
         value = cast(code, value, self.node.element, self.element)
         inside = code.is_below(k, self.product.depth, 1)
         if inside is True:
@@ -250,8 +157,13 @@ class Panel:
     def _start_copy(self, block: Index, line: Index, start: Index, target: SSAValue) -> None:
         code, width = self.code, self.width
         line, start, k = self._absolute(block, line, start)
-        buffer, index = self._source(line, start, width)
-        operands = [buffer, code.index(index.at_lane(0)), self.memory, target]
+        source, index = self.source(line, start, width)
+        operands = [
+            self.job.inputs[source.number],
+            code.index(index.at_lane(0)),
+            self.memory,
+            target,
+        ]
         inside = code.is_below(k, self.product.depth, 1)
         valid = None
         if not isinstance(inside, bool):

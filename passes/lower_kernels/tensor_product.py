@@ -13,28 +13,25 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.dialects.types import ELEMENT_TYPES, ElementType
+from mgn.dialects.types import ELEMENT_TYPES
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.index import Index, constant, delinearised
+from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.exchanged_results import PIECE_BYTES
-from mgn.passes.lower_kernels.index import Counter, Index, constant, delinearised, of
-from mgn.passes.lower_kernels.product import Product
 from mgn.passes.lower_kernels.pure_code import memory_type
 from mgn.passes.lower_kernels.row_statistics import RowStatistics
 from mgn.passes.lower_kernels.scalar import combine
 from mgn.passes.lower_kernels.sub_group_product import SubGroupProduct
-from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
+from mgn.passes.lower_kernels.template import Job, Launch
 from mgn.passes.lower_kernels.tensor_groups import GroupSums
 from mgn.passes.lower_kernels.tensor_panels import Panel
 from mgn.passes.lower_kernels.tensor_staging import StagedPanel
-from mgn.passes.lower_kernels.tensor_tiling import (
-    COPIED_SHAPES,
-    GROUP_SHAPES,
-    SHAPES,
-    SUB_GROUP,
-    any_tiling,
-    tensor_tiling,
-)
 from mgn.passes.lower_kernels.tile_results import TileResults
-from mgn.passes.lower_kernels.tiled_product import STRIP
+from mgn.passes.schedules.matrix_tiles import (
+    SUB_GROUP,
+    TensorTiling,
+)
+from mgn.passes.schedules.operand_copies import held_element
 
 
 def lower_tensor(job: Job, product: Product, name: str) -> Launch:
@@ -42,60 +39,11 @@ def lower_tensor(job: Job, product: Product, name: str) -> Launch:
     return _Tensor(job, product, name).write()
 
 
-def _any_panels(job: Job, product: Product, name: str) -> tuple[Panel, Panel]:
-    """The operands in some tiling, to ask what does not depend on its sizes."""
-    sizes = any_tiling(_held(name).bytes)
-    batch = tuple(of(Counter(None, 0, size - 1)) for size in product.batch)
-    place = of(Counter(None, 0, sizes.items - 1))
-    rest = (constant(0), batch, place, 0, job.outputs[0])
-    return (
-        Panel(job, product, sizes, name, 0, sizes.tile_rows, product.rows, *rest),
-        Panel(job, product, sizes, name, 1, sizes.tile_columns, product.columns, *rest),
-    )
-
-
-def _held(name: str) -> ElementType:
-    """What an operand takes in memory."""
-    return ELEMENT_TYPES["f32" if name == "tf32" else name]
-
-
-def suits_unit(job: Job, product: Product, name: str) -> bool:
-    """Whether a unit can take the operands: without groups, smaller pieces than 4 bytes take longer
-    than they save.
-    """
-    return _by_groups(job) or _in_pieces(job, product, name)
-
-
-def _by_groups(job: Job) -> bool:
-    return job.schedule.get("matrix_unit") == "wgmma"
-
-
-def _in_pieces(job: Job, product: Product, name: str) -> bool:
-    """Whether operands come in pieces of 4 bytes at least."""
-    least = 4 // _held(name).bytes
-    return all(panel.width >= least for panel in _any_panels(job, product, name))
-
-
-def _copied(job: Job, product: Product, name: str) -> bool:
-    """Whether groups find their operands in memory as they multiply them."""
-    whole = all(panel.whole for panel in _any_panels(job, product, name))
-    return whole and _comes_rounded(job, name)
-
-
-def _comes_rounded(job: Job, name: str) -> bool:
-    return name != "tf32" or "rounded" in job.schedule
-
-
 class _Tensor:
     def __init__(self, job: Job, product: Product, name: str) -> None:
         self.job, self.product, self.code, self.name = job, product, job.code, name
-        element = _held(name)
-        shapes = (
-            *(SHAPES if _in_pieces(job, product, name) else ()),
-            *(GROUP_SHAPES if _by_groups(job) else ()),
-            *(COPIED_SHAPES if _by_groups(job) and _copied(job, product, name) else ()),
-        )
-        self.sizes = tensor_tiling(job, product, element.bytes, shapes)
+        element = held_element(name)
+        self.sizes = TensorTiling.of(job.schedule, element.bytes)
         count = self.sizes.stages * self.sizes.stage
         self.memory = self.code.local(memory_type(element), count)
 
@@ -106,8 +54,7 @@ class _Tensor:
         groups = across * down * prod(product.batch)
         group = code.counter(kernel.GroupIdOp, 0, groups)
         self.place = code.counter(kernel.LocalIdOp, 0, sizes.items)
-        most = self.job.number("strip", STRIP)
-        strip = max(n for n in range(1, most + 1) if down % n == 0)
+        strip = self.job.number("strip", 1)
         inner, outer = group % (strip * across), group // (strip * across)
         self.batch = delinearised(outer // (down // strip), product.batch)
         tile_row = outer % (down // strip) * strip + inner % strip
@@ -142,9 +89,12 @@ class _Tensor:
 
     def _panel(self, *arguments: Any) -> Panel:
         panel = Panel(self.job, self.product, self.sizes, self.name, *arguments)
-        if not self.sizes.groups or (panel.whole and _comes_rounded(self.job, self.name)):
+        if not self.sizes.groups or (panel.whole and self._comes_rounded()):
             return panel
         return StagedPanel(self.job, self.product, self.sizes, self.name, *arguments)
+
+    def _comes_rounded(self) -> bool:
+        return self.name != "tf32" or "rounded" in self.job.schedule
 
     def _sums(self) -> list[SSAValue]:
         """The work-item's part of the sums of its sub-group's tile."""

@@ -16,11 +16,12 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.passes.lower_kernels.index import Index, lanes
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.index import Index, lanes
 from mgn.passes.lower_kernels.pure_code import lane_of, memory_type, shaped
 from mgn.passes.lower_kernels.scalar import cast
-from mgn.passes.lower_kernels.template import ceil_div
-from mgn.passes.lower_kernels.tensor_panels import Panel, joined, lies_in_memory
+from mgn.passes.lower_kernels.tensor_panels import Panel, joined
+from mgn.passes.schedules.operand_copies import lies_in_memory
 
 
 class StagedPanel(Panel):
@@ -121,11 +122,11 @@ class StagedPanel(Panel):
         """Neighbouring numbers, as they lie in memory or as they are computed."""
         line, start, _ = self._absolute(block, line, start)
         if self._in_memory:
-            buffer, index = self._source(line, start, self.width)
-            first = index.at_lane(0)
+            source, index = self.source(line, start, self.width)
+            buffer, first = self.job.inputs[source.number], index.at_lane(0)
             return self.code.load(buffer, self.code.index(first), self.width, first.multiple)
-        own, step = self._bounded(line, start, self.width)
-        value = self.job.evaluator(self.width).lanes_at(self.node, self._index(own, step))
+        own, step = self.bounds(line, start, self.width)
+        value = self.job.evaluator(self.width).lanes_at(self.node, self.index_of(own, step))
         return cast(self.code, value, self.node.element, self.element)
 
     @property

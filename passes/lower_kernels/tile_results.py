@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
-from mgn.passes.lower_kernels.body import Indices
-from mgn.passes.lower_kernels.index import Index, lanes
-from mgn.passes.lower_kernels.panel_copies import bounded
-from mgn.passes.lower_kernels.product import Product, write_halves, write_tile
+from mgn.passes.kernels.body import Indices
+from mgn.passes.kernels.index import Index, lanes
+from mgn.passes.kernels.index_maps import bounded
+from mgn.passes.kernels.product import Product
+from mgn.passes.lower_kernels.product import write_halves, write_tile
 from mgn.passes.lower_kernels.pure_code import lane_count, lane_of
 from mgn.passes.lower_kernels.template import Job
 

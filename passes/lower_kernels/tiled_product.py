@@ -12,33 +12,26 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.passes.lower_kernels.index import Index, constant, delinearised
+from mgn.passes.kernels.accumulation import accumulator
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.index import Index, constant, delinearised
+from mgn.passes.kernels.index_maps import bounded
+from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.long_sums import MOST_WIDE, WIDE_BLOCK, long_loop
-from mgn.passes.lower_kernels.panel_copies import (
-    WARP,
-    Copier,
-    Panel,
-    bounded,
-    left_panel,
-    right_panel,
-)
-from mgn.passes.lower_kernels.product import Product, multiply_add
+from mgn.passes.lower_kernels.panel_copies import WARP, Copier, Panel, left_panel, right_panel
+from mgn.passes.lower_kernels.product import multiply_add
 from mgn.passes.lower_kernels.pure_code import lane_of, memory_type
 from mgn.passes.lower_kernels.row_statistics import RowStatistics
-from mgn.passes.lower_kernels.scalar import accumulator, combine
-from mgn.passes.lower_kernels.template import Job, Launch, ceil_div
+from mgn.passes.lower_kernels.scalar import combine
+from mgn.passes.lower_kernels.template import Job, Launch
 from mgn.passes.lower_kernels.tile_results import TileResults
-from mgn.passes.lower_kernels.tiling import STAGES, tiling_of
+from mgn.passes.schedules.local_tiles import STAGES, Tiling
 
 WARP_ACROSS = 8
 """How many of the work-items that run together lie side by side in a tile."""
 
 LARGEST_STEP = 4
 """Tiles begin at multiples of this where sizes allow, so that vectors are aligned."""
-
-STRIP = 8
-"""Up to how many tiles below one another come before the next ones beside them: they share what
-the device's cache holds."""
 
 
 def lower_tiled(job: Job, product: Product) -> Launch:
@@ -49,8 +42,8 @@ def lower_tiled(job: Job, product: Product) -> Launch:
 class _Tiled:
     def __init__(self, job: Job, product: Product) -> None:
         self.job, self.product, self.code = job, product, job.code
-        self.sizes = tiling_of(job, product)
         self.element = accumulator(product.element)
+        self.sizes = Tiling.of(job.schedule, self.element)
         self.type = memory_type(self.element)
         self.memory = self.code.local(self.type, self.sizes.memory)
 
@@ -61,7 +54,7 @@ class _Tiled:
         groups = across * down * prod(product.batch)
         group = code.counter(kernel.GroupIdOp, 0, groups)
         self.place = code.counter(kernel.LocalIdOp, 0, sizes.items)
-        strip = max(n for n in range(1, STRIP + 1) if down % n == 0)
+        strip = self.job.number("strip", 1)
         inner, outer = group % (strip * across), group // (strip * across)
         self.batch = delinearised(outer // (down // strip), product.batch)
         tile_row = outer % (down // strip) * strip + inner % strip

@@ -13,10 +13,9 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.passes.lower_kernels.body import Body
-from mgn.passes.lower_kernels.emission import Code
-from mgn.passes.lower_kernels.evaluate import Evaluator
-from mgn.passes.lower_kernels.index import (
+from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
+from mgn.passes.kernels.body import Body
+from mgn.passes.kernels.index import (
     ZERO,
     Clamped,
     Counter,
@@ -28,9 +27,11 @@ from mgn.passes.lower_kernels.index import (
     linear,
     of,
 )
+from mgn.passes.lower_kernels.emission import Code
+from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.pure_code import memory_type
 from mgn.passes.lower_kernels.squares import is_plain, plain_loads
-from mgn.passes.lower_kernels.template import Job, Launch, ceil_div, dividing_lanes
+from mgn.passes.lower_kernels.template import Job, Launch
 
 TILE_BYTES = 256
 """The length of a tile's rows in memory."""

@@ -24,19 +24,19 @@ from mgn.dialects.kernel_forms import ATTENTION_PARTS, MOVED
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of
-from mgn.passes.choose_schedules import BLOCK_DEPTH, ROUNDED, tile_columns
 from mgn.passes.copied_operands import FLAGS, CopiedOperands, chunk_of
 from mgn.passes.kernel_pieces import Arrangement
-from mgn.passes.lower_kernels.rows import RowSpace, columns_side_by_side
-from mgn.passes.lower_kernels.scalar import accumulator
-from mgn.passes.lower_kernels.template import dividing_lanes
-from mgn.passes.lower_kernels.tensor_tiling import CHUNK_BYTES
+from mgn.passes.kernels.accumulation import accumulator
+from mgn.passes.kernels.arithmetic import dividing_lanes
+from mgn.passes.kernels.rows import RowSpace, columns_side_by_side
 from mgn.passes.prepack_products import choose_panels
 from mgn.passes.saturate.attention_price import keys_of_a_part
 from mgn.passes.saturate.forms import BodyNode, Facts, Form
 from mgn.passes.saturate.matrix_price import ROUNDINGS, unit_of
 from mgn.passes.saturate.product_price import FEW_ROWS, product_shape
 from mgn.passes.saturate.view import Signature
+from mgn.passes.schedules.figures import BLOCK_DEPTH, ROUNDED, tile_columns
+from mgn.passes.schedules.matrix_tiles import CHUNK_BYTES
 from mgn.passes.split_attention import SplitAttention
 from mgn.passes.split_products import SplitProduct, choose_parts
 from mgn.passes.split_reductions import LEAST_ELEMENTS, Cut, SplitReduction, busy_from, choose_cut

@@ -16,11 +16,11 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.kernel_forms import HALVES, MOVED, rounded_by
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import element_of
-from mgn.passes.choose_schedules import MATRIX, large_local_memory
-from mgn.passes.lower_kernels.attention_panels import least_room
 from mgn.passes.saturate.attention_price import head_sizes
 from mgn.passes.saturate.forms import BodyNode, Facts, Form
 from mgn.passes.saturate.view import Signature
+from mgn.passes.schedules.attention_matrix import least_room
+from mgn.passes.schedules.figures import MATRIX, large_local_memory
 
 COMPUTED = 0.06
 """The share of its rate that the unit reaches on operands that are computed before the product; of

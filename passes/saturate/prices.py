@@ -27,9 +27,7 @@ from mgn.dialects.kernel_forms import HALVES, HELD_WHOLE
 from mgn.dialects.mgn.element_cost import BY_TANH, ELEMENT_COST
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import element_of
-from mgn.passes.choose_schedules import RIGHT
 from mgn.passes.copied_operands import SCATTERED, TILED
-from mgn.passes.lower_kernels.packed_blocking import PANELS
 from mgn.passes.prepack_products import TO_PANELS
 from mgn.passes.saturate.arrangements import long_rows, product_parts, staged_factor
 from mgn.passes.saturate.attention_price import attention_demands, attention_seconds
@@ -46,6 +44,8 @@ from mgn.passes.saturate.product_price import (
     tiled_seconds,
 )
 from mgn.passes.saturate.view import Signature
+from mgn.passes.schedules.figures import RIGHT
+from mgn.passes.schedules.packed_blocking import PANELS
 
 STRIDED_READ = 2.0
 CPU_STRIDED_READ, CPU_RUN = 4.0, 32.0

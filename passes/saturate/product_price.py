@@ -16,9 +16,9 @@ from functools import lru_cache
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.kernel_forms import HALVES
 from mgn.dialects.types import element_of
-from mgn.passes.choose_schedules import product_schedule
-from mgn.passes.lower_kernels.packed_blocking import Extent, Limits, cut_product
 from mgn.passes.saturate.view import Signature
+from mgn.passes.schedules.figures import product_figures
+from mgn.passes.schedules.packed_blocking import Extent, Limits, cut_product
 
 GPU_TILE = (64, 64)
 """Rows and columns of the result that one pass computes on a GPU."""
@@ -142,7 +142,7 @@ def product_demands(
 def cpu_passes(signature: Signature, device: Device, lie: Lie) -> Passes:
     """How a CPU's template cuts a product."""
     bytes = max(4, element_of(signature.type).bytes)
-    limits = Limits.of(product_schedule(bytes, device))
+    limits = Limits.of(product_figures(bytes, device))
     return _passes(*product_shape(signature), bytes, limits, lie)
 
 

@@ -21,7 +21,7 @@ from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
 from mgn.dialects.shifts import IDENTITIES
 from mgn.dialects.types import ElementType, element_of
-from mgn.passes.lower_kernels.index import Index
+from mgn.passes.kernels.index import Index
 
 INPUT = "input"
 SPLAT = "splat"

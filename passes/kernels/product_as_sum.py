@@ -6,9 +6,9 @@ of a product, in the type that sums are kept in, which the grouped reduction tem
 
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import ElementType
-from mgn.passes.lower_kernels.body import Body, Node
-from mgn.passes.lower_kernels.product import Product
-from mgn.passes.lower_kernels.scalar import accumulator
+from mgn.passes.kernels.accumulation import accumulator
+from mgn.passes.kernels.body import Body, Node
+from mgn.passes.kernels.product import Product
 
 
 def product_as_sum(body: Body, product: Product) -> Body:

@@ -1,21 +1,25 @@
 """How a CPU's product is cut: register tiles, the block of a work-item, steps at a time.
 
-In: the sizes of a product and the schedule's entries. Out: a `Blocking` whose buffers fit into
+In: the sizes of a product, a request. Out: a `Blocking` whose buffers fit into
 local memory. The template and the price model ask for the same one.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import prod
 
-from mgn.passes.lower_kernels.body import Node
-from mgn.passes.lower_kernels.index import Index
-from mgn.passes.lower_kernels.long_totals import sets_of_totals
-from mgn.passes.lower_kernels.product import Product
-from mgn.passes.lower_kernels.scalar import accumulator
-from mgn.passes.lower_kernels.template import Job, ceil_div
+from mgn.dialects.mgn.operation import Kind
+from mgn.passes.kernels.accumulation import accumulator
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import Body, Node
+from mgn.passes.kernels.index import Index
+from mgn.passes.kernels.long_chains import sets_of_totals
+from mgn.passes.kernels.product import Product
+from mgn.passes.schedules.schedule import Entries, Request
 
 LONGEST_VECTOR = 16
+
+SIMPLE_EPILOGUE = 3
+"""Up to how many operations after the product are written out for each vector of a tile."""
 
 PANELS = "panels"
 """The schedule's word for a right operand that lies in memory as panels."""
@@ -28,6 +32,13 @@ BLOCKS_A_UNIT = 4
 
 FEWEST_DOWN = 4
 """Tiles of a block, one below the other, that are worth a packed block of the right operand."""
+
+
+NAMES = (
+    *("width", "tile_vectors", "tile_rows", "tiles_down", "tiles_across", "block_depth"),
+    *("copies_left", "copies_right"),
+)
+"""What a schedule calls the numbers of a blocking."""
 
 
 @dataclass
@@ -48,6 +59,21 @@ class Blocking:
     copies_right: bool
     halves: int = 1
     apart: int = 0
+
+    @staticmethod
+    def of(entries: Entries, product: Product) -> "Blocking":
+        """The blocking that a schedule says for a product."""
+        numbers = [int(entries[name]) for name in NAMES]
+        copies = [bool(number) for number in numbers[-2:]]
+        apart = product.columns // product.halves
+        return Blocking(*numbers[:-2], *copies, product.halves, apart)
+
+    @property
+    def entries(self) -> dict[str, int]:
+        """The entries of a schedule that say it."""
+        tiles = (self.width, self.vectors, self.rows, self.down, self.across, self.depth)
+        numbers = (*tiles, int(self.copies_left), int(self.copies_right))
+        return dict(zip(NAMES, numbers, strict=True))
 
     @property
     def columns(self) -> int:
@@ -86,7 +112,7 @@ class Extent:
 
 @dataclass(frozen=True)
 class Limits:
-    """The entries of a schedule that bound a blocking."""
+    """The entries of a request that bound a blocking."""
 
     lanes: int = 16
     tile_vectors: int = 2
@@ -98,14 +124,14 @@ class Limits:
     local_memory: int = 256 * 1024
 
     @staticmethod
-    def of(entries: Mapping[str, int | str]) -> "Limits":
+    def of(entries: Entries) -> "Limits":
         names = [field.name for field in fields(Limits)]
         return Limits(**{name: int(entries[name]) for name in names if name in entries})
 
 
-def blocking_of(job: Job, product: Product, keeps_totals: bool) -> Blocking:
-    """The blocking of a product; `keeps_totals` says that sums leave registers in any case."""
-    limits = Limits.of(job.schedule)
+def packed_blocking(request: Request, product: Product) -> Blocking:
+    """The blocking of a product with what follows it."""
+    limits = Limits.of(request.entries)
     extent = Extent(
         prod(product.batch),
         product.rows,
@@ -114,10 +140,18 @@ def blocking_of(job: Job, product: Product, keeps_totals: bool) -> Blocking:
         product.halves,
         accumulator(product.element).bytes,
         _left_lies_ready(product),
-        job.schedule.get("right") == PANELS and _are_tiles(product, limits),
-        keeps_totals,
+        request.word("right") == PANELS and _are_tiles(product, limits),
+        not is_simple(request.body, product),
     )
     return cut_product(extent, limits)
+
+
+def is_simple(body: Body, product: Product) -> bool:
+    """Whether what follows a product is written out for each vector of a tile: else sums leave
+    registers in any case.
+    """
+    after = body.dependent_on([product.node])
+    return sum(node.kind is Kind.ELEMENTWISE for node in after) <= SIMPLE_EPILOGUE
 
 
 def cut_product(product: Extent, limits: Limits) -> Blocking:

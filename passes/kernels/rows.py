@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from math import prod
 
 from mgn.dialects.mgn.operation import Kind
-from mgn.passes.lower_kernels.body import Body, Indices, Node
-from mgn.passes.lower_kernels.index import Index, delinearised
-from mgn.passes.lower_kernels.movement import reshaped_index
+from mgn.passes.kernels.body import Body, Indices, Node
+from mgn.passes.kernels.index import Index, delinearised
+from mgn.passes.kernels.index_maps import reshaped_index
 
 _WEIGHTS = {
     **dict.fromkeys(("exp", "expm1", "log", "log1p", "tanh", "erf", "pow", "sin", "cos", "tan"), 8),

@@ -1,18 +1,26 @@
 """Sizes of the blocks in which a CPU's work-items compute attention.
 
-In: the sizes of an attention and the schedule's entries. Out: a `Blocking` that fits into local
+In: the sizes of an attention, a request. Out: a `Blocking` that fits into local
 memory, with as many rows a work-item as leave work for every compute unit.
 """
 
 from dataclasses import dataclass
 from math import prod
 
-from mgn.passes.lower_kernels.attention_blocks import MOST_KEYS
-from mgn.passes.lower_kernels.attention_node import Attention, heads_too_large
-from mgn.passes.lower_kernels.template import Job, ceil_div
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.attention import AttentionSizes, heads_too_large
+from mgn.passes.kernels.long_chains import MOST_KEYS
+from mgn.passes.schedules.schedule import Entries, Request
 
 LEAST_ITEMS = 4
 """Work-items that each compute unit should have, so that long and short ones level out."""
+
+
+NAMES = (
+    *("lanes", "tile_rows", "tiles_down", "key_panels", "key_vectors"),
+    "column_vectors",
+)
+"""What a schedule calls the numbers of a blocking."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,23 @@ class Blocking:
     column_vectors: int
     depth: int
     sets: int = 1
+
+    @staticmethod
+    def of(entries: Entries, attention: AttentionSizes) -> "Blocking":
+        """The blocking that a schedule says for an attention."""
+        width, rows, down, panels, key_vectors, column_vectors = (
+            int(entries[name]) for name in NAMES
+        )
+        columns = ceil_div(attention.width, column_vectors * width)
+        sets = 1 if attention.keys <= MOST_KEYS else 2
+        tiles = (width, rows, down, panels, key_vectors, columns, column_vectors)
+        return Blocking(*tiles, attention.depth, sets)
+
+    @property
+    def entries(self) -> dict[str, int]:
+        """The entries of a schedule that say it."""
+        tiles = (self.lanes, self.rows, self.down, self.panels)
+        return dict(zip(NAMES, (*tiles, self.key_vectors, self.column_vectors), strict=True))
 
     @property
     def key_panel(self) -> int:
@@ -55,32 +80,29 @@ class Blocking:
         return self.keys * (self.depth + self.width + self.rows) + self.down * self.rows * a_row
 
 
-def blocking_of(job: Job, attention: Attention) -> Blocking:
+def attention_blocking(request: Request, attention: AttentionSizes) -> Blocking:
     """The sizes for one attention: as many rows as leave work for all units, as memory allows.
 
     VerifyException where heads are too large for the smallest.
     """
-    width = job.number("lanes", 16)
-    vectors = job.number("tile_vectors", 2)
+    width = request.number("lanes", 16)
+    vectors = request.number("tile_vectors", 2)
     key_vectors = min(vectors, ceil_div(attention.keys, width))
     column_vectors = min(vectors, ceil_div(attention.width, width))
     panels = min(
-        max(job.number("block_keys", 128) // (key_vectors * width), 1),
+        max(request.number("block_keys", 128) // (key_vectors * width), 1),
         ceil_div(attention.keys, key_vectors * width),
     )
-    rows = min(job.number("tile_rows", 8), attention.rows)
+    rows = min(request.number("tile_rows", 8), attention.rows)
     tiles = ceil_div(attention.rows, rows)
-    down = max(min(job.number("block_rows", 64) // rows, tiles), 1)
+    down = max(min(request.number("block_rows", 64) // rows, tiles), 1)
     outer = prod(attention.batch) * attention.kv_heads
-    while down > 1 and ceil_div(tiles, down) * outer < LEAST_ITEMS * job.number("units", 2):
+    while down > 1 and ceil_div(tiles, down) * outer < LEAST_ITEMS * request.number("units", 2):
         down = ceil_div(down, 2)
-    room = job.number("local_memory", 256 * 1024) // attention.element.bytes
-    columns = ceil_div(attention.width, column_vectors * width)
-    sets = 1 if attention.keys <= MOST_KEYS else 2
+    room = request.number("local_memory", 256 * 1024) // attention.element.bytes
     while True:
-        sizes = Blocking(
-            width, rows, down, panels, key_vectors, columns, column_vectors, attention.depth, sets
-        )
+        numbers = (width, rows, down, panels, key_vectors, column_vectors)
+        sizes = Blocking.of(dict(zip(NAMES, numbers, strict=True)), attention)
         if sizes.memory <= room:
             return sizes
         if down == 1 and panels == 1 and rows == 1:

@@ -1,0 +1,42 @@
+"""How reductions and products accumulate: in which type, from which number, in how many bytes."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mgn.dialects.types import ELEMENT_TYPES, ElementType
+from mgn.passes.kernels.body import Node
+
+GUIDE = "guiding_product"
+"""The node that says how large a product in f64 is."""
+
+
+_NEUTRAL_INTEGERS = {"sum": 0, "running_sum": 0, "prod": 1}
+
+
+def is_scaled(name: str, element: ElementType) -> bool:
+    """Whether a reduction is kept in this way. In f64 there are no bits to spare."""
+    return name == GUIDE or (name == "prod" and element.is_float and element.bits <= 32)
+
+
+def accumulator(element: ElementType) -> ElementType:
+    """The type that sums of an element type are kept in: f32 for the half precisions."""
+    return ELEMENT_TYPES["f32"] if element.is_float and element.bits < 32 else element
+
+
+def neutral(name: str, element: ElementType) -> float | int:
+    """What a reduction of nothing gives."""
+    if name in _NEUTRAL_INTEGERS:
+        return _NEUTRAL_INTEGERS[name]
+    sign = -1 if name == "max_reduce" else 1
+    if element.is_float:
+        return sign * math.inf
+    assert element.dtype is not None
+    limits: Any = np.iinfo(element.dtype)
+    return int(limits.min if sign < 0 else limits.max)
+
+
+def bytes_combined(node: Node) -> int:
+    """How many bytes what a reduction has combined takes."""
+    return 8 if is_scaled(node.name, node.element) else accumulator(node.element).bytes

@@ -1,0 +1,61 @@
+"""Movement as index maps: the element of an operand that is at an index of the result.
+
+In: shapes, or a node, and the index of an element of the result. Out: the index of the operand's
+element; through several moves, the input of the kernel and the element's place in it.
+"""
+
+from mgn.passes.kernels.body import INPUT, Indices, Node
+from mgn.passes.kernels.index import ZERO, Index, delinearised, linear
+
+
+def broadcast_index(index: Indices, shape: tuple[int, ...]) -> Indices:
+    """The element of an operand of that shape that NumPy broadcasts to an index."""
+    trailing = index[len(index) - len(shape) :]
+    return tuple(ZERO if size == 1 else part for part, size in zip(trailing, shape, strict=True))
+
+
+def reshaped_index(index: Indices, shape: tuple[int, ...], source: tuple[int, ...]) -> Indices:
+    """The element of a tensor of another shape that has the same row-major number."""
+    if [size for size in shape if size != 1] == [size for size in source if size != 1]:
+        kept = iter([part for part, size in zip(index, shape, strict=True) if size != 1])
+        return tuple(ZERO if size == 1 else next(kept) for size in source)
+    return delinearised(linear(index, shape), source)
+
+
+def transposed_index(node: Node, index: Indices) -> Indices:
+    """The element of a transpose's operand that is at an index of its result."""
+    source: list[Index] = [ZERO] * len(index)
+    for axis, part in zip(node.values["perm"], index, strict=True):
+        source[axis] = part
+    return tuple(source)
+
+
+def sliced_index(node: Node, index: Indices) -> Indices:
+    """The element of a slice's operand that is at an index of its result."""
+    starts, steps = node.values["starts"], node.values["steps"]
+    return tuple(
+        part * step + start for part, start, step in zip(index, starts, steps, strict=True)
+    )
+
+
+def place_of(node: Node, index: Indices) -> tuple[Node, Index]:
+    """The input, and the place in it, from which an element is moved, of another type or not."""
+    while node.name != INPUT:
+        (source,) = node.operands
+        if node.name == "reshape":
+            index = reshaped_index(index, node.shape, source.shape)
+        elif node.name == "transpose":
+            index = transposed_index(node, index)
+        elif node.name == "broadcast_to":
+            index = broadcast_index(index, source.shape)
+        elif node.name == "slice":
+            index = sliced_index(node, index)
+        node = source
+    return node, linear(index, node.shape)
+
+
+def bounded(index: Index, limit: int, width: int) -> Index:
+    """The start of a vector, a multiple of its width, brought inside an axis."""
+    if index.high + width <= limit:
+        return index
+    return (index // width).clamp(0, limit // width - 1) * width

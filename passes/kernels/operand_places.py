@@ -1,0 +1,32 @@
+"""Along which axis a product's right operand lies in memory, where it is moved from there."""
+
+from mgn.dialects.kernel_forms import MOVED
+from mgn.passes.kernels.body import INPUT, Node
+from mgn.passes.kernels.index import Counter, of
+from mgn.passes.kernels.index_maps import place_of
+from mgn.passes.kernels.product import Product
+
+COLUMNS, DEPTH = "columns", "depth"
+"""What neighbours in memory differ by."""
+
+
+def right_axis(product: Product) -> str | None:
+    """What neighbours in the right operand's memory differ by; None where it is computed."""
+    node = product.node.operands[1]
+    if not _is_moved(node) or len(node.shape) < 2:
+        return None
+    k = Counter(None, 0, product.depth - 1)
+    column = Counter(None, 0, product.columns - 1)
+    batch = tuple(of(Counter(None, 0, size - 1)) for size in product.batch)
+    _, place = place_of(node, product.right_index(batch, of(k), of(column)))
+    strides = dict(place.terms)
+    if strides.get(column) == 1:
+        return COLUMNS
+    return DEPTH if strides.get(k) == 1 else None
+
+
+def _is_moved(node: Node) -> bool:
+    """Whether a value is an input, moved or of another type."""
+    while node.name in MOVED or node.name == "cast":
+        node = node.operands[0]
+    return node.name == INPUT

@@ -1,0 +1,140 @@
+"""A matmul node as schedules and templates see it: sizes, and index maps of its operands.
+
+In: a body with one matmul. Out: its `Product`.
+"""
+
+from dataclasses import dataclass
+
+from mgn.dialects.kernel_forms import HALVES
+from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.types import ElementType
+from mgn.passes.kernels.body import INPUT, Body, Indices, Node
+from mgn.passes.kernels.index import Index
+from mgn.passes.kernels.index_maps import broadcast_index, reshaped_index
+
+
+@dataclass(frozen=True)
+class Product:
+    """The sizes of a matmul node and the index maps of its operands and its result."""
+
+    node: Node
+    batch: tuple[int, ...]
+    rows: int
+    columns: int
+    depth: int
+
+    @staticmethod
+    def of_body(body: Body) -> "Product":
+        (node,) = body.of_kind(Kind.CONTRACTION)
+        left, right = (operand.shape for operand in node.operands)
+        rows = left[-1 if node.values["transpose_a"] else -2] if len(left) > 1 else 1
+        depth = left[-2 if node.values["transpose_a"] else -1]
+        columns = right[-2 if node.values["transpose_b"] else -1] if len(right) > 1 else 1
+        own = (len(left) > 1) + (len(right) > 1)
+        batch = node.shape[: len(node.shape) - own]
+        kind = HalvedProduct if _halves_meet(body, node) else Product
+        return kind(node, batch, rows, columns, depth)
+
+    @property
+    def halves(self) -> int:
+        """How many parts of the columns meet in what follows: 2, or all are one."""
+        return 1
+
+    @property
+    def interleaved(self) -> "Product":
+        """The same with the columns that meet as neighbours."""
+        return self
+
+    @property
+    def element(self) -> ElementType:
+        return self.node.element
+
+    @property
+    def left_runs_along_depth(self) -> bool:
+        """Whether the left operand is in memory and its rows are contiguous."""
+        left = self.node.operands[0]
+        return lies_in_memory(left) and not self.node.values["transpose_a"]
+
+    @property
+    def right_runs_along_depth(self) -> bool:
+        """Whether the right operand is in memory and its columns are contiguous."""
+        right = self.node.operands[1]
+        transposed = self.node.values["transpose_b"] or len(right.shape) == 1
+        return lies_in_memory(right) and transposed
+
+    def left_index(self, batch: Indices, row: Index, k: Index) -> Indices:
+        """The element of the left operand that a row takes at a step."""
+        shape = self.node.operands[0].shape
+        if len(shape) == 1:
+            return (k,)
+        own = (k, row) if self.node.values["transpose_a"] else (row, k)
+        return (*broadcast_index(batch, shape[:-2]), *own)
+
+    def right_index(self, batch: Indices, k: Index, column: Index) -> Indices:
+        """The element of the right operand that a column takes at a step."""
+        shape = self.node.operands[1].shape
+        if len(shape) == 1:
+            return (k,)
+        own = (column, k) if self.node.values["transpose_b"] else (k, column)
+        return (*broadcast_index(batch, shape[:-2]), *own)
+
+    def result_index(self, node: Node, batch: Indices, row: Index, column: Index) -> Indices:
+        """The index of a value after the product that belongs to a row and a column."""
+        full = (*self.batch, self.rows, self.columns)
+        return reshaped_index((*batch, row, column), full, node.shape)
+
+
+class HalvedProduct(Product):
+    """A product of which halves of the columns meet."""
+
+    @property
+    def halves(self) -> int:
+        return 2
+
+    @property
+    def interleaved(self) -> Product:
+        return _Interleaved(self.node, self.batch, self.rows, self.columns, self.depth)
+
+
+class _Interleaved(HalvedProduct):
+    """Neighbours are columns half of all apart."""
+
+    def right_index(self, batch: Indices, k: Index, column: Index) -> Indices:
+        return super().right_index(batch, k, column % 2 * (self.columns // 2) + column // 2)
+
+
+def lies_in_memory(node: Node) -> bool:
+    """Whether a value is an input, or one of two bytes an element that is made wide as it is
+    read.
+    """
+    if node.name == "cast" and node.element.name == "f32":
+        (node,) = node.operands if node.operands[0].element.name in HALVES else (node,)
+    return node.name == INPUT
+
+
+def _halves_meet(body: Body, product: Node) -> bool:
+    """Whether a body takes slices of what a product gives."""
+    after = {product}
+    for node in body.nodes:
+        if not after.isdisjoint(node.operands):
+            if node.name == "slice":
+                return True
+            after.add(node)
+    return False
+
+
+def values_of_rows(body: Body, product: Product) -> list[Node]:
+    """What a kernel computes of its product's rows, one value each, and then reads elsewhere."""
+    reductions = body.of_kind(Kind.REDUCTION)
+    if not reductions:
+        return []
+    outer = product.node.shape[:-1]
+    beside = body.dependent_on(reductions) - body.dependent_on([product.node])
+    rows = {node for node in beside if node.shape in (outer, (*outer, 1))}
+    read = {item for node in body.nodes if node not in rows for item in node.operands}
+    return [node for node in body.nodes if node in rows and node in read]
+
+
+def statistics_bytes(body: Body, product: Product) -> int:
+    """Local memory for what a kernel computes of a row of its product."""
+    return sum(node.element.bytes for node in values_of_rows(body, product))

@@ -1,0 +1,1 @@
+"""Schedules: which variant of a template writes a kernel, and its tiles, chosen for a device."""

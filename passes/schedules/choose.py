@@ -1,0 +1,45 @@
+"""The schedules of a kernel on a device, and the one that is chosen.
+
+In: a fused kernel, a device, entries that are fixed. Out: the admissible schedules in order of
+preference; the first of them as `ScheduleAttr`. Templates, prices and tuning ask here.
+"""
+
+from collections.abc import Callable, Mapping
+
+from mgn.dialects.fusion import FusedKernelOp, KernelKind, ScheduleAttr
+from mgn.dialects.kernel import Device
+from mgn.passes.kernels.body import read_body
+from mgn.passes.kernels.guided_products import guided_products
+from mgn.passes.schedules.attention import attention_schedules
+from mgn.passes.schedules.figures import figures_of
+from mgn.passes.schedules.product import product_schedules
+from mgn.passes.schedules.reduction import reduction_schedules
+from mgn.passes.schedules.schedule import VARIANT, Request, Schedule, Schedules
+
+_KINDS: Mapping[KernelKind, Callable[[Request], Schedules]] = {
+    KernelKind.CONTRACTION: product_schedules,
+    KernelKind.ATTENTION: attention_schedules,
+    KernelKind.REDUCTION: reduction_schedules,
+}
+"""What enumerates the schedules of a kind of kernel."""
+
+
+def schedules_of(fused: FusedKernelOp, device: Device, **fixed: int | str) -> Schedules:
+    """The admissible schedules of a kernel, the preferred one first."""
+    request = Request(guided_products(read_body(fused)), {**figures_of(fused, device), **fixed})
+    enumerated = _KINDS.get(fused.kernel_kind)
+    if enumerated is None or not any(node.count for node in request.body.written):
+        return [Schedule("", {}, request.entries)]
+    found = enumerated(request)
+    assert found, "no tiling fits the device's local memory"
+    return found
+
+
+def schedule_for(fused: FusedKernelOp, device: Device, **fixed: int | str) -> ScheduleAttr:
+    """The chosen schedule of a kernel."""
+    return schedules_of(fused, device, **fixed)[0].attribute
+
+
+def is_whole(schedule: ScheduleAttr) -> bool:
+    """Whether a schedule names its variant; one written by hand may only fix some entries."""
+    return VARIANT in schedule.values

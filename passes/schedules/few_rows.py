@@ -1,0 +1,111 @@
+"""Sizes of the groups that compute a product of a few rows on a GPU.
+
+In: a product, a request. Out: a `FewRowsTiling`.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes, power_below
+from mgn.passes.kernels.body import INPUT, Node
+from mgn.passes.kernels.product import Product
+from mgn.passes.schedules.schedule import Entries, Request
+
+NAMES = ("own_columns", "shares", "item_columns", "width")
+"""What a schedule calls the numbers of a tiling; `along` says which way memory runs."""
+
+FEW_ROWS, FEW_FOR_UNIT = 4, 2
+"""Up to how many rows a product is best done without tiles, and without a matrix unit."""
+
+VECTOR_BYTES = 16
+ITEMS, MOST_ITEMS = 256, 512
+SHARES = {True: 32, False: 8}
+"""Work-items that share the shared axis, where memory runs along it and where it does not."""
+
+MOST_SUMS = 64
+"""Numbers that a work-item adds up in its registers."""
+
+
+@dataclass(frozen=True)
+class FewRowsTiling:
+    """A group has `own` times `shares` work-items; each has `across` columns, or vectors of them.
+
+    `width` elements of the right operand are read at once.
+    """
+
+    own: int
+    shares: int
+    across: int
+    width: int
+    along: bool
+
+    @staticmethod
+    def of(entries: Entries) -> "FewRowsTiling":
+        """The tiling that a schedule says."""
+        return FewRowsTiling(*(int(entries[name]) for name in NAMES), bool(entries["along"]))
+
+    @property
+    def entries(self) -> dict[str, int]:
+        """The entries of a schedule that say it."""
+        numbers = (self.own, self.shares, self.across, self.width)
+        return {**dict(zip(NAMES, numbers, strict=True)), "along": int(self.along)}
+
+    @property
+    def items(self) -> int:
+        return self.own * self.shares
+
+    @property
+    def columns(self) -> int:
+        """Columns of a group."""
+        return self.own * self.across * (1 if self.along else self.width)
+
+
+def suits_few_rows(request: Request, product: Product) -> bool:
+    """Whether a product has so few rows."""
+    most = FEW_FOR_UNIT if request.word("matrix") else FEW_ROWS
+    return product.rows <= most and product.depth > 1
+
+
+def few_rows_tiling(request: Request, product: Product, along: bool) -> FewRowsTiling:
+    """Sizes that spread the columns over all compute units."""
+    wanted = 2 * request.number("units", 1)
+    width = _width(product, along)
+    groups = prod(product.batch)
+    most = request.number("largest_group", ITEMS)
+    items = min(most, ITEMS)
+    if along:
+        shares = min(SHARES[True], power_below(product.depth // width))
+        own = max(items // shares, 1)
+        while own > 4 and groups * ceil_div(product.columns, own) < wanted:
+            own //= 2
+        across = 4
+        while across > 1 and (
+            groups * ceil_div(product.columns, own * across) < wanted
+            or product.rows * across * max(width, 4) > MOST_SUMS
+        ):
+            across //= 2
+        return FewRowsTiling(own, shares, across, width, True)
+    shares = min(SHARES[False], power_below(product.depth))
+    own = items // shares
+    while own > 8 and groups * ceil_div(product.columns, own * width) < wanted:
+        own, shares = own // 2, shares * 2
+    if groups * ceil_div(product.columns, own * width) < wanted and most >= MOST_ITEMS:
+        shares *= MOST_ITEMS // ITEMS
+    return FewRowsTiling(own, min(shares, power_below(product.depth)), 1, width, False)
+
+
+def _width(product: Product, along: bool) -> int:
+    """Elements of the right operand in one load."""
+    held = min((node.element.bytes for node in _leaves(product.node.operands[1])), default=4)
+    width = dividing_lanes(product.depth if along else product.columns, VECTOR_BYTES // held)
+    while width > 1 and product.rows * width > MOST_SUMS // 2:
+        width //= 2
+    return width
+
+
+def _leaves(node: Node) -> list[Node]:
+    """The inputs of a value that hold as many elements."""
+    if node.name == INPUT:
+        return [node]
+    same = [operand for operand in node.operands if operand.count == node.count]
+    return [leaf for operand in same for leaf in _leaves(operand)]

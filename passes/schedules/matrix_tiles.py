@@ -1,0 +1,175 @@
+"""Sizes of the tiles in which a matrix unit's work-groups compute a product.
+
+In: the sizes of a product, the bytes of an operand's element, a request. Out: the `TensorTiling`s
+that fit, the quickest first. A sub-group of 32 work-items adds up a tile of `rows` x `columns`
+results in its registers; a group has `slices` times `down` x `across` of them.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.product import Product, statistics_bytes
+from mgn.passes.schedules.figures import ENLARGED_MEMORY
+from mgn.passes.schedules.schedule import Entries, Request
+from mgn.passes.schedules.tilings import Fit, Numbers, Shape, fitting_tilings, shapes_of
+
+NAMES = (
+    *("tile_down", "tile_across", "item_rows", "item_columns", "slices", "chunks", "stages"),
+    "groups",
+)
+"""What a schedule calls the numbers of a tiling."""
+
+SUB_GROUP = 32
+CHUNK_BYTES = 16
+"""What a work-item copies at once, and the unit in which tiles lie in local memory."""
+
+LINE_CHUNKS = 8
+"""Chunks of the longest line in local memory: 128 bytes, once around the banks."""
+
+GROUP_ROWS = 16
+"""Rows of each of the four sub-groups that multiply together."""
+
+STEP_CHUNKS = 2
+"""Chunks of the shared axis that one matrix instruction multiplies."""
+
+
+@dataclass(frozen=True)
+class TensorTiling:
+    """A block is `chunks` chunks of the shared axis; `stages` of them are in local memory.
+
+    With `groups`, four sub-groups together multiply from local memory (`kernel.group_mma`).
+    """
+
+    down: int
+    across: int
+    rows: int
+    columns: int
+    slices: int
+    chunks: int
+    stages: int
+    element_bytes: int
+    groups: bool = False
+
+    @staticmethod
+    def of(entries: Entries, element_bytes: int) -> "TensorTiling":
+        """The tiling that a schedule says for operands of so many bytes an element."""
+        numbers = [int(entries[name]) for name in NAMES[:-1]]
+        return TensorTiling(*numbers, element_bytes, bool(entries["groups"]))
+
+    @property
+    def entries(self) -> dict[str, int]:
+        """The entries of a schedule that say it."""
+        sizes = (self.down, self.across, self.rows, self.columns)
+        numbers = (*sizes, self.slices, self.chunks, self.stages, int(self.groups))
+        return dict(zip(NAMES, numbers, strict=True))
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether groups, if there are any, find rows and lines of the sizes they multiply."""
+        lines = self.chunks == LINE_CHUNKS and self.rows == GROUP_ROWS
+        return not self.groups or (lines and self.down % 4 == 0 and self.across == 1)
+
+    @property
+    def items(self) -> int:
+        return SUB_GROUP * self.down * self.across * self.slices
+
+    @property
+    def tile_rows(self) -> int:
+        return self.down * self.rows
+
+    @property
+    def tile_columns(self) -> int:
+        return self.across * self.columns
+
+    @property
+    def chunk(self) -> int:
+        """Elements of a chunk."""
+        return CHUNK_BYTES // self.element_bytes
+
+    @property
+    def depth(self) -> int:
+        """Elements of the shared axis in a block."""
+        return self.chunks * self.chunk
+
+    @property
+    def stage(self) -> int:
+        """Elements of a block of both operands."""
+        return self.depth * (self.tile_rows + self.tile_columns)
+
+    @property
+    def sums(self) -> int:
+        """Numbers that the slices but the first hand over at the end."""
+        return (self.slices - 1) * self.tile_rows * self.tile_columns
+
+    @property
+    def memory(self) -> int:
+        """Bytes of local memory."""
+        return self.stages * self.stage * self.element_bytes + 4 * self.sums
+
+
+SHAPES = shapes_of(
+    NAMES,
+    (2, 4, 64, 64, 1, 8, 4, 0, 1, 1.15, 1.15),
+    (2, 4, 64, 64, 1, 8, 3, 0, 1, 1.12, 1.12),
+    (2, 4, 64, 64, 1, 4, 4, 0, 1, 1.12, 1.12),
+    (2, 2, 64, 64, 1, 8, 3, 0, 2, 0.75, 1.07),
+    (2, 2, 64, 64, 1, 4, 3, 0, 2, 0.70, 1.00),
+    (2, 2, 64, 32, 1, 4, 4, 0, 3, 0.60, 0.85),
+    (2, 2, 32, 32, 1, 4, 4, 0, 4, 0.40, 0.70),
+    (1, 2, 32, 32, 2, 8, 3, 0, 4, 0.35, 0.55),
+    (1, 1, 32, 32, 4, 8, 4, 0, 4, 0.30, 0.45),
+    (1, 1, 16, 32, 4, 8, 4, 0, 4, 0.20, 0.30),
+    (1, 1, 32, 32, 4, 16, 4, 0, 2, 0.46, 0.50),
+    (1, 1, 32, 32, 4, 16, 3, 0, 3, 0.42, 0.48),
+    (1, 1, 16, 32, 4, 16, 3, 0, 4, 0.28, 0.32),
+)
+"""From large to small: the larger do more work for each byte, the smaller fill all units."""
+
+
+GROUP_SHAPES = shapes_of(
+    NAMES,
+    (8, 1, 16, 128, 1, 8, 3, 1, 2, 1.10, 1.64),
+    (8, 1, 16, 256, 1, 8, 4, 1, 1, 1.80, 1.80),
+    (4, 1, 16, 128, 1, 8, 4, 1, 2, 0.75, 1.24),
+)
+"""Tilings for products by groups of four sub-groups of 16 rows each."""
+
+COPIED_SHAPES = shapes_of(
+    NAMES,
+    (12, 1, 16, 192, 1, 8, 4, 1, 1, 1.66, 1.66),
+    (12, 1, 16, 256, 1, 8, 3, 1, 1, 1.70, 1.70),
+    (8, 1, 16, 192, 1, 8, 4, 1, 1, 1.60, 1.60),
+)
+"""The same where all of both operands is copied past the registers: these have room for the sums,
+but not for operands besides.
+"""
+
+
+def any_tiling(element_bytes: int) -> TensorTiling:
+    """A tiling, to ask what does not depend on its sizes."""
+    return TensorTiling.of(SHAPES[0].numbers, element_bytes)
+
+
+def matrix_tilings(
+    request: Request, product: Product, element_bytes: int, shapes: Iterable[Shape]
+) -> list[tuple[float, TensorTiling]]:
+    """The tilings that fit and their times, the quickest first."""
+    most = request.number("largest_group", 256)
+    row_bytes = statistics_bytes(request.body, product)
+    enlarged = request.word("matrix_unit") == "wgmma"
+    room = ENLARGED_MEMORY if enlarged else request.number("local_memory", 1 << 15)
+
+    def fit(numbers: Numbers) -> Fit[TensorTiling] | None:
+        tiling = TensorTiling.of(numbers, element_bytes)
+        memory = tiling.memory + tiling.tile_rows * row_bytes
+        if tiling.items > most or memory > room or not tiling.is_possible:
+            return None
+        down = ceil_div(product.rows, tiling.tile_rows)
+        across = ceil_div(product.columns, tiling.tile_columns)
+        groups = down * across * prod(product.batch)
+        return Fit(tiling, groups, tiling.tile_rows * tiling.tile_columns)
+
+    found = fitting_tilings(request, shapes, fit)
+    return sorted(((time, tiling) for time, tiling, _ in found), key=lambda item: item[0])

@@ -1,0 +1,168 @@
+"""How operands of a product come to a matrix unit: past the registers, or computed on the way.
+
+In: an operand of a product and the sizes of its tile. Out: whether it lies in memory as the unit
+takes it, and how many of its elements are copied at once.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from mgn.dialects.kernel_forms import MOVED
+from mgn.dialects.types import ELEMENT_TYPES, ElementType
+from mgn.passes.kernels.arithmetic import dividing_lanes
+from mgn.passes.kernels.body import INPUT, Indices, Node
+from mgn.passes.kernels.index import Counter, Index, lanes, of
+from mgn.passes.kernels.index_maps import bounded, place_of
+from mgn.passes.kernels.product import Product
+from mgn.passes.schedules.matrix_tiles import TensorTiling, any_tiling
+from mgn.passes.schedules.schedule import Request
+
+
+def lies_in_memory(node: Node, name: str) -> bool:
+    """Whether a rounded value is moved, but not computed, from memory that can be copied."""
+    while node.name in MOVED or node.name in ("cast", "round_tf32"):
+        node = node.operands[0]
+        if node.element.name == name:
+            break
+    while node.name in MOVED:
+        node = node.operands[0]
+    return node.name == INPUT and node.element.name == ("f32" if name == "tf32" else name)
+
+
+class OperandCopies:
+    """The tile of one operand: `size` rows or columns of `limit`; `place` is the work-item's number
+    in its group. `by_depth` says that lines run along the shared axis.
+    """
+
+    product: Product
+    sizes: TensorTiling
+    name: str
+    operand: int
+    size: int
+    limit: int
+    batch: Indices
+    place: Index
+
+    @property
+    def node(self) -> Node:
+        return self.product.node.operands[self.operand]
+
+    @cached_property
+    def by_depth(self) -> bool:
+        return self.runs_by_depth
+
+    @cached_property
+    def runs_by_depth(self) -> bool:
+        """Whether the operand itself runs along the shared axis."""
+        flag = ("transpose_a", "transpose_b")[self.operand]
+        return bool(self.product.node.values[flag]) == (self.operand == 1)
+
+    @property
+    def element(self) -> ElementType:
+        """What a number takes in local memory."""
+        return ELEMENT_TYPES["f32" if self.name == "tf32" else self.name]
+
+    @property
+    def along(self) -> int:
+        """Chunks of the tile along its lines."""
+        return self.sizes.chunks if self.by_depth else self.size // self.sizes.chunk
+
+    @property
+    def lines(self) -> int:
+        return self.size if self.by_depth else self.sizes.depth
+
+    def index_of(self, own: Index, k: Index) -> Indices:
+        if self.operand == 0:
+            return self.product.left_index(self.batch, own, k)
+        return self.product.right_index(self.batch, k, own)
+
+    @cached_property
+    def asynchronous(self) -> bool:
+        """Whether copies go past the registers."""
+        return lies_in_memory(self.node, self.name) and self.width * self.element.bytes >= 4
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it is copied past the registers, a chunk at a time."""
+        return self.asynchronous and self.width == self.sizes.chunk
+
+    @cached_property
+    def width(self) -> int:
+        """Elements that are copied at once: aligned, and inside the operand or outside."""
+        limit = self.product.depth if self.runs_by_depth else self.limit
+        width = dividing_lanes(limit, self.sizes.chunk)
+        if not lies_in_memory(self.node, self.name):
+            return width
+        line = of(Counter(None, 0, self.lines - 1))
+        while width > 1:
+            _, index = self.source(line, self.place * width, width)
+            if index.lane_stride == 1 and index.at_lane(0).multiple % width == 0:
+                break
+            width //= 2
+        return width
+
+    def source(self, line: Index, start: Index, width: int) -> tuple[Node, Index]:
+        """The input and the place in it of an element of the operand and those after it."""
+        own, k = self.bounds(line, start, width)
+        return place_of(self.node, self.index_of(own, k))
+
+    def bounds(self, line: Index, start: Index, width: int) -> tuple[Index, Index]:
+        """Row or column, and step, brought inside the operand; lanes run along the line."""
+        if self.runs_by_depth:
+            own = bounded(line, self.limit, 1)
+            return own, bounded(start, self.product.depth, width) + lanes(width)
+        k = bounded(line, self.product.depth, 1)
+        return bounded(start, self.limit, width) + lanes(width), k
+
+
+@dataclass
+class _AnyCopies(OperandCopies):
+    """An operand in some tiling, to ask what does not depend on its sizes."""
+
+    product: Product
+    sizes: TensorTiling
+    name: str
+    operand: int
+    size: int
+    limit: int
+    batch: Indices
+    place: Index
+
+
+def held_element(name: str) -> ElementType:
+    """What an operand takes in local memory."""
+    return ELEMENT_TYPES["f32" if name == "tf32" else name]
+
+
+def _any_copies(product: Product, name: str) -> tuple[OperandCopies, OperandCopies]:
+    sizes = any_tiling(held_element(name).bytes)
+    batch = tuple(of(Counter(None, 0, size - 1)) for size in product.batch)
+    place = of(Counter(None, 0, sizes.items - 1))
+    return (
+        _AnyCopies(product, sizes, name, 0, sizes.tile_rows, product.rows, batch, place),
+        _AnyCopies(product, sizes, name, 1, sizes.tile_columns, product.columns, batch, place),
+    )
+
+
+def suits_unit(request: Request, product: Product, name: str) -> bool:
+    """Whether a unit can take the operands: without groups, smaller pieces than 4 bytes take longer
+    than they save.
+    """
+    return by_groups(request) or in_pieces(product, name)
+
+
+def by_groups(request: Request) -> bool:
+    """Whether four sub-groups may multiply together."""
+    return request.word("matrix_unit") == "wgmma"
+
+
+def in_pieces(product: Product, name: str) -> bool:
+    """Whether operands come in pieces of 4 bytes at least."""
+    least = 4 // held_element(name).bytes
+    return all(copies.width >= least for copies in _any_copies(product, name))
+
+
+def copied_whole(request: Request, product: Product, name: str) -> bool:
+    """Whether groups find their operands in memory as they multiply them."""
+    whole = all(copies.whole for copies in _any_copies(product, name))
+    return whole and (name != "tf32" or "rounded" in request.entries)

@@ -1,0 +1,183 @@
+"""The schedules of a product: which variant of the contraction template writes it, and its tiles.
+
+CPU: large products go through packed panels; products of a few rows read both operands where they
+lie, with vectors along the columns, or along the shared axis where both lie so. GPU: tiles in local
+memory, or on its matrix unit; few rows read the right operand where it lies, and a single column
+makes sums.
+"""
+
+from dataclasses import replace
+from enum import StrEnum
+from math import prod
+
+from xdsl.utils.exceptions import VerifyException
+
+from mgn.dialects.mgn.operation import Kind
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.operand_places import DEPTH, right_axis
+from mgn.passes.kernels.product import Product, lies_in_memory
+from mgn.passes.kernels.product_as_sum import product_as_sum
+from mgn.passes.schedules.few_rows import FEW_FOR_UNIT, few_rows_tiling, suits_few_rows
+from mgn.passes.schedules.local_tiles import local_tilings
+from mgn.passes.schedules.matrix_tiles import (
+    COPIED_SHAPES,
+    GROUP_SHAPES,
+    SHAPES,
+    matrix_tilings,
+)
+from mgn.passes.schedules.operand_copies import (
+    by_groups,
+    copied_whole,
+    held_element,
+    in_pieces,
+    suits_unit,
+)
+from mgn.passes.schedules.packed_blocking import packed_blocking
+from mgn.passes.schedules.reduction import reduction_schedules
+from mgn.passes.schedules.schedule import Request, Schedule, Schedules
+
+DOT_ROWS = 4
+"""Up to how many rows a product with a transposed right operand is made of dot products."""
+
+STRIP = 8
+"""Up to how many tiles below one another come before the next ones beside them: they share what
+the device's cache holds."""
+
+
+FACTS, UNIT_FACTS = ("form", "lanes", "matrix"), ("sub_group", "rounded")
+"""What templates read of a request, and besides where tiles lie in local memory."""
+
+
+class ProductVariant(StrEnum):
+    """A variant of the contraction template."""
+
+    SUMS = "sums"
+    FEW_ROWS = "few rows"
+    DOTS = "dots"
+    MATRIX = "matrix tiles"
+    TILES = "tiles"
+    PACKED = "packed panels"
+    DIRECT = "in place"
+
+
+def scheduled_product(request: Request) -> Product:
+    """The product of a body as its template sees it on a device."""
+    product = Product.of_body(request.body)
+    if not request.is_gpu or product.halves == 1:
+        return product
+    if not product.node.values["transpose_b"]:
+        raise VerifyException("fusion.kernel contraction: columns that meet are apart in memory")
+    return product.interleaved
+
+
+def product_schedules(request: Request) -> Schedules:
+    """The admissible schedules of a contraction, the preferred one first."""
+    product = scheduled_product(request)
+    if request.is_gpu:
+        return _gpu_schedules(request, product)
+    return _cpu_schedules(request, product)
+
+
+def _gpu_schedules(request: Request, product: Product) -> Schedules:
+    if _makes_sums(product):
+        sums = Request(product_as_sum(request.body, product), request.entries)
+        (rows,) = reduction_schedules(sums)
+        return [replace(rows, variant=ProductVariant.SUMS)]
+    axis = right_axis(product) if suits_few_rows(request, product) else None
+    if axis is not None:
+        tiling = few_rows_tiling(request, product, axis == DEPTH)
+        return [Schedule(ProductVariant.FEW_ROWS, tiling.entries, request.facts(*FACTS))]
+    unit = request.word("matrix")
+    tiled = _has_operands(product) and product.rows > (FEW_FOR_UNIT if unit else DOT_ROWS)
+    if tiled and unit and suits_unit(request, product, unit):
+        return _matrix_schedules(request, product, unit)
+    if tiled:
+        return [
+            _strip(request, product, ProductVariant.TILES, tiling.tile_rows, tiling.entries, time)
+            for time, tiling in local_tilings(request, product)
+        ]
+    _refuse_statistics(request)
+    return [_direct(request, product)]
+
+
+def _cpu_schedules(request: Request, product: Product) -> Schedules:
+    right = product.node.operands[1]
+    along_k = product.depth >= request.number("lanes", 16)
+    if along_k and product.right_runs_along_depth and product.rows <= DOT_ROWS:
+        return [_dots(request, product, product.rows, min(8 // product.rows, product.columns))]
+    if along_k and product.left_runs_along_depth and product.columns == 1 and lies_in_memory(right):
+        return [_dots(request, product, min(8, product.rows), 1)]
+    _refuse_statistics(request)
+    if product.rows > DOT_ROWS and _has_operands(product):
+        entries = packed_blocking(request, product).entries
+        return [Schedule(ProductVariant.PACKED, entries, request.facts(*FACTS, "right"))]
+    return [_direct(request, product)]
+
+
+def _has_operands(product: Product) -> bool:
+    return all(operand.count for operand in product.node.operands)
+
+
+def _refuse_statistics(request: Request) -> None:
+    if request.body.of_kind(Kind.REDUCTION):
+        raise VerifyException("fusion.kernel contraction: rows are reduced for it on a GPU only")
+
+
+def _makes_sums(product: Product) -> bool:
+    """Whether a GPU adds up the products of each row, for a single column."""
+    few = product.rows <= DOT_ROWS and product.right_runs_along_depth
+    few = product.columns == 1 and (few or product.left_runs_along_depth)
+    return few and product.depth > 1
+
+
+def _matrix_schedules(request: Request, product: Product, unit: str) -> Schedules:
+    shapes = [
+        *(SHAPES if in_pieces(product, unit) else ()),
+        *(GROUP_SHAPES if by_groups(request) else ()),
+        *(COPIED_SHAPES if by_groups(request) and copied_whole(request, product, unit) else ()),
+    ]
+    return [
+        _strip(request, product, ProductVariant.MATRIX, tiling.tile_rows, tiling.entries, time)
+        for time, tiling in matrix_tilings(request, product, held_element(unit).bytes, shapes)
+    ]
+
+
+def _strip(
+    request: Request,
+    product: Product,
+    variant: ProductVariant,
+    tile_rows: int,
+    tiling: dict[str, int],
+    time: float,
+) -> Schedule:
+    """A schedule of tiles, in strips of as many as divide those below one another."""
+    down = ceil_div(product.rows, tile_rows)
+    most = request.number("strip", STRIP)
+    strip = max(count for count in range(1, most + 1) if down % count == 0)
+    return Schedule(variant, {**tiling, "strip": strip}, request.facts(*FACTS, *UNIT_FACTS), time)
+
+
+def _dots(request: Request, product: Product, down: int, across: int) -> Schedule:
+    """Tiles of dot products on a CPU, a power of two of them in all."""
+    while across & (across - 1):
+        across -= 1
+    while down & (down - 1) and across == 1:
+        down -= 1
+    tiles = ceil_div(product.rows, down) * ceil_div(product.columns, across)
+    tiles *= prod(product.batch)
+    block = max(1, min(8, tiles // (8 * request.number("units", 2))))
+    numbers = {"tile_rows": down, "tile_columns": across, "block": block}
+    return Schedule(ProductVariant.DOTS, numbers, request.facts(*FACTS))
+
+
+def _direct(request: Request, product: Product) -> Schedule:
+    """Register tiles whose operands are read where they lie."""
+    width = request.number("lanes", 16)
+    while width > product.columns:
+        width //= 2
+    down = min(request.number("tile_rows", 8), product.rows)
+    across = max(1, min(16 // down, product.columns // width))
+    while across > 1 and product.columns < 4 * request.number("units", 2) * across * width:
+        across //= 2
+    numbers = {"width": width, "tile_rows": down, "tile_vectors": across}
+    return Schedule(ProductVariant.DIRECT, numbers, request.facts(*FACTS, "local"))
