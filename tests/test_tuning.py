@@ -1,6 +1,6 @@
 """The search for schedules with a made-up clock and made-up times, its trials, and what is kept."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ DEVICE = "a device/with a driver"
 
 def scheduled(kind: str = "pointwise", size: int = 64, device: Any = CPU) -> FusedKernelOp:
     builds: dict[str, tuple[list[Any], Any]] = {
-        "pointwise": ([("f32", (size,))], lambda e, x: e.neg(x)),
+        "pointwise": ([("f32", (size * 1024,))], lambda e, x: e.neg(x)),
         "reduction": ([("f32", (8, size))], lambda e, x: e.sum(x, axis=[1])),
         "contraction": (
             [("f32", (size, 48)), ("f32", (48, 40))],
@@ -42,6 +42,11 @@ def scheduled(kind: str = "pointwise", size: int = 64, device: Any = CPU) -> Fus
     (fused,) = pieces(fused_kernel("contraction" if "unit" in kind else kind, types, build), device)
     fused.schedule = schedule_for(fused, device)
     return fused
+
+
+def chunk_of(schedule: Mapping[str, Any]) -> int:
+    """The elements of a work-item of a pointwise kernel."""
+    return schedule["block"] * schedule["width"]
 
 
 class Bench:
@@ -62,13 +67,11 @@ class Bench:
 
 def test_the_search_finds_the_best_of_two_axes_that_depend_on_each_other() -> None:
     fused = scheduled()
-    bench = Bench(lambda s: abs(s["chunk"] - 2048) + 100.0 * abs(s["lanes"] - 8) + 1)
+    bench = Bench(lambda s: abs(chunk_of(s) - 2048) + 100.0 * abs(s["width"] - 8) + 1)
     (outcome,) = search([Candidate(fused, 3)], bench.trial, 1000.0, bench.clock)
     assert outcome.won and (outcome.before, outcome.after) == (bench.rule(_values(fused)), 1.0)
-    assert {key: outcome.schedule.values[key] for key in ("chunk", "lanes")} == {
-        "chunk": 2048,
-        "lanes": 8,
-    }
+    assert outcome.best.fixed == {"chunk": 2048, "lanes": 8}
+    assert (outcome.schedule.values["block"], outcome.schedule.values["width"]) == (256, 8)
     *searched, _, _ = [schedule for _, schedule in bench.tried]
     assert len(searched) == len(set(searched))
 
@@ -103,7 +106,7 @@ def test_a_schedule_that_was_only_lucky_is_given_up() -> None:
     def rule(schedule: dict[str, Any]) -> float:
         if schedule == first or seen:
             return 1.0
-        seen.add(schedule["chunk"])
+        seen.add(chunk_of(schedule))
         return 0.5
 
     bench = Bench(rule)
@@ -113,10 +116,10 @@ def test_a_schedule_that_was_only_lucky_is_given_up() -> None:
 
 def test_a_search_goes_on_from_what_an_earlier_one_found() -> None:
     fused = scheduled()
-    bench = Bench(lambda s: 0.5 if s["chunk"] == 1024 else 1.0)
+    bench = Bench(lambda s: 0.5 if chunk_of(s) == 1024 else 1.0)
     known = {"chunk": 1024}
     (outcome,) = search([Candidate(fused, 1, known)], bench.trial, 2.5, bench.clock)
-    assert outcome.best.fixed == known and outcome.schedule.values["chunk"] == 1024
+    assert outcome.best.fixed == known and chunk_of(outcome.schedule.values) == 1024
 
 
 def _walked(fused: FusedKernelOp, device: Any) -> list[ScheduleAttr]:
@@ -185,7 +188,7 @@ PROGRAM = "graph g(x: f32[65536]) { return y = neg(x) + 1 }"
 
 def test_compilations_use_what_a_search_found_and_say_so(tmp_path: Path) -> None:
     store = ScheduleStore(tmp_path, DEVICE)
-    bench = Bench(lambda s: 0.25 if s["chunk"] == 2048 else 1.0)
+    bench = Bench(lambda s: 0.25 if chunk_of(s) == 2048 else 1.0)
 
     def compiled(tuner: Tuner) -> Any:
         return compile_graph(mgn.parse(PROGRAM).lower("g"), CPU, tuner=tuner)

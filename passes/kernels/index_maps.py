@@ -38,6 +38,15 @@ def sliced_index(node: Node, index: Indices) -> Indices:
     )
 
 
+def flipped_index(node: Node, index: Indices) -> Indices:
+    """The element of a flip's operand that is at an index of its result."""
+    axes = node.values["axis"]
+    return tuple(
+        part * -1 + (size - 1) if axis in axes else part
+        for axis, (part, size) in enumerate(zip(index, node.shape, strict=True))
+    )
+
+
 def place_of(node: Node, index: Indices) -> tuple[Node, Index]:
     """The input, and the place in it, from which an element is moved, of another type or not."""
     while node.name != INPUT:

@@ -16,6 +16,7 @@ from mgn.passes.kernels.body import Indices, Node
 from mgn.passes.kernels.index import Counter, Index, lanes, of
 from mgn.passes.kernels.index_maps import (
     broadcast_index,
+    flipped_index,
     reshaped_index,
     sliced_index,
     transposed_index,
@@ -47,12 +48,7 @@ def _slice(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
 
 
 def _flip(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
-    axes = node.values["axis"]
-    moved = tuple(
-        part * -1 + (size - 1) if axis in axes else part
-        for axis, (part, size) in enumerate(zip(index, node.shape, strict=True))
-    )
-    return evaluator.at(node.operands[0], moved)
+    return evaluator.at(node.operands[0], flipped_index(node, index))
 
 
 def _pad(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:

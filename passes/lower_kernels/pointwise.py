@@ -10,57 +10,37 @@ work-item takes a few vectors of 16 bytes, a work-group apart, or a work-group t
 from dataclasses import replace
 
 from mgn.dialects import kernel
-from mgn.dialects.mgn.operation import Kind
-from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
-from mgn.passes.kernels.body import INPUT, Body, Node
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import Body, Node
 from mgn.passes.kernels.index import Index, delinearised, lanes
+from mgn.passes.kernels.loads import keeps_order
 from mgn.passes.lower_kernels.evaluate import Evaluator
-from mgn.passes.lower_kernels.interleaved_rows import interleaved_axis, lower_interleaved
-from mgn.passes.lower_kernels.ragged_tiles import RaggedTiles, has_vectors
-from mgn.passes.lower_kernels.squares import lower_squares, row_axis
+from mgn.passes.lower_kernels.interleaved_rows import lower_interleaved
+from mgn.passes.lower_kernels.ragged_tiles import RaggedTiles
+from mgn.passes.lower_kernels.squares import lower_squares
 from mgn.passes.lower_kernels.template import Job, Launch
-from mgn.passes.lower_kernels.tiles import Tiles, tile_plan
+from mgn.passes.lower_kernels.tiles import Tiles
+from mgn.passes.schedules.pointwise import PointwiseVariant
 
 
 def lower_pointwise(job: Job) -> Launch:
-    """Writes a pointwise kernel."""
-    shape = job.body.written[0].shape
-    most = job.number("lanes", 16)
-    inner = shape[-1] if shape else 1
-    in_place = in_place_pairs(job.body)
-    if is_flat(job.body, shape):
-        if job.is_gpu:
-            most = dividing_lanes(job.body.written[0].count, most)
-        return _flat(job, shape, most, in_place)
-    plan = tile_plan(job.body, shape) if job.is_gpu else None
-    if plan is not None:
-        tiles = RaggedTiles if has_vectors(job, shape, plan) else Tiles
-        return replace(tiles(job, shape, plan).lower(), in_place=in_place)
-    axis = None if job.is_gpu else row_axis(job.body, shape, most)
-    if axis is not None:
-        launch = lower_squares(job, shape, axis, most)
-        overlaps = inner % most or shape[axis] % most
-        return launch if overlaps else replace(launch, in_place=in_place)
-    fitting = dividing_lanes(inner, most)
-    axis = None if job.is_gpu or 2 * fitting < most else interleaved_axis(job.body, shape)
-    if axis is not None:
-        return lower_interleaved(job, shape, axis, fitting)
-    if job.is_gpu or 2 * fitting >= most or inner < most:
-        return _flat(job, shape, fitting, in_place)
-    return _rows(job, shape, most)
-
-
-def is_flat(body: Body, shape: tuple[int, ...]) -> bool:
-    """Whether every value has the results' elements in the results' order, or is one number."""
-    count = body.written[0].count
-    for node in body.nodes:
-        if node.count != 1 and (node.count != count or not _keeps_order(node)):
-            return False
-    return True
-
-
-def _keeps_order(node: Node) -> bool:
-    return node.kind is Kind.ELEMENTWISE or node.name in (INPUT, "reshape", "full", "splat")
+    """Writes a pointwise kernel as its schedule says."""
+    shape, in_place = job.body.written[0].shape, in_place_pairs(job.body)
+    match PointwiseVariant(job.variant):
+        case PointwiseVariant.FLAT:
+            return (_flat_gpu if job.is_gpu else _flat)(job, shape, in_place)
+        case PointwiseVariant.ROWS:
+            return _rows(job, shape)
+        case PointwiseVariant.SQUARES:
+            launch, width = lower_squares(job, shape), job.entry("width")
+            overlaps = shape[-1] % width or shape[job.entry("axis")] % width
+            return launch if overlaps else replace(launch, in_place=in_place)
+        case PointwiseVariant.SIDE_BY_SIDE:
+            return lower_interleaved(job, shape)
+        case PointwiseVariant.TILES | PointwiseVariant.SEGMENTS:
+            return replace(Tiles(job, shape).lower(), in_place=in_place)
+        case PointwiseVariant.RAGGED:
+            return replace(RaggedTiles(job, shape).lower(), in_place=in_place)
 
 
 def in_place_pairs(body: Body) -> tuple[tuple[int, int], ...]:
@@ -81,22 +61,17 @@ def _read_elsewhere(body: Body) -> set[Node]:
     count = body.written[0].count
     moved: set[Node] = set()
     for node in reversed(body.nodes):
-        keeps = node not in moved and node.count == count and _keeps_order(node)
+        keeps = node not in moved and node.count == count and keeps_order(node)
         for operand in node.operands:
             if not keeps or operand.count != count:
                 moved.add(operand)
     return moved
 
 
-def _flat(
-    job: Job, shape: tuple[int, ...], width: int, in_place: tuple[tuple[int, int], ...]
-) -> Launch:
-    count = job.body.written[0].count
+def _flat(job: Job, shape: tuple[int, ...], in_place: tuple[tuple[int, int], ...]) -> Launch:
+    code, count = job.code, job.body.written[0].count
+    width, chunk = job.entry("width"), job.entry("block")
     vectors, rest = divmod(count, width)
-    if job.is_gpu:
-        return _flat_gpu(job, shape, width, vectors, in_place)
-    code = job.code
-    chunk = max(1, min(job.number("chunk", 4096) // width, vectors or 1))
     items = max(ceil_div(vectors, chunk), 1)
     item = code.counter(kernel.GlobalIdOp, 0, items)
     wide, narrow = job.evaluator(width), job.evaluator(1)
@@ -123,16 +98,10 @@ def _flat(
     return Launch((items,), (1,), in_place)
 
 
-def _flat_gpu(
-    job: Job,
-    shape: tuple[int, ...],
-    width: int,
-    vectors: int,
-    in_place: tuple[tuple[int, int], ...],
-) -> Launch:
+def _flat_gpu(job: Job, shape: tuple[int, ...], in_place: tuple[tuple[int, int], ...]) -> Launch:
     code = job.code
-    local = min(job.number("local", 256), _power_above(vectors))
-    unroll = job.number("unroll", 1) if vectors >= local * 1024 else 1
+    width, local, unroll = (job.entry(name) for name in ("width", "items", "unroll"))
+    vectors = job.body.written[0].count // width
     groups = ceil_div(vectors, local * unroll)
     group = code.counter(kernel.GroupIdOp, 0, groups)
     place = code.counter(kernel.LocalIdOp, 0, local)
@@ -150,17 +119,12 @@ def _flat_gpu(
     return Launch((groups * local,), (local,), in_place)
 
 
-def _power_above(count: int) -> int:
-    return 1 << max(count - 1, 0).bit_length()
-
-
-def _rows(job: Job, shape: tuple[int, ...], width: int) -> Launch:
+def _rows(job: Job, shape: tuple[int, ...]) -> Launch:
     """Along the innermost axis; the last vector of a row ends with the row, and so overlaps."""
-    code = job.code
-    inner = shape[-1]
+    code, inner = job.code, shape[-1]
+    width, block = job.entry("width"), job.entry("block")
     rows = job.body.written[0].count // inner
     vectors = ceil_div(inner, width)
-    block = max(1, min(rows, job.number("chunk", 4096) // inner))
     items = ceil_div(rows, block)
     item = code.counter(kernel.GlobalIdOp, 0, items)
     evaluator = job.evaluator(width)

@@ -1,6 +1,6 @@
 """Tiles of a transpose whose lines begin anywhere between two vectors of memory.
 
-In: a tile's plan, and axes whose length is no multiple of a vector's. Out: a kernel that moves
+In: the turned loads of a tile, and axes whose length is no multiple of a vector's. Out: a kernel that moves
 whole vectors at their own places in memory. What a group reads of a line begins with the vector
 that the tile begins in; what it writes of a line begins and ends between two segments, so that
 tiles lean on each other: each leaves less than a segment of a line to the next and takes as much
@@ -15,17 +15,9 @@ from xdsl.ir import SSAValue
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import ZERO, Counter, Index, lanes, linear, of
 from mgn.passes.lower_kernels.pure_code import memory_type
-from mgn.passes.lower_kernels.template import Job, Launch
-from mgn.passes.lower_kernels.tiles import Plan, Tiles, Turned, substituted
-
-RAGGED_TILES = {4: (96, 64), 8: (64, 64)}
-"""Rows and columns of a tile, by the bytes of an element of all operands that it turns."""
-
-RAGGED_ITEMS = 256
-"""Work-items of a group: several groups share a compute unit."""
-
-WIDE_BYTES = 4
-"""Numbers of fewer bytes share a bank of local memory, where vectors of them would collide."""
+from mgn.passes.lower_kernels.template import Launch
+from mgn.passes.lower_kernels.tiles import Tiles, substituted
+from mgn.passes.schedules.transposes import Turned
 
 SEGMENT_BYTES = 32
 """What memory writes at a time."""
@@ -36,28 +28,12 @@ columns of local memory lie in different banks.
 """
 
 
-def has_vectors(job: Job, shape: tuple[int, ...], plan: Plan) -> bool:
-    """Whether lines that begin anywhere are worth moving in vectors."""
-    most = job.number("lanes", 4)
-    odd = shape[plan.axis] % most or shape[-1] % most
-    sizes = _turned_bytes(job, plan)
-    wide = min(*sizes, *(node.element.bytes for node in job.body.written)) >= WIDE_BYTES
-    there = sum(sizes) in RAGGED_TILES and job.number("tile_items", 1) >= RAGGED_ITEMS
-    return bool(odd) and wide and there
-
-
-def _turned_bytes(job: Job, plan: Plan) -> list[int]:
-    return [job.body.inputs[load.number].element.bytes for load in plan.turned]
-
-
 class RaggedTiles(Tiles):
     """A kernel of such tiles."""
 
     def lower(self) -> Launch:
         """Writes the kernel."""
         width = self.width = self.job.number("lanes", 4)
-        self.rows, self.columns = RAGGED_TILES[sum(_turned_bytes(self.job, self.plan))]
-        self.items = RAGGED_ITEMS
         self.pitch = self.rows + 2 * (width - 1) + 1
         self.segment = max(width, SEGMENT_BYTES // self.job.body.written[0].element.bytes)
         self.overlap = self.segment - 1 if self.inner % width else 0
@@ -70,10 +46,10 @@ class RaggedTiles(Tiles):
 
     def _vectors(self) -> int:
         """Vectors of a line that hold a tile's rows."""
-        row = self.plan.counters[self.plan.axis]
+        row = self.turned.counters[self.axis]
         steps = [
             number
-            for load in self.plan.turned
+            for load in self.turned.loads
             for atom, number in (*load.index.terms, (None, load.index.constant))
             if atom is not row
         ]
@@ -86,7 +62,7 @@ class RaggedTiles(Tiles):
         stores: list[Callable[[], object]] = []
         for step in range(ceil_div(count, self.items)):
             number = self.bounded(self.place + step * self.items, count)
-            for load, buffer in zip(self.plan.turned, self.memory, strict=True):
+            for load, buffer in zip(self.turned.loads, self.memory, strict=True):
                 stores.append(self._fetch_vector(load, buffer, number // vectors, number % vectors))
         for store in stores:
             store()
@@ -177,5 +153,5 @@ class RaggedTiles(Tiles):
     def _place(self, row: Index, column: Index) -> Index:
         """Where an element of the results lies."""
         values = self.values(row, column)
-        index = tuple(values[counter] for counter in self.plan.counters)
+        index = tuple(values[counter] for counter in self.turned.counters)
         return linear(index, self.shape)

@@ -22,15 +22,11 @@ def lower_scan(job: Job) -> Launch:
     code = job.code
     space = row_space(job.body, Kind.SCAN)
     (scan,) = job.body.of_kind(Kind.SCAN)
-    width, inner = 1, 1
+    width, local, inner = job.entry("width"), job.entry("items"), 1
     if space.innermost_is_kept:
         inner = next(size for size in reversed(space.kept_shape) if size != 1)
-        width = job.number("lanes", 16)
-        while width > inner:
-            width //= 2
     vectors = ceil_div(inner, width)
     outer = space.rows // inner
-    local = min(job.number("local", 64), vectors * outer) if job.is_gpu else 1
     items = ceil_div(vectors * outer, local) * local
     item = code.counter(kernel.GlobalIdOp, 0, items)
 

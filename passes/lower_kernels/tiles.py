@@ -7,14 +7,12 @@ along the results' contiguous axis. So both sides move whole segments of global 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
-from mgn.passes.kernels.body import Body
 from mgn.passes.kernels.index import (
     ZERO,
     Clamped,
@@ -30,68 +28,9 @@ from mgn.passes.kernels.index import (
 from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.evaluate import Evaluator
 from mgn.passes.lower_kernels.pure_code import memory_type
-from mgn.passes.lower_kernels.squares import is_plain, plain_loads
 from mgn.passes.lower_kernels.template import Job, Launch
-
-TILE_BYTES = 256
-"""The length of a tile's rows in memory."""
-
-MOST_TURNED = 2
-"""How many operands may pass through local memory."""
-
-LEAST_TILE = 16
-"""Axes shorter than this do not fill a tile."""
-
-SEGMENT = 32
-"""The work-items of a sub-group; so many numbers of 4 bytes are a segment of memory."""
-
-RAGGED_TILE, RAGGED_ITEMS = (64, 128), 512
-"""Rows and columns of a tile, and the work-items of a group, where lines begin anywhere."""
-
-
-@dataclass(frozen=True)
-class Turned:
-    """A load that a tile's local memory serves: the input, and its index in plain counters."""
-
-    number: int
-    index: Index
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The axis along which turned operands are contiguous, their loads, and the counters used."""
-
-    axis: int
-    turned: tuple[Turned, ...]
-    counters: tuple[Counter, ...]
-    tile: int
-
-
-def tile_plan(body: Body, shape: tuple[int, ...]) -> Plan | None:
-    """How to tile a body; None where tiles do not help."""
-    turns = any(node.name == "transpose" for node in body.nodes)
-    if not turns or len(shape) < 2 or shape[-1] < LEAST_TILE:
-        return None
-    counters, loads, places = plain_loads(body, shape)
-    for axis, counter in enumerate(counters[:-1]):
-        if shape[axis] < LEAST_TILE:
-            continue
-        turned = [
-            Turned(places.index(buffer), index)
-            for buffer, index in loads
-            if _is_turned(index, counter, counters[-1])
-        ]
-        turned = list(dict.fromkeys(turned))
-        if 1 <= len(turned) <= MOST_TURNED:
-            bytes_of = max(body.inputs[load.number].element.bytes for load in turned)
-            return Plan(axis, tuple(turned), counters, min(64, TILE_BYTES // bytes_of))
-    return None
-
-
-def _is_turned(index: Index, row: Counter, column: Counter) -> bool:
-    strides = dict(index.terms)
-    plain = is_plain(index, row) and is_plain(index, column)
-    return plain and strides.get(row) == 1 and strides.get(column, 0) not in (0, 1)
+from mgn.passes.schedules.pointwise import PointwiseVariant
+from mgn.passes.schedules.transposes import SEGMENT, turned_loads
 
 
 def substituted(index: Index, values: Mapping[Counter, Index]) -> Index:
@@ -137,31 +76,29 @@ class Tiles:
     or reaches past it.
     """
 
-    def __init__(self, job: Job, shape: tuple[int, ...], plan: Plan) -> None:
-        self.job, self.shape, self.plan, self.code = job, shape, plan, job.code
-        self.along, self.inner = shape[plan.axis], shape[-1]
+    def __init__(self, job: Job, shape: tuple[int, ...]) -> None:
+        self.job, self.shape, self.code = job, shape, job.code
+        self.axis = job.entry("axis")
+        self.turned = turned_loads(job.body, shape, self.axis)
+        self.along, self.inner = shape[self.axis], shape[-1]
         most = job.number("lanes", 4)
         self.row_width = dividing_lanes(self.along, most)
         self.column_width = dividing_lanes(self.inner, most)
-        self.rows = self.columns = plan.tile
-        self.items = min(job.number("local", 256), plan.tile * plan.tile // most)
-        local = min(job.number("tile_items", 1), RAGGED_ITEMS)
-        can = local >= SEGMENT
-        self.rows_are_ragged = can and self.row_width < most
-        self.columns_are_ragged = can and self.column_width < most
-        if self.rows_are_ragged or self.columns_are_ragged:
-            self.rows, self.columns = RAGGED_TILE
-            self.items = local
+        self.rows, self.columns = job.entry("tile_rows"), job.entry("tile_columns")
+        self.items = job.entry("items")
+        segments = job.variant == PointwiseVariant.SEGMENTS
+        self.rows_are_ragged = segments and self.row_width < most
+        self.columns_are_ragged = segments and self.column_width < most
         self.pitch = self.rows + 1
 
     def begin(self, overlap: int = 0) -> Launch:
         """Finds the group's tile and makes room for it; neighbours share `overlap` columns of the
         turned operands.
         """
-        code, plan, shape = self.code, self.plan, self.shape
+        code, shape = self.code, self.shape
         across = ceil_div(self.inner + overlap, self.columns)
         down = ceil_div(self.along, self.rows)
-        others = tuple(size for n, size in enumerate(shape[:-1]) if n != plan.axis)
+        others = tuple(size for n, size in enumerate(shape[:-1]) if n != self.axis)
         groups = prod(others) * across * down
         group = code.counter(kernel.GroupIdOp, 0, groups)
         self.place = code.counter(kernel.LocalIdOp, 0, self.items)
@@ -169,7 +106,7 @@ class Tiles:
         self.first_row = group // across % down * self.rows
         self.outer = list(delinearised(group // (across * down), others))
         room = self.pitch * (self.columns + overlap)
-        elements = [self.job.body.inputs[load.number].element for load in plan.turned]
+        elements = [self.job.body.inputs[load.number].element for load in self.turned.loads]
         self.memory = [code.local(memory_type(element), room) for element in elements]
         return Launch((groups * self.items,), (self.items,))
 
@@ -205,8 +142,8 @@ class Tiles:
 
     def values(self, row: Index, column: Index) -> dict[Counter, Index]:
         """What the plan's counters are in the tile."""
-        index = [*self.outer[: self.plan.axis], row, *self.outer[self.plan.axis :], column]
-        return dict(zip(self.plan.counters, index, strict=True))
+        index = [*self.outer[: self.axis], row, *self.outer[self.axis :], column]
+        return dict(zip(self.turned.counters, index, strict=True))
 
     def _fetch(self, step: int) -> None:
         """Vectors along the rows' axis, into local memory in the order they lie in memory."""
@@ -217,7 +154,7 @@ class Tiles:
         column = self.bounded(self.first_column + line, self.inner)
         values = self.values(start * width + lanes(width), column)
         evaluator = self.job.evaluator(width)
-        for load, buffer in zip(self.plan.turned, self.memory, strict=True):
+        for load, buffer in zip(self.turned.loads, self.memory, strict=True):
             source = self.job.inputs[load.number]
             value = evaluator.load(source, substituted(load.index, values))
             code.store(value, buffer, code.index(line * self.pitch + vector * width))
@@ -242,11 +179,11 @@ class Tiles:
         here = self.bounded(row, self.along)
         values = self.values(here, column)
         evaluator = _TileEvaluator(self.code, self.job.inputs, width)
-        for load, buffer in zip(self.plan.turned, self.memory, strict=True):
+        for load, buffer in zip(self.turned.loads, self.memory, strict=True):
             source = self.job.inputs[load.number]
             key = _key(source, substituted(load.index, values))
             evaluator.tiles[key] = (buffer, place)
-        index = tuple(values[counter] for counter in self.plan.counters)
+        index = tuple(values[counter] for counter in self.turned.counters)
         self.job.write(
             evaluator, [(n, node, index) for n, node in enumerate(self.job.body.written)]
         )
@@ -276,7 +213,7 @@ class Tiles:
         loaded: list[tuple[SSAValue, SSAValue, Index, list[SSAValue | bool]]] = []
         for line in self._lines(self.columns):
             column = self.bounded(self.first_column + line, self.inner)
-            for load, buffer in zip(self.plan.turned, self.memory, strict=True):
+            for load, buffer in zip(self.turned.loads, self.memory, strict=True):
                 source = self.job.inputs[load.number]
                 start = substituted(load.index, self.values(self.first_row, column))
                 for own, tests in self._pieces(start, self.rows):
@@ -299,7 +236,7 @@ class Tiles:
         for line in self._lines(self.rows):
             row = self.first_row + line
             values = self.values(row, self.first_column)
-            index = tuple(values[counter] for counter in self.plan.counters)
+            index = tuple(values[counter] for counter in self.turned.counters)
             inside = code.is_below(row, self.along, 1)
             for own, tests in self._pieces(linear(index, result.shape), self.columns):
                 column = self.first_column + own

@@ -12,14 +12,19 @@ from mgn.passes.kernels.body import read_body
 from mgn.passes.kernels.guided_products import guided_products
 from mgn.passes.schedules.attention import attention_schedules
 from mgn.passes.schedules.figures import figures_of
+from mgn.passes.schedules.pointwise import pointwise_schedules
 from mgn.passes.schedules.product import product_schedules
 from mgn.passes.schedules.reduction import reduction_schedules
+from mgn.passes.schedules.scan import scan_schedules
 from mgn.passes.schedules.schedule import VARIANT, Request, Schedule, Schedules
 
 _KINDS: Mapping[KernelKind, Callable[[Request], Schedules]] = {
     KernelKind.CONTRACTION: product_schedules,
     KernelKind.ATTENTION: attention_schedules,
     KernelKind.REDUCTION: reduction_schedules,
+    KernelKind.POINTWISE: pointwise_schedules,
+    KernelKind.GATHER: pointwise_schedules,
+    KernelKind.SCAN: scan_schedules,
 }
 """What enumerates the schedules of a kind of kernel."""
 

@@ -62,7 +62,7 @@ class Schedule:
     @property
     def attribute(self) -> ScheduleAttr:
         """The schedule as the IR holds it."""
-        entries: dict[str, int | str] = {VARIANT: self.variant, **self.numbers}
+        entries: dict[str, int | str] = {VARIANT: str(self.variant), **self.numbers}
         return ScheduleAttr.of(
             **entries, **{k: v for k, v in self.facts.items() if k not in entries}
         )

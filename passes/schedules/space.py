@@ -17,6 +17,7 @@ from mgn.passes.schedules.choose import schedule_for, schedules_of
 from mgn.passes.schedules.schedule import Entries
 
 STRIP = "strip"
+"""The number of tiles in a strip, which depends on the tile and is an axis of its own."""
 
 Axis = Sequence[Entries]
 """Entries that are alternatives to each other."""

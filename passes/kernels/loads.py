@@ -1,0 +1,163 @@
+"""Where in memory the inputs of a body are read for one element of its results.
+
+In: a body. Out: each load's input and its place there, at an index of plain counters; whether a
+place depends on counters by a stride alone; whether all values lie in the results' order.
+"""
+
+from collections.abc import Sequence
+
+from mgn.dialects.mgn.operation import Kind
+from mgn.passes.kernels.body import INPUT, SPLAT, Body, Indices, Node
+from mgn.passes.kernels.index import (
+    Clamped,
+    Counter,
+    Index,
+    Quotient,
+    Remainder,
+    linear,
+    of,
+)
+from mgn.passes.kernels.index_maps import (
+    broadcast_index,
+    flipped_index,
+    reshaped_index,
+    sliced_index,
+    transposed_index,
+)
+
+Load = tuple[int, Index]
+"""The number of an input, and a place in it."""
+
+Part = tuple[Node, int]
+"""An operand of a concatenation, and where it begins."""
+
+
+def plain_loads(body: Body, shape: tuple[int, ...]) -> tuple[tuple[Counter, ...], list[Load]]:
+    """What is loaded for the results' element at an index of plain counters, and these."""
+    counters = tuple(Counter(None, 0, size - 1) for size in shape)
+    reader = _Reader()
+    for node in body.written:
+        reader.at(node, tuple(of(counter) for counter in counters))
+    return counters, reader.loads
+
+
+class _Reader:
+    """Follows the indices of a body's values down to its inputs."""
+
+    def __init__(self) -> None:
+        self.loads: list[Load] = []
+        self._seen: set[tuple[Node, Indices]] = set()
+
+    def at(self, node: Node, index: Indices) -> None:
+        """Notes the loads for an element of a node."""
+        if (node, index) in self._seen:
+            return
+        self._seen.add((node, index))
+        if node.name == INPUT:
+            self.loads.append((node.number, linear(index, node.shape)))
+        elif node.name == "pad":
+            self._pad(node, index)
+        elif node.name == "concat":
+            self._concat(node, index)
+        elif node.name == "gather":
+            self._gather(node, index)
+        elif node.kind is Kind.MOVEMENT:
+            self.at(node.operands[0], _moved(node, index))
+        elif node.name not in (SPLAT, "full", "iota"):
+            for operand in node.operands:
+                self.at(operand, broadcast_index(index, operand.shape))
+
+    def _pad(self, node: Node, index: Indices) -> None:
+        """The operand's nearest element, where any index may have one."""
+        (source,) = node.operands
+        if not source.count:
+            return
+        lows = [low for low, _ in node.values["padding"]]
+        moved = [part - low for part, low in zip(index, lows, strict=True)]
+        before = [part.below(low) for part, low in zip(index, lows, strict=True)]
+        inside = [part.below(size) for part, size in zip(moved, source.shape, strict=True)]
+        if True in before or False in inside:
+            return
+        if any(test is not False for test in before) or any(test is not True for test in inside):
+            sizes = source.shape
+            moved = [part.clamp(0, size - 1) for part, size in zip(moved, sizes, strict=True)]
+        self.at(source, tuple(moved))
+
+    def _concat(self, node: Node, index: Indices) -> None:
+        axis, start = node.values["axis"], 0
+        parts: list[Part] = []
+        for operand in node.operands:
+            if operand.shape[axis]:
+                parts.append((operand, start))
+            start += operand.shape[axis]
+        self._parts(parts, axis, index)
+
+    def _parts(self, parts: Sequence[Part], axis: int, index: Indices) -> None:
+        """The parts that may have the element."""
+        if len(parts) == 1:
+            operand, start = parts[0]
+            moved = list(index)
+            moved[axis] = (index[axis] - start).clamp(0, operand.shape[axis] - 1)
+            self.at(operand, tuple(moved))
+            return
+        lower, upper = parts[: len(parts) // 2], parts[len(parts) // 2 :]
+        test = index[axis].below(upper[0][1])
+        if test is not False:
+            self._parts(lower, axis, index)
+        if test is not True:
+            self._parts(upper, axis, index)
+
+    def _gather(self, node: Node, index: Indices) -> None:
+        table, ids = node.operands
+        axis, rank = node.values["axis"], len(ids.shape)
+        self.at(ids, index[axis : axis + rank])
+        picked = of(Counter(None, 0, table.shape[axis] - 1))
+        self.at(table, (*index[:axis], picked, *index[axis + rank :]))
+
+
+def _moved(node: Node, index: Indices) -> Indices:
+    """The index of the operand's element."""
+    (source,) = node.operands
+    match node.name:
+        case "reshape":
+            return reshaped_index(index, node.shape, source.shape)
+        case "transpose":
+            return transposed_index(node, index)
+        case "broadcast_to":
+            return broadcast_index(index, source.shape)
+        case "slice":
+            return sliced_index(node, index)
+        case _:
+            assert node.name == "flip", node.name
+            return flipped_index(node, index)
+
+
+def is_plain(index: Index, *counters: Counter) -> bool:
+    """Whether an index depends on counters in no other way than by a stride."""
+    return not any(
+        isinstance(atom, Quotient | Remainder | Clamped) and _mentions(atom.inner, counter)
+        for atom, _ in index.terms
+        for counter in counters
+    )
+
+
+def _mentions(index: Index, counter: Counter) -> bool:
+    return any(
+        atom is counter
+        or (isinstance(atom, Quotient | Remainder | Clamped) and _mentions(atom.inner, counter))
+        for atom, _ in index.terms
+    )
+
+
+def is_flat(body: Body, shape: tuple[int, ...]) -> bool:
+    """Whether every value has the results' elements in the results' order, or is one number."""
+    count = body.written[0].count
+    for node in body.nodes:
+        if node.count != 1 and (node.count != count or not keeps_order(node)):
+            return False
+    return True
+
+
+def keeps_order(node: Node) -> bool:
+    """Whether a value has its operands' elements in their order."""
+    return node.kind is Kind.ELEMENTWISE or node.name in (INPUT, "reshape", "full", "splat")

@@ -1,0 +1,106 @@
+"""The schedules of a pointwise kernel: flat, or by how what it reads lies in memory.
+
+CPU: a work-item takes a contiguous chunk, a vector at a time, flat over all axes, or along the
+innermost axis where a vector of the flat order would cross rows of what it reads, or in squares or
+rows side by side where an operand is transposed. GPU: a work-item takes a few vectors, a work-group
+apart, or a work-group takes a tile where an operand is transposed.
+"""
+
+from enum import StrEnum
+
+from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes, power_above
+from mgn.passes.kernels.loads import is_flat
+from mgn.passes.schedules.schedule import Request, Schedule, Schedules
+from mgn.passes.schedules.transposes import (
+    RAGGED_ITEMS,
+    RAGGED_TILES,
+    TOGETHER,
+    has_vectors,
+    interleaved_axis,
+    row_axis,
+    tile_sizes,
+    tiled_axis,
+    turned_bytes,
+    turned_loads,
+)
+
+Shape = tuple[int, ...]
+
+
+class PointwiseVariant(StrEnum):
+    """A variant of the pointwise template."""
+
+    FLAT = "flat"
+    ROWS = "rows"
+    SQUARES = "squares"
+    SIDE_BY_SIDE = "rows side by side"
+    TILES = "tiles"
+    SEGMENTS = "tiles in segments"
+    RAGGED = "ragged tiles"
+
+
+def pointwise_schedules(request: Request) -> Schedules:
+    """The schedules of a pointwise kernel; there is one."""
+    shape, most = request.body.written[0].shape, request.number("lanes", 16)
+    if request.is_gpu:
+        variant, numbers = _on_gpu(request, shape, most)
+    else:
+        variant, numbers = _on_cpu(request, shape, most)
+    return [Schedule(variant, numbers, request.facts("form", "lanes"))]
+
+
+def _on_gpu(request: Request, shape: Shape, most: int) -> tuple[PointwiseVariant, dict[str, int]]:
+    body = request.body
+    if is_flat(body, shape):
+        return PointwiseVariant.FLAT, _groups(request, dividing_lanes(body.written[0].count, most))
+    axis = tiled_axis(body, shape)
+    if axis is None:
+        return PointwiseVariant.FLAT, _groups(request, dividing_lanes(_inner(shape), most))
+    if has_vectors(request, shape, axis):
+        rows, columns = RAGGED_TILES[sum(turned_bytes(body, turned_loads(body, shape, axis)))]
+        numbers = {"tile_rows": rows, "tile_columns": columns, "items": RAGGED_ITEMS}
+        return PointwiseVariant.RAGGED, {"axis": axis, **numbers}
+    sizes = tile_sizes(request, shape, axis)
+    variant = PointwiseVariant.SEGMENTS if sizes.segments else PointwiseVariant.TILES
+    numbers = {"tile_rows": sizes.rows, "tile_columns": sizes.columns, "items": sizes.items}
+    return variant, {"axis": axis, **numbers}
+
+
+def _on_cpu(request: Request, shape: Shape, most: int) -> tuple[PointwiseVariant, dict[str, int]]:
+    body, inner, chunk = request.body, _inner(shape), request.number("chunk", 4096)
+    if is_flat(body, shape):
+        return PointwiseVariant.FLAT, _chunks(request, most)
+    axis = row_axis(body, shape, most)
+    if axis is not None:
+        block = max(1, min(ceil_div(inner, most), chunk // (most * most)))
+        return PointwiseVariant.SQUARES, {"axis": axis, "width": most, "block": block}
+    fitting = dividing_lanes(inner, most)
+    axis = None if 2 * fitting < most else interleaved_axis(body, shape)
+    if axis is not None:
+        together = min(shape[axis], TOGETHER // inner)
+        block = max(1, min(shape[-2], chunk // (together * inner)))
+        numbers = {"width": fitting, "together": together, "block": block}
+        return PointwiseVariant.SIDE_BY_SIDE, {"axis": axis, **numbers}
+    if 2 * fitting >= most or inner < most:
+        return PointwiseVariant.FLAT, _chunks(request, fitting)
+    rows = body.written[0].count // inner
+    return PointwiseVariant.ROWS, {"width": most, "block": max(1, min(rows, chunk // inner))}
+
+
+def _inner(shape: Shape) -> int:
+    return shape[-1] if shape else 1
+
+
+def _chunks(request: Request, width: int) -> dict[str, int]:
+    """Vectors of a work-item's chunk on a CPU."""
+    vectors = request.body.written[0].count // width
+    block = max(1, min(request.number("chunk", 4096) // width, vectors or 1))
+    return {"width": width, "block": block}
+
+
+def _groups(request: Request, width: int) -> dict[str, int]:
+    """Work-items of a group on a GPU, and how many vectors each takes."""
+    vectors = request.body.written[0].count // width
+    local = min(request.number("local", 256), power_above(vectors))
+    unroll = request.number("unroll", 1) if vectors >= local * 1024 else 1
+    return {"width": width, "items": local, "unroll": unroll}
