@@ -63,7 +63,7 @@ class KernelKind(StrEnum):
 
 @irdl_attr_definition
 class ScheduleAttr(ParametrizedAttribute):
-    """The parameters of a template: `#fusion.schedule<{tile_m = 8 : i64, form = "cpu"}>`."""
+    """The parameters of a template: `#fusion.schedule<{variant = "tiles", slices = 8 : i64}>`."""
 
     name = "fusion.schedule"
     entries: DictionaryAttr = param_def()

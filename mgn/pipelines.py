@@ -39,7 +39,9 @@ PASSES: dict[str, PassRow] = {
         "mgn.passes.arrange_kernels",
         "hand-written kernels as several or on matrix units, as prices say",
     ),
-    "choose-schedules": PassRow("mgn.passes.choose_schedules", "gives every kernel its tile sizes"),
+    "choose-schedules": PassRow(
+        "mgn.passes.choose_schedules", "gives every kernel its variant and its tiles"
+    ),
     "lower-kernels": PassRow("mgn.passes.lower_kernels", "kernels become loops over memory"),
     "plan-memory": PassRow("mgn.passes.plan_memory", "graphs become launches over one arena"),
     "convert-kernel-to-spirv": PassRow(

@@ -34,6 +34,16 @@ ALLOWED: dict[str, set[str]] = {
 EXTRA = {"passes/saturate": {"egglog", "highspy"}, "mgn": {"z3"}}
 """What the files of one folder may import besides."""
 
+LAYERS: dict[str, set[str]] = {
+    "passes/kernels": {"schedules", "saturate", "lower_kernels", "choose_schedules"},
+    "passes/schedules": {"saturate", "lower_kernels", "choose_schedules"},
+    "passes/lower_kernels": {"saturate", "choose_schedules"},
+    "passes/saturate": {"lower_kernels", "choose_schedules"},
+}
+"""What of `mgn.passes` the files of a sub-package never import, in functions neither: bodies of
+kernels come first, then schedules, then what prices and what lowers them, apart from each other.
+"""
+
 SLOW = {"egglog", "highspy", "pyopencl", "z3"}
 """Packages that are imported inside functions only: they take long, or may be missing."""
 
@@ -88,6 +98,18 @@ def test_a_file_imports_only_what_its_folder_may(path: Path) -> None:
         for name, _ in imports_of(statement)
     ]
     assert not [name for name in top_level if name.split(".")[0] in SLOW]
+
+
+@pytest.mark.parametrize("folder", LAYERS)
+def test_a_sub_package_imports_only_layers_below_it(folder: str) -> None:
+    above = {f"mgn.passes.{name}" for name in LAYERS[folder]}
+    found = {
+        f"{path.name}:{line}: {name}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for name, line in imports_of(ast.parse(path.read_text(encoding="utf-8")))
+        if any(name == module or name.startswith(f"{module}.") for module in above)
+    }
+    assert not found
 
 
 def loaded_after(code: str) -> set[str]:

@@ -10,7 +10,7 @@ from opencl_fixture import cl_queue  # noqa: F401
 
 from mgn.dialects.types import ELEMENT_TYPES
 from mgn.passes.kernels.body import read_body
-from mgn.passes.lower_kernels.interleaved_rows import interleaved_axis
+from mgn.passes.schedules.transposes import interleaved_axis
 
 Types = list[tuple[str, tuple[int, ...]]]
 

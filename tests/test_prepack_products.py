@@ -17,9 +17,9 @@ from mgn.passes.arrange_kernels import ArrangeKernels, arrange_kernel
 from mgn.passes.choose_schedules import ChooseSchedules
 from mgn.passes.kernel_pieces import KernelPieces
 from mgn.passes.kernels.body import read_body
-from mgn.passes.lower_kernels.interleaved_rows import interleaved_axis
 from mgn.passes.prepack_products import LEAST_ROWS, PackedOperand
 from mgn.passes.schedules.packed_blocking import block_depth
+from mgn.passes.schedules.transposes import interleaved_axis
 
 DEPTH, COLUMNS = 64, 32
 

@@ -1,11 +1,11 @@
 """Tiles of a transpose whose lines begin anywhere between two vectors of memory.
 
-In: the turned loads of a tile, and axes whose length is no multiple of a vector's. Out: a kernel that moves
-whole vectors at their own places in memory. What a group reads of a line begins with the vector
-that the tile begins in; what it writes of a line begins and ends between two segments, so that
-tiles lean on each other: each leaves less than a segment of a line to the next and takes as much
-of the one before, for which it reads lines that its neighbour reads too. Only at the ends of the
-results' lines, and of an operand, numbers move one by one.
+In: the loads that tiles serve, and axes whose length is no multiple of a vector's. Out: a kernel
+that moves whole vectors at their own places in memory. What a group reads of a line begins with the
+vector that the tile begins in; what it writes of a line begins and ends between two segments, so
+that tiles lean on each other: each leaves less than a segment of a line to the next and takes as
+much of the one before, for which it reads lines that its neighbour reads too. Only at the ends of
+the results' lines, and of an operand, numbers move one by one.
 """
 
 from collections.abc import Callable

@@ -29,12 +29,16 @@ _KINDS: Mapping[KernelKind, Callable[[Request], Schedules]] = {
 """What enumerates the schedules of a kind of kernel."""
 
 
+NOTHING = "nothing"
+"""The variant of a kernel that writes no element."""
+
+
 def schedules_of(fused: FusedKernelOp, device: Device, **fixed: int | str) -> Schedules:
     """The admissible schedules of a kernel, the preferred one first."""
     request = Request(guided_products(read_body(fused)), {**figures_of(fused, device), **fixed})
     enumerated = _KINDS.get(fused.kernel_kind)
     if enumerated is None or not any(node.count for node in request.body.written):
-        return [Schedule("", {}, request.entries)]
+        return [Schedule(NOTHING, {}, request.facts("form"))]
     found = enumerated(request)
     assert found, "no tiling fits the device's local memory"
     return found

@@ -42,7 +42,8 @@ class FewRowsTiling:
     @staticmethod
     def of(entries: Entries) -> "FewRowsTiling":
         """The tiling that a schedule says."""
-        return FewRowsTiling(*(int(entries[name]) for name in NAMES), bool(entries["along"]))
+        own, shares, across, width = (int(entries[name]) for name in NAMES)
+        return FewRowsTiling(own, shares, across, width, bool(entries["along"]))
 
     @property
     def entries(self) -> dict[str, int]:

@@ -47,8 +47,8 @@ class Tiling:
     @staticmethod
     def of(entries: Entries, element: ElementType) -> "Tiling":
         """The tiling that a schedule says for an element type."""
-        width = vector_width(element)
-        return Tiling(*(int(entries[name]) for name in NAMES), width)
+        down, across, rows, columns, depth, slices = (int(entries[name]) for name in NAMES)
+        return Tiling(down, across, rows, columns, depth, slices, vector_width(element))
 
     @property
     def entries(self) -> dict[str, int]:

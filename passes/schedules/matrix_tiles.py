@@ -55,8 +55,10 @@ class TensorTiling:
     @staticmethod
     def of(entries: Entries, element_bytes: int) -> "TensorTiling":
         """The tiling that a schedule says for operands of so many bytes an element."""
-        numbers = [int(entries[name]) for name in NAMES[:-1]]
-        return TensorTiling(*numbers, element_bytes, bool(entries["groups"]))
+        down, across, rows, columns, *rest = (int(entries[name]) for name in NAMES)
+        slices, chunks, stages, groups = rest
+        depth = (slices, chunks, stages)
+        return TensorTiling(down, across, rows, columns, *depth, element_bytes, bool(groups))
 
     @property
     def entries(self) -> dict[str, int]:

@@ -63,10 +63,11 @@ class Blocking:
     @staticmethod
     def of(entries: Entries, product: Product) -> "Blocking":
         """The blocking that a schedule says for a product."""
-        numbers = [int(entries[name]) for name in NAMES]
-        copies = [bool(number) for number in numbers[-2:]]
+        width, vectors, rows, down, *rest = (int(entries[name]) for name in NAMES)
+        across, depth, left, right = rest
+        tiles = (width, vectors, rows, down, across, depth)
         apart = product.columns // product.halves
-        return Blocking(*numbers[:-2], *copies, product.halves, apart)
+        return Blocking(*tiles, bool(left), bool(right), product.halves, apart)
 
     @property
     def entries(self) -> dict[str, int]:

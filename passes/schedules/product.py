@@ -17,7 +17,7 @@ from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.operand_places import DEPTH, right_axis
 from mgn.passes.kernels.product import Product, lies_in_memory
 from mgn.passes.kernels.product_as_sum import product_as_sum
-from mgn.passes.schedules.few_rows import FEW_FOR_UNIT, few_rows_tiling, suits_few_rows
+from mgn.passes.schedules.few_rows import FEW_FOR_UNIT, FEW_ROWS, few_rows_tiling, suits_few_rows
 from mgn.passes.schedules.local_tiles import local_tilings
 from mgn.passes.schedules.matrix_tiles import (
     COPIED_SHAPES,
@@ -36,13 +36,9 @@ from mgn.passes.schedules.packed_blocking import packed_blocking
 from mgn.passes.schedules.reduction import reduction_schedules
 from mgn.passes.schedules.schedule import Request, Schedule, Schedules
 
-DOT_ROWS = 4
-"""Up to how many rows a product with a transposed right operand is made of dot products."""
-
 STRIP = 8
 """Up to how many tiles below one another come before the next ones beside them: they share what
 the device's cache holds."""
-
 
 FACTS, UNIT_FACTS = ("form", "lanes", "matrix"), ("sub_group", "rounded")
 """What templates read of a request, and besides where tiles lie in local memory."""
@@ -88,7 +84,7 @@ def _gpu_schedules(request: Request, product: Product) -> Schedules:
         tiling = few_rows_tiling(request, product, axis == DEPTH)
         return [Schedule(ProductVariant.FEW_ROWS, tiling.entries, request.facts(*FACTS))]
     unit = request.word("matrix")
-    tiled = _has_operands(product) and product.rows > (FEW_FOR_UNIT if unit else DOT_ROWS)
+    tiled = _has_operands(product) and product.rows > (FEW_FOR_UNIT if unit else FEW_ROWS)
     if tiled and unit and suits_unit(request, product, unit):
         return _matrix_schedules(request, product, unit)
     if tiled:
@@ -103,12 +99,12 @@ def _gpu_schedules(request: Request, product: Product) -> Schedules:
 def _cpu_schedules(request: Request, product: Product) -> Schedules:
     right = product.node.operands[1]
     along_k = product.depth >= request.number("lanes", 16)
-    if along_k and product.right_runs_along_depth and product.rows <= DOT_ROWS:
+    if along_k and product.right_runs_along_depth and product.rows <= FEW_ROWS:
         return [_dots(request, product, product.rows, min(8 // product.rows, product.columns))]
     if along_k and product.left_runs_along_depth and product.columns == 1 and lies_in_memory(right):
         return [_dots(request, product, min(8, product.rows), 1)]
     _refuse_statistics(request)
-    if product.rows > DOT_ROWS and _has_operands(product):
+    if product.rows > FEW_ROWS and _has_operands(product):
         entries = packed_blocking(request, product).entries
         return [Schedule(ProductVariant.PACKED, entries, request.facts(*FACTS, "right"))]
     return [_direct(request, product)]
@@ -125,7 +121,7 @@ def _refuse_statistics(request: Request) -> None:
 
 def _makes_sums(product: Product) -> bool:
     """Whether a GPU adds up the products of each row, for a single column."""
-    few = product.rows <= DOT_ROWS and product.right_runs_along_depth
+    few = product.rows <= FEW_ROWS and product.right_runs_along_depth
     few = product.columns == 1 and (few or product.left_runs_along_depth)
     return few and product.depth > 1
 

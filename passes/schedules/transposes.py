@@ -77,14 +77,12 @@ SEGMENT = 32
 """The work-items of a sub-group; so many numbers of 4 bytes are a segment of memory."""
 
 RAGGED_TILE, SEGMENT_ITEMS = (64, 128), 512
-"""Rows and columns of a tile, and the work-items of a group, where lines begin anywhere."""
-
+"""Rows and columns of a tile, and the work-items of a group, where lines begin anywhere in the segments of memory."""
 
 RAGGED_TILES = {4: (96, 64), 8: (64, 64)}
-"""Rows and columns of a tile, by the bytes of an element of all operands that it turns."""
-
-RAGGED_ITEMS = 256
-"""Work-items of a group: several groups share a compute unit."""
+"""Rows and columns of a tile whose lines begin anywhere between two vectors, by the bytes of an
+element of all operands that it turns.
+"""
 
 WIDE_BYTES = 4
 """Numbers of fewer bytes share a bank of local memory, where vectors of them would collide."""
