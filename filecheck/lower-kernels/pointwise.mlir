@@ -2,7 +2,7 @@
 
 // Two kernels of one structure share a function; each element is written where its input was read.
 // CHECK:       kernel.func @pointwise_add_relu_0(%p: memref<256xf32>, %q: memref<64xf32>, %out: memref<256xf32>)
-// CHECK-SAME:    access [read, read, write] global [1, 1, 1] local [1, 1, 1] attributes {in_place = [array<i64: 0, 2>]}
+// CHECK-SAME:    access [read, read, write] global [1, 1, 1] local [1, 1, 1] attributes {in_place = [array<i64: 0, 2>], schedule = {variant = "flat", width = 16 : i64, {{.*}}}}
 // CHECK:       [[ITEM:%.+]] = kernel.global_id 0
 // CHECK:       scf.for [[VECTOR:%.+]] = {{.*}} {
 // CHECK-NEXT:    [[PLACE:%.+]] = arith.muli [[VECTOR]], {{.*}} : index

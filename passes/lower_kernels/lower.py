@@ -7,7 +7,7 @@ Before:
     }
 After:
     kernel.func @pointwise_relu_0(%a : memref<64xf32>, %out : memref<64xf32>) access [read, write]
-        global [1, 1, 1] local [1, 1, 1] { … kernel.return }
+        global [1, 1, 1] local [1, 1, 1] attributes {schedule = {…}} { … kernel.return }
     %y = fusion.launch @pointwise_relu_0(%x) : (tensor<64xf32>) -> tensor<64xf32>
 """
 
@@ -79,7 +79,9 @@ class LowerKernels(ModulePass):
                     number += 1
                 numbers[base] = number + 1
                 lowered[key] = f"{base}_{number}"
-                functions.append(lower_kernel(fused, lowered[key], schedule.values))
+                function = lower_kernel(fused, lowered[key], schedule.values)
+                function.attributes["schedule"] = schedule.entries
+                functions.append(function)
             _replace(fused, lowered[key])
         block = op.body.block
         if functions:

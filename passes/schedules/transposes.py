@@ -77,7 +77,7 @@ SEGMENT = 32
 """The work-items of a sub-group; so many numbers of 4 bytes are a segment of memory."""
 
 RAGGED_TILE, SEGMENT_ITEMS = (64, 128), 512
-"""Rows and columns of a tile, and the work-items of a group, where lines begin anywhere in the segments of memory."""
+"""Rows and columns of a tile, and the work-items of a group, where it moves whole segments."""
 
 RAGGED_TILES = {4: (96, 64), 8: (64, 64)}
 """Rows and columns of a tile whose lines begin anywhere between two vectors, by the bytes of an
