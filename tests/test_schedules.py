@@ -9,6 +9,7 @@ from programs import context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.test import Test
 from xdsl.parser import Parser
+from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.dialects.kernel import DEVICES, Device, FuncOp, Kernel
@@ -148,6 +149,20 @@ def test_each_schedule_is_chosen_where_its_numbers_are_fixed(name: str) -> None:
     for schedule in schedules_of(fused, device):
         found = schedule_for(fused, device, **schedule.numbers)
         assert found == schedule.attribute
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"variant": "tilse"}, "the schedule's variant is 'tilse', not 'sums', 'few rows', 'dots'"),
+        ({"variant": "tiles", "tile_down": 4}, "the schedule says no 'tile_across'"),
+    ],
+)
+def test_a_schedule_that_no_template_has_is_refused(entries: Any, message: str) -> None:
+    fused = _product("f32", 64, 64, 64)
+    fused.schedule = ScheduleAttr.of(form="gpu", **entries)
+    with pytest.raises(VerifyException, match=message):
+        _functions(_module_of(fused, H200))
 
 
 def test_entries_written_by_hand_are_fixed_and_the_others_are_chosen() -> None:

@@ -28,7 +28,7 @@ from mgn.passes.schedules.attention_matrix import MatrixTiling
 def lower_attention(job: Job) -> Launch:
     """Writes an attention kernel."""
     attention = Attention.of_body(job.body)
-    match AttentionVariant(job.variant):
+    match job.variant(AttentionVariant):
         case AttentionVariant.ZEROS:
             return _without_keys(job, attention)
         case AttentionVariant.MATRIX:

@@ -42,7 +42,7 @@ def lower_contraction(job: Job) -> Launch:
     product = Product.of_body(job.body)
     if job.is_gpu:
         product = product.interleaved
-    match ProductVariant(job.variant):
+    match job.variant(ProductVariant):
         case ProductVariant.SUMS:
             return lower_grouped(replace(job, body=product_as_sum(job.body, product)))
         case ProductVariant.FEW_ROWS:

@@ -36,7 +36,7 @@ from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.pointwise import lower_pointwise
 from mgn.passes.lower_kernels.reduction import lower_reduction
 from mgn.passes.lower_kernels.scan import lower_scan
-from mgn.passes.lower_kernels.template import Job, Launch
+from mgn.passes.lower_kernels.template import Job, Launch, Said
 from mgn.passes.schedules.choose import is_whole, schedule_for
 
 TEMPLATES: Mapping[KernelKind, Callable[[Job], Launch]] = {
@@ -127,7 +127,7 @@ def lower_kernel(fused: FusedKernelOp, name: str, schedule: Mapping[str, Any]) -
     block = Block(arg_types=[*inputs, *outputs])
     code = Code(block)
     arguments = list(block.args)
-    job = Job(body, code, arguments[: len(inputs)], arguments[len(inputs) :], schedule)
+    job = Job(body, code, arguments[: len(inputs)], arguments[len(inputs) :], Said(schedule))
     code.states_alignment = job.is_gpu
     launch = Launch((1,))
     if any(node.count for node in body.written):

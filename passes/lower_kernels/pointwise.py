@@ -26,7 +26,7 @@ from mgn.passes.schedules.pointwise import PointwiseVariant
 def lower_pointwise(job: Job) -> Launch:
     """Writes a pointwise kernel as its schedule says."""
     shape, in_place = job.body.written[0].shape, in_place_pairs(job.body)
-    match PointwiseVariant(job.variant):
+    match job.variant(PointwiseVariant):
         case PointwiseVariant.FLAT:
             return (_flat_gpu if job.is_gpu else _flat)(job, shape, in_place)
         case PointwiseVariant.ROWS:

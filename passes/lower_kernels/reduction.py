@@ -40,7 +40,7 @@ ACCUMULATORS = 4
 
 def lower_reduction(job: Job) -> Launch:
     """Writes a reduction kernel as its schedule says."""
-    match ReductionVariant(job.variant):
+    match job.variant(ReductionVariant):
         case ReductionVariant.GROUPS:
             return lower_grouped(job)
         case ReductionVariant.ACROSS:

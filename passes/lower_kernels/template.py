@@ -5,15 +5,26 @@ In: a `Body` with its schedule. Out: operations in a `Code`, and a `Launch`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
 from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from mgn.passes.kernels.body import Body, Indices, Node
 from mgn.passes.kernels.index import linear
 from mgn.passes.lower_kernels.emission import Code
 from mgn.passes.lower_kernels.evaluate import Evaluator, Given
 from mgn.passes.schedules.schedule import VARIANT
+
+Variant = TypeVar("Variant", bound=StrEnum)
+
+
+class Said(dict[str, Any]):
+    """The entries of a schedule; one that a template misses is the schedule's fault."""
+
+    def __missing__(self, name: str) -> Any:
+        raise VerifyException(f"fusion.kernel: the schedule says no '{name}'")
 
 
 @dataclass(frozen=True)
@@ -49,10 +60,13 @@ class Job:
     def is_gpu(self) -> bool:
         return self.schedule.get("form") == "gpu"
 
-    @property
-    def variant(self) -> str:
-        """The variant of the template that the schedule says."""
-        return str(self.schedule.get(VARIANT, ""))
+    def variant(self, variants: type[Variant]) -> Variant:
+        """The variant of the template that the schedule says. VerifyException where it is none."""
+        word = str(self.schedule.get(VARIANT, ""))
+        if word not in {str(variant) for variant in variants}:
+            known = ", ".join(f"'{variant}'" for variant in variants)
+            raise VerifyException(f"fusion.kernel: the schedule's variant is '{word}', not {known}")
+        return variants(word)
 
     def entry(self, name: str) -> int:
         """A number that the schedule of such a variant has."""

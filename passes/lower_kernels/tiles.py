@@ -86,7 +86,7 @@ class Tiles:
         self.column_width = dividing_lanes(self.inner, most)
         self.rows, self.columns = job.entry("tile_rows"), job.entry("tile_columns")
         self.items = job.entry("items")
-        segments = job.variant == PointwiseVariant.SEGMENTS
+        segments = job.variant(PointwiseVariant) is PointwiseVariant.SEGMENTS
         self.rows_are_ragged = segments and self.row_width < most
         self.columns_are_ragged = segments and self.column_width < most
         self.pitch = self.rows + 1

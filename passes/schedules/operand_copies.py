@@ -72,6 +72,7 @@ class OperandCopies:
         return self.size if self.by_depth else self.sizes.depth
 
     def index_of(self, own: Index, k: Index) -> Indices:
+        """The operand's element of a row or column at a step."""
         if self.operand == 0:
             return self.product.left_index(self.batch, own, k)
         return self.product.right_index(self.batch, k, own)
