@@ -12,7 +12,8 @@ from opencl_fixture import cl_queue  # noqa: F401
 from test_attention_kernels import attention_kernel, attention_run, check
 from xdsl.dialects.scf import ForOp
 
-from mgn.passes.lower_kernels import attention_blocks, attention_rows
+from mgn.passes.lower_kernels.attention import blocks as attention_blocks
+from mgn.passes.lower_kernels.attention import rows as attention_rows
 from mgn.passes.schedules import attention_blocks as attention_blocking
 
 CASES: list[tuple[list[tuple[int, ...]], dict[str, Any]]] = [

@@ -25,7 +25,7 @@ from mgn.dialects.kernel import (
     MmaOp,
 )
 from mgn.dialects.mgn.interpreter import Interpreter
-from mgn.passes.lower_kernels import attention_blocks
+from mgn.passes.lower_kernels.attention import blocks as attention_blocks
 from mgn.passes.saturate.matrix_price import ATTENDED_ROWS
 from mgn.passes.schedules.attention_matrix import SHAPES
 

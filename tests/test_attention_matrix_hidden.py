@@ -16,7 +16,7 @@ from test_attention_matrix import DTYPES, NAMES, kernel_of, rounded
 from xdsl.dialects import arith
 
 from mgn.dialects.kernel import DEVICES, Device, GroupMmaHeldOp
-from mgn.passes.lower_kernels.attention_repair import Repair
+from mgn.passes.lower_kernels.attention.repair import Repair
 
 Array = np.ndarray
 TOLERANCE = {"bf16": 2e-2, "f16": 3e-3, "tf32": 3e-3}

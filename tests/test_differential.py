@@ -19,8 +19,8 @@ from mgn.dialects.mgn.operation import OPERATIONS, Kind
 from mgn.dialects.types import ELEMENT_TYPES, Family
 from mgn.passes.kernels.body import read_body
 from mgn.passes.kernels.rows import elements_in_line, row_space
-from mgn.passes.lower_kernels.movement import MOVEMENT_ROWS
-from mgn.passes.lower_kernels.scalar import REDUCTION_ROWS, SCALAR_ROWS
+from mgn.passes.lower_kernels.core.movement import MOVEMENT_ROWS
+from mgn.passes.lower_kernels.core.scalar import REDUCTION_ROWS, SCALAR_ROWS
 
 ELEMENTS = [name for name, row in ELEMENT_TYPES.items() if row.dtype is not None]
 SHAPES: list[tuple[int, ...]] = [(0,), (), (16,), (3, 36), (3, 37), (2, 3, 1031)]

@@ -44,6 +44,18 @@ LAYERS: dict[str, set[str]] = {
 kernels come first, then schedules, then what prices and what lowers them, apart from each other.
 """
 
+ORDERED: dict[str, tuple[str, ...]] = {
+    "passes/lower_kernels": (
+        "core",
+        "staging",
+        "reduction",
+        "product",
+        "attention",
+        "pointwise",
+    ),
+}
+"""The sub-packages of a pass, in an order in which each imports from itself and those before it."""
+
 SLOW = {"egglog", "highspy", "pyopencl", "z3"}
 """Packages that are imported inside functions only: they take long, or may be missing."""
 
@@ -110,6 +122,19 @@ def test_a_sub_package_imports_only_layers_below_it(folder: str) -> None:
         if any(name == module or name.startswith(f"{module}.") for module in above)
     }
     assert not found
+
+
+@pytest.mark.parametrize("folder", ORDERED)
+def test_sub_packages_import_only_those_before_them(folder: str) -> None:
+    whole, order = f"mgn.{folder.replace('/', '.')}", ORDERED[folder]
+    inside = {path.name for path in (ROOT / folder).iterdir() if (path / "__init__.py").is_file()}
+    assert inside == set(order)
+    for number, name in enumerate(order):
+        below = {f"{whole}.{item}" for item in order[: number + 1]}
+        for path in sorted((ROOT / folder / name).rglob("*.py")):
+            for module, line in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
+                if module == whole or module.startswith(f"{whole}."):
+                    assert is_allowed(module, below), f"{path.name}:{line}: {module}"
 
 
 def loaded_after(code: str) -> set[str]:

@@ -20,7 +20,7 @@ from opencl_fixture import cl_queue  # noqa: F401
 import mgn
 from mgn.dialects.mgn.contraction import MATMUL
 from mgn.dialects.mgn.reductions import RUNNING_SUM, SUM
-from mgn.passes.lower_kernels import long_totals
+from mgn.passes.lower_kernels.core import long_totals
 from mgn.runtime.devices import choose
 from mgn.runtime.errors import DeviceError
 

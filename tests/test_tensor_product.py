@@ -41,7 +41,7 @@ from mgn.dialects.kernel import (
     SubGroupShuffleOp,
 )
 from mgn.dialects.types import ELEMENT_TYPES, element_of
-from mgn.passes.lower_kernels import sub_group_product, tensor_groups
+from mgn.passes.lower_kernels.product import sub_group_product, tensor_groups
 
 TYPES: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32}
 LAYOUTS = list(itertools.product((False, True), repeat=2))

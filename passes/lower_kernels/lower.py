@@ -30,13 +30,13 @@ from mgn.dialects.mgn.structure import graphs_of
 from mgn.passes.kernels.body import Body, read_body
 from mgn.passes.kernels.guided_products import guided_products
 from mgn.passes.kernels.structure import structure
-from mgn.passes.lower_kernels.attention import lower_attention
-from mgn.passes.lower_kernels.contraction import lower_contraction
-from mgn.passes.lower_kernels.emission import Code
-from mgn.passes.lower_kernels.pointwise import lower_pointwise
-from mgn.passes.lower_kernels.reduction import lower_reduction
-from mgn.passes.lower_kernels.scan import lower_scan
-from mgn.passes.lower_kernels.template import Job, Launch, Said
+from mgn.passes.lower_kernels.attention.variants import lower_attention
+from mgn.passes.lower_kernels.core.emission import Code
+from mgn.passes.lower_kernels.core.template import Job, Launch, Said
+from mgn.passes.lower_kernels.pointwise.pointwise import lower_pointwise
+from mgn.passes.lower_kernels.product.contraction import lower_contraction
+from mgn.passes.lower_kernels.reduction.reduction import lower_reduction
+from mgn.passes.lower_kernels.reduction.scan import lower_scan
 from mgn.passes.schedules.choose import is_whole, schedule_for
 
 TEMPLATES: Mapping[KernelKind, Callable[[Job], Launch]] = {

@@ -1,0 +1,1 @@
+"""Kernels of attention: by rows on CPUs, in tiles on GPUs, and on matrix units."""

@@ -1,0 +1,96 @@
+"""Which keys count for the rows of a work-item's fragments of scores.
+
+In: scores of a tile of keys as a matrix unit gives them, for two rows of a work-item. Out: the
+same, with -inf where a row does not see the key; most tiles are seen by all rows, for which nothing
+is compared.
+"""
+
+import math as numbers
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import VectorType, f32, i32
+from xdsl.ir import SSAValue
+
+from mgn.dialects import kernel
+from mgn.passes.kernels.index import Index, constant
+from mgn.passes.lower_kernels.attention.node import Attention
+from mgn.passes.lower_kernels.attention.panels import QUAD
+from mgn.passes.lower_kernels.attention.weights import HELD
+from mgn.passes.lower_kernels.core.emission import Code
+from mgn.passes.schedules.attention_matrix import UNIT_COLUMNS
+
+Vectors = list[SSAValue]
+
+
+def of_both_rows(code: Code, values: Sequence[SSAValue]) -> SSAValue:
+    """A number of each row, in all lanes of a result."""
+    low, high = values
+    return code.pure(kernel.FromElementsOp, [low, low, high, high], VectorType(low.type, [HELD]))
+
+
+@dataclass
+class FragmentMask:
+    """The mask of `rows`, the two that a work-item in `lane` of its sub-group has of a result, for
+    tiles of `tile_keys` keys; fragments of 32-bit numbers are `paired`.
+    """
+
+    code: Code
+    attention: Attention
+    rows: Sequence[Index]
+    lane: Index
+    tile_keys: int
+    paired: bool
+
+    def key(self, n: int, lane: int) -> Index:
+        """The key, in its tile, that a lane of the n-th result is of."""
+        own = self.lane % QUAD
+        apart = UNIT_COLUMNS // 2 if self.paired else 1
+        return own * (1 if self.paired else 2) + (n * UNIT_COLUMNS + lane % 2 * apart)
+
+    def apply(self, first: Index, scores: Vectors) -> Vectors:
+        """The scores of a tile that begins at a key."""
+        attention, code = self.attention, self.code
+        limits = [attention.limit(row) for row in self.rows]
+        starts = [attention.first(row) for row in self.rows]
+        tests: list[tuple[SSAValue, str, SSAValue]] = []
+        if attention.causal or attention.keys % self.tile_keys:
+            past = code.compare_integers(
+                "sgt", self._number(first + self.tile_keys), self._bound(limits[0])
+            )
+            tests.append((past, "slt", self._bounds(first, limits)))
+        if attention.window:
+            before = code.compare_integers("slt", self._number(first), self._bound(starts[1]))
+            tests.append((before, "sge", self._bounds(first, starts)))
+        for test, predicate, bound in tests:
+            scores = code.branch(
+                test, self._select(predicate, bound, scores), lambda held=scores: held
+            )
+        return scores
+
+    def _number(self, index: Index) -> SSAValue:
+        return self.code.convert("index_cast", self.code.index(index), i32)
+
+    def _bound(self, bound: Index | int) -> SSAValue:
+        return self._number(bound if isinstance(bound, Index) else constant(bound))
+
+    def _bounds(self, first: Index, bounds: Sequence[Index | int]) -> SSAValue:
+        """The bounds of both rows, counted from the work-item's first key of a tile."""
+        own = self.key(0, 0) * -1 - first
+        return of_both_rows(self.code, [self._number(own + bound) for bound in bounds])
+
+    def _select(
+        self, predicate: str, bound: SSAValue, scores: Vectors
+    ) -> Callable[[], Sequence[SSAValue]]:
+        code = self.code
+        nothing = code.constant(-numbers.inf, f32, HELD)
+
+        def select() -> Sequence[SSAValue]:
+            result: Vectors = []
+            for n, score in enumerate(scores):
+                keys = code.numbers([self.key(n, lane).constant for lane in range(HELD)], i32)
+                seen = code.compare_integers(predicate, keys, bound)
+                result.append(code.select(seen, score, nothing))
+            return result
+
+        return select

@@ -1,0 +1,403 @@
+"""Attention on a matrix unit: a work-group takes a tile of rows of a key head, a sub-group 16 rows.
+
+Queries, keys and values are numbers that the unit multiplies, so that their products are exact in
+f32. A sub-group keeps its queries, its scores and its rows' sums in registers; copies of the next
+tile of keys and values are under way while one is multiplied. Weights are f32: the unit takes each
+as the sum of two numbers, so that a weight is off by 2^-16 at most, relative to it; in f16, whose
+exponents are few, by 2^-37 relative to the row's largest weight besides. Rows that hidden values
+spoil are summed up anew on the plain units (fragment_repair.py).
+"""
+
+import math as numbers
+from collections.abc import Callable
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import VectorType, f32
+from xdsl.ir import Operation, SSAValue
+
+from mgn.dialects import kernel
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.index import Index, constant, lanes
+from mgn.passes.lower_kernels.attention.blocks import loop_over_keys
+from mgn.passes.lower_kernels.attention.fragment_repair import FragmentRepair
+from mgn.passes.lower_kernels.attention.mask import FragmentMask, of_both_rows
+from mgn.passes.lower_kernels.attention.node import Attention
+from mgn.passes.lower_kernels.attention.panels import QUAD, Scores, Sums
+from mgn.passes.lower_kernels.attention.repair import Repair, is_spoilt, nothing_of
+from mgn.passes.lower_kernels.attention.weights import HELD, Weights
+from mgn.passes.lower_kernels.core.product import multiply_add
+from mgn.passes.lower_kernels.core.pure_code import lane_count, lane_of, memory_type
+from mgn.passes.lower_kernels.core.sub_groups import meet_neighbours
+from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.product.sub_group_product import INSTRUCTIONS
+from mgn.passes.lower_kernels.staging.tensor_panels import Panel, pair_of
+from mgn.passes.schedules.attention_matrix import STAGES, UNIT_COLUMNS, UNIT_ROWS, MatrixTiling
+from mgn.passes.schedules.matrix_tiles import SUB_GROUP
+from mgn.passes.schedules.operand_copies import held_element
+
+HALVES = 2
+"""Rows of a result that a work-item holds; the second is 8 further."""
+
+UNROLL = 4
+"""Steps of a product that is summed up anew that the device's compiler is asked to do at a time."""
+
+Vectors = list[SSAValue]
+
+
+class MatrixAttention:
+    """An attention kernel whose operands are rounded to a type of the matrix unit."""
+
+    def __init__(self, job: Job, attention: Attention, name: str, sizes: MatrixTiling) -> None:
+        self.job, self.attention, self.code, self.name = job, attention, job.code, name
+        self.sizes = sizes
+        self.paired = name == "tf32"
+        self.weights = Weights(job.code, attention.element, name)
+        self.raised = self.weights.raised or attention.lowered
+        self.memory = self.code.local(memory_type(held_element(name)), self.sizes.memory)
+        self.tiles = self.sizes.keys // UNIT_COLUMNS
+        wide = ceil_div(attention.width, UNIT_ROWS) * UNIT_ROWS
+        self.columns = min(wide, self.sizes.width_line) // UNIT_COLUMNS
+
+    def write(self) -> Launch:
+        """Writes the kernel."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        blocks = ceil_div(attention.rows, sizes.rows)
+        groups = blocks * attention.groups
+        group = code.counter(kernel.GroupIdOp, 0, groups)
+        self.place = code.counter(kernel.LocalIdOp, 0, sizes.items)
+        outer, block = group % (groups // blocks), group // (groups // blocks)
+        if attention.causal:
+            block = block * -1 + (blocks - 1)
+        self.part, self.batch, self.head = attention.place(outer)
+        self.first_row = block * sizes.rows
+        self.lane = self.place % SUB_GROUP
+        own = self.place // SUB_GROUP * UNIT_ROWS + self.lane // QUAD
+        self.own_rows = [self.first_row + own + half * 8 for half in range(HALVES)]
+        self.rows = [code.bounded(row, attention.rows) for row in self.own_rows]
+        self.mask = FragmentMask(code, attention, self.rows, self.lane, sizes.keys, self.paired)
+        self.scores = Scores.of(attention, self.head, self.paired)
+        self.sums = Sums.of(attention, self.head)
+        self.begin, self.count = self._visited()
+        self._copy(constant(0), None)
+        queries = self.queries()
+        nothing, zero = code.constant(-numbers.inf, f32), code.constant(0, f32)
+        none = code.constant(0, f32, HELD)
+        held = [*[nothing] * HALVES, *[zero] * HALVES, *[none] * self.columns]
+        held = loop_over_keys(
+            code,
+            attention,
+            0,
+            self.count,
+            lambda turn, held: self._tile(turn, queries, held),
+            held,
+            HALVES,
+            lambda factors: [*factors, *[of_both_rows(code, factors)] * self.columns],
+        )
+        largest, sums = held[:HALVES], held[2 * HALVES :]
+        totals = [self._meet(arith.AddfOp, total) for total in held[HALVES : 2 * HALVES]]
+        if attention.in_parts:
+            self._finish_part(largest, totals, sums)
+        else:
+            self._finish(largest, totals, sums)
+        return Launch((groups * sizes.items,), (sizes.items,))
+
+    def _visited(self) -> tuple[Index, Index]:
+        """The first tile of keys that some row of the group sees, and how many there are."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        last = code.bounded(self.first_row + (sizes.rows - 1), attention.rows)
+        first = code.bounded(self.first_row, attention.rows)
+        begin = attention.within(self.part, attention.first(first))
+        end = attention.within(self.part, attention.limit(last))
+        first_tile, tiles = begin // sizes.keys, ceil_div(attention.keys, sizes.keys)
+        count = (end + (sizes.keys - 1)) // sizes.keys - first_tile
+        return code.bounded(first_tile, tiles), count.clamp(0, tiles)
+
+    # Operands
+
+    def panels(self, turn: Index) -> tuple[Panel, Panel]:
+        """The keys and the values of a tile."""
+        attention, sizes = self.attention, self.sizes
+        first = self._first(turn)
+        shared = (self.batch, self.place)
+        keys = sizes.panel(sizes.depth_line)
+        left = (1, sizes.keys, self.scores.columns, first)
+        values = sizes.panel(sizes.keys)
+        right = (1, sizes.width_line, attention.width, constant(0))
+        base = sizes.keys_size
+        return (
+            Panel(self.job, self.scores, keys, self.name, *left, *shared, 0, self.memory),
+            Panel(self.job, self.sums, values, self.name, *right, *shared, base, self.memory),
+        )
+
+    def _first(self, turn: Index) -> Index:
+        """The first key of a tile."""
+        return (self.begin + turn) * self.sizes.keys
+
+    def stage(self, turn: Index) -> Index:
+        """Where a tile of keys and values begins."""
+        return turn % STAGES * self.sizes.stage
+
+    def _read(self, turn: Index) -> list[Vectors]:
+        """What the work-item computes of a tile; nothing where copies go past the registers."""
+        keys, values = self.panels(turn)
+        return [keys.read(constant(0)), values.read(self.begin + turn)]
+
+    def _copy(self, turn: Index, read: list[Vectors] | None) -> None:
+        """Starts the copies of a tile into its stage, or stores what was computed of it."""
+        keys, values = self.panels(turn)
+        computed = self._read(turn) if read is None else read
+        keys.copy(constant(0), self.stage(turn), computed[0])
+        values.copy(self.begin + turn, self.stage(turn), computed[1])
+
+    def copy_queries(self) -> Panel:
+        """Starts the copies of the group's queries to where they lie."""
+        attention, sizes = self.attention, self.sizes
+        tiling = sizes.panel(sizes.depth_line)
+        own = (0, sizes.rows, attention.rows, self.first_row, self.batch, self.place)
+        panel = Panel(self.job, self.scores, tiling, self.name, *own, 0, self.memory)
+        panel.copy(constant(0), constant(sizes.queries), panel.read(constant(0)))
+        self.code.effect(kernel.CommitCopiesOp, [])
+        return panel
+
+    def queries(self) -> Vectors:
+        """The sub-group's fragments of queries, which lie where the second tile will."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        panel = self.copy_queries()
+        code.block.add_op(kernel.WaitCopiesOp(0))
+        code.barrier()
+        row = self.place // SUB_GROUP * UNIT_ROWS
+        return [
+            panel.operands(constant(sizes.queries), row, UNIT_ROWS, constant(step))[0]
+            for step in range(ceil_div(attention.depth, sizes.step))
+        ]
+
+    # A tile of keys
+
+    def arrive(self) -> None:
+        """Waits until a tile is there, and no work-item reads the one before the last."""
+        self.code.block.add_op(kernel.WaitCopiesOp(0))
+        self.code.barrier()
+
+    def _tile(self, turn: Index, queries: Vectors, held: Vectors) -> Vectors:
+        """Adds what a tile of keys contributes to the rows' largest scores, totals and sums."""
+        finish = self.follow(turn)
+        products = self.products(turn, queries)
+        rows, factor, weights = self.weigh(turn, products, held[: 2 * HALVES])
+        sums = self.add_values(turn, weights, self.scaled(held[2 * HALVES :], factor))
+        finish()
+        return [*rows, *sums]
+
+    def follow(self, turn: Index) -> Callable[[], None]:
+        """Waits for a tile, and starts to copy the next one; what is computed of that is stored
+        when the function given is called.
+        """
+        code, later = self.code, turn + 1
+        self.arrive()
+        inside = code.compare_integers("slt", code.index(later), code.index(self.count))
+        read = self._read(later)
+
+        def copy() -> None:
+            code.when(inside, lambda: self._copy(later, read))
+            code.effect(kernel.CommitCopiesOp, [])
+
+        if any(read):
+            return copy
+        copy()
+        return lambda: None
+
+    def weigh(
+        self, turn: Index, products: Vectors, rows: Vectors
+    ) -> tuple[Vectors, SSAValue, Vectors]:
+        """The rows' largest scores and totals with a tile; what sums from before are multiplied
+        by, and the tile's weights.
+        """
+        attention, code = self.attention, self.code
+        largest, totals = rows[:HALVES], rows[HALVES:]
+        scores = self._scores(turn, products)
+        found = self._across(arith.MaxnumfOp, scores)
+        new = [code.binary(arith.MaxnumfOp, a, b) for a, b in zip(largest, found, strict=True)]
+        shifts = [attention.shift(code, value) for value in new]
+        factors = [
+            attention.power(code, old, shift) for old, shift in zip(largest, shifts, strict=True)
+        ]
+        shift = of_both_rows(code, shifts)
+        powers = [attention.power(code, score, shift, self.raised) for score in scores]
+        weights = self.weights.bounded(powers)
+        shares = self._halves(arith.AddfOp, weights)
+        totals = [
+            multiply_add(code, attention.element, total, factor, share)
+            for total, factor, share in zip(totals, factors, shares, strict=True)
+        ]
+        return [*new, *totals], of_both_rows(code, factors), weights
+
+    def scaled(self, sums: Vectors, factor: SSAValue) -> Vectors:
+        """Sums times a factor of each row."""
+        return [self.code.binary(arith.MulfOp, value, factor) for value in sums]
+
+    def _halves(self, cls: type[Operation], values: Vectors) -> Vectors:
+        """What the work-item holds of each row, combined."""
+        code, total = self.code, values[0]
+        for value in values[1:]:
+            total = code.binary(cls, total, value)
+        parts = [lane_of(code, total, lane) for lane in range(HELD)]
+        return [code.binary(cls, parts[2 * half], parts[2 * half + 1]) for half in range(HALVES)]
+
+    def _across(self, cls: type[Operation], values: Vectors) -> Vectors:
+        """What all work-items hold of each row, combined, in all of them."""
+        return [self._meet(cls, value) for value in self._halves(cls, values)]
+
+    def _meet(self, cls: type[Operation], value: SSAValue) -> SSAValue:
+        code = self.code
+        (met,) = meet_neighbours(
+            code, self.lane, QUAD, [value], lambda _, own, partner: code.binary(cls, own, partner)
+        )
+        return met
+
+    # Scores
+
+    def products(self, turn: Index, queries: Vectors) -> Vectors:
+        """Queries times the keys of a tile."""
+        sizes, code = self.sizes, self.code
+        keys, _ = self.panels(turn)
+        totals = [code.constant(0, f32, HELD)] * self.tiles
+        for step, query in enumerate(queries):
+            fragments = keys.operands(self.stage(turn), constant(0), sizes.keys, constant(step))
+            totals = [
+                self._multiply(query, fragment, total)
+                for fragment, total in zip(fragments, totals, strict=True)
+            ]
+        return totals
+
+    def _scores(self, turn: Index, totals: Vectors) -> Vectors:
+        """The work-item's scores of a tile, -inf where a row does not see the key."""
+        attention, code = self.attention, self.code
+        first = self._first(turn)
+        scores = [
+            attention.score(code, total, self._bias(first, n)) for n, total in enumerate(totals)
+        ]
+        return self.mask.apply(first, scores)
+
+    def _multiply(self, left: SSAValue, right: SSAValue, held: SSAValue) -> SSAValue:
+        op = kernel.MmaOp(INSTRUCTIONS[self.name], left, right, held)
+        self.code.block.add_op(op)
+        return op.result
+
+    def _bias(self, first: Index, n: int) -> SSAValue | None:
+        attention, code = self.attention, self.code
+        if attention.bias is None:
+            return None
+        evaluator = self.job.evaluator(1)
+        values: Vectors = []
+        for lane in range(HELD):
+            key = code.bounded(first + self.mask.key(n, lane), attention.keys)
+            row = self.rows[lane // 2]
+            values.append(attention.bias_values(evaluator, self.batch, self.head, row, key))
+        return code.pure(kernel.FromElementsOp, values, VectorType(f32, [HELD]))
+
+    # Values
+
+    def add_values(self, turn: Index, weights: Vectors, sums: Vectors) -> Vectors:
+        """Adds weights times values over the tile's keys."""
+        _, values = self.panels(turn)
+        for step, terms in enumerate(self.weights.terms(weights)):
+            count = self.columns * UNIT_COLUMNS
+            fragments = values.operands(self.stage(turn), constant(0), count, constant(step))
+            for term in terms:
+                sums = [
+                    self._multiply(term, fragment, total)
+                    for fragment, total in zip(fragments, sums, strict=True)
+                ]
+        return sums
+
+    # Rows
+
+    def _finish(self, largest: Vectors, totals: Vectors, sums: Vectors) -> None:
+        """Divides by the totals, and writes what follows."""
+        factors = [self.attention.reciprocal(self.code, total) for total in totals]
+        self._for_each_row(self._written(largest, totals, sums, factors))
+
+    def _finish_part(self, largest: Vectors, totals: Vectors, sums: Vectors) -> None:
+        """Writes the sums as they are, and by the first of a row's four what they mean."""
+        attention, code = self.attention, self.code
+        lowered = 2.0 ** (attention.lowered - self.raised)
+        write_sums = self._written(largest, totals, sums, [code.constant(lowered, f32)] * HALVES)
+        totals = [self._times(total, lowered) for total in totals]
+        largest = [attention.natural(code, value) for value in largest]
+
+        def write(half: int) -> None:
+            write_sums(half)
+
+            def put() -> None:
+                for n, value in enumerate((totals[half], largest[half])):
+                    self._store(half, constant(attention.width + n), value)
+
+            code.when(code.is_below(self.lane % QUAD, 1, 1), put)
+
+        self._for_each_row(write)
+
+    def _written(
+        self, largest: Vectors, totals: Vectors, sums: Vectors, factors: Vectors
+    ) -> Callable[[int], None]:
+        """What writes one of the two rows: its sums, anew where they are spoilt, times a factor."""
+        attention, code = self.attention, self.code
+        factor = of_both_rows(code, factors)
+        scaled = [code.binary(arith.MulfOp, value, factor) for value in sums]
+        if not attention.hides:
+            return lambda half: self._write_row(half, scaled)
+        spoilt = self._spoilt(totals, sums)
+        repair = Repair(self.job, attention, self.batch, self.head, UNROLL)
+        anew = FragmentRepair(repair, self.part, self.lane, self.raised)
+
+        def write_anew(half: int) -> None:
+            def store(column: Index, value: SSAValue) -> None:
+                own = code.spread(factors[half], lane_count(value))
+                self._store(half, column, code.binary(arith.MulfOp, value, own))
+
+            anew.write(self.rows[half], largest[half], store)
+
+        def write(half: int) -> None:
+            code.branch(
+                spoilt[half], lambda: write_anew(half), lambda: self._write_row(half, scaled)
+            )
+
+        return write
+
+    def _spoilt(self, totals: Vectors, sums: Vectors) -> Vectors:
+        """Whether either row is to be summed up anew, in all its four work-items."""
+        code = self.code
+        nothing = code.constant(0, f32, HELD)
+        for value in sums:
+            nothing = nothing_of(code, value, nothing)
+        met = self._across(arith.AddfOp, [nothing])
+        return [is_spoilt(code, *pair) for pair in zip(met, totals, strict=True)]
+
+    def _times(self, value: SSAValue, factor: float) -> SSAValue:
+        return self.code.binary(arith.MulfOp, value, self.code.constant(factor, f32))
+
+    def _for_each_row(self, write: Callable[[int], None]) -> None:
+        """Writes the work-item's rows that there are."""
+        for half in range(HALVES):
+            inside = self.code.is_below(self.own_rows[half], self.attention.rows, 1)
+            self.code.when(inside, lambda half=half: write(half))
+
+    def _store(self, half: int, column: Index, value: SSAValue) -> None:
+        """Stores neighbouring results of a row, and what follows from them."""
+        own = (self.batch, self.head, self.rows[half], column + lanes(lane_count(value)), value)
+        self.attention.write(self.job, *own, self.part)
+
+    def _write_row(self, half: int, sums: Vectors) -> None:
+        """Writes a row of sums, two columns at a time."""
+        attention, code = self.attention, self.code
+        width = 2 if attention.width % 2 == 0 else 1
+        for n, value in enumerate(sums):
+            pair = pair_of(code, value, 2 * half)
+            for lane in range(0, 2, width):
+                column = self.lane % QUAD * 2 + (n * UNIT_COLUMNS + lane)
+                own = pair if width == 2 else lane_of(code, pair, lane)
+                limit = attention.width // width
+
+                def put(column: Index = column, own: SSAValue = own, limit: int = limit) -> None:
+                    place = code.bounded(column // width, limit) * width
+                    self._store(half, place, own)
+
+                code.when(code.is_below(column // width, limit, 1), put)

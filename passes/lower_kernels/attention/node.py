@@ -1,0 +1,215 @@
+"""An attention node as templates see it: sizes, index maps, masks, and how scores are computed.
+
+In: a body with one attention. Out: its `Attention`, and what every form of the template writes.
+
+Query heads that share keys are taken together: *row* r of a key head is query r // group of its
+head r % group, so that a tile of keys serves them all. Differences of scores are multiplied by
+log2(e): powers of two are what devices compute.
+"""
+
+import math as numbers
+from functools import cached_property
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.utils import FastMathFlag
+from xdsl.ir import SSAValue
+
+from mgn.dialects.mgn.attention import HIDING, lowering
+from mgn.passes.kernels.attention import AttentionSizes
+from mgn.passes.kernels.body import Indices, Node
+from mgn.passes.kernels.index import ZERO, Index
+from mgn.passes.kernels.index_maps import broadcast_index, reshaped_index
+from mgn.passes.lower_kernels.core.emission import Code
+from mgn.passes.lower_kernels.core.evaluate import Evaluator
+from mgn.passes.lower_kernels.core.product import multiply_add
+from mgn.passes.lower_kernels.core.pure_code import lane_count, memory_type
+from mgn.passes.lower_kernels.core.scalar import narrowed, unary, widened
+from mgn.passes.lower_kernels.core.template import Job
+
+MODERATE = 2.0**-100
+"""A factor from this on, up to its inverse, is a number of every type that scores have."""
+
+APPROXIMATE = arith.FastMathFlagsAttr([FastMathFlag.APPROX_FUNC])
+LOG2_E = 1 / numbers.log(2)
+
+
+class Attention(AttentionSizes):
+    """An attention as templates write it: its sizes, and what it computes."""
+
+    # What a row sees
+
+    def limit(self, row: Index) -> Index | int:
+        """The keys below this are seen."""
+        if not self.causal:
+            return self.keys
+        return (self.query(row) + (self.keys - self.queries + 1)).clamp(0, self.keys)
+
+    def first(self, row: Index) -> Index | int:
+        """The keys from this on are seen."""
+        if not self.window:
+            return 0
+        start = self.query(row) + (self.keys - self.queries - self.window + 1)
+        return start.clamp(0, self.keys)
+
+    # Operands
+
+    def query_values(
+        self, evaluator: Evaluator, batch: Indices, head: Index, row: Index, k: Index
+    ) -> SSAValue:
+        """A row's elements."""
+        q = self.node.operands[0]
+        return self._operand(evaluator, q, batch, self.query_place(head, row, k))
+
+    def key_values(
+        self, evaluator: Evaluator, batch: Indices, head: Index, key: Index, k: Index
+    ) -> SSAValue:
+        """Elements of a key."""
+        own = (key, head * self.depth + k)
+        return self._operand(evaluator, self.node.operands[1], batch, own)
+
+    def value_values(
+        self, evaluator: Evaluator, batch: Indices, head: Index, key: Index, column: Index
+    ) -> SSAValue:
+        """Elements of a key's value."""
+        own = (key, head * self.width + column)
+        return self._operand(evaluator, self.node.operands[2], batch, own)
+
+    def _operand(self, evaluator: Evaluator, node: Node, batch: Indices, own: Indices) -> SSAValue:
+        index = (*broadcast_index(batch, node.shape[:-2]), *own)
+        return widened(evaluator.code, evaluator.lanes_at(node, index), node.element)
+
+    def bias_values(
+        self, evaluator: Evaluator, batch: Indices, head: Index, row: Index, key: Index
+    ) -> SSAValue:
+        """The bias of a row's scores at keys, or of rows' scores at a key."""
+        bias = self.bias
+        assert bias is not None
+        full = (*batch, head * self.group + row % self.group, self.query(row), key)
+        value = evaluator.lanes_at(bias, broadcast_index(full, bias.shape))
+        return widened(evaluator.code, value, bias.element)
+
+    # Scores and results
+
+    @cached_property
+    def scale(self) -> float:
+        return self.node.values["scale"]
+
+    @cached_property
+    def scaled_late(self) -> bool:
+        """Whether products themselves are kept as scores, whose differences are scaled: a product
+        so far below another one that their difference is infinite weighs nothing at such a scale.
+        """
+        plain = self.bias is None and not self.softcap
+        return plain and self.scale > 0 and _is_moderate(self.scale)
+
+    @property
+    def steepness(self) -> float:
+        """What differences of scores are multiplied by to be exponents of two."""
+        return LOG2_E * self.scale if self.scaled_late else LOG2_E
+
+    def score(self, code: Code, product: SSAValue, bias: SSAValue | None) -> SSAValue:
+        """The score of a product of a query and a key; it lacks its scale where that comes late.
+
+        As in the operation's definition the product is scaled, not the query, which might overflow.
+        """
+        type, count = memory_type(self.element), lane_count(product)
+        if self.scaled_late:
+            return product
+        score = self._times(code, product, self.scale)
+        if self.softcap > 0:
+            cap = code.constant(self.softcap, type, count)
+            score = self._times(code, product, self.scale, 1 / self.softcap)
+            score = code.binary(arith.MulfOp, unary(code, math.TanhOp, score), cap)
+        if bias is None:
+            return score
+        hiding = code.compare_floats("ole", bias, code.constant(HIDING, type, count))
+        return code.select(hiding, bias, code.binary(arith.AddfOp, score, bias))
+
+    def _times(self, code: Code, value: SSAValue, *factors: float) -> SSAValue:
+        """A value times factors, at once where their product is of moderate size."""
+        whole = numbers.prod(factors)
+        for factor in (whole,) if _is_moderate(whole) else factors:
+            parts = [factor]
+            if not _is_moderate(factor):
+                root = numbers.sqrt(abs(factor))
+                parts = [root, numbers.copysign(root, factor)]
+            for part in parts:
+                constant = code.constant(part, memory_type(self.element), lane_count(value))
+                value = code.binary(arith.MulfOp, value, constant)
+        return value
+
+    def power(self, code: Code, score: SSAValue, shift: SSAValue, raised: float = 0.0) -> SSAValue:
+        """The weight of a score beside its row's largest one, raised by so many powers of two."""
+        type, count = memory_type(self.element), lane_count(score)
+        steepness, added = (code.constant(n, type, count) for n in (self.steepness, raised))
+        apart = code.binary(arith.SubfOp, score, shift)
+        if not raised:
+            return power_of_two(code, code.binary(arith.MulfOp, apart, steepness))
+        return power_of_two(code, multiply_add(code, self.element, apart, steepness, added))
+
+    @property
+    def lowered(self) -> float:
+        """By how many powers of two weights are raised, less than 0, so that no sum of values times
+        weights overflows.
+        """
+        return -float(lowering(self.keys))
+
+    def shift(self, code: Code, largest: SSAValue) -> SSAValue:
+        """What is taken from scores before their powers: the largest, or 0 where that is -inf."""
+        type, count = memory_type(self.element), lane_count(largest)
+        nothing = code.constant(-numbers.inf, type, count)
+        blind = code.compare_floats("oeq", largest, nothing)
+        return code.select(blind, code.constant(0, type, count), largest)
+
+    def natural(self, code: Code, largest: SSAValue) -> SSAValue:
+        """A largest score with its scale."""
+        if not self.scaled_late:
+            return largest
+        unit = code.constant(self.scale, memory_type(self.element), lane_count(largest))
+        return code.binary(arith.MulfOp, largest, unit)
+
+    def reciprocal(self, code: Code, total: SSAValue) -> SSAValue:
+        """What sums of weighted values are multiplied by in the end."""
+        type, count = memory_type(self.element), lane_count(total)
+        one = code.constant(1, type, count)
+        if self.may_be_blind:
+            blind = code.compare_floats("oeq", total, code.constant(0, type, count))
+            total = code.select(blind, one, total)
+        return code.binary(arith.DivfOp, one, total)
+
+    def write(
+        self,
+        job: Job,
+        batch: Indices,
+        head: Index,
+        row: Index,
+        column: Index,
+        value: SSAValue,
+        part: Index = ZERO,
+    ) -> None:
+        """Evaluates what follows on neighbouring results of a row, and stores it; nothing follows
+        those of a part.
+        """
+        evaluator = job.evaluator(lane_count(value))
+        value = narrowed(job.code, value, self.node.element)
+        evaluator.given[self.node] = lambda _: value
+        own = head * self.group + row % self.group
+        index = (part, *batch, self.query(row), own, column)
+        if not self.in_parts:
+            index = (*batch, self.query(row), own * self.width + column)
+        job.write(
+            evaluator,
+            [
+                (n, node, reshaped_index(index, self.node.shape, node.shape))
+                for n, node in enumerate(job.body.written)
+            ],
+        )
+
+
+def _is_moderate(factor: float) -> bool:
+    return factor == 0 or MODERATE <= abs(factor) <= 1 / MODERATE
+
+
+def power_of_two(code: Code, value: SSAValue) -> SSAValue:
+    """2 to the value; 0 for -inf, and maybe for what is below the least normal number."""
+    return code.pure(math.Exp2Op, [value], value.type, fastmath=APPROXIMATE)

@@ -1,0 +1,111 @@
+"""Rows of attention summed up anew, where a value that they do not see is no finite number.
+
+In: a row whose sums are not finite though the total of its weights is. Out: its scores key by key,
+and what the keys that it sees add. Templates weigh values that a row does not see by 0, which does
+not hide nan or infinities: such rows are rare, and computed twice.
+"""
+
+import math as numbers
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, math
+from xdsl.ir import Attribute, SSAValue
+
+from mgn.passes.kernels.arithmetic import dividing_lanes
+from mgn.passes.kernels.body import Indices
+from mgn.passes.kernels.index import Index, lanes
+from mgn.passes.lower_kernels.attention.node import Attention
+from mgn.passes.lower_kernels.core.emission import Code
+from mgn.passes.lower_kernels.core.product import multiply_add
+from mgn.passes.lower_kernels.core.pure_code import lane_count, memory_type, scalar_type
+from mgn.passes.lower_kernels.core.scalar import across_lanes, unary
+from mgn.passes.lower_kernels.core.template import Job
+
+
+def nothing_of(code: Code, value: SSAValue, held: SSAValue) -> SSAValue:
+    """`held` plus 0 times a value: `held` is 0 or nan, and the result is nan from the first value
+    on that is not finite.
+    """
+    zero = code.constant(0, scalar_type(value), lane_count(value))
+    return code.binary(arith.AddfOp, held, code.binary(arith.MulfOp, value, zero))
+
+
+def is_spoilt(code: Code, nothing: SSAValue, total: SSAValue) -> SSAValue:
+    """Whether a row is to be summed up anew: its sums are not finite, which makes their
+    `nothing_of` nan, though the total of its weights is finite.
+    """
+    zero = code.constant(0, scalar_type(total), lane_count(total))
+    of_total = nothing_of(code, total, zero)
+    unknown = code.compare_floats("uno", nothing, nothing)
+    return code.binary(arith.AndIOp, unknown, code.compare_floats("ord", of_total, of_total))
+
+
+@dataclass(frozen=True)
+class Repair:
+    """Scores and weighted values of a key head of a batch, read from where the operands are."""
+
+    job: Job
+    attention: Attention
+    batch: Indices
+    head: Index
+    unroll: int = 0
+    """So many steps at a time are asked for, of what is no more than a loop."""
+
+    def score(self, row: Index, key: Index) -> SSAValue:
+        """A row's score of a key, whether masks let it see that or not."""
+        attention, code = self.attention, self.job.code
+        width = dividing_lanes(attention.depth, self.job.number("lanes", 4))
+
+        def step(part: Index, held: list[SSAValue]) -> list[SSAValue]:
+            query, of_key = self._pair(row, key, part * width + lanes(width), width)
+            return [multiply_add(code, attention.element, query, of_key, held[0])]
+
+        zero = code.constant(0, self._type, width)
+        (found,) = code.loop(0, attention.depth // width, step, [zero], unroll=self.unroll)
+        product = across_lanes(code, "sum", attention.element, found)
+        bias = None
+        if attention.bias is not None:
+            evaluator = self.job.evaluator(1)
+            bias = attention.bias_values(evaluator, self.batch, self.head, row, key)
+        return attention.score(code, product, bias)
+
+    def product(self, rows: Index, key: Index, count: int) -> SSAValue:
+        """The products of so many rows and a key."""
+        attention, code = self.attention, self.job.code
+
+        def step(k: Index, held: list[SSAValue]) -> list[SSAValue]:
+            query, of_key = self._pair(rows, key, k, count)
+            return [multiply_add(code, attention.element, query, of_key, held[0])]
+
+        zero = code.constant(0, self._type, count)
+        (product,) = code.loop(0, attention.depth, step, [zero])
+        return product
+
+    def _pair(self, row: Index, key: Index, k: Index, count: int) -> tuple[SSAValue, SSAValue]:
+        """Elements of queries and of keys."""
+        evaluator = self.job.evaluator(count)
+        own = (evaluator, self.batch, self.head)
+        query = self.attention.query_values(*own, row, k)
+        return query, self.attention.key_values(*own, key, k)
+
+    def value(self, key: Index, column: Index, width: int = 1) -> SSAValue:
+        """A key's values in columns."""
+        evaluator = self.job.evaluator(width)
+        return self.attention.value_values(evaluator, self.batch, self.head, key, column)
+
+    def term(self, score: SSAValue, weight: SSAValue, value: SSAValue) -> SSAValue:
+        """What a key adds to a row's sums: its value times its weight. A value that is not finite
+        is added as it is, and the value of a hidden key, whose score is -inf, is not added.
+        """
+        code, count = self.job.code, max(lane_count(value), lane_count(score))
+        score, weight, value = (code.spread(x, count) for x in (score, weight, value))
+        infinity, zero, nothing = (
+            code.constant(number, self._type, count) for number in (numbers.inf, 0, -numbers.inf)
+        )
+        finite = code.compare_floats("olt", unary(code, math.AbsFOp, value), infinity)
+        term = code.select(finite, code.binary(arith.MulfOp, weight, value), value)
+        return code.select(code.compare_floats("oeq", score, nothing), zero, term)
+
+    @property
+    def _type(self) -> Attribute:
+        return memory_type(self.attention.element)

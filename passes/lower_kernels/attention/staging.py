@@ -1,0 +1,118 @@
+"""Copies of a group's queries, and of keys and values a tile at a time, into local memory.
+
+In: an attention, the place of a work-item and the buffers in local memory. Out: copies; a tile that
+takes few registers is read into them while the one before is added up, and stored later.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from xdsl.ir import SSAValue
+
+from mgn.passes.kernels.body import INPUT, Indices
+from mgn.passes.kernels.index import Index, lanes
+from mgn.passes.lower_kernels.attention.node import Attention
+from mgn.passes.lower_kernels.attention.places import Places
+from mgn.passes.lower_kernels.core.template import Job
+from mgn.passes.lower_kernels.staging.tile_copies import LineCopy, Lines, Read
+
+AT_ONCE = 4
+"""Vectors of an operand that a work-item reads before it stores the first."""
+
+STAGED = 16
+"""Up to how many vectors of a tile of keys and values a work-item reads while it adds up the tile
+before; half as many where something has to be computed first."""
+
+
+@dataclass
+class Staging:
+    """How the operands of key head `head` of a batch come into `queries`, `keys` and `values`."""
+
+    job: Job
+    attention: Attention
+    own: Places
+    batch: Indices
+    head: Index
+    queries: SSAValue
+    keys: SSAValue
+    values: SSAValue
+
+    def copy_queries(self, first_row: Index) -> None:
+        """Copies the rows of a tile from one on."""
+        attention, sizes, code = self.attention, self.own.sizes, self.job.code
+
+        def read(line: Index, k: Index, width: int) -> SSAValue:
+            row = code.bounded(first_row + line, attention.rows)
+            evaluator = self.job.evaluator(width)
+            return attention.query_values(evaluator, self.batch, self.head, row, k + lanes(width))
+
+        size = sizes.parts * sizes.vector
+        rows = Lines(
+            sizes.tile_rows, attention.depth, size, self.queries, lambda line, k: line * size + k
+        )
+        self._copy_of(rows).copy(read, AT_ONCE)
+
+    def read(self, first: Index) -> list[SSAValue]:
+        """What the work-item copies of a tile of keys, in registers; nothing where that is too
+        much.
+        """
+        if not self._fits_registers:
+            return []
+        return [
+            value
+            for n, copy in enumerate(self._copies)
+            for value in copy.read(self._reader(first, bool(n)), 0, copy.turns)
+        ]
+
+    def fill(self, first: Index, staged: Sequence[SSAValue]) -> None:
+        """Stores a tile's keys and values, which were read before or are read now."""
+        rest = list(staged)
+        for n, copy in enumerate(self._copies):
+            if self._fits_registers:
+                copy.write(rest[: copy.turns], 0)
+                rest = rest[copy.turns :]
+            else:
+                copy.copy(self._reader(first, bool(n)), AT_ONCE)
+
+    @cached_property
+    def _fits_registers(self) -> bool:
+        plain = all(node.name == INPUT for node in self.attention.node.operands[1:3])
+        most = STAGED if plain else STAGED // 2
+        return sum(copy.turns for copy in self._copies) <= most
+
+    @cached_property
+    def _copies(self) -> tuple[LineCopy, LineCopy]:
+        """The copies of a tile's keys and values."""
+        attention, sizes = self.attention, self.own.sizes
+
+        def key_place(line: Index, k: Index) -> Index:
+            return self.own.of_key(line, k // sizes.vector) + k % sizes.vector
+
+        keys = Lines(
+            sizes.tile_keys, attention.depth, sizes.parts * sizes.vector, self.keys, key_place
+        )
+        values = Lines(
+            sizes.tile_keys,
+            attention.width,
+            sizes.width,
+            self.values,
+            lambda line, column: line * sizes.width + column,
+        )
+        return self._copy_of(keys), self._copy_of(values)
+
+    def _copy_of(self, lines: Lines) -> LineCopy:
+        sizes = self.own.sizes
+        return LineCopy(self.job, lines, sizes.items, sizes.vector, self.own.item)
+
+    def _reader(self, first: Index, of_values: bool) -> Read:
+        """Reads elements of the keys, or of the values, of a tile that begins at a key."""
+        attention, code = self.attention, self.job.code
+
+        def read(line: Index, column: Index, width: int) -> SSAValue:
+            key = code.bounded(first + line, attention.keys)
+            evaluator = self.job.evaluator(width)
+            elements = attention.value_values if of_values else attention.key_values
+            return elements(evaluator, self.batch, self.head, key, column + lanes(width))
+
+        return read

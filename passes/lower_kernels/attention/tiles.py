@@ -1,0 +1,426 @@
+"""Attention on a GPU: a work-group takes a tile of rows of a key head.
+
+The tile's queries stay in local memory. For each tile of keys the group copies keys and values
+there; each work-item multiplies a small square of scores in registers, neighbours exchange each
+row's largest score, and the weights pass through the keys' memory, turned, to where the rows' sums
+are added up.
+"""
+
+import math as numbers
+from collections.abc import Callable, Sequence
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import i32
+from xdsl.ir import Operation, SSAValue
+
+from mgn.dialects import kernel
+from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
+from mgn.passes.kernels.index import Index, constant, lanes
+from mgn.passes.lower_kernels.attention.blocks import loop_over_keys
+from mgn.passes.lower_kernels.attention.node import Attention
+from mgn.passes.lower_kernels.attention.places import Places
+from mgn.passes.lower_kernels.attention.repair import Repair, is_spoilt, nothing_of
+from mgn.passes.lower_kernels.attention.staging import Staging
+from mgn.passes.lower_kernels.core.product import multiply_add
+from mgn.passes.lower_kernels.core.pure_code import lane_count, lane_of, memory_type, shaped
+from mgn.passes.lower_kernels.core.sub_groups import EXCHANGED, SUB_GROUP, meet_neighbours
+from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.schedules.attention_tiles import Tiling
+
+UNROLL = 4
+"""Steps of the loops over products that the device's compiler is asked to do at a time."""
+
+Vectors = list[SSAValue]
+
+
+def lower_attention_tiles(job: Job, attention: Attention) -> Launch:
+    """Writes an attention kernel of work-groups."""
+    return _Tiles(job, attention).write()
+
+
+class _Tiles:
+    def __init__(self, job: Job, attention: Attention) -> None:
+        self.job, self.attention, self.code = job, attention, job.code
+        self.sizes = Tiling.of(job.schedule, attention)
+        self.type = memory_type(attention.element)
+        sizes, code = self.sizes, job.code
+        self.queries = code.local(self.type, sizes.queries_size)
+        self.keys = code.local(self.type, sizes.keys_size)
+        self.values = code.local(self.type, sizes.tile_keys * sizes.width)
+        self.row_parts = range(sizes.rows // sizes.row_vector)
+
+    def write(self) -> Launch:
+        attention, sizes, code = self.attention, self.sizes, self.code
+        blocks = ceil_div(attention.rows, sizes.tile_rows)
+        groups = blocks * attention.groups
+        group = code.counter(kernel.GroupIdOp, 0, groups)
+        self.own = Places(code, sizes, code.counter(kernel.LocalIdOp, 0, sizes.items))
+        outer = group % (groups // blocks)
+        block = group // (groups // blocks)
+        if attention.causal:
+            block = block * -1 + (blocks - 1)
+        self.part, self.batch, self.head = attention.place(outer)
+        self.first_row = block * sizes.tile_rows
+        self.own_rows = [self._clamped(self.own.row(part)) for part in self.row_parts]
+        self.limits = [attention.limit(row) for row in self.own_rows]
+        self.starts = [attention.first(row) for row in self.own_rows]
+        memory = (self.queries, self.keys, self.values)
+        self.staging = Staging(self.job, attention, self.own, self.batch, self.head, *memory)
+        self.staging.copy_queries(self.first_row)
+        last = code.bounded(self.first_row + (sizes.tile_rows - 1), attention.rows)
+        first = code.bounded(self.first_row, attention.rows)
+        begin = attention.within(self.part, attention.first(first))
+        end = attention.within(self.part, attention.limit(last))
+        self.visited = begin, end
+        begin = begin // sizes.tile_keys
+        end = (end + (sizes.tile_keys - 1)) // sizes.tile_keys
+        nothing = code.constant(-numbers.inf, self.type, sizes.row_vector)
+        zero = code.constant(0, self.type, sizes.row_vector)
+        count = len(self.row_parts)
+        self.first_sum = 2 * count
+        self.first_staged = self.first_sum + count * sizes.columns
+        held = [*[nothing] * count, *[zero] * (self.first_staged - count)]
+        held += self.staging.read(begin * sizes.tile_keys)
+        held = loop_over_keys(
+            code,
+            attention,
+            begin,
+            end,
+            lambda number, held: self._tile(number * sizes.tile_keys, held),
+            held,
+            count,
+            lambda factors: [*factors] * (1 + sizes.columns),
+        )
+        sums = held[self.first_sum : self.first_staged]
+        largest, totals = held[:count], self._met_totals(held[count : self.first_sum])
+        if attention.hides:
+            sums = self._repaired(largest, totals, sums)
+        if attention.in_parts:
+            self._finish_part(largest, totals, sums)
+        else:
+            self._finish(totals, sums)
+        return Launch((groups * sizes.items,), (sizes.items,))
+
+    def _clamped(self, row: Index) -> Index:
+        """A vector of rows of the attention, each of which it has."""
+        sizes, attention = self.sizes, self.attention
+        row = self.first_row + row + lanes(sizes.row_vector)
+        return row.clamp(0, attention.rows - 1)
+
+    # A tile of keys
+
+    def _tile(self, first: Index, held: Vectors) -> Vectors:
+        """Adds what a tile of keys contributes to the rows' largest scores, totals and sums."""
+        attention, code = self.attention, self.code
+        count = len(self.row_parts)
+        largest, totals = held[:count], held[count : self.first_sum]
+        sums = held[self.first_sum : self.first_staged]
+        code.barrier()
+        self.staging.fill(first, held[self.first_staged :])
+        code.barrier()
+        scores = self._scores(first)
+        own = [self._over(arith.MaxnumfOp, scores[part]) for part in self.row_parts]
+        code.barrier()
+        found = self._meet(arith.MaxnumfOp, own)
+        new = [code.binary(arith.MaxnumfOp, a, b) for a, b in zip(largest, found, strict=True)]
+        shifts = [attention.shift(code, value) for value in new]
+        factors = [
+            attention.power(code, old, shift) for old, shift in zip(largest, shifts, strict=True)
+        ]
+        weights = [
+            [attention.power(code, score, shift, attention.lowered) for score in column]
+            for column, shift in zip(scores, shifts, strict=True)
+        ]
+        for part in self.row_parts:
+            for c, weight in enumerate(weights[part]):
+                place = self.own.of_weights(self.own.key(c), self.own.row(part))
+                code.store(weight, self.keys, code.index(place), place.multiple)
+        totals = [
+            multiply_add(code, attention.element, total, factor, self._over(arith.AddfOp, column))
+            for total, factor, column in zip(totals, factors, weights, strict=True)
+        ]
+        code.barrier()
+        staged = self.staging.read(first + self.sizes.tile_keys)
+        scaled = [
+            code.binary(arith.MulfOp, value, factors[n % count]) for n, value in enumerate(sums)
+        ]
+        return [*new, *totals, *self._add_values(scaled), *staged]
+
+    def _over(self, cls: type[Operation], values: Sequence[SSAValue]) -> SSAValue:
+        total = values[0]
+        for value in values[1:]:
+            total = self.code.binary(cls, total, value)
+        return total
+
+    def _scores(self, first: Index) -> list[Vectors]:
+        """The work-item's scores: for each vector of rows, one for each of its keys."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        size = sizes.parts * sizes.vector
+
+        def step(part: Index, held: Vectors) -> Vectors:
+            columns: list[Vectors] = []
+            for own in self.row_parts:
+                rows: Vectors = []
+                for i in range(sizes.row_vector):
+                    place = (self.own.row(own) + i) * size + part * sizes.vector
+                    rows.append(self._load(self.queries, place, sizes.vector))
+                columns.append([self._turned(rows, lane) for lane in range(sizes.vector)])
+            keys = [
+                self._load(self.keys, self.own.of_key(self.own.key(c), part), sizes.vector)
+                for c in range(sizes.keys)
+            ]
+            totals = list(held)
+            for lane in range(sizes.vector):
+                for n in range(len(totals)):
+                    own, c = divmod(n, sizes.keys)
+                    totals[n] = multiply_add(
+                        code,
+                        attention.element,
+                        columns[own][lane],
+                        lane_of(code, keys[c], lane),
+                        totals[n],
+                    )
+            return totals
+
+        zero = code.constant(0, self.type, sizes.row_vector)
+        count = len(self.row_parts) * sizes.keys
+        products = code.loop(0, sizes.parts, step, [zero] * count, unroll=UNROLL)
+        return [
+            [
+                self._score(products[part * sizes.keys + c], part, first + self.own.key(c))
+                for c in range(sizes.keys)
+            ]
+            for part in self.row_parts
+        ]
+
+    def _load(self, memory: SSAValue, place: Index, width: int) -> SSAValue:
+        return self.code.load(memory, self.code.index(place), width, place.multiple)
+
+    def _turned(self, rows: Vectors, lane: int) -> SSAValue:
+        """One lane of each row."""
+        values = [lane_of(self.code, row, lane) for row in rows]
+        if len(values) == 1:
+            return values[0]
+        type = shaped(self.type, len(values))
+        return self.code.pure(kernel.FromElementsOp, values, type)
+
+    def _score(self, product: SSAValue, part: int, key: Index) -> SSAValue:
+        attention, sizes, code = self.attention, self.sizes, self.code
+        bias = None
+        if attention.bias is not None:
+            evaluator = self.job.evaluator(sizes.row_vector)
+            own = code.bounded(key, attention.keys)
+            row = self.own_rows[part]
+            bias = attention.bias_values(evaluator, self.batch, self.head, row, own)
+        score = attention.score(code, product, bias)
+        nothing = code.constant(-numbers.inf, self.type, sizes.row_vector)
+        limit, start = self.limits[part], self.starts[part]
+        if isinstance(limit, Index) or key.high >= limit:
+            score = code.select(self._compare("slt", key, limit), score, nothing)
+        if isinstance(start, Index):
+            score = code.select(self._compare("sge", key, start), score, nothing)
+        return score
+
+    def _compare(self, predicate: str, key: Index, bound: Index | int) -> SSAValue:
+        """A key's number against a bound of each row."""
+        code = self.code
+        own = code.convert("index_cast", code.index(key), i32)
+        if isinstance(bound, int) or not bound.varies:
+            other = code.convert("index_cast", code.index(bound), i32)
+        else:
+            other = code.lanes_index(bound, self.sizes.row_vector, i32)
+        return code.compare_integers(predicate, own, other)
+
+    def _add_values(self, sums: Vectors) -> Vectors:
+        """Adds weights times values over the tile's keys."""
+        sizes, code = self.sizes, self.code
+        column_parts = range(sizes.columns // sizes.column_vector)
+
+        def step(key: Index, held: Vectors) -> Vectors:
+            weights = [
+                self._load(
+                    self.keys, self.own.of_weights(key, self.own.row(part)), sizes.row_vector
+                )
+                for part in self.row_parts
+            ]
+            values = [
+                self._load(
+                    self.values,
+                    key * sizes.width + self.own.column(part),
+                    sizes.column_vector,
+                )
+                for part in column_parts
+            ]
+            result: Vectors = []
+            for n, total in enumerate(held):
+                column, part = divmod(n, len(self.row_parts))
+                vector, lane = divmod(column, sizes.column_vector)
+                value = lane_of(code, values[vector], lane)
+                result.append(
+                    multiply_add(code, self.attention.element, weights[part], value, total)
+                )
+            return result
+
+        return code.loop(0, sizes.tile_keys, step, sums, unroll=UNROLL)
+
+    # Rows
+
+    def _meet(self, cls: type[Operation], values: Vectors) -> Vectors:
+        """What the work-items of a row have, combined, in all of them."""
+        sizes = self.sizes
+        scalars = shaped(self.type, 1)
+        exchanges = self.job.number("sub_group", 1) == SUB_GROUP and scalars in EXCHANGED
+        if exchanges and sizes.across <= SUB_GROUP and sizes.items % SUB_GROUP == 0:
+            return [self._meet_in_registers(cls, value) for value in values]
+        return self._meet_in_memory(cls, values)
+
+    def _meet_in_registers(self, cls: type[Operation], value: SSAValue) -> SSAValue:
+        code = self.code
+        found: Vectors = []
+        for lane in range(lane_count(value)):
+            found += meet_neighbours(
+                code,
+                self.own.item % SUB_GROUP,
+                self.sizes.across,
+                [lane_of(code, value, lane)],
+                lambda _, own, partner: code.binary(cls, own, partner),
+            )
+        return self._turned(found, 0)
+
+    def _meet_in_memory(self, cls: type[Operation], values: Vectors) -> Vectors:
+        """Through the keys' memory, which nobody reads now."""
+        sizes, code = self.sizes, self.code
+
+        def place(across: Index | int, part: int) -> Index:
+            line = self.own.row(part)
+            return line + (across * sizes.tile_rows)
+
+        for part, value in zip(self.row_parts, values, strict=True):
+            target = place(self.own.across, part)
+            code.store(value, self.keys, code.index(target), target.multiple)
+        code.barrier()
+        found: Vectors = []
+        for part in self.row_parts:
+            shares = [
+                self._load(self.keys, place(across, part), sizes.row_vector)
+                for across in range(sizes.across)
+            ]
+            found.append(self._over(cls, shares))
+        code.barrier()
+        return found
+
+    def _met_totals(self, totals: Vectors) -> Vectors:
+        self.code.barrier()
+        return self._meet(arith.AddfOp, totals)
+
+    def _repaired(self, largest: Vectors, totals: Vectors, sums: Vectors) -> Vectors:
+        """The sums, those of a vector of rows anew where one of them is spoilt."""
+        code, count = self.code, len(self.row_parts)
+        result = list(sums)
+        for part in self.row_parts:
+            own, total = sums[part::count], totals[part]
+            nothing = code.constant(0, self.type, lane_count(total))
+            for value in own:
+                nothing = nothing_of(code, value, nothing)
+            spoilt = is_spoilt(code, nothing, total)
+            lanes_spoilt = [lane_of(code, spoilt, lane) for lane in range(lane_count(total))]
+            result[part::count] = code.branch(
+                self._over(arith.OrIOp, lanes_spoilt),
+                lambda part=part: self._summed_anew(part, largest[part]),
+                lambda own=own: own,
+            )
+        return result
+
+    def _summed_anew(self, part: int, largest: SSAValue) -> Vectors:
+        """The sums of a vector of rows, of the keys that each sees alone."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        repair = Repair(self.job, attention, self.batch, self.head)
+        shift, rows = attention.shift(code, largest), self.own_rows[part]
+
+        def one_key(key: Index, held: Vectors) -> Vectors:
+            product = repair.product(rows, key, sizes.row_vector)
+            score = self._score(product, part, key)
+            weight = attention.power(code, score, shift, attention.lowered)
+            result: Vectors = []
+            for n, total in enumerate(held):
+                vector, lane = divmod(n, sizes.column_vector)
+                column = code.bounded(self.own.column(vector) + lane, attention.width)
+                term = repair.term(score, weight, repair.value(key, column))
+                result.append(code.binary(arith.AddfOp, total, term))
+            return result
+
+        zero = code.constant(0, self.type, sizes.row_vector)
+        first, end = self.visited
+        return code.loop(
+            first,
+            end,
+            lambda key, held: one_key(code.bounded(key, attention.keys), held),
+            [zero] * sizes.columns,
+        )
+
+    def _finish(self, totals: Vectors, sums: Vectors) -> None:
+        """Divides by the totals, and writes what follows, a vector of columns at a time."""
+        attention, code = self.attention, self.code
+        factors = [attention.reciprocal(code, total) for total in totals]
+        count = len(self.row_parts)
+        scaled = [
+            code.binary(arith.MulfOp, value, factors[n % count]) for n, value in enumerate(sums)
+        ]
+        self._for_each_row(
+            lambda row, part, lane: self._write_row(row, self._lanes(scaled[part::count], lane))
+        )
+
+    def _finish_part(self, largest: Vectors, totals: Vectors, sums: Vectors) -> None:
+        """Writes the sums as they are, and by the first of a row's work-items what they mean."""
+        attention, code, count = self.attention, self.code, len(self.row_parts)
+        largest = [attention.natural(code, value) for value in largest]
+
+        def write(row: Index, part: int, lane: int) -> None:
+            self._write_row(row, self._lanes(sums[part::count], lane))
+            stats = self._lanes([totals[part], largest[part]], lane)
+
+            def put() -> None:
+                for n, value in enumerate(stats):
+                    self._store(row, constant(attention.width + n), value)
+
+            code.when(code.is_below(self.own.across, 1, 1), put)
+
+        self._for_each_row(write)
+
+    def _lanes(self, values: Vectors, lane: int) -> Vectors:
+        return [lane_of(self.code, value, lane) for value in values]
+
+    def _for_each_row(self, write: Callable[[Index, int, int], None]) -> None:
+        """Writes the work-item's rows that there are."""
+        attention, sizes, code = self.attention, self.sizes, self.code
+        for part in self.row_parts:
+            for lane in range(sizes.row_vector):
+                row = self.first_row + self.own.row(part) + lane
+
+                def put(row: Index = row, part: int = part, lane: int = lane) -> None:
+                    write(code.bounded(row, attention.rows), part, lane)
+
+                code.when(code.is_below(row, attention.rows, 1), put)
+
+    def _store(self, row: Index, column: Index, value: SSAValue) -> None:
+        """Stores neighbouring results of a row, and what follows from them."""
+        own = (self.batch, self.head, row, column + lanes(lane_count(value)), value)
+        self.attention.write(self.job, *own, self.part)
+
+    def _write_row(self, row: Index, columns: Vectors) -> None:
+        attention, sizes, code = self.attention, self.sizes, self.code
+        width = dividing_lanes(attention.width, sizes.column_vector)
+        for start in range(0, sizes.columns, width):
+            part, offset = divmod(start, sizes.column_vector)
+            column = self.own.column(part) + offset
+            own = columns[start : start + width]
+            value = own[0]
+            if width > 1:
+                value = code.pure(kernel.FromElementsOp, own, shaped(self.type, width))
+
+            def put(column: Index = column, value: SSAValue = value) -> None:
+                limit = attention.width // width
+                place = code.bounded(column // width, limit) * width
+                self._store(row, place, value)
+
+            code.when(code.is_below(column // width, attention.width // width, 1), put)

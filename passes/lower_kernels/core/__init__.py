@@ -1,0 +1,1 @@
+"""What every template writes with: pure operations, loops, and elements of a body at an index."""

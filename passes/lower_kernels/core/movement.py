@@ -1,0 +1,202 @@
+"""Core movement as index maps: the value at an index is an operand's value at another index.
+
+In: a node and the index of an element of its result. Out: through the evaluator, the value there.
+Where no operand has the element (padding) or one of several does (concat), the bounds are tested:
+a test that all lanes share becomes a branch, any other a choice of safe reads.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import i32, i64
+from xdsl.ir import SSAValue
+
+from mgn.passes.kernels.body import Indices, Node
+from mgn.passes.kernels.index import Counter, Index, lanes, of
+from mgn.passes.kernels.index_maps import (
+    broadcast_index,
+    flipped_index,
+    reshaped_index,
+    sliced_index,
+    transposed_index,
+)
+from mgn.passes.lower_kernels.core.pure_code import INDEX, lane_count, memory_type, scalar_type
+from mgn.passes.lower_kernels.core.scalar import is_unsigned
+
+if TYPE_CHECKING:
+    from mgn.passes.lower_kernels.core.evaluate import Evaluator
+
+Row = Callable[["Evaluator", Node, Indices], SSAValue]
+
+
+def _reshape(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
+    (source,) = node.operands
+    return evaluator.at(source, reshaped_index(index, node.shape, source.shape))
+
+
+def _transpose(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
+    return evaluator.at(node.operands[0], transposed_index(node, index))
+
+
+def _broadcast_to(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
+    return evaluator.at(node.operands[0], broadcast_index(index, node.operands[0].shape))
+
+
+def _slice(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
+    return evaluator.at(node.operands[0], sliced_index(node, index))
+
+
+def _flip(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
+    return evaluator.at(node.operands[0], flipped_index(node, index))
+
+
+def _pad(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
+    (source,) = node.operands
+    code = evaluator.code
+    value = code.constant(_number(node), memory_type(node.element))
+    if source.count == 0:
+        return value
+    tests: list[SSAValue] = []
+    moved: list[Index] = []
+    for part, (low, _), size in zip(index, node.values["padding"], source.shape, strict=True):
+        inner = part - low
+        moved.append(inner)
+        from_low = code.is_below(part, low, evaluator.lanes)
+        below_high = code.is_below(inner, size, evaluator.lanes)
+        if from_low is True or below_high is False:
+            return value
+        if from_low is not False:
+            tests.append(_negated(evaluator, from_low))
+        if below_high is not True:
+            tests.append(below_high)
+    return _guarded(evaluator, tests, source, tuple(moved), value)
+
+
+def _number(node: Node) -> float | int:
+    value = node.values["value"]
+    if node.element.is_float:
+        return value
+    return int(value != 0) if node.element.name == "bool" else int(value)
+
+
+def _negated(evaluator: "Evaluator", test: SSAValue) -> SSAValue:
+    one = evaluator.code.constant(1, scalar_type(test), lane_count(test))
+    return evaluator.code.binary(arith.XOrIOp, test, one)
+
+
+def _guarded(
+    evaluator: "Evaluator", tests: list[SSAValue], source: Node, index: Indices, other: SSAValue
+) -> SSAValue:
+    """The source's value where all tests hold, else another."""
+    code = evaluator.code
+    if not tests:
+        return evaluator.at(source, index)
+    shared = [test for test in tests if lane_count(test) == 1]
+    own = [test for test in tests if lane_count(test) > 1]
+
+    def inside() -> SSAValue:
+        clamped = tuple(
+            part.clamp(0, size - 1) for part, size in zip(index, source.shape, strict=True)
+        )
+        if not own:
+            return evaluator.at(source, clamped)
+        value = evaluator.at(source, clamped)
+        test = own[0]
+        for more in own[1:]:
+            test = code.binary(arith.AndIOp, test, more)
+        return code.select(test, value, code.spread(other, evaluator.lanes))
+
+    if not shared:
+        return inside()
+    test = shared[0]
+    for more in shared[1:]:
+        test = code.binary(arith.AndIOp, test, more)
+    count = evaluator.lanes
+    return code.branch(
+        test, lambda: [code.spread(inside(), count)], lambda: [code.spread(other, count)]
+    )[0]
+
+
+def _concat(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
+    axis = node.values["axis"]
+    parts: list[tuple[Node, int]] = []
+    start = 0
+    for operand in node.operands:
+        if operand.shape[axis]:
+            parts.append((operand, start))
+        start += operand.shape[axis]
+    return _choose_part(evaluator, parts, axis, index)
+
+
+def _inside(index: Index, size: int, count: int) -> Index:
+    """An index brought inside of a part of so many elements; neighbours that all lie in one part
+    stay neighbours.
+    """
+    if count > 1 and index.lane_stride == 1 and size % count == 0:
+        first = index.at_lane(0)
+        if first.multiple % count == 0:
+            return (first // count).clamp(0, size // count - 1) * count + lanes(count)
+    return index.clamp(0, size - 1)
+
+
+def _choose_part(
+    evaluator: "Evaluator", parts: list[tuple[Node, int]], axis: int, index: Indices
+) -> SSAValue:
+    """The value of the part that has the element: halves are told apart first, so that many parts
+    are few tests, and no deep nest of branches.
+    """
+    code, count = evaluator.code, evaluator.lanes
+    if len(parts) == 1:
+        operand, start = parts[0]
+        moved = list(index)
+        moved[axis] = _inside(index[axis] - start, operand.shape[axis], count)
+        return evaluator.at(operand, tuple(moved))
+    middle = len(parts) // 2
+    lower, upper = parts[:middle], parts[middle:]
+    test = code.is_below(index[axis], upper[0][1], count)
+    if isinstance(test, bool):
+        return _choose_part(evaluator, lower if test else upper, axis, index)
+
+    def before() -> SSAValue:
+        return code.spread(_choose_part(evaluator, lower, axis, index), count)
+
+    def behind() -> SSAValue:
+        return code.spread(_choose_part(evaluator, upper, axis, index), count)
+
+    if lane_count(test) == 1:
+        return code.branch(test, lambda: [before()], lambda: [behind()])[0]
+    return code.select(test, before(), behind())
+
+
+def _gather(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
+    table, ids = node.operands
+    axis, rank = node.values["axis"], len(ids.shape)
+    number = evaluator.at(ids, index[axis : axis + rank])
+    limit = table.shape[axis] - 1
+    picked = of(Counter(_clamped_id(evaluator, ids, number, limit), 0, limit, lane_count(number)))
+    return evaluator.at(table, (*index[:axis], picked, *index[axis + rank :]))
+
+
+def _clamped_id(evaluator: "Evaluator", ids: Node, number: SSAValue, limit: int) -> SSAValue:
+    """An id inside the axis: an index for a scalar, i32 or i64 lanes for a vector."""
+    code, count = evaluator.code, lane_count(number)
+    wide = i64 if ids.element.bits == 64 or ids.element.name == "u32" or limit >= 1 << 31 else i32
+    if ids.element.bits < wide.width.data:
+        number = code.convert("extui" if is_unsigned(ids.element) else "extsi", number, wide)
+    low = code.binary(arith.MaxSIOp, number, code.constant(0, wide, count))
+    number = code.binary(arith.MinSIOp, low, code.constant(limit, wide, count))
+    return number if count > 1 else code.convert("index_cast", number, INDEX)
+
+
+MOVEMENT_ROWS: dict[str, Row] = {
+    "reshape": _reshape,
+    "transpose": _transpose,
+    "broadcast_to": _broadcast_to,
+    "slice": _slice,
+    "flip": _flip,
+    "pad": _pad,
+    "concat": _concat,
+    "gather": _gather,
+}
+"""Every core movement and indexing operation."""

@@ -1,0 +1,85 @@
+"""Where the shares of a row meet in registers: exchanges inside sub-groups, one step in memory.
+
+In: a value of each of a group's work-items, neighbours sharing a row. Out: each row's total, in all
+its work-items. A sub-group halves its distances by exchanging registers; rows longer than a
+sub-group leave one value of each in local memory, and after one barrier every sub-group combines
+its row's values the same way.
+"""
+
+from collections.abc import Callable, Sequence
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import f32, f64, i32, i64
+from xdsl.ir import SSAValue
+
+from mgn.dialects import kernel
+from mgn.passes.kernels.body import Node
+from mgn.passes.kernels.index import Index
+from mgn.passes.lower_kernels.core.emission import Code
+from mgn.passes.lower_kernels.core.pure_code import INDEX
+from mgn.passes.lower_kernels.core.scalar import combine
+
+SUB_GROUP = 32
+"""The size of sub-group this is written for."""
+
+EXCHANGED = (f32, f64, i32, i64)
+"""The types that registers are exchanged in."""
+
+
+def meet_in_sub_groups(
+    code: Code, place: Index, shares: int, nodes: Sequence[Node], values: Sequence[SSAValue]
+) -> list[SSAValue]:
+    """The totals of rows of `shares` work-items: a power of two, at most a sub-group's square."""
+    lane = place % SUB_GROUP
+    totals = _exchanged(code, lane, min(shares, SUB_GROUP), nodes, values)
+    left = shares // SUB_GROUP
+    if left <= 1:
+        return totals
+    count = (place.high + 1) // SUB_GROUP
+    buffers = [code.local(value.type, count) for value in totals]
+
+    def put() -> None:
+        for value, buffer in zip(totals, buffers, strict=True):
+            code.store(value, buffer, code.index(place // SUB_GROUP))
+
+    code.when(code.is_below(lane, 1, 1), put)
+    code.barrier()
+    own = code.index(place // shares * left + place % left)
+    gathered = [code.load(buffer, own) for buffer in buffers]
+    return _exchanged(code, lane, left, nodes, gathered)
+
+
+def _exchanged(
+    code: Code, lane: Index, count: int, nodes: Sequence[Node], values: Sequence[SSAValue]
+) -> list[SSAValue]:
+    """The totals over each `count` neighbours of a sub-group."""
+
+    def join(number: int, value: SSAValue, partner: SSAValue) -> SSAValue:
+        node = nodes[number]
+        return combine(code, node.name, node.element, value, partner)
+
+    return meet_neighbours(code, lane, count, values, join)
+
+
+def meet_neighbours(
+    code: Code,
+    lane: Index,
+    count: int,
+    values: Sequence[SSAValue],
+    join: Callable[[int, SSAValue, SSAValue], SSAValue],
+) -> list[SSAValue]:
+    """What each `count` neighbours of a sub-group hold, a power of two, joined in all of them.
+
+    `join` takes a value's number, the value, and what the partner at a distance holds of it.
+    """
+    totals = list(values)
+    distance = count // 2
+    while distance:
+        other = code.pure(arith.XOrIOp, [code.index(lane), code.constant(distance, INDEX)], INDEX)
+        for number, value in enumerate(totals):
+            partner = code.effect(
+                kernel.SubGroupShuffleOp, [value, other], result_types=[value.type]
+            ).results[0]
+            totals[number] = join(number, value, partner)
+        distance //= 2
+    return totals

@@ -1,0 +1,86 @@
+"""What every template shares: its input, what it leaves behind, and the sizes of its launch.
+
+In: a `Body` with its schedule. Out: operations in a `Code`, and a `Launch`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from mgn.passes.kernels.body import Body, Indices, Node
+from mgn.passes.kernels.index import linear
+from mgn.passes.lower_kernels.core.emission import Code
+from mgn.passes.lower_kernels.core.evaluate import Evaluator, Given
+from mgn.passes.schedules.schedule import VARIANT
+
+Variant = TypeVar("Variant", bound=StrEnum)
+
+
+class Said(dict[str, Any]):
+    """The entries of a schedule; one that a template misses is the schedule's fault."""
+
+    def __missing__(self, name: str) -> Any:
+        raise VerifyException(f"fusion.kernel: the schedule says no '{name}'")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How many work-items run, in groups of how many; and which arguments may share memory."""
+
+    global_size: tuple[int, ...]
+    local_size: tuple[int, ...] = (1,)
+    in_place: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass
+class Job:
+    """One kernel to write: its body, its buffers, and the numbers its schedule fixes.
+
+    `given` are nodes whose value the template knows wherever it evaluates the body.
+    """
+
+    body: Body
+    code: Code
+    inputs: Sequence[SSAValue]
+    outputs: Sequence[SSAValue]
+    schedule: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    given: dict[Node, Given] = field(default_factory=dict[Node, Given])
+
+    def evaluator(self, lanes: int = 1) -> Evaluator:
+        """An evaluator over the kernel's inputs."""
+        evaluator = Evaluator(self.code, self.inputs, lanes)
+        evaluator.given.update(self.given)
+        return evaluator
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.schedule.get("form") == "gpu"
+
+    def variant(self, variants: type[Variant]) -> Variant:
+        """The variant of the template that the schedule says. VerifyException where it is none."""
+        word = str(self.schedule.get(VARIANT, ""))
+        if word not in {str(variant) for variant in variants}:
+            known = ", ".join(f"'{variant}'" for variant in variants)
+            raise VerifyException(f"fusion.kernel: the schedule's variant is '{word}', not {known}")
+        return variants(word)
+
+    def entry(self, name: str) -> int:
+        """A number that the schedule of such a variant has."""
+        return int(self.schedule[name])
+
+    def number(self, name: str, default: int) -> int:
+        """An entry of the schedule."""
+        return int(self.schedule.get(name, default))
+
+    def write(self, evaluator: Evaluator, written: Sequence[tuple[int, Node, Indices]]) -> None:
+        """Evaluates results at an index each, then stores all: no store comes before a load."""
+        values = [evaluator.lanes_at(node, index) for _, node, index in written]
+        for value, (number, node, index) in zip(values, written, strict=True):
+            place = linear(index, node.shape)
+            if evaluator.lanes > 1:
+                place = place.at_lane(0)
+            self.code.store(value, self.outputs[number], self.code.index(place), place.multiple)

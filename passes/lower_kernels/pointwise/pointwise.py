@@ -1,0 +1,148 @@
+"""The pointwise template: every element of the results on its own.
+
+CPU: a work-item takes a contiguous chunk, a vector at a time, flat over all axes, or along the
+innermost axis where a vector of the flat order would cross rows of what it reads, or in squares
+(squares.py) or rows side by side (interleaved_rows.py) where an operand is transposed. GPU: a
+work-item takes a few vectors of 16 bytes, a work-group apart, or a work-group takes a tile
+(tiles.py) where an operand is transposed.
+"""
+
+from dataclasses import replace
+
+from mgn.dialects import kernel
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import Body, Node
+from mgn.passes.kernels.index import Index, delinearised, lanes
+from mgn.passes.kernels.loads import keeps_order
+from mgn.passes.lower_kernels.core.evaluate import Evaluator
+from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.pointwise.interleaved_rows import lower_interleaved
+from mgn.passes.lower_kernels.pointwise.ragged_tiles import RaggedTiles
+from mgn.passes.lower_kernels.pointwise.squares import lower_squares
+from mgn.passes.lower_kernels.pointwise.tiles import Tiles
+from mgn.passes.schedules.pointwise import PointwiseVariant
+
+
+def lower_pointwise(job: Job) -> Launch:
+    """Writes a pointwise kernel as its schedule says."""
+    shape, in_place = job.body.written[0].shape, in_place_pairs(job.body)
+    match job.variant(PointwiseVariant):
+        case PointwiseVariant.FLAT:
+            return (_flat_gpu if job.is_gpu else _flat)(job, shape, in_place)
+        case PointwiseVariant.ROWS:
+            return _rows(job, shape)
+        case PointwiseVariant.SQUARES:
+            launch, width = lower_squares(job, shape), job.entry("width")
+            overlaps = shape[-1] % width or shape[job.entry("axis")] % width
+            return launch if overlaps else replace(launch, in_place=in_place)
+        case PointwiseVariant.SIDE_BY_SIDE:
+            return lower_interleaved(job, shape)
+        case PointwiseVariant.TILES | PointwiseVariant.SEGMENTS:
+            return replace(Tiles(job, shape).lower(), in_place=in_place)
+        case PointwiseVariant.RAGGED:
+            return replace(RaggedTiles(job, shape).lower(), in_place=in_place)
+
+
+def in_place_pairs(body: Body) -> tuple[tuple[int, int], ...]:
+    """Inputs read only at the element being written: (input, result) positions of arguments."""
+    pairs: list[tuple[int, int]] = []
+    moved = _read_elsewhere(body)
+    for source in body.inputs:
+        if source in moved or source not in body.nodes:
+            continue
+        for number, written in enumerate(body.written):
+            if source.count == written.count and source.element.bytes == written.element.bytes:
+                pairs.append((source.number, len(body.inputs) + number))
+    return tuple(pairs)
+
+
+def _read_elsewhere(body: Body) -> set[Node]:
+    """Nodes evaluated at another element than the one written."""
+    count = body.written[0].count
+    moved: set[Node] = set()
+    for node in reversed(body.nodes):
+        keeps = node not in moved and node.count == count and keeps_order(node)
+        for operand in node.operands:
+            if not keeps or operand.count != count:
+                moved.add(operand)
+    return moved
+
+
+def _flat(job: Job, shape: tuple[int, ...], in_place: tuple[tuple[int, int], ...]) -> Launch:
+    code, count = job.code, job.body.written[0].count
+    width, chunk = job.entry("width"), job.entry("block")
+    vectors, rest = divmod(count, width)
+    items = max(ceil_div(vectors, chunk), 1)
+    item = code.counter(kernel.GlobalIdOp, 0, items)
+    wide, narrow = job.evaluator(width), job.evaluator(1)
+
+    def write(evaluator: Evaluator, position: Index) -> None:
+        index = delinearised(position, shape)
+        job.write(evaluator, [(n, node, index) for n, node in enumerate(job.body.written)])
+
+    def one_vector(step: Index) -> None:
+        number = code.known(item * chunk + step, vectors)
+        write(wide, number * width + lanes(width))
+
+    if vectors:
+        trips: Index | int = chunk
+        if vectors % chunk:
+            trips = (item * -chunk + vectors).clamp(0, chunk)
+        code.each(0, trips, one_vector)
+    if rest:
+        last = code.is_below(item * -1 + (items - 1), 1, 1)
+        code.when(
+            last,
+            lambda: code.each(count - rest, count, lambda i: write(narrow, i)),
+        )
+    return Launch((items,), (1,), in_place)
+
+
+def _flat_gpu(job: Job, shape: tuple[int, ...], in_place: tuple[tuple[int, int], ...]) -> Launch:
+    code = job.code
+    width, local, unroll = (job.entry(name) for name in ("width", "items", "unroll"))
+    vectors = job.body.written[0].count // width
+    groups = ceil_div(vectors, local * unroll)
+    group = code.counter(kernel.GroupIdOp, 0, groups)
+    place = code.counter(kernel.LocalIdOp, 0, local)
+    evaluator = job.evaluator(width)
+
+    for step in range(unroll):
+        vector = group * (local * unroll) + place + step * local
+
+        def one_vector(vector: Index = vector) -> None:
+            number = code.known(vector, vectors)
+            index = delinearised(number * width + lanes(width), shape)
+            job.write(evaluator, [(n, w, index) for n, w in enumerate(job.body.written)])
+
+        code.when(code.is_below(vector, vectors, 1), one_vector)
+    return Launch((groups * local,), (local,), in_place)
+
+
+def _rows(job: Job, shape: tuple[int, ...]) -> Launch:
+    """Along the innermost axis; the last vector of a row ends with the row, and so overlaps."""
+    code, inner = job.code, shape[-1]
+    width, block = job.entry("width"), job.entry("block")
+    rows = job.body.written[0].count // inner
+    vectors = ceil_div(inner, width)
+    items = ceil_div(rows, block)
+    item = code.counter(kernel.GlobalIdOp, 0, items)
+    evaluator = job.evaluator(width)
+
+    def one_row(step: Index) -> None:
+        row = code.known(item * block + step, rows)
+        outer = delinearised(row, shape[:-1])
+
+        def one_vector(vector: Index) -> None:
+            start = (vector * width).clamp(0, inner - width)
+            first = code.known(start, inner - width + 1)
+            index = (*outer, first + lanes(width))
+            job.write(evaluator, [(n, w, index) for n, w in enumerate(job.body.written)])
+
+        code.each(0, vectors, one_vector)
+
+    trips: Index | int = block
+    if rows % block:
+        trips = (item * -block + rows).clamp(0, block)
+    code.each(0, trips, one_row)
+    return Launch((items,))

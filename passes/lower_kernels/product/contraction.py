@@ -1,0 +1,210 @@
+"""The contraction template: a batched matrix product with what comes before and after it.
+
+CPU: large products go through packed panels (packed_product.py). Products of a few rows keep a
+tile of the result in registers and read both operands where they lie: vectors along the columns,
+or, where the right operand is transposed, along the shared axis. GPU: tiles in local memory
+(tiled_product.py), or on its matrix unit (tensor_product.py); few rows read the right operand
+where it lies (few_rows.py), and a single column makes sums (product_as_sum.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from xdsl.ir import SSAValue
+
+from mgn.dialects import kernel
+from mgn.passes.kernels.accumulation import accumulator
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import Indices
+from mgn.passes.kernels.index import Index, delinearised, lanes
+from mgn.passes.kernels.product import Product
+from mgn.passes.kernels.product_as_sum import product_as_sum
+from mgn.passes.lower_kernels.core.evaluate import Evaluator
+from mgn.passes.lower_kernels.core.long_sums import long_loop
+from mgn.passes.lower_kernels.core.product import multiply_add, tile_start, write_tile
+from mgn.passes.lower_kernels.core.pure_code import memory_type, shaped
+from mgn.passes.lower_kernels.core.scalar import across_lanes, combine, widened
+from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.product.few_rows import lower_few_rows
+from mgn.passes.lower_kernels.product.packed_product import lower_packed
+from mgn.passes.lower_kernels.product.tensor_product import lower_tensor
+from mgn.passes.lower_kernels.product.tiled_product import lower_tiled
+from mgn.passes.lower_kernels.reduction.grouped_reduction import lower_grouped
+from mgn.passes.schedules.product import ProductVariant
+
+LONG_DEPTH = 256
+"""Steps of a block of a long shared axis, where a tile of sums is in registers."""
+
+
+def lower_contraction(job: Job) -> Launch:
+    """Writes a contraction kernel as its schedule says."""
+    product = Product.of_body(job.body)
+    if job.is_gpu:
+        product = product.interleaved
+    match job.variant(ProductVariant):
+        case ProductVariant.SUMS:
+            return lower_grouped(replace(job, body=product_as_sum(job.body, product)))
+        case ProductVariant.FEW_ROWS:
+            return lower_few_rows(job, product)
+        case ProductVariant.DOTS:
+            return _dots(job, product)
+        case ProductVariant.MATRIX:
+            return lower_tensor(job, product, str(job.schedule["matrix"]))
+        case ProductVariant.TILES:
+            return lower_tiled(job, product)
+        case ProductVariant.PACKED:
+            return lower_packed(job, product)
+        case ProductVariant.DIRECT:
+            return _direct(job, product)
+
+
+def _dots(job: Job, product: Product) -> Launch:
+    """Vectors run along the shared axis; their lanes are added up at the end."""
+    code = job.code
+    down, across, block = (job.entry(name) for name in ("tile_rows", "tile_columns", "block"))
+    tile_rows = ceil_div(product.rows, down)
+    tile_columns = ceil_div(product.columns, across)
+    tiles = tile_rows * tile_columns * prod(product.batch)
+    items = ceil_div(tiles, block)
+    item = code.counter(kernel.GlobalIdOp, 0, items)
+
+    def tile(step: Index) -> None:
+        place = code.known(item * block + step, tiles)
+        column_tile, other = place % tile_columns, place // tile_columns
+        row_tile, batch_number = other % tile_rows, other // tile_rows
+        batch = delinearised(batch_number, product.batch)
+        column = tile_start(code, column_tile, across, product.columns)
+        row = tile_start(code, row_tile, down, product.rows)
+        totals = _dot_tile(
+            job, product, batch, [row + i for i in range(down)], [column + j for j in range(across)]
+        )
+        if across == 1:
+            rows, columns = [row + lanes(down)], [column]
+            totals = [_joined(job, totals)]
+        else:
+            rows, columns = [row + i for i in range(down)], [column + lanes(across)]
+            totals = [_joined(job, totals[i * across : (i + 1) * across]) for i in range(down)]
+        evaluator = job.evaluator(max(across, down if across == 1 else 1))
+        write_tile(job, product, evaluator, batch, rows, columns, totals)
+
+    trips: Index | int = block
+    if tiles != items * block:
+        trips = (item * -block + tiles).clamp(0, block)
+    code.each(0, trips, tile)
+    return Launch((items,), (1,))
+
+
+def _joined(job: Job, totals: Sequence[SSAValue]) -> SSAValue:
+    if len(totals) == 1:
+        return totals[0]
+    type = shaped(totals[0].type, len(totals))
+    return job.code.pure(kernel.FromElementsOp, list(totals), type)
+
+
+def _dot_tile(
+    job: Job, product: Product, batch: Indices, rows: Sequence[Index], columns: Sequence[Index]
+) -> list[SSAValue]:
+    code, element = job.code, product.element
+    left, right = product.node.operands
+    width = job.number("lanes", 16)
+
+    def step(evaluator: Evaluator, k: Index, held: list[SSAValue]) -> list[SSAValue]:
+        a_parts = [
+            widened(code, evaluator.lanes_at(left, product.left_index(batch, row, k)), element)
+            for row in rows
+        ]
+        b_parts = [
+            widened(code, evaluator.lanes_at(right, product.right_index(batch, k, column)), element)
+            for column in columns
+        ]
+        values = iter(held)
+        return [multiply_add(code, element, a, b, next(values)) for a in a_parts for b in b_parts]
+
+    type = memory_type(accumulator(element))
+    vectors = product.depth // width
+    unroll = 4 if len(rows) * len(columns) <= 2 and vectors >= 8 else 1
+    count = len(rows) * len(columns)
+    wide, narrow = job.evaluator(width), job.evaluator(1)
+
+    def block(number: Index, held: list[SSAValue]) -> list[SSAValue]:
+        result: list[SSAValue] = []
+        for part in range(unroll):
+            k = (number * unroll + part) * width + lanes(width)
+            result += step(wide, k, held[part * count : (part + 1) * count])
+        return result
+
+    zeros = [code.constant(0, type, width)] * (count * unroll)
+    sums = [element.is_float] * len(zeros)
+    held = long_loop(code, 0, vectors // unroll, block, zeros, sums)
+    totals = held[:count]
+    for part in range(1, unroll):
+        totals = [
+            combine(code, "sum", accumulator(element), x, y)
+            for x, y in zip(totals, held[part * count : (part + 1) * count], strict=True)
+        ]
+    done = vectors // unroll * unroll
+    totals = code.loop(
+        done, vectors, lambda n, held: step(wide, n * width + lanes(width), held), totals
+    )
+    totals = [across_lanes(code, "sum", accumulator(element), total) for total in totals]
+    return code.loop(vectors * width, product.depth, lambda k, held: step(narrow, k, held), totals)
+
+
+def _direct(job: Job, product: Product) -> Launch:
+    """Operands are read where they lie; edges are covered by tiles that overlap."""
+    code = job.code
+    width, down, across = (job.entry(name) for name in ("width", "tile_rows", "tile_vectors"))
+    tile_rows = ceil_div(product.rows, down)
+    tile_columns = ceil_div(product.columns, width * across)
+    batches = prod(product.batch)
+    local = job.number("local", 1) if job.is_gpu else 1
+    tiles = tile_rows * tile_columns * batches
+    items = ceil_div(tiles, local) * local
+    item = code.counter(kernel.GlobalIdOp, 0, items)
+
+    def tile() -> None:
+        place = code.known(item, tiles)
+        column_tile, other = place % tile_columns, place // tile_columns
+        row_tile, batch_number = other % tile_rows, other // tile_rows
+        batch = delinearised(batch_number, product.batch)
+        column = tile_start(code, column_tile, width * across, product.columns)
+        row = tile_start(code, row_tile, down, product.rows)
+        rows = [row + i for i in range(down)]
+        columns = [column + j * width + lanes(width) for j in range(across)]
+        evaluator = job.evaluator(width)
+        totals = _accumulate(job, product, evaluator, batch, rows, columns)
+        write_tile(job, product, evaluator, batch, rows, columns, totals)
+
+    code.when(code.is_below(item, tiles, 1), tile)
+    return Launch((items,), (local,))
+
+
+def _accumulate(
+    job: Job,
+    product: Product,
+    evaluator: Evaluator,
+    batch: Indices,
+    rows: Sequence[Index],
+    columns: Sequence[Index],
+) -> list[SSAValue]:
+    code, element = job.code, product.element
+    left, right = product.node.operands
+    zero = code.constant(0, memory_type(accumulator(element)), evaluator.lanes)
+
+    def step(k: Index, held: list[SSAValue]) -> list[SSAValue]:
+        parts = [
+            widened(code, evaluator.lanes_at(right, product.right_index(batch, k, column)), element)
+            for column in columns
+        ]
+        values = iter(held)
+        result: list[SSAValue] = []
+        for row in rows:
+            a = widened(code, evaluator.at(left, product.left_index(batch, row, k)), element)
+            a = code.spread(a, evaluator.lanes)
+            result += [multiply_add(code, element, a, b, next(values)) for b in parts]
+        return result
+
+    count = len(rows) * len(columns)
+    sums = [element.is_float] * count
+    return long_loop(code, 0, product.depth, step, [zero] * count, sums, block=LONG_DEPTH)

@@ -1,0 +1,203 @@
+"""The contraction template for a few rows on a GPU: the right operand is read once, at full width.
+
+A work-group takes some columns; each of its `shares` walks every so-many-th piece of the shared
+axis for all rows. Where memory runs along the shared axis, a work-item adds up whole vectors of it
+for a few columns, and their lanes at the end; where it runs along the columns, it has a vector of
+columns and takes one step after the other. The shares meet in local memory.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from xdsl.ir import SSAValue
+
+from mgn.dialects import kernel
+from mgn.passes.kernels.accumulation import accumulator
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.index import Index, constant, delinearised, lanes
+from mgn.passes.kernels.index_maps import bounded
+from mgn.passes.kernels.product import Product
+from mgn.passes.lower_kernels.core.evaluate import Evaluator
+from mgn.passes.lower_kernels.core.long_sums import long_loop
+from mgn.passes.lower_kernels.core.product import multiply_add, write_tile
+from mgn.passes.lower_kernels.core.pure_code import lane_count, lane_of, memory_type
+from mgn.passes.lower_kernels.core.scalar import across_lanes, combine, widened
+from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.schedules.few_rows import MOST_SUMS, FewRowsTiling
+
+STEPS = 4
+"""Steps of the shared axis at once, where memory runs along the columns."""
+
+
+def lower_few_rows(job: Job, product: Product) -> Launch:
+    """Writes a contraction kernel of a few rows."""
+    return _FewRows(job, product, FewRowsTiling.of(job.schedule)).write()
+
+
+LONG_WALK = 128
+"""Trips of a block of a long walk, whose sums are added to those before it."""
+
+
+class _FewRows:
+    def __init__(self, job: Job, product: Product, sizes: FewRowsTiling) -> None:
+        self.job, self.product, self.code, self.sizes = job, product, job.code, sizes
+        self.element = accumulator(product.element)
+
+    def write(self) -> Launch:
+        product, sizes, code = self.product, self.sizes, self.code
+        across = ceil_div(product.columns, sizes.columns)
+        groups = across * prod(product.batch)
+        group = code.counter(kernel.GroupIdOp, 0, groups)
+        self.place = code.counter(kernel.LocalIdOp, 0, sizes.items)
+        if sizes.along:
+            self.own, self.share = self.place // sizes.shares, self.place % sizes.shares
+        else:
+            self.own, self.share = self.place % sizes.own, self.place // sizes.own
+        self.batch = delinearised(group // across, product.batch)
+        self.first = group % across * sizes.columns
+        totals = self._along() if sizes.along else self._across()
+        self._meet(totals)
+        return Launch((groups * sizes.items,), (sizes.items,))
+
+    def _column(self, number: int | Index, own: Index) -> Index:
+        """The first of a work-item's columns of that number."""
+        width = 1 if self.sizes.along else self.sizes.width
+        return self.first + (own + number * self.sizes.own) * width
+
+    def _along(self) -> list[SSAValue]:
+        """Sums of each row and each of the work-item's columns."""
+        product, sizes, code = self.product, self.sizes, self.code
+        width = sizes.width
+        vectors = product.depth // width
+        evaluator = self.job.evaluator(width)
+        columns = [
+            bounded(self._column(n, self.own), product.columns, 1) for n in range(sizes.across)
+        ]
+
+        def trip(number: Index, held: list[SSAValue]) -> list[SSAValue]:
+            vector = number * sizes.shares + self.share
+            inside = code.is_below(vector, vectors, 1)
+            k = bounded(vector * width, product.depth, width) + lanes(width)
+            right = [self._right(evaluator, k, column) for column in columns]
+            left = [self._left(evaluator, row, k) for row in range(product.rows)]
+            if not isinstance(inside, bool):
+                zero = code.constant(0, memory_type(self.element), width)
+                left = [code.select(inside, value, zero) for value in left]
+                right = [code.select(inside, value, zero) for value in right]
+            return self._products(left, right, held)
+
+        zero = code.constant(0, memory_type(self.element), width)
+        held = [zero] * (product.rows * sizes.across)
+        full = vectors // sizes.shares
+        unroll = max(1, min(4, MOST_SUMS // (4 * len(held) * width) * 2))
+        held = self._long(full, trip, held, unroll)
+        held = code.loop(full, ceil_div(vectors, sizes.shares), trip, held)
+        return [across_lanes(code, "sum", self.element, value) for value in held]
+
+    def _across(self) -> list[SSAValue]:
+        """Vectors of sums of neighbouring columns, of each row."""
+        product, sizes, code = self.product, self.sizes, self.code
+        width = sizes.width
+        wide = self.job.evaluator(width)
+        column = bounded(self._column(0, self.own), product.columns, width) + lanes(width)
+
+        def steps(k: Index, count: int, held: list[SSAValue]) -> list[SSAValue]:
+            """So many steps; a row's numbers of the left operand are read together."""
+            right = [self._right(wide, k + part, column) for part in range(count)]
+            narrow = self.job.evaluator(count)
+            left = [self._left(narrow, row, k + lanes(count)) for row in range(product.rows)]
+            for part in range(count):
+                own = [code.spread(lane_of(code, row, part), width) for row in left]
+                held = self._products(own, right[part : part + 1], held)
+            return held
+
+        def trip(number: Index, held: list[SSAValue]) -> list[SSAValue]:
+            return steps((number * sizes.shares + self.share) * STEPS, STEPS, held)
+
+        zero = code.constant(0, memory_type(self.element), width)
+        held = [zero] * product.rows
+        whole = product.depth // (sizes.shares * STEPS)
+        held = self._long(whole, trip, held, 2)
+        done = whole * sizes.shares * STEPS
+        for number in range(ceil_div(product.depth - done, sizes.shares)):
+            k = self.share + done + number * sizes.shares
+            safe = bounded(k, product.depth, 1)
+            added = steps(safe, 1, held)
+            inside = code.is_below(k, product.depth, 1)
+            held = [
+                self.code.select(inside, new, old) for new, old in zip(added, held, strict=True)
+            ]
+        return held
+
+    def _long(
+        self,
+        trips: int,
+        trip: Callable[[Index, list[SSAValue]], list[SSAValue]],
+        held: list[SSAValue],
+        unroll: int,
+    ) -> list[SSAValue]:
+        """A work-item's walk along the shared axis."""
+        sums = [self.element.is_float] * len(held)
+        return long_loop(self.code, 0, trips, trip, held, sums, unroll, block=LONG_WALK)
+
+    def _left(self, evaluator: Evaluator, row: int, k: Index) -> SSAValue:
+        node, index = self.product.node.operands[0], constant(row)
+        value = evaluator.lanes_at(node, self.product.left_index(self.batch, index, k))
+        return widened(self.code, value, self.product.element)
+
+    def _right(self, evaluator: Evaluator, k: Index, column: Index) -> SSAValue:
+        node = self.product.node.operands[1]
+        value = evaluator.lanes_at(node, self.product.right_index(self.batch, k, column))
+        return widened(self.code, value, self.product.element)
+
+    def _products(
+        self, left: Sequence[SSAValue], right: Sequence[SSAValue], held: Sequence[SSAValue]
+    ) -> list[SSAValue]:
+        """The sums with the product of each row and each column added."""
+        sums, element = iter(held), self.product.element
+        return [multiply_add(self.code, element, a, b, next(sums)) for a in left for b in right]
+
+    def _meet(self, totals: Sequence[SSAValue]) -> None:
+        """Adds up the shares' sums, in local memory, and writes what follows from them."""
+        sizes, code = self.sizes, self.code
+        width = lane_count(totals[0])
+        stride = sizes.own + (1 if sizes.along else 0)
+        memory = code.local(memory_type(self.element), len(totals) * sizes.shares * stride * width)
+
+        def spot(number: Index | int, share: Index | int, own: Index) -> Index:
+            return ((constant(0) + number) * sizes.shares + share) * (stride * width) + own * width
+
+        for number, total in enumerate(totals):
+            place = spot(number, self.share, self.own)
+            code.store(total, memory, code.index(place), place.multiple)
+        code.barrier()
+        for turn in range(ceil_div(len(totals), sizes.shares)):
+            number = self.place // sizes.own + turn * sizes.shares
+
+            def finish(number: Index = number) -> None:
+                number = bounded(number, len(totals), 1)
+                total: SSAValue | None = None
+                for share in range(sizes.shares):
+                    place = spot(number, share, self.place % sizes.own)
+                    part = code.load(memory, code.index(place), width, place.multiple)
+                    total = part if total is None else self._sum(total, part)
+                assert total is not None
+                self._write(number, total, width)
+
+            code.when(code.is_below(number, len(totals), 1), finish)
+
+    def _sum(self, left: SSAValue, right: SSAValue) -> SSAValue:
+        return combine(self.code, "sum", self.element, left, right)
+
+    def _write(self, number: Index, total: SSAValue, width: int) -> None:
+        """Evaluates and stores what follows from neighbouring sums of a row."""
+        job, product, across = self.job, self.product, self.sizes.across
+        column = self._column(number % across, self.place % self.sizes.own)
+        row = bounded(number // across, product.rows, 1)
+        safe = bounded(column, product.columns, width) + lanes(width)
+
+        def write() -> None:
+            evaluator = job.evaluator(width)
+            write_tile(job, product, evaluator, self.batch, [row], [safe], [total])
+
+        self.code.when(self.code.is_below(column, product.columns, 1), write)

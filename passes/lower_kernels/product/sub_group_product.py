@@ -1,0 +1,206 @@
+"""The main loop of products on matrix units: sub-groups multiply fragments, step by step.
+
+In: the panels of both operands and how many blocks of the shared axis there are. Out: a
+work-item's part of the sums of its sub-group's tile.
+
+Three things go on at once. The copies of later blocks are under way; the fragments of the next step
+are loaded, at the end of a block those of the next block's first step; the fragments loaded before
+are multiplied. The last blocks, which have nothing left to copy, are a loop of their own, so that
+none of this is asked for in the first.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import f32
+from xdsl.ir import SSAValue
+
+from mgn.dialects import kernel
+from mgn.passes.kernels.index import Index, constant
+from mgn.passes.lower_kernels.core.emission import Code
+from mgn.passes.lower_kernels.core.long_sums import MOST_UNIT, UNIT_BLOCK, long_loop
+from mgn.passes.lower_kernels.core.pure_code import lane_of
+from mgn.passes.lower_kernels.product.exchanged_results import NEIGHBOURS, Exchange
+from mgn.passes.lower_kernels.staging.tensor_panels import EIGHT, Panel, joined
+from mgn.passes.schedules.matrix_tiles import STEP_CHUNKS, SUB_GROUP, TensorTiling
+
+INSTRUCTIONS = {"bf16": "m16n8k16_bf16", "f16": "m16n8k16_f16", "tf32": "m16n8k8_tf32"}
+"""What operands are rounded to → the instruction that multiplies them."""
+
+ROWS, COLUMNS = 16, 8
+"""Rows and columns of an instruction's result."""
+
+
+@dataclass(frozen=True)
+class SubGroupProduct:
+    """The product of one sub-group: where its tile begins, and its slice of each block.
+
+    `place` is the work-item's number in its group.
+    """
+
+    code: Code
+    sizes: TensorTiling
+    name: str
+    panels: tuple[Panel, Panel]
+    place: Index
+    row: Index
+    column: Index
+    slice: Index
+
+    @property
+    def steps(self) -> int:
+        """Instructions along the shared axis of a block."""
+        return self.sizes.chunks // STEP_CHUNKS // self.sizes.slices
+
+    @property
+    def turned(self) -> bool:
+        """Whether the right operand is the instruction's first, which multiplies its rows.
+
+        Numbers that are read from lines that are steps make whole fragments only there.
+        """
+        left, right = self.panels
+        return right.spread and not left.spread
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """How many fragments of the instruction's first and second operand make the tile."""
+        sizes = (self.sizes.rows, self.sizes.columns)
+        first, second = reversed(sizes) if self.turned else sizes
+        return first // ROWS, second // COLUMNS
+
+    def sums(self, blocks: int) -> list[SSAValue]:
+        """Multiplies all blocks."""
+        count = self.tiles[0] * self.tiles[1]
+        ahead = self.sizes.stages - 1
+        for number in range(ahead):
+            if number < blocks:
+                self._start(constant(number))
+                self._finish(constant(number), self._read(constant(number)))
+            self.code.effect(kernel.CommitCopiesOp, [])
+        self._arrive()
+        zero = self.code.constant(0, f32, 4)
+        held = [zero] * count + self._fragments(constant(0), 0)
+        last = max(blocks - ahead, 0)
+        held = long_loop(
+            self.code,
+            0,
+            last,
+            lambda n, held: self._block(n, held, n + ahead),
+            held,
+            [n < count for n in range(len(held))],
+            block=max(UNIT_BLOCK // self.steps, 1),
+            most=MOST_UNIT // self.steps,
+        )
+        held = self.code.loop(last, blocks, lambda n, held: self._block(n, held, None), held)
+        return held[:count]
+
+    def _block(self, number: Index, held: list[SSAValue], later: Index | None) -> list[SSAValue]:
+        """Multiplies one block; `held` are its sums so far and its first fragments."""
+        count = self.tiles[0] * self.tiles[1]
+        totals, ready = held[:count], held[count:]
+        values = [] if later is None else self._read(later)
+        parts = max(self.steps - 1, 1)
+        for step in range(self.steps):
+            last = step + 1 == self.steps
+            following = [] if last else self._fragments(number, step + 1)
+            if later is not None and step < parts:
+                self._start(later, step, parts)
+            if step + 1 == parts:
+                self.code.effect(kernel.CommitCopiesOp, [])
+            if last:
+                if later is not None:
+                    self._finish(later, values)
+                self._arrive()
+                following = self._fragments(number + 1, 0)
+            totals = self._multiply(totals, ready)
+            ready = following
+        return [*totals, *ready]
+
+    def _arrive(self) -> None:
+        """Waits until the next block is in local memory, for all work-items."""
+        self.code.block.add_op(kernel.WaitCopiesOp(self.sizes.stages - 2))
+        self.code.barrier()
+
+    def _stage(self, block: Index) -> Index:
+        return block % self.sizes.stages * self.sizes.stage
+
+    def _read(self, block: Index) -> list[list[SSAValue]]:
+        return [panel.read(block) for panel in self.panels]
+
+    def _start(self, block: Index, part: int = 0, parts: int = 1) -> None:
+        """Starts a part of the copies of operands that lie in memory as the unit takes them."""
+        for panel in self.panels:
+            if panel.asynchronous:
+                turns = range(panel.count * part // parts, panel.count * (part + 1) // parts)
+                panel.copy(block, self._stage(block), [], turns)
+
+    def _finish(self, block: Index, values: Sequence[list[SSAValue]]) -> None:
+        """Stores the operands that were computed."""
+        for panel, own in zip(self.panels, values, strict=True):
+            if not panel.asynchronous:
+                panel.copy(block, self._stage(block), own)
+
+    def _fragments(self, block: Index, step: int) -> list[SSAValue]:
+        """The fragments of one step, of the instruction's first operand and then of its second."""
+        stage, place = self._stage(block), self.slice * self.steps + step
+        left, right = self.panels
+        own = [(left, self.row, self.sizes.rows), (right, self.column, self.sizes.columns)]
+        return [
+            fragment
+            for sixteen, (panel, start, count) in zip(
+                (True, False), reversed(own) if self.turned else own, strict=True
+            )
+            for fragment in panel.fragments(stage, start, count, place, sixteen)
+        ]
+
+    def _multiply(self, totals: Sequence[SSAValue], ready: Sequence[SSAValue]) -> list[SSAValue]:
+        count, across = self.tiles
+        first, second = reversed(self.panels) if self.turned else self.panels
+        rows = [first.rounded(value) for value in ready[:count]]
+        columns = [second.rounded(value) for value in ready[count:]]
+        result = list(totals)
+        for i, a in enumerate(rows):
+            for j, b in enumerate(columns):
+                place = i * across + j
+                op = kernel.MmaOp(INSTRUCTIONS[self.name], a, b, result[place])
+                self.code.block.add_op(op)
+                result[place] = op.result
+        return result
+
+    def results(self, totals: Sequence[SSAValue]) -> Iterator[tuple[Index, Index, SSAValue]]:
+        """Rows and columns in the group's tile of the work-item's sums, two columns at a time.
+
+        Each quarter of a sub-group holds two neighbouring columns of two rows of eight.
+        """
+        left, right = self.panels
+        lane, across = self.place % SUB_GROUP, self.tiles[1]
+        for number, total in enumerate(totals):
+            first, second = number // across, number % across
+            for half in range(2):
+                if self.turned:
+                    row = left.own_place(second, lane % 4 * 2 + half, False)
+                    column = right.own_place(2 * first, lane // 4, True)
+                    lanes_of = (half, 2 + half)
+                else:
+                    row = left.own_place(2 * first + half, lane // 4, True)
+                    column = right.own_place(second, lane % 4 * 2, False)
+                    lanes_of = (2 * half, 2 * half + 1)
+                pair = joined(self.code, [lane_of(self.code, total, n) for n in lanes_of])
+                yield self.row + row, self.column + column, pair
+
+    def exchanged_results(
+        self, totals: Sequence[SSAValue], tiles: int
+    ) -> Iterator[tuple[Index, Index, SSAValue]]:
+        """The same in longer pieces: work-items that hold a row exchange so many of its tiles."""
+        code, lane, across = self.code, self.place % SUB_GROUP, self.tiles[1]
+        exchange = Exchange(code, lane, tiles)
+        for number in range(0, len(totals), tiles):
+            first, second = number // across, number % across
+            for half in range(2):
+                pairs = [
+                    joined(code, [lane_of(code, total, 2 * half + n) for n in range(2)])
+                    for total in totals[number : number + tiles]
+                ]
+                row = lane // NEIGHBOURS + (2 * first + half) * EIGHT
+                column = exchange.column + second * EIGHT
+                yield self.row + row, self.column + column, exchange(pairs)

@@ -1,0 +1,158 @@
+"""The contraction template for matrix units: tiles by `kernel.mma`, several stages deep.
+
+While a block of the shared axis is multiplied, the copies of the next ones are under way. Operands
+that lie in memory as the unit takes them are copied past the registers; others are computed while
+the unit works, and stored after. Tiles that reach past the result copy its last row or column
+instead, and do not write what lies past it; past the shared axis they hold zeros.
+"""
+
+from math import prod
+from typing import Any
+
+from xdsl.dialects.builtin import f32
+from xdsl.ir import SSAValue
+
+from mgn.dialects import kernel
+from mgn.dialects.types import ELEMENT_TYPES
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.index import Index, constant, delinearised
+from mgn.passes.kernels.product import Product
+from mgn.passes.lower_kernels.core.pure_code import memory_type
+from mgn.passes.lower_kernels.core.scalar import combine
+from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.product.exchanged_results import PIECE_BYTES
+from mgn.passes.lower_kernels.product.sub_group_product import SubGroupProduct
+from mgn.passes.lower_kernels.product.tensor_groups import GroupSums
+from mgn.passes.lower_kernels.product.tile_results import TileResults
+from mgn.passes.lower_kernels.reduction.row_statistics import RowStatistics
+from mgn.passes.lower_kernels.staging.tensor_panels import Panel
+from mgn.passes.lower_kernels.staging.tensor_staging import StagedPanel
+from mgn.passes.schedules.matrix_tiles import (
+    SUB_GROUP,
+    TensorTiling,
+)
+from mgn.passes.schedules.operand_copies import held_element
+
+
+def lower_tensor(job: Job, product: Product, name: str) -> Launch:
+    """Writes a contraction kernel whose operands are rounded to a type of the matrix unit."""
+    return _Tensor(job, product, name).write()
+
+
+class _Tensor:
+    def __init__(self, job: Job, product: Product, name: str) -> None:
+        self.job, self.product, self.code, self.name = job, product, job.code, name
+        element = held_element(name)
+        self.sizes = TensorTiling.of(job.schedule, element.bytes)
+        count = self.sizes.stages * self.sizes.stage
+        self.memory = self.code.local(memory_type(element), count)
+
+    def write(self) -> Launch:
+        product, sizes, code = self.product, self.sizes, self.code
+        across = ceil_div(product.columns, sizes.tile_columns)
+        down = ceil_div(product.rows, sizes.tile_rows)
+        groups = across * down * prod(product.batch)
+        group = code.counter(kernel.GroupIdOp, 0, groups)
+        self.place = code.counter(kernel.LocalIdOp, 0, sizes.items)
+        strip = self.job.number("strip", 1)
+        inner, outer = group % (strip * across), group // (strip * across)
+        self.batch = delinearised(outer // (down // strip), product.batch)
+        tile_row = outer % (down // strip) * strip + inner % strip
+        self.first_row = tile_row * sizes.tile_rows
+        self.first_column = inner // strip * sizes.tile_columns
+        warp = self.place // SUB_GROUP
+        self.slice = warp // (sizes.down * sizes.across)
+        self.row = warp // sizes.across % sizes.down * sizes.rows
+        self.column = warp % sizes.across * sizes.columns
+        rows = (self.batch, self.first_row, sizes.tile_rows)
+        RowStatistics(self.job, product, *rows, sizes.items, self.place).write()
+        self.panels = self._panels()
+        own = (self.place, self.row, self.column, self.slice)
+        self.sub_group = SubGroupProduct(code, sizes, self.name, self.panels, *own)
+        totals = self._sums()
+        if sizes.slices == 1:
+            self._results(totals)
+        else:
+            self._meet(totals)
+        return Launch((groups * sizes.items,), (sizes.items,))
+
+    def _panels(self) -> tuple[Panel, Panel]:
+        product, sizes = self.product, self.sizes
+        shared = (self.batch, self.place)
+        base = sizes.tile_rows * sizes.depth
+        left = (0, sizes.tile_rows, product.rows, self.first_row)
+        right = (1, sizes.tile_columns, product.columns, self.first_column)
+        return (
+            self._panel(*left, *shared, 0, self.memory),
+            self._panel(*right, *shared, base, self.memory),
+        )
+
+    def _panel(self, *arguments: Any) -> Panel:
+        panel = Panel(self.job, self.product, self.sizes, self.name, *arguments)
+        if not self.sizes.groups or (panel.whole and self._comes_rounded()):
+            return panel
+        return StagedPanel(self.job, self.product, self.sizes, self.name, *arguments)
+
+    def _comes_rounded(self) -> bool:
+        return self.name != "tf32" or "rounded" in self.job.schedule
+
+    def _sums(self) -> list[SSAValue]:
+        """The work-item's part of the sums of its sub-group's tile."""
+        sizes, code = self.sizes, self.code
+        blocks = ceil_div(self.product.depth, sizes.depth)
+        if sizes.groups:
+            loop = GroupSums(code, sizes, self.panels, self.memory, self.place, blocks)
+            return loop.totals()
+        return self.sub_group.sums(blocks)
+
+    def _meet(self, totals: list[SSAValue]) -> None:
+        """The first slice adds what the others found, through local memory."""
+        sizes, code = self.sizes, self.code
+        square = sizes.items // sizes.slices
+        handed = code.local(f32, sizes.sums)
+        inner = self.place % square
+        count = len(totals)
+
+        def spot(other: Index | int, number: int) -> Index:
+            return (inner + number * square) * 4 + other * (count * square * 4)
+
+        def hand_over() -> None:
+            for number, total in enumerate(totals):
+                place = spot(self.slice - 1, number)
+                code.store(total, handed, code.index(place), 4)
+
+        code.when(code.compare_integers("sgt", *self._slice_and_zero()), hand_over)
+        code.barrier()
+
+        def finish() -> None:
+            result: list[SSAValue] = []
+            for number, total in enumerate(totals):
+                for other in range(sizes.slices - 1):
+                    place = spot(constant(other), number)
+                    part = code.load(handed, code.index(place), 4, 4)
+                    total = combine(code, "sum", ELEMENT_TYPES["f32"], total, part)
+                result.append(total)
+            self._results(result)
+
+        code.when(code.is_below(self.slice, 1, 1), finish)
+
+    def _slice_and_zero(self) -> tuple[SSAValue, SSAValue]:
+        return self.code.index(self.slice), self.code.index(0)
+
+    def _results(self, totals: list[SSAValue]) -> None:
+        apart = self.product.columns % 2 != 0
+        results = TileResults(self.job, self.product, self.batch, True, True, apart)
+        tiles = self._exchanged_tiles()
+        exchanged = self.sub_group.exchanged_results(totals, tiles)
+        for row, column, piece in exchanged if tiles > 1 else self.sub_group.results(totals):
+            results.write(self.first_row + row, self.first_column + column, piece)
+
+    def _exchanged_tiles(self) -> int:
+        """Between how many tiles results are exchanged, which all work-items have to reach: as
+        many as make pieces of 16 bytes.
+        """
+        width = PIECE_BYTES // max(2, *(node.element.bytes for node in self.job.body.written))
+        alone = self.sizes.slices == 1 and self.job.number("sub_group", 1) == SUB_GROUP
+        whole = self.product.columns % width == 0 and self.sub_group.tiles[1] % (width // 2) == 0
+        plain = not any(panel.spread for panel in self.panels)
+        return max(width // 2, 1) if alone and whole and plain else 1

@@ -1,0 +1,93 @@
+"""What a work-item of a tiled product writes: sums that lie side by side in a row of the result.
+
+In: where they lie, and whether that may be outside the result. Out: code that evaluates what
+follows the product there, and stores it.
+"""
+
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.ir import SSAValue
+
+from mgn.passes.kernels.body import Indices
+from mgn.passes.kernels.index import Index, lanes
+from mgn.passes.kernels.index_maps import bounded
+from mgn.passes.kernels.product import Product
+from mgn.passes.lower_kernels.core.product import write_halves, write_tile
+from mgn.passes.lower_kernels.core.pure_code import lane_count, lane_of
+from mgn.passes.lower_kernels.core.template import Job
+
+
+@dataclass(frozen=True)
+class TileResults:
+    """A tile's results. `rows_end` and `columns_end` say that it may reach past the last ones,
+    `apart` that a vector may begin inside the result and end outside.
+    """
+
+    job: Job
+    product: Product
+    batch: Indices
+    rows_end: bool
+    columns_end: bool
+    apart: bool
+
+    def write(self, row: Index, column: Index, total: SSAValue) -> None:
+        """Evaluates and stores what follows from neighbouring sums, where the result has them."""
+        width = lane_count(total)
+        if self.product.halves > 1:
+            for lane in range(0, width, 2):
+                pair = [lane_of(self.job.code, total, lane + n) for n in range(2)]
+                self._write_halves(row, (column + lane) // 2, pair)
+            return
+        if not self.apart:
+            self._write(row, column, total, width)
+            return
+        for lane in range(width):
+            self._write(row, column + lane, lane_of(self.job.code, total, lane), 1)
+
+    def _write_halves(self, row: Index, half: Index, pair: list[SSAValue]) -> None:
+        """What follows from two columns that are half of all apart."""
+        row, half, is_there = self._inside(row, half, self.product.columns // 2, 1)
+        self.job.code.when(
+            is_there,
+            lambda: write_halves(
+                self.job, self.product, self.job.evaluator(1), self.batch, row, half, pair
+            ),
+        )
+
+    def _write(self, row: Index, column: Index, total: SSAValue, width: int) -> None:
+        row, column, is_there = self._inside(row, column, self.product.columns, width)
+
+        def store() -> None:
+            evaluator = self.job.evaluator(width)
+            columns = [column + lanes(width)]
+            write_tile(self.job, self.product, evaluator, self.batch, [row], columns, [total])
+
+        self.job.code.when(is_there, store)
+
+    def _inside(
+        self, row: Index, column: Index, columns: int, width: int
+    ) -> tuple[Index, Index, SSAValue | bool]:
+        """A place known to be in the result, and whether the one asked for is."""
+        code, rows = self.job.code, self.product.rows
+        tests: list[SSAValue | bool] = []
+        if self.rows_end:
+            tests.append(code.is_below(row, rows, 1))
+            row = bounded(row, rows, 1)
+        if self.columns_end:
+            tests.append(code.is_below(column, columns, 1))
+            column = bounded(column, columns, width)
+        return row, column, _all(self.job, tests)
+
+
+def _all(job: Job, tests: list[SSAValue | bool]) -> SSAValue | bool:
+    """Whether all of some tests hold."""
+    if False in tests:
+        return False
+    unknown = [test for test in tests if not isinstance(test, bool)]
+    if not unknown:
+        return True
+    test = unknown[0]
+    for more in unknown[1:]:
+        test = job.code.binary(arith.AndIOp, test, more)
+    return test

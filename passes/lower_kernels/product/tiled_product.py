@@ -1,0 +1,276 @@
+"""The contraction template for GPUs: a work-group computes a tile of the result from local memory.
+
+For each block of the shared axis the group copies a tile of either operand into local memory: while
+one block is added up, the next one's values are on their way into registers. Each work-item adds up
+a small square. The last
+tile of an axis ends with the axis, and so overlaps the one before; an axis shorter than a tile is
+read again from its last element, and what lies past it is not written.
+"""
+
+from math import prod
+
+from xdsl.ir import SSAValue
+
+from mgn.dialects import kernel
+from mgn.passes.kernels.accumulation import accumulator
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.index import Index, constant, delinearised
+from mgn.passes.kernels.index_maps import bounded
+from mgn.passes.kernels.product import Product
+from mgn.passes.lower_kernels.core.long_sums import MOST_WIDE, WIDE_BLOCK, long_loop
+from mgn.passes.lower_kernels.core.product import multiply_add
+from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
+from mgn.passes.lower_kernels.core.scalar import combine
+from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.product.tile_results import TileResults
+from mgn.passes.lower_kernels.reduction.row_statistics import RowStatistics
+from mgn.passes.lower_kernels.staging.panel_copies import (
+    WARP,
+    Copier,
+    Panel,
+    left_panel,
+    right_panel,
+)
+from mgn.passes.schedules.local_tiles import STAGES, Tiling
+
+WARP_ACROSS = 8
+"""How many of the work-items that run together lie side by side in a tile."""
+
+LARGEST_STEP = 4
+"""Tiles begin at multiples of this where sizes allow, so that vectors are aligned."""
+
+
+def lower_tiled(job: Job, product: Product) -> Launch:
+    """Writes a contraction kernel of local-memory tiles."""
+    return _Tiled(job, product).write()
+
+
+class _Tiled:
+    def __init__(self, job: Job, product: Product) -> None:
+        self.job, self.product, self.code = job, product, job.code
+        self.element = accumulator(product.element)
+        self.sizes = Tiling.of(job.schedule, self.element)
+        self.type = memory_type(self.element)
+        self.memory = self.code.local(self.type, self.sizes.memory)
+
+    def write(self) -> Launch:
+        product, sizes, code = self.product, self.sizes, self.code
+        across = ceil_div(product.columns, sizes.tile_columns)
+        down = ceil_div(product.rows, sizes.tile_rows)
+        groups = across * down * prod(product.batch)
+        group = code.counter(kernel.GroupIdOp, 0, groups)
+        self.place = code.counter(kernel.LocalIdOp, 0, sizes.items)
+        strip = self.job.number("strip", 1)
+        inner, outer = group % (strip * across), group // (strip * across)
+        self.batch = delinearised(outer // (down // strip), product.batch)
+        tile_row = outer % (down // strip) * strip + inner % strip
+        self.first_row = _tile_start(tile_row, sizes.tile_rows, product.rows)
+        self.first_column = _tile_start(inner // strip, sizes.tile_columns, product.columns)
+        self._own_place()
+        rows = (self.batch, self.first_row, sizes.tile_rows)
+        RowStatistics(self.job, product, *rows, sizes.items, self.place).write()
+        panels = (
+            left_panel(product, sizes, self.first_row),
+            right_panel(product, sizes, self.first_column),
+        )
+        self.copiers = [
+            Copier(self.job, product, sizes, panel, self.batch, self.place) for panel in panels
+        ]
+        totals = self._sums(panels)
+        if sizes.slices > 1:
+            self._meet(totals)
+        else:
+            self._results(totals)
+        return Launch((groups * sizes.items,), (sizes.items,))
+
+    def _own_place(self) -> None:
+        """Where in the tile the work-item's results begin, and which slice it adds up."""
+        sizes = self.sizes
+        self.slice = self.place // sizes.square
+        square = self.place % sizes.square
+        side = min(WARP_ACROSS, sizes.across)
+        warp, lane = square // WARP, square % WARP
+        warps_across = sizes.across // side
+        self.row = (warp // warps_across * (WARP // side) + lane // side) * sizes.width
+        self.column = (warp % warps_across * side + lane % side) * sizes.width
+
+    def _sums(self, panels: tuple[Panel, Panel]) -> list[SSAValue]:
+        """The work-item's sums over its slices of the shared axis.
+
+        The loop takes a block for each stage at a time, so that every place in local memory is a
+        fixed distance from the work-item's first; the last blocks follow it. What a step multiplies
+        is read during the step before, and the barrier comes before a block's last step, when
+        nothing more is read of it.
+        """
+        sizes, code = self.sizes, self.code
+        blocks = ceil_div(self.product.depth, sizes.steps)
+        self._store(self._read(constant(0)), 0)
+        code.barrier()
+        zero = code.constant(0, self.type, sizes.width)
+        count = sizes.rows * sizes.columns // sizes.width
+
+        def block(number: Index, stage: int, held: list[SSAValue]) -> list[SSAValue]:
+            after = (stage + 1) % STAGES
+            follows = number.low + 1 < blocks
+            values = self._read(number + 1) if follows else []
+            totals, factors = held[:count], held[count:]
+            for step in range(1, sizes.depth):
+                ahead = self._factors(panels, stage, step)
+                totals = self._multiply_add(factors, totals)
+                factors = ahead
+            ahead = factors
+            if follows:
+                self._store(values, after)
+                code.barrier()
+                ahead = self._factors(panels, after, 0)
+            return [*self._multiply_add(factors, totals), *ahead]
+
+        def blocks_of_all_stages(number: Index, held: list[SSAValue]) -> list[SSAValue]:
+            for stage in range(STAGES):
+                held = block(number * STAGES + stage, stage, held)
+            return held
+
+        held = [*[zero] * count, *self._factors(panels, 0, 0)]
+        rounds = (blocks - 1) // STAGES
+        sums = [n < count and self.element.is_float for n in range(len(held))]
+        steps = STAGES * sizes.depth
+        held = long_loop(
+            code,
+            0,
+            rounds,
+            blocks_of_all_stages,
+            held,
+            sums,
+            block=WIDE_BLOCK // steps,
+            most=MOST_WIDE // steps,
+        )
+        for number in range(rounds * STAGES, blocks):
+            held = block(constant(number), number % STAGES, held)
+        return held[:count]
+
+    def _read(self, block: Index) -> list[SSAValue]:
+        """What the work-item copies of a block of both operands."""
+        return [value for copier in self.copiers for value in copier.read(block)]
+
+    def _store(self, values: list[SSAValue], stage: int) -> None:
+        rest = values
+        for copier in self.copiers:
+            own, rest = rest[: copier.count], rest[copier.count :]
+            copier.write(own, self.memory, constant(stage * self.sizes.stage))
+
+    def _factors(self, panels: tuple[Panel, Panel], stage: int, step: int) -> list[SSAValue]:
+        """What the work-item multiplies at a step of a block: of its rows, then of its columns."""
+        sizes, code = self.sizes, self.code
+        at = self.slice * sizes.depth + step
+        sides = (
+            (panels[0], self.row, sizes.down, sizes.rows),
+            (panels[1], self.column, sizes.across, sizes.columns),
+        )
+        result: list[SSAValue] = []
+        for panel, own, side, count in sides:
+            for part in range(count // sizes.width):
+                place = panel.place(at, own + part * side * sizes.width) + stage * sizes.stage
+                result.append(
+                    code.load(self.memory, code.index(place), sizes.width, place.multiple)
+                )
+        return result
+
+    def _multiply_add(self, factors: list[SSAValue], held: list[SSAValue]) -> list[SSAValue]:
+        """Adds the products of a step to the sums."""
+        sizes, code = self.sizes, self.code
+        left = factors[: sizes.rows // sizes.width]
+        right = factors[sizes.rows // sizes.width :]
+        values = iter(held)
+        result: list[SSAValue] = []
+        for row in range(sizes.rows):
+            a = lane_of(code, left[row // sizes.width], row % sizes.width)
+            result += [multiply_add(code, self.element, a, b, next(values)) for b in right]
+        return result
+
+    def _results(self, totals: list[SSAValue]) -> None:
+        sizes, results = self.sizes, self._tile()
+        parts = sizes.columns // sizes.width
+        for i in range(sizes.rows):
+            row = self.row + i // sizes.width * sizes.down * sizes.width + i % sizes.width
+            for j in range(parts):
+                column = self.column + j * sizes.across * sizes.width
+                results.write(
+                    self.first_row + row, self.first_column + column, totals[i * parts + j]
+                )
+
+    def _meet(self, totals: list[SSAValue]) -> None:
+        """Adds up the sums of all slices through local memory; work-items share the results.
+
+        Where memory holds half of them, the upper half of the slices adds to the lower one first.
+        """
+        sizes, code = self.sizes, self.code
+        tile, meeting = sizes.tile_rows * sizes.tile_columns, sizes.meeting
+        code.barrier()
+        if meeting < sizes.slices:
+            lower = code.is_below(self.slice, meeting, 1)
+            places = self._places(self.slice % meeting)
+            upper = code.is_below(self.slice * -1, 1 - meeting, 1)
+            code.when(upper, lambda: self._put(totals, places))
+            code.barrier()
+
+            def add() -> None:
+                for total, place in zip(totals, places, strict=True):
+                    sum = combine(code, "sum", self.element, total, self._sum_at(place))
+                    code.store(sum, self.memory, code.index(place), place.multiple)
+
+            code.when(lower, add)
+        else:
+            self._put(totals, self._places(self.slice))
+        code.barrier()
+        vectors, across = tile // sizes.width, sizes.tile_columns // sizes.width
+
+        results = self._tile()
+
+        def add_up(number: Index) -> None:
+            total = self._sum_at(number * sizes.width)
+            for n in range(1, meeting):
+                part = self._sum_at(number * sizes.width + n * tile)
+                total = combine(code, "sum", self.element, total, part)
+            row, column = number // across, number % across * sizes.width
+            results.write(self.first_row + row, self.first_column + column, total)
+
+        for turn in range(ceil_div(vectors, sizes.items)):
+            number = self.place + turn * sizes.items
+            inside = code.is_below(number, vectors, 1)
+            code.when(inside, lambda number=number: add_up(bounded(number, vectors, 1)))
+
+    def _places(self, slice: Index) -> list[Index]:
+        """Where local memory holds the work-item's sums as those of a slice."""
+        sizes = self.sizes
+        result: list[Index] = []
+        for i in range(sizes.rows):
+            row = self.row + i // sizes.width * sizes.down * sizes.width + i % sizes.width
+            for j in range(sizes.columns // sizes.width):
+                column = self.column + j * sizes.across * sizes.width
+                result.append((slice * sizes.tile_rows + row) * sizes.tile_columns + column)
+        return result
+
+    def _tile(self) -> TileResults:
+        """The tile's results: of an axis shorter than a tile, some are not there."""
+        product, sizes = self.product, self.sizes
+        rows_end = product.rows < sizes.tile_rows
+        columns_end = product.columns < sizes.tile_columns
+        apart = columns_end and product.columns % sizes.width != 0
+        return TileResults(self.job, product, self.batch, rows_end, columns_end, apart)
+
+    def _put(self, totals: list[SSAValue], places: list[Index]) -> None:
+        for value, place in zip(totals, places, strict=True):
+            self.code.store(value, self.memory, self.code.index(place), place.multiple)
+
+    def _sum_at(self, place: Index) -> SSAValue:
+        return self.code.load(self.memory, self.code.index(place), self.sizes.width, place.multiple)
+
+
+def _tile_start(tile: Index, size: int, limit: int) -> Index:
+    """Where a tile begins; the last of several ends with the axis."""
+    if limit < size:
+        return constant(0)
+    step = LARGEST_STEP
+    while size % step or limit % step:
+        step //= 2
+    return (tile * (size // step)).clamp(0, (limit - size) // step) * step

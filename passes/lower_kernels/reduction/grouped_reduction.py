@@ -1,0 +1,165 @@
+"""The reduction template for GPUs: a work-group walks a few rows together.
+
+Along rows, neighbouring work-items read neighbouring vectors, and short rows share a group. Across
+rows, neighbouring work-items have neighbouring vectors of rows. Each work-item combines its own
+share; the shares meet (row_groups.py). What fits of a row is kept from one stage to the next, in
+registers and, of long rows, in local memory (row_stash.py); the rest is read again.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from xdsl.ir import SSAValue
+
+from mgn.dialects import kernel
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import Indices, Node
+from mgn.passes.kernels.index import ZERO, Index, lanes
+from mgn.passes.kernels.rows import (
+    RowSpace,
+    row_space,
+    stages_of,
+)
+from mgn.passes.lower_kernels.core.long_sums import are_sums, long_loop
+from mgn.passes.lower_kernels.core.scalar import across_lanes, combine, start_of, term, total_of
+from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.reduction.row_groups import meet
+from mgn.passes.lower_kernels.staging.row_stash import RowStash
+from mgn.passes.schedules.row_groups import Grouping, stashable
+
+UNROLL = 4
+"""How many steps of a loop over a row the device's compiler is asked to do at a time."""
+
+
+def lower_grouped(job: Job) -> Launch:
+    """Writes a reduction kernel of work-groups."""
+    return _Grouped(job, row_space(job.body)).write()
+
+
+class _Grouped:
+    def __init__(self, job: Job, space: RowSpace) -> None:
+        self.job, self.space, self.code = job, space, job.code
+        self.sizes = Grouping.of(job.schedule)
+        self.evaluator = job.evaluator(self.sizes.width)
+        self.vectors = space.length // self.sizes.row_step
+        self.trips = ceil_div(self.vectors, self.sizes.shares)
+        self.kept_trips = self.sizes.kept
+        self.stash = self._stash() if self.sizes.stashed else None
+        self.held_trips = self.kept_trips + self.sizes.stashed
+
+    def _stash(self) -> RowStash:
+        """Where the trips of a row wait that come after those kept."""
+        sizes = self.sizes
+        nodes = stashable(self.job.body, self.space, sizes.width)
+        trips = (sizes.kept, sizes.stashed)
+        return RowStash(self.job, nodes, sizes.items, sizes.width, *trips)
+
+    def write(self) -> Launch:
+        sizes, space, code = self.sizes, self.space, self.code
+        groups = ceil_div(space.rows // sizes.row_width, sizes.rows)
+        group = code.counter(kernel.GroupIdOp, 0, groups)
+        place = code.counter(kernel.LocalIdOp, 0, sizes.items)
+        self.own_row, self.share = sizes.places(place)
+        self.place = place
+        row = group * sizes.rows + self.own_row
+        count = space.rows // sizes.row_width
+        self.row_is_inside = code.is_below(row, count, 1)
+        self.row = code.bounded(row, count) * sizes.row_width + lanes(sizes.row_width)
+        if self.stash is not None:
+            for trip in range(self.kept_trips, self.held_trips):
+                self.stash.start(trip, self.place, self._indices(trip))
+            code.effect(kernel.CommitCopiesOp, [])
+        for stage, reductions in enumerate(stages_of(self.job.body, space).reductions):
+            self.waits = self.stash is not None and stage == 0
+            totals = meet(self.job, sizes, place, reductions, self._walk(reductions))
+            for node, value in zip(reductions, totals, strict=True):
+                total = total_of(code, node, value)
+                self.evaluator.given[node] = lambda _, total=total: total
+        self._results()
+        return Launch((groups * sizes.items,), (sizes.items,))
+
+    def _indices(self, trip: int) -> dict[Node, Indices]:
+        """Where a trip's vectors of the inputs begin."""
+        assert self.stash is not None
+        element, _ = self._elements(trip)
+        return {node: self.space.index_in(node, self.row, element) for node in self.stash.nodes}
+
+    def _from_stash(self, trip: int) -> AbstractContextManager[None]:
+        """Inside, inputs come from local memory."""
+        assert self.stash is not None
+        return self.stash.given(self.evaluator, trip, self.place, self._indices(trip))
+
+    def _elements(self, trip: Index | int) -> tuple[Index, "SSAValue | bool"]:
+        """The element a work-item sees in a trip, and whether the row has it."""
+        code, sizes = self.code, self.sizes
+        step = self.share + trip * sizes.shares
+        inside = code.is_below(step, self.vectors, 1)
+        return code.bounded(step, self.vectors) * sizes.row_step + lanes(sizes.row_step), inside
+
+    def _walk(self, reductions: Sequence[Node]) -> list[SSAValue]:
+        """A work-item's share of each reduction, all lanes combined."""
+        code, sizes = self.code, self.sizes
+        held = [start_of(code, node, sizes.width) for node in reductions]
+        start = list(held)
+
+        def trip(number: Index | int, held: Sequence[SSAValue]) -> list[SSAValue]:
+            element, inside = self._elements(number)
+            result: list[SSAValue] = []
+            for node, value, nothing in zip(reductions, held, start, strict=True):
+                operand = node.operands[0]
+                index = self.space.index_in(operand, self.row, element)
+                part = term(code, node, self.evaluator.lanes_at(operand, index))
+                part = code.select(inside, part, nothing)
+                result.append(combine(code, node.name, node.element, value, part))
+            return result
+
+        for number in range(self.kept_trips):
+            held = trip(number, held)
+        if self.waits and self.stash is not None:
+            self.stash.finish()
+        for number in range(self.kept_trips, self.held_trips):
+            with self._from_stash(number):
+                held = trip(number, held)
+        trips = (self.held_trips, self.trips)
+        held = long_loop(code, *trips, trip, held, are_sums(reductions), UNROLL)
+        if not sizes.by_row:
+            return list(held)
+        return [
+            across_lanes(code, node.name, node.element, value)
+            for node, value in zip(reductions, held, strict=True)
+        ]
+
+    def _results(self) -> None:
+        code, sizes, space = self.code, self.sizes, self.space
+        written = list(enumerate(self.job.body.written))
+        full = [(n, node) for n, node in written if space.is_full(node)]
+        rest = [(n, node) for n, node in written if not space.is_full(node)]
+
+        def trip(number: Index | int) -> None:
+            element, inside = self._elements(number)
+
+            def one() -> None:
+                self.job.write(
+                    self.evaluator,
+                    [(n, node, space.index_in(node, self.row, element)) for n, node in full],
+                )
+
+            code.when(self.row_is_inside, lambda: code.when(inside, one))
+
+        if full:
+            for number in range(self.kept_trips):
+                trip(number)
+            for number in range(self.kept_trips, self.held_trips):
+                with self._from_stash(number):
+                    trip(number)
+            code.each(self.held_trips, self.trips, trip, unroll=UNROLL)
+
+        def row_results() -> None:
+            self.job.write(
+                self.evaluator.with_lanes(sizes.row_width),
+                [(n, node, space.index_in(node, self.row, ZERO)) for n, node in rest],
+            )
+
+        if rest:
+            first = code.is_below(self.share, 1, 1)
+            code.when(self.row_is_inside, lambda: code.when(first, row_results))

@@ -1,0 +1,168 @@
+"""Reductions of the rows of a tile, found by its group before the product that asks for them.
+
+In: a product with reductions of its rows in its body (a norm before it, a scale of rows after it),
+where a tile begins. Out: code that leaves a number of each row of the tile in local memory, and
+values given to all evaluators of the job.
+
+The work-items of a sub-group walk a row together, of several rows at once, so that many loads are
+under way; reductions that need others first are a walk of their own over what was read.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from xdsl.ir import SSAValue
+
+from mgn.dialects.mgn.operation import Kind
+from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
+from mgn.passes.kernels.body import Indices, Node
+from mgn.passes.kernels.index import ZERO, Index, lanes
+from mgn.passes.kernels.index_maps import bounded
+from mgn.passes.kernels.product import Product, values_of_rows
+from mgn.passes.kernels.rows import RowSpace, row_space, stages_of
+from mgn.passes.lower_kernels.core.evaluate import Evaluator
+from mgn.passes.lower_kernels.core.long_sums import are_sums, long_loop
+from mgn.passes.lower_kernels.core.pure_code import memory_type
+from mgn.passes.lower_kernels.core.scalar import (
+    across_lanes,
+    combine,
+    start_of,
+    term,
+    total_of,
+)
+from mgn.passes.lower_kernels.core.sub_groups import SUB_GROUP
+from mgn.passes.lower_kernels.core.template import Job
+from mgn.passes.lower_kernels.reduction.row_groups import exchanges, meet
+from mgn.passes.schedules.row_groups import Grouping
+
+LOADS_AT_ONCE = 16
+"""About how many vectors of each input a work-item reads before it needs the first."""
+
+
+@dataclass
+class RowStatistics:
+    """The reductions of the rows of a tile of `size` rows from `first` on, by a group of `items`
+    work-items of which this one has the number `place`.
+    """
+
+    job: Job
+    product: Product
+    batch: Indices
+    first: Index
+    size: int
+    items: int
+    place: Index
+
+    @cached_property
+    def _grouping(self) -> Grouping:
+        shares = SUB_GROUP
+        while self.items % shares:
+            shares //= 2
+        width = dividing_lanes(self._space.length, self.job.number("lanes", 4))
+        return Grouping(self.items // shares, shares, True, width)
+
+    @cached_property
+    def _space(self) -> RowSpace:
+        return row_space(self.job.body)
+
+    def write(self) -> None:
+        """Finds the reductions, if any, and gives them to what is evaluated from now on."""
+        if not self.job.body.of_kind(Kind.REDUCTION):
+            return
+        job, code, sizes = self.job, self.job.code, self._grouping
+        buffers = {
+            node: code.local(memory_type(node.element), self.size)
+            for node in values_of_rows(job.body, self.product)
+        }
+        trips = ceil_div(self._space.length // sizes.width, sizes.shares)
+        turns = ceil_div(self.size, sizes.rows)
+        together = max(LOADS_AT_ONCE // trips, 1)
+        while turns % together:
+            together -= 1
+        own, share = sizes.places(self.place)
+        writes = code.is_below(share, 1, 1)
+
+        def walk(number: Index) -> None:
+            rows = [own + (number * together + turn) * sizes.rows for turn in range(together)]
+            for row, evaluator in zip(rows, self._reduced(rows), strict=True):
+                inside = code.is_below(row, self.size, 1)
+
+                def store(row: Index = row, evaluator: Evaluator = evaluator) -> None:
+                    for node, buffer in buffers.items():
+                        value = evaluator.at(node, self._index(node, row))
+                        code.store(value, buffer, code.index(row))
+
+                code.when(writes, lambda inside=inside, store=store: code.when(inside, store))
+
+        code.each(0, turns // together, walk)
+        code.barrier()
+        for node, buffer in buffers.items():
+            job.given[node] = lambda index, node=node, buffer=buffer: code.load(
+                buffer, code.index(self._row_of(node, index) - self.first)
+            )
+
+    def _keeps_axis(self, node: Node) -> bool:
+        """Whether a value of rows has an axis of one in the place of what was reduced."""
+        return len(node.shape) == len(self.product.node.shape)
+
+    def _row_of(self, node: Node, index: Indices) -> Index:
+        return index[-2] if self._keeps_axis(node) else index[-1]
+
+    def _index(self, node: Node, row: Index) -> Indices:
+        index = (*self.batch, self._own(row))
+        return (*index, ZERO) if self._keeps_axis(node) else index
+
+    def _own(self, row: Index) -> Index:
+        """The product's row that a row of the tile is, or the last one."""
+        return bounded(self.first + row, self.product.rows, 1)
+
+    def _reduced(self, rows: Sequence[Index]) -> list[Evaluator]:
+        """Evaluators that know the reductions of some rows of the tile, one for each row."""
+        evaluators = [self.job.evaluator(self._grouping.width) for _ in rows]
+        for stage in stages_of(self.job.body, self._space).reductions:
+            walked = zip(evaluators, rows, strict=True)
+            parts = [value for item in walked for value in self._walk(stage, *item)]
+            for n, total in enumerate(self._met(stage * len(rows), parts)):
+                node = stage[n % len(stage)]
+                total = total_of(self.job.code, node, total)
+                evaluators[n // len(stage)].given[node] = lambda _, total=total: total
+        return evaluators
+
+    def _met(self, nodes: Sequence[Node], parts: Sequence[SSAValue]) -> list[SSAValue]:
+        """The totals of rows; what met in memory before has been read by all."""
+        if not exchanges(self.job, self._grouping, parts):
+            self.job.code.barrier()
+        return meet(self.job, self._grouping, self.place, nodes, parts)
+
+    def _walk(self, stage: Sequence[Node], evaluator: Evaluator, row: Index) -> list[SSAValue]:
+        """A work-item's share of each reduction of a row, all lanes combined."""
+        code, sizes = self.job.code, self._grouping
+        vectors = self._space.length // sizes.width
+        start = [start_of(code, node, sizes.width) for node in stage]
+        own = self._own(row)
+        _, share = sizes.places(self.place)
+
+        def trip(number: Index | int, held: Sequence[SSAValue]) -> list[SSAValue]:
+            step = share + number * sizes.shares
+            inside = code.is_below(step, vectors, 1)
+            step = code.bounded(step, vectors)
+            index = (*self.batch, own, step * sizes.width + lanes(sizes.width))
+            result: list[SSAValue] = []
+            for node, value, nothing in zip(stage, held, start, strict=True):
+                part = term(code, node, evaluator.lanes_at(node.operands[0], index))
+                part = code.select(inside, part, nothing)
+                result.append(combine(code, node.name, node.element, value, part))
+            return result
+
+        trips = ceil_div(vectors, sizes.shares)
+        held = list(start)
+        if trips <= LOADS_AT_ONCE:
+            for number in range(trips):
+                held = trip(number, held)
+        else:
+            held = long_loop(code, 0, trips, trip, held, are_sums(stage), LOADS_AT_ONCE // 2)
+        return [
+            across_lanes(code, node.name, node.element, value)
+            for node, value in zip(stage, held, strict=True)
+        ]

@@ -1,0 +1,1 @@
+"""Copies from global memory to local memory or registers, as a template will read them."""

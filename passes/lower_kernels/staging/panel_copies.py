@@ -1,0 +1,163 @@
+"""Copying tiles of a product's operands into local memory, by all work-items of a group.
+
+In: an operand, where its tile begins, a block of the shared axis. Out: values in registers, and
+later their stores: the time between hides the memory's latency. In local memory the rows or columns
+of a step lie side by side. What comes before the product is evaluated on the way.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from xdsl.ir import SSAValue
+
+from mgn.passes.kernels.accumulation import accumulator
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import Indices
+from mgn.passes.kernels.index import Index, lanes
+from mgn.passes.kernels.index_maps import bounded
+from mgn.passes.kernels.product import Product
+from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
+from mgn.passes.lower_kernels.core.scalar import widened
+from mgn.passes.lower_kernels.core.template import Job
+from mgn.passes.schedules.local_tiles import Tiling
+
+WARP = 32
+"""Work-items that run together."""
+
+NEIGHBOURS = 16
+"""Of how many rows the work-items of a warp read vectors where a tile is turned: few enough to read
+whole sectors of memory, enough that the stores of one lane meet every bank of local memory once."""
+
+
+@dataclass
+class Panel:
+    """The tile of one operand: `size` rows or columns of `limit`, from `first` on.
+
+    `by_depth` says that memory runs along the shared axis; then vectors of it are turned.
+    `base` and `stride` place it within a stage of local memory.
+    """
+
+    operand: int
+    size: int
+    limit: int
+    first: Index
+    by_depth: bool
+    base: int
+    stride: int
+
+    def place(self, step: Index, own: Index) -> Index:
+        """Where local memory holds a row or column at a step, within a stage."""
+        return step * self.stride + own + self.base
+
+
+def left_panel(product: Product, sizes: Tiling, first: Index) -> Panel:
+    """The rows of a tile."""
+    shape = product.node.operands[0].shape
+    by_depth = not (product.node.values["transpose_a"] and len(shape) > 1)
+    stride = sizes.tile_rows + sizes.padding
+    return Panel(0, sizes.tile_rows, product.rows, first, by_depth, 0, stride)
+
+
+def right_panel(product: Product, sizes: Tiling, first: Index) -> Panel:
+    """The columns of a tile."""
+    by_depth = bool(product.node.values["transpose_b"]) or len(product.node.operands[1].shape) == 1
+    base = sizes.steps * (sizes.tile_rows + sizes.padding)
+    stride = sizes.tile_columns + sizes.padding
+    return Panel(1, sizes.tile_columns, product.columns, first, by_depth, base, stride)
+
+
+@dataclass
+class Copier:
+    """Copies one panel; `place` is the work-item's number in its group."""
+
+    job: Job
+    product: Product
+    sizes: Tiling
+    panel: Panel
+    batch: Indices
+    place: Index
+
+    @property
+    def width(self) -> int:
+        """Elements read at once: what divides the axis that memory runs along."""
+        along = self.product.depth if self.panel.by_depth else self.panel.limit
+        width = self.sizes.width
+        while along % width or (not self.panel.by_depth and self.panel.size % width):
+            width //= 2
+        return width
+
+    @property
+    def count(self) -> int:
+        """How many vectors a work-item copies."""
+        return ceil_div(self.sizes.steps * self.panel.size // self.width, self.sizes.items)
+
+    @cached_property
+    def _spots(self) -> list[tuple[Index, Index, Index]]:
+        """What the work-item copies: number, step and row or column of each vector's start."""
+        sizes, panel, width = self.sizes, self.panel, self.width
+        spots: list[tuple[Index, Index, Index]] = []
+        for turn in range(self.count):
+            number = self.place + turn * sizes.items
+            if not panel.by_depth:
+                across = panel.size // width
+                spots.append((number, number // across, number % across * width))
+                continue
+            across = sizes.steps // width
+            beside = WARP // NEIGHBOURS
+            if width == 1 or across % beside or panel.size % NEIGHBOURS:
+                spots.append((number, number % across * width, number // across))
+                continue
+            warp = number // WARP
+            step = (warp % (across // beside) * beside + number % beside) * width
+            own = warp // (across // beside) * NEIGHBOURS + number // beside % NEIGHBOURS
+            spots.append((number, step, own))
+        return spots
+
+    def read(self, block: Index) -> list[SSAValue]:
+        """The values of a block of the shared axis that this work-item copies."""
+        return [
+            self._value(block * self.sizes.steps + step, self.panel.first + own)
+            for _, step, own in self._spots
+        ]
+
+    def _value(self, k: Index, own: Index) -> SSAValue:
+        product, code, panel, width = self.product, self.job.code, self.panel, self.width
+        element = product.element
+        inside = code.is_below(k, product.depth, 1)
+        k_width, own_width = (width, 1) if panel.by_depth else (1, width)
+        depth = bounded(k, product.depth, k_width)
+        place = bounded(own, panel.limit, own_width)
+        if panel.by_depth:
+            depth = depth + lanes(width)
+        else:
+            place = place + lanes(width)
+        node = product.node.operands[panel.operand]
+        index = (
+            product.left_index(self.batch, place, depth)
+            if panel.operand == 0
+            else product.right_index(self.batch, depth, place)
+        )
+        value = widened(code, self.job.evaluator(width).lanes_at(node, index), element)
+        if inside is True:
+            return value
+        zero = code.constant(0, memory_type(accumulator(element)), width)
+        if inside is False:
+            return zero
+        return code.select(inside, value, zero)
+
+    def write(self, values: list[SSAValue], memory: SSAValue, stage: Index) -> None:
+        """Stores what was read into a stage that begins at an element of local memory."""
+        sizes, panel, width, code = self.sizes, self.panel, self.width, self.job.code
+        vectors = sizes.steps * panel.size // width
+        for value, (number, step, own) in zip(values, self._spots, strict=True):
+
+            def put(value: SSAValue = value, step: Index = step, own: Index = own) -> None:
+                if not panel.by_depth or width == 1:
+                    target = stage + panel.place(step, own)
+                    code.store(value, memory, code.index(target), target.multiple)
+                    return
+                for lane in range(width):
+                    target = stage + panel.place(step + lane, own)
+                    code.store(lane_of(code, value, lane), memory, code.index(target))
+
+            code.when(code.is_below(number, vectors, 1), put)

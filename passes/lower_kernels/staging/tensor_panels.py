@@ -1,0 +1,286 @@
+"""Operands of a matrix unit: how tiles of them come to local memory, and fragments from there.
+
+In: an operand of a product whose values are rounded to bf16, f16 or tf32, where its tile begins, a
+block of the shared axis. Out: asynchronous copies where the operand lies in memory as it is, else
+values computed in registers and stored; later the fragments of a matrix instruction.
+
+A tile is lines of 64 or 128 bytes: rows or columns with the shared axis along the line, or steps
+of the shared axis. The 16-byte chunks of a line are exchanged by its number, so that neither the
+copies nor the fragments meet in a bank.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, vector
+from xdsl.dialects.builtin import DenseArrayBase, VectorType, i64
+from xdsl.ir import SSAValue
+
+from mgn.dialects import kernel
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import Indices
+from mgn.passes.kernels.index import Counter, Index, of
+from mgn.passes.kernels.product import Product
+from mgn.passes.lower_kernels.core.emission import Code
+from mgn.passes.lower_kernels.core.pure_code import INDEX, lane_of, memory_type, shaped
+from mgn.passes.lower_kernels.core.scalar import cast
+from mgn.passes.lower_kernels.core.template import Job
+from mgn.passes.schedules.matrix_tiles import CHUNK_BYTES, LINE_CHUNKS, STEP_CHUNKS, TensorTiling
+from mgn.passes.schedules.operand_copies import OperandCopies
+
+EIGHT = 8
+"""Rows of a matrix in a fragment, and columns of an instruction's result."""
+
+LINE = 64
+"""Elements of 16 bits on such a line."""
+
+
+@dataclass
+class Panel(OperandCopies):
+    """The tile of one operand in local memory: `size` rows or columns of `limit`, from `first` on.
+
+    `by_depth` says that lines run along the shared axis. `base` is where it begins in a stage.
+    """
+
+    job: Job
+    product: Product
+    sizes: TensorTiling
+    name: str
+    operand: int
+    size: int
+    limit: int
+    first: Index
+    batch: Indices
+    place: Index
+    base: int
+    memory: SSAValue
+
+    @property
+    def code(self) -> Code:
+        return self.job.code
+
+    @property
+    def line_chunks(self) -> int:
+        """Chunks of one line; a longer tile is in several parts."""
+        return min(self.along, LINE_CHUNKS)
+
+    def spot(self, chunk: Index, line: Index) -> Index:
+        """Where a chunk of a line begins within a stage, in elements."""
+        count = self.line_chunks
+        part, inner = chunk // count, chunk % count
+        exchanged = self._exchanged(inner, line)
+        start = part * (self.lines * count) + line * count + exchanged
+        return start * self.sizes.chunk + self.base
+
+    def _exchanged(self, chunk: Index, line: Index) -> Index:
+        """The chunk's place in its line: its number, with bits changed by the line's."""
+        count = self.line_chunks
+        if self.spread:
+            key = line % 4 * 2 % count  # a quarter's four steps meet in no bank
+        elif count == LINE_CHUNKS:
+            key = line % LINE_CHUNKS
+        else:
+            key = line // (LINE_CHUNKS // count) % count
+        code = self.code
+        value = code.pure(arith.XOrIOp, [code.index(chunk), code.index(key)], INDEX)
+        known = code.recall(("exchanged", value))
+        if known is None:
+            known = of(Counter(value, 0, count - 1))
+            code.remember(("exchanged", value), known)
+        return known
+
+    # Copies
+
+    @property
+    def count(self) -> int:
+        """How many pieces a work-item copies of a block."""
+        return ceil_div(self.lines * self.along * self.sizes.chunk // self.width, self.sizes.items)
+
+    def _piece(self, turn: int) -> tuple[Index, Index, Index]:
+        """Number, line and first element along the line of a piece of the tile."""
+        number = self.place + turn * self.sizes.items
+        across = self.along * self.sizes.chunk // self.width
+        return number, number // across, number % across * self.width
+
+    def _absolute(self, block: Index, line: Index, start: Index) -> tuple[Index, Index, Index]:
+        """Line and start in the operand, and the step of the piece's first element."""
+        step = block * self.sizes.depth
+        if self.runs_by_depth:
+            return self.first + line, step + start, step + start
+        return step + line, self.first + start, step + line
+
+    def read(self, block: Index) -> list[SSAValue]:
+        """What the work-item computes of a block; nothing where copies go past the registers."""
+        if self.asynchronous:
+            return []
+        return [self._value(block, turn) for turn in range(self.count)]
+
+    def _value(self, block: Index, turn: int) -> SSAValue:
+        code, width = self.code, self.width
+        _, line, start = self._piece(turn)
+        line, start, k = self._absolute(block, line, start)
+        own, step = self.bounds(line, start, width)
+        value = self.job.evaluator(width).lanes_at(self.node, self.index_of(own, step))
+        value = cast(code, value, self.node.element, self.element)
+        inside = code.is_below(k, self.product.depth, 1)
+        if inside is True:
+            return value
+        zero = code.constant(0, memory_type(self.element), width)
+        return zero if inside is False else code.select(inside, value, zero)
+
+    def copy(
+        self,
+        block: Index,
+        stage: Index,
+        values: list[SSAValue],
+        turns: Iterable[int] | None = None,
+    ) -> None:
+        """Starts the copies of a block into a stage, or stores what was computed of it.
+
+        `turns` are the work-item's pieces of which this is done; all where it is None.
+        """
+        code, width = self.code, self.width
+        pieces = self.lines * self.along * self.sizes.chunk // width
+        for turn in range(self.count) if turns is None else turns:
+            number, line, start = self._piece(turn)
+
+            def put(line: Index = line, start: Index = start, turn: int = turn) -> None:
+                chunk = self.sizes.chunk
+                target = stage + self.spot(start // chunk, line) + start % chunk
+                if not self.asynchronous:
+                    code.store(values[turn], self.memory, code.index(target), target.multiple)
+                    return
+                self._start_copy(block, line, start, code.index(target))
+
+            code.when(code.is_below(number, pieces, 1), put)
+
+    def _start_copy(self, block: Index, line: Index, start: Index, target: SSAValue) -> None:
+        code, width = self.code, self.width
+        line, start, k = self._absolute(block, line, start)
+        source, index = self.source(line, start, width)
+        operands = [
+            self.job.inputs[source.number],
+            code.index(index.at_lane(0)),
+            self.memory,
+            target,
+        ]
+        inside = code.is_below(k, self.product.depth, 1)
+        valid = None
+        if not isinstance(inside, bool):
+            valid = code.select(inside, code.constant(width, INDEX), code.constant(0, INDEX))
+        elif not inside:
+            valid = code.constant(0, INDEX)
+        code.block.add_op(kernel.CopyChunkOp(*operands, count=width, valid=valid))
+
+    def start(self, own: Index) -> Index:
+        """Where in a stage the tile of `kernel.group_mma` from a row or column on begins."""
+        if self.by_depth:
+            return own * self.sizes.depth + self.base
+        return own // LINE * (self.lines * LINE) + self.base
+
+    @property
+    def part_bytes(self) -> int:
+        """Bytes of a part of a tile whose lines are steps; 0 of any other."""
+        return 0 if self.by_depth else self.lines * LINE_CHUNKS * CHUNK_BYTES
+
+    # Fragments
+
+    def fragments(
+        self, stage: Index, own: Index, count: int, step: Index, sixteen: bool
+    ) -> list[SSAValue]:
+        """Fragments of `count` rows or columns from `own` on, for one step of the instruction.
+
+        Each is for 16 of them, as the instruction's first operand, or for 8, as its second.
+        """
+        if self.spread:
+            return self._numbers(stage, own, count // EIGHT, step, sixteen)
+        lane = self.place % 32
+        result: list[SSAValue] = []
+        for part in range(count // 16):
+            registers = self._matrices(stage, own + part * 16, step, lane, sixteen)
+            if sixteen:
+                result.append(registers)
+            else:
+                result += [pair_of(self.code, registers, 0), pair_of(self.code, registers, 2)]
+        return result
+
+    def operands(self, stage: Index, own: Index, count: int, step: Index) -> list[SSAValue]:
+        """Fragments as the instruction takes them, of the left operand as its first."""
+        fragments = self.fragments(stage, own, count, step, self.operand == 0)
+        return [self.rounded(value) for value in fragments]
+
+    @property
+    def spread(self) -> bool:
+        """Whether fragments are numbers of 32 bits, read from lines that are steps.
+
+        Then the first operand has every second of 16 rows in either eight, so that two of a
+        work-item lie side by side.
+        """
+        return not self.by_depth and self.name == "tf32"
+
+    def own_place(self, eight: int, inner: Index, sixteen: bool) -> Index:
+        """Which row or column of a sub-group's tile is the inner one of a fragment's eight."""
+        if self.spread and sixteen:
+            return inner * 2 + (eight // 2 * 16 + eight % 2)
+        return inner + eight * EIGHT
+
+    def rounded(self, value: SSAValue) -> SSAValue:
+        """A fragment as the instruction takes it; what was copied past the registers is not."""
+        if self.name != "tf32" or not self.asynchronous or "rounded" in self.job.schedule:
+            return value
+        return self.code.pure(kernel.RoundTf32Op, [value], value.type)
+
+    def _matrices(
+        self, stage: Index, own: Index, step: Index, lane: Index, sixteen: bool
+    ) -> SSAValue:
+        """Two by two matrices of 8 rows or columns and a chunk of the shared axis."""
+        low, high = lane // 8 % 2, lane // 16
+        along_own, along_k = (low, high) if sixteen else (high, low)
+        if self.by_depth:
+            line = own + along_own * 8 + lane % 8
+            chunk = step * STEP_CHUNKS + along_k
+        else:
+            line = step * (STEP_CHUNKS * self.sizes.chunk) + along_k * 8 + lane % 8
+            chunk = own // self.sizes.chunk + along_own
+        place = stage + self.spot(chunk, line)
+        op = kernel.LoadMatrixOp(self.memory, self.code.index(place), not self.by_depth)
+        self.code.block.add_op(op)
+        return op.result
+
+    def _numbers(
+        self, stage: Index, own: Index, eights: int, step: Index, sixteen: bool
+    ) -> list[SSAValue]:
+        """Fragments of 32-bit numbers whose lines are steps."""
+        chunk, code, lane = self.sizes.chunk, self.code, self.place % 32
+        width = 2 if sixteen else 1
+
+        def numbers(eight: int, k_offset: int) -> list[SSAValue]:
+            line = step * (STEP_CHUNKS * chunk) + k_offset + lane % 4
+            column = own + self.own_place(eight, lane // 4, sixteen)
+            place = stage + self.spot(column // chunk, line) + column % chunk
+            value = code.load(self.memory, code.index(place), width, place.multiple)
+            return [lane_of(code, value, number) for number in range(width)]
+
+        return [
+            joined(code, [*numbers(eight, 0), *numbers(eight, 4)])
+            for eight in range(0, eights, width)
+        ]
+
+
+def joined(code: Code, values: Sequence[SSAValue]) -> SSAValue:
+    """Scalars as a vector; a single one as it is."""
+    if len(values) == 1:
+        return values[0]
+    return code.pure(kernel.FromElementsOp, list(values), shaped(values[0].type, len(values)))
+
+
+def pair_of(code: Code, value: SSAValue, first: int) -> SSAValue:
+    """Two neighbouring lanes."""
+    assert isinstance(value.type, VectorType)
+    held = value.type.element_type
+    return code.pure(
+        vector.ShuffleOp,
+        [value, value],
+        VectorType(held, [2]),
+        mask=DenseArrayBase.from_list(i64, [first, first + 1]),
+    )
