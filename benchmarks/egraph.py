@@ -1,7 +1,8 @@
-"""`python -m benchmarks.egraph [--only WORD]`: how the e-graph scales, as a table.
+"""`python -m benchmarks.egraph [--irregular] [--only WORD]`: how the e-graph scales, as a table.
 
 Each graph runs in a process of its own, first cold and then once more, as a program compiled again.
 A row without memory decides equal layers each for itself, and the graph once more from the start.
+Irregular graphs are training steps whose layers differ, drawn at random by kind and seed.
 Times are in seconds, memory is the peak of the process, the graph itself included.
 """
 
@@ -13,8 +14,10 @@ import time
 from dataclasses import dataclass
 
 from benchmarks.egraph_graphs import inference_graph, training_graph
+from benchmarks.irregular_graphs import KINDS, irregular_graph
 from benchmarks.table import Table
 from mgn.dialects.kernel.device import DEVICES
+from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.saturate import SaturateOptions, SaturateReport, saturate_graph
 
 
@@ -37,19 +40,48 @@ SIZES = (
     Size("inference 50,000", False, 1220),
     Size("inference 100,000", False, 2440),
 )
+
+
+@dataclass(frozen=True)
+class Irregular:
+    """A graph to measure: its kind and seed, and about how many operations it has."""
+
+    kind: str
+    seed: int
+    operations: int
+    memoise: bool = True
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {self.operations:,}, seed {self.seed}"
+
+
+IRREGULAR = tuple(
+    Irregular(kind, seed, operations)
+    for operations in (2_000, 10_000)
+    for kind in KINDS
+    for seed in (1, 2)
+)
 STAGES = ("compare", "encode", "saturate", "view", "candidates", "extract", "check", "rebuild")
 
 
-def measure(size: Size) -> dict[str, str]:
+def graph_of(size: Size | Irregular) -> GraphOp:
+    """The graph that a row is about."""
+    if isinstance(size, Irregular):
+        return irregular_graph(size.kind, size.seed, size.operations)
+    return (training_graph if size.training else inference_graph)(size.layers)
+
+
+def measure(size: Size | Irregular, device: str) -> dict[str, str]:
     """One row of the table."""
-    graph = (training_graph if size.training else inference_graph)(size.layers)
+    graph = graph_of(size)
     copy = graph.clone()
     options = SaturateOptions(memoise=size.memoise)
     start = time.perf_counter()
-    report = saturate_graph(graph, DEVICES["cpu"], options)
+    report = saturate_graph(graph, DEVICES[device], options)
     cold = time.perf_counter() - start
     start = time.perf_counter()
-    saturate_graph(copy, DEVICES["cpu"], options)
+    saturate_graph(copy, DEVICES[device], options)
     again = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {
@@ -60,6 +92,7 @@ def measure(size: Size) -> dict[str, str]:
         "again": f"{again:.2f}",
         "MiB": f"{peak:.0f}",
         "kernels": f"{report.kernel_count:,}",
+        "ms": f"{1e3 * report.cost_after:.4g}",
         "fixpoint": "yes" if report.saturated else "no",
         "gap": report.extraction.proof,
     }
@@ -72,8 +105,11 @@ def _stages(report: SaturateReport) -> dict[str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.egraph", description=__doc__)
     parser.add_argument("--only", default="", help="graphs whose name has this word")
+    parser.add_argument("--irregular", action="store_true", help="graphs whose layers differ")
+    parser.add_argument("--device", default="cpu", choices=DEVICES, help="whose prices are taken")
     options = parser.parse_args()
-    sizes = [size for size in SIZES if options.only in size.name]
+    every = IRREGULAR if options.irregular else SIZES
+    sizes = [size for size in every if options.only in size.name]
     if not sizes:
         print(f"no graph has '{options.only}' in its name", file=sys.stderr)
         return 1
@@ -81,7 +117,7 @@ def main() -> int:
     table = Table(max(len(size.name) for size in sizes))
     for size in sizes:
         with context.Pool(1) as pool:
-            table.print(pool.apply(measure, (size,)))
+            table.print(pool.apply(measure, (size, options.device)))
     return 0
 
 

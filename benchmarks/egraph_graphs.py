@@ -34,7 +34,7 @@ def inference_graph(layers: int) -> GraphOp:
     block, b = _start()
     x, cosine, sine, mask = block.args
     for layer in range(layers):
-        weights = {name: _read(b, f"{layer}.{name}", shape) for name, shape in SHAPES.items()}
+        weights = {name: read(b, f"{layer}.{name}", shape) for name, shape in SHAPES.items()}
         h = b.rms_norm(x, weights["norm1"])
         q, k, v = (_heads(b, b.linear(h, weights[name])) for name in "qkv")
         q, k = (_rotate(b, value, cosine, sine) for value in (q, k))
@@ -54,13 +54,13 @@ def training_graph(layers: int) -> GraphOp:
     tape = Tape(b)
     parameters: list[SSAValue] = []
     for layer in range(layers):
-        weights = {name: _read(b, f"{layer}.{name}", shape) for name, shape in SHAPES.items()}
-        biases = {name: _read(b, f"{layer}.{name}.b", SHAPES[name][:1]) for name in BIASES}
+        weights = {name: read(b, f"{layer}.{name}", shape) for name, shape in SHAPES.items()}
+        biases = {name: read(b, f"{layer}.{name}.b", SHAPES[name][:1]) for name in BIASES}
         parameters += [*weights.values(), *biases.values()]
         x = tape.layer(x, weights, biases, cosine, sine, mask)
     tape.add_gradient(x, b.mul(x, 2.0 / (TOKENS * WIDTH)))
     tape.backward()
-    return _finish(block, _adamw(b, parameters, tape.gradients))
+    return _finish(block, adamw(b, parameters, tape.gradients))
 
 
 class Tape:
@@ -196,7 +196,7 @@ class Tape:
         return result
 
 
-def _adamw(
+def adamw(
     b: Emitter, parameters: Sequence[SSAValue], gradients: dict[SSAValue, SSAValue]
 ) -> list[SSAValue]:
     """New parameters and moments, with gradients clipped by their global norm."""
@@ -209,7 +209,7 @@ def _adamw(
     for index, parameter in enumerate(parameters):
         shape = tuple(parameter.type.get_shape())  # pyright: ignore
         gradient = b.mul(gradients[parameter], clip)
-        first, second = (_read(b, f"{name}.{index}", shape) for name in ("first", "second"))
+        first, second = (read(b, f"{name}.{index}", shape) for name in ("first", "second"))
         first = b.add(b.mul(first, 0.9), b.mul(gradient, 0.1))
         second = b.add(b.mul(second, 0.95), b.mul(b.mul(gradient, gradient), 0.05))
         step = b.div(b.mul(first, 1.1), b.add(b.sqrt(b.mul(second, 1.2)), 1e-8))
@@ -238,7 +238,7 @@ def _rotate(b: Emitter, x: SSAValue, cosine: SSAValue, sine: SSAValue) -> SSAVal
     return b.add(b.mul(x, cosine), b.mul(b.concat([b.neg(high), low], axis=2), sine))
 
 
-def _read(b: Emitter, name: str, shape: tuple[int, ...]) -> SSAValue:
+def read(b: Emitter, name: str, shape: tuple[int, ...]) -> SSAValue:
     op = ReadOp(name, tensor("f32", shape))
     b.insert(op)
     return op.result
