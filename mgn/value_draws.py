@@ -106,7 +106,22 @@ def draw_bits(rng: Generator, types: Sequence[TensorType]) -> list[Array]:
             made.append(np.resize(every, type.get_shape()))
         else:
             made.append(_any_bits(rng, element_of(type), type.get_shape(), share))
-    return made
+    return _with_infinity(rng, types, made) if rng.random() < 0.3 else made
+
+
+def _with_infinity(rng: Generator, types: Sequence[TensorType], made: list[Array]) -> list[Array]:
+    """Single floats become infinite, and plain arrays beside them get an infinity or two, of either
+    sign: a row with one of the other sign becomes nan where they meet.
+    """
+    changed: list[Array] = []
+    for one, type in zip(made, types, strict=True):
+        element = element_of(type)
+        if element.is_float and one.size:
+            infinite = rng.choice([np.inf, -np.inf], one.shape)
+            some = rng.random(one.shape) < (0.9 if one.ndim == 0 else 0.2)
+            one = np.where(some, infinite, plain_floats(rng, one.shape)).astype(element.dtype)
+        changed.append(one)
+    return changed
 
 
 def _any_bits(rng: Generator, element: ElementType, shape: Sequence[int], share: float) -> Array:
@@ -145,7 +160,24 @@ def draw_magnitudes(rng: Generator, types: Sequence[TensorType]) -> list[Array]:
             continue
         level = float(rng.choice([first, -first, *rng.choice(LEVELS, 3)]))
         made.append(_finite(_of_magnitude(rng, element, shape, level), element))
-    return made
+    return _shifted(rng, types, made)
+
+
+def _shifted(rng: Generator, types: Sequence[TensorType], made: list[Array]) -> list[Array]:
+    """Some arrays are a single number of their type, with its sign or without, but for units in the
+    last place: rows whose shift is all that they have.
+    """
+    singles = [one for one, type in zip(made, types, strict=True) if type.get_shape() == ()]
+    shifted: list[Array] = []
+    for one, type in zip(made, types, strict=True):
+        element = element_of(type)
+        beside = [single for single in singles if single.dtype == one.dtype]
+        if element.is_float and one.ndim and beside and rng.random() < 0.3:
+            single = float(beside[int(rng.integers(len(beside)))])
+            nearly = rng.choice([-1.0, -1.0, 1.0]) * (1 + _ulps(rng, element, one.shape))
+            one = _finite(single * nearly, element)
+        shifted.append(one)
+    return shifted
 
 
 def _of_magnitude(
@@ -200,11 +232,15 @@ def put_beside(rng: Generator, arrays: Sequence[Array], numbers: Array) -> list[
 def _beside(rng: Generator, array: Array, numbers: Array) -> Array:
     shape, whole = array.shape, array.dtype.kind in "iu"
     limits = np.iinfo(array.dtype) if whole else ml_dtypes.finfo(array.dtype)
-    unit = 0.0 if whole else float(limits.eps)
+    unit = 0.0 if whole else float(ml_dtypes.finfo(array.dtype).eps)
     near = rng.choice(numbers, shape) * (1 + unit * rng.integers(-2, 3, shape))
     near = near * rng.choice([1.0, 1.0, 1.0, -1.0, 0.5, 2.0], shape)
     near = near + rng.choice([0.0, 0.0, 0.0, 1.0, -1.0], shape)
+    everywhere = not whole and rng.random() < 0.3  # a number is taken off all elements
+    if everywhere:
+        near = np.full(shape, -float(rng.choice(numbers)))
+        near = near * (1 + unit * float(rng.choice([1.0, 64.0])) * rng.integers(-2, 3, shape))
     least, most = (int(limits.min), int(limits.max)) if whole else (-limits.max, limits.max)
-    held = (near >= float(least)) & (near < float(most)) & (rng.random(shape) < 0.3)
+    held = (near >= float(least)) & (near < float(most)) & (rng.random(shape) < 0.3 + everywhere)
     with np.errstate(all="ignore"):
         return np.where(held, np.where(held, near, 0.0).astype(array.dtype), array)

@@ -13,6 +13,16 @@ EXACT, REASSOCIATES, FAST = RuleClass.EXACT, RuleClass.REASSOCIATES, RuleClass.F
 
 WRONG: tuple[tuple[str, str, str, RuleClass, str], ...] = (
     # name, left, right, class, condition
+    ("shift-of-variance", "var(add(x, c), axis=A)", "var(x, axis=A)",
+     REASSOCIATES, "wide(x) and scalar(c)"),
+    ("shift-of-mean", "mean(add(x, c), axis=A)", "add(mean(x, axis=A), c)",
+     REASSOCIATES, "wide(x) and scalar(c)"),
+    ("shift-of-largest", "max_reduce(add(x, c), axis=A)", "add(max_reduce(x, axis=A), c)",
+     EXACT, "scalar(c) and floating(x)"),
+    ("shift-of-largest-by-any", "max_reduce(add(x, y), axis=A)", "add(max_reduce(x, axis=A), y)",
+     EXACT, "scalar(y) and floating(x)"),
+    ("largest-less-any", "max_reduce(sub(x, y), axis=A)", "sub(max_reduce(x, axis=A), y)",
+     EXACT, "scalar(y) and floating(x)"),
     ("flip-second-of-three", "flip(x, axis=[1])", "flip(x, axis=[-1])", EXACT, ""),
     ("flip-third-of-four", "flip(x, axis=[2])", "flip(x, axis=[-1])", EXACT, ""),
     ("flip-fourth-of-five", "flip(x, axis=[3])", "flip(x, axis=[-1])", EXACT, ""),
