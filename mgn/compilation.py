@@ -35,7 +35,7 @@ from mgn.report import DerivedParameter, KernelLine, MemoryReport, OptimizeRepor
 
 if TYPE_CHECKING:
     from mgn.passes.saturate import SaturateOptions
-    from mgn.passes.saturate.trace import SaturateTrace
+    from mgn.passes.saturate.explain.trace import SaturateTrace
     from mgn.tuning.tuner import Tuner
 
 OPTIMIZING = ("simplify", "convert-precision", "saturate")
@@ -101,7 +101,7 @@ def _only_graph(module: ModuleOp) -> GraphOp:
 def _with_roundings(saturation: "SaturateOptions | None") -> "SaturateOptions":
     """Options under which rules may say which factors of a product a precision rounds."""
     from mgn.passes.saturate import SaturateOptions
-    from mgn.passes.saturate.rules import DEFAULT_CLASSES, ROUNDING_CLASSES
+    from mgn.passes.saturate.rules.table import DEFAULT_CLASSES, ROUNDING_CLASSES
 
     options = saturation or SaturateOptions()
     if not options.classes >= DEFAULT_CLASSES:

@@ -18,7 +18,7 @@ from mgn.codegen.launch_plan import BufferKind, LaunchPlan
 from mgn.codegen.signature import KernelSignature
 from mgn.compilation import Compiled
 from mgn.dialects.kernel.device import Device
-from mgn.passes.saturate.report import SaturateReport
+from mgn.passes.saturate.extraction.report import SaturateReport
 from mgn.plain_data import NotPlain, plain, restored
 from mgn.report import DerivedParameter, KernelLine, MemoryReport, OptimizeReport, TuningReport
 from mgn.runtime.errors import PackageError, RuntimeFault

@@ -23,7 +23,7 @@ _PACKAGES = ("xdsl", "egglog", "highspy", "numpy", "ml-dtypes")
 """What the compiler's decisions are made with."""
 
 _FOLDERS = ("dialects", "passes", "codegen", "runtime")
-_RULES = "mgn.passes.saturate.rules"
+_RULES = "mgn.passes.saturate.rules.table"
 
 
 class NoKey(Exception):

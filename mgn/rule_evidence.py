@@ -4,10 +4,10 @@ In: a rule. Out: `proved`, `exhausted`, `tried` or `not tried`. `python -m tests
 prints the tables; a test proves and exhausts each of their rows again.
 """
 
-from mgn.passes.saturate.compile_rules import commutations
-from mgn.passes.saturate.rule import Rule
-from mgn.passes.saturate.rules import BUILT_IN
-from mgn.passes.saturate.wide_products import WIDE_PRODUCTS
+from mgn.passes.saturate.egraph.compile_rules import commutations
+from mgn.passes.saturate.egraph.wide_products import WIDE_PRODUCTS
+from mgn.passes.saturate.rules.rule import Rule
+from mgn.passes.saturate.rules.table import BUILT_IN
 
 PROVED: dict[str, str] = {
     "commutes add": "f16 f32 i8 i32 u8 u32",

@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, tensor
-from mgn.passes.saturate.rule import Rule, RuleClass
+from mgn.passes.saturate.rules.rule import Rule, RuleClass
 from mgn.rule_instances import Instance, attribute_choices, is_elementwise, masks_of
 from mgn.rule_values import Difference, Values
 from mgn.testing import Unfit, values_of

@@ -18,8 +18,8 @@ from xdsl.dialects.builtin import TensorType
 from mgn.dialects.mgn.attributes import REQUIRED
 from mgn.dialects.mgn.operation import BOOLS, OPERATIONS, AttributeSpec, Kind
 from mgn.dialects.types import ELEMENT_TYPES, element_of, tensor
-from mgn.passes.saturate.patterns import Call, Pattern, Variable, calls_of
-from mgn.passes.saturate.rule import Rule
+from mgn.passes.saturate.rules.patterns import Call, Pattern, Variable, calls_of
+from mgn.passes.saturate.rules.rule import Rule
 from mgn.value_draws import special_values
 
 Shape = tuple[int, ...]

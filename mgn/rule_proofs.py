@@ -8,7 +8,7 @@ Floats are those of IEEE 754 of the type's own size, rounded to nearest, integer
 A function that is no basic arithmetic, as exp, is any function of its operand. Half precision is
 proved as arithmetic in its own size: one operation that is computed in f32 and rounded once gives
 the same. A constant is any number that the condition admits, arithmetic on constants rounds nothing
-and comes to no subnormal, as `passes/saturate/instantiate.py` asks.
+and comes to no subnormal, as `passes/saturate/egraph/instantiate.py` asks.
 """
 
 import ast
@@ -24,8 +24,8 @@ from mgn.dialects.mgn.decompose import decompose_signature
 from mgn.dialects.mgn.operation import BOOLS, OPERATIONS, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of, tensor
-from mgn.passes.saturate.patterns import Call, Folded, Number, Pattern, Variable, calls_of
-from mgn.passes.saturate.rule import Rule, RuleClass
+from mgn.passes.saturate.rules.patterns import Call, Folded, Number, Pattern, Variable, calls_of
+from mgn.passes.saturate.rules.rule import Rule, RuleClass
 from mgn.rule_instances import attribute_choices, is_elementwise, literal_attributes, masks_of
 
 SORTS = {"f16": (5, 11), "f32": (8, 24), "f64": (11, 53)}

@@ -28,9 +28,9 @@ from mgn.error_bounds import (
     error_bounds,
     unit_of,
 )
-from mgn.passes.saturate.engine import ClassNode, SaturatedGraph
-from mgn.passes.saturate.facts import Leaf
-from mgn.passes.saturate.rule import RuleClass
+from mgn.passes.saturate.egraph.engine import ClassNode, SaturatedGraph
+from mgn.passes.saturate.encoding.facts import Leaf
+from mgn.passes.saturate.rules.rule import RuleClass
 from mgn.value_draws import draw_bits, draw_magnitudes, draw_plain, put_beside
 
 WIDE_TOLERANCE = 1e-9

@@ -32,10 +32,17 @@ from mgn.dialects.mgn.operation import OPERATIONS, Kind
 from mgn.dialects.mgn.structure import GraphOp, ReadOp, ReturnOp
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import ElementType, element_of, spelling
-from mgn.passes.saturate.encode import encode_graph
-from mgn.passes.saturate.engine import saturate_facts
-from mgn.passes.saturate.patterns import Call, Number, Pattern, PatternError, Variable, calls_of
-from mgn.passes.saturate.rule import Rule, RuleClass
+from mgn.passes.saturate.egraph.engine import saturate_facts
+from mgn.passes.saturate.encoding.encode import encode_graph
+from mgn.passes.saturate.rules.patterns import (
+    Call,
+    Number,
+    Pattern,
+    PatternError,
+    Variable,
+    calls_of,
+)
+from mgn.passes.saturate.rules.rule import Rule, RuleClass
 from mgn.passes.saturate.saturate import literals_of
 from mgn.rule_instances import Examples, Instance, instances, literal_attributes
 from mgn.rule_values import ALLOWED, ROUNDED_TOLERANCE, Compared, Difference, Values, tensor_of

@@ -25,13 +25,13 @@ from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.passes.kernel_pieces import KernelPieces
-from mgn.passes.saturate.arranging import Arranger, NewValues
-from mgn.passes.saturate.candidates import Template
-from mgn.passes.saturate.cones import Traits
-from mgn.passes.saturate.forms import BodyNode, classify
-from mgn.passes.saturate.kernel_facts import kernel_facts
-from mgn.passes.saturate.prices import price_kernel
-from mgn.passes.saturate.view import Signature, View
+from mgn.passes.saturate.candidates.arranging import Arranger, NewValues
+from mgn.passes.saturate.candidates.candidates import Template
+from mgn.passes.saturate.candidates.cones import Traits
+from mgn.passes.saturate.egraph.view import Signature, View
+from mgn.passes.saturate.prices.forms import BodyNode, classify
+from mgn.passes.saturate.prices.kernel_facts import kernel_facts
+from mgn.passes.saturate.prices.prices import price_kernel
 
 
 class ArrangeKernels(ModulePass):

@@ -27,8 +27,8 @@ from mutants_equivalent import reason_of
 from rule_examples import example_of
 
 from mgn.diagnostics import MgnError
-from mgn.passes.saturate.rule import Rule, RuleClass
-from mgn.passes.saturate.rules import BUILT_IN
+from mgn.passes.saturate.rules.rule import Rule, RuleClass
+from mgn.passes.saturate.rules.table import BUILT_IN
 from mgn.testing import try_rule
 
 WANTED, MOST = 40, 1200

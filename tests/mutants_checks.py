@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from rule_examples import example_of
 
 from mgn.dialects.mgn.structure import GraphOp
-from mgn.passes.saturate.encode import encode_graph
-from mgn.passes.saturate.engine import saturate_facts
-from mgn.passes.saturate.rule import Rule
+from mgn.passes.saturate.egraph.engine import saturate_facts
+from mgn.passes.saturate.encoding.encode import encode_graph
+from mgn.passes.saturate.rules.rule import Rule
 from mgn.passes.saturate.saturate import literals_of
 from mgn.rule_instances import instances
 from mgn.testing import Unfit, difference_of, left_side, values_of

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from mutants_checks import executed_reason, seen_of
 
-from mgn.passes.saturate.rule import Rule, RuleClass
-from mgn.passes.saturate.rules import RULES
+from mgn.passes.saturate.rules.rule import Rule, RuleClass
+from mgn.passes.saturate.rules.table import RULES
 
 Holds = Callable[[Rule], bool]
 _SHAPES = re.compile(r"one_head(_bias)?\([^()]*(\([^()]*(\([^()]*\))?[^()]*\)[^()]*)*\)")

@@ -3,8 +3,8 @@
 Prints the two tables of `mgn/rule_evidence.py`, each row as it is found.
 """
 
-from mgn.passes.saturate.compile_rules import commutations
-from mgn.passes.saturate.rules import BUILT_IN
+from mgn.passes.saturate.egraph.compile_rules import commutations
+from mgn.passes.saturate.rules.table import BUILT_IN
 from mgn.rule_exhaustion import exhausted
 from mgn.rule_proofs import proved
 

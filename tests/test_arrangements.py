@@ -17,7 +17,7 @@ from mgn.dialects.mgn.structure import graphs_of
 from mgn.explain import explain_graph, page_of
 from mgn.mlir_text import parse_mlir
 from mgn.passes.saturate import RuleClass, SaturateOptions, SaturateReport, saturate_graph
-from mgn.passes.saturate.candidates import ALONE
+from mgn.passes.saturate.candidates.candidates import ALONE
 
 H200 = DEVICES["nvidia-h200"]
 EXACT = frozenset({RuleClass.EXACT})

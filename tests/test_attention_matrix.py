@@ -26,7 +26,7 @@ from mgn.dialects.kernel import (
 )
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.passes.lower_kernels.attention import blocks as attention_blocks
-from mgn.passes.saturate.matrix_price import ATTENDED_ROWS
+from mgn.passes.saturate.prices.matrix_price import ATTENDED_ROWS
 from mgn.passes.schedules.attention_matrix import SHAPES
 
 NAMES = ("bf16", "f16", "tf32")

@@ -12,9 +12,9 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.types import tensor
 from mgn.passes.saturate import SaturateOptions, saturate_graph
-from mgn.passes.saturate.encode import encode_graph
-from mgn.passes.saturate.engine import SaturatedGraph, saturate_facts
-from mgn.passes.saturate.rules import rules_of
+from mgn.passes.saturate.egraph.engine import SaturatedGraph, saturate_facts
+from mgn.passes.saturate.encoding.encode import encode_graph
+from mgn.passes.saturate.rules.table import rules_of
 from mgn.passes.saturate.saturate import literals_of
 from mgn.passes.simplify import simplify_graph
 

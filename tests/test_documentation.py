@@ -47,7 +47,7 @@ def test_an_mgn_block_compiles_to_kernels(text: str) -> None:
 @pytest.mark.parametrize("text", blocks("python"))
 def test_a_python_block_runs(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mgn.dialects.mgn.user_operations import USER_OPERATIONS, forget_operation
-    from mgn.passes.saturate import rules
+    from mgn.passes.saturate.rules import table as rules
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(rules, "RULES", dict(rules.RULES))

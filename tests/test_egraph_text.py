@@ -14,10 +14,10 @@ from xdsl.ir import SSAValue
 from mgn.commands.egraph_text import egglog_program, egraph_json
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp, ReadOp
-from mgn.passes.saturate.bindings import load_bindings
-from mgn.passes.saturate.encode import encode_graph
-from mgn.passes.saturate.engine import SaturatedGraph, saturate_facts
-from mgn.passes.saturate.rules import DEFAULT_CLASSES, rules_of
+from mgn.passes.saturate.egraph.engine import SaturatedGraph, saturate_facts
+from mgn.passes.saturate.encoding.bindings import load_bindings
+from mgn.passes.saturate.encoding.encode import encode_graph
+from mgn.passes.saturate.rules.table import DEFAULT_CLASSES, rules_of
 from mgn.passes.saturate.saturate import literals_of
 
 Build = Callable[[], GraphOp]

@@ -18,9 +18,9 @@ from mgn.dialects.mgn.structure import GraphOp, ReturnOp, graphs_of
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import ELEMENT_TYPES, element_of, tensor
 from mgn.passes.saturate import RuleClass, SaturateOptions
-from mgn.passes.saturate.encode import encode_graph
-from mgn.passes.saturate.engine import saturate_facts
-from mgn.passes.saturate.rules import rules_of
+from mgn.passes.saturate.egraph.engine import saturate_facts
+from mgn.passes.saturate.encoding.encode import encode_graph
+from mgn.passes.saturate.rules.table import rules_of
 from mgn.passes.saturate.saturate import literals_of
 from mgn.passes.simplify import simplify_graph
 from mgn.rule_values import Values, same_bits

@@ -12,8 +12,8 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp, ReturnOp, array_of
-from mgn.passes.saturate.rule import Rule, RuleClass
-from mgn.passes.saturate.rules import RULES
+from mgn.passes.saturate.rules.rule import Rule, RuleClass
+from mgn.passes.saturate.rules.table import RULES
 from mgn.rule_values import Values, same_bits
 from mgn.testing import Unfit, values_of
 from mgn.value_draws import draw_bits

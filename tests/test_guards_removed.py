@@ -15,14 +15,14 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.build import Emitter
 from mgn.passes.saturate import saturate
-from mgn.passes.saturate.candidates import CandidateSet
-from mgn.passes.saturate.cones import Traits
-from mgn.passes.saturate.extract import Extraction
-from mgn.passes.saturate.facts import Facts
+from mgn.passes.saturate.candidates.candidates import CandidateSet
+from mgn.passes.saturate.candidates.cones import Traits
+from mgn.passes.saturate.encoding.facts import Facts
+from mgn.passes.saturate.extraction.extract import Extraction
+from mgn.passes.saturate.extraction.selection import select
 from mgn.passes.saturate.memo import forget_choices
-from mgn.passes.saturate.rule import Rule, RuleClass
-from mgn.passes.saturate.rules import RULES
-from mgn.passes.saturate.selection import select
+from mgn.passes.saturate.rules.rule import Rule, RuleClass
+from mgn.passes.saturate.rules.table import RULES
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
 

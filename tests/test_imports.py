@@ -53,6 +53,15 @@ ORDERED: dict[str, tuple[str, ...]] = {
         "attention",
         "pointwise",
     ),
+    "passes/saturate": (
+        "encoding",
+        "rules",
+        "egraph",
+        "prices",
+        "candidates",
+        "extraction",
+        "explain",
+    ),
 }
 """The sub-packages of a pass, in an order in which each imports from itself and those before it."""
 

@@ -12,8 +12,8 @@ from mgn.dialect_table import make_context
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.mlir_text import check_module, parse_mlir, print_mlir
 from mgn.module import load_program
-from mgn.passes.saturate.encode import MOST_JOINED, encode_graph
-from mgn.passes.saturate.patterns import PatternError, parse_pattern
+from mgn.passes.saturate.encoding.encode import MOST_JOINED, encode_graph
+from mgn.passes.saturate.rules.patterns import PatternError, parse_pattern
 from mgn.pipelines import PipelineError, parse_passes
 
 GRAPH = "graph g(x: f32[4]) {{ y = x\n {}\n return y }}"

@@ -7,8 +7,8 @@ from mutants import Mutant, fate_of, mutants_of, sample, well_formed
 from mutants_checks import COMMUTING
 from mutants_equivalent import reason_of
 
-from mgn.passes.saturate.rule import Rule, RuleClass
-from mgn.passes.saturate.rules import BUILT_IN, RULES
+from mgn.passes.saturate.rules.rule import Rule, RuleClass
+from mgn.passes.saturate.rules.table import BUILT_IN, RULES
 from mgn.testing import check_rule
 
 SEED = 7

@@ -11,9 +11,9 @@ from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.passes.saturate import SaturateOptions, SaturateReport, saturate_graph
 from mgn.passes.saturate.memo import forget_choices
-from mgn.passes.saturate.patterns import PatternError
-from mgn.passes.saturate.rule import Rule, RuleClass
-from mgn.passes.saturate.rules import RULES
+from mgn.passes.saturate.rules.patterns import PatternError
+from mgn.passes.saturate.rules.rule import Rule, RuleClass
+from mgn.passes.saturate.rules.table import RULES
 from mgn.testing import check_rule
 
 ROW = "matmul-of-normed"

@@ -15,8 +15,8 @@ from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel import DEVICES, Device
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.passes.saturate import SaturateOptions, saturate_graph
-from mgn.passes.saturate.rule import RuleClass
-from mgn.passes.saturate.rules import DEFAULT_CLASSES, ROUNDING_CLASSES
+from mgn.passes.saturate.rules.rule import RuleClass
+from mgn.passes.saturate.rules.table import DEFAULT_CLASSES, ROUNDING_CLASSES
 
 H200 = DEVICES["nvidia-h200"]
 

@@ -218,10 +218,10 @@ def test_a_malformed_expectation_is_an_error(mgn_opt: Run) -> None:
 def test_lists_name_every_row(mgn_opt: Run) -> None:
     from mgn.commands.targets import TARGETS
     from mgn.dialect_table import DIALECTS
-    from mgn.passes.saturate.compile_rules import commutations
-    from mgn.passes.saturate.conditions import PREDICATES
-    from mgn.passes.saturate.rules import RULES
-    from mgn.passes.saturate.wide_products import WIDE_PRODUCTS
+    from mgn.passes.saturate.egraph.compile_rules import commutations
+    from mgn.passes.saturate.egraph.wide_products import WIDE_PRODUCTS
+    from mgn.passes.saturate.rules.conditions import PREDICATES
+    from mgn.passes.saturate.rules.table import RULES
     from mgn.pipelines import PASSES
 
     others = (*commutations(), *WIDE_PRODUCTS)

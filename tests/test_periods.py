@@ -16,15 +16,15 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp, ReadOp
 from mgn.dialects.types import tensor
 from mgn.passes.saturate import DEFAULT_CLASSES, RuleClass, saturate, saturate_graph
-from mgn.passes.saturate.encode import encode_graph
-from mgn.passes.saturate.engine import SaturatedGraph, saturate_facts
-from mgn.passes.saturate.facts import Facts
+from mgn.passes.saturate.egraph.engine import SaturatedGraph, saturate_facts
+from mgn.passes.saturate.egraph.unfolding import saturate_periods
+from mgn.passes.saturate.encoding.encode import encode_graph
+from mgn.passes.saturate.encoding.facts import Facts
+from mgn.passes.saturate.encoding.periods import find_periods
 from mgn.passes.saturate.memo import forget_choices
-from mgn.passes.saturate.periods import find_periods
-from mgn.passes.saturate.rule import Rule
-from mgn.passes.saturate.rules import rules_of
+from mgn.passes.saturate.rules.rule import Rule
+from mgn.passes.saturate.rules.table import rules_of
 from mgn.passes.saturate.saturate import literals_of
-from mgn.passes.saturate.unfolding import saturate_periods
 
 WIDTH = 8
 LAYERS = 14

@@ -13,8 +13,8 @@ from xdsl.ir import Attribute
 from mgn.dialects import kernel
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.mgn.operation import TensorOp
-from mgn.passes.saturate.product_price import Lie, cpu_passes
-from mgn.passes.saturate.view import Signature
+from mgn.passes.saturate.egraph.view import Signature
+from mgn.passes.saturate.prices.product_price import Lie, cpu_passes
 from mgn.passes.schedules.choose import schedule_for
 from mgn.passes.schedules.packed_blocking import block_depth, evenly, tile_rows
 

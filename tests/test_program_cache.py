@@ -22,7 +22,7 @@ from mgn.compilation import compile_graph
 from mgn.dialects.kernel.device import DEVICES
 from mgn.passes.saturate import Rule, RuleClass, SaturateOptions, register_rule
 from mgn.passes.saturate.memo import forget_choices
-from mgn.passes.saturate.rules import RULES
+from mgn.passes.saturate.rules.table import RULES
 from mgn.program_cache import compile_or_recall
 from mgn.program_entry import _Told  # pyright: ignore[reportPrivateUsage]
 from mgn.program_key import compiler_digest, program_key

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from mgn.commands.listing import rules
-from mgn.passes.saturate.compile_rules import commutations
-from mgn.passes.saturate.rule import Rule, RuleClass
-from mgn.passes.saturate.rules import RULES
+from mgn.passes.saturate.egraph.compile_rules import commutations
+from mgn.passes.saturate.rules.rule import Rule, RuleClass
+from mgn.passes.saturate.rules.table import RULES
 from mgn.rule_evidence import EXHAUSTED, PROVED, evidence_of
 from mgn.rule_exhaustion import exhausted
 from mgn.rule_proofs import proved

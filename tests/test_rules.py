@@ -14,11 +14,11 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.types import tensor
 from mgn.passes.saturate import saturate_graph
-from mgn.passes.saturate.encode import encode_graph
-from mgn.passes.saturate.engine import saturate_facts
-from mgn.passes.saturate.patterns import PatternError
-from mgn.passes.saturate.rule import Rule, RuleClass, RuleError
-from mgn.passes.saturate.rules import RULES, forget_rule, register_rule
+from mgn.passes.saturate.egraph.engine import saturate_facts
+from mgn.passes.saturate.encoding.encode import encode_graph
+from mgn.passes.saturate.rules.patterns import PatternError
+from mgn.passes.saturate.rules.rule import Rule, RuleClass, RuleError
+from mgn.passes.saturate.rules.table import RULES, forget_rule, register_rule
 from mgn.testing import UnsoundRule, check_rule
 
 

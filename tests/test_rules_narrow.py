@@ -6,7 +6,7 @@ shapes broadcast, or for operands that are the same; many were accepted before t
 
 import pytest
 
-from mgn.passes.saturate.rule import Rule, RuleClass
+from mgn.passes.saturate.rules.rule import Rule, RuleClass
 from mgn.testing import UnsoundRule, check_rule
 
 EXACT, REASSOCIATES, FAST = RuleClass.EXACT, RuleClass.REASSOCIATES, RuleClass.FAST

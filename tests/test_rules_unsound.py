@@ -6,7 +6,7 @@ for matrices that are not square, axes of other sizes, ties, or for a class that
 
 import pytest
 
-from mgn.passes.saturate.rule import Rule, RuleClass
+from mgn.passes.saturate.rules.rule import Rule, RuleClass
 from mgn.testing import UnsoundRule, check_rule
 
 EXACT, REASSOCIATES, FAST = RuleClass.EXACT, RuleClass.REASSOCIATES, RuleClass.FAST

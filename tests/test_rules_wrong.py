@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from rule_trials import try_rule
 
-from mgn.passes.saturate.rule import Rule, RuleClass
-from mgn.passes.saturate.rules import RULES
+from mgn.passes.saturate.rules.rule import Rule, RuleClass
+from mgn.passes.saturate.rules.table import RULES
 
 VARIANTS = (
     # row, field, exchanged text, by which text

@@ -16,15 +16,15 @@ from mgn.passes.saturate import (
     Rule,
     RuleClass,
     SaturateOptions,
-    engine,
     forget_rule,
     register_rule,
     saturate_graph,
 )
-from mgn.passes.saturate.encode import encode_graph
-from mgn.passes.saturate.engine import saturate_facts
-from mgn.passes.saturate.report import SaturateReport
-from mgn.passes.saturate.rules import CLASS_SETS, RULES, rules_of
+from mgn.passes.saturate.egraph import engine
+from mgn.passes.saturate.egraph.engine import saturate_facts
+from mgn.passes.saturate.encoding.encode import encode_graph
+from mgn.passes.saturate.extraction.report import SaturateReport
+from mgn.passes.saturate.rules.table import CLASS_SETS, RULES, rules_of
 from mgn.passes.saturate.saturate import literals_of
 
 ANY_ORDER = Rule(

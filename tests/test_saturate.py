@@ -31,9 +31,9 @@ from mgn.passes.saturate import (
     SaturateOptions,
     saturate_graph,
 )
-from mgn.passes.saturate.encode import encode_graph
-from mgn.passes.saturate.engine import saturate_facts
-from mgn.passes.saturate.rule import RuleError
+from mgn.passes.saturate.egraph.engine import saturate_facts
+from mgn.passes.saturate.encoding.encode import encode_graph
+from mgn.passes.saturate.rules.rule import RuleError
 
 FORMS = {
     "A B": ((8, 4), (4, 6), False, False),

@@ -18,13 +18,13 @@ from mgn.passes.choose_schedules import ChooseSchedules
 from mgn.passes.lower_kernels import LowerKernels
 from mgn.passes.plan_memory import PlanMemory
 from mgn.passes.saturate import Rule, RuleClass, Saturate
-from mgn.passes.saturate.attention_price import visited_keys
 from mgn.passes.saturate.memo import forget_choices
-from mgn.passes.saturate.rules import RULES
+from mgn.passes.saturate.prices.attention_price import visited_keys
+from mgn.passes.saturate.rules.table import RULES
 
 EXACT = frozenset({RuleClass.EXACT})
 GPU = DEVICES["nvidia-h200"]
-PRICE = "mgn.passes.saturate.prices.attention_seconds"
+PRICE = "mgn.passes.saturate.prices.prices.attention_seconds"
 
 
 def causal(b: Emitter, q: SSAValue, k: SSAValue, v: SSAValue) -> SSAValue:

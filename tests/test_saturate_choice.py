@@ -18,15 +18,16 @@ from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import GraphOp
-from mgn.passes.saturate import SaturateReport, offers, saturate_graph
-from mgn.passes.saturate.candidates import CandidateSet
-from mgn.passes.saturate.cones import Cone, Traits
-from mgn.passes.saturate.cuts import CutBuilder, best_of_each_kind
-from mgn.passes.saturate.forms import Form
-from mgn.passes.saturate.reach import Reach
+from mgn.passes.saturate import SaturateReport, saturate_graph
+from mgn.passes.saturate.candidates import offers
+from mgn.passes.saturate.candidates.candidates import CandidateSet
+from mgn.passes.saturate.candidates.cones import Cone, Traits
+from mgn.passes.saturate.candidates.cuts import CutBuilder, best_of_each_kind
+from mgn.passes.saturate.candidates.reach import Reach
+from mgn.passes.saturate.explain.trace import SaturateTrace
+from mgn.passes.saturate.extraction.selection import CyclicSelection, select
+from mgn.passes.saturate.prices.forms import Form
 from mgn.passes.saturate.saturate import saturated_view
-from mgn.passes.saturate.selection import CyclicSelection, select
-from mgn.passes.saturate.trace import SaturateTrace
 
 GPU = DEVICES["nvidia-h200"]
 

@@ -25,22 +25,27 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
-from mgn.passes.saturate import SaturateOptions, exact, saturate, saturate_graph
-from mgn.passes.saturate import extract as extraction
-from mgn.passes.saturate.candidates import CandidateSet
+from mgn.passes.saturate import SaturateOptions, saturate, saturate_graph
+from mgn.passes.saturate.candidates.candidates import CandidateSet
+from mgn.passes.saturate.candidates.offers import find_candidates
+from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.check import ExtractionError, check_selection
-from mgn.passes.saturate.components import LocalProblem, components_of
-from mgn.passes.saturate.extract import extract
-from mgn.passes.saturate.frontier import MANY, cheapest_choice
-from mgn.passes.saturate.greedy import flow_preferences, greedy_selection, improved_selection
-from mgn.passes.saturate.integer_program import LocalSolution, solve_integer_program
-from mgn.passes.saturate.offers import find_candidates
-from mgn.passes.saturate.reach import Reach
+from mgn.passes.saturate.egraph.view import View
+from mgn.passes.saturate.extraction import exact
+from mgn.passes.saturate.extraction import extract as extraction
+from mgn.passes.saturate.extraction.components import LocalProblem, components_of
+from mgn.passes.saturate.extraction.extract import extract
+from mgn.passes.saturate.extraction.frontier import MANY, cheapest_choice
+from mgn.passes.saturate.extraction.greedy import (
+    flow_preferences,
+    greedy_selection,
+    improved_selection,
+)
+from mgn.passes.saturate.extraction.integer_program import LocalSolution, solve_integer_program
+from mgn.passes.saturate.extraction.report import ExtractionReport, SaturateReport
+from mgn.passes.saturate.extraction.selection import CyclicSelection, select
 from mgn.passes.saturate.rebuild import rebuild_graph
-from mgn.passes.saturate.report import ExtractionReport, SaturateReport
 from mgn.passes.saturate.saturate import saturated_view
-from mgn.passes.saturate.selection import CyclicSelection, select
-from mgn.passes.saturate.view import View
 
 GPU = DEVICES["nvidia-h200"]
 

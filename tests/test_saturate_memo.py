@@ -12,10 +12,11 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.kernel_pieces import KernelPieces
 from mgn.passes.prepack_products import PackedOperand
-from mgn.passes.saturate import Rule, RuleClass, SaturateOptions, priced_bodies, saturate_graph
+from mgn.passes.saturate import Rule, RuleClass, SaturateOptions, saturate_graph
+from mgn.passes.saturate.candidates import priced_bodies
 from mgn.passes.saturate.memo import REMEMBERED, forget_choices
-from mgn.passes.saturate.prices import price_kernel
-from mgn.passes.saturate.rules import RULES
+from mgn.passes.saturate.prices.prices import price_kernel
+from mgn.passes.saturate.rules.table import RULES
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from mgn.dialects.fusion import KernelKind
-from mgn.passes.saturate import exact, integer_program
-from mgn.passes.saturate.candidates import CandidateSet, Template
-from mgn.passes.saturate.components import (
+from mgn.passes.saturate.candidates.candidates import CandidateSet, Template
+from mgn.passes.saturate.extraction import exact, integer_program
+from mgn.passes.saturate.extraction.components import (
     Choices,
     LocalProblem,
     components_of,
@@ -17,20 +17,20 @@ from mgn.passes.saturate.components import (
     split,
     tangled_classes,
 )
-from mgn.passes.saturate.decomposition import falls_apart, solve_pieces
-from mgn.passes.saturate.extract import extract
-from mgn.passes.saturate.forms import Form
-from mgn.passes.saturate.frontier import MANY, cheapest_choice
-from mgn.passes.saturate.hubs import PIECE, cut_at_hubs
-from mgn.passes.saturate.integer_program import (
+from mgn.passes.saturate.extraction.decomposition import falls_apart, solve_pieces
+from mgn.passes.saturate.extraction.extract import extract
+from mgn.passes.saturate.extraction.frontier import MANY, cheapest_choice
+from mgn.passes.saturate.extraction.hubs import PIECE, cut_at_hubs
+from mgn.passes.saturate.extraction.integer_program import (
     LocalSolution,
     Program,
     order_of,
     ring_of,
     solve_integer_program,
 )
-from mgn.passes.saturate.necessity import bits_of, necessity_of
-from mgn.passes.saturate.pruning import parts_of
+from mgn.passes.saturate.extraction.necessity import bits_of, necessity_of
+from mgn.passes.saturate.extraction.pruning import parts_of
+from mgn.passes.saturate.prices.forms import Form
 
 
 def random_problem(seed: int) -> LocalProblem:

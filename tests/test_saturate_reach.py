@@ -5,8 +5,8 @@ import random
 import pytest
 
 from mgn.dialects.types import tensor
-from mgn.passes.saturate.reach import Reach
-from mgn.passes.saturate.view import Member, ValueClass, View
+from mgn.passes.saturate.candidates.reach import Reach
+from mgn.passes.saturate.egraph.view import Member, ValueClass, View
 
 
 def random_view(seed: int) -> View:

@@ -10,10 +10,10 @@ from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.passes.saturate import saturate_graph
+from mgn.passes.saturate.candidates.offers import find_candidates
+from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.check import ExtractionError, check_selection
-from mgn.passes.saturate.extract import extract
-from mgn.passes.saturate.offers import find_candidates
-from mgn.passes.saturate.reach import Reach
+from mgn.passes.saturate.extraction.extract import extract
 from mgn.passes.saturate.saturate import saturated_view
 
 SAYS = ScheduleAttr.of(largest="shifts")

@@ -19,10 +19,10 @@ from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.arrange_kernels import arrange_kernel, template_of
 from mgn.passes.lower_kernels import lower_kernel
 from mgn.passes.saturate import saturate_graph
+from mgn.passes.saturate.candidates.offers import find_candidates
+from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.check import ExtractionError, check_selection
-from mgn.passes.saturate.extract import extract
-from mgn.passes.saturate.offers import find_candidates
-from mgn.passes.saturate.reach import Reach
+from mgn.passes.saturate.extraction.extract import extract
 from mgn.passes.saturate.saturate import saturated_view
 from mgn.passes.schedules.choose import schedule_for
 

@@ -17,10 +17,10 @@ from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.dialects.shapes import ShapeError
 from mgn.passes.saturate import RuleClass, SaturateOptions, SaturateReport, saturate_graph
-from mgn.passes.saturate.encode import encode_graph
-from mgn.passes.saturate.engine import saturate_facts
-from mgn.passes.saturate.rule import RuleError
-from mgn.passes.saturate.wide_products import Product, WideProducts
+from mgn.passes.saturate.egraph.engine import saturate_facts
+from mgn.passes.saturate.egraph.wide_products import Product, WideProducts
+from mgn.passes.saturate.encoding.encode import encode_graph
+from mgn.passes.saturate.rules.rule import RuleError
 from mgn.rule_values import Values
 
 EAGER = DEVICES["nvidia-h200"].with_figures(launch_cost=1e-3)

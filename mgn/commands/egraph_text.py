@@ -22,12 +22,12 @@ from mgn.dialects.fusion import FusedKernelOp, LaunchOp
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.mgn.structure import GraphOp, array_of, graphs_of
 from mgn.dialects.types import spelling
-from mgn.passes.saturate.encode import encode_graph
-from mgn.passes.saturate.engine import ClassNode, SaturatedGraph, saturate_facts
-from mgn.passes.saturate.facts import Leaf
-from mgn.passes.saturate.rules import DEFAULT_CLASSES, rules_of
+from mgn.passes.saturate.egraph.engine import ClassNode, SaturatedGraph, saturate_facts
+from mgn.passes.saturate.encoding.encode import encode_graph
+from mgn.passes.saturate.encoding.facts import Leaf
+from mgn.passes.saturate.explain.trace import SaturateTrace, attributes_text
+from mgn.passes.saturate.rules.table import DEFAULT_CLASSES, rules_of
 from mgn.passes.saturate.saturate import literals_of
-from mgn.passes.saturate.trace import SaturateTrace, attributes_text
 
 SECONDS = 60.0
 """For saturation, which is not cut short here as in a compilation."""

@@ -43,9 +43,9 @@ def rules() -> str:
     """Every rewrite rule: its name and class, how it was tried, both sides, its condition, and why
     it holds.
     """
-    from mgn.passes.saturate.compile_rules import commutations
-    from mgn.passes.saturate.rules import RULES
-    from mgn.passes.saturate.wide_products import WIDE_PRODUCTS
+    from mgn.passes.saturate.egraph.compile_rules import commutations
+    from mgn.passes.saturate.egraph.wide_products import WIDE_PRODUCTS
+    from mgn.passes.saturate.rules.table import RULES
     from mgn.rule_evidence import evidence_of
 
     lines: list[str] = []
@@ -60,7 +60,7 @@ def rules() -> str:
 
 def predicates() -> str:
     """What the condition of a rule can ask of a match."""
-    from mgn.passes.saturate.conditions import PREDICATES
+    from mgn.passes.saturate.rules.conditions import PREDICATES
 
     calls = {f"{name}{row.arguments}": row.says for name, row in PREDICATES.items()}
     return "".join(f"{call}: {says}\n" for call, says in calls.items())

@@ -12,8 +12,8 @@ it and its users, belongs where those do.
 from collections import Counter
 from collections.abc import Sequence
 
-from mgn.passes.saturate.candidates import Candidate
-from mgn.passes.saturate.trace import SaturateTrace
+from mgn.passes.saturate.candidates.candidates import Candidate
+from mgn.passes.saturate.explain.trace import SaturateTrace
 
 
 class Attribution:

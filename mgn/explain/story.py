@@ -20,11 +20,11 @@ from mgn.dialects.plan_steps import KernelCallOp, LaunchOp
 from mgn.explain.attribution import Attribution
 from mgn.kernel_work import Work, kernel_work, matrix_unit_of
 from mgn.mlir_text import print_mlir
-from mgn.passes.saturate.alternatives import Alternatives
-from mgn.passes.saturate.candidates import Arranged, Candidate
-from mgn.passes.saturate.derivation import Derivations, Step
-from mgn.passes.saturate.report import SaturateReport
-from mgn.passes.saturate.trace import SaturateTrace, SourceOperation
+from mgn.passes.saturate.candidates.candidates import Arranged, Candidate
+from mgn.passes.saturate.explain.alternatives import Alternatives
+from mgn.passes.saturate.explain.derivation import Derivations, Step
+from mgn.passes.saturate.explain.trace import SaturateTrace, SourceOperation
+from mgn.passes.saturate.extraction.report import SaturateReport
 from mgn.report import OptimizeReport
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mgn.passes.saturate.patterns import PatternError as PatternError
-    from mgn.passes.saturate.report import SaturateReport as SaturateReport
-    from mgn.passes.saturate.rule import Rule as Rule
-    from mgn.passes.saturate.rule import RuleClass as RuleClass
-    from mgn.passes.saturate.rule import RuleError as RuleError
-    from mgn.passes.saturate.rules import DEFAULT_CLASSES as DEFAULT_CLASSES
-    from mgn.passes.saturate.rules import forget_rule as forget_rule
-    from mgn.passes.saturate.rules import register_rule as register_rule
+    from mgn.passes.saturate.extraction.report import SaturateReport as SaturateReport
+    from mgn.passes.saturate.rules.patterns import PatternError as PatternError
+    from mgn.passes.saturate.rules.rule import Rule as Rule
+    from mgn.passes.saturate.rules.rule import RuleClass as RuleClass
+    from mgn.passes.saturate.rules.rule import RuleError as RuleError
+    from mgn.passes.saturate.rules.table import DEFAULT_CLASSES as DEFAULT_CLASSES
+    from mgn.passes.saturate.rules.table import forget_rule as forget_rule
+    from mgn.passes.saturate.rules.table import register_rule as register_rule
     from mgn.passes.saturate.saturate import Saturate as Saturate
     from mgn.passes.saturate.saturate import SaturateOptions as SaturateOptions
     from mgn.passes.saturate.saturate import saturate_graph as saturate_graph
@@ -36,16 +36,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "DEFAULT_CLASSES": "rules",
-    "PatternError": "patterns",
-    "Rule": "rule",
-    "RuleClass": "rule",
-    "RuleError": "rule",
+    "DEFAULT_CLASSES": "rules.table",
+    "PatternError": "rules.patterns",
+    "Rule": "rules.rule",
+    "RuleClass": "rules.rule",
+    "RuleError": "rules.rule",
     "Saturate": "saturate",
     "SaturateOptions": "saturate",
-    "SaturateReport": "report",
-    "forget_rule": "rules",
-    "register_rule": "rules",
+    "SaturateReport": "extraction.report",
+    "forget_rule": "rules.table",
+    "register_rule": "rules.table",
     "saturate_graph": "saturate",
 }
 

@@ -13,12 +13,12 @@ from collections.abc import Hashable
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.shifts import LARGEST
-from mgn.passes.saturate.candidates import Candidate, CandidateSet
-from mgn.passes.saturate.forms import classify
-from mgn.passes.saturate.kernel_facts import kernel_facts
-from mgn.passes.saturate.prices import PREPARED_RUNS, price_kernel
-from mgn.passes.saturate.selection import Selection
-from mgn.passes.saturate.view import View
+from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet
+from mgn.passes.saturate.egraph.view import View
+from mgn.passes.saturate.extraction.selection import Selection
+from mgn.passes.saturate.prices.forms import classify
+from mgn.passes.saturate.prices.kernel_facts import kernel_facts
+from mgn.passes.saturate.prices.prices import PREPARED_RUNS, price_kernel
 from mgn.passes.schedules.figures import MATRIX
 
 

@@ -16,12 +16,12 @@ from xdsl.dialects.builtin import UnknownLoc
 
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.structure import GraphOp
-from mgn.passes.saturate.candidates import CandidateSet
-from mgn.passes.saturate.facts import Interner
-from mgn.passes.saturate.report import SaturateReport
-from mgn.passes.saturate.rule import Rule
-from mgn.passes.saturate.selection import Selection
-from mgn.passes.saturate.view import View
+from mgn.passes.saturate.candidates.candidates import CandidateSet
+from mgn.passes.saturate.egraph.view import View
+from mgn.passes.saturate.encoding.facts import Interner
+from mgn.passes.saturate.extraction.report import SaturateReport
+from mgn.passes.saturate.extraction.selection import Selection
+from mgn.passes.saturate.rules.rule import Rule
 
 REMEMBERED = 8
 """Graphs that are kept; the one unused for longest is dropped."""

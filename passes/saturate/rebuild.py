@@ -11,10 +11,10 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind, ScheduleAttr
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp
-from mgn.passes.saturate.candidates import Candidate, CandidateSet
-from mgn.passes.saturate.facts import Leaf
-from mgn.passes.saturate.selection import Selection
-from mgn.passes.saturate.view import View
+from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet
+from mgn.passes.saturate.egraph.view import View
+from mgn.passes.saturate.encoding.facts import Leaf
+from mgn.passes.saturate.extraction.selection import Selection
 
 _KINDS = {kind: StringAttr(str(kind)) for kind in KernelKind}
 

@@ -22,32 +22,32 @@ from mgn.diagnostics import MgnError
 from mgn.dialects.garbage import collector_paused
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
-from mgn.passes.saturate.alternatives import choices_of
-from mgn.passes.saturate.attention_price import attention_seconds
-from mgn.passes.saturate.baseline import price_of_separate_kernels
-from mgn.passes.saturate.candidates import CandidateSet
+from mgn.passes.saturate.candidates.baseline import price_of_separate_kernels
+from mgn.passes.saturate.candidates.candidates import CandidateSet
+from mgn.passes.saturate.candidates.cuts import CutLimits
+from mgn.passes.saturate.candidates.offers import find_candidates
+from mgn.passes.saturate.candidates.prepared_copies import prepared_copies
+from mgn.passes.saturate.candidates.reach import Reach
+from mgn.passes.saturate.candidates.rounding_order import keeps_bits
+from mgn.passes.saturate.candidates.siblings import sibling_candidates
 from mgn.passes.saturate.check import check_selection
-from mgn.passes.saturate.cuts import CutLimits
-from mgn.passes.saturate.encode import EncodedGraph, encode_graph
-from mgn.passes.saturate.engine import SaturatedGraph, saturate_facts
-from mgn.passes.saturate.extract import Extraction, extract
-from mgn.passes.saturate.facts import Facts
+from mgn.passes.saturate.egraph.engine import SaturatedGraph, saturate_facts
+from mgn.passes.saturate.egraph.runaway import is_worth_a_choice, rules_to_leave_out
+from mgn.passes.saturate.egraph.unfolding import saturate_periods
+from mgn.passes.saturate.egraph.view import Signature, View, make_view
+from mgn.passes.saturate.egraph.wide_products import WIDE_PRODUCTS
+from mgn.passes.saturate.encoding.encode import EncodedGraph, encode_graph
+from mgn.passes.saturate.encoding.facts import Facts
+from mgn.passes.saturate.explain.alternatives import choices_of
+from mgn.passes.saturate.explain.trace import SaturateTrace
+from mgn.passes.saturate.extraction.extract import Extraction, extract
+from mgn.passes.saturate.extraction.report import SaturateReport
 from mgn.passes.saturate.memo import Choice, choice_key, choice_of, recall, remember
-from mgn.passes.saturate.offers import find_candidates
-from mgn.passes.saturate.patterns import Number, Pattern, calls_of
-from mgn.passes.saturate.prepared_copies import prepared_copies
-from mgn.passes.saturate.reach import Reach
+from mgn.passes.saturate.prices.attention_price import attention_seconds
 from mgn.passes.saturate.rebuild import rebuild_graph
-from mgn.passes.saturate.report import SaturateReport
-from mgn.passes.saturate.rounding_order import keeps_bits
-from mgn.passes.saturate.rule import Rule, RuleClass
-from mgn.passes.saturate.rules import CLASS_SETS, DEFAULT_CLASSES, rules_of
-from mgn.passes.saturate.runaway import is_worth_a_choice, rules_to_leave_out
-from mgn.passes.saturate.siblings import sibling_candidates
-from mgn.passes.saturate.trace import SaturateTrace
-from mgn.passes.saturate.unfolding import saturate_periods
-from mgn.passes.saturate.view import Signature, View, make_view
-from mgn.passes.saturate.wide_products import WIDE_PRODUCTS
+from mgn.passes.saturate.rules.patterns import Number, Pattern, calls_of
+from mgn.passes.saturate.rules.rule import Rule, RuleClass
+from mgn.passes.saturate.rules.table import CLASS_SETS, DEFAULT_CLASSES, rules_of
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ import numpy as np
 
 from mgn.dialects.mgn.operation import BOOLS, FLOATS, INTEGERS, OPERATIONS, AttributeSpec
 from mgn.dialects.types import ELEMENT_TYPES
-from mgn.passes.saturate.patterns import Call, Number, Pattern, Variable
-from mgn.passes.saturate.rule import Rule
-from mgn.passes.saturate.rules import RULES
+from mgn.passes.saturate.rules.patterns import Call, Number, Pattern, Variable
+from mgn.passes.saturate.rules.rule import Rule
+from mgn.passes.saturate.rules.table import RULES
 from tests.fuzz.axes import axis_of
 from tests.fuzz.draw import FLOAT_ELEMENTS, REFUSALS, Draw
 from tests.fuzz.values import Shape, draw_shape

@@ -220,7 +220,7 @@ def _read_arguments(text: str) -> None:
 
 
 def _rule_texts() -> list[str]:
-    from mgn.passes.saturate.rules import RULES
+    from mgn.passes.saturate.rules.table import RULES
 
     return ["\n".join((row.left, row.right, row.when)) for row in RULES.values()]
 

@@ -1,0 +1,125 @@
+"""Kernel candidates: what one kernel could compute, what it reads and writes, and its price.
+
+A candidate writes its root and, where their values are wanted elsewhere, also interior values of
+its body that lie in the same iteration space: the residual sum next to its norm, both arms of a
+diamond.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mgn.dialects.fusion import KernelKind
+from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, renamed
+
+ALONE = "one kernel"
+"""The arrangement of what is not done in several kernels."""
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """How something is done that kernels of several arrangements do, what all kernels of this one
+    cost, and the arrangements that are dearer.
+    """
+
+    text: str
+    price: float
+    dearer: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Template:
+    """One possible kernel over names of its own, wherever it may stand. `results[0]` is its root;
+    `inputs` are those of the values it reads that must be written before.
+
+    `facts` are what it says of how values lie, of a matrix unit and of largest elements.
+    `arranged` is there where there was a choice of arrangements, and this is the kernel that
+    completes the one taken.
+    """
+
+    body: tuple[BodyNode, ...]
+    form: Form
+    results: tuple[int, ...]
+    reads: tuple[int, ...]
+    inputs: tuple[int, ...]
+    price: float
+    facts: Facts = ()
+    arranged: Arranged | None = None
+
+    def body_at(self, classes: Sequence[int]) -> tuple[BodyNode, ...]:
+        """The e-nodes that it computes where its names are those classes, operands first."""
+        return renamed(self.body, classes)
+
+
+class Candidate:
+    """A template where it stands: `classes[i]` is the class of its name i."""
+
+    __slots__ = ("_body", "classes", "inputs", "number", "price", "results", "template")
+
+    def __init__(self, number: int, template: Template, classes: tuple[int, ...]) -> None:
+        self.number = number
+        self.template = template
+        self.classes = classes
+        self.price = template.price
+        at = classes.__getitem__
+        self.results = tuple(map(at, template.results))
+        self.inputs = tuple(map(at, template.inputs))
+        self._body: tuple[BodyNode, ...] = ()
+
+    @property
+    def kind(self) -> KernelKind:
+        return self.template.form.kind
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """The classes that it reads from memory: inputs, and those that lie there anyway."""
+        return tuple([self.classes[name] for name in self.template.reads])
+
+    @property
+    def body(self) -> tuple[BodyNode, ...]:
+        """The e-nodes that it computes, operands first; worked out when first asked for."""
+        if not self._body:
+            self._body = self.template.body_at(self.classes)
+        return self._body
+
+
+def undominated(templates: Sequence[Template]) -> list[Template]:
+    """Those that no other one replaces: same results or more, same inputs or fewer, no dearer."""
+    kept: list[tuple[frozenset[int], frozenset[int]]] = []
+    chosen: list[tuple[int, Template]] = []
+    for place, item in sorted(
+        enumerate(templates), key=lambda pair: (pair[1].price, len(pair[1].inputs), pair[0])
+    ):
+        results, inputs = frozenset(item.results), frozenset(item.inputs)
+        if not any(results <= others and inputs >= needed for others, needed in kept):
+            kept.append((results, inputs))
+            chosen.append((place, item))
+    return [item for _, item in sorted(chosen, key=lambda pair: pair[0])]
+
+
+@dataclass
+class CandidateSet:
+    """All candidates by number, those that write each class, and the order of the classes.
+
+    `handed` are the values that kernels of an arrangement hand to each other; `memoise` says
+    whether what repeats in all this is worked out once.
+    """
+
+    candidates: list[Candidate] = field(default_factory=list[Candidate])
+    writers: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    position: dict[int, int] = field(default_factory=dict[int, int])
+    outputs: tuple[int, ...] = ()
+    handed: frozenset[int] = frozenset()
+    considered: int = 0
+    memoise: bool = True
+
+    def add(self, template: Template, classes: tuple[int, ...]) -> Candidate:
+        """Enters a candidate under the next number."""
+        number, writers = len(self.candidates), self.writers
+        candidate = Candidate(number, template, classes)
+        self.candidates.append(candidate)
+        for result in candidate.results:
+            if result in writers:
+                writers[result].append(number)
+            else:
+                writers[result] = [number]
+        return candidate

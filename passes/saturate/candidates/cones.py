@@ -1,0 +1,124 @@
+"""Ways to compute a class from others, and what each is guessed to cost a program.
+
+In: bodies with their forms and prices, and the traits of the classes that they mention. Out: their
+ranks, by which the few are kept that are worth trying.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import TensorType
+
+from mgn.dialects.kernel.device import Device
+from mgn.dialects.types import tensor_bytes
+from mgn.passes.saturate.prices.forms import OF_ROWS, BodyNode, Form, Names, renamed
+from mgn.passes.saturate.prices.prices import price_per_run
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What matters of a class to cones that mention it."""
+
+    type: TensorType
+    in_memory: bool
+    inline: bool
+    users: int
+    is_output: bool
+    prepared: bool = False
+
+    @property
+    def shared(self) -> bool:
+        return self.users > 1 or self.is_output
+
+
+@dataclass
+class Cone:
+    """A legal body for a class, over local names; `price` is that of the kernel that writes the
+    class alone.
+    """
+
+    body: tuple[BodyNode, ...]
+    leaves: tuple[int, ...]
+    form: Form
+    price: float
+    rank: float = 0.0
+
+    def renamed(self, names: Names) -> "Cone":
+        """The same cone over other names."""
+        body, form = renamed(self.body, names), self.form.at(names)
+        leaves = tuple(names[name] for name in self.leaves)
+        return Cone(body, leaves, form, self.price, self.rank)
+
+    def at(self, mapped: Sequence[int]) -> "Cone":
+        """The same cone as a user names its classes; the form keeps the old names."""
+        body = renamed(self.body, mapped)
+        return Cone(body, tuple(mapped[name] for name in self.leaves), self.form, self.price)
+
+
+class Ranking:
+    """Orders the cones of a class by their prices and what it is guessed to cost to have their
+    leaves in memory: of each, a share for every reader.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.costs: dict[int, float] = {}
+
+    def rank(self, cones: Sequence[Cone], traits: Sequence[Traits]) -> list[Cone]:
+        """Notes the ranks of a class's cones; the best one first."""
+        for cone in cones:
+            cone.rank = cone.price + sum(self._share(traits[name]) for name in cone.leaves)
+        self._count_needs([cone for cone in cones if cone.form.has_rows], traits)
+        return sorted(cones, key=lambda item: (item.rank, len(item.body), item.leaves))
+
+    def alone(self, cone: Cone, traits: Sequence[Traits]) -> float:
+        """What a cone costs that is the only reader of its leaves."""
+        return cone.price + sum(self._cost(traits[name]) for name in cone.leaves)
+
+    def _count_needs(self, cones: Sequence[Cone], traits: Sequence[Traits]) -> None:
+        """Ranks cones that read what a reduction decides, where others compute it besides, by what
+        these read in its place too: the kernel that writes the value reads that as well.
+        """
+        widest_first = sorted(cones, key=lambda cone: len(cone.body), reverse=True)
+        for place, cone in enumerate(widest_first):
+            for leaf in cone.leaves:
+                wider = [item for item in widest_first[:place] if _computes(item, cone, leaf)]
+                if wider:
+                    least = min(item.rank - item.price for item in wider)
+                    cone.rank = max(cone.rank, self._rank_with(cone, leaf, least, traits))
+
+    def _rank_with(self, cone: Cone, leaf: int, wider: float, traits: Sequence[Traits]) -> float:
+        """The rank of a cone one of whose leaves needs what wider cones read: that is shared with
+        the leaf's readers outside of the cone.
+        """
+        known = traits[leaf]
+        rest = sum(self._share(traits[name]) for name in cone.leaves if name != leaf)
+        inside = sum(leaf in operands for _, _, operands in cone.body)
+        readers = max(1, known.users + known.is_output + 1 - inside)
+        return cone.price + rest + (self._cost(known) + wider - rest) / readers
+
+    def _share(self, traits: Traits) -> float:
+        """What having a class in memory costs each of those who read it."""
+        return self._cost(traits) / (traits.users + traits.is_output)
+
+    def _cost(self, traits: Traits) -> float:
+        known = self.costs.get(id(traits))
+        if known is None:
+            known = self.costs[id(traits)] = self._new_cost(traits)
+        return known
+
+    def _new_cost(self, traits: Traits) -> float:
+        if traits.in_memory:
+            return 0.0
+        cost = self.device.launch_cost + tensor_bytes(traits.type) / self.device.bandwidth
+        return price_per_run(cost, traits.prepared)
+
+
+def _computes(wide: Cone, cone: Cone, leaf: int) -> bool:
+    """Whether one cone computes, from a reduction, what another reads, and all that this does."""
+    return (
+        wide.form.places.get(leaf) in OF_ROWS
+        and wide.form.way == cone.form.way
+        and all(name == leaf or name in wide.leaves for name in cone.leaves)
+        and frozenset(cone.body).issubset(wide.body)
+    )

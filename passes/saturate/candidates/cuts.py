@@ -1,0 +1,397 @@
+"""Priority cuts: for each class a few best ways to compute it from others, merged from its
+operands' cuts.
+
+In: a `View`, a device. Out: for each class a `CutSet` of `Cone`s, over the values near it.
+
+A *cone* is a body (e-nodes in dependency order, the class itself last) and its leaves, values read
+from memory. The cones of a class are those of its e-nodes, whose operands are each either a leaf or
+computed by one of their own cones (A. Mishchenko, S. Cho, S. Chatterjee, R. Brayton, "Combinational
+and sequential mapping with priority cuts", ICCAD 2007). Cones are kept by price, a few for each
+kernel kind; illegal ones are dropped as they appear.
+
+A cut set is written over *local* names 0, 1, 2 … of the classes it mentions, and kept by the shape
+of what it was made from. So the thirty equal layers of a network are worked out once.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, product
+
+from mgn.dialects.fusion import KernelKind
+from mgn.dialects.kernel.device import Device
+from mgn.dialects.mgn.operation import Kind
+from mgn.passes.saturate.candidates.cones import Cone, Ranking, Traits
+from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
+from mgn.passes.saturate.candidates.repetition import table
+from mgn.passes.saturate.candidates.rounding_order import keeps_bits
+from mgn.passes.saturate.egraph.view import Signature, ValueClass, View
+from mgn.passes.saturate.prices.forms import BodyNode, Way
+from mgn.passes.saturate.prices.matrix_price import shows_rounding
+from mgn.passes.saturate.prices.prices import operation_weight, price_per_run, widens_half
+
+VIEWS = frozenset({"reshape", "broadcast_to", "slice"})
+"""Movement that any kernel reads through at no cost."""
+
+DEAR = 4.0
+"""Weight of an operation from which on its result is better read than computed again."""
+
+
+WAYS_OF_ONE_KIND = 3
+WAYS = {KernelKind.POINTWISE: 2}
+"""How many ways to compute an operand inside its users' kernels are tried, where all are kernels of
+one kind and where they are not: then one of each kind that is not listed. Products that reduce rows
+are a way besides: there is always one without.
+"""
+
+
+@dataclass(frozen=True)
+class CutLimits:
+    """Bounds of the search: cones kept for each kernel kind, merges tried (before an attention,
+    which has up to four operands, more of them), sizes of a body; whether a kernel must give the
+    bits of its operations alone; and whether what repeats is worked out once.
+    """
+
+    cones: int = 4
+    merges: int = 24
+    attention: int = 81
+    operations: int = 64
+    leaves: int = 16
+    keep_bits: bool = False
+    memoise: bool = True
+
+
+@dataclass
+class CutSet:
+    """The cones of a class, over local names: 0 is the class, `traits[i]` describes name i."""
+
+    number: int
+    traits: list[Traits]
+    cones: list[Cone] = field(default_factory=list[Cone])
+
+
+@dataclass(slots=True)
+class PlacedCuts:
+    """A cut set where it stands: `classes[i]` is the class of local name i."""
+
+    cuts: CutSet
+    classes: tuple[int, ...]
+
+
+class CutBuilder:
+    """Computes cut sets bottom-up, each distinct one once."""
+
+    def __init__(
+        self, view: View, device: Device, limits: CutLimits, priced: PricedBodies | None = None
+    ) -> None:
+        self.view = view
+        self.device = device
+        self.limits = limits
+        self.priced = priced or PricedBodies(view.signatures, device)
+        self.ranking = Ranking(device)
+        self.placed: dict[int, PlacedCuts] = {}
+        self.memo: dict[object, tuple[CutSet, tuple[int, ...]]] = table(limits.memoise)
+        self.contents: dict[object, CutSet] = table(limits.memoise)
+        self.traits: dict[int, Traits] = {}
+        self.traits_of: dict[int, int] = {}
+        self.trait_numbers: dict[Traits, int] = {}
+        self.known_traits: dict[tuple[object, ...], tuple[Traits, int]] = {}
+        self.numbered: list[CutSet] = []
+        self.considered = 0
+
+    def build(self) -> dict[int, PlacedCuts]:
+        """The cut sets of all classes, in dependency order."""
+        for value in self.view.classes.values():
+            self.placed[value.key] = self._class(value)
+        return self.placed
+
+    def _class(self, value: ValueClass) -> PlacedCuts:
+        traits = self._traits(value)
+        names: dict[int, int] = {value.key: 0}
+        name_of = names.setdefault
+        nodes: list[tuple[int, tuple[tuple[int, tuple[int, ...]], ...]]] = []
+        mapped: dict[int, tuple[int, tuple[int, ...]]] = {}
+        for member in value.members:
+            for operand in member.operands:
+                if operand not in mapped:
+                    placed = self.placed[operand]
+                    own = tuple([name_of(item, len(names)) for item in placed.classes])
+                    mapped[operand] = placed.cuts.number, own
+            nodes.append((member.signature, tuple([mapped[item] for item in member.operands])))
+        key = (traits, tuple(nodes))
+        known = self.memo.get(key)
+        if known is None:
+            known = self.memo[key] = self._compute(value, nodes, list(names))
+        cuts, selected = known
+        classes = list(names)
+        return PlacedCuts(cuts, tuple([classes[index] for index in selected]))
+
+    def _compute(
+        self,
+        value: ValueClass,
+        nodes: Sequence[tuple[int, tuple[tuple[int, tuple[int, ...]], ...]]],
+        classes: Sequence[int],
+    ) -> tuple[CutSet, tuple[int, ...]]:
+        """A new cut set, and which of the names it was made over it mentions."""
+        cones: list[Cone] = []
+        all_traits = [self.traits[key] for key in classes]
+        if value.leaf is None:
+            for signature, operands in nodes:
+                cones.extend(self._node_cones(signature, operands, all_traits))
+            cones = self._keep(cones, all_traits)
+        used = {0: 0}
+        for cone in cones:
+            for name, _, operands in cone.body:
+                for item in (*operands, name):
+                    used.setdefault(item, len(used))
+        renamed = [cone.renamed(used) for cone in cones]
+        described = [all_traits[name] for name in used]
+        numbers = tuple([self.traits_of[classes[name]] for name in used])
+        content = (numbers, tuple((cone.body, cone.leaves) for cone in renamed))
+        cuts = self.contents.get(content)
+        if cuts is None:
+            cuts = CutSet(len(self.numbered), described, renamed)
+            self.contents[content] = cuts
+            self.numbered.append(cuts)
+        return cuts, tuple(used)
+
+    def _traits(self, value: ValueClass) -> int:
+        """Notes a class's traits, and gives their number; types are hashed once each."""
+        users = min(value.users, 3)
+        rest = (value.in_memory, value.inline, users, value.is_output, value.prepared)
+        known = self.known_traits.get((id(value.type), *rest))
+        if known is None:
+            traits = Traits(value.type, *rest)
+            number = self.trait_numbers.setdefault(traits, len(self.trait_numbers))
+            known = self.known_traits[id(value.type), *rest] = traits, number
+        self.traits[value.key], self.traits_of[value.key] = known
+        return known[1]
+
+    def _node_cones(
+        self,
+        signature: int,
+        operands: Sequence[tuple[int, tuple[int, ...]]],
+        traits: Sequence[Traits],
+    ) -> list[Cone]:
+        """Legal cones of one e-node, over the names of the class being computed.
+
+        A value with one user, read elementwise or by a reduction, never lies in memory where a
+        kernel can compute it together with that user: the user's result takes its place there at
+        no greater cost. What a matrix unit takes from memory is an exception, and what is prepared
+        where its user is not: it is there for nothing.
+        """
+        root = self.view.signatures[signature]
+        choices = [
+            self._choices(number, mapped, traits, self._before(root, position))
+            for position, (number, mapped) in enumerate(operands)
+        ]
+        plain = root.kind in (Kind.ELEMENTWISE, Kind.REDUCTION)
+        plain = plain and not shows_rounding(root, self.device)
+        attends = root.heavy is KernelKind.ATTENTION
+        merges = self.limits.attention if attends else self.limits.merges
+        legal: list[tuple[frozenset[int], Cone]] = []
+        apart: list[Cone] = []
+        for combination in islice(product(*choices), merges):
+            cone = self._merge(signature, operands, combination, traits)
+            if cone is not None and cone.form.reduced:
+                apart.append(cone)
+            elif cone is not None:
+                alone = (
+                    position
+                    for position, (_, mapped) in enumerate(operands)
+                    if combination[position] is not None
+                    and not traits[mapped[0]].shared
+                    and traits[mapped[0]].prepared is traits[0].prepared
+                )
+                legal.append((frozenset(alone) if plain else frozenset(), cone))
+        if not legal:
+            nothing = [None] * len(operands)
+            cone = self._merge(signature, operands, nothing, traits, bounded=False)
+            return [] if cone is None else [cone]
+        fused = [positions for positions, _ in legal]
+        kept = [cone for positions, cone in legal if not any(positions < other for other in fused)]
+        return [*kept, *apart]
+
+    def _before(self, root: Signature, position: int) -> Collection[KernelKind]:
+        """The kinds of kernel that may go on in one of an operation, for one of its operands: what
+        comes before a heavy operation is pointwise, or reduces a product's rows for it.
+        """
+        if root.heavy is None:
+            return KernelKind
+        if root.heavy is KernelKind.CONTRACTION and not position and not self.device.is_cpu:
+            return (KernelKind.POINTWISE, KernelKind.REDUCTION)
+        return (KernelKind.POINTWISE,)
+
+    def _choices(
+        self,
+        number: int,
+        mapped: Sequence[int],
+        traits: Sequence[Traits],
+        kinds: Collection[KernelKind] = KernelKind,
+    ) -> list[Cone | None]:
+        """How an operand may come: None is from memory (or, for a constant, inside the body)."""
+        operand = traits[mapped[0]]
+        if operand.in_memory or operand.inline:
+            return [None]
+        cones = [cone for cone in self.numbered[number].cones if cone.form.kind in kinds]
+        if not cones:
+            return [None]
+        if operand.prepared and not traits[0].prepared:
+            chosen = self._prepared_choices(cones, KernelKind.CONTRACTION not in kinds)
+        else:
+            chosen = [*best_of_each_kind(cones), None]
+        return [None if cone is None else cone.at(mapped) for cone in chosen]
+
+    def _prepared_choices(self, cones: Sequence[Cone], heavy: bool) -> list[Cone | None]:
+        """How a run's kernel may get what is prepared: what only views a parameter is read through,
+        what is expensive, lies in several places, or is asked for by many tiles, is never computed
+        again; numbers of two bytes may be read faster than their wide form. A matrix unit has to
+        see that its operand is rounded, which is done on the way for nothing.
+        """
+        rounded = [cone for cone in cones if self._shows_rounding(cone)]
+        if rounded:
+            return [*rounded, None]
+        best = cones[0]
+        signatures = [self.view.signatures[number] for _, number, _ in best.body]
+        if all(signature.name in VIEWS for signature in signatures):
+            return [best]
+        if all(signature.name in VIEWS or widens_half(signature) for signature in signatures):
+            return [best, None]
+        dear = heavy or any(
+            item.name == "concat" or operation_weight(item, self.device) >= DEAR
+            for item in signatures
+        )
+        return [None] if dear else [None, best]
+
+    def _shows_rounding(self, cone: Cone) -> bool:
+        """Whether a body only rounds for the device's matrix unit what lies in memory."""
+        return bool(self.device.matrix_rates) and all(
+            shows_rounding(self.view.signatures[number], self.device) for _, number, _ in cone.body
+        )
+
+    def _merge(
+        self,
+        signature: int,
+        operands: Sequence[tuple[int, tuple[int, ...]]],
+        combination: Sequence[Cone | None],
+        traits: Sequence[Traits],
+        bounded: bool = True,
+    ) -> Cone | None:
+        names = tuple([mapped[0] for _, mapped in operands])
+        nodes: dict[int, BodyNode] = {}
+        leaves: dict[int, None] = {}
+        in_order = True
+        for cone in combination:
+            if cone is not None:
+                for node in cone.body:
+                    in_order &= nodes.setdefault(node[0], node) == node
+                leaves.update(dict.fromkeys(cone.leaves))
+        if 0 in nodes:
+            return None
+        for name, cone in zip(names, combination, strict=True):
+            if cone is None:
+                leaves[name] = None
+        nodes[0] = (0, signature, names)
+        in_order &= nodes.keys().isdisjoint(leaves)
+        ordered = list(nodes.values()) if in_order else body_order(nodes)
+        if ordered is None or len(ordered) > self.limits.operations:
+            return None
+        if self.limits.keep_bits and not keeps_bits(ordered, self.view.signatures):
+            return None
+        read = leaves if in_order else leaves_of(ordered)
+        real = tuple([name for name in read if not traits[name].inline])
+        if bounded and len(real) > self.limits.leaves:
+            return None
+        self.considered += 1
+        body = tuple(ordered)
+        form = self.priced.form(body)
+        if form is None or (form.reduced and self.device.is_cpu):
+            return None
+        price = self.priced.price(body, form, (0,), {name: traits[name].type for name in real})
+        if price == math.inf:
+            return None
+        return Cone(body, real, form, price_per_run(price, traits[0].prepared))
+
+    def _keep(self, cones: Sequence[Cone], traits: Sequence[Traits]) -> list[Cone]:
+        """The best few of each kind, no two with the same leaves and body classes, and the best
+        where it has its leaves to itself; the smallest; and one that only rounds, by which a matrix
+        unit sees that its operand is rounded.
+        """
+        kept: list[Cone] = []
+        counts: dict[Way, int] = {}
+        dropped: dict[Way, list[Cone]] = {}
+        seen: set[tuple[frozenset[int], Way]] = set()
+        ranked = self.ranking.rank(cones, traits)
+        for cone in ranked:
+            key = (frozenset(cone.leaves), cone.form.way)
+            count = counts.get(cone.form.way, 0)
+            if key in seen or count >= self.limits.cones:
+                dropped.setdefault(cone.form.way, []).append(cone)
+                continue
+            seen.add(key)
+            counts[cone.form.way] = count + 1
+            kept.append(cone)
+        for way, others in dropped.items():
+            of_way = [*(cone for cone in kept if cone.form.way == way), *others]
+            best = min(of_way, key=lambda item: self.ranking.alone(item, traits))
+            if not any(cone is best for cone in kept):
+                kept.append(best)
+        smallest = min(cones, key=lambda item: (len(item.body), item.rank), default=None)
+        if smallest is not None and all(len(cone.body) > len(smallest.body) for cone in kept):
+            kept.append(smallest)
+        rounding = next((cone for cone in ranked if self._shows_rounding(cone)), None)
+        if rounding is not None and not any(cone is rounding for cone in kept):
+            kept.append(rounding)
+        return kept
+
+
+def body_order(
+    nodes: Mapping[int, BodyNode], results: Sequence[int] = (0,)
+) -> list[BodyNode] | None:
+    """The e-nodes that results need, operands first; None where they depend on themselves."""
+    ordered: list[BodyNode] = []
+    state: dict[int, bool] = {}
+    pending = list(reversed(results))
+    while pending:
+        name = pending[-1]
+        if name in state:
+            pending.pop()
+            if not state[name]:
+                state[name] = True
+                ordered.append(nodes[name])
+            continue
+        state[name] = False
+        for operand in reversed(nodes[name][2]):
+            if operand in nodes:
+                if operand not in state:
+                    pending.append(operand)
+                elif not state[operand]:
+                    return None
+    return ordered
+
+
+def leaves_of(body: Sequence[BodyNode]) -> list[int]:
+    """The operands that a body does not compute, in order of first use."""
+    inside = {name for name, _, _ in body}
+    return list(
+        dict.fromkeys(
+            operand for _, _, operands in body for operand in operands if operand not in inside
+        )
+    )
+
+
+def best_of_each_kind(cones: Sequence[Cone]) -> list[Cone]:
+    """The few of an operand's cones, best first, that its users try: a kernel of one kind is no
+    substitute for one of another, as a slice of a wide product is none for the product.
+    """
+    of_one_kind = len({cone.form.way for cone in cones if not cone.form.reduced}) == 1
+    kept: list[Cone] = []
+    counts: dict[Way, int] = {}
+    for cone in cones:
+        way = cone.form.way
+        counts[way] = counts.get(way, 0) + 1
+        alone = of_one_kind and not cone.form.reduced
+        most = WAYS_OF_ONE_KIND if alone else WAYS.get(cone.form.kind, 1)
+        if counts[way] <= most:
+            kept.append(cone)
+    return kept

@@ -1,0 +1,192 @@
+"""The candidates of a graph: what its cut sets offer, as one kernel or arranged as several.
+
+In: a view and a device. Out: the `CandidateSet`; what arrangements hand from kernel to kernel is
+then in the view too.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+from mgn.dialects.kernel.device import Device
+from mgn.passes.saturate.candidates.arranging import Arranger, NewValues, Placer
+from mgn.passes.saturate.candidates.candidates import CandidateSet, Template, undominated
+from mgn.passes.saturate.candidates.cuts import CutBuilder, CutLimits, CutSet, PlacedCuts
+from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
+from mgn.passes.saturate.candidates.reach import Reach
+from mgn.passes.saturate.candidates.repetition import table
+from mgn.passes.saturate.egraph.view import View
+from mgn.passes.saturate.prices.prices import price_per_run
+
+DEFAULT_LIMITS = CutLimits()
+EXTRA_RESULTS = 4
+"""Interior values of one body that are considered as further results."""
+
+
+class NoKernel(RuntimeError):
+    """A value that no kernel form can compute."""
+
+
+def find_candidates(
+    view: View, device: Device, reach: Reach, limits: CutLimits = DEFAULT_LIMITS
+) -> CandidateSet:
+    """The candidates that can take part in computing the outputs of a view."""
+    priced = PricedBodies(view.signatures, device)
+    builder = CutBuilder(view, device, limits, priced)
+    placed = builder.build()
+    found = CandidateSet(considered=builder.considered, memoise=limits.memoise)
+    wanted = [root for root in dict.fromkeys(view.outputs) if not view.classes[root].leaf]
+    found.outputs = tuple(wanted)
+    offers = _Offers(view, device, reach, limits, priced)
+    placer = Placer(view)
+    queued = set(wanted)
+    while wanted:
+        key = wanted.pop()
+        offered, values = offers.of(placed[key])
+        classes = placed[key].classes
+        met = [classes[name] for name in offered.mentioned]
+        wanted += [item for item in met if item not in queued and item in placed]
+        queued.update(met)
+        if values.made:
+            classes = placer.place(values, classes)
+        for template in offered.templates:
+            if not values.made or placer.is_first(template, classes):
+                found.add(template, classes)
+        if not offered.templates:
+            value = view.classes[key]
+            names = sorted({view.signatures[item.signature].name for item in value.members})
+            raise NoKernel(f"no kernel form can compute {' or '.join(names)} : {value.type}")
+    placer.sort()
+    found.handed = frozenset(placer.known.values())
+    found.position = {key: place for place, key in enumerate(view.classes)}
+    return found
+
+
+NOTHING, WHOLE, ARRANGED = range(3)
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """A template, and the ways to try it: not at all, as it is, or what is best in its place."""
+
+    whole: Template
+    ways: tuple[tuple[Template, ...], ...]
+
+    @cached_property
+    def has_several(self) -> bool:
+        """Whether a template of it has several results, and so could wait for itself."""
+        return any(len(template.results) > 1 for way in self.ways for template in way)
+
+
+@dataclass(frozen=True)
+class _Offered:
+    """The templates of a cut set that are left, and the names of its values that any of them reads
+    or writes, in their order.
+    """
+
+    templates: Sequence[Template]
+    mentioned: Sequence[int]
+
+
+class _Offers:
+    """Templates of a placed cut set, worked out once for each cut set."""
+
+    def __init__(
+        self, view: View, device: Device, reach: Reach, limits: CutLimits, priced: PricedBodies
+    ) -> None:
+        self.view = view
+        self.priced = priced
+        self.reach = reach
+        self.arranger = Arranger(view, device, limits.keep_bits)
+        self.values: dict[int, NewValues] = {}
+        self.made: dict[int, list[_Offer]] = table(limits.memoise)
+        self.kept: dict[tuple[int, tuple[tuple[int, int], ...]], _Offered] = table(limits.memoise)
+
+    def of(self, placed: PlacedCuts) -> tuple[_Offered, NewValues]:
+        """The templates worth trying there, none that would wait for itself, and the values that
+        they make besides the cut set's.
+        """
+        cuts, classes = placed.cuts, placed.classes
+        made = self.made.get(cuts.number)
+        if made is None:
+            self.values[cuts.number] = NewValues(cuts.traits)
+            made = self.made[cuts.number] = list(self._make(cuts))
+        values = self.values[cuts.number]
+        changed = tuple(
+            (place, way)
+            for place, offer in enumerate(made)
+            if offer.has_several and (way := self._left(offer, classes, values)) != ARRANGED
+        )
+        kept = self.kept.get((cuts.number, changed))
+        if kept is None:
+            left = dict(changed)
+            tried = (offer.ways[left.get(place, ARRANGED)] for place, offer in enumerate(made))
+            templates = [template for templates in tried for template in templates]
+            kept = self.kept[cuts.number, changed] = _offered(templates, len(cuts.traits))
+        return kept, values
+
+    def _left(self, offer: _Offer, classes: tuple[int, ...], values: NewValues) -> int:
+        """Which way is left of those that an offer has there."""
+        depends, whole = self.reach.depends, offer.whole
+        for extra in whole.results[1:]:
+            for item in whole.inputs:
+                if depends(classes[item], classes[extra]):
+                    return NOTHING
+        if offer.ways[ARRANGED] == offer.ways[WHOLE]:
+            return ARRANGED
+        waits = any(self._waits(piece, classes, values) for piece in offer.ways[ARRANGED])
+        return WHOLE if waits else ARRANGED
+
+    def _waits(self, piece: Template, classes: tuple[int, ...], values: NewValues) -> bool:
+        """Whether an input of a kernel of an arrangement depends on a result."""
+        if len(piece.results) == 1:
+            return False
+        inputs = {name for item in piece.inputs for name in values.made_from(item)}
+        return any(
+            self.reach.depends(classes[item], classes[result])
+            for result in piece.results
+            for item in inputs
+            if result < len(classes) and item != result
+        )
+
+    def _make(self, cuts: CutSet) -> Iterator[_Offer]:
+        for template in self._templates(cuts):
+            best = tuple(self.arranger.offers(template, self.values[cuts.number]))
+            yield _Offer(template, ((), (template,), best))
+
+    def _templates(self, cuts: CutSet) -> Iterator[Template]:
+        traits = cuts.traits
+        signatures = self.view.signatures
+        prepared = traits[0].prepared
+        for cone in cuts.cones:
+            body, form, leaves = cone.body, cone.form, cone.leaves
+            inputs = tuple(name for name in leaves if not traits[name].in_memory)
+            types = {name: traits[name].type for name in leaves}
+            facts = self.priced.facts(body, form, (0,), types)
+            yield Template(body, form, (0,), leaves, inputs, cone.price, facts)
+            root = signatures[body[-1][1]]
+            extras = [
+                name
+                for name, signature, _ in body[:-1]
+                if traits[name].shared
+                and traits[name].prepared is prepared
+                and form.writable(name, signatures[signature], root)
+            ]
+            for chosen in _subsets(extras[-EXTRA_RESULTS:]):
+                results = (0, *chosen)
+                price = price_per_run(self.priced.price(body, form, results, types), prepared)
+                facts = self.priced.facts(body, form, results, types)
+                yield Template(body, form, results, leaves, inputs, price, facts)
+
+
+def _offered(templates: Sequence[Template], known: int) -> _Offered:
+    left = undominated(templates)
+    met = dict.fromkeys(name for item in left for name in (*item.inputs, *item.results))
+    return _Offered(left, [name for name in met if name < known])
+
+
+def _subsets(names: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Non-empty subsets worth trying: singles, pairs, and all."""
+    for size in sorted({1, 2, len(names)} & set(range(1, len(names) + 1))):
+        yield from combinations(names, size)

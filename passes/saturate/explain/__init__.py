@@ -1,0 +1,1 @@
+"""What was chosen and what was not, in words and figures."""

@@ -1,0 +1,1 @@
+"""The choice of kernels with the least cost, and a bound that proves it."""

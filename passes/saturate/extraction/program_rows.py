@@ -1,0 +1,208 @@
+"""The rows of the integer program for one independent problem.
+
+In: a `LocalProblem`. Out: its `Columns` and `Rows`. Variables: x = 1 where a candidate is chosen,
+y = 1 where a class is taken from it: from the first that writes the class, if there are several. A
+candidate with one result needs no y of its own. Beside what makes a choice of kernels, the rows
+make fractions dear; all are true of choices in which no kernel waits for itself:
+
+    forced k:          Σ y(k, ·) = 1
+    c writes k:        y(k, c) ≤ x(c)
+    k needs i always:  Σ y(k, ·) ≤ Σ y(i, ·)
+    some writers of k  Σ y(k, those) ≤ Σ y(i, w) over writers w of i that neither write nor read k
+      read i:
+    others read i      Σ y(k, all those) ≤ Σ y(i, w) + Σ y(j, v) over writers v of j that have
+      through a j:       nothing to do with i or k
+    some writers of k  Σ y(k, those) + Σ y(i, those) ≤ 1
+      read i and some
+      of i read k:
+
+The third is for the dominators of `necessity`; the fourth says it once for all readers on the way
+to k, where a row for each of them would let each read a fraction of i. The last does the same for
+*detours*: whoever takes k takes i on one way or the other, or j from elsewhere; there is one for
+each j, and one for all. Where many kernels read the same there are far more entries in the rows of
+detours than in all others, and few of these rows matter: they wait until fractions violate them.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mgn.passes.saturate.extraction.components import LocalProblem
+from mgn.passes.saturate.extraction.necessity import bits_of, necessity_of
+
+
+@dataclass
+class Rows:
+    """Rows of a sparse matrix, with the least and the greatest value of each; `forced` has a bit
+    for each class that is written in any case.
+    """
+
+    forced: int = 0
+    starts: list[int] = field(default_factory=lambda: [0])
+    columns: list[int] = field(default_factory=list[int])
+    values: list[float] = field(default_factory=list[float])
+    lower: list[float] = field(default_factory=list[float])
+    upper: list[float] = field(default_factory=list[float])
+
+    def add(self, entries: Mapping[int, float], lower: float, upper: float = float("inf")) -> None:
+        """Adds a row: the values of its columns, and what their sum may be."""
+        self.columns.extend(entries)
+        self.values.extend(entries.values())
+        self.starts.append(len(self.columns))
+        self.lower.append(lower)
+        self.upper.append(upper)
+
+    def extend(self, others: "Rows") -> None:
+        """Adds all rows of others."""
+        for row in range(len(others.lower)):
+            self.add(others.entries(row), others.lower[row], others.upper[row])
+
+    def violated(self, values: np.ndarray, by: float) -> list[dict[int, float]]:
+        """The rows whose least value is missed by more than that."""
+        if not self.lower:
+            return []
+        columns, entries = np.array(self.columns), np.array(self.values)
+        sums = np.add.reduceat(entries * values[columns], self.starts[:-1])
+        return [self.entries(int(row)) for row in np.flatnonzero(sums < np.array(self.lower) - by)]
+
+    def entries(self, row: int) -> dict[int, float]:
+        """What a row has in its columns."""
+        here = slice(self.starts[row], self.starts[row + 1])
+        return dict(zip(self.columns[here], self.values[here], strict=True))
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The column of "this class is taken from this candidate", and how many columns there are."""
+
+    taken: dict[tuple[int, int], int]
+    count: int
+
+
+def columns_of(problem: LocalProblem) -> Columns:
+    """The variables of a problem: those of its candidates come first."""
+    taken: dict[tuple[int, int], int] = {}
+    columns = len(problem.prices)
+    for number, results in enumerate(problem.results):
+        if len(results) == 1:
+            taken[results[0], number] = number
+            continue
+        for key in results:
+            taken[key, number] = columns
+            columns += 1
+    return Columns(taken, columns)
+
+
+def rows_of(problem: LocalProblem, columns: Columns) -> tuple[Rows, Rows]:
+    """The rows of a problem over its columns, and those of detours, each of at least nothing."""
+    writer = _RowWriter(problem, columns)
+    return writer.rows(), writer.detours()
+
+
+class _RowWriter:
+    """What the rows of a problem are written from."""
+
+    def __init__(self, problem: LocalProblem, columns: Columns) -> None:
+        self.problem = problem
+        self.taken = columns.taken
+        self.needs = necessity_of(problem)
+        self.writers = problem.writers()
+        self.reads = [frozenset(items) for items in problem.inputs]
+        self.near = [
+            reads.union(results) for reads, results in zip(self.reads, problem.results, strict=True)
+        ]
+        self.free = frozenset(bits_of(self.needs.forced)).difference(problem.tangled)
+        self.around = {
+            key: frozenset().union(*(self.near[number] for number in numbers)) - self.free
+            for key, numbers in self.writers.items()
+        }
+
+    def rows(self) -> Rows:
+        rows = Rows(self.needs.forced)
+        for key, numbers in self.writers.items():
+            every = dict.fromkeys((self.taken[key, number] for number in numbers), 1.0)
+            rows.add(every, float(self.needs.forced >> key & 1), 1.0)
+        for number, results in enumerate(self.problem.results):
+            if len(results) > 1:
+                for key in results:
+                    rows.add({number: 1.0, self.taken[key, number]: -1.0}, 0.0)
+        for key in self.writers:
+            for item, reading in self._reading(key, self._direct(key)).items():
+                if item not in self.free:
+                    row = self._sources(key, item, reading)
+                    rows.add(self._without(row, key, reading), 0.0)
+        for row in self._rings():
+            rows.add(row, -1.0)
+        return rows
+
+    def _rings(self) -> Iterator[dict[int, float]]:
+        """The rows against two kernels that wait for each other."""
+        tangled = self.problem.tangled
+        reading = {key: self._direct(key) for key in tangled if key in self.writers}
+        for key, direct in reading.items():
+            for item in direct:
+                back = reading.get(item, {}).get(key) if key < item else None
+                if back:
+                    arcs = [(key, number) for number in direct[item]]
+                    arcs += [(item, number) for number in back]
+                    yield {self.taken[arc]: -1.0 for arc in sorted(arcs)}
+
+    def detours(self) -> Rows:
+        rows = Rows()
+        for key in self.writers:
+            for row in self._detours(key, self._direct(key)):
+                rows.add(row, 0.0)
+        return rows
+
+    def _direct(self, key: int) -> dict[int, set[int]]:
+        """For each class that writers of `key` read: those writers."""
+        direct: dict[int, set[int]] = {}
+        for number in self.writers[key]:
+            for item in self.problem.inputs[number]:
+                direct.setdefault(item, set()).add(number)
+        return direct
+
+    def _reading(self, key: int, direct: Mapping[int, set[int]]) -> dict[int, set[int]]:
+        """For each class that writers of `key` need: those writers."""
+        always = self.needs.must[key] & ~(1 << key)
+        nearest = always
+        for item in bits_of(always):
+            nearest &= ~(self.needs.must[item] & ~(1 << item))
+        return {**direct, **{item: set(self.writers[key]) for item in bits_of(nearest)}}
+
+    def _sources(self, key: int, item: int, reading: set[int]) -> dict[int, float]:
+        """From where `item` can be taken on the way to `key`."""
+        row: dict[int, float] = {}
+        for number in self.writers.get(item, ()):
+            waits = key in self.reads[number]
+            if not waits and (key not in self.near[number] or number in reading):
+                row[self.taken[item, number]] = 1.0
+        return row
+
+    def _without(self, row: dict[int, float], key: int, reading: set[int]) -> dict[int, float]:
+        """The row less what is taken of `key` from those who need it."""
+        for number in reading:
+            column = self.taken[key, number]
+            row[column] = row.get(column, 0.0) - 1.0
+        return row
+
+    def _detours(self, key: int, direct: Mapping[int, set[int]]) -> Iterator[dict[int, float]]:
+        """The rows for what some writers of `key` read, and others through what they read."""
+        through: dict[int, list[int]] = {}
+        for middle, reading in direct.items():
+            for item in self.around.get(middle, ()):
+                if item not in (key, middle) and not reading <= direct.get(item, set()):
+                    through.setdefault(item, []).append(middle)
+        for item, middles in through.items():
+            ways = [[middle] for middle in middles] if item in direct else []
+            if len(middles) > 1:
+                ways.append(middles)
+            for way in ways:
+                row = self._sources(key, item, set())
+                for middle in way:
+                    for number in self.writers[middle]:
+                        if item not in self.near[number] and key not in self.near[number]:
+                            row[self.taken[middle, number]] = 1.0
+                reading = direct.get(item, set()).union(*(direct[middle] for middle in way))
+                yield self._without(row, key, reading)

@@ -1,0 +1,1 @@
+"""What a kernel is, and what it costs on a device."""

@@ -1,0 +1,318 @@
+"""Which bodies are one kernel: the legality of a body, worked out from its e-nodes.
+
+In: a body, e-nodes in dependency order. Out: its `Form`: the kernel kind, the iteration space, and
+for each value how it lies in that space; or None where no template can compute it.
+
+    pointwise    every value at an index of the result
+    reduction    values in *full* space S, or in *row* space: S without the reduced axes, or with
+                 1s in their place; and, past a reshape, in another shape in the order of S
+    contraction  one matmul, and what keeps its elements in order, or what both halves of its
+                 columns give; on a GPU also reductions of its rows, for its left operand and for
+                 what follows
+    attention    one attention, and what keeps its elements in order
+    scan         one scan, and what keeps its shape
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from functools import cached_property
+
+from mgn.dialects.fusion import KernelKind
+from mgn.dialects.kernel_forms import (
+    keeps_rows,
+    may_be_halved,
+    may_have_statistics,
+    reduces_rows,
+    takes_half,
+)
+from mgn.dialects.mgn.operation import Kind
+from mgn.passes.saturate.egraph.view import Signature
+
+Shape = tuple[int, ...]
+BodyNode = tuple[int, int, tuple[int, ...]]
+"""A value of a body: its name, the number of its signature, its operands' names."""
+
+Body = tuple[BodyNode, ...]
+Names = Sequence[int] | Mapping[int, int]
+"""`names[i]` is what stands in the place of i."""
+
+
+def renamed(nodes: Sequence[BodyNode], names: Names) -> Body:
+    """E-nodes over other names."""
+    return tuple(
+        [
+            (names[name], number, tuple([names[item] for item in operands]))
+            for name, number, operands in nodes
+        ]
+    )
+
+
+Facts = tuple[tuple[str, int | str], ...]
+"""What a kernel says for its price and schedule: how lies what it reads or writes, as what a matrix
+unit is to multiply, and whether the largest elements of rows only shift exponentials.
+"""
+
+Way = tuple[KernelKind, bool, bool]
+"""A kind of kernel, whether halves of a product meet in it, whether it reduces a product's rows."""
+
+
+class Place(Enum):
+    """How a value lies in its kernel's iteration space."""
+
+    BEFORE = auto()  # computed at any index, from leaves only
+    FULL = auto()  # depends on a reduction; one value an element of S
+    RESHAPED = auto()  # as FULL, in another shape, elements in the order of S
+    KEPT = auto()  # row space, reduced axes are 1
+    DROPPED = auto()  # row space, reduced axes are gone
+    AFTER = auto()  # depends on the heavy operation, elements in its order
+    HALVED = auto()  # depends on halves of a product's columns
+
+
+@dataclass
+class Form:
+    """The kind of a legal body, its space and the place of each of its values.
+
+    `reduced` is the shape of the values whose rows a product's kernel reduces, empty where it does
+    not; KEPT, DROPPED and FULL are then said of that space.
+    """
+
+    kind: KernelKind
+    shape: Shape = ()
+    axes: tuple[int, ...] = ()
+    places: dict[int, Place] = field(default_factory=dict[int, Place])
+    heavy: int | None = None
+    reduced: Shape = ()
+
+    def at(self, names: Names) -> "Form":
+        """The form of the same body over other names."""
+        places = {names[name]: place for name, place in self.places.items()}
+        heavy = None if self.heavy is None else names[self.heavy]
+        return replace(self, places=places, heavy=heavy)
+
+    @property
+    def kept_shape(self) -> Shape:
+        return tuple(1 if axis in self.axes else size for axis, size in enumerate(self.shape))
+
+    @property
+    def dropped_shape(self) -> Shape:
+        return tuple(size for axis, size in enumerate(self.shape) if axis not in self.axes)
+
+    @property
+    def rows(self) -> int:
+        return math.prod(self.dropped_shape)
+
+    @cached_property
+    def halved(self) -> bool:
+        """Whether halves of a product meet."""
+        return Place.HALVED in self.places.values()
+
+    @cached_property
+    def way(self) -> "Way":
+        """What no kernel of another kind is a substitute for."""
+        return self.kind, self.halved, bool(self.reduced)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the kernel reduces rows: by itself, or for a product."""
+        return self.kind is KernelKind.REDUCTION or bool(self.reduced)
+
+    @property
+    def leading(self) -> bool:
+        """Whether the reduced axes come first, so that dropped rows broadcast into S as they
+        should.
+        """
+        return self.axes == tuple(range(len(self.axes)))
+
+    def writable(self, name: int, signature: Signature, root: Signature) -> bool:
+        """Whether the kernel can also write this value of its body."""
+        place = self.places[name]
+        if self.kind is KernelKind.POINTWISE:
+            return signature.shape == root.shape
+        if self.kind is KernelKind.REDUCTION:
+            return place is not Place.BEFORE or signature.shape == self.shape
+        return place is Place.AFTER and not self.halved
+
+
+def classify(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> Form | None:
+    """The form of a body; None where it is not legal."""
+    form = Form(KernelKind.POINTWISE)
+    places, product = form.places, None
+    later: set[int] = set()
+    for name, number, operands in body:
+        signature = signatures[number]
+        plain = signature.kind is not Kind.REDUCTION and signature.heavy is None
+        if plain and later.isdisjoint(operands):
+            places[name] = Place.BEFORE
+            continue
+        later.add(name)
+        found = [places.get(operand, Place.BEFORE) for operand in operands]
+        if signature.kind is Kind.REDUCTION:
+            place = _reduce(form, signature, found[0], product)
+        elif signature.heavy is not None:
+            place = _heavy(form, name, signature, found)
+            product = signature
+        elif signature.kind is Kind.ELEMENTWISE:
+            place = _elementwise(form, signature, found, product)
+        elif signature.kind is Kind.MOVEMENT:
+            place = _movement(form, signature, found, product)
+        else:
+            return None
+        if place is None:
+            return None
+        places[name] = place
+    return form
+
+
+def _reduce(
+    form: Form, signature: Signature, operand: Place, product: Signature | None
+) -> Place | None:
+    shape, axes = signature.operand_shapes[0], tuple(signature.values["axis"])
+    if operand not in (Place.BEFORE, Place.FULL):
+        return None
+    if form.kind is KernelKind.POINTWISE:
+        form.kind, form.shape, form.axes = KernelKind.REDUCTION, shape, axes
+    if form.kind is KernelKind.CONTRACTION and product is not None:
+        if not _has_rows(product, shape, signature) or form.reduced not in ((), shape):
+            return None
+        form.reduced = shape
+    elif form.kind is not KernelKind.REDUCTION or (form.shape, form.axes) != (shape, axes):
+        return None
+    return Place.KEPT if signature.values["keepdims"] else Place.DROPPED
+
+
+def _has_rows(product: Signature, shape: Shape, reduction: Signature) -> bool:
+    """Whether a product's kernel can reduce rows of values of that shape."""
+    left, right = product.operand_shapes
+    if not may_have_statistics(product.shape, left, right, product.values):
+        return False
+    return reduces_rows(shape, reduction.values, product.shape)
+
+
+def _heavy(form: Form, name: int, signature: Signature, operands: Sequence[Place]) -> Place | None:
+    assert signature.heavy is not None
+    if form.kind is KernelKind.REDUCTION and signature.kind is Kind.CONTRACTION:
+        return _product_of_rows(form, name, signature, operands)
+    if form.kind is not KernelKind.POINTWISE or any(item is not Place.BEFORE for item in operands):
+        return None
+    form.kind, form.shape, form.heavy = signature.heavy, signature.shape, name
+    return Place.AFTER
+
+
+def _product_of_rows(
+    form: Form, name: int, signature: Signature, operands: Sequence[Place]
+) -> Place | None:
+    """A product after reductions of its rows."""
+    rows, columns = operands
+    if rows not in (Place.BEFORE, Place.FULL) or columns is not Place.BEFORE:
+        return None
+    left, right = signature.operand_shapes
+    fits = may_have_statistics(signature.shape, left, right, signature.values)
+    if not fits or not reduces_rows(form.shape, {"axis": form.axes}, signature.shape):
+        return None
+    form.kind, form.heavy, form.reduced = KernelKind.CONTRACTION, name, form.shape
+    form.shape, form.axes = signature.shape, ()
+    return Place.AFTER
+
+
+OF_ROWS = frozenset({Place.KEPT, Place.DROPPED, Place.FULL})
+"""Where values beside a product are that its kernel reduces, or computes from what it reduced."""
+
+
+def _elementwise(
+    form: Form, signature: Signature, operands: Sequence[Place], product: Signature | None
+) -> Place | None:
+    if form.kind is KernelKind.REDUCTION:
+        return _elementwise_in_rows(form, signature, operands)
+    if form.kind is KernelKind.SCAN and signature.shape != form.shape:
+        return None
+    dependent = {item for item in operands if item is not Place.BEFORE}
+    if form.reduced and product is not None:
+        if not _all_keep_rows(signature, operands, product, True):
+            return None
+        if dependent <= OF_ROWS:
+            return _place_in_rows(form, signature.shape)
+        dependent -= OF_ROWS
+    return dependent.pop() if len(dependent) == 1 and _keeps_order(signature, operands) else None
+
+
+def _all_keep_rows(
+    signature: Signature, operands: Sequence[Place], product: Signature, plain: bool
+) -> bool:
+    """Whether an operation takes all that its kernel computes of a product's rows row by row."""
+    return all(
+        place not in OF_ROWS or keeps_rows(plain, shape, signature.shape, product.shape)
+        for place, shape in zip(operands, signature.operand_shapes, strict=True)
+    )
+
+
+def _place_in_rows(form: Form, shape: Shape) -> Place | None:
+    """Where a value lies that is computed from rows of a product alone."""
+    outer = form.reduced[:-1]
+    places = {(*outer, 1): Place.KEPT, outer: Place.DROPPED, form.reduced: Place.FULL}
+    return places.get(shape)
+
+
+def _keeps_order(signature: Signature, operands: Sequence[Place]) -> bool:
+    """Whether no operand that depends on the heavy operation or a reduction is broadcast."""
+    return all(
+        place is Place.BEFORE
+        or place in OF_ROWS
+        or (math.prod(shape) == signature.size and signature.shape[-len(shape) :] == shape)
+        for place, shape in zip(operands, signature.operand_shapes, strict=True)
+    )
+
+
+def _elementwise_in_rows(
+    form: Form, signature: Signature, operands: Sequence[Place]
+) -> Place | None:
+    dependent = {item for item in operands if item is not Place.BEFORE}
+    if Place.RESHAPED in dependent:
+        alike = dependent == {Place.RESHAPED} and _keeps_order(signature, operands)
+        return Place.RESHAPED if alike else None
+    if Place.DROPPED in dependent:
+        if dependent == {Place.DROPPED} and signature.shape == form.dropped_shape:
+            return Place.DROPPED
+        if not form.leading:
+            return None
+    elif signature.shape == form.kept_shape and Place.FULL not in dependent:
+        return Place.KEPT
+    return Place.FULL if signature.shape == form.shape else None
+
+
+def _movement(
+    form: Form, signature: Signature, operands: Sequence[Place], heavy: Signature | None
+) -> Place | None:
+    if len(operands) != 1:
+        return None
+    (place,) = operands
+    if form.reduced and heavy is not None and place in OF_ROWS:
+        plain = signature.name == "broadcast_to"
+        fits = plain or signature.name == "reshape"
+        fits = fits and _all_keep_rows(signature, operands, heavy, plain)
+        return _place_in_rows(form, signature.shape) if fits else None
+    if form.kind is not KernelKind.REDUCTION:
+        if signature.name == "reshape" and form.kind is not KernelKind.SCAN:
+            return place
+        half = heavy is not None and place is Place.AFTER and _is_half(signature, heavy)
+        return Place.HALVED if half else None
+    shape = signature.shape
+    if signature.name == "reshape" and place in (Place.FULL, Place.RESHAPED):
+        return Place.FULL if shape == form.shape else Place.RESHAPED
+    if signature.name == "reshape" and place in (Place.KEPT, Place.DROPPED):
+        if shape == form.kept_shape:
+            return Place.KEPT
+        return Place.DROPPED if shape == form.dropped_shape else None
+    if signature.name == "broadcast_to" and shape == form.shape:
+        return Place.FULL if place is Place.KEPT or form.leading else None
+    return None
+
+
+def _is_half(signature: Signature, heavy: Signature) -> bool:
+    """Whether a slice takes a half of the columns of a product that has some for it."""
+    shape = signature.operand_shapes[0]
+    if signature.name != "slice" or heavy.kind is not Kind.CONTRACTION:
+        return False
+    fits = may_be_halved(heavy.shape, heavy.operand_shapes) and shape[-1] == heavy.shape[-1]
+    return fits and takes_half(shape, signature.values)

@@ -1,0 +1,190 @@
+"""Whether a kernel's product is to run on the matrix unit, and at which rate.
+
+In: a legal body, its leaves, a `Device`. Out: what a kernel of it says of the unit, nothing where
+the operands are not rounded to what the device's unit multiplies; and of a kernel that says so,
+operations per second. What it says is part of the candidate and of the kernel that is made of it:
+the price and the schedule know it from there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import TensorType
+
+from mgn.dialects.fusion import KernelKind
+from mgn.dialects.kernel.device import Device
+from mgn.dialects.kernel_forms import HALVES, MOVED, rounded_by
+from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.types import element_of
+from mgn.passes.saturate.egraph.view import Signature
+from mgn.passes.saturate.prices.attention_price import head_sizes
+from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
+from mgn.passes.schedules.attention_matrix import least_room
+from mgn.passes.schedules.figures import MATRIX, large_local_memory
+
+COMPUTED = 0.06
+"""The share of its rate that the unit reaches on operands that are computed before the product; of
+norms, whose price says so, it is not.
+"""
+
+FEWEST_ROWS = 3
+"""Products of fewer rows are bound by memory and run without the unit."""
+
+ATTENDED_ROWS = 8
+"""From how many rows on an attention is worth the unit's while, which multiplies 16."""
+
+ROUNDINGS = frozenset({"round_tf32", "cast"})
+"""Operations that the unit's kernels do on the way for nothing."""
+
+_Nodes = Mapping[int, tuple[Signature, tuple[int, ...]]]
+_Types = Mapping[int, TensorType]
+
+
+@dataclass(frozen=True)
+class MatrixUse:
+    """What a matrix unit multiplies operands as, at which rate; and whether they are computed
+    before the product.
+    """
+
+    element: str
+    rate: float
+    computed: bool
+
+
+def unit_of(facts: Facts) -> str | None:
+    """What a kernel says that a matrix unit multiplies; None where it does without."""
+    return next((str(value) for name, value in facts if name == MATRIX), None)
+
+
+def unit_facts(
+    body: Sequence[BodyNode],
+    form: Form,
+    leaf_types: _Types,
+    signatures: Sequence[Signature],
+    device: Device,
+) -> Facts:
+    """What a kernel of a body says of the device's matrix unit: what its one product's operands, or
+    an attention's, are rounded to; nothing where they are not, where heads are too large for it, or
+    where it would not pay.
+    """
+    if form.heavy is None or not device.matrix_rates:
+        return ()
+    nodes = {name: (signatures[number], operands) for name, number, operands in body}
+    signature, operands = nodes[form.heavy]
+    if form.kind is KernelKind.ATTENTION:
+        name = _attended(signature, operands[:3], nodes, leaf_types, device)
+    elif form.kind is KernelKind.CONTRACTION:
+        name = _multiplied(signature, operands, nodes, leaf_types, device)
+    else:
+        return ()
+    return ((MATRIX, name),) if name in device.matrix_rates else ()
+
+
+def _multiplied(
+    signature: Signature,
+    operands: Sequence[int],
+    nodes: _Nodes,
+    leaf_types: _Types,
+    device: Device,
+) -> str | None:
+    """What both operands of a product of rows enough are rounded to; None where a unit without
+    groups would have to take numbers of two bytes one by one.
+    """
+    if len(signature.shape) < 2 or signature.shape[-2] < FEWEST_ROWS:
+        return None
+    name = _rounded_alike(operands, nodes, leaf_types)
+    if name in HALVES and device.matrix_unit != "wgmma":
+        return None if any(shape[-1] % 2 for shape in signature.operand_shapes) else name
+    return name
+
+
+def _rounded_alike(operands: Sequence[int], nodes: _Nodes, leaf_types: _Types) -> str | None:
+    """What all operands are rounded to; None where that differs."""
+    names = {_rounded(operand, nodes, leaf_types) for operand in operands}
+    return names.pop() if len(names) == 1 else None
+
+
+def _attended(
+    signature: Signature,
+    operands: Sequence[int],
+    nodes: _Nodes,
+    leaf_types: _Types,
+    device: Device,
+) -> str | None:
+    """The same of an attention; None where its template would do without the unit."""
+    values = signature.values
+    rows = signature.operand_shapes[0][-2] * values["heads"] // values["kv_heads"]
+    name = _rounded_alike(operands, nodes, leaf_types)
+    if name is None or rows < ATTENDED_ROWS:
+        return None
+    if least_room(*head_sizes(signature), name) > large_local_memory(device):
+        return None
+    ready = all(_lies_ready(operand, name, nodes, leaf_types) for operand in operands[1:])
+    return name if ready else None
+
+
+def matrix_use(
+    facts: Facts,
+    body: Sequence[BodyNode],
+    signatures: Sequence[Signature],
+    leaf_types: _Types,
+    device: Device,
+) -> MatrixUse | None:
+    """How a kernel that names a matrix unit uses it; None where it names none."""
+    unit = unit_of(facts)
+    if unit is None:
+        return None
+    nodes = {name: (signatures[number], operands) for name, number, operands in body}
+    multiplied = [node[1] for node in nodes.values() if node[0].kind is Kind.CONTRACTION]
+    computed = any(_is_computed(item, nodes, leaf_types) for pair in multiplied for item in pair)
+    slowed = computed and not any(node[0].kind is Kind.REDUCTION for node in nodes.values())
+    rate = device.matrix_rates[unit] * (COMPUTED if slowed else 1.0)
+    return MatrixUse(unit, rate, computed)
+
+
+def unit_reads(signature: Signature, device: Device) -> bool:
+    """Whether an operation widens what the device's matrix unit multiplies as it is."""
+    if signature.name != "cast" or not device.matrix_rates:
+        return False
+    return element_of(signature.operand_types[0]).name in device.matrix_rates
+
+
+def shows_rounding(signature: Signature, device: Device) -> bool:
+    """Whether an operation tells the device's matrix unit that its operand is rounded."""
+    if signature.name == "round_tf32":
+        return "tf32" in device.matrix_rates
+    return unit_reads(signature, device)
+
+
+def _rounded(name: int, nodes: _Nodes, leaf_types: _Types) -> str | None:
+    """What a value is known to be rounded to."""
+    if name not in nodes:
+        element = element_of(leaf_types[name]).name if name in leaf_types else ""
+        return element if element in HALVES else None
+    signature, operands = nodes[name]
+    source = element_of(signature.operand_types[0]).name if operands else ""
+    rounded = rounded_by(signature.name, signature.element, source)
+    if rounded is None and signature.name in MOVED:
+        return _rounded(operands[0], nodes, leaf_types)
+    return rounded
+
+
+def _lies_ready(name: int, unit: str, nodes: _Nodes, leaf_types: _Types) -> bool:
+    """Whether a rounded value lies in memory as the unit multiplies it, but for movement."""
+    if _is_computed(name, nodes, leaf_types):
+        return False
+    while name in nodes:
+        name = nodes[name][1][0]
+    stored = "f32" if unit == "tf32" else unit
+    return name in leaf_types and element_of(leaf_types[name]).name == stored
+
+
+def _is_computed(name: int, nodes: _Nodes, leaf_types: _Types) -> bool:
+    """Whether a rounded value differs from what lies in memory by more than movement."""
+    while name in nodes:
+        signature, operands = nodes[name]
+        narrows = signature.name == "cast" and signature.element in HALVES
+        if narrows or signature.name not in MOVED | ROUNDINGS:
+            return True
+        name = operands[0]
+    return False

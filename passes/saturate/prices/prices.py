@@ -1,0 +1,402 @@
+"""What a kernel costs on a device: a roofline over what it reads, writes and computes.
+
+In: a legal body, its leaves and results, a `Device`. Out: seconds:
+
+    launch_cost + max(bytes / bandwidth, Σ weighted operations / rate)
+
+On a CPU a part of the shorter of both is added: what is written has a price even where computing
+takes longer. What fits into its cache moves faster. On a GPU a part of what a product reads, or
+writes, is added.
+
+Each leaf is read once, at most as many elements as are asked for. A value is computed as often as
+the template evaluates it: once an element of the space, once a row in row space, and again for each
+tile that reads it before a matmul.
+
+A kernel that runs only when parameters are set is paid for over many runs.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import TensorType
+
+from mgn.dialects.fusion import KernelKind
+from mgn.dialects.kernel.device import Device
+from mgn.dialects.kernel_forms import HALVES, HELD_WHOLE
+from mgn.dialects.mgn.element_cost import BY_TANH, ELEMENT_COST
+from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.types import element_of
+from mgn.passes.copied_operands import SCATTERED, TILED
+from mgn.passes.prepack_products import TO_PANELS
+from mgn.passes.saturate.egraph.view import Signature
+from mgn.passes.saturate.prices.arrangements import long_rows, product_parts, staged_factor
+from mgn.passes.saturate.prices.attention_price import attention_demands, attention_seconds
+from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, Place
+from mgn.passes.saturate.prices.matrix_price import ROUNDINGS, MatrixUse, matrix_use, unit_facts
+from mgn.passes.saturate.prices.product_price import (
+    GPU_TILE,
+    Lie,
+    idle_factor,
+    product_demands,
+    product_seconds,
+    product_shape,
+    seen_seconds,
+    tiled_seconds,
+)
+from mgn.passes.schedules.figures import RIGHT
+from mgn.passes.schedules.packed_blocking import PANELS
+
+STRIDED_READ = 2.0
+CPU_STRIDED_READ, CPU_RUN = 4.0, 32.0
+"""How much more an element costs that is read alone, away from its neighbours; on a CPU where it is
+not packed with others for a product, and how many in a row are read half as badly.
+"""
+
+GATHER_READ = 1.25
+
+ARRANGING = {TILED: 1.0, SCATTERED: 5.0, TO_PANELS: 1.0}
+"""How much longer a copy for a product takes than one that leaves everything in its order."""
+
+SEEN = 0.2
+"""The share of moving, or of computing, that a CPU does not do during the other."""
+
+SCAN_STEPS = {True: 96.0, False: 4.0}
+"""Steps an element of a scan takes on a CPU and on a GPU: one waits for the one before."""
+
+IN_ROWS = (Place.KEPT, Place.DROPPED)
+"""Where values have one element a row."""
+
+NORMED = 1.6
+"""How much longer norms take on their way to a matrix unit, in the time of moving them: measured on
+an NVIDIA H200, products of 128 rows of 576 with 960 and 3072 columns.
+"""
+
+GROUP_ROWS, GROUP_SHARE = 32, 2.4
+"""Rows of a group of a small product, and how fast it reads them from the cache: in shares of the
+bandwidth that a compute unit has. Measured there, on 128 rows of 576.
+"""
+
+PREPARED_RUNS = 100
+"""Over how many runs the making of what parameters alone decide is spread. It is a figure for the
+memory that such a value holds: it pays if a run saves a hundredth of the time to write it.
+"""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a kernel has to do: bytes moved, seconds of computing, and seconds beside both."""
+
+    bytes: float
+    seconds: float
+    beside: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """What an operation takes of a device in any kernel.
+
+    `element` is seconds for an element, `steps` seconds for all of a reduction or scan; `demands`
+    how often each operand is asked for an element, where the kernel does not matter; `alike` says
+    whether all are asked as often as the operation itself. `operands` has elements and bytes of an
+    element of each; `strided` is `_strided_read` without and with a heavy operation in the kernel.
+    """
+
+    device: Device
+    element: float
+    steps: float | None
+    demands: Sequence[float] | None
+    alike: bool
+    scatters: bool
+    operands: Sequence[tuple[int, int]]
+    strided: tuple[float, float]
+
+
+def _figures_of(signature: Signature, device: Device) -> _Figures:
+    """The figures of an operation, worked out once for a device; they hold it, so that its id, by
+    which they are found, is no other's.
+    """
+    known: _Figures | None = signature.figures.get(id(device))
+    if known is None:
+        known = signature.figures[id(device)] = _new_figures(signature, device)
+    return known
+
+
+def _new_figures(signature: Signature, device: Device) -> _Figures:
+    steps, demands, kind = None, None, signature.kind
+    if kind is Kind.CONTRACTION:
+        demands = product_demands(signature, device)
+    elif signature.name in HELD_WHOLE["attention"]:
+        demands = attention_demands(signature, device)
+    elif kind in (Kind.REDUCTION, Kind.SCAN):
+        steps = SCAN_STEPS[device.is_cpu] if kind is Kind.SCAN else 1.0
+        steps = 2.0 * steps * signature.operand_sizes[0] / device.rate(signature.element)
+        demands = [float(signature.operand_sizes[0])]
+    alike = min(signature.operand_sizes, default=2) > 1 and signature.name not in ("concat", "pad")
+    element_bytes = [element_of(type).bytes for type in signature.operand_types]
+    return _Figures(
+        device,
+        _element_seconds(signature, device),
+        steps,
+        demands,
+        alike,
+        kind is Kind.INDEXING,
+        list(zip(signature.operand_sizes, element_bytes, strict=True)),
+        (_strided_read(signature, device, False), _strided_read(signature, device, True)),
+    )
+
+
+def operation_weight(signature: Signature, device: Device) -> float:
+    """Simple operations that one element takes."""
+    if signature.kind in (Kind.MOVEMENT, Kind.CONSTANT):
+        return 0.0
+    if widens_half(signature):
+        return 1.0
+    by_tanh = signature.name in BY_TANH and signature.values["approx"] == "tanh"
+    cost = (BY_TANH if by_tanh else ELEMENT_COST).get(signature.name)
+    if cost is None:
+        return 1.0
+    return cost.cpu if device.is_cpu else cost.gpu
+
+
+def widens_half(signature: Signature) -> bool:
+    """Whether an operation makes numbers of two bytes those of four."""
+    if signature.name != "cast" or element_of(signature.type).name != "f32":
+        return False
+    return element_of(signature.operand_types[0]).name in HALVES
+
+
+def kernel_seconds(work: Work, device: Device) -> float:
+    """The price of a kernel. On a CPU the shorter of moving and computing is not wholly hidden."""
+    moving = device.seconds_to_move(work.bytes)
+    seen = SEEN if device.is_cpu else 0.0
+    hidden = max(moving, work.seconds) + seen * min(moving, work.seconds)
+    return device.launch_cost + hidden + work.beside
+
+
+def price_kernel(
+    body: Sequence[BodyNode],
+    form: Form,
+    results: Sequence[int],
+    leaf_types: Mapping[int, TensorType],
+    signatures: Sequence[Signature],
+    device: Device,
+    facts: Facts = (),
+) -> float:
+    """Seconds for a kernel that writes `results`, values of its body, by itself."""
+    work = measure_kernel(body, form, results, leaf_types, signatures, device, facts)
+    return kernel_seconds(work, device)
+
+
+def price_alone(
+    body: Sequence[BodyNode],
+    form: Form,
+    results: Sequence[int],
+    leaf_types: Mapping[int, TensorType],
+    signatures: Sequence[Signature],
+    device: Device,
+) -> float:
+    """The price of a kernel of no arrangement."""
+    facts = unit_facts(body, form, leaf_types, signatures, device)
+    return price_kernel(body, form, results, leaf_types, signatures, device, facts)
+
+
+def price_per_run(price: float, prepared: bool) -> float:
+    """What a kernel of that price costs each run."""
+    return price / PREPARED_RUNS if prepared else price
+
+
+def measure_kernel(
+    body: Sequence[BodyNode],
+    form: Form,
+    results: Sequence[int],
+    leaf_types: Mapping[int, TensorType],
+    signatures: Sequence[Signature],
+    device: Device,
+    facts: Facts = (),
+) -> Work:
+    """Bytes and seconds of computing for a kernel that writes `results`."""
+    known, own = {name: signatures[number] for name, number, _ in body}, id(device)
+    times = {name: float(_space(known[name], form.places[name], form)) for name in results}
+    leaves: dict[int, tuple[int, int]] = {}
+    strided: dict[int, float] = {}
+    scattered: set[int] = set()
+    seconds = beside = across = 0.0
+    reduces = form.kind is KernelKind.REDUCTION
+    rows, places, heavy = float(form.rows) if reduces else math.inf, form.places, form.heavy
+    if form.reduced:
+        across = math.ceil(form.shape[-1] / GPU_TILE[1])
+        rows = float(across * math.prod(form.reduced[:-1]))
+    use = matrix_use(facts, body, signatures, leaf_types, device)
+    arranging = next((ARRANGING[name] for name, _ in facts if name in ARRANGING), None)
+    for name, number, operands in reversed(body):
+        signature = signatures[number]
+        evaluations = times.get(name, 0.0)
+        figures: _Figures = signature.figures.get(own) or _figures_of(signature, device)
+        if name == heavy and signature.kind is not Kind.SCAN:
+            nodes = {item: (known[item], reads) for item, _, reads in body}
+            node = (signature, operands)
+            if signature.kind is Kind.CONTRACTION:
+                seconds += _product_seconds(node, nodes, leaf_types, device, use, facts, form)
+                beside += _staging_seconds(node, nodes, leaf_types, device, use, facts)
+                if form.reduced and use is not None and use.computed:
+                    beside += NORMED * across * _first_seconds(signature, device)
+            else:
+                seconds += attention_seconds(signature, device, use.element if use else None)
+        elif form.reduced and signature.kind is Kind.REDUCTION:
+            beside += max(across * _first_seconds(signature, device), _alone(signature, device))
+        elif use is None or signature.name not in ROUNDINGS:
+            steps = figures.steps
+            seconds += evaluations * figures.element if steps is None else steps
+        factor = 1.0 if arranging else figures.strided[heavy is not None]
+        if strided:
+            factor = max(factor, strided.get(name, 1.0))
+        if figures.scatters:
+            scattered.add(operands[0])
+        demands = figures.demands
+        if name == heavy and (RIGHT, PANELS) in facts:
+            demands = product_demands(signature, device, packed=True)
+        if demands is None:
+            alike = (evaluations,) * len(operands) if figures.alike else None
+            demands = alike or _demands(signature, evaluations, form)
+        for operand, demand, size in zip(operands, demands, figures.operands, strict=True):
+            if demand > rows and places.get(operand) in IN_ROWS:
+                demand = rows
+            if demand > times.get(operand, -1.0):
+                times[operand] = demand
+            if factor > 1.0:
+                strided[operand] = max(factor, strided.get(operand, 1.0))
+            if operand in leaf_types:
+                leaves[operand] = size
+    written = float(sum([known[name].result_bytes for name in results]))
+    read = 0.0
+    for leaf, (count, element_bytes) in leaves.items():
+        factor = max(strided.get(leaf, 1.0), GATHER_READ if leaf in scattered else 1.0)
+        read += min(times[leaf], count) * element_bytes * (factor if count > 1 else 1.0)
+    if reduces:
+        full = any(known[name].shape == form.shape for name in results)
+        long = long_rows(body, form, leaf_types, signatures, device, full)
+        if long is not None:
+            moved = read * long.passes + written
+            return Work(moved * long.idle, seconds * long.idle)
+    if heavy is not None and known[heavy].kind is Kind.CONTRACTION:
+        beside += seen_seconds(known[heavy], device, seconds, read, written, use is not None)
+    return Work((read + written) * (arranging or 1.0), seconds, beside)
+
+
+def _space(signature: Signature, place: Place, form: Form) -> int:
+    if form.kind is KernelKind.REDUCTION and place in IN_ROWS:
+        return form.rows
+    return signature.size
+
+
+_Node = tuple[Signature, tuple[int, ...]]
+
+
+def _product_seconds(
+    node: _Node,
+    nodes: Mapping[int, _Node],
+    leaf_types: Mapping[int, TensorType],
+    device: Device,
+    use: MatrixUse | None,
+    facts: Facts,
+    form: Form,
+) -> float:
+    """Products in half precision are added up in f32. Halves of the columns meet on a GPU only
+    where each column lies together.
+    """
+    signature, (left, right) = node
+    halves = signature.element in HALVES
+    if not device.is_cpu and form.halved and not signature.values["transpose_b"]:
+        return math.inf
+    if not device.is_cpu:
+        waits = product_parts(signature, device) > 1
+        return tiled_seconds(signature, device, use.rate if use else None, waits)
+    rate = use.rate if use else device.rate("f32" if halves else signature.element)
+    in_place = left in leaf_types and not signature.values["transpose_a"] and not halves
+    turned = bool(signature.values["transpose_b"]) is not _is_turned(right, nodes)
+    lie = Lie(in_place, turned, (RIGHT, PANELS) in facts, form.halved)
+    return product_seconds(signature, device, rate, lie)
+
+
+def _staging_seconds(
+    node: _Node,
+    nodes: Mapping[int, _Node],
+    leaf_types: Mapping[int, TensorType],
+    device: Device,
+    use: MatrixUse | None,
+    facts: Facts,
+) -> float:
+    """How much longer a product takes whose operands do not lie as a matrix unit takes them:
+    longer still where few groups read all of them.
+
+    Less than a launch is not seen: such products wait for other things.
+    """
+    if use is None or use.computed or device.matrix_unit != "wgmma":
+        return 0.0
+    signature, operands = node
+    factor = staged_factor(signature, operands, nodes, leaf_types, use.element, facts)
+    useful = 2.0 * math.prod(product_shape(signature)) / use.rate
+    longer = (factor - 1.0) * useful * idle_factor(signature, device)
+    return longer if longer > device.launch_cost else 0.0
+
+
+def _first_seconds(signature: Signature, device: Device) -> float:
+    """How long it takes to move an operation's first operand: rows, which each of the groups side
+    by side reads to reduce them before its product, or computes on the way to a matrix unit.
+    """
+    bytes = signature.operand_sizes[0] * element_of(signature.operand_types[0]).bytes
+    return bytes / device.bandwidth
+
+
+def _alone(signature: Signature, device: Device) -> float:
+    """How long a group takes to read its own rows before its product, alone on a compute unit."""
+    rows, element_bytes = GROUP_ROWS, element_of(signature.operand_types[0]).bytes
+    share = GROUP_SHARE * device.bandwidth / device.compute_units
+    return rows * signature.operand_shapes[0][-1] * element_bytes / share
+
+
+def _is_turned(name: int, nodes: Mapping[int, _Node]) -> bool:
+    """Whether what a value is computed from lies in memory with its last axis elsewhere."""
+    turned = False
+    read_through = (Kind.MOVEMENT, Kind.ELEMENTWISE)
+    while name in nodes and nodes[name][0].kind in read_through and nodes[name][1]:
+        signature, operands = nodes[name]
+        if signature.name == "transpose":
+            perm = signature.values["perm"]
+            turned ^= perm[-1] != len(perm) - 1
+        name = operands[0]
+    return turned
+
+
+def _element_seconds(signature: Signature, device: Device) -> float:
+    """Seconds for one element: half precision is computed wide, and rounded once."""
+    weight, rate = operation_weight(signature, device), device.rate(signature.element)
+    wide = device.rate("f32") if signature.element in HALVES else rate
+    return 2.0 * (min(weight, 1.0) / rate + max(weight - 1.0, 0.0) / wide)
+
+
+def _demands(signature: Signature, evaluations: float, form: Form) -> Sequence[float]:
+    """How many times each operand is asked for an element, where that depends on the kernel."""
+    sizes = signature.operand_sizes
+    if signature.name in ("concat", "pad"):
+        return [min(evaluations, float(size)) for size in sizes]
+    if form.kind is KernelKind.REDUCTION and signature.kind is Kind.ELEMENTWISE:
+        return [evaluations if size > 1 else 1.0 for size in sizes]
+    return [evaluations if size > 1 else min(evaluations, 1.0) for size in sizes]
+
+
+def _strided_read(signature: Signature, device: Device, heavy: bool) -> float:
+    """How much longer it takes to read what a transpose turns than what lies side by side."""
+    if signature.name != "transpose":
+        return 1.0
+    perm, shape = signature.values["perm"], signature.shape
+    run, axis = 1, len(perm) - 1
+    while axis >= 0 and perm[axis] == axis:
+        run *= shape[axis]
+        axis -= 1
+    if axis < 0 or signature.size == run:
+        return 1.0
+    if device.is_cpu and not heavy:
+        return 1.0 + (CPU_STRIDED_READ - 1.0) / (1.0 + run / CPU_RUN)
+    return STRIDED_READ if run == 1 and shape[-1] > 1 else 1.0
