@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, run_in_process
+from generated_tables import pages, renewed
 
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+LONGEST_README = 120
 SOURCES = sorted(
     path
     for folder in ("codegen", "dialects", "frontend", "mgn", "passes", "runtime")
@@ -64,14 +66,22 @@ def test_a_console_block_prints_what_it_shows(text: str, monkeypatch: pytest.Mon
         command, _, shown = part.partition("\n")
         outcome = run_in_process(main_of(command), shlex.split(command)[1:])
         assert outcome.status == 0, outcome.stderr
-        pattern = ".*?".join(re.escape(piece) for piece in shown.strip().split("…"))
-        assert re.search(pattern, outcome.stdout, re.DOTALL), outcome.stdout
+        place = 0
+        for piece in shown.strip().split("…"):
+            found = outcome.stdout.find(piece, place)
+            assert found >= 0, f"not printed: {piece}\n{outcome.stdout[:4000]}"
+            place = found + len(piece)
 
 
 def spans() -> list[str]:
-    """What README writes in its text as options of `mgn-opt`."""
-    text = _BLOCK.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))
-    return re.findall(r"`(?:mgn-opt )?(-[pt] [^`]+)`", text)
+    """What README and the page on usage write in their text as options of `mgn-opt`."""
+    pages = (ROOT / "README.md", ROOT / "docs" / "usage.md")
+    text = "".join(_BLOCK.sub("", page.read_text(encoding="utf-8")) for page in pages)
+    return [
+        found
+        for found in re.findall(r"`(?:mgn-opt )?(-[pt] [^`]+)`", text)
+        if not re.search(r" [A-Z]+$", found)
+    ]
 
 
 @pytest.mark.parametrize("options", spans())
@@ -96,9 +106,31 @@ def main_of(command: str):
 
 def test_documents_name_files_that_exist() -> None:
     for document in DOCUMENTS:
-        text = _BLOCK.sub("", document.read_text(encoding="utf-8"))
+        text = re.sub("`[^`\n]*`", "", _BLOCK.sub("", document.read_text(encoding="utf-8")))
         for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
-            assert (ROOT / target).exists(), f"{document.name}: {target}"
+            assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_the_tables_of_the_pages_say_what_the_code_says() -> None:
+    stale = [
+        page.name for page in pages() if renewed(text := page.read_text(encoding="utf-8")) != text
+    ]
+    assert not stale, "renew them by `python -m tests.generated_tables`"
+
+
+def test_the_readme_is_read_in_a_few_minutes() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= LONGEST_README
+
+
+def test_pages_name_source_files_that_exist() -> None:
+    """A path in code quotes, as `passes/schedules/choose.py`, is one of the checkout."""
+    for document in DOCUMENTS:
+        text = _BLOCK.sub("", document.read_text(encoding="utf-8"))
+        for path in re.findall(r"`([a-z_]+/[\w/.-]*?[\w/])`", text):
+            top = path.split("/")[0]
+            if (ROOT / top).is_dir() and not (ROOT / path).exists():
+                raise AssertionError(f"{document.name}: {path}")
 
 
 def public_definitions(tree: ast.Module) -> Iterator[ast.ClassDef | ast.FunctionDef]:

@@ -23,7 +23,14 @@ TRACKED = subprocess.run(
 ).stdout.splitlines()
 """The files that are kept in the repository."""
 FOLDERS = {*SOURCE_FOLDERS, ".ci", "tests", "filecheck", "benchmarks", "examples", "docs"}
-TOP_FILES = {".gitignore", "CONTRIBUTING.md", "LICENSE", "README.md", "pyproject.toml"}
+TOP_FILES = {
+    ".gitignore",
+    "CONTRIBUTING.md",
+    "LICENSE",
+    "README.md",
+    "mkdocs.yml",
+    "pyproject.toml",
+}
 DATA = {".npz", ".safetensors"}
 TEXTS = {".c", ".css", ".h", ".js", ".lark", ".md", ".mgn", ".mlir", ".toml"}
 NAMED = {".ci/run", "mgn/py.typed", *(f"mgn/{name}" for name in SOURCE_FOLDERS)}

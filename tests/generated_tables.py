@@ -1,0 +1,154 @@
+"""Tables of `docs/` made from the code. `python -m tests.generated_tables` renews them.
+
+In: the operations' specifications, and the commands' parsers. Out: the text between the marks
+`<!-- made from …: NAME -->` and `<!-- end of NAME -->` of each page.
+"""
+
+import argparse
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from mgn.commands import opt, run
+from mgn.dialects.mgn import OPERATIONS
+from mgn.dialects.mgn.attributes import REQUIRED
+from mgn.dialects.mgn.operation import AttributeSpec, Kind, OperandSpec, OperationSpec
+from mgn.dialects.types import ElementType, Family
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+MARKED = re.compile(
+    r"(?P<begin><!-- made from [^:>]+: (?P<name>[\w-]+) -->\n).*?"
+    r"(?P<end><!-- end of (?P=name) -->)",
+    re.DOTALL,
+)
+TITLES: dict[Kind, str] = {
+    Kind.ELEMENTWISE: "Elementwise",
+    Kind.REDUCTION: "Reductions",
+    Kind.SCAN: "Scans",
+    Kind.CONTRACTION: "Products",
+    Kind.MOVEMENT: "Movement",
+    Kind.INDEXING: "Indexing",
+    Kind.CONSTANT: "Constants",
+    Kind.COMPOSITE: "Composites",
+}
+FAMILIES = {
+    Family.FLOAT: "float",
+    Family.SIGNED: "int",
+    Family.UNSIGNED: "uint",
+    Family.BOOL: "bool",
+    Family.BLOCK: "block",
+}
+
+
+def operations() -> str:
+    """A table for each kind of operation: how it is called, element types, what it computes."""
+    parts: list[str] = []
+    for kind, title in TITLES.items():
+        rows = [spec for spec in OPERATIONS.values() if spec.kind is kind]
+        parts += [
+            f"\n### {title}\n",
+            "| call | elements | value | defined by |",
+            "|---|---|---|---|",
+        ]
+        parts += [_row(spec) for spec in sorted(rows, key=lambda spec: spec.name)]
+    return "\n".join(parts) + "\n\n"
+
+
+def options(parser: argparse.ArgumentParser) -> str:
+    """A table of a command's options, as its `--help` has them."""
+    rows = [
+        f"| {_cell(_spelling(action))} | {_plain(action.help or '')} |"
+        for action in parser._actions
+        if action.option_strings != ["-h", "--help"]
+    ]
+    return "\n".join(["", "| option | effect |", "|---|---|", *rows]) + "\n\n"
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "operations": operations,
+    "mgn-run": lambda: options(run.make_parser()),
+    "mgn-opt": lambda: options(opt.make_parser()),
+}
+"""Each table by the name that its marks have."""
+
+
+def renewed(text: str) -> str:
+    """A page with its tables made anew."""
+    return MARKED.sub(lambda found: found["begin"] + TABLES[found["name"]]() + found["end"], text)
+
+
+def pages() -> Iterator[Path]:
+    """The pages that hold such tables."""
+    for path in sorted(DOCS.glob("*.md")):
+        if MARKED.search(path.read_text(encoding="utf-8")):
+            yield path
+
+
+def main() -> None:
+    """Writes the pages anew."""
+    for path in pages():
+        path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def _row(spec: OperationSpec) -> str:
+    example, _, rest = spec.summary.partition("`: ")
+    value = rest or example
+    defined = "NumPy" if spec.is_core else "decomposition"
+    accepts = dict.fromkeys(_elements(item) for item in spec.operands)
+    return f"| {_cell(_call(spec))} | {', '.join(accepts)} | {_plain(value)} | {defined} |"
+
+
+def _call(spec: OperationSpec) -> str:
+    return f"{spec.name}({', '.join(map(_parameter, spec.signature))})"
+
+
+def _parameter(item: OperandSpec | AttributeSpec) -> str:
+    if isinstance(item, AttributeSpec):
+        return item.name if item.default is REQUIRED else f"{item.name} = {_literal(item.default)}"
+    if item.optional:
+        return f"{item.name} = none"
+    if item.default is not None:
+        return f"{item.name} = {_literal(item.default)}"
+    if item.starred:
+        return f"{item.name}, …"
+    return f"[{item.name}, …]" if item.variadic else item.name
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, ElementType):
+        return value.name
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _elements(item: OperandSpec) -> str:
+    if item.element is not None:
+        return item.element
+    names = [name for family, name in FAMILIES.items() if family in item.accepts]
+    return "any" if len(names) >= 4 else " ".join(names)
+
+
+def _spelling(action: argparse.Action) -> str:
+    names = [name for name in action.option_strings if not name.startswith("--mlir-")]
+    if not names:
+        return action.dest
+    if action.nargs == 0:
+        return ", ".join(names)
+    word = action.metavar or (f"{{{','.join(map(str, action.choices or ()))}}}")
+    return f"{', '.join(names)} {word}"
+
+
+def _cell(text: str) -> str:
+    return f"`{text}`".replace("|", "\\|")
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    main()
