@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 from mgn.dialects import kernel
 from mgn.dialects.types import ELEMENT_TYPES
 from mgn.passes.kernels.arithmetic import ceil_div
-from mgn.passes.kernels.index import Index, constant, delinearised
+from mgn.passes.kernels.index import Index, constant
 from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.scalar import combine
@@ -23,6 +23,7 @@ from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.product.exchanged_results import PIECE_BYTES
 from mgn.passes.lower_kernels.product.sub_group_product import SubGroupProduct
 from mgn.passes.lower_kernels.product.tensor_groups import GroupSums
+from mgn.passes.lower_kernels.product.tile_order import tile_of_group
 from mgn.passes.lower_kernels.product.tile_results import TileResults
 from mgn.passes.lower_kernels.reduction.row_statistics import RowStatistics
 from mgn.passes.lower_kernels.staging.tensor_panels import Panel
@@ -55,11 +56,10 @@ class _Tensor:
         group = code.counter(kernel.GroupIdOp, 0, groups)
         self.place = code.counter(kernel.LocalIdOp, 0, sizes.items)
         strip = self.job.number("strip", 1)
-        inner, outer = group % (strip * across), group // (strip * across)
-        self.batch = delinearised(outer // (down // strip), product.batch)
-        tile_row = outer % (down // strip) * strip + inner % strip
+        place = tile_of_group(group, across, down, product.batch, strip)
+        self.batch, tile_row, tile_column = place
         self.first_row = tile_row * sizes.tile_rows
-        self.first_column = inner // strip * sizes.tile_columns
+        self.first_column = tile_column * sizes.tile_columns
         warp = self.place // SUB_GROUP
         self.slice = warp // (sizes.down * sizes.across)
         self.row = warp // sizes.across % sizes.down * sizes.rows

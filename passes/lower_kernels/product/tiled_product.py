@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 from mgn.dialects import kernel
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div
-from mgn.passes.kernels.index import Index, constant, delinearised
+from mgn.passes.kernels.index import Index, constant
 from mgn.passes.kernels.index_maps import bounded
 from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.long_sums import MOST_WIDE, WIDE_BLOCK, long_loop
@@ -22,6 +22,7 @@ from mgn.passes.lower_kernels.core.product import multiply_add
 from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
 from mgn.passes.lower_kernels.core.scalar import combine
 from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.product.tile_order import tile_of_group
 from mgn.passes.lower_kernels.product.tile_results import TileResults
 from mgn.passes.lower_kernels.reduction.row_statistics import RowStatistics
 from mgn.passes.lower_kernels.staging.panel_copies import (
@@ -61,11 +62,10 @@ class _Tiled:
         group = code.counter(kernel.GroupIdOp, 0, groups)
         self.place = code.counter(kernel.LocalIdOp, 0, sizes.items)
         strip = self.job.number("strip", 1)
-        inner, outer = group % (strip * across), group // (strip * across)
-        self.batch = delinearised(outer // (down // strip), product.batch)
-        tile_row = outer % (down // strip) * strip + inner % strip
+        place = tile_of_group(group, across, down, product.batch, strip)
+        self.batch, tile_row, tile_column = place
         self.first_row = _tile_start(tile_row, sizes.tile_rows, product.rows)
-        self.first_column = _tile_start(inner // strip, sizes.tile_columns, product.columns)
+        self.first_column = _tile_start(tile_column, sizes.tile_columns, product.columns)
         self._own_place()
         rows = (self.batch, self.first_row, sizes.tile_rows)
         RowStatistics(self.job, product, *rows, sizes.items, self.place).write()
