@@ -1,9 +1,11 @@
 """The schedules of a pointwise kernel: flat, or by how what it reads lies in memory.
 
-CPU: a work-item takes a contiguous chunk, a vector at a time, flat over all axes, or along the
-innermost axis where a vector of the flat order would cross rows of what it reads, or in squares or
-rows side by side where an operand is transposed. GPU: a work-item takes a few vectors, a work-group
-apart, or a work-group takes a tile where an operand is transposed.
+On a CPU a work-item takes a contiguous chunk, a vector at a time. Vectors run flat over all axes.
+They run along the innermost axis where a flat vector would cross rows of what the kernel reads.
+Where an operand is transposed, a work-item takes squares, or rows side by side.
+
+On a GPU a work-item takes a few vectors, which lie a work-group apart. Where an operand is
+transposed, a work-group takes a tile.
 """
 
 from enum import StrEnum
