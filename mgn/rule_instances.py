@@ -89,10 +89,12 @@ KINDS: dict[str, tuple[object, ...]] = {
 """Values of attributes that `ATTRIBUTES` does not name, by their kind."""
 CONSTANTS = (2.0, -1.5, 3.0, 0.25, 0.1, -4.0)
 EXTREMES = (
-    0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, 1e-20, -1e20, 12582912.0, 3e38, 1e-38,
-    2.0**-126, 2.0**127, 2.0**-20, 1e-7, -65504.0, 6e-8, 2.0**-149, 2.0**800, -1e30,
+    1.0, -1.0, 1e-20, -1e20, 12582912.0, 3e38, 1e-38, 2.0**-126, 2.0**127, 2.0**-20, 1e-7,
+    -65504.0, 6e-8, 2.0**-149, 2.0**800, -1e30,
 )  # fmt: skip
 """Constants at which the arithmetic of floats shows."""
+SIGNED = (0.0, -0.0, math.inf, -math.inf)
+"""Constants that make a sum or a product of another sign, or nan."""
 
 
 @dataclass
@@ -216,14 +218,18 @@ def masks_of(pattern: Pattern) -> frozenset[str]:
 
 
 def _constant(rng: random.Random, element: str, extreme: bool) -> float:
-    """A constant of a type: a usual one, or one that is extreme in any type, or in its own."""
+    """A constant of a type: a usual one; or one of any magnitude between, since what lies near it
+    is much smaller once it is taken off; or one that is extreme in any type, or in its own.
+    """
     row = ELEMENT_TYPES[element]
     if not row.is_float:
         return rng.choice([2, 3, 1, 0, *(special_values(row).tolist() if extreme else [4])])
     if not extreme:
         return rng.choice(CONSTANTS)
     own = special_values(ELEMENT_TYPES["f32"] if element == "f64" else row).astype(np.float64)
-    return rng.choice((*CONSTANTS, *EXTREMES, *own[np.isfinite(own)].tolist()))
+    between = rng.choice((-1.0, 1.0)) * 2.0 ** rng.uniform(-8, 15)
+    unusual = rng.choice((*EXTREMES, *own[np.isfinite(own)].tolist()))
+    return rng.choice((between, between, unusual, rng.choice(SIGNED), rng.choice(CONSTANTS)))
 
 
 def _in_other_floats(rng: random.Random, example: Instance) -> Instance:

@@ -54,7 +54,7 @@ DRAWS = 8
 rare in a few small arrays.
 """
 
-WANTED = 40
+WANTED = 100
 """Instances that a rule has to act on, where nothing else is said."""
 
 LARGEST = {

@@ -26,6 +26,8 @@ TIED = 0.25
 """The share of them among plain values."""
 LEVELS = (-1.02, -0.97, -0.5, -0.25, -0.1, 0.0, 0.0, 0.1, 0.25, 0.5, 0.97, 1.0)
 """Magnitudes, as shares of the largest exponent: from the subnormal to the largest."""
+ALL_BESIDE = 0.25
+"""How often all elements lie beside one number of the program."""
 
 
 @cache
@@ -219,14 +221,30 @@ def _finite(values: Array, element: ElementType) -> Array:
 
 def put_beside(rng: Generator, arrays: Sequence[Array], numbers: Array) -> list[Array]:
     """Arrays some of whose elements are numbers that a program names, or lie beside one: thresholds
-    show nowhere else.
+    show nowhere else. Or all elements of all arrays lie beside one number, of one sign or of both:
+    what a program adds to them, or takes off, leaves units in the last place alone.
     """
     if not numbers.size:
         return list(arrays)
+    if rng.random() < ALL_BESIDE:
+        largest = numbers[int(np.abs(numbers).argmax())]
+        number = float(largest if rng.random() < 0.5 else rng.choice(numbers))
+        return [_all_beside(rng, array, number) for array in arrays]
     return [
         _beside(rng, array, numbers) if array.dtype.kind != "b" and rng.random() < 0.4 else array
         for array in arrays
     ]
+
+
+def _all_beside(rng: Generator, array: Array, number: float) -> Array:
+    """An array of floats that differ from a number, or from its opposite, by some units in the last
+    place. Other arrays as they are, and those of a type that does not hold the number.
+    """
+    if array.dtype.kind in "iub" or abs(number) > float(ml_dtypes.finfo(array.dtype).max) / 2:
+        return array
+    unit = float(ml_dtypes.finfo(array.dtype).eps) * float(rng.choice([1.0, 64.0]))
+    near = rng.choice([-1.0, 1.0]) * number * (1 + unit * rng.integers(-2, 3, array.shape))
+    return near.astype(array.dtype)
 
 
 def _beside(rng: Generator, array: Array, numbers: Array) -> Array:
@@ -236,11 +254,7 @@ def _beside(rng: Generator, array: Array, numbers: Array) -> Array:
     near = rng.choice(numbers, shape) * (1 + unit * rng.integers(-2, 3, shape))
     near = near * rng.choice([1.0, 1.0, 1.0, -1.0, 0.5, 2.0], shape)
     near = near + rng.choice([0.0, 0.0, 0.0, 1.0, -1.0], shape)
-    everywhere = not whole and rng.random() < 0.3  # a number is taken off all elements
-    if everywhere:
-        near = np.full(shape, -float(rng.choice(numbers)))
-        near = near * (1 + unit * float(rng.choice([1.0, 64.0])) * rng.integers(-2, 3, shape))
     least, most = (int(limits.min), int(limits.max)) if whole else (-limits.max, limits.max)
-    held = (near >= float(least)) & (near < float(most)) & (rng.random(shape) < 0.3 + everywhere)
+    held = (near >= float(least)) & (near < float(most)) & (rng.random(shape) < 0.3)
     with np.errstate(all="ignore"):
         return np.where(held, np.where(held, near, 0.0).astype(array.dtype), array)
