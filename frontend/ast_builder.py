@@ -3,6 +3,7 @@
 In: the children of a recognised rule, tokens and finished nodes. Out: a node of `ast.py`.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -203,7 +204,10 @@ class AstBuilder(Transformer[Token, Any]):
 
     def floating(self, children: list[Any]) -> ast.Literal:
         token = children[0]
-        return ast.Literal(token.place, float(token.replace("_", "")))
+        value = float(token.replace("_", ""))
+        if math.isinf(value):
+            raise SyntaxFault(token.place, "a number must fit f64; infinity is written inf")
+        return ast.Literal(token.place, value)
 
     def keyword_value(self, children: list[Any]) -> ast.Literal:
         return ast.Literal(children[0].place, KEYWORD_VALUES[str(children[0])])

@@ -81,6 +81,9 @@ def as_array(value: Any) -> np.ndarray:
 def mismatch(array: np.ndarray, element: str, shape: Sequence[int]) -> str | None:
     """What is wrong with an array that should hold a type; None where nothing is."""
     wanted = DTYPES[element]
+    if array.dtype.type is np.void:
+        name = (array.dtype.metadata or {}).get("name", array.dtype)
+        return f"has dtype {name}, which is not read"
     if array.dtype != wanted:
         return (
             f"has dtype {array.dtype}, not {wanted} ({spelling(element, shape)}); "

@@ -9,6 +9,7 @@ outside `mgn-cache`, and uses that only with the mark that it left there. Links 
 
 import os
 import stat
+import warnings
 from pathlib import Path
 
 import platformdirs
@@ -27,13 +28,23 @@ Signature: 8a477f597d28d172789f06886806bc55
 _OFF = frozenset({"off", "none", "0"})
 
 
+class CacheWarning(UserWarning):
+    """The folder that `MGN_CACHE_DIR` chooses keeps nothing."""
+
+
 def cache_folder() -> Path | None:
-    """The folder for cached files; None where caching is turned off, or no folder can be ours."""
+    """The folder for cached files; None where caching is turned off, or no folder can be ours. A
+    folder that was chosen and cannot be used is a `CacheWarning`.
+    """
     chosen = os.environ.get(CACHE_VARIABLE, "").strip()
     if chosen.lower() in _OFF:
         return None
     root = Path(chosen) if chosen else platformdirs.user_cache_path("mgn", appauthor=False)
-    return claimed(root.absolute() / OWN_FOLDER)
+    folder = claimed(root.absolute() / OWN_FOLDER)
+    if chosen and (folder is None or not os.access(folder, os.W_OK)):
+        text = f"{CACHE_VARIABLE}: {root} cannot be written, so that nothing is kept in it"
+        warnings.warn(text, CacheWarning, stacklevel=2)
+    return folder
 
 
 def claimed(folder: Path) -> Path | None:

@@ -5,6 +5,7 @@ everything that does not fit. A damaged file is a `WeightsError` too, whatever i
 """
 
 import io
+import json
 import stat
 import zipfile
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+import ml_dtypes
 import numpy as np
 
 from mgn.runtime.errors import WeightsError
@@ -35,8 +37,14 @@ _LONGEST_HEADER = 1 << 16
 
 _UNNAMED = np.dtype("V2")
 """How NumPy reads back a bf16 array."""
-_SAFETENSORS = {name.upper(): dtype for name, dtype in DTYPES.items()}
+_SAFETENSORS: dict[str, np.dtype[Any]] = {
+    **{name.upper(): dtype for name, dtype in DTYPES.items()},
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "C64": np.dtype(np.complex64),
+}
 """Dtypes by the names in a safetensors header; an array of any other is kept as plain bytes."""
+_LENGTH_OF_HEADER = 8
 
 
 @dataclass(frozen=True)
@@ -125,10 +133,12 @@ def safetensors_arrays(data: bytes, path: Path) -> dict[str, np.ndarray]:
         entries = deserialize(data)
     except (SafetensorError, ValueError, TypeError) as error:
         raise WeightsError(f"{path} is no whole safetensors file: {_clipped(error)}") from None
+    _check_names(data, path)
     arrays: dict[str, np.ndarray] = {}
     for name, entry in entries:
         dtype = _SAFETENSORS.get(entry["dtype"])
-        flat = np.frombuffer(entry["data"], np.uint8 if dtype is None else dtype)
+        held = _unread(entry["dtype"]) if dtype is None else dtype
+        flat = np.frombuffer(entry["data"], held)
         try:
             shaped = flat if dtype is None else flat.reshape(entry["shape"])
         except (ValueError, OverflowError):
@@ -137,6 +147,28 @@ def safetensors_arrays(data: bytes, path: Path) -> dict[str, np.ndarray]:
             raise WeightsError(message) from None
         arrays[name] = _plain(shaped)
     return arrays
+
+
+def _unread(name: str) -> np.dtype[Any]:
+    """What bytes have that stand for a dtype that is not read."""
+    return np.dtype("V1", metadata={"name": name})
+
+
+def _check_names(data: bytes, path: Path) -> None:
+    """WeightsError where the header of a safetensors file, which is JSON, has a name twice: the
+    format's reader keeps the last one.
+    """
+    end = _LENGTH_OF_HEADER + int.from_bytes(data[:_LENGTH_OF_HEADER], "little")
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in found:
+                raise WeightsError(f"{path}: the header names {shown(name)} twice")
+            found[name] = value
+        return found
+
+    json.loads(data[_LENGTH_OF_HEADER:end], object_pairs_hook=once)
 
 
 def _plain(array: np.ndarray) -> np.ndarray:
@@ -220,7 +252,11 @@ def _check_size(archive: Any, name: str, path: Path) -> None:
     read = _HEADERS.get(np.lib.format.read_magic(file))
     if read is None:
         return
-    shape, _, dtype = read(file)
+    try:
+        shape, _, dtype = read(file)
+    except Exception:  # NumPy evaluates the header, and says where in it that fails
+        message = f"{path} is no whole npz file: {shown(name)} has a damaged header"
+        raise WeightsError(message) from None
     needed = prod(shape) * dtype.itemsize
     if needed > member.file_size:
         raise WeightsError(

@@ -118,6 +118,7 @@ IN_GRAPH: list[tuple[str, int, str]] = [
     ("y = constant([[1], [1, 2]])", 5, "constant(): the rows differ in length"),
     ("y = constant(300, T = i8)", 5, "constant(): 300 does not fit i8"),
     ("y = 99999999999999999999", 5, "an integer must fit 64 bits"),
+    ("y = x * 1e400", 9, "a number must fit f64; infinity is written inf"),
     ("y = \"a{\"", 7, "'{' in a text is not paired; write {{ for itself"),
     ("y = \"\\q\"", 6, "unknown escape '\\q' in a text"),
     ("y = \"{1 +}\"", 9, "an expression is needed between { and }"),

@@ -12,7 +12,7 @@ from device_kernels import KERNELS, PLAN, SIZE
 
 from mgn.runtime.cache import KernelCache, kernel_key
 from mgn.runtime.executable import Executable
-from mgn.runtime.location import MARK, cache_folder, claimed, keep_file
+from mgn.runtime.location import MARK, CacheWarning, cache_folder, claimed, keep_file
 
 
 def run(cache: KernelCache) -> Executable:
@@ -191,6 +191,15 @@ def test_a_chosen_folder_is_the_same_after_a_change_of_directory(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MGN_CACHE_DIR", "here")
     assert cache_folder() == tmp_path / "here" / "mgn-cache"
+
+
+def test_a_chosen_folder_that_keeps_nothing_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("MGN_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.warns(CacheWarning, match="MGN_CACHE_DIR: .*file cannot be written"):
+        assert cache_folder() is None
 
 
 def test_a_binary_under_the_name_of_another_is_none(tmp_path: Path) -> None:

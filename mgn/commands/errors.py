@@ -7,6 +7,7 @@ traceback only by asking for it with MGN_TRACEBACK=1, which is meant for work on
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
@@ -36,7 +37,9 @@ def guarded(command: Callable[[], int]) -> int:
         say("error: stdout is closed, and the results go there")
         return FAILURE
     try:
-        status = command()
+        with warnings.catch_warnings():
+            warnings.showwarning = _Warner()
+            status = command()
         sys.stdout.flush()
     except SystemExit as request:
         return request.code if isinstance(request.code, int) else 0
@@ -51,6 +54,19 @@ def guarded(command: Callable[[], int]) -> int:
         say(message_of(error))
         return FAILURE
     return status
+
+
+class _Warner:
+    """Shows what mgn or a library warns of as a line of the command's, once."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def __call__(self, message: Warning | str, *_: object) -> None:
+        text = f"warning: {printable(str(message))}"
+        if text not in self._said:
+            self._said.add(text)
+            say(text)
 
 
 def say(text: str) -> None:
