@@ -4,6 +4,7 @@ In: the name of a row and a random generator. Out: an `Instance`: types of the v
 the attribute variables, constants, and the values of variables that a row looks at.
 """
 
+import itertools
 import math
 import random
 from collections.abc import Callable
@@ -150,6 +151,17 @@ def _turned_product(row: str, rng: random.Random, variables: list[str]) -> Insta
     return Instance([tensor("f32", shapes[name]) for name in variables], dict(flags))
 
 
+def _ordered_products(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Three matrices in a row, of two sizes, so that some of them fit in another order, too."""
+    sizes = [rng.choice([2, 5, rng.choice([1, 3])]) for _ in range(2)]
+    ends = [rng.choice(sizes) for _ in range(4)]
+    flags = {name: rng.random() < 0.4 for name in "MNQ"}
+    plain = dict(zip("abc", itertools.pairwise(ends), strict=True))
+    turned = dict(zip("abc", flags.values(), strict=True))
+    shapes = {name: s[::-1] if turned[name] else s for name, s in plain.items()}
+    return Instance([tensor("f32", shapes[name]) for name in variables], dict(flags))
+
+
 def _masked(row: str, rng: random.Random, variables: list[str]) -> Instance:
     """A masked value that is scaled by a constant."""
     element = rng.choice(["f32", "f64", "f16", "i32"])
@@ -218,6 +230,7 @@ EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "shares-before-product": _divided_product,
     "quotient-after-product": _divided_product,
     "turned-product": _turned_product,
+    "product-from-the-": _ordered_products,
     "mul-of-seen": _masked,
     "mul-of-hidden": _masked,
     "div-of-seen": _masked,

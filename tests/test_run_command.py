@@ -164,6 +164,7 @@ def test_saturation_takes_the_options_of_the_pass(mgn_run: Run, program: Path) -
         (["--trace", "nowhere/t.json"], "cannot write 'nowhere/t.json'"),
         (["--emit", "mlir", "--outputs", "o.npz"], "--outputs needs a run, and --emit stops"),
         (["--saturation", "rules=foo"], "no class of rules 'foo'; there are exact"),
+        (["--saturation", "rules=" + "f" * 9999], f"rules '{'f' * 80}…'; there are exact"),
         (["--saturation", "time=-1"], "--saturation: time takes a number of seconds, not '-1'"),
         (["--saturation", "fuse=maybe"], "--saturation: fuse takes true or false, not 'maybe'"),
         (["--saturation", "tme=1"], "--saturation knows no 'tme'; did you mean 'time'?"),

@@ -49,6 +49,9 @@ from mgn.passes.saturate.rules.patterns import Number, Pattern, calls_of
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
 from mgn.passes.saturate.rules.table import CLASS_SETS, DEFAULT_CLASSES, rules_of
 
+_MOST_SHOWN = 80
+"""Characters of an unknown name that a message shows."""
+
 
 @dataclass(frozen=True)
 class SaturateOptions:
@@ -377,6 +380,7 @@ def _rule_classes(text: str) -> frozenset[RuleClass]:
     for name in (part.strip() for part in text.split("+")):
         if name not in list(RuleClass):
             known = ", ".join(RuleClass)
-            raise MgnError(f"there is no class of rules '{name}'; there are {known}")
+            shown = name if len(name) <= _MOST_SHOWN else f"{name[:_MOST_SHOWN]}…"
+            raise MgnError(f"there is no class of rules '{shown}'; there are {known}")
         found |= CLASS_SETS.get(name, {RuleClass(name)})
     return frozenset(found)
