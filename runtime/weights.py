@@ -41,7 +41,6 @@ _SAFETENSORS: dict[str, np.dtype[Any]] = {
     **{name.upper(): dtype for name, dtype in DTYPES.items()},
     "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
     "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
-    "C64": np.dtype(np.complex64),
 }
 """Dtypes by the names in a safetensors header; an array of any other is kept as plain bytes."""
 _LENGTH_OF_HEADER = 8

@@ -146,6 +146,13 @@ def _turned_product(row: str, rng: random.Random, variables: list[str]) -> Insta
     plain: dict[str, Shape] = {"a": (rows, depth), "b": (depth, columns), "c": (rows, thin)}
     if "left" in row:  # a (b c) turned: its rows are the thin ones
         plain = {"a": (thin, columns), "b": (rows, depth), "c": (depth, columns)}
+    return _three_matrices(plain, flags, variables)
+
+
+def _three_matrices(
+    plain: dict[str, Shape], flags: dict[str, bool], variables: list[str]
+) -> Instance:
+    """Matrices a, b and c, each of which lies transposed where its flag says so."""
     turned = dict(zip("abc", flags.values(), strict=True))
     shapes = {name: s[::-1] if turned[name] else s for name, s in plain.items()}
     return Instance([tensor("f32", shapes[name]) for name in variables], dict(flags))
@@ -157,9 +164,7 @@ def _ordered_products(row: str, rng: random.Random, variables: list[str]) -> Ins
     ends = [rng.choice(sizes) for _ in range(4)]
     flags = {name: rng.random() < 0.4 for name in "MNQ"}
     plain = dict(zip("abc", itertools.pairwise(ends), strict=True))
-    turned = dict(zip("abc", flags.values(), strict=True))
-    shapes = {name: s[::-1] if turned[name] else s for name, s in plain.items()}
-    return Instance([tensor("f32", shapes[name]) for name in variables], dict(flags))
+    return _three_matrices(plain, flags, variables)
 
 
 def _masked(row: str, rng: random.Random, variables: list[str]) -> Instance:

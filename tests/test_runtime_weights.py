@@ -221,6 +221,7 @@ def test_a_name_that_a_header_has_twice_is_refused(tmp_path: Path) -> None:
         ("F8_E4M3", 2, r"dtype float8_e4m3fn, not float32 \(f32\[2\]\); convert it with"),
         ("F8_E5M2", 2, r"dtype float8_e5m2, not float32 \(f32\[2\]\); convert it with"),
         ("F8_E8M0", 2, "dtype F8_E8M0, which is not read"),
+        ("C64", 16, "dtype C64, which is not read"),
     ],
 )
 def test_a_dtype_that_no_parameter_has_is_named(
