@@ -12,7 +12,7 @@ from importlib import import_module
 
 from tests.fuzz.campaign import Options
 
-KINDS = {"programs": "tests.fuzz.campaign", "inputs": "tests.fuzz.inputs"}
+KINDS = {"programs": "tests.fuzz.campaign", "inputs": "tests.fuzz.bad_inputs.driver"}
 """What can be fuzzed, and the module whose `main` takes the options and gives an exit status."""
 
 

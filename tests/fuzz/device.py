@@ -26,7 +26,7 @@ from mgn.runtime.launches import Copy, Launch
 from mgn.runtime.memory import GuardedMemory, buffer_bytes
 from mgn.runtime.programs import build_source
 from mgn.runtime.ptx import needs_completion
-from tests.joint_programs import joined, spirv_signatures
+from tests.support.joint_programs import joined, spirv_signatures
 
 Array = np.ndarray
 

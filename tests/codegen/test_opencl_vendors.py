@@ -1,0 +1,50 @@
+"""OpenCL C that a vendor's compiler is asked for, where it errs on the plain text."""
+
+from mgn.codegen.opencl import emit
+from mgn.dialects.kernel import DEVICES
+from tests.support.opencl_fixture import kernel
+
+
+def test_pocl_is_asked_for_one_lane_at_a_time_where_its_vectors_differ() -> None:
+    text = """kernel.func @k(%x : memref<8xf64>) access [read_write]
+    global [1, 1, 1] local [1, 1, 1] {
+  %zero = arith.constant 0 : index
+  %v = vector.load %x[%zero] : memref<8xf64>, vector<8xf64>
+  %r = kernel.remf %v, %v : vector<8xf64>
+  %s = math.sqrt %r : vector<8xf64>
+  %t = math.sin %s : vector<8xf64>
+  vector.store %t, %x[%zero] : memref<8xf64>, vector<8xf64>
+  kernel.return }"""
+    pocl = emit(kernel(text), DEVICES["cpu"].with_figures(vendor="pocl"))
+    assert "fmod(a.s7, b.s7)" in pocl and "sin(a.s0)" in pocl and "sqrt(a" not in pocl
+    assert ".s7" not in emit(kernel(text), DEVICES["cpu"])
+
+
+def test_nvidia_is_asked_for_products_in_place_of_quotients_by_powers_of_two() -> None:
+    text = """kernel.func @k(%x : memref<4xf32>) access [read_write]
+    global [1, 1, 1] local [1, 1, 1] {
+  %zero = arith.constant 0 : index
+  %v = vector.load %x[%zero] : memref<4xf32>, vector<4xf32>
+  %two = arith.constant dense<-2.0> : vector<4xf32>
+  %three = arith.constant dense<3.0> : vector<4xf32>
+  %h = arith.divf %v, %two : vector<4xf32>
+  %t = arith.divf %h, %three : vector<4xf32>
+  vector.store %t, %x[%zero] : memref<4xf32>, vector<4xf32>
+  kernel.return }"""
+    nvidia = emit(kernel(text), DEVICES["nvidia-h200"])
+    assert "* (float4)(-0.5f)" in nvidia and "/ (float4)(3.0f)" in nvidia
+    assert "/ (float4)(-2.0f)" in emit(kernel(text), DEVICES["cpu"])
+
+
+def test_nvidia_is_asked_for_no_remainder_of_a_vector() -> None:
+    text = """kernel.func @k(%x : memref<4xi32>) access [read_write]
+    global [1, 1, 1] local [1, 1, 1] {
+  %zero = arith.constant 0 : index
+  %v = vector.load %x[%zero] : memref<4xi32>, vector<4xi32>
+  %n = arith.constant dense<24> : vector<4xi32>
+  %r = arith.remsi %v, %n : vector<4xi32>
+  vector.store %r, %x[%zero] : memref<4xi32>, vector<4xi32>
+  kernel.return }"""
+    assert "%" in emit(kernel(text), DEVICES["cpu"])
+    nvidia = emit(kernel(text), DEVICES["nvidia-h200"])
+    assert "%" not in nvidia and "/ (int4)(24) * (int4)(24)" in nvidia

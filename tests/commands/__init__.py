@@ -1,0 +1,1 @@
+"""Tests of `mgn-opt` and `mgn-run`: streams, files, exit statuses, and FileCheck."""

@@ -1,0 +1,1 @@
+"""Tests of the dialects: operations and their values, text forms, verifiers, folding."""

@@ -1,0 +1,193 @@
+"""Which bodies `fusion.kernel` accepts for each kind, and what it says of the others."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from xdsl.utils.exceptions import VerifyException
+
+from tests.support.lower_fixture import fused_kernel
+
+X = ("f32", (4, 6))
+Build = Callable[..., Any]
+
+ACCEPTED: dict[str, tuple[str, list[Any], Build]] = {
+    "a chain of elementwise and movement operations": (
+        "pointwise",
+        [X],
+        lambda b, x: b.transpose(b.relu(x), [1, 0]),
+    ),
+    "two results of one shape": ("pointwise", [X], lambda b, x: [b.exp(x), b.silu(x)]),
+    "softmax in its parts": (
+        "reduction",
+        [X],
+        lambda b, x: b.div(b.exp(x), b.sum(b.exp(x), axis=1, keepdims=True)),
+    ),
+    "a residual sum and its mean": (
+        "reduction",
+        [X, X],
+        lambda b, x, y: [b.add(x, y), b.mul(b.sum(b.add(x, y), axis=1), 0.25)],
+    ),
+    "all elements in another shape after a reduction": (
+        "reduction",
+        [X, ("f32", (2, 1, 1))],
+        lambda b, x, y: b.relu(
+            b.mul(b.reshape(b.sub(x, b.sum(x, axis=1, keepdims=True)), [2, 3, 4]), y)
+        ),
+    ),
+    "a scan with an epilogue": ("scan", [X], lambda b, x: b.relu(b.running_sum(x, axis=1))),
+    "a matmul with prologue, bias and reshape": (
+        "contraction",
+        [X, ("f32", (6, 8)), ("f32", (8,))],
+        lambda b, x, y, z: b.reshape(b.add(b.matmul(b.exp(x), y), z), [2, 2, 8]),
+    ),
+    "attention between a turn of the keys and a residual sum": (
+        "attention",
+        [("f32", (5, 8)), ("f32", (8, 7)), ("f32", (7, 8)), ("f32", (1, 5, 8))],
+        lambda b, q, k, v, x: b.add(
+            b.reshape(b.attention(q, b.transpose(b.neg(k), [1, 0]), v, heads=2), [1, 5, 8]), x
+        ),
+    ),
+    "an embedding": ("gather", [("i32", (3,)), X], lambda b, i, t: b.gather(t, i, axis=0)),
+}
+
+REFUSED: dict[str, tuple[str, list[Any], Build, str]] = {
+    "results of two shapes": (
+        "pointwise",
+        [X],
+        lambda b, x: [b.exp(x), b.transpose(x, [1, 0])],
+        "one shape",
+    ),
+    "a reduction in a pointwise kernel": (
+        "pointwise",
+        [X],
+        lambda b, x: b.sum(x, axis=1),
+        "mgn.sum cannot be part",
+    ),
+    "a composite that is not elementwise": (
+        "pointwise",
+        [X],
+        lambda b, x: b.softmax(x),
+        "mgn.softmax cannot be part",
+    ),
+    "no reduction": ("reduction", [X], lambda b, x: b.exp(x), "needs a reduction"),
+    "reductions over two axes": (
+        "reduction",
+        [X],
+        lambda b, x: [b.sum(x, axis=1), b.sum(x, axis=0)],
+        r"must reduce axes \[1\]",
+    ),
+    "a transpose after a reduction": (
+        "reduction",
+        [("f32", (4, 4))],
+        lambda b, x: b.transpose(b.sub(x, b.sum(x, axis=1, keepdims=True)), [1, 0]),
+        "mgn.transpose cannot follow",
+    ),
+    "a result outside the rows": (
+        "reduction",
+        [X],
+        lambda b, x: b.add(b.sum(x, axis=1, keepdims=True), b.full([4, 3], 1.0)),
+        "leaves the rows",
+    ),
+    "rows broadcast into another shape": (
+        "reduction",
+        [("f32", (4, 4))],
+        lambda b, x: b.add(b.reshape(x, [2, 2, 4]), b.reshape(b.sum(x, axis=1), [1, 1, 4])),
+        "leaves the rows",
+    ),
+    "elements in another shape, broadcast": (
+        "reduction",
+        [X, ("f32", (5, 24))],
+        lambda b, x, y: b.add(b.reshape(b.mul(x, b.sum(x, axis=1, keepdims=True)), [24]), y),
+        "leaves the rows",
+    ),
+    "two matmuls": (
+        "contraction",
+        [("f32", (4, 4))],
+        lambda b, x: b.matmul(b.matmul(x, x), x),
+        "exactly one contraction",
+    ),
+    "a result broadcast after the matmul": (
+        "contraction",
+        [("f32", (4, 4)), ("f32", (3, 4, 4))],
+        lambda b, x, y: b.add(b.matmul(x, x), y),
+        "changes the matmul's number of elements",
+    ),
+    "a transpose after the matmul": (
+        "contraction",
+        [("f32", (4, 4))],
+        lambda b, x: b.transpose(b.matmul(x, x), [1, 0]),
+        "mgn.transpose cannot follow",
+    ),
+    "a result beside the matmul": (
+        "contraction",
+        [("f32", (4, 4))],
+        lambda b, x: [b.matmul(x, x), b.exp(x)],
+        "must depend on the matmul",
+    ),
+    "two attentions": (
+        "attention",
+        [X],
+        lambda b, x: b.attention(b.attention(x, x, x, heads=2), x, x, heads=2),
+        "exactly one attention operation, not 2",
+    ),
+    "no attention": ("attention", [X], lambda b, x: b.exp(x), "exactly one attention .* not 0"),
+    "a matmul before attention": (
+        "attention",
+        [("f32", (4, 4))],
+        lambda b, x: b.attention(b.matmul(x, x), x, x, heads=2),
+        "mgn.matmul cannot be part",
+    ),
+    "a norm before attention": (
+        "attention",
+        [("f32", (4, 4))],
+        lambda b, x: b.attention(b.softmax(x), x, x, heads=2),
+        "mgn.softmax cannot be part",
+    ),
+    "a transpose after attention": (
+        "attention",
+        [("f32", (4, 4))],
+        lambda b, x: b.transpose(b.attention(x, x, x, heads=2), [1, 0]),
+        "mgn.transpose cannot follow an attention",
+    ),
+    "a result broadcast after attention": (
+        "attention",
+        [("f32", (4, 4)), ("f32", (3, 4, 4))],
+        lambda b, x, y: b.add(b.attention(x, x, x, heads=2), y),
+        "changes the attention's number of elements",
+    ),
+    "a result beside attention": (
+        "attention",
+        [("f32", (4, 4))],
+        lambda b, x: [b.attention(x, x, x, heads=2), b.exp(x)],
+        "must depend on the attention",
+    ),
+    "attention in a kernel of another kind": (
+        "contraction",
+        [("f32", (4, 4))],
+        lambda b, x: b.matmul(b.attention(x, x, x, heads=2), x),
+        "mgn.attention cannot be part",
+    ),
+    "movement after a scan": (
+        "scan",
+        [X],
+        lambda b, x: b.reshape(b.running_sum(x, axis=1), [24]),
+        "cannot follow a scan",
+    ),
+    "a kind without a template": ("scatter", [X], lambda b, x: b.exp(x), "no template"),
+}
+
+
+@pytest.mark.parametrize("case", ACCEPTED.values(), ids=ACCEPTED.keys())
+def test_a_legal_body_verifies(case: tuple[str, list[Any], Build]) -> None:
+    kind, types, build = case
+    assert fused_kernel(kind, types, build).kernel_kind == kind
+
+
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED.keys())
+def test_another_body_is_an_error_that_names_the_reason(
+    case: tuple[str, list[Any], Build, str],
+) -> None:
+    kind, types, build, reason = case
+    with pytest.raises(VerifyException, match=reason):
+        fused_kernel(kind, types, build)

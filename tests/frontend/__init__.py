@@ -1,0 +1,1 @@
+"""Tests of the language: values, errors, the contract's calls, and printing."""

@@ -1,0 +1,1 @@
+"""The fuzzers: random programs and bad input, and tests that they find what is planted."""

@@ -1,0 +1,1 @@
+"""Tests of the checkout: imports, files, the package, pages and benchmarks."""

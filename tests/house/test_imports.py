@@ -1,0 +1,174 @@
+"""Who may import whom: DESIGN's table, read from every file's imports."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+STANDARD = sys.stdlib_module_names
+NUMERIC = {"numpy", "ml_dtypes"}
+
+ALLOWED: dict[str, set[str]] = {
+    "dialects": {"xdsl", *NUMERIC, "mgn.dialects"},
+    "frontend": {"xdsl", *NUMERIC, "lark", "mgn.dialects", "mgn.diagnostics", "mgn.frontend"},
+    "passes": {"xdsl", *NUMERIC, "mgn.dialects", "mgn.diagnostics", "mgn.passes"},
+    "codegen": {"xdsl", *NUMERIC, "mgn.dialects", "mgn.diagnostics", "mgn.codegen"},
+    "runtime": {
+        *NUMERIC,
+        "pyopencl",
+        "platformdirs",
+        "safetensors",
+        "mgn.codegen.signature",
+        "mgn.codegen.launch_plan",
+        "mgn.diagnostics",
+        "mgn.runtime",
+    },
+    "mgn": {"xdsl", *NUMERIC, "mgn"},
+}
+"""What the files of each folder may import, besides the standard library."""
+
+EXTRA = {"passes/saturate": {"egglog", "highspy"}, "mgn": {"z3"}}
+"""What the files of one folder may import besides."""
+
+LAYERS: dict[str, set[str]] = {
+    "passes/kernels": {"schedules", "saturate", "lower_kernels", "choose_schedules"},
+    "passes/schedules": {"saturate", "lower_kernels", "choose_schedules"},
+    "passes/lower_kernels": {"saturate", "choose_schedules"},
+    "passes/saturate": {"lower_kernels", "choose_schedules"},
+}
+"""What of `mgn.passes` the files of a sub-package never import, in functions neither: bodies of
+kernels come first, then schedules, then what prices and what lowers them, apart from each other.
+"""
+
+ORDERED: dict[str, tuple[str, ...]] = {
+    "passes/lower_kernels": (
+        "core",
+        "staging",
+        "reduction",
+        "product",
+        "attention",
+        "pointwise",
+    ),
+    "passes/saturate": (
+        "encoding",
+        "rules",
+        "egraph",
+        "prices",
+        "candidates",
+        "extraction",
+        "explain",
+    ),
+}
+"""The sub-packages of a pass, in an order in which each imports from itself and those before it."""
+
+SLOW = {"egglog", "highspy", "pyopencl", "z3"}
+"""Packages that are imported inside functions only: they take long, or may be missing."""
+
+FILES = sorted(path for folder in ALLOWED for path in (ROOT / folder).rglob("*.py"))
+
+
+def imports_of(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """The modules that a tree imports, with their lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for item in node.names:
+                yield item.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: imports are absolute"
+            module = node.module or ""
+            if module == "mgn":
+                for item in node.names:
+                    yield f"mgn.{item.name}", node.lineno
+            else:
+                yield module, node.lineno
+
+
+def is_allowed(module: str, allowed: set[str]) -> bool:
+    """Whether a module is one of the allowed ones or lies in one."""
+    return module.split(".")[0] in STANDARD or any(
+        module == name or module.startswith(f"{name}.") for name in allowed
+    )
+
+
+def allowed_for(path: Path) -> set[str]:
+    """What a file may import."""
+    relative = path.relative_to(ROOT)
+    found = set(ALLOWED[relative.parts[0]])
+    for folder, more in EXTRA.items():
+        if relative.is_relative_to(folder):
+            found |= more
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_imports_only_what_its_folder_may(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    allowed = allowed_for(path)
+    foreign = [
+        f"line {line}: {name}" for name, line in imports_of(tree) if not is_allowed(name, allowed)
+    ]
+    assert not foreign
+    top_level = [
+        name
+        for statement in tree.body
+        if isinstance(statement, ast.Import | ast.ImportFrom)
+        for name, _ in imports_of(statement)
+    ]
+    assert not [name for name in top_level if name.split(".")[0] in SLOW]
+
+
+@pytest.mark.parametrize("folder", LAYERS)
+def test_a_sub_package_imports_only_layers_below_it(folder: str) -> None:
+    above = {f"mgn.passes.{name}" for name in LAYERS[folder]}
+    found = {
+        f"{path.name}:{line}: {name}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for name, line in imports_of(ast.parse(path.read_text(encoding="utf-8")))
+        if any(name == module or name.startswith(f"{module}.") for module in above)
+    }
+    assert not found
+
+
+@pytest.mark.parametrize("folder", ORDERED)
+def test_sub_packages_import_only_those_before_them(folder: str) -> None:
+    whole, order = f"mgn.{folder.replace('/', '.')}", ORDERED[folder]
+    inside = {path.name for path in (ROOT / folder).iterdir() if (path / "__init__.py").is_file()}
+    assert inside == set(order)
+    for number, name in enumerate(order):
+        below = {f"{whole}.{item}" for item in order[: number + 1]}
+        for path in sorted((ROOT / folder / name).rglob("*.py")):
+            for module, line in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
+                if module == whole or module.startswith(f"{whole}."):
+                    assert is_allowed(module, below), f"{path.name}:{line}: {module}"
+
+
+def loaded_after(code: str) -> set[str]:
+    """The modules that a fresh interpreter has loaded after some code."""
+    program = f"{code}\nimport sys\nprint(*sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return set(found.stdout.split())
+
+
+def test_importing_mgn_loads_no_heavy_package() -> None:
+    assert not loaded_after("import mgn") & {"egglog", "pyopencl", "xdsl", "numpy", "lark"}
+
+
+def test_optimizing_loads_no_opencl() -> None:
+    code = 'import mgn\nmgn.optimize(mgn.parse("graph g(x: f32[4]) { y = relu(x)\\n return y }"))'
+    loaded = loaded_after(code)
+    assert "egglog.bindings" in loaded
+    assert not loaded & {"egglog", "pyopencl"}
+
+
+@pytest.mark.parametrize("name", ["passes", "dialects", "codegen", "runtime", "frontend"])
+def test_a_subpackage_can_be_imported_on_its_own(name: str) -> None:
+    loaded = loaded_after(f"import mgn.{name}")
+    assert f"mgn.{name}" in loaded
+    assert not loaded & {"egglog", "pyopencl"}

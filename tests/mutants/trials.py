@@ -1,0 +1,207 @@
+"""Mutants of the rule table: how they are made, which are taken, and what the trials make of one.
+
+In: rows of the rule table. Out: mutants, and the fate of each.
+
+A mutant is a row with one change: a condition less, operands swapped, an operation, number, flag,
+attribute or variable exchanged, a class that promises more, an inner operation left out. It is
+*killed* where a trial finds that it does not hold, *idle* where it acts on nothing that was tried,
+and so can do no harm, and else it *survives*: each survivor is in `EQUIVALENT`, with the reason why
+it holds, or is a hole in the trials.
+"""
+
+import ast
+import copy
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from mgn.diagnostics import MgnError
+from mgn.passes.saturate.rules.rule import Rule, RuleClass
+from mgn.passes.saturate.rules.table import BUILT_IN
+from mgn.testing import try_rule
+from tests.passes.saturate.rules.rule_examples import example_of
+
+WANTED, MOST = 40, 1200
+"""Instances that a mutant has to survive, and how many are drawn to find them."""
+
+STRICTER = {
+    RuleClass.APPROXIMATES: (RuleClass.REASSOCIATES,),
+    RuleClass.FAST: (RuleClass.REASSOCIATES,),
+    RuleClass.ROUNDS: (RuleClass.REASSOCIATES,),
+    RuleClass.REASSOCIATES: (RuleClass.EXACT,),
+    RuleClass.EXACT: (),
+}
+OTHER_OPERATION = {
+    "add": "sub", "sub": "add", "mul": "div", "div": "mul", "max": "min", "min": "max",
+    "sum": "prod", "prod": "sum", "max_reduce": "min_reduce", "min_reduce": "max_reduce",
+    "exp": "expm1", "expm1": "exp", "log": "log1p", "log1p": "log", "sqrt": "rsqrt",
+    "rsqrt": "sqrt", "recip": "neg", "sigmoid": "tanh", "tanh": "erf", "erf": "tanh",
+    "silu": "gelu", "gelu": "silu", "relu": "abs", "swiglu": "mul", "softmax": "log_softmax",
+}  # fmt: skip
+OTHER_TEXT = {"none": "tanh", "tanh": "none"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A changed row, and what was changed."""
+
+    rule: Rule
+    kind: str
+    what: str
+
+    @property
+    def name(self) -> str:
+        """`row: what was changed`."""
+        return f"{self.rule.name}: {self.what}"
+
+
+def mutants_of(rule: Rule) -> Iterator[Mutant]:
+    """All mutants of a row, whether or not they are well formed."""
+    parts = rule.when.split(" and ") if rule.when else []
+    for part in parts:
+        kept = " and ".join(item for item in parts if item is not part)
+        yield Mutant(replace(rule, when=kept), "condition", f"without {part}")
+    for stricter in STRICTER[rule.equality]:
+        yield Mutant(replace(rule, equality=stricter), "class", f"as {stricter}")
+    for side in ("left", "right"):
+        text = getattr(rule, side)
+        for kind, what, changed in _changed(text):
+            yield Mutant(replace(rule, **{side: changed}), kind, f"{side}, {what}")
+
+
+Change = Callable[[ast.AST, Sequence[str]], Iterator[tuple[str, ast.AST]]]
+
+
+def _changed(text: str) -> Iterator[tuple[str, str, str]]:
+    """One side with each of its parts changed in each way: the kind, what is changed, the side."""
+    tree = ast.parse(text, mode="eval").body
+    names = sorted({node.id for node in _variables(tree)})
+    for at, node in enumerate(ast.walk(tree)):
+        for kind, change in CHANGES.items():
+            for what, new in change(node, names):
+                fresh = copy.deepcopy(tree)
+                target = list(ast.walk(fresh))[at]
+                fresh = _Put(target, copy.deepcopy(new)).visit(fresh)
+                yield kind, what, ast.unparse(fresh)
+
+
+class _Put(ast.NodeTransformer):
+    """Puts a node in the place of another."""
+
+    def __init__(self, target: ast.AST, new: ast.AST) -> None:
+        self.target = target
+        self.new = new
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        return self.new if node is self.target else self.generic_visit(node)
+
+
+def _variables(tree: ast.AST) -> list[ast.Name]:
+    """The names of values, not of operations, functions or attributes."""
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    return [node for node in names if id(node) not in called and node.id.islower()]
+
+
+def _swapped(node: ast.AST, names: Sequence[str]) -> Iterator[tuple[str, ast.AST]]:
+    if isinstance(node, ast.Call) and len(node.args) >= 2:
+        new = copy.deepcopy(node)
+        new.args[0], new.args[1] = new.args[1], new.args[0]
+        yield f"operands of {ast.unparse(node)[:60]} swapped", new
+
+
+def _other_operation(node: ast.AST, names: Sequence[str]) -> Iterator[tuple[str, ast.AST]]:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        other = OTHER_OPERATION.get(node.func.id)
+        if other is not None:
+            new = copy.deepcopy(node)
+            assert isinstance(new.func, ast.Name)
+            new.func.id = other
+            yield f"{other} for {ast.unparse(node)[:60]}", new
+
+
+def _left_out(node: ast.AST, names: Sequence[str]) -> Iterator[tuple[str, ast.AST]]:
+    if isinstance(node, ast.Call) and node.args and isinstance(node.func, ast.Name):
+        yield f"{ast.unparse(node.args[0])[:40]} for {ast.unparse(node)[:60]}", node.args[0]
+
+
+def _other_number(node: ast.AST, names: Sequence[str]) -> Iterator[tuple[str, ast.AST]]:
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        for value in (-node.value, node.value + 1, node.value * 2, node.value * (1 + 1e-6)):
+            if str(value) != str(node.value):
+                yield f"{value} for {node.value}", ast.Constant(value)
+
+
+def _other_flag(node: ast.AST, names: Sequence[str]) -> Iterator[tuple[str, ast.AST]]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        yield f"{not node.value} for {node.value}", ast.Constant(not node.value)
+    if isinstance(node, ast.Constant) and node.value in OTHER_TEXT:
+        yield f"another text for {node.value}", ast.Constant(OTHER_TEXT[str(node.value)])
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield f"no not in {ast.unparse(node)}", node.operand
+
+
+def _other_variable(node: ast.AST, names: Sequence[str]) -> Iterator[tuple[str, ast.AST]]:
+    if isinstance(node, ast.Name) and node.id in names and len(names) > 1:
+        other = names[(names.index(node.id) + 1) % len(names)]
+        yield f"{other} for {node.id}", ast.Name(other)
+
+
+def _other_attribute(node: ast.AST, names: Sequence[str]) -> Iterator[tuple[str, ast.AST]]:
+    if not isinstance(node, ast.Call) or len(node.keywords) < 1:
+        return
+    for at, keyword in enumerate(node.keywords):
+        new = copy.deepcopy(node)
+        if keyword.arg in ("axis", "keepdims", "scale", "window", "softcap", "approx", "causal"):
+            del new.keywords[at]
+            yield f"{keyword.arg} left out of {ast.unparse(node)[:60]}", new
+
+
+CHANGES: dict[str, Change] = {
+    "operands": _swapped,
+    "operation": _other_operation,
+    "left out": _left_out,
+    "number": _other_number,
+    "flag": _other_flag,
+    "variable": _other_variable,
+    "attribute": _other_attribute,
+}
+
+
+def well_formed(mutant: Mutant) -> bool:
+    """Whether a mutant is a row that could be registered."""
+    try:
+        mutant.rule.check()
+    except MgnError:
+        return False
+    return True
+
+
+def sample(count: int, seed: int, rows: Sequence[Rule] = BUILT_IN) -> list[Mutant]:
+    """So many mutants, of as many kinds and rows as there are."""
+    rng = random.Random(seed)
+    by_kind: dict[str, list[Mutant]] = {}
+    for rule in rows:
+        for mutant in mutants_of(rule):
+            by_kind.setdefault(mutant.kind, []).append(mutant)
+    for mutants in by_kind.values():
+        rng.shuffle(mutants)
+    chosen: list[Mutant] = []
+    while len(chosen) < count and any(by_kind.values()):
+        for mutants in by_kind.values():
+            while mutants and not well_formed(mutants[-1]):
+                mutants.pop()
+            if mutants and len(chosen) < count:
+                chosen.append(mutants.pop())
+    return chosen
+
+
+def fate_of(mutant: Mutant) -> str:
+    """`killed`, `idle` or `survives`."""
+    try:
+        trial = try_rule(mutant.rule, WANTED, MOST, examples=example_of)
+    except MgnError:
+        return "killed"
+    if not trial.acted:
+        return "idle"
+    return "survives" if trial.passes else "killed"

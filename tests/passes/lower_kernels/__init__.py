@@ -1,0 +1,1 @@
+"""Tests of lowered kernels: every template against the interpreter."""

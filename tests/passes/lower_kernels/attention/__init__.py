@@ -1,0 +1,1 @@
+"""Tests of attention kernels: edges, masks, hidden keys, matrix units."""

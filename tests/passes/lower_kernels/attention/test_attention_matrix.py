@@ -1,0 +1,305 @@
+"""Attention on matrix units against the interpreter, in all that attention can be asked for.
+
+Where there is no matrix unit, the same kernels run with sub-groups that exchange registers.
+"""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from xdsl.ir import SSAValue
+
+from mgn.dialects.fusion import FusedKernelOp
+from mgn.dialects.kernel import (
+    DEVICES,
+    BarrierOp,
+    CopyChunkOp,
+    Device,
+    GroupMmaHeldOp,
+    MmaOp,
+)
+from mgn.dialects.mgn.interpreter import Interpreter
+from mgn.passes.lower_kernels.attention import blocks as attention_blocks
+from mgn.passes.saturate.prices.matrix_price import ATTENDED_ROWS
+from mgn.passes.schedules.attention_matrix import SHAPES
+from tests.passes.lower_kernels.attention.attention_reference import (
+    Bounded,
+    attention_arrays,
+    bounded_attention,
+)
+from tests.passes.lower_kernels.attention.test_attention_kernels import CASES, Shape
+from tests.support.lower_fixture import CPU, fused_kernel, lowered, run, scheduled
+from tests.support.matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
+from tests.support.opencl_fixture import cl_queue  # noqa: F401
+
+NAMES = ("bf16", "f16", "tf32")
+DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32}
+ROUNDING = {"bf16": 2.0**-8, "f16": 2.0**-11, "tf32": 0.0}
+
+
+def rows_of(shapes: list[Shape], how: dict[str, Any]) -> int:
+    return shapes[0][-2] * how["heads"] // how.get("kv_heads", how["heads"])
+
+
+FILLING = {
+    name: case
+    for name, case in CASES.items()
+    if name != "large heads" and rows_of(*case) >= ATTENDED_ROWS
+}
+"""Cases with enough rows for the unit that a driver on the CPU compiles in time; a head of 130 has
+more than a line, too.
+"""
+
+UNIT = 2.0**-23
+"""A matrix unit cuts off what does not fit f32, where an addition would round."""
+
+WEIGHING = {"bf16": 2.0**-16, "f16": 2.0**-20, "tf32": 2.0**-20}
+"""A weight is taken as two numbers of 8 or 11 bits."""
+
+
+@pytest.mark.long
+def test_these_tests_pass_where_the_driver_makes_sub_groups() -> None:
+    passes_in_a_process_with_sub_groups(__file__)
+
+
+def kernel_of(
+    shapes: list[Shape], how: dict[str, Any], name: str, computed: bool = False
+) -> FusedKernelOp:
+    """Attention whose operands lie in memory as the unit takes them, or are computed on the way."""
+    element = "f32" if computed or name == "tf32" else name
+
+    def operand(b: Any, x: SSAValue) -> SSAValue:
+        value = b.neg(x) if computed else x
+        if name == "tf32":
+            return b.round_tf32(value)
+        return b.cast(b.cast(value, name), "f32") if computed else value
+
+    return fused_kernel(
+        "attention",
+        [(element, shape) for shape in shapes],
+        lambda b, *x: b.attention(*(operand(b, y) for y in x[:3]), *x[3:], **how),
+    )
+
+
+def rounded(array: np.ndarray, name: str) -> np.ndarray:
+    """The nearest numbers that the unit multiplies."""
+    if name != "tf32":
+        return array.astype(DTYPES[name])
+    mantissa, exponent = np.frexp(array.astype(np.float64))
+    return np.ldexp(np.round(mantissa * 2**11), exponent - 11)
+
+
+def wanted(
+    arrays: list[np.ndarray], how: dict[str, Any], name: str, computed: bool = False
+) -> Bounded:
+    operands = [rounded(-array if computed else array, name) for array in arrays[:3]]
+    rounding = 0.0 if computed else ROUNDING[name]
+    figures = {"unit": UNIT, "rounding": rounding, "weighing": WEIGHING[name]}
+    return bounded_attention(*operands, *arrays[3:], **how, **figures)
+
+
+def operations_of(kernel: FusedKernelOp, unit: Device, **schedule: Any) -> set[Any]:
+    return {type(op) for op in lowered(kernel, unit, **schedule).walk()}
+
+
+def check(
+    queue: Any,
+    unit: Device,
+    shapes: list[Shape],
+    how: dict[str, Any],
+    name: str,
+    computed: bool = False,
+    **schedule: Any,
+) -> None:
+    kernel = kernel_of(shapes, how, name, computed)
+    assert computed or scheduled(kernel, unit)["matrix"] == name
+    schedule |= {"matrix": name, "matrix_unit": unit.matrix_unit}
+    dtype = np.float32 if computed else DTYPES[name]
+    arrays = attention_arrays(shapes, dtype, 0)
+    (found,) = run(queue, kernel, arrays, unit, **schedule)
+    wanted(arrays, how, name, computed).check(found)
+
+
+@pytest.mark.parametrize("case", FILLING.values(), ids=FILLING.keys())
+def test_attention_computes_what_the_interpreter_does(
+    case: tuple[list[Shape], dict[str, Any]],
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    """With operands in memory in one type, and computed on the way in another."""
+    number = list(FILLING.values()).index(case)
+    for computed in (False, True):
+        check(cl_queue, device, *case, NAMES[(number + computed) % len(NAMES)], computed)
+
+
+def _name_of(shape: Any) -> str:
+    return "x".join(map(str, shape.numbers.values()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shape", SHAPES, ids=_name_of)
+def test_every_tiling_computes_the_same(
+    shape: Any,
+    name: str,
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    warps = shape.numbers["tile_down"]
+    if warps * 32 > device.max_work_group_size:
+        pytest.skip("more work-items than a group of the test's device has")
+    tiling = {"tile_down": warps, "local_memory": 1 << 18}
+    cases = ("shared keys", "a causal window", "another size of values")
+    case = cases[(SHAPES.index(shape) + NAMES.index(name)) % len(cases)]
+    check(cl_queue, device, *CASES[case], name, **tiling)
+
+
+GROUPED: list[tuple[list[Shape], dict[str, Any]]] = [
+    ([(2, 70, 128), (2, 150, 64), (2, 150, 64)], {"heads": 2, "kv_heads": 1, "causal": True}),
+    ([(40, 72), (130, 72), (130, 40)], {"heads": 1, "window": 70}),
+    ([(80, 48), (24, 48), (24, 48)], {"heads": 1, "causal": True}),
+]
+"""A head that fills a line, one of two lines, and rows that see no key."""
+
+
+@pytest.mark.parametrize("name", ["bf16", "f16"])
+@pytest.mark.parametrize("warps", [4, 8])
+def test_groups_of_four_sub_groups_compute_the_same(
+    warps: int,
+    name: str,
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    tiling = {"tile_down": warps, "groups": 1}
+    for shapes, how in GROUPED:
+        assert GroupMmaHeldOp in operations_of(kernel_of(shapes, how, name), device, **tiling)
+        check(cl_queue, device, shapes, how, name, **tiling)
+
+
+@pytest.mark.parametrize("groups", [0, 1])
+def test_sums_begin_anew_in_blocks_of_keys(
+    groups: int,
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attention_blocks, "BLOCK", 2)
+    monkeypatch.setattr(attention_blocks, "MOST_TILES", 2)
+    shapes = [(40, 64), (1030, 64), (1030, 64)]
+    entries = {"tile_down": 4, "groups": 1} if groups else {}
+    check(cl_queue, device, shapes, {"heads": 1}, "bf16", **entries)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nan_and_infinity_pass_as_in_the_interpreter(
+    name: str,
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    shapes: list[Shape] = [(24, 16), (80, 16), (80, 16)]
+    kernel = kernel_of(shapes, {"heads": 2}, name)
+    q, k, v = arrays = attention_arrays(shapes, DTYPES[name], 3)
+    q[1, 0], q[2, 1], q[3, 2] = np.nan, np.inf, -np.inf
+    k[40, 5], v[7, 3], v[60, 6], v[61, 9] = np.inf, np.nan, np.inf, -np.inf
+    (found,) = run(cl_queue, kernel, arrays, device)
+    with np.errstate(all="ignore"):
+        wanted(arrays, {"heads": 2}, name).check(found)
+
+
+def test_weights_in_f16_keep_what_is_small(
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    """One key has the score 0, others -10, the last -24, whose weight f16 has no number for."""
+    shapes: list[Shape] = [(16, 16), (64, 16), (64, 16)]
+    q, k, v = arrays = [np.zeros(shape, np.float32) for shape in shapes]
+    q[:, 0], k[1:, 0], k[63, 0] = 4, -10, -24
+    v[1:], v[63, 3], v[63, 4] = 1000, np.inf, -np.inf
+    kernel = kernel_of(shapes, {"heads": 1}, "f16", computed=True)
+    schedule = {"matrix": "f16", "matrix_unit": device.matrix_unit}
+    (found,) = run(cl_queue, kernel, arrays, device, **schedule)
+    with np.errstate(all="ignore"):
+        wanted(arrays, {"heads": 1}, "f16", computed=True).check(found)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_prologues_and_epilogues_are_part_of_the_kernel(
+    name: str,
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    shapes: list[Shape] = [(40, 32), (40, 16), (16, 40), (1, 40, 32)]
+
+    def build(b: Any, q: Any, k: Any, v: Any, x: Any) -> Any:
+        def operand(y: Any) -> Any:
+            return b.round_tf32(y) if name == "tf32" else b.cast(b.cast(y, name), "f32")
+
+        parts = (operand(q), operand(b.mul(k, 0.5)), operand(b.transpose(v, [1, 0])))
+        mixed = b.attention(*parts, heads=4, kv_heads=2, causal=True)
+        return b.mul(b.add(x, b.reshape(mixed, [1, 40, 32])), 0.5)
+
+    kernel = fused_kernel("attention", [("f32", shape) for shape in shapes], build)
+    arrays = attention_arrays(shapes, np.float32, 4)
+    (found,) = run(cl_queue, kernel, arrays, device, matrix=name, matrix_unit=device.matrix_unit)
+    (meaning,) = Interpreter().run_op(kernel, arrays)
+    # Half of values up to 4 in magnitude whose weights are off by a share.
+    bound = 2 * WEIGHING[name] + 64 * 40 * UNIT
+    np.testing.assert_allclose(found, meaning, rtol=0, atol=bound)
+
+
+def test_operands_as_the_unit_takes_them_are_copied_while_it_multiplies() -> None:
+    unit = DEVICES["nvidia-h200"]
+    alone = unit.with_figures(matrix_unit="mma")
+    for target, product, barriers in ((unit, GroupMmaHeldOp, 1), (alone, MmaOp, 2)):
+        function = lowered(kernel_of([(256, 128)] * 3, {"heads": 2}, "bf16"), target)
+        operations = [type(op) for op in function.walk()]
+        assert CopyChunkOp in operations and product in operations
+        assert operations.count(BarrierOp) == barriers
+
+
+@pytest.mark.parametrize("width", [3, 8, 16, 24])
+def test_no_fragment_of_values_lies_past_a_line_of_local_memory(width: int) -> None:
+    """In tf32 a line may be half of what two eights of columns take."""
+    kernel = kernel_of([(40, 8), (70, 8), (70, width)], {"heads": 1, "causal": True}, "tf32")
+    unit = DEVICES["nvidia-h200"]
+    function = lowered(kernel, unit, matrix="tf32", matrix_unit=unit.matrix_unit)
+    scores, terms = 4, 2
+    products = sum(isinstance(op, MmaOp) for op in function.walk())
+    eights = {3: 1, 8: 1, 16: 2, 24: 4}[width]
+    assert products == scores + scores * terms * eights
+
+
+def test_groups_multiply_whole_lines_and_more_rows_where_heads_leave_room_for_few() -> None:
+    unit = DEVICES["nvidia-h200"]
+
+    def items(name: str, width: int) -> int:
+        kernel = kernel_of([(4, 2048, 8 * width)] * 3, {"heads": 8}, name)
+        function = lowered(kernel, unit)
+        groups = any(isinstance(op, GroupMmaHeldOp) for op in function.walk())
+        assert groups == (name != "tf32" and width > 32)
+        return function.local_sizes[0]
+
+    assert (items("bf16", 64), items("f16", 128)) == (128, 256)
+    assert max(items("tf32", 64), items("bf16", 32)) <= 128
+
+
+def test_only_rounded_operands_go_to_the_unit_and_only_where_there_is_one() -> None:
+    unit = DEVICES["nvidia-h200"]
+    shapes: list[Shape] = [(64, 64)] * 3
+    kernel = kernel_of(shapes, {"heads": 1}, "bf16")
+    assert scheduled(kernel, unit)["matrix"] == "bf16"
+    assert "matrix" not in scheduled(kernel, unit.with_figures(matrix_rates={}))
+    assert "matrix" not in scheduled(kernel, CPU)
+    types = [("f32", shape) for shape in shapes]
+    plain = fused_kernel("attention", types, lambda b, *x: b.attention(*x, heads=1))
+    assert "matrix" not in scheduled(plain, unit)
+
+
+def test_few_rows_and_computed_keys_do_without_the_unit() -> None:
+    unit = DEVICES["nvidia-h200"]
+    few = kernel_of([(4, 64), (64, 64), (64, 64)], {"heads": 1}, "bf16")
+    assert "matrix" not in scheduled(few, unit)
+    computed = kernel_of([(64, 64)] * 3, {"heads": 1}, "tf32", computed=True)
+    assert "matrix" not in scheduled(computed, unit)
+    shared = kernel_of([(4, 128), (64, 64), (64, 64)], {"heads": 2, "kv_heads": 1}, "bf16")
+    assert scheduled(shared, unit)["matrix"] == "bf16"

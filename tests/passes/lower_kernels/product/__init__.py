@@ -1,0 +1,1 @@
+"""Tests of product kernels: tiles, layouts, edges, matrix units, few rows."""

@@ -1,0 +1,149 @@
+"""Products of which halves of the columns meet: gated layers as one kernel."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.utils.exceptions import VerifyException
+
+import mgn
+from mgn.dialects.fusion import FusedKernelOp
+from mgn.dialects.kernel import DEVICES
+from mgn.dialects.mgn.structure import graphs_of
+from mgn.passes.saturate import saturate_graph
+from tests.passes.lower_kernels.test_differential import draw
+from tests.passes.saturate.saturate_programs import body_names, kernels_of
+from tests.support.lower_fixture import CPU, GPU_ON_CPU, expected, fused_kernel, lowered, run
+from tests.support.opencl_fixture import cl_queue  # noqa: F401
+
+H200 = DEVICES["nvidia-h200"]
+
+
+def halves(b: Any, x: Any) -> tuple[Any, Any]:
+    *outer, columns = x.type.get_shape()
+    zeros, ones = [0] * len(outer), [1] * (len(outer) + 1)
+    return (
+        b.slice(x, [*zeros, 0], [*outer, columns // 2], ones),
+        b.slice(x, [*zeros, columns // 2], [*outer, columns], ones),
+    )
+
+
+def gated(
+    rows: tuple[int, ...],
+    columns: int,
+    depth: int,
+    rounding: Any = lambda b, x: x,
+    turned: bool = True,
+) -> FusedKernelOp:
+    """`silu(gate) * up + z`, after a bias, of one product with both weights."""
+    weights = (columns, depth) if turned else (depth, columns)
+    types = [
+        ("f32", shape) for shape in ((*rows, depth), weights, (columns,), (*rows, columns // 2))
+    ]
+
+    def build(b: Any, x: Any, w: Any, bias: Any, z: Any) -> Any:
+        product = b.matmul(rounding(b, x), rounding(b, w), transpose_b=turned)
+        gate, up = halves(b, b.add(product, bias))
+        return b.add(b.mul(b.silu(gate), up), z)
+
+    return fused_kernel("contraction", types, build)
+
+
+def check_gated(queue: Any, kernel: FusedKernelOp, device: Any, **schedule: Any) -> None:
+    shapes = [argument.type.get_shape() for argument in kernel.block.args]  # type: ignore
+    arrays = [draw("bf16", shape, n).astype(np.float32) for n, shape in enumerate(shapes)]
+    (want,) = expected(kernel, arrays)
+    (got,) = run(queue, kernel, arrays, device, **schedule)
+    assert np.abs(got - want).max() <= 2e-5 * np.abs(want).max()
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "depth"),
+    [((64,), 128, 64), ((2, 7), 10, 33), ((5,), 2, 40), ((70,), 202, 24)],
+)
+def test_halves_meet_in_tiles(
+    rows: tuple[int, ...],
+    columns: int,
+    depth: int,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    kernel = gated(rows, columns, depth)
+    check_gated(cl_queue, kernel, GPU_ON_CPU)
+    check_gated(cl_queue, kernel, CPU)
+
+
+@pytest.mark.parametrize("schedule", [{}, {"tile_vectors": 4, "lanes": 8, "local_memory": 40000}])
+def test_halves_meet_in_panels_packed_from_rows(
+    schedule: dict[str, int],
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    for rows, columns, depth in ((33, 202, 24), (20, 128, 1500)):
+        check_gated(cl_queue, gated((rows,), columns, depth, turned=False), CPU, **schedule)
+
+
+def test_a_gated_layer_is_a_product_with_both_weights_and_one_with_what_they_give() -> None:
+    text = """graph g(x: f32[128, 64]) {
+      param gate: f32[96, 64]
+      param up: f32[96, 64]
+      param down: f32[64, 96]
+      return y = (silu(x @ gate.T) * (x @ up.T)) @ down.T
+    }"""
+    graph = next(graphs_of(mgn.parse(text).lower()))
+    saturate_graph(graph, H200)
+    assert [set(body_names(kernel)) for kernel in kernels_of(graph)] == [
+        {"concat"},
+        {"matmul", "slice", "silu", "mul"},
+        {"matmul"},
+    ]
+
+
+def test_a_gpu_has_no_template_for_columns_apart_in_memory() -> None:
+    with pytest.raises(VerifyException, match="apart in memory"):
+        lowered(gated((64,), 128, 64, turned=False), GPU_ON_CPU)
+    text = """graph g(x: f32[128, 64]) {
+      param w: f32[64, 192]
+      p = x @ w
+      return y = silu(p[:, 0:96]) * p[:, 96:192]
+    }"""
+    graph = next(graphs_of(mgn.parse(text).lower()))
+    saturate_graph(graph, H200)
+    products = [
+        kernel.block.first_op for kernel in kernels_of(graph) if "slice" in body_names(kernel)
+    ]
+    assert not any(getattr(op, "name", "") == "mgn.matmul" for op in products)
+
+
+@pytest.mark.parametrize(
+    ("why", "build"),
+    [
+        (
+            "cannot follow a matmul",
+            lambda b, x, y: b.mul(
+                *halves(b, b.matmul(b.slice(x, [0, 0], [4, 8], [1, 1]), y, transpose_b=True))
+            ),
+        ),
+        (
+            "of halves of the matmul",
+            lambda b, x, y: [
+                product := b.matmul(x, y, transpose_b=True),
+                b.mul(*halves(b, product)),
+            ],
+        ),
+        (
+            "cannot follow a matmul",
+            lambda b, x, y: b.exp(
+                b.slice(b.matmul(x, y, transpose_b=True), [0, 1], [16, 7], [1, 1])
+            ),
+        ),
+        (
+            "cannot follow a matmul",
+            lambda b, x, y: b.mul(
+                *halves(b, b.matmul(b.slice(y, [0, 0], [1, 8], [1, 1]), x, transpose_b=True))
+            ),
+        ),
+    ],
+    ids=["few rows", "the product itself", "another part", "rows of a vector's product"],
+)
+def test_other_parts_of_products_are_refused(why: str, build: Any) -> None:
+    with pytest.raises(VerifyException, match=why):
+        fused_kernel("contraction", [("f32", (16, 8)), ("f32", (12, 8))], build)

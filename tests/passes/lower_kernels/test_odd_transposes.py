@@ -1,0 +1,88 @@
+"""Transposes whose lines begin anywhere in a segment of memory, and columns of narrow groups.
+
+The GPU form runs on the CPU's device; the reference is the interpreter. Integers are exact.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mgn.dialects.types import ELEMENT_TYPES
+from tests.support.lower_fixture import FORMS, expected, fused_kernel, run
+from tests.support.opencl_fixture import cl_queue  # noqa: F401
+
+GPU_FORMS = [form for form in FORMS if form != "cpu"]
+SIZES = [(191, 223), (65, 33), (129, 17), (63, 64), (64, 63), (31, 301), (130, 131), (66, 134)]
+
+
+def same(
+    queue: Any, kind: str, types: list[tuple[str, tuple[int, ...]]], build: Callable[..., Any]
+) -> None:
+    kernel = fused_kernel(kind, types, build)
+    random = np.random.default_rng(0)
+    arrays = [random.integers(-9, 10, shape).astype(ELEMENT_TYPES[n].dtype) for n, shape in types]
+    for form in GPU_FORMS:
+        found = run(queue, kernel, arrays, FORMS[form])
+        for got, want in zip(found, expected(kernel, arrays), strict=True):
+            np.testing.assert_array_equal(got.astype(np.float64), want)
+
+
+@pytest.mark.parametrize(
+    ("size", "element"),
+    [*((size, "f32") for size in SIZES), (SIZES[0], "bf16"), (SIZES[2], "i32")],
+    ids=str,
+)
+def test_a_transpose_moves_every_element(
+    size: tuple[int, int],
+    element: str,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    same(cl_queue, "pointwise", [(element, size)], lambda b, x: b.transpose(x, [1, 0]))
+
+
+@pytest.mark.parametrize(
+    ("size", "second"), [(SIZES[1], "bf16"), (SIZES[5], "bf16"), (SIZES[0], "i32")], ids=str
+)
+def test_two_turned_operands_and_two_results_share_a_tile(
+    size: tuple[int, int],
+    second: str,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    def build(b: Any, x: Any, y: Any, z: Any) -> Any:
+        first = b.transpose(x, [1, 0])
+        second = b.cast(b.transpose(y, [1, 0]), "f32")
+        return b.add(b.sub(first, second), z), b.neg(first)
+
+    types = [("f32", size), (second, size), ("f32", size[::-1])]
+    same(cl_queue, "pointwise", types, build)
+
+
+@pytest.mark.parametrize("order", [[0, 2, 1], [2, 1, 0], [2, 0, 1]], ids=str)
+def test_tiles_lie_anywhere_in_a_tensor(order: list[int], cl_queue: Any) -> None:  # noqa: F811
+    for shape in ((3, 37, 65), (2, 129, 33)):
+        same(cl_queue, "pointwise", [("f32", shape)], lambda b, x: b.transpose(x, order))
+
+
+@pytest.mark.parametrize(
+    ("shape", "element"),
+    [((300, 40), "f32"), ((700, 129), "bf16"), ((5, 4096), "i32"), ((4, 100, 64), "bf16")],
+    ids=str,
+)
+def test_few_columns_are_added_up_by_narrow_groups(
+    shape: tuple[int, ...],
+    element: str,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    axis = len(shape) - 2
+    narrow = "f32" if element == "bf16" else element
+    same(
+        cl_queue,
+        "reduction",
+        [(element, shape)],
+        lambda b, x: (
+            b.sum(b.cast(x, narrow) if narrow != element else x, axis=[axis]),
+            b.max_reduce(x, axis=[axis]),
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Tests of `saturate`: whole programs, random graphs, devices, scale and time."""

@@ -1,0 +1,1 @@
+"""Tests of the e-graph: layers, wide products, reachability, runaway rules."""

@@ -1,0 +1,1 @@
+"""Tests of the choice of kernels: cost, bounds, components."""

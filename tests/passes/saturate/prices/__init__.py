@@ -1,0 +1,1 @@
+"""Tests of prices, beside kernels that were measured on devices."""

@@ -1,0 +1,1 @@
+"""Tests of rules: every row tried, wrong rows refused, spellings recognised."""

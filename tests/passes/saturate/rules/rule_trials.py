@@ -1,0 +1,12 @@
+"""Trials of mgn's own rules: those of `mgn.testing`, with the examples that some rows want."""
+
+from functools import partial
+
+from mgn import rule_instances, testing
+from tests.passes.saturate.rules.rule_examples import example_of
+
+ACTED_ON = 6
+"""Instances that a row must have acted on; fewer would let variants of `test_rules_wrong` pass."""
+
+try_rule = partial(testing.try_rule, wanted=ACTED_ON, examples=example_of)
+instances = partial(rule_instances.instances, examples=example_of)

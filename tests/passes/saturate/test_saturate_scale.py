@@ -1,0 +1,80 @@
+"""Whole training graphs: they reach the fixpoint, keep their values, and take little time."""
+
+import time
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from mgn.dialects.kernel.device import DEVICES, Device
+from mgn.dialects.mgn.interpreter import Interpreter
+from mgn.dialects.mgn.structure import ReadOp
+from mgn.passes.saturate import SaturateOptions, saturate_graph
+from mgn.passes.saturate.memo import forget_choices
+from tests.passes.saturate.saturate_programs import CPU, kernels_of, random_inputs
+from tests.passes.saturate.saturate_zoo import egraph_graphs
+
+
+@pytest.fixture(scope="module")
+def graphs() -> ModuleType:
+    """The generators of the benchmark."""
+    return egraph_graphs()
+
+
+@pytest.mark.parametrize("kind", ["training_graph", "inference_graph"])
+def test_a_layer_of_a_decoder_computes_the_same_after_saturation(
+    graphs: ModuleType, kind: str
+) -> None:
+    before = getattr(graphs, kind)(1)
+    before.verify()
+    after = before.clone()
+    report = saturate_graph(after, CPU)
+    after.verify()
+    assert report.saturated
+    rng = np.random.default_rng(0)
+    weights = {
+        op.parameter_name: rng.uniform(0.05, 0.2, op.result.type.get_shape())  # pyright: ignore
+        for op in before.walk()
+        if isinstance(op, ReadOp)
+    }
+    inputs = random_inputs(before)
+    expected = Interpreter(weights, wide=True).run(before, inputs)
+    found = Interpreter(weights, wide=True).run(after, inputs)
+    for name, array in expected.items():
+        scale = np.abs(array).max()
+        np.testing.assert_allclose(found[name], array, rtol=1e-6, atol=1e-9 * scale, err_msg=name)
+
+
+@pytest.mark.parametrize("device", [CPU, DEVICES["nvidia-h200"]], ids=["cpu", "gpu"])
+@pytest.mark.parametrize(("layers", "gap"), [(1, 1e-4), (2, 1e-4), (4, 1e-4), (8, 1e-3)])
+def test_the_choice_for_a_training_graph_is_close_to_its_bound(
+    graphs: ModuleType, layers: int, gap: float, device: Device
+) -> None:
+    report = saturate_graph(
+        graphs.training_graph(layers), device, SaturateOptions(extract_budget=30.0)
+    )
+    assert report.gap <= gap, report.method
+
+
+@pytest.mark.long
+def test_a_training_step_of_ten_thousand_operations_is_saturated_and_extracted(
+    graphs: ModuleType,
+) -> None:
+    graph = graphs.training_graph(24)
+    again = graph.clone()
+    forget_choices()
+    start = time.process_time()
+    report = saturate_graph(graph, CPU)
+    cold = time.process_time() - start
+    start = time.process_time()
+    known = saturate_graph(again, CPU)
+    warm = time.process_time() - start
+    forget_choices()
+    assert report.operations >= 10_000
+    assert report.saturated
+    assert report.gap < 0.01
+    assert report.cost_after < 0.3 * report.cost_before
+    assert len(kernels_of(graph)) < 0.2 * report.operations
+    assert known.remembered
+    assert cold < 15
+    assert warm < 3

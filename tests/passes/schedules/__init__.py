@@ -1,0 +1,1 @@
+"""Tests of schedules: which are chosen, and the blocks of products."""

@@ -1,0 +1,111 @@
+"""Products of few tiles as two kernels: the same values, and work for all of the device.
+
+The reference is the wide interpreter on the kernel before it was cut.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mgn.dialects.fusion import FusedKernelOp, KernelKind
+from mgn.dialects.kernel import DEVICES, CopyChunkOp
+from mgn.dialects.types import element_of
+from mgn.passes.schedules.choose import schedule_for
+from tests.passes.lower_kernels.test_differential import draw
+from tests.passes.test_split_reductions import values_of
+from tests.support.lower_fixture import (
+    CPU,
+    GPU_ON_CPU,
+    expected,
+    fused_kernel,
+    lowered,
+    pieces,
+    run,
+)
+from tests.support.opencl_fixture import cl_queue  # noqa: F401
+
+H200 = DEVICES["nvidia-h200"]
+Shapes = list[tuple[int, ...]]
+
+
+def product(a: tuple[int, ...], b: tuple[int, ...], element: str = "f32", **turned: bool) -> Any:
+    return fused_kernel(
+        "contraction", [(element, a), (element, b)], lambda e, x, y: e.matmul(x, y, **turned)
+    )
+
+
+def parts_of(kernels: list[FusedKernelOp]) -> int:
+    return kernels[0].outputs[0].type.get_shape()[0] if len(kernels) > 1 else 1  # type: ignore
+
+
+def test_products_of_few_tiles_and_a_long_shared_axis_are_cut() -> None:
+    assert parts_of(pieces(product((64, 20000), (20000, 1000)))) == 10
+    assert parts_of(pieces(product((128, 16384), (16384, 256)))) == 16
+    assert parts_of(pieces(product((4, 32, 16384), (16384, 64)))) == 16
+
+
+def test_others_are_left_alone() -> None:
+    for kernel in (
+        product((4096, 4096), (4096, 4096)),
+        product((64, 2048), (2048, 64)),
+        product((64, 20011), (20011, 64)),
+        product((1000, 20000), (20000, 1000)),
+        product((20000,), (20000, 64)),
+    ):
+        assert pieces(kernel) == [kernel]
+    kernel = product((64, 20000), (20000, 1000))
+    assert pieces(kernel, CPU) == [kernel]
+
+
+BODIES: dict[str, tuple[Shapes, Any]] = {
+    "plain": ([(20, 4096), (4096, 12)], lambda e, x, y: e.matmul(x, y)),
+    "turned": (
+        [(4096, 20), (12, 4096)],
+        lambda e, x, y: e.matmul(x, y, transpose_a=True, transpose_b=True),
+    ),
+    "batches": ([(2, 1, 5, 4096), (3, 4096, 6)], lambda e, x, y: e.matmul(x, y)),
+    "rounded, with a bias and a scale before": (
+        [(20, 4112), (4112, 12), (12,)],
+        lambda e, x, y, z: e.relu(e.add(e.matmul(e.round_tf32(e.mul(x, 0.5)), e.round_tf32(y)), z)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_the_pieces_compute_what_the_kernel_did(
+    name: str,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    shapes, build = BODIES[name]
+    arrays = [draw("f32", shape, number) for number, shape in enumerate(shapes)]
+    kernel = fused_kernel("contraction", [("f32", shape) for shape in shapes], build)
+    (want,) = expected(kernel, arrays)
+    known = dict(zip(kernel.inputs, arrays, strict=True))
+    made = pieces(kernel)
+    assert [part.kernel_kind for part in made] == [KernelKind.CONTRACTION, KernelKind.REDUCTION]
+    (got,) = values_of(made, arrays)
+    np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-10)
+    for part in made:
+        outputs = run(cl_queue, part, [known[value] for value in part.inputs], GPU_ON_CPU)
+        known.update(zip(part.outputs, outputs, strict=True))
+    found = known[made[-1].outputs[0]]
+    assert np.abs(found - want).max() <= 1e-5 * np.abs(want).max()
+
+
+def test_partial_sums_of_half_precision_are_kept_in_f32() -> None:
+    kernel = product((16, 8192), (8192, 16), "bf16")
+    first, second = pieces(kernel)
+    assert element_of(first.outputs[0].type).name == "f32"
+    assert element_of(second.outputs[0].type).name == "bf16"
+    assert schedule_for(first, H200).values["matrix"] == "bf16"
+
+
+def test_parts_of_operands_are_still_copied_past_the_registers() -> None:
+    kernel = fused_kernel(
+        "contraction",
+        [("f32", (64, 20000)), ("f32", (1000, 20000))],
+        lambda e, x, y: e.matmul(e.round_tf32(x), e.round_tf32(y), transpose_b=True),
+    )
+    copies = [op for op in lowered(pieces(kernel)[0], H200).walk() if isinstance(op, CopyChunkOp)]
+    assert copies and {op.count.value.data for op in copies} == {4}

@@ -1,0 +1,1 @@
+"""Tests of the runtime: devices, launches, caches, weights and packages."""

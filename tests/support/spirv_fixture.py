@@ -1,0 +1,68 @@
+"""Kernels as SPIR-V for the tests: the signature of a kernel, and the judgement of `spirv-val`."""
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from mgn.codegen import spirv
+from mgn.codegen.signature import KernelSignature
+from mgn.dialects.kernel import Device, FuncOp
+from mgn.passes.convert_kernel_to_spirv import convert
+from mgn.verification import verify_whole
+from tests.support import opencl_fixture
+from tests.support.joint_programs import spirv_signatures
+from tests.support.opencl_fixture import UNOPTIMISED, build_options, opencl
+
+
+def spirv_signature(func: FuncOp, device: Device | None = None) -> KernelSignature:
+    """A kernel's launch with SPIR-V, which has been verified."""
+    module = convert([func], device)
+    verify_whole(module)
+    return spirv.signature(func, module)
+
+
+def build_unoptimised(patch: pytest.MonkeyPatch) -> None:
+    """Builds without the driver's optimiser, which has the same kernels as OpenCL C elsewhere."""
+    patch.setattr(
+        opencl_fixture, "build_options", lambda queue: [*build_options(queue), UNOPTIMISED]
+    )
+
+
+def need_spirv(queue: Any) -> None:
+    """Skips the test, saying so, where the device builds nothing from SPIR-V."""
+    try:
+        versions = queue.device.il_version
+    except opencl().Error:
+        versions = ""
+    if "SPIR-V_1." not in versions:
+        pytest.skip(f"{queue.device.name} takes no SPIR-V")
+
+
+def tool(name: str) -> str:
+    """The path of a program of Debian's spirv-tools; the test is skipped where it is missing."""
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(f"there is no {name}: install spirv-tools")
+    return path
+
+
+def validate(binary: bytes) -> None:
+    """Fails with the words of `spirv-val` where it refuses a binary for OpenCL 2.0."""
+    command = [tool("spirv-val"), "--target-env", "opencl2.0", "-"]
+    done = subprocess.run(command, input=binary, capture_output=True)
+    assert done.returncode == 0, (done.stdout + done.stderr).decode()
+
+
+def validated_signatures(
+    funcs: Sequence[FuncOp], devices: Sequence[Device]
+) -> list[KernelSignature]:
+    """Kernels of one module whose words `spirv-val` has accepted, where there is one."""
+    signatures = spirv_signatures(funcs, devices)
+    words = signatures[0].il
+    if shutil.which("spirv-val") is not None:
+        assert words is not None
+        validate(words)
+    return signatures
