@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
@@ -20,6 +19,7 @@ from xdsl.passes import ModulePass
 from mgn.codegen.launch_plan import LaunchPlan, LaunchStep
 from mgn.codegen.signature import ELEMENT_BYTES, KernelSignature
 from mgn.diagnostics import MgnError
+from mgn.dialect_table import make_context
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.garbage import collector_paused
 from mgn.dialects.kernel.device import Device
@@ -29,17 +29,22 @@ from mgn.dialects.mgn.structure import GraphOp, ParamOp, graphs_of, parameters_o
 from mgn.kernel_work import kernel_work
 from mgn.mlir_text import check_module
 from mgn.passes.wrong_level import WrongLevel
-from mgn.pipelines import PIPELINES, find_pass
+from mgn.pipelines import PIPELINES, find_pass, run_passes
 from mgn.precision import check_precision
 from mgn.report import DerivedParameter, KernelLine, MemoryReport, OptimizeReport
 
 if TYPE_CHECKING:
-    from mgn.passes.saturate import SaturateOptions
+    from mgn.passes.saturate import Saturate, SaturateOptions
     from mgn.passes.saturate.explain.trace import SaturateTrace
     from mgn.tuning.tuner import Tuner
 
-OPTIMIZING = ("simplify", "convert-precision", "saturate")
-"""The passes of `mgn.optimize`; the rest of the inference pipeline follows in `mgn.compile`."""
+SCHEDULING = "choose-schedules"
+"""The pass that a tuner follows."""
+
+CUTTING = ("saturate", SCHEDULING)
+"""The passes after which a graph is kernels, and these are listed: a schedule says of a product
+which matrix unit it runs on.
+"""
 
 Observer = Callable[[str, ModuleOp], None]
 """Called with a pass's name and the module after it."""
@@ -64,49 +69,8 @@ def optimize_graph(
     trace: "SaturateTrace | None" = None,
 ) -> OptimizeReport:
     """Simplifies, rounds and saturates a module of one graph, in place."""
-    check_precision(precision)
-    module.attributes["mgn.device"] = device.to_attribute()
-    from mgn.passes.saturate import saturate_graph
-
-    graph = _only_graph(module)
-    operations = sum(isinstance(op, TensorOp) for op in graph.walk())
-    report = OptimizeReport(graph.sym_name.data, device, operations, precision)
-    with _timed(report, "verify"):
-        check_module(module)
-    _run_pass(find_pass("simplify")(), module, report, observe)
-    if precision != "f32":
-        from mgn.passes.convert_precision import ConvertPrecision
-
-        _run_pass(ConvertPrecision(precision), module, report, observe)
-        saturation = _with_roundings(saturation)
-    with _timed(report, "saturate"):
-        report.saturation = saturate_graph(graph, device, saturation, trace)
-    if observe is not None:
-        observe("saturate", module)
-    _list_kernels(report, module, saturation is None or saturation.prepare)
-    return report
-
-
-def _only_graph(module: ModuleOp) -> GraphOp:
-    """The graph of a module. MgnError where there are others, or something lowered beside it."""
-    for op in module.body.block.ops:
-        if not isinstance(op, GraphOp | ParamOp):
-            raise WrongLevel("compile", op, "graph and no parameter", "a graph is compiled once")
-    graphs = list(graphs_of(module))
-    if len(graphs) != 1:
-        raise MgnError(f"a module of one graph is compiled, and this one has {len(graphs)}")
-    return graphs[0]
-
-
-def _with_roundings(saturation: "SaturateOptions | None") -> "SaturateOptions":
-    """Options under which rules may say which factors of a product a precision rounds."""
-    from mgn.passes.saturate import SaturateOptions
-    from mgn.passes.saturate.rules.table import DEFAULT_CLASSES, ROUNDING_CLASSES
-
-    options = saturation or SaturateOptions()
-    if not options.classes >= DEFAULT_CLASSES:
-        return options
-    return replace(options, classes=options.classes | ROUNDING_CLASSES)
+    passes = _Passes.of(saturation, precision, trace)
+    return _run(module, device, precision, passes, passes.optimizing, observe)
 
 
 def compile_graph(
@@ -125,35 +89,122 @@ def compile_graph(
     schedules once they are chosen.
     """
     with collector_paused():
-        return _compile(module, device, observe, target, saturation, precision, trace, tuner)
+        passes = _Passes.of(saturation, precision, trace)
+        report = _run(module, device, precision, passes, passes.compiling(tuner), observe)
+        if tuner is not None and tuner.reports:
+            report.tuning = tuner.reports[-1]
+        return _emitted(module, device, target, report)
 
 
-def _compile(
+@dataclass(frozen=True)
+class _Passes:
+    """The passes of the inference pipeline, with the settings of a compilation as their options."""
+
+    all: list[ModulePass]
+    saturate: "Saturate"
+
+    @classmethod
+    def of(
+        cls,
+        saturation: "SaturateOptions | None",
+        precision: str,
+        trace: "SaturateTrace | None",
+    ) -> "_Passes":
+        """MgnError for a precision that is not known."""
+        from mgn.passes.saturate import Saturate
+
+        check_precision(precision)
+        saturate = Saturate.of(saturation, trace)
+        options = {
+            "convert-precision": {"precision": precision},
+            "plan-memory": {"prepare": saturate.options.prepare},
+        }
+        names = PIPELINES["inference"]
+        passes = [
+            saturate if name == saturate.name else find_pass(name)(**options.get(name, {}))
+            for name in names
+        ]
+        return cls(passes, saturate)
+
+    @property
+    def optimizing(self) -> list[ModulePass]:
+        """Those of `mgn.optimize`: up to `saturate`."""
+        return self.all[: self.all.index(self.saturate) + 1]
+
+    def compiling(self, tuner: "Tuner | None") -> list[ModulePass]:
+        """Those of `mgn.compile`; a tuner stands behind the pass that chooses schedules."""
+        if tuner is None:
+            return self.all
+        return [
+            item
+            for found in self.all
+            for item in ([found, tuner] if found.name == SCHEDULING else [found])
+        ]
+
+
+@dataclass(frozen=True)
+class _Reporter:
+    """A watcher: puts down what each pass took and the kernels there are, and calls an observer."""
+
+    report: OptimizeReport
+    prepares: bool
+    observe: Observer | None
+
+    def before(self, name: str, module: ModuleOp) -> None:
+        """Nothing to put down."""
+
+    def after(self, name: str, module: ModuleOp, seconds: float) -> None:
+        self.report.times.append((name, seconds))
+        if self.observe is not None:
+            self.observe(name, module)
+        if name in CUTTING:
+            _list_kernels(self.report, module, self.prepares)
+
+
+def _run(
     module: ModuleOp,
     device: Device,
-    observe: Observer | None,
-    target: str,
-    saturation: "SaturateOptions | None",
     precision: str,
-    trace: "SaturateTrace | None",
-    tuner: "Tuner | None",
+    passes: _Passes,
+    wanted: Sequence[ModulePass],
+    observe: Observer | None,
+) -> OptimizeReport:
+    """Runs passes over a module of one graph, which is verified before and after."""
+    module.attributes["mgn.device"] = device.to_attribute()
+    graph = _only_graph(module)
+    operations = sum(isinstance(op, TensorOp) for op in graph.walk())
+    report = OptimizeReport(graph.sym_name.data, device, operations, precision)
+    with _timed(report, "verify"):
+        check_module(module)
+    reporter = _Reporter(report, passes.saturate.options.prepare, observe)
+    run_passes(wanted, module, make_context(), [reporter])
+    report.saturation = passes.saturate.report
+    return report
+
+
+def _only_graph(module: ModuleOp) -> GraphOp:
+    """The graph of a module. MgnError where there are others, or something lowered beside it."""
+    for op in module.body.block.ops:
+        if not isinstance(op, GraphOp | ParamOp):
+            raise WrongLevel("compile", op, "graph and no parameter", "a graph is compiled once")
+    graphs = list(graphs_of(module))
+    if len(graphs) != 1:
+        raise MgnError(f"a module of one graph is compiled, and this one has {len(graphs)}")
+    return graphs[0]
+
+
+def _emitted(
+    module: ModuleOp,
+    device: Device,
+    target: str,
+    report: OptimizeReport,
 ) -> Compiled:
+    """The plan and the kernels of a module that is lowered."""
     from mgn.codegen.plan_to_launches import launch_plan
     from mgn.dialects.kernel import FuncOp
     from mgn.dialects.plan import ProgramOp
     from mgn.kernel_targets import kernel_signature
 
-    report = optimize_graph(module, device, observe, saturation, precision, trace)
-    parameters = parameters_of(module)
-    prepares = saturation is None or saturation.prepare
-    for name in PIPELINES["inference"][len(OPTIMIZING) :]:
-        prepare = {"prepare": prepares} if name == "plan-memory" else {}
-        _run_pass(find_pass(name)(**prepare), module, report, observe)
-        if name == "choose-schedules":
-            _list_kernels(report, module, prepares)
-            if tuner is not None:
-                with _timed(report, "tune"):
-                    report.tuning = tuner.apply(module)
     with _timed(report, "verify again"):
         check_module(module)
     with _timed(report, "emit"):
@@ -170,16 +221,7 @@ def _compile(
     report.distinct_kernels = len(kernels)
     report.kernels = _named(report.kernels, plan.launches)
     report.prepared = _named(report.prepared, plan.prepare)
-    return Compiled(plan, kernels, parameters, report)
-
-
-def _run_pass(
-    item: ModulePass, module: ModuleOp, report: OptimizeReport, observe: Observer | None
-) -> None:
-    with _timed(report, item.name):
-        item.apply(Context(), module)
-    if observe is not None:
-        observe(item.name, module)
+    return Compiled(plan, kernels, parameters_of(module), report)
 
 
 @contextmanager

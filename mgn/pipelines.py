@@ -9,7 +9,7 @@ import importlib
 import inspect
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Protocol
 
 from xdsl.context import Context
@@ -19,6 +19,7 @@ from xdsl.utils.arg_spec import ArgSpec, ParameterListType, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from mgn.diagnostics import MgnError
+from mgn.dialects.garbage import collector_paused
 
 
 @dataclass(frozen=True)
@@ -106,19 +107,6 @@ class Watcher(Protocol):
         ...
 
 
-@dataclass
-class PassTimes:
-    """A watcher that keeps each pass's time, in order."""
-
-    seconds: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
-
-    def before(self, name: str, module: ModuleOp) -> None:
-        """Nothing to note."""
-
-    def after(self, name: str, module: ModuleOp, seconds: float) -> None:
-        self.seconds.append((name, seconds))
-
-
 def find_pass(name: str) -> type[ModulePass]:
     """The class of a pass. PipelineError, with the nearest name, where there is none."""
     if name not in PASSES:
@@ -150,15 +138,16 @@ def run_passes(
     context: Context,
     watchers: Sequence[Watcher] = (),
 ) -> None:
-    """Applies passes in order."""
-    for item in passes:
-        for watcher in watchers:
-            watcher.before(item.name, module)
-        start = time.perf_counter()
-        item.apply(context, module)
-        seconds = time.perf_counter() - start
-        for watcher in watchers:
-            watcher.after(item.name, module, seconds)
+    """Applies passes in order: those of `mgn-opt` and those of `mgn.compile`."""
+    with collector_paused():
+        for item in passes:
+            for watcher in watchers:
+                watcher.before(item.name, module)
+            start = time.perf_counter()
+            item.apply(context, module)
+            seconds = time.perf_counter() - start
+            for watcher in watchers:
+                watcher.after(item.name, module, seconds)
 
 
 def describe_passes() -> Iterator[tuple[str, str, list[str]]]:

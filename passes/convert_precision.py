@@ -12,21 +12,22 @@ After:
 A product of numbers so rounded is exact in f32, so that sums on matrix units differ by their order
 only. `tf32` rounds by `mgn.round_tf32`; `f32`, the default, rounds nothing. Composites made of
 products are expanded, but for attention, which stays whole: its queries, keys and values are
-rounded, its weights stay in f32.
+rounded, its weights stay in f32. The module's attribute `mgn.precision` says what was rounded to:
+`saturate` then takes rules that may say which factor of a product is rounded.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.decompose import decomposition_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
-from mgn.dialects.mgn.structure import graphs_of
+from mgn.dialects.mgn.structure import PRECISION, graphs_of
 from mgn.dialects.types import ELEMENT_TYPES, element_of
 from mgn.passes.rewriting import emitter_before, erase_dead, inline, rewrite_block
 
@@ -73,6 +74,7 @@ class ConvertPrecision(ModulePass):
         rounding = PRECISIONS[self.precision]
         if rounding is None:
             return
+        op.attributes[PRECISION] = StringAttr(self.precision)
         for graph in graphs_of(op):
             rewrite_block(graph.block, _expanded)
             _Products(rounding).convert(graph.block)

@@ -45,6 +45,9 @@ from mgn.dialects.mgn.initialiser import InitialiserAttr, check_initialiser
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import Family, check_size, element_of
 
+PRECISION = "mgn.precision"
+"""The attribute of a module whose products have rounded operands: what they are rounded to."""
+
 
 @irdl_op_definition
 class ParamOp(IRDLOperation):

@@ -5,9 +5,11 @@ In: a module whose kernels have schedules. Out: the same with better ones, and a
 
 import time
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
 
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.dialects.garbage import collector_running
@@ -21,22 +23,33 @@ from mgn.tuning.search import Candidate, Outcome, Trial, search
 from mgn.tuning.store import ScheduleStore
 
 
-@dataclass
-class Tuner:
-    """Looks schedules up, and searches for `seconds` where that is not zero."""
+@dataclass(frozen=True)
+class Tuner(ModulePass):
+    """The pass `tune` of a compilation: looks schedules up, and searches for `seconds` where that
+    is not zero.
+    """
+
+    name = "tune"
 
     store: ScheduleStore
     trial: Trial | None = None
     seconds: float = 0.0
     clock: Callable[[], float] = time.monotonic
+    reports: list[TuningReport] = field(default_factory=list[TuningReport], init=False)
 
     @property
     def searches(self) -> bool:
         """Whether schedules are measured, and not only looked up."""
         return self.trial is not None and self.seconds > 0
 
-    def apply(self, module: ModuleOp) -> TuningReport | None:
-        """Gives kernels their tuned schedules, in place; None where nothing was tuned."""
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Gives kernels their tuned schedules, in place."""
+        report = self._tuned(op)
+        if report is not None:
+            self.reports.append(report)
+
+    def _tuned(self, module: ModuleOp) -> TuningReport | None:
+        """What was done; None where nothing was tuned."""
         if not self.searches and not self.store.state:
             return None
         groups = _groups(module)

@@ -21,7 +21,7 @@ from xdsl.passes import ModulePass
 from mgn.diagnostics import MgnError
 from mgn.dialects.garbage import collector_paused
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.mgn.structure import GraphOp, graphs_of
+from mgn.dialects.mgn.structure import PRECISION, GraphOp, graphs_of
 from mgn.passes.saturate.candidates.baseline import price_of_separate_kernels
 from mgn.passes.saturate.candidates.candidates import CandidateSet
 from mgn.passes.saturate.candidates.cuts import CutLimits
@@ -47,7 +47,7 @@ from mgn.passes.saturate.prices.attention_price import attention_seconds
 from mgn.passes.saturate.rebuild import rebuild_graph
 from mgn.passes.saturate.rules.patterns import Number, Pattern, calls_of
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
-from mgn.passes.saturate.rules.table import CLASS_SETS, DEFAULT_CLASSES, rules_of
+from mgn.passes.saturate.rules.table import CLASS_SETS, DEFAULT_CLASSES, ROUNDING_CLASSES, rules_of
 
 _MOST_SHOWN = 80
 """Characters of an unknown name that a message shows."""
@@ -93,6 +93,15 @@ class SaturateOptions:
             raise MgnError(f"classes takes a frozenset of RuleClass, not {classes!r}")
         if not isinstance(limits, CutLimits):
             raise MgnError(f"limits takes CutLimits, not {limits!r}")
+
+    @property
+    def with_roundings(self) -> "SaturateOptions":
+        """The same for operands that a precision rounds: rules may say which factor of a product is
+        rounded, where the default classes may act.
+        """
+        if not self.classes >= DEFAULT_CLASSES:
+            return self
+        return replace(self, classes=self.classes | ROUNDING_CLASSES)
 
 
 def saturate_graph(
@@ -337,29 +346,37 @@ class Saturate(ModulePass):
     prepare: bool = True
     moderate: bool = True
     memoise: bool = True
+    options: SaturateOptions = field(init=False, compare=False)
+    trace: SaturateTrace | None = field(default=None, init=False, compare=False)
     reports: list[SaturateReport] = field(
         default_factory=list[SaturateReport], init=False, compare=False
     )
 
     def __post_init__(self) -> None:
         try:
-            _ = self.options
+            options = SaturateOptions(
+                _rule_classes(self.rules),
+                self.time,
+                self.extract,
+                self.fuse,
+                self.prepare,
+                self.moderate,
+                self.memoise,
+            )
         except MgnError as error:
             raise ValueError(str(error)) from None
+        object.__setattr__(self, "options", options)
 
-    @property
-    def options(self) -> SaturateOptions:
-        """The same for `saturate_graph`. MgnError for what they may not be."""
-        classes = _rule_classes(self.rules)
-        return SaturateOptions(
-            classes,
-            self.time,
-            self.extract,
-            self.fuse,
-            self.prepare,
-            self.moderate,
-            self.memoise,
-        )
+    @classmethod
+    def of(cls, options: SaturateOptions | None, trace: SaturateTrace | None = None) -> "Saturate":
+        """The pass with options of `saturate_graph`, and a trace that gets what explains the last
+        graph.
+        """
+        made = cls()
+        if options is not None:
+            object.__setattr__(made, "options", options)
+        object.__setattr__(made, "trace", trace)
+        return made
 
     @property
     def report(self) -> SaturateReport | None:
@@ -368,8 +385,10 @@ class Saturate(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         device = Device.of(op)
+        is_rounded = PRECISION in op.attributes
+        options = self.options.with_roundings if is_rounded else self.options
         for graph in graphs_of(op):
-            self.reports.append(saturate_graph(graph, device, self.options))
+            self.reports.append(saturate_graph(graph, device, options, self.trace))
 
 
 def _rule_classes(text: str) -> frozenset[RuleClass]:
