@@ -43,9 +43,9 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from mgn.dialects.kernel_forms import verify_form
+from mgn.dialects.kernel_forms import KernelBody, verify_form
 from mgn.dialects.mgn.operation import TensorOp
-from mgn.dialects.mgn.structure import ConstantOp
+from mgn.dialects.mgn.structure import ConstantOp, HoldsProgram
 
 
 class KernelKind(StrEnum):
@@ -107,7 +107,7 @@ class FusionReturnOp(IRDLOperation):
 
 
 @irdl_op_definition
-class FusedKernelOp(IRDLOperation):
+class FusedKernelOp(IRDLOperation, HoldsProgram):
     """One device kernel: reads its inputs from memory, computes its body, writes its results to
     memory.
 
@@ -171,7 +171,11 @@ class FusedKernelOp(IRDLOperation):
         for op in self.block.ops:
             if not isinstance(op, TensorOp | ConstantOp | FusionReturnOp):
                 raise VerifyException(f"fusion.kernel: {op.name} cannot be part of a kernel")
-        verify_form(self)
+        operations = [op for op in self.block.ops if isinstance(op, TensorOp)]
+        arranged, schedule = (
+            {} if item is None else item.entries.data for item in (self.arranged, self.schedule)
+        )
+        verify_form(KernelBody(self.kind.data, operations, self.written, arranged, schedule))
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.kind.data} (")

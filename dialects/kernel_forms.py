@@ -20,11 +20,12 @@ values, are rounded to what the unit multiplies. What it says of largest element
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.mgn.composite import shape_of
@@ -32,9 +33,6 @@ from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.shapes import reduce_shape
 from mgn.dialects.shifts import LARGEST, Step, largest_only_shift
 from mgn.dialects.types import element_of
-
-if TYPE_CHECKING:
-    from mgn.dialects.fusion import FusedKernelOp
 
 POINTWISE = frozenset({Kind.ELEMENTWISE, Kind.MOVEMENT, Kind.INDEXING, Kind.CONSTANT})
 
@@ -63,37 +61,49 @@ Shape = tuple[int, ...]
 Operations = Sequence[TensorOp]
 
 
-def verify_form(kernel: "FusedKernelOp") -> None:
+@dataclass(frozen=True)
+class KernelBody:
+    """A kernel as its form is judged: its kind, the operations of its body, the values that it
+    writes, and the entries of its `arranged` and of its `schedule`.
+    """
+
+    kind: str
+    operations: Operations
+    written: Sequence[SSAValue]
+    arranged: Mapping[str, Attribute]
+    schedule: Mapping[str, Attribute]
+
+
+def verify_form(kernel: KernelBody) -> None:
     """Raises VerifyException where a kernel's body is not of its kind's form."""
-    operations = [op for op in kernel.block.ops if isinstance(op, TensorOp)]
-    check = FORMS.get(kernel.kind.data)
+    check = FORMS.get(kernel.kind)
     if check is None:
-        raise VerifyException(f"fusion.kernel: no template writes a {kernel.kind.data} kernel")
-    check(kernel, operations)
-    for said in (kernel.arranged, kernel.schedule):
-        entries = {} if said is None else said.entries.data
+        raise VerifyException(f"fusion.kernel: no template writes a {kernel.kind} kernel")
+    check(kernel, kernel.operations)
+    for entries in (kernel.arranged, kernel.schedule):
         unit = entries.get("matrix")
         if unit is not None:
-            _verify_unit(kernel, operations, unit.data if isinstance(unit, StringAttr) else "")
-        if LARGEST in entries and not _largest_shift(kernel, operations):
+            name = unit.data if isinstance(unit, StringAttr) else ""
+            _verify_unit(kernel, kernel.operations, name)
+        if LARGEST in entries and not _largest_shift(kernel, kernel.operations):
             _fail(kernel, "its largest elements are more than what exponentials are shifted by")
 
 
-def _fail(kernel: "FusedKernelOp", reason: str) -> None:
-    raise VerifyException(f"fusion.kernel {kernel.kind.data}: {reason}")
+def _fail(kernel: KernelBody, reason: str) -> None:
+    raise VerifyException(f"fusion.kernel {kernel.kind}: {reason}")
 
 
-def _largest_shift(kernel: "FusedKernelOp", operations: Operations) -> bool:
+def _largest_shift(kernel: KernelBody, operations: Operations) -> bool:
     steps = (Step(op.results[0], op.spec.name, tuple(op.operands)) for op in operations)
     return largest_only_shift(steps, kernel.written)
 
 
-def _only(kernel: "FusedKernelOp", operations: Operations, *heavy: Kind) -> None:
+def _only(kernel: KernelBody, operations: Operations, *heavy: Kind) -> None:
     """All operations are pointwise or of the given kinds; composite ones are elementwise, or the
     kernel's own.
     """
     for op in operations:
-        if op.spec.name in HELD_WHOLE.get(kernel.kind.data, ()):
+        if op.spec.name in HELD_WHOLE.get(kernel.kind, ()):
             continue
         if op.spec.kind not in POINTWISE and op.spec.kind not in heavy:
             _fail(kernel, f"{op.name} cannot be part of it")
@@ -105,7 +115,7 @@ def _of_kind(operations: Operations, kind: Kind) -> list[TensorOp]:
     return [op for op in operations if op.spec.kind is kind]
 
 
-def _the_only(kernel: "FusedKernelOp", operations: Operations, kind: Kind) -> TensorOp:
+def _the_only(kernel: KernelBody, operations: Operations, kind: Kind) -> TensorOp:
     found = _of_kind(operations, kind)
     if len(found) != 1:
         _fail(kernel, f"needs exactly one {kind} operation, not {len(found)}")
@@ -123,7 +133,7 @@ def _after(operations: Operations, roots: Operations) -> list[TensorOp]:
     return found
 
 
-def _verify_pointwise(kernel: "FusedKernelOp", operations: Operations) -> None:
+def _verify_pointwise(kernel: KernelBody, operations: Operations) -> None:
     _only(kernel, operations)
     shapes = {shape_of(value) for value in kernel.written}
     if len(shapes) > 1:
@@ -131,7 +141,7 @@ def _verify_pointwise(kernel: "FusedKernelOp", operations: Operations) -> None:
         _fail(kernel, f"results must have one shape, not {listing}")
 
 
-def _verify_reduction(kernel: "FusedKernelOp", operations: Operations) -> None:
+def _verify_reduction(kernel: KernelBody, operations: Operations) -> None:
     _only(kernel, operations, Kind.REDUCTION)
     reductions = _of_kind(operations, Kind.REDUCTION)
     if not reductions:
@@ -157,7 +167,7 @@ def _verify_reduction(kernel: "FusedKernelOp", operations: Operations) -> None:
             _fail(kernel, f"a result of shape {list(shape_of(value))} has no place in {list(full)}")
 
 
-def _verify_scan(kernel: "FusedKernelOp", operations: Operations) -> None:
+def _verify_scan(kernel: KernelBody, operations: Operations) -> None:
     _only(kernel, operations, Kind.SCAN)
     scan = _the_only(kernel, operations, Kind.SCAN)
     for op in _after(operations, [scan]):
@@ -168,20 +178,19 @@ def _verify_scan(kernel: "FusedKernelOp", operations: Operations) -> None:
             _fail(kernel, "results must have the scan's shape")
 
 
-def _verify_contraction(kernel: "FusedKernelOp", operations: Operations) -> None:
+def _verify_contraction(kernel: KernelBody, operations: Operations) -> None:
     _only(kernel, operations, Kind.CONTRACTION, Kind.REDUCTION)
     product = _the_only(kernel, operations, Kind.CONTRACTION)
     _verify_epilogue(kernel, operations, product)
     statistics = _of_kind(operations, Kind.REDUCTION)
     if statistics:
         _verify_statistics(kernel, operations, product, statistics)
-    arranged = kernel.arranged.values if kernel.arranged is not None else {}
-    if arranged.get("right") == "panels" and not _reads_panels(product):
+    if kernel.arranged.get("right") == StringAttr("panels") and not _reads_panels(product):
         _fail(kernel, "its right operand must be the reshaped transpose of panels in memory")
 
 
 def _verify_statistics(
-    kernel: "FusedKernelOp", operations: Operations, product: TensorOp, statistics: Operations
+    kernel: KernelBody, operations: Operations, product: TensorOp, statistics: Operations
 ) -> None:
     """Reductions are of the product's rows, and only its left operand and what follows see them."""
     shape, left, right = map(shape_of, (product.results[0], *product.operands))
@@ -264,7 +273,7 @@ def _rounded_to(value: SSAValue) -> str | None:
     return rounded
 
 
-def _verify_unit(kernel: "FusedKernelOp", operations: Operations, unit: str) -> None:
+def _verify_unit(kernel: KernelBody, operations: Operations, unit: str) -> None:
     """What the unit is to multiply is rounded to that."""
     attentions = HELD_WHOLE["attention"]
     given = [
@@ -277,7 +286,7 @@ def _verify_unit(kernel: "FusedKernelOp", operations: Operations, unit: str) -> 
         _fail(kernel, f"what it multiplies is not rounded to {unit or 'its unit'}")
 
 
-def _verify_attention(kernel: "FusedKernelOp", operations: Operations) -> None:
+def _verify_attention(kernel: KernelBody, operations: Operations) -> None:
     _only(kernel, operations)
     found = [op for op in operations if op.spec.name in HELD_WHOLE["attention"]]
     if len(found) != 1:
@@ -285,7 +294,7 @@ def _verify_attention(kernel: "FusedKernelOp", operations: Operations) -> None:
     _verify_epilogue(kernel, operations, found[0])
 
 
-def _verify_epilogue(kernel: "FusedKernelOp", operations: Operations, heavy: TensorOp) -> None:
+def _verify_epilogue(kernel: KernelBody, operations: Operations, heavy: TensorOp) -> None:
     """What follows the heavy operation keeps its elements in order, and all results follow it."""
     name = heavy.spec.name
     count = prod(shape_of(heavy.results[0]))
@@ -340,7 +349,7 @@ def takes_half(shape: Shape, values: Mapping[str, Any]) -> bool:
     return whole and (starts[-1], stops[-1]) in ((0, half), (half, columns))
 
 
-FORMS: dict[str, Callable[["FusedKernelOp", Operations], None]] = {
+FORMS: dict[str, Callable[[KernelBody, Operations], None]] = {
     "pointwise": _verify_pointwise,
     "gather": _verify_pointwise,
     "reduction": _verify_reduction,

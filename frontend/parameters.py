@@ -5,7 +5,7 @@ type are one tensor.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdsl.dialects.builtin import TensorType
 
@@ -15,10 +15,8 @@ from mgn.dialects.mgn.structure import ParamOp
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import spelling
 from mgn.frontend import ast
+from mgn.frontend.lower_calls import Calls
 from mgn.frontend.values import LONGEST_TEXT, POISON, describe
-
-if TYPE_CHECKING:
-    from mgn.frontend.lower import Lowering
 
 EXACT_INTEGERS = 2**53
 """An initialiser keeps its numbers in f64, which has all integers up to here."""
@@ -29,7 +27,7 @@ FIRST = "first declared here"
 class ParameterTable:
     """The parameters declared so far, by external name."""
 
-    def __init__(self, lowering: "Lowering") -> None:
+    def __init__(self, lowering: Calls) -> None:
         self.lowering = lowering
         self.declared: dict[str, tuple[ParamOp, Diagnostic]] = {}
 

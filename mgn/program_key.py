@@ -46,9 +46,7 @@ def program_key(module: ModuleOp, settings: Mapping[str, object]) -> str:
 @cache
 def compiler_digest() -> str:
     """A digest of mgn's own files, of Python's version and of the packages that mgn uses."""
-    import mgn
-
-    first, *_ = roots = [Path(entry) for entry in mgn.__path__]
+    first, *_ = roots = [Path(entry) for entry in sys.modules["mgn"].__path__]
     digest = hashlib.sha256(sys.version.encode())
     try:
         for name in _PACKAGES:

@@ -1,6 +1,6 @@
 """The `mgn` dialect: operations on whole tensors, pure, with NumPy broadcasting.
 
-Importing it fills `OPERATIONS`; `Mgn` is the dialect to register in an xDSL context.
+Importing it fills `OPERATIONS` and `FOLDERS`; `Mgn` is the dialect to register in an xDSL context.
 """
 
 from xdsl.ir import Dialect
@@ -10,6 +10,7 @@ from mgn.dialects.mgn import attention as attention
 from mgn.dialects.mgn import contraction as contraction
 from mgn.dialects.mgn import einsum as einsum
 from mgn.dialects.mgn import elementwise as elementwise
+from mgn.dialects.mgn import fold as fold
 from mgn.dialects.mgn import indexing as indexing
 from mgn.dialects.mgn import losses as losses
 from mgn.dialects.mgn import masks as masks

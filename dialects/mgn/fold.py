@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from mgn.dialects.dense import dense_of
 from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.interpreter import Interpreter
-from mgn.dialects.mgn.operation import TensorOp
+from mgn.dialects.mgn.operation import FOLDERS, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp
 from mgn.dialects.shapes import element_count
 
@@ -145,3 +145,6 @@ def fold(op: TensorOp) -> Sequence[SSAValue | Attribute] | None:
         return [value]
     arrays = constant_results(op)
     return None if arrays is None else [dense_of(array) for array in arrays]
+
+
+FOLDERS.append(fold)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import InterpretationError
 
-from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp
 from mgn.dialects.mgn.decompose import decomposition_of
 from mgn.dialects.mgn.operation import TensorOp
-from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp
+from mgn.dialects.mgn.structure import ConstantOp, GraphOp, HoldsProgram, ReadOp
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of, spelling
 
 Array = np.ndarray
@@ -58,7 +58,7 @@ class Interpreter:
         """
         with np.errstate(all="ignore"):
             for op in block.ops:
-                if isinstance(op, ReturnOp | FusionReturnOp):
+                if op.has_trait(IsTerminator):
                     return [environment[value] for value in op.operands]
                 results = self._results(op, [environment[value] for value in op.operands])
                 environment.update(zip(op.results, results, strict=True))
@@ -83,7 +83,7 @@ class Interpreter:
             return [op.array]
         if isinstance(op, ReadOp):
             return [self._parameter(op)]
-        if isinstance(op, FusedKernelOp):
+        if isinstance(op, HoldsProgram):
             return self.run_block(op.block, dict(zip(op.block.args, operands, strict=True)))
         if not isinstance(op, TensorOp):
             raise InterpretationError(f"the interpreter does not know {op.name}")

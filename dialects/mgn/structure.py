@@ -8,6 +8,7 @@ mgn.graph @mlp("x" = %x : tensor<32x64xf32>) -> ("y" : tensor<32x128xf32>) {
 }
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -172,6 +173,18 @@ class MgnConstants(ConstantMaterializationInterface):
         if not isinstance(value, DenseIntOrFPElementsAttr) or value.type != type:
             return None
         return ConstantOp(value)
+
+
+class HoldsProgram(Operation, ABC):
+    """An operation that computes its results as a graph does: from its operands, which are the
+    arguments of its block, by the operations in there.
+    """
+
+    @property
+    @abstractmethod
+    def block(self) -> Block:
+        """The operations, and the terminator that names the results."""
+        ...
 
 
 @irdl_op_definition

@@ -21,16 +21,15 @@ from xdsl.ir import Dialect
 from mgn.dialects.spirv.enums import ENUMS
 from mgn.dialects.spirv.instruction import (
     ID,
-    OPERATIONS,
     IdType,
     InstructionOp,
     LiteralsAttr,
     defining,
-    instruction,
     type_of,
 )
 from mgn.dialects.spirv.module import ModuleOp
 from mgn.dialects.spirv.opencl_std import OPENCL_STD
+from mgn.dialects.spirv.operations import OPERATIONS, instruction
 from mgn.dialects.spirv.table import BY_OPCODE, INSTRUCTIONS
 
 Spirv = Dialect("spirv", [ModuleOp, *OPERATIONS.values()], [IdType, LiteralsAttr])

@@ -1,6 +1,6 @@
-"""One operation class for each instruction of the table: its parts, its text form, its check.
+"""The base of all instructions: its parts, its text form, and the check of its operands.
 
-In: `table.INSTRUCTIONS`. Out: `OPERATIONS`, classes by name; `instruction` makes an operation.
+In: a row of `table.INSTRUCTIONS`. Out: what the class of that instruction inherits.
 A result has the type `!spirv.id`; an instruction that has a result type takes it as its first
 operand, as in the specification. Everything that is not an id is in the property `literals`.
 """
@@ -24,7 +24,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.spirv.fields import OperandError, paired_operands
-from mgn.dialects.spirv.table import INSTRUCTIONS, Instruction
+from mgn.dialects.spirv.table import Instruction
 from mgn.dialects.spirv.text import parse_operands, print_operands
 
 
@@ -68,7 +68,7 @@ ID = IdType()
 class InstructionOp(Operation):
     """An instruction: `%sum = OpFAdd %float, %a, %b` inside a `spirv.module`.
 
-    Errors: operands that the table does not give it, and what its rule says.
+    Errors: operands that the table does not give it.
     """
 
     name = "spirv.instruction"
@@ -115,59 +115,26 @@ class InstructionOp(Operation):
             paired_operands(self.row, self.ids, self.literals)
         except OperandError as error:
             raise VerifyException(str(error)) from None
-        if self.row.rule is not None:
-            from mgn.dialects.spirv.rules import RULES
 
-            RULES[self.row.rule](self)
+    @classmethod
+    def made(cls, operands: Sequence[SSAValue], literals: Sequence[int | str]) -> "InstructionOp":
+        """The operation of these operands, with the id that it defines."""
+        properties: dict[str, Attribute] = {}
+        if literals:
+            properties["literals"] = LiteralsAttr(tuple(literals))
+        return cls.create(
+            operands=operands,
+            result_types=[ID] if cls.row.has_result else [],
+            properties=properties,
+        )
 
     @classmethod
     def parse(cls, parser: Parser) -> "InstructionOp":
         operands, literals = parse_operands(parser, cls.row, ID)
-        return _made(cls, operands, literals)
+        return cls.made(operands, literals)
 
     def print(self, printer: Printer) -> None:
         print_operands(printer, self.row, self.operands, self.literals)
-
-
-def _class(row: Instruction) -> type[InstructionOp]:
-    members = {
-        "name": f"spirv.{row.name}",
-        "row": row,
-        "__doc__": f"`{row.name}`, section {row.section} of the specification.",
-    }
-    return type(row.name, (InstructionOp,), members)
-
-
-OPERATIONS: dict[str, type[InstructionOp]] = {
-    name: _class(row) for name, row in INSTRUCTIONS.items()
-}
-"""Operation classes by the instruction's name."""
-
-
-def _made(
-    cls: type[InstructionOp], operands: Sequence[SSAValue], literals: Sequence[int | str]
-) -> InstructionOp:
-    properties: dict[str, Attribute] = {}
-    if literals:
-        properties["literals"] = LiteralsAttr(tuple(literals))
-    return cls.create(
-        operands=operands,
-        result_types=[ID] if cls.row.has_result else [],
-        properties=properties,
-    )
-
-
-def instruction(
-    name: str,
-    operands: Sequence[SSAValue] = (),
-    literals: Sequence[int | str] = (),
-    hint: str | None = None,
-) -> InstructionOp:
-    """An instruction by name; the type of its result, where it has one, is the first operand."""
-    operation = _made(OPERATIONS[name], operands, literals)
-    if hint is not None:
-        operation.results[0].name_hint = hint
-    return operation
 
 
 def defining(value: SSAValue) -> InstructionOp | None:

@@ -3,7 +3,8 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,52 @@ def test_sub_packages_import_only_those_before_them(folder: str) -> None:
             for module, line in imports_of(ast.parse(path.read_text(encoding="utf-8"))):
                 if module == whole or module.startswith(f"{whole}."):
                     assert is_allowed(module, below), f"{path.name}:{line}: {module}"
+
+
+def module_of(path: Path) -> str:
+    """The name under which a file is imported."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    inside = parts[1:] if parts[0] == "mgn" else parts
+    return ".".join(["mgn", *inside]).removesuffix(".__init__")
+
+
+MODULES = {module_of(path): path for path in FILES}
+
+
+def modules_imported(path: Path) -> set[str]:
+    """The modules of mgn that a file imports: also in functions, and for types alone."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {item.name for item in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            parts = {f"{node.module}.{item.name}" for item in node.names}
+            inside = parts & MODULES.keys()
+            found |= inside | ({node.module} if len(inside) < len(parts) else set())
+    return found & MODULES.keys() - {module_of(path)}
+
+
+def cycle_in(graph: Mapping[str, set[str]]) -> list[str]:
+    """The nodes of a cycle, from one to itself; none where there is no cycle."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_files_do_not_import_one_another_in_a_circle() -> None:
+    assert not cycle_in({name: modules_imported(path) for name, path in MODULES.items()})
+
+
+def test_a_circle_is_found_wherever_its_imports_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    lazy = "def f():\n    from mgn.dialects import types\n"
+    typed = "if TYPE_CHECKING:\n    from mgn.dialects.types import ElementType\n"
+    for text in (lazy, typed, "import mgn.dialects.types\n"):
+        monkeypatch.setattr(Path, "read_text", lambda *_, text=text, **__: text)
+        assert modules_imported(MODULES["mgn.dialects.shapes"]) == {"mgn.dialects.types"}
+    assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}})
+    assert not cycle_in({"a": {"b", "c"}, "b": {"c"}})
 
 
 def loaded_after(code: str) -> set[str]:

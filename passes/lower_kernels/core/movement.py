@@ -1,12 +1,12 @@
 """Core movement as index maps: the value at an index is an operand's value at another index.
 
-In: a node and the index of an element of its result. Out: through the evaluator, the value there.
+In: a node and the index of an element of its result. Out: the value there, through the evaluator.
 Where no operand has the element (padding) or one of several does (concat), the bounds are tested:
 a test that all lanes share becomes a branch, any other a choice of safe reads.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i32, i64
@@ -21,39 +21,51 @@ from mgn.passes.kernels.index_maps import (
     sliced_index,
     transposed_index,
 )
+from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.pure_code import INDEX, lane_count, memory_type, scalar_type
 from mgn.passes.lower_kernels.core.scalar import is_unsigned
 
-if TYPE_CHECKING:
-    from mgn.passes.lower_kernels.core.evaluate import Evaluator
 
-Row = Callable[["Evaluator", Node, Indices], SSAValue]
+class Elements(Protocol):
+    """What a row asks of the evaluator: the elements of nodes, the code that computes them, and how
+    many lanes there are.
+    """
+
+    code: Code
+    lanes: int
+
+    def at(self, node: Node, index: Indices) -> SSAValue:
+        """The value of a node at an index."""
+        ...
 
 
-def _reshape(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
+Row = Callable[[Elements, Node, Indices], SSAValue]
+
+
+def _reshape(elements: Elements, node: Node, index: Indices) -> SSAValue:
     (source,) = node.operands
-    return evaluator.at(source, reshaped_index(index, node.shape, source.shape))
+    return elements.at(source, reshaped_index(index, node.shape, source.shape))
 
 
-def _transpose(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
-    return evaluator.at(node.operands[0], transposed_index(node, index))
+def _transpose(elements: Elements, node: Node, index: Indices) -> SSAValue:
+    return elements.at(node.operands[0], transposed_index(node, index))
 
 
-def _broadcast_to(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
-    return evaluator.at(node.operands[0], broadcast_index(index, node.operands[0].shape))
+def _broadcast_to(elements: Elements, node: Node, index: Indices) -> SSAValue:
+    return elements.at(node.operands[0], broadcast_index(index, node.operands[0].shape))
 
 
-def _slice(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
-    return evaluator.at(node.operands[0], sliced_index(node, index))
+def _slice(elements: Elements, node: Node, index: Indices) -> SSAValue:
+    return elements.at(node.operands[0], sliced_index(node, index))
 
 
-def _flip(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
-    return evaluator.at(node.operands[0], flipped_index(node, index))
+def _flip(elements: Elements, node: Node, index: Indices) -> SSAValue:
+    return elements.at(node.operands[0], flipped_index(node, index))
 
 
-def _pad(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
+def _pad(elements: Elements, node: Node, index: Indices) -> SSAValue:
     (source,) = node.operands
-    code = evaluator.code
+    code = elements.code
     value = code.constant(_number(node), memory_type(node.element))
     if source.count == 0:
         return value
@@ -62,15 +74,15 @@ def _pad(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
     for part, (low, _), size in zip(index, node.values["padding"], source.shape, strict=True):
         inner = part - low
         moved.append(inner)
-        from_low = code.is_below(part, low, evaluator.lanes)
-        below_high = code.is_below(inner, size, evaluator.lanes)
+        from_low = code.is_below(part, low, elements.lanes)
+        below_high = code.is_below(inner, size, elements.lanes)
         if from_low is True or below_high is False:
             return value
         if from_low is not False:
-            tests.append(_negated(evaluator, from_low))
+            tests.append(_negated(elements, from_low))
         if below_high is not True:
             tests.append(below_high)
-    return _guarded(evaluator, tests, source, tuple(moved), value)
+    return _guarded(elements, tests, source, tuple(moved), value)
 
 
 def _number(node: Node) -> float | int:
@@ -80,18 +92,18 @@ def _number(node: Node) -> float | int:
     return int(value != 0) if node.element.name == "bool" else int(value)
 
 
-def _negated(evaluator: "Evaluator", test: SSAValue) -> SSAValue:
-    one = evaluator.code.constant(1, scalar_type(test), lane_count(test))
-    return evaluator.code.binary(arith.XOrIOp, test, one)
+def _negated(elements: Elements, test: SSAValue) -> SSAValue:
+    one = elements.code.constant(1, scalar_type(test), lane_count(test))
+    return elements.code.binary(arith.XOrIOp, test, one)
 
 
 def _guarded(
-    evaluator: "Evaluator", tests: list[SSAValue], source: Node, index: Indices, other: SSAValue
+    elements: Elements, tests: list[SSAValue], source: Node, index: Indices, other: SSAValue
 ) -> SSAValue:
     """The source's value where all tests hold, else another."""
-    code = evaluator.code
+    code = elements.code
     if not tests:
-        return evaluator.at(source, index)
+        return elements.at(source, index)
     shared = [test for test in tests if lane_count(test) == 1]
     own = [test for test in tests if lane_count(test) > 1]
 
@@ -100,25 +112,25 @@ def _guarded(
             part.clamp(0, size - 1) for part, size in zip(index, source.shape, strict=True)
         )
         if not own:
-            return evaluator.at(source, clamped)
-        value = evaluator.at(source, clamped)
+            return elements.at(source, clamped)
+        value = elements.at(source, clamped)
         test = own[0]
         for more in own[1:]:
             test = code.binary(arith.AndIOp, test, more)
-        return code.select(test, value, code.spread(other, evaluator.lanes))
+        return code.select(test, value, code.spread(other, elements.lanes))
 
     if not shared:
         return inside()
     test = shared[0]
     for more in shared[1:]:
         test = code.binary(arith.AndIOp, test, more)
-    count = evaluator.lanes
+    count = elements.lanes
     return code.branch(
         test, lambda: [code.spread(inside(), count)], lambda: [code.spread(other, count)]
     )[0]
 
 
-def _concat(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
+def _concat(elements: Elements, node: Node, index: Indices) -> SSAValue:
     axis = node.values["axis"]
     parts: list[tuple[Node, int]] = []
     start = 0
@@ -126,7 +138,7 @@ def _concat(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
         if operand.shape[axis]:
             parts.append((operand, start))
         start += operand.shape[axis]
-    return _choose_part(evaluator, parts, axis, index)
+    return _choose_part(elements, parts, axis, index)
 
 
 def _inside(index: Index, size: int, count: int) -> Index:
@@ -141,46 +153,46 @@ def _inside(index: Index, size: int, count: int) -> Index:
 
 
 def _choose_part(
-    evaluator: "Evaluator", parts: list[tuple[Node, int]], axis: int, index: Indices
+    elements: Elements, parts: list[tuple[Node, int]], axis: int, index: Indices
 ) -> SSAValue:
     """The value of the part that has the element: halves are told apart first, so that many parts
     are few tests, and no deep nest of branches.
     """
-    code, count = evaluator.code, evaluator.lanes
+    code, count = elements.code, elements.lanes
     if len(parts) == 1:
         operand, start = parts[0]
         moved = list(index)
         moved[axis] = _inside(index[axis] - start, operand.shape[axis], count)
-        return evaluator.at(operand, tuple(moved))
+        return elements.at(operand, tuple(moved))
     middle = len(parts) // 2
     lower, upper = parts[:middle], parts[middle:]
     test = code.is_below(index[axis], upper[0][1], count)
     if isinstance(test, bool):
-        return _choose_part(evaluator, lower if test else upper, axis, index)
+        return _choose_part(elements, lower if test else upper, axis, index)
 
     def before() -> SSAValue:
-        return code.spread(_choose_part(evaluator, lower, axis, index), count)
+        return code.spread(_choose_part(elements, lower, axis, index), count)
 
     def behind() -> SSAValue:
-        return code.spread(_choose_part(evaluator, upper, axis, index), count)
+        return code.spread(_choose_part(elements, upper, axis, index), count)
 
     if lane_count(test) == 1:
         return code.branch(test, lambda: [before()], lambda: [behind()])[0]
     return code.select(test, before(), behind())
 
 
-def _gather(evaluator: "Evaluator", node: Node, index: Indices) -> SSAValue:
+def _gather(elements: Elements, node: Node, index: Indices) -> SSAValue:
     table, ids = node.operands
     axis, rank = node.values["axis"], len(ids.shape)
-    number = evaluator.at(ids, index[axis : axis + rank])
+    number = elements.at(ids, index[axis : axis + rank])
     limit = table.shape[axis] - 1
-    picked = of(Counter(_clamped_id(evaluator, ids, number, limit), 0, limit, lane_count(number)))
-    return evaluator.at(table, (*index[:axis], picked, *index[axis + rank :]))
+    picked = of(Counter(_clamped_id(elements, ids, number, limit), 0, limit, lane_count(number)))
+    return elements.at(table, (*index[:axis], picked, *index[axis + rank :]))
 
 
-def _clamped_id(evaluator: "Evaluator", ids: Node, number: SSAValue, limit: int) -> SSAValue:
+def _clamped_id(elements: Elements, ids: Node, number: SSAValue, limit: int) -> SSAValue:
     """An id inside the axis: an index for a scalar, i32 or i64 lanes for a vector."""
-    code, count = evaluator.code, lane_count(number)
+    code, count = elements.code, lane_count(number)
     wide = i64 if ids.element.bits == 64 or ids.element.name == "u32" or limit >= 1 << 31 else i32
     if ids.element.bits < wide.width.data:
         number = code.convert("extui" if is_unsigned(ids.element) else "extsi", number, wide)
