@@ -37,11 +37,11 @@ PASSES: dict[str, PassRow] = {
     ),
     "saturate": PassRow("mgn.passes.saturate", "rewrites and cuts graphs into kernels by e-graph"),
     "arrange-kernels": PassRow(
-        "mgn.passes.arrange_kernels",
+        "mgn.passes.saturate.arrange_kernels",
         "hand-written kernels as several or on matrix units, as prices say",
     ),
     "choose-schedules": PassRow(
-        "mgn.passes.choose_schedules", "gives every kernel its variant and its tiles"
+        "mgn.passes.schedules.choose_schedules", "gives every kernel its variant and its tiles"
     ),
     "lower-kernels": PassRow("mgn.passes.lower_kernels", "kernels become loops over memory"),
     "plan-memory": PassRow("mgn.passes.plan_memory", "graphs become launches over one arena"),

@@ -37,13 +37,15 @@ EXTRA = {"passes/saturate": {"egglog", "highspy"}, "mgn": {"z3"}}
 """What the files of one folder may import besides."""
 
 LAYERS: dict[str, set[str]] = {
-    "passes/kernels": {"schedules", "saturate", "lower_kernels", "choose_schedules"},
-    "passes/schedules": {"saturate", "lower_kernels", "choose_schedules"},
-    "passes/lower_kernels": {"saturate", "choose_schedules"},
-    "passes/saturate": {"lower_kernels", "choose_schedules"},
+    "passes/kernels": {"schedules", "arrangements", "saturate", "lower_kernels"},
+    "passes/schedules": {"arrangements", "saturate", "lower_kernels"},
+    "passes/arrangements": {"saturate", "lower_kernels"},
+    "passes/lower_kernels": {"arrangements", "saturate", "schedules.choose_schedules"},
+    "passes/saturate": {"lower_kernels", "schedules.choose_schedules"},
 }
 """What of `mgn.passes` the files of a sub-package never import, in functions neither: bodies of
-kernels come first, then schedules, then what prices and what lowers them, apart from each other.
+kernels come first, then schedules, then arrangements and what prices them; what lowers kernels sees
+bodies and schedules alone.
 """
 
 ORDERED: dict[str, tuple[str, ...]] = {

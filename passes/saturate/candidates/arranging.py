@@ -15,8 +15,8 @@ from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
-from mgn.passes.kernel_pieces import Arrangement
-from mgn.passes.prepack_products import PackedOperand
+from mgn.passes.arrangements.kernel_pieces import Arrangement
+from mgn.passes.arrangements.prepack_products import PackedOperand
 from mgn.passes.saturate.candidates.candidates import ALONE, Arranged, Template
 from mgn.passes.saturate.candidates.cones import Traits
 from mgn.passes.saturate.candidates.outlines import NewValue, Outlines, OwnNames, Piece

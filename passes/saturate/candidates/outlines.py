@@ -18,7 +18,7 @@ from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
-from mgn.passes.kernel_pieces import Arrangement, KernelPieces
+from mgn.passes.arrangements.kernel_pieces import Arrangement, KernelPieces
 from mgn.passes.saturate.candidates.candidates import Template
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import Body, BodyNode, Facts, Form, classify

@@ -24,12 +24,21 @@ from mgn.dialects.kernel_forms import ATTENTION_PARTS, MOVED
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of
-from mgn.passes.copied_operands import FLAGS, CopiedOperands, chunk_of
-from mgn.passes.kernel_pieces import Arrangement
+from mgn.passes.arrangements.copied_operands import FLAGS, CopiedOperands, chunk_of
+from mgn.passes.arrangements.kernel_pieces import Arrangement
+from mgn.passes.arrangements.prepack_products import choose_panels
+from mgn.passes.arrangements.split_attention import SplitAttention
+from mgn.passes.arrangements.split_products import SplitProduct, choose_parts
+from mgn.passes.arrangements.split_reductions import (
+    LEAST_ELEMENTS,
+    Cut,
+    SplitReduction,
+    busy_from,
+    choose_cut,
+)
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import dividing_lanes
 from mgn.passes.kernels.rows import RowSpace, columns_side_by_side
-from mgn.passes.prepack_products import choose_panels
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.attention_price import keys_of_a_part
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
@@ -37,9 +46,6 @@ from mgn.passes.saturate.prices.matrix_price import ROUNDINGS, unit_of
 from mgn.passes.saturate.prices.product_price import FEW_ROWS, product_shape
 from mgn.passes.schedules.figures import BLOCK_DEPTH, ROUNDED, tile_columns
 from mgn.passes.schedules.matrix_tiles import CHUNK_BYTES
-from mgn.passes.split_attention import SplitAttention
-from mgn.passes.split_products import SplitProduct, choose_parts
-from mgn.passes.split_reductions import LEAST_ELEMENTS, Cut, SplitReduction, busy_from, choose_cut
 
 STAGED = {16: 1.4, 8: 1.5, 4: 3.0, 2: 5.0}
 """Bytes of an operand that lie together → the time of a product whose operands pass through

@@ -27,8 +27,8 @@ from mgn.dialects.kernel_forms import HALVES, HELD_WHOLE
 from mgn.dialects.mgn.element_cost import BY_TANH, ELEMENT_COST
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import element_of
-from mgn.passes.copied_operands import SCATTERED, TILED
-from mgn.passes.prepack_products import TO_PANELS
+from mgn.passes.arrangements.copied_operands import SCATTERED, TILED
+from mgn.passes.arrangements.prepack_products import TO_PANELS
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.arrangements import long_rows, product_parts, staged_factor
 from mgn.passes.saturate.prices.attention_price import attention_demands, attention_seconds

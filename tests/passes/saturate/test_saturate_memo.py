@@ -9,8 +9,8 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
-from mgn.passes.kernel_pieces import KernelPieces
-from mgn.passes.prepack_products import PackedOperand
+from mgn.passes.arrangements.kernel_pieces import KernelPieces
+from mgn.passes.arrangements.prepack_products import PackedOperand
 from mgn.passes.saturate import Rule, RuleClass, SaturateOptions, saturate_graph
 from mgn.passes.saturate.candidates import priced_bodies
 from mgn.passes.saturate.memo import REMEMBERED, forget_choices

@@ -11,9 +11,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.dialects.kernel import DEVICES, Device, FuncOp, Kernel
-from mgn.passes.choose_schedules import ChooseSchedules
 from mgn.passes.lower_kernels import LowerKernels
 from mgn.passes.schedules.choose import schedule_for, schedules_of
+from mgn.passes.schedules.choose_schedules import ChooseSchedules
 from mgn.passes.schedules.schedule import VARIANT
 from tests.support.lower_fixture import CPU, GPU_ON_CPU, fused_kernel, pieces
 from tests.support.programs import context

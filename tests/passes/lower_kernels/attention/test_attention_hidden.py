@@ -12,7 +12,7 @@ import mgn
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.types import ELEMENT_TYPES
 from mgn.passes.saturate import RuleClass, SaturateOptions
-from tests.passes.test_split_attention import EAGER
+from tests.passes.arrangements.test_split_attention import EAGER
 from tests.support.lower_fixture import (
     FORMS,
     GPU_ON_CPU,

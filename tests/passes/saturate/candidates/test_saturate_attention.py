@@ -13,13 +13,13 @@ from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.dialects.plan import ProgramOp
-from mgn.passes.choose_schedules import ChooseSchedules
 from mgn.passes.lower_kernels import LowerKernels
 from mgn.passes.plan_memory import PlanMemory
 from mgn.passes.saturate import Rule, RuleClass, Saturate
 from mgn.passes.saturate.memo import forget_choices
 from mgn.passes.saturate.prices.attention_price import visited_keys
 from mgn.passes.saturate.rules.table import RULES
+from mgn.passes.schedules.choose_schedules import ChooseSchedules
 from tests.passes.saturate.saturate_programs import (
     CPU,
     body_names,

@@ -14,9 +14,9 @@ from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.dialects.kernel import DEVICES, Device, GroupMmaOp, MmaOp
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
-from mgn.passes.arrange_kernels import arrange_kernel, template_of
 from mgn.passes.lower_kernels import lower_kernel
 from mgn.passes.saturate import saturate_graph
+from mgn.passes.saturate.arrange_kernels import arrange_kernel, template_of
 from mgn.passes.saturate.candidates.offers import find_candidates
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.check import ExtractionError, check_selection

@@ -17,8 +17,8 @@ import mgn
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel import DEVICES
 from mgn.dialects.mgn.interpreter import Interpreter
+from mgn.passes.arrangements.split_reductions import Cut, choose_cut
 from mgn.passes.kernels.rows import RowSpace
-from mgn.passes.split_reductions import Cut, choose_cut
 from tests.passes.lower_kernels.test_differential import (
     EPSILON,
     add_and_norm,

@@ -12,8 +12,8 @@ from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel import DEVICES, CopyChunkOp
 from mgn.dialects.types import element_of
 from mgn.passes.schedules.choose import schedule_for
+from tests.passes.arrangements.test_split_reductions import values_of
 from tests.passes.lower_kernels.test_differential import draw
-from tests.passes.test_split_reductions import values_of
 from tests.support.lower_fixture import (
     CPU,
     GPU_ON_CPU,

@@ -13,7 +13,7 @@ from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel import DEVICES, CopyChunkOp, GroupMmaOp, RoundTf32Op
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.types import element_of
-from mgn.passes.arrange_kernels import arrange_kernel
+from mgn.passes.saturate.arrange_kernels import arrange_kernel
 from mgn.passes.schedules.choose import schedule_for
 from tests.conftest import run_in_process
 from tests.support.lower_fixture import Build, expected, fused_kernel, lowered

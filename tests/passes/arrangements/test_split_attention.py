@@ -14,11 +14,11 @@ from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel import DEVICES
 from mgn.dialects.types import ELEMENT_TYPES, element_of
 from mgn.passes.schedules.choose import schedule_for
+from tests.passes.arrangements.test_split_reductions import values_of
 from tests.passes.lower_kernels.attention.attention_reference import (
     attention_arrays,
     bounded_attention,
 )
-from tests.passes.test_split_reductions import values_of
 from tests.support.lower_fixture import (
     CPU,
     GPU_ON_CPU,

@@ -27,7 +27,7 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.types import ELEMENT_TYPES, element_of
-from mgn.passes.kernel_pieces import KernelPieces, Made
+from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made
 from mgn.passes.schedules.figures import ROUNDED
 from mgn.passes.schedules.matrix_tiles import CHUNK_BYTES
 

@@ -27,7 +27,7 @@ from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.types import element_of
-from mgn.passes.kernel_pieces import KernelPieces, Made, as_element
+from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made, as_element
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.schedules.few_rows import FEW_ROWS
 

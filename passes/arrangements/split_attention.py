@@ -26,7 +26,7 @@ from mgn.dialects.mgn.attention import merge_attention_parts
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.types import element_of
-from mgn.passes.kernel_pieces import KernelPieces, Made, as_element
+from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made, as_element
 
 
 @dataclass(frozen=True)

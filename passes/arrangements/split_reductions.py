@@ -31,7 +31,7 @@ from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
 from mgn.dialects.types import element_of
-from mgn.passes.kernel_pieces import KernelPieces, Made, as_element
+from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made, as_element
 from mgn.passes.kernels.accumulation import accumulator, neutral
 from mgn.passes.kernels.rows import RowSpace
 

@@ -24,7 +24,7 @@ from xdsl.passes import ModulePass
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.operation import TensorOp
-from mgn.passes.kernel_pieces import KernelPieces
+from mgn.passes.arrangements.kernel_pieces import KernelPieces
 from mgn.passes.saturate.candidates.arranging import Arranger, NewValues
 from mgn.passes.saturate.candidates.candidates import Template
 from mgn.passes.saturate.candidates.cones import Traits

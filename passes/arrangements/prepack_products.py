@@ -32,7 +32,7 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.mgn.build import Emitter
-from mgn.passes.kernel_pieces import KernelPieces, Made
+from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made
 from mgn.passes.schedules.figures import RIGHT
 from mgn.passes.schedules.packed_blocking import PANELS, block_depth
 

@@ -1,0 +1,1 @@
+"""Tests of arrangements: operands copied, packed and rounded, and kernels cut in two."""
