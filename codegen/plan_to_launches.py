@@ -17,8 +17,10 @@ from mgn.codegen.launch_plan import (
     LaunchStep,
     OutputPlan,
 )
-from mgn.dialects import plan, plan_buffers, plan_steps
+from mgn.dialects import plan
 from mgn.dialects.mgn.structure import array_of
+from mgn.dialects.plan import buffers as plan_buffers
+from mgn.dialects.plan import steps as plan_steps
 from mgn.dialects.types import element_of
 
 

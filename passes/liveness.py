@@ -11,8 +11,8 @@ from typing import cast
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
-from mgn.dialects.buffers import buffer_type, byte_size
 from mgn.dialects.fusion import LaunchOp
+from mgn.dialects.kernel.buffers import buffer_type, byte_size
 
 Pairs = Mapping[str, frozenset[tuple[int, int]]]
 """Kernel name to the argument positions (read, written) that may share memory."""

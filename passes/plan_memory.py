@@ -40,13 +40,15 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from mgn.dialects import plan, plan_buffers, plan_steps
-from mgn.dialects.buffers import ALIGNMENT, buffer_type, in_place_pairs
+from mgn.dialects import plan
 from mgn.dialects.fusion import LaunchOp
+from mgn.dialects.kernel.buffers import ALIGNMENT, buffer_type, in_place_pairs
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.kernel.function import FuncOp
 from mgn.dialects.mgn.parameter_only import parameter_only
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp, graphs_of
+from mgn.dialects.plan import buffers as plan_buffers
+from mgn.dialects.plan import steps as plan_steps
 from mgn.passes.arena import Interval, aligned, pack
 from mgn.passes.liveness import Pairs, assign_slots, tensor_bytes
 from mgn.passes.wrong_level import WrongLevel

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
 from mgn.compilation import compile_graph
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.plan_steps import KernelCallOp, LaunchOp
+from mgn.dialects.plan.steps import KernelCallOp, LaunchOp
 from mgn.explain.attribution import Attribution
 from mgn.kernel_work import Work, kernel_work, matrix_unit_of
 from mgn.mlir_text import print_mlir

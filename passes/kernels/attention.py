@@ -13,7 +13,7 @@ from typing import Self
 
 from xdsl.utils.exceptions import VerifyException
 
-from mgn.dialects.kernel_forms import ATTENTION_PARTS, HELD_WHOLE
+from mgn.dialects.fusion.forms import ATTENTION_PARTS, HELD_WHOLE
 from mgn.dialects.types import ElementType
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.body import Body, Indices, Node

@@ -14,7 +14,7 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp
-from mgn.dialects.kernel_forms import NOT_EXPANDED
+from mgn.dialects.fusion.forms import NOT_EXPANDED
 from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.decompose import decomposition_of
 from mgn.dialects.mgn.operation import Kind, TensorOp

@@ -1,6 +1,6 @@
 """Along which axis a product's right operand lies in memory, where it is moved from there."""
 
-from mgn.dialects.kernel_forms import MOVED
+from mgn.dialects.fusion.forms import MOVED
 from mgn.passes.kernels.body import INPUT, Node
 from mgn.passes.kernels.index import Counter, of
 from mgn.passes.kernels.index_maps import place_of

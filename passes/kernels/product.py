@@ -5,7 +5,7 @@ In: a body with one matmul. Out: its `Product`.
 
 from dataclasses import dataclass
 
-from mgn.dialects.kernel_forms import HALVES
+from mgn.dialects.fusion.forms import HALVES
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import ElementType
 from mgn.passes.kernels.body import INPUT, Body, Indices, Node

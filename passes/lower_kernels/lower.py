@@ -23,8 +23,8 @@ from xdsl.ir import Block, Region, SSAValue
 from xdsl.passes import ModulePass
 
 from mgn.dialects import kernel
-from mgn.dialects.buffers import allow_in_place, buffer_type
 from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind, LaunchOp
+from mgn.dialects.kernel.buffers import allow_in_place, buffer_type
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.passes.kernels.body import Body, read_body

@@ -7,7 +7,7 @@ takes it, and how many of its elements are copied at once.
 from dataclasses import dataclass
 from functools import cached_property
 
-from mgn.dialects.kernel_forms import MOVED
+from mgn.dialects.fusion.forms import MOVED
 from mgn.dialects.types import ELEMENT_TYPES, ElementType
 from mgn.passes.kernels.arithmetic import dividing_lanes
 from mgn.passes.kernels.body import INPUT, Indices, Node

@@ -12,7 +12,7 @@ from mgn.codegen.plan_to_launches import launch_plan
 from mgn.dialects.dense import array_of, dense_of
 from mgn.dialects.kernel import Kernel
 from mgn.dialects.plan import Plan, ProgramOp
-from mgn.dialects.plan_buffers import ConstantOp
+from mgn.dialects.plan.buffers import ConstantOp
 
 KERNELS = """
 kernel.func @copy(%x : memref<64xf32>, %y : memref<64xf32>)

@@ -10,12 +10,14 @@ from xdsl.dialects.builtin import MemRefType, ModuleOp, TensorType, f32
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.utils.exceptions import PassFailedException
 
-from mgn.dialects import plan, plan_buffers, plan_steps
-from mgn.dialects.buffers import allow_in_place
+from mgn.dialects import plan
 from mgn.dialects.fusion import LaunchOp
 from mgn.dialects.kernel import DEVICES, FuncOp
 from mgn.dialects.kernel import ReturnOp as KernelReturnOp
+from mgn.dialects.kernel.buffers import allow_in_place
 from mgn.dialects.mgn.structure import GraphOp, ReturnOp
+from mgn.dialects.plan import buffers as plan_buffers
+from mgn.dialects.plan import steps as plan_steps
 from mgn.passes.arena import Interval, pack
 from mgn.passes.plan_memory import PlanMemory
 

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 
 from mgn.dialects.fusion import KernelKind
-from mgn.dialects.kernel_forms import HELD_WHOLE, WHOLE_COMPOSITES
+from mgn.dialects.fusion.forms import HELD_WHOLE, WHOLE_COMPOSITES
 from mgn.dialects.mgn.operation import OPERATIONS, Kind, OperationSpec
 from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of

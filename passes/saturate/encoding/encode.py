@@ -16,7 +16,7 @@ from typing import Any
 from xdsl.dialects.builtin import LocationAttr, TensorType, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from mgn.dialects.kernel_forms import WHOLE_COMPOSITES
+from mgn.dialects.fusion.forms import WHOLE_COMPOSITES
 from mgn.dialects.mgn.decompose import Decomposition, decompose_signature, decomposition_of
 from mgn.dialects.mgn.operation import Kind, OperationSpec, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp

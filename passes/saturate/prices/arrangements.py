@@ -19,8 +19,8 @@ from math import prod
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
+from mgn.dialects.fusion.forms import ATTENTION_PARTS, MOVED
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.kernel_forms import ATTENTION_PARTS, MOVED
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of

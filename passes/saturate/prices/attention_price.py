@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from mgn.dialects.fusion.forms import ATTENTION_PARTS, HALVES
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.kernel_forms import ATTENTION_PARTS, HALVES
 from mgn.dialects.mgn.element_cost import ELEMENT_COST
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.egraph.view import Signature

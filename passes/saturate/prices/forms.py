@@ -20,7 +20,7 @@ from enum import Enum, auto
 from functools import cached_property
 
 from mgn.dialects.fusion import KernelKind
-from mgn.dialects.kernel_forms import (
+from mgn.dialects.fusion.forms import (
     keeps_rows,
     may_be_halved,
     may_have_statistics,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
+from mgn.dialects.fusion.forms import HALVES, MOVED, rounded_by
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.kernel_forms import HALVES, MOVED, rounded_by
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.egraph.view import Signature

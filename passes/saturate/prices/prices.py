@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
+from mgn.dialects.fusion.forms import HALVES, HELD_WHOLE
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.kernel_forms import HALVES, HELD_WHOLE
 from mgn.dialects.mgn.element_cost import BY_TANH, ELEMENT_COST
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import element_of

@@ -13,8 +13,8 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
+from mgn.dialects.fusion.forms import HALVES
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.kernel_forms import HALVES
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.schedules.figures import product_figures

@@ -9,9 +9,9 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
 from xdsl.ir import Operation
 
-from mgn.dialects.buffers import in_place_pairs
 from mgn.dialects.fusion import FusedKernelOp, LaunchOp
 from mgn.dialects.kernel import DEVICES, BarrierOp, FuncOp
+from mgn.dialects.kernel.buffers import in_place_pairs
 from mgn.passes.lower_kernels import LowerKernels, lower_kernel
 from mgn.passes.schedules.choose import schedule_for
 from mgn.passes.schedules.choose_schedules import ChooseSchedules

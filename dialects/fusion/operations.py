@@ -1,16 +1,6 @@
-"""The `fusion` dialect: one operation is one device kernel, and holds the tensor operations it
-computes.
+"""The operations of the `fusion` dialect: a kernel, the end of its body, and its launch.
 
-    %y = fusion.kernel contraction (%a = %x : tensor<4x8xf32>, %b = %w : tensor<8x8xf32>)
-        -> (tensor<4x8xf32>) {
-      %0 = mgn.matmul(%a, %b) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
-      %1 = mgn.relu(%0) : tensor<4x8xf32>
-      fusion.return %1 : tensor<4x8xf32>
-    }
-
-Inlining every kernel's body gives back a plain `mgn` program. After lowering, `fusion.launch
-@kernel_0(%x, %w)` stands for the kernel: its arguments are the kernel function's leading ones, its
-results the trailing ones.
+In: the kind, the inputs and the body of a kernel. Out: operations, whose form `forms.py` checks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +33,7 @@ from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from mgn.dialects.kernel_forms import KernelBody, verify_form
+from mgn.dialects.fusion.forms import KernelBody, verify_form
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import ConstantOp, HoldsProgram
 

@@ -29,8 +29,8 @@ from xdsl.printer import Printer
 from xdsl.traits import HasParent
 from xdsl.utils.exceptions import VerifyException
 
-from mgn.dialects.buffers import buffer_type, byte_size
 from mgn.dialects.dense import parse_dense, print_dense
+from mgn.dialects.kernel.buffers import buffer_type, byte_size
 
 
 class ArenaProgram(IRDLOperation, ABC):

@@ -27,8 +27,8 @@ from xdsl.printer import Printer
 from xdsl.traits import HasParent
 from xdsl.utils.exceptions import VerifyException
 
-from mgn.dialects.buffers import buffer_type
-from mgn.dialects.plan_buffers import ArenaProgram
+from mgn.dialects.kernel.buffers import buffer_type
+from mgn.dialects.plan.buffers import ArenaProgram
 
 
 def _parse_defined(parser: Parser) -> SSAValue:

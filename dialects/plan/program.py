@@ -1,23 +1,7 @@
-"""The host's program: which device buffers there are, what lies where, which kernels run in order.
+"""The operation `plan.program`: the host's program as a whole, and the check of it.
 
-In: what `plan-memory` decides. Out: what the runtime records once and replays.
-
-    plan.program @mlp arena 4096 {
-      %x = plan.input "x" tensor<32x64xf32> : memref<2048xf32>
-      %w = plan.param @"layers.0.w" tensor<16x64xf32> : memref<1024xf32>
-      %c = plan.constant dense<0.5> : tensor<16xf32> to memref<16xf32>
-      %d = plan.derived : memref<1024xf32>
-      plan.prepare @kernel_1(%w, %d)
-      %y = plan.view offset 256 : memref<512xf32>
-      plan.launch @kernel_3(%x, %d, %c, %y)
-      plan.output "logits" %y tensor<32x16xf32>
-    }
-
-Inputs, parameters and constants are buffers of their own that no launch writes. What depends on
-parameters and constants alone is *derived*: `plan.prepare` runs before the first run, and again
-when a parameter that it reads has changed; what it writes has a buffer of its own, which no launch
-writes. Everything else is a view of the arena. The verifier of `plan.program` follows the launches
-in order and refuses a read of what is not, or no longer, there.
+In: the buffers and the steps of a program. Out: nothing, or a `VerifyException` that names the step
+which reads what is not, or no longer, there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,11 +26,10 @@ from xdsl.printer import Printer
 from xdsl.traits import HasParent, IsolatedFromAbove, NoTerminator, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from mgn.dialects.buffers import ALIGNMENT, in_place_pairs
-from mgn.dialects.hazards import Extent, Hazard, Memory, Step, check_steps
+from mgn.dialects.kernel.buffers import ALIGNMENT, in_place_pairs
 from mgn.dialects.kernel.function import FuncOp
 from mgn.dialects.kernel.types import Access
-from mgn.dialects.plan_buffers import (
+from mgn.dialects.plan.buffers import (
     ArenaProgram,
     ConstantOp,
     DerivedOp,
@@ -54,7 +37,8 @@ from mgn.dialects.plan_buffers import (
     ParamOp,
     ViewOp,
 )
-from mgn.dialects.plan_steps import CopyOp, KernelCallOp, LaunchOp, OutputOp, PrepareOp
+from mgn.dialects.plan.hazards import Extent, Hazard, Memory, Step, check_steps
+from mgn.dialects.plan.steps import CopyOp, KernelCallOp, LaunchOp, OutputOp, PrepareOp
 
 
 @irdl_op_definition
