@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mgn.dialects.mgn.elementwise import round_to_tf32
+from mgn.dialects.mgn.operations.elementwise import round_to_tf32
 
 Arrays = dict[str, np.ndarray]
 

@@ -1,6 +1,6 @@
 """What declares an operation of the `mgn` dialect: a spec, and the IR class made from it.
 
-In: one spec, a row of the tables in this folder (`elementwise.py`, `movement.py`, …).
+In: one spec, a row of a table in `operations/` (`elementwise.py`, `movement.py`, …).
 Out: its entry in `OPERATIONS` and an xDSL operation class, `spec.op_class`, with a readable format:
 
     %y = mgn.sum(%x) axis = [1], keepdims = true : (tensor<4x8xf32>) -> tensor<4x1xf32>

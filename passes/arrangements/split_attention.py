@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
-from mgn.dialects.mgn.attention import merge_attention_parts
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.dialects.mgn.operations.attention import merge_attention_parts
 from mgn.dialects.types import element_of
 from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made, as_element
 

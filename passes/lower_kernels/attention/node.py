@@ -14,7 +14,7 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import SSAValue
 
-from mgn.dialects.mgn.attention import HIDING, lowering
+from mgn.dialects.mgn.operations.attention import HIDING, lowering
 from mgn.passes.kernels.attention import AttentionSizes
 from mgn.passes.kernels.body import Indices, Node
 from mgn.passes.kernels.index import ZERO, Index

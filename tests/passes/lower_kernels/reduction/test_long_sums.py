@@ -15,8 +15,8 @@ import pytest
 
 import mgn
 from benchmarks.long_sums import Form, constant, error, forms, random
-from mgn.dialects.mgn.contraction import MATMUL
-from mgn.dialects.mgn.reductions import RUNNING_SUM, SUM
+from mgn.dialects.mgn.operations.contraction import MATMUL
+from mgn.dialects.mgn.operations.reductions import RUNNING_SUM, SUM
 from mgn.passes.lower_kernels.core import long_totals
 from mgn.runtime.devices import choose
 from mgn.runtime.errors import DeviceError

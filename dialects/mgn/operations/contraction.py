@@ -9,7 +9,6 @@ from xdsl.ir import SSAValue
 from mgn.dialects.mgn.attributes import BOOL
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import composite, in_single_precision
-from mgn.dialects.mgn.elementwise import in_float32
 from mgn.dialects.mgn.operation import (
     NUMERIC,
     AttributeSpec,
@@ -18,7 +17,8 @@ from mgn.dialects.mgn.operation import (
     OperationSpec,
     define,
 )
-from mgn.dialects.mgn.reductions import sums_in
+from mgn.dialects.mgn.operations.elementwise import in_float32
+from mgn.dialects.mgn.operations.reductions import sums_in
 from mgn.dialects.shapes import ShapeError, broadcast_shapes
 from mgn.dialects.types import element_of, tensor
 

@@ -12,8 +12,8 @@ from xdsl.ir import SSAValue
 from mgn.dialects.mgn.attributes import FLOAT, NUMBER, STRING
 from mgn.dialects.mgn.build import Emitter, literal_array
 from mgn.dialects.mgn.composite import composite, in_single_precision
-from mgn.dialects.mgn.elementwise import infer_broadcast
 from mgn.dialects.mgn.operation import FLOATS, NUMERIC, AttributeSpec, Kind, OperandSpec
+from mgn.dialects.mgn.operations.elementwise import infer_broadcast
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import element_of
 

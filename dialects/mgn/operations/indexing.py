@@ -23,7 +23,7 @@ from mgn.dialects.mgn.operation import (
     OperationSpec,
     define,
 )
-from mgn.dialects.mgn.reductions import canonical_axis
+from mgn.dialects.mgn.operations.reductions import canonical_axis
 from mgn.dialects.shapes import Shape, ShapeError, row_major_strides
 from mgn.dialects.types import counting_type, element_of, tensor
 

@@ -8,7 +8,6 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.mgn.attributes import AXES, BOOL, INT
-from mgn.dialects.mgn.elementwise import in_float32
 from mgn.dialects.mgn.operation import (
     NUMERIC,
     AttributeSpec,
@@ -17,6 +16,7 @@ from mgn.dialects.mgn.operation import (
     OperationSpec,
     define,
 )
+from mgn.dialects.mgn.operations.elementwise import in_float32
 from mgn.dialects.shapes import normalise_axes, normalise_axis, reduce_shape
 from mgn.dialects.types import element_of, tensor
 

@@ -12,8 +12,8 @@ from xdsl.ir import SSAValue
 from mgn.dialects.mgn.attributes import FLOAT, STRING
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import composite, element_type_of, in_single_precision, shape_of
-from mgn.dialects.mgn.elementwise import infer_broadcast
 from mgn.dialects.mgn.operation import FLOATS, INTEGERS, AttributeSpec, OperandSpec
+from mgn.dialects.mgn.operations.elementwise import infer_broadcast
 from mgn.dialects.shapes import Shape, ShapeError
 from mgn.dialects.types import counting_type, element_of, tensor
 

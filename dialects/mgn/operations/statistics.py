@@ -19,7 +19,11 @@ from mgn.dialects.mgn.composite import (
     shape_of,
 )
 from mgn.dialects.mgn.operation import FLOATS, NUMERIC, AttributeSpec, OperandSpec
-from mgn.dialects.mgn.reductions import canonical_axes, infer_reduction, reduction_signature
+from mgn.dialects.mgn.operations.reductions import (
+    canonical_axes,
+    infer_reduction,
+    reduction_signature,
+)
 from mgn.dialects.shapes import ShapeError, normalise_axes, reduce_shape, row_major_strides
 from mgn.dialects.types import ElementType, element_of, largest_number, tensor
 

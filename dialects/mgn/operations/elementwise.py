@@ -12,7 +12,6 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.mgn.attributes import ELEMENT
-from mgn.dialects.mgn.error_function import erf
 from mgn.dialects.mgn.operation import (
     ANY,
     BOOLS,
@@ -24,6 +23,7 @@ from mgn.dialects.mgn.operation import (
     OperationSpec,
     define,
 )
+from mgn.dialects.mgn.operations.error_function import erf
 from mgn.dialects.shapes import ShapeError, broadcast_shapes
 from mgn.dialects.types import ElementType, Family, element_of, element_of_dtype, tensor
 

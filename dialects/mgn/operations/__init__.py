@@ -1,0 +1,19 @@
+"""The tables of operations: a row is a specification, and a file holds the rows of one kind.
+
+Importing this package enters all of them into `OPERATIONS`.
+"""
+
+from mgn.dialects.mgn.operations import activations as activations
+from mgn.dialects.mgn.operations import attention as attention
+from mgn.dialects.mgn.operations import contraction as contraction
+from mgn.dialects.mgn.operations import einsum as einsum
+from mgn.dialects.mgn.operations import elementwise as elementwise
+from mgn.dialects.mgn.operations import indexing as indexing
+from mgn.dialects.mgn.operations import losses as losses
+from mgn.dialects.mgn.operations import masks as masks
+from mgn.dialects.mgn.operations import movement as movement
+from mgn.dialects.mgn.operations import normalisation as normalisation
+from mgn.dialects.mgn.operations import rearrangement as rearrangement
+from mgn.dialects.mgn.operations import reductions as reductions
+from mgn.dialects.mgn.operations import rope as rope
+from mgn.dialects.mgn.operations import statistics as statistics
