@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     )
     from mgn.builder import graph
     from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError
+    from mgn.driver.report import OptimizeReport
     from mgn.executable import Executable
-    from mgn.report import OptimizeReport
     from mgn.runtime.package import load_package
 
 __all__ = [
@@ -50,7 +50,7 @@ _HOMES = {
     ),
     **dict.fromkeys(("Diagnostic", "DiagnosticsError", "MgnError"), "mgn.diagnostics"),
     "Executable": "mgn.executable",
-    "OptimizeReport": "mgn.report",
+    "OptimizeReport": "mgn.driver.report",
     "graph": "mgn.builder",
     "load_package": "mgn.runtime.package",
 }

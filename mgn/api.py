@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from xdsl.dialects.builtin import ModuleOp
 
-from mgn.call_arguments import check_arguments, check_saturation
-from mgn.compilation import Compiled, optimize_graph
 from mgn.diagnostics import MgnError
 from mgn.dialects.kernel.device import DEVICES, Device
+from mgn.driver.compilation import Compiled, optimize_graph
+from mgn.driver.precision import check_precision
+from mgn.driver.report import OptimizeReport
 from mgn.executable import Executable
-from mgn.module import Module, load_program
-from mgn.precision import check_precision
+from mgn.modules.call_arguments import check_arguments, check_saturation
+from mgn.modules.module import Module, load_program
 from mgn.recipe import Recipe
-from mgn.report import OptimizeReport
 
 if TYPE_CHECKING:
     from mgn.passes.saturate import SaturateOptions
@@ -167,8 +167,8 @@ def compile_lowered(
     tune: float = 0.0,
 ) -> Executable:
     """An executable for the module of a recipe's graph, which is changed in place."""
-    from mgn.kernel_targets import choose_target
-    from mgn.program_cache import compile_or_recall
+    from mgn.driver.kernel_targets import choose_target
+    from mgn.program_cache.cache import compile_or_recall
     from mgn.tuning.store import ScheduleStore
     from mgn.tuning.trials import DeviceTrials
     from mgn.tuning.tuner import Tuner

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from mgn.call_arguments import check_arguments
-from mgn.compilation import Compiled
 from mgn.dialects.moderate import is_moderate
 from mgn.dialects.types import spelling
-from mgn.initialisers import initial_value
+from mgn.driver.compilation import Compiled
+from mgn.driver.report import OptimizeReport
+from mgn.modules.call_arguments import check_arguments
+from mgn.modules.initialisers import initial_value
 from mgn.recipe import Recipe
-from mgn.report import OptimizeReport
 from mgn.runtime.devices import ComputeDevice
 from mgn.runtime.executable import Executable as DeviceExecutable
 from mgn.runtime.host_arrays import as_array

@@ -13,8 +13,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from mgn.codegen.opencl import BUILD_OPTIONS
 from mgn.dialects.kernel.device import Device
-from mgn.files import check_apart, write_whole
-from mgn.module import Module
+from mgn.modules.files import check_apart, write_whole
+from mgn.modules.module import Module
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,12 +1,12 @@
 """`python -m tests.rule_evidence`: what of mgn's own rules is proved, and of what all is tried.
 
-Prints the two tables of `mgn/rule_evidence.py`, each row as it is found.
+Prints the two tables of `mgn/testing/evidence.py`, each row as it is found.
 """
 
 from mgn.passes.saturate.egraph.compile_rules import commutations
 from mgn.passes.saturate.rules.table import BUILT_IN
-from mgn.rule_exhaustion import exhausted
-from mgn.rule_proofs import proved
+from mgn.testing.exhaustion import exhausted
+from mgn.testing.proofs import proved
 
 
 def main() -> None:

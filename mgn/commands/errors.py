@@ -97,7 +97,7 @@ def message_of(error: BaseException) -> str:
         return "error: out of memory"
     if isinstance(error, OSError):
         return f"error: {os_message(error)}"
-    from mgn.mlir_errors import first_lines
+    from mgn.modules.mlir_errors import first_lines
 
     return (
         f"error: internal error, which is a fault in mgn: {type(error).__name__}: "
@@ -120,7 +120,7 @@ def diagnose(error: BaseException, sources: Mapping[str, str]) -> list[Diagnosti
         return list(error.diagnostics)
     if "xdsl" not in sys.modules:
         return None
-    from mgn.mlir_errors import diagnostics_of
+    from mgn.modules.mlir_errors import diagnostics_of
 
     return diagnostics_of(error, sources)
 

@@ -19,13 +19,13 @@ from mgn.commands.errors import UsageError, say
 from mgn.commands.stages import program_of
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.dialects.types import element_of_dtype, tensor_bytes
+from mgn.driver.report import bytes_text, counted, kernel_table, seconds_text
 from mgn.executable import Executable
-from mgn.files import check_apart, check_target, npz_bytes, write_whole
-from mgn.module import Module
+from mgn.modules.files import check_apart, check_target, npz_bytes, write_whole
+from mgn.modules.module import Module
+from mgn.modules.sampling import sample_inputs
 from mgn.recipe import Recipe
-from mgn.report import bytes_text, counted, kernel_table, seconds_text
 from mgn.runtime.devices import ComputeDevice
-from mgn.sampling import sample_inputs
 
 
 def execute(arguments: argparse.Namespace) -> None:

@@ -1,6 +1,6 @@
 """The lists that `mgn-opt` prints: passes, dialects, targets, and the tables of rewrite rules.
 
-In: the tables of `mgn.pipelines`, `mgn.dialect_table`, `mgn.commands.targets` and of
+In: the tables of `mgn.driver.pipelines`, `mgn.modules.dialect_table`, `mgn.commands.targets` and of
 `mgn.passes.saturate`. Out: text.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 def passes() -> str:
     """Every pass with its options, and every pipeline with its passes."""
-    from mgn.pipelines import PASSES, PIPELINES, describe_passes
+    from mgn.driver.pipelines import PASSES, PIPELINES, describe_passes
 
     width = max(map(len, [*PASSES, *PIPELINES])) + 2
     lines = ["passes:"]
@@ -23,7 +23,7 @@ def passes() -> str:
 
 def dialects() -> str:
     """Every dialect with the number of its operations."""
-    from mgn.dialect_table import DIALECTS, load_dialect
+    from mgn.modules.dialect_table import DIALECTS, load_dialect
 
     lines: list[str] = []
     for name, (module, _) in DIALECTS.items():
@@ -46,7 +46,7 @@ def rules() -> str:
     from mgn.passes.saturate.egraph.compile_rules import commutations
     from mgn.passes.saturate.egraph.wide_products import WIDE_PRODUCTS
     from mgn.passes.saturate.rules.table import RULES
-    from mgn.rule_evidence import evidence_of
+    from mgn.testing.evidence import evidence_of
 
     lines: list[str] = []
     for rule in (*commutations(), *RULES.values(), *WIDE_PRODUCTS):

@@ -129,7 +129,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.output is None or arguments.output == "-":
         _print(result)
     else:
-        from mgn.files import write_whole
+        from mgn.modules.files import write_whole
 
         write_whole(arguments.output, result.encode() if isinstance(result, str) else result)
     return 0

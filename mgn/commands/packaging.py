@@ -10,8 +10,8 @@ from dataclasses import replace
 from mgn.commands.arguments import parse_dimensions, parse_saturation
 from mgn.commands.errors import say
 from mgn.commands.stages import device_of, program_of
-from mgn.packaging import package_graph
-from mgn.report import counted
+from mgn.driver.packaging import package_graph
+from mgn.driver.report import counted
 from mgn.runtime.package_format import Package
 from mgn.runtime.package_writer import package_bytes
 from mgn.runtime.weights import load_params

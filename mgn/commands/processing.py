@@ -18,11 +18,11 @@ from mgn.commands.sources import SEPARATOR, Source, read_source
 from mgn.commands.targets import Target, find_target
 from mgn.commands.watchers import EachVerifier, IRPrinter, Stopwatch
 from mgn.diagnostics import Diagnostic, render
-from mgn.dialect_table import make_context
-from mgn.files import check_apart, check_target
-from mgn.mlir_text import check_module
-from mgn.module import load_program
-from mgn.pipelines import Watcher, parse_passes, run_passes
+from mgn.driver.pipelines import Watcher, parse_passes, run_passes
+from mgn.modules.dialect_table import make_context
+from mgn.modules.files import check_apart, check_target
+from mgn.modules.mlir_text import check_module
+from mgn.modules.module import load_program
 
 _Result = TypeVar("_Result")
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from mgn.commands.errors import UsageError, guarded
 from mgn.commands.parsers import add_program_options, make_tidy_parser
-from mgn.precision import PRECISIONS
+from mgn.driver.precision import PRECISIONS
 
 EXAMPLES = """\
 examples:
@@ -149,7 +149,7 @@ def _refuse_run_options(arguments: argparse.Namespace) -> None:
 def _emit(arguments: argparse.Namespace) -> None:
     """Writes a stage of the program to the file that -o names, or to stdout."""
     from mgn.commands.stages import PACKAGE, emit_stage
-    from mgn.files import write_whole
+    from mgn.modules.files import write_whole
 
     if arguments.emit == PACKAGE:
         from mgn.commands.packaging import emit_package

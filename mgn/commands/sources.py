@@ -62,7 +62,7 @@ def _source(name: str, language: str, data: bytes) -> Source:
     """The program in a file's content; a SPIR-V binary as the MLIR text that says the same."""
     if language != "spirv":
         return Source(name, language, _decode(data, name))
-    from mgn.spirv_module import read_spirv
+    from mgn.modules.spirv_module import read_spirv
 
     return Source(name, "mlir", read_spirv(data, name))
 

@@ -16,11 +16,11 @@ from mgn.commands.arguments import parse_dimensions, parse_saturation
 from mgn.commands.errors import UsageError
 from mgn.commands.sources import read_source
 from mgn.commands.targets import TARGETS
-from mgn.compilation import compile_graph
 from mgn.dialects.kernel.device import DEVICES, Device
-from mgn.files import check_apart, check_target
-from mgn.mlir_text import print_mlir
-from mgn.module import Module, load_program
+from mgn.driver.compilation import compile_graph
+from mgn.modules.files import check_apart, check_target
+from mgn.modules.mlir_text import print_mlir
+from mgn.modules.module import Module, load_program
 
 STAGES: dict[str, tuple[str | None, Callable[[ModuleOp], str]]] = {
     "mgn": (None, lambda module: TARGETS["mgn"].text(module)),

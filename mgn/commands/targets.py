@@ -28,7 +28,7 @@ class Target:
 
 
 def _mlir(module: ModuleOp) -> str:
-    from mgn.mlir_text import print_mlir
+    from mgn.modules.mlir_text import print_mlir
 
     return print_mlir(module)
 
@@ -53,7 +53,7 @@ def _egraph_json(module: ModuleOp) -> str:
 
 def _plan(module: ModuleOp) -> str:
     from mgn.dialects.plan import ProgramOp
-    from mgn.mlir_text import print_mlir
+    from mgn.modules.mlir_text import print_mlir
 
     programs = [op for op in module.body.block.ops if isinstance(op, ProgramOp)]
     if not programs:
@@ -90,13 +90,13 @@ def _explain(module: ModuleOp) -> str:
 
 
 def _spirv(module: ModuleOp) -> bytes:
-    from mgn.spirv_module import spirv_words
+    from mgn.modules.spirv_module import spirv_words
 
     return spirv_words(module)
 
 
 def _spirv_assembly(module: ModuleOp) -> str:
-    from mgn.spirv_module import spirv_assembly
+    from mgn.modules.spirv_module import spirv_assembly
 
     return spirv_assembly(module)
 

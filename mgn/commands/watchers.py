@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import ModuleOp
 
 from mgn.commands.errors import say
-from mgn.mlir_text import check_module, print_mlir
+from mgn.modules.mlir_text import check_module, print_mlir
 
 
 @dataclass

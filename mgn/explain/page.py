@@ -9,10 +9,10 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
+from mgn.driver.report import ROOFLINE, bytes_text, counted, memory_line, seconds_text
 from mgn.explain.drawing import picture_after, picture_before
 from mgn.explain.sections import change_text, kernel_section
 from mgn.explain.story import Explanation, Group
-from mgn.report import ROOFLINE, bytes_text, counted, memory_line, seconds_text
 
 KINDS = ("pointwise", "reduction", "contraction", "scan", "gather", "attention")
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
+from mgn.driver.report import bytes_text, counted, seconds_text
 from mgn.explain.story import Explanation, Group, KernelStory, Rival
 from mgn.passes.saturate.explain.derivation import Step
 from mgn.passes.saturate.explain.trace import Place
 from mgn.passes.saturate.prices.prices import PREPARED_RUNS
-from mgn.report import bytes_text, counted, seconds_text
 
 MOST_LINES = 12
 MOST_PLACES = 24

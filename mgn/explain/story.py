@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
 
-from mgn.compilation import compile_graph
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.plan.steps import KernelCallOp, LaunchOp
+from mgn.driver.compilation import compile_graph
+from mgn.driver.kernel_work import Work, kernel_work, matrix_unit_of
+from mgn.driver.report import OptimizeReport
 from mgn.explain.attribution import Attribution
-from mgn.kernel_work import Work, kernel_work, matrix_unit_of
-from mgn.mlir_text import print_mlir
+from mgn.modules.mlir_text import print_mlir
 from mgn.passes.saturate.candidates.candidates import Arranged, Candidate
 from mgn.passes.saturate.explain.alternatives import Alternatives
 from mgn.passes.saturate.explain.derivation import Derivations, Step
 from mgn.passes.saturate.explain.trace import SaturateTrace, SourceOperation
 from mgn.passes.saturate.extraction.report import SaturateReport
-from mgn.report import OptimizeReport
 
 if TYPE_CHECKING:
     from mgn.passes.saturate import SaturateOptions

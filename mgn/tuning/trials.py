@@ -19,13 +19,13 @@ from mgn.codegen.launch_plan import BufferKind, BufferPlan, LaunchPlan, LaunchSt
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.types import element_of
-from mgn.kernel_targets import kernel_signature
+from mgn.driver.kernel_targets import kernel_signature
+from mgn.modules.sampling import sample
 from mgn.passes.lower_kernels import lower_kernel
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.devices import ComputeDevice
 from mgn.runtime.errors import BuildError, GuardError, RuntimeFault
 from mgn.runtime.executable import Executable
-from mgn.sampling import sample
 
 NAME = "trial"
 ALIGNMENT = 4096

@@ -5,26 +5,26 @@ In: a module whose kernels have schedules. Out: the same with better ones, and a
 
 import time
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.dialects.garbage import collector_running
 from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.parameter_only import parameter_only
 from mgn.dialects.mgn.structure import graphs_of
+from mgn.driver.compilation import TuningPass
+from mgn.driver.report import TuningReport
 from mgn.passes.kernels.structure import structure
 from mgn.passes.schedules.space import Space
-from mgn.report import TuningReport
 from mgn.tuning.search import Candidate, Outcome, Trial, search
 from mgn.tuning.store import ScheduleStore
 
 
 @dataclass(frozen=True)
-class Tuner(ModulePass):
+class Tuner(TuningPass):
     """The pass `tune` of a compilation: looks schedules up, and searches for `seconds` where that
     is not zero.
     """
@@ -35,7 +35,6 @@ class Tuner(ModulePass):
     trial: Trial | None = None
     seconds: float = 0.0
     clock: Callable[[], float] = time.monotonic
-    reports: list[TuningReport] = field(default_factory=list[TuningReport], init=False)
 
     @property
     def searches(self) -> bool:

@@ -10,10 +10,10 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 import mgn
-from mgn.compilation import compile_graph
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel.device import DEVICES
-from mgn.kernel_work import kernel_work
+from mgn.driver.compilation import compile_graph
+from mgn.driver.kernel_work import kernel_work
 from mgn.passes.saturate import RuleClass, SaturateOptions
 from mgn.runtime.devices import list_devices
 from mgn.runtime.errors import InputError, WeightsError

@@ -4,11 +4,11 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 import mgn
-from mgn.compilation import compile_graph, optimize_graph
-from mgn.dialect_table import make_context
 from mgn.dialects.kernel.device import DEVICES
-from mgn.mlir_text import parse_mlir, print_mlir
-from mgn.pipelines import PIPELINES, parse_passes, run_passes
+from mgn.driver.compilation import compile_graph, optimize_graph
+from mgn.driver.pipelines import PIPELINES, parse_passes, run_passes
+from mgn.modules.dialect_table import make_context
+from mgn.modules.mlir_text import parse_mlir, print_mlir
 
 ATTENTION = """graph g(q: f32[512, 64], k: f32[512, 64], v: f32[512, 64]) {
   return y = softmax(q @ k.T * 0.125, axis = 1) @ v

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mgn.plain_data import NotPlain, plain, restored
+from mgn.program_cache.plain_data import NotPlain, plain, restored
 
 
 @dataclass(frozen=True)

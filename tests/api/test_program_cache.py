@@ -17,15 +17,15 @@ import pytest
 import mgn
 from mgn import ops
 from mgn.api import describe_device
-from mgn.compilation import compile_graph
 from mgn.dialects.kernel.device import DEVICES
+from mgn.driver.compilation import compile_graph
+from mgn.driver.report import OptimizeReport
 from mgn.passes.saturate import Rule, RuleClass, SaturateOptions, register_rule
 from mgn.passes.saturate.memo import forget_choices
 from mgn.passes.saturate.rules.table import RULES
-from mgn.program_cache import compile_or_recall
-from mgn.program_entry import _Told  # pyright: ignore[reportPrivateUsage]
-from mgn.program_key import compiler_digest, program_key
-from mgn.report import OptimizeReport
+from mgn.program_cache.cache import compile_or_recall
+from mgn.program_cache.entry import _Told  # pyright: ignore[reportPrivateUsage]
+from mgn.program_cache.key import compiler_digest, program_key
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.devices import choose
 from mgn.runtime.errors import DeviceError

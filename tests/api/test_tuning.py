@@ -8,9 +8,9 @@ import pytest
 
 import mgn
 from mgn.commands.run import main
-from mgn.compilation import compile_graph
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.dialects.kernel import DEVICES
+from mgn.driver.compilation import compile_graph
 from mgn.passes.schedules.choose import schedule_for
 from mgn.passes.schedules.space import AXES, Choice, Space
 from mgn.runtime.devices import choose

@@ -15,7 +15,7 @@ from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.dialects.mgn.user_operations import forget_operation, operation
 from mgn.dialects.types import tensor
-from mgn.mlir_text import print_mlir
+from mgn.modules.mlir_text import print_mlir
 from mgn.passes.saturate import (
     PatternError,
     Rule,
@@ -24,7 +24,7 @@ from mgn.passes.saturate import (
     forget_rule,
     register_rule,
 )
-from mgn.program_key import NoKey, program_key
+from mgn.program_cache.key import NoKey, program_key
 from mgn.testing import UnsoundRule, check_rule
 
 EXACT = RuleClass.EXACT

@@ -6,9 +6,9 @@ from xdsl.dialects.builtin import FileLineColLoc, IntegerAttr, ModuleOp, f32, i3
 from xdsl.ir import Operation
 from xdsl.irdl import OpDef
 
-from mgn.dialect_table import make_context
-from mgn.mlir_text import InvalidModule, check_module, parse_mlir
-from mgn.verification import verify_whole
+from mgn.modules.dialect_table import make_context
+from mgn.modules.mlir_text import InvalidModule, check_module, parse_mlir
+from mgn.modules.verification import verify_whole
 
 
 def sums(count: int, wrong: int = -1) -> list[Operation]:

@@ -12,9 +12,9 @@ from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.codegen.spirv import SpirvError, deserialise, entry_points, module_bytes
-from mgn.dialect_table import make_context
 from mgn.dialects import spirv
 from mgn.dialects.spirv import INSTRUCTIONS
+from mgn.modules.dialect_table import make_context
 from mgn.passes.convert_kernel_to_spirv import convert
 from tests.codegen.opencl_cases import CASES, case_text
 from tests.support.opencl_fixture import kernel

@@ -12,12 +12,12 @@ import pytest
 import mgn
 from mgn.diagnostics import MgnError
 from mgn.dialects.kernel.device import DEVICES
+from mgn.driver.report import ROOFLINE, kernel_table
 from mgn.explain.drawing import picture_before
 from mgn.explain.layers import lay_out
 from mgn.explain.page import page_of
 from mgn.explain.repeats import Repeat, find_repeats
 from mgn.explain.story import Explanation, explain_graph
-from mgn.report import ROOFLINE, kernel_table
 from tests.conftest import ROOT, Outcome, run_in_process
 
 GATED = """

@@ -217,12 +217,12 @@ def test_a_malformed_expectation_is_an_error(mgn_opt: Run) -> None:
 
 def test_lists_name_every_row(mgn_opt: Run) -> None:
     from mgn.commands.targets import TARGETS
-    from mgn.dialect_table import DIALECTS
+    from mgn.driver.pipelines import PASSES
+    from mgn.modules.dialect_table import DIALECTS
     from mgn.passes.saturate.egraph.compile_rules import commutations
     from mgn.passes.saturate.egraph.wide_products import WIDE_PRODUCTS
     from mgn.passes.saturate.rules.conditions import PREDICATES
     from mgn.passes.saturate.rules.table import RULES
-    from mgn.pipelines import PASSES
 
     others = (*commutations(), *WIDE_PRODUCTS)
     tables: dict[str, Mapping[str, object]] = {
@@ -241,7 +241,7 @@ def test_lists_name_every_row(mgn_opt: Run) -> None:
 def test_the_list_of_passes_parts_names_from_summaries_and_shows_only_what_text_can_set(
     mgn_opt: Run,
 ) -> None:
-    from mgn.pipelines import PASSES
+    from mgn.driver.pipelines import PASSES
 
     listed = mgn_opt("--list-passes").stdout
     assert not [

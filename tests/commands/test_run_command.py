@@ -16,10 +16,10 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn import initialiser, structure
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.types import tensor
-from mgn.initialisers import INITIALISERS, initial_value
-from mgn.module import load_program
+from mgn.modules.initialisers import INITIALISERS, initial_value
+from mgn.modules.module import load_program
+from mgn.modules.sampling import sample_inputs
 from mgn.runtime import figures
-from mgn.sampling import sample_inputs
 from tests.conftest import ROOT, Outcome, run_in_process
 
 Run = Callable[..., Outcome]

@@ -8,10 +8,10 @@ from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError, VerifyException
 
 from mgn.codegen.spirv import module_bytes
-from mgn.dialect_table import make_context
 from mgn.dialects import spirv
 from mgn.dialects.spirv import BY_OPCODE, ENUMS, INSTRUCTIONS, OPENCL_STD, OPERATIONS
 from mgn.dialects.spirv.rules import RULES
+from mgn.modules.dialect_table import make_context
 from tests.support.spirv_fixture import tool
 
 HEAD = """

@@ -17,8 +17,8 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from mgn.codegen.launch_plan import BufferKind, LaunchPlan, LaunchStep
 from mgn.codegen.opencl import BUILD_OPTIONS
 from mgn.codegen.signature import KernelSignature
-from mgn.compilation import Compiled
 from mgn.dialects.kernel import DEVICES, Device, FuncOp
+from mgn.driver.compilation import Compiled
 from mgn.runtime.devices import ComputeDevice, choose, opencl
 from mgn.runtime.figures import describe
 from mgn.runtime.host_arrays import DTYPES

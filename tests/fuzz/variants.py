@@ -10,8 +10,8 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from mgn.compilation import Compiled, compile_graph, optimize_graph
 from mgn.dialects.kernel import DEVICES, Device
+from mgn.driver.compilation import Compiled, compile_graph, optimize_graph
 from mgn.passes.saturate import RuleClass, SaturateOptions
 from mgn.passes.saturate.rules.table import CLASS_SETS, DEFAULT_CLASSES
 from tests.fuzz.program import Program

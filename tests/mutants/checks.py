@@ -12,8 +12,8 @@ from mgn.passes.saturate.egraph.engine import saturate_facts
 from mgn.passes.saturate.encoding.encode import encode_graph
 from mgn.passes.saturate.rules.rule import Rule
 from mgn.passes.saturate.saturate import literals_of
-from mgn.rule_instances import instances
-from mgn.testing import Unfit, difference_of, left_side, values_of
+from mgn.testing.instances import instances
+from mgn.testing.trials import Unfit, difference_of, left_side, values_of
 from tests.passes.saturate.rules.rule_examples import example_of
 
 COMMUTING = ("add", "mul", "max", "min", "logical_and", "logical_or", "eq", "ne")

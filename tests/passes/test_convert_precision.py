@@ -12,9 +12,9 @@ import mgn
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import graphs_of
+from mgn.driver.precision import PRECISIONS
 from mgn.passes.convert_precision import PRECISIONS as ROUNDINGS
 from mgn.passes.convert_precision import ConvertPrecision
-from mgn.precision import PRECISIONS
 from mgn.runtime.errors import DeviceError
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 from tests.support.programs import context

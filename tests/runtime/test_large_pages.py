@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mgn
-from mgn.compilation import Compiled
+from mgn.driver.compilation import Compiled
 from mgn.runtime import memory
 from mgn.runtime.devices import opencl
 from mgn.runtime.large_pages import PAGE, has_large_pages, large_pages

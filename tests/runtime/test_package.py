@@ -15,7 +15,7 @@ import pytest
 
 import mgn
 from mgn.api import describe_device
-from mgn.packaging import package_graph
+from mgn.driver.packaging import package_graph
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.devices import ComputeDevice, choose, list_devices
 from mgn.runtime.errors import DeviceError, InputError, PackageError, WeightsError
@@ -145,8 +145,8 @@ def test_a_package_is_the_same_in_every_process(program: Path, tmp_path: Path, n
     code = """
 import sys
 from mgn.dialects.kernel.device import DEVICES
-from mgn.module import load_program
-from mgn.packaging import package_graph
+from mgn.modules.module import load_program
+from mgn.driver.packaging import package_graph
 from mgn.runtime.package_writer import package_bytes
 module = load_program("mgn", open(sys.argv[1]).read(), "affine")
 sys.stdout.buffer.write(package_bytes(package_graph(module.lower(), DEVICES[sys.argv[2]])))

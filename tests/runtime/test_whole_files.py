@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mgn.diagnostics import MgnError
-from mgn.files import write_whole
+from mgn.modules.files import write_whole
 from mgn.runtime.whole_files import write_file
 
 

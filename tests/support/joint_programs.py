@@ -10,9 +10,9 @@ from mgn.codegen import opencl
 from mgn.codegen.signature import KernelSignature
 from mgn.codegen.spirv import module_bytes
 from mgn.dialects.kernel import Device, FuncOp
+from mgn.modules.verification import verify_whole
 from mgn.passes.convert_kernel_to_spirv import convert, entry_point_name
 from mgn.runtime.ptx import needs_completion
-from mgn.verification import verify_whole
 
 _KERNEL = "\n\n__kernel "
 

@@ -20,10 +20,10 @@ from mgn.dialects.kernel import DEVICES, Device, FuncOp
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.types import element_of, tensor
+from mgn.modules.verification import verify_whole
 from mgn.passes.lower_kernels import lower_kernel
 from mgn.passes.saturate.arrange_kernels import arrange_kernel, template_of
 from mgn.passes.schedules.choose import schedule_for
-from mgn.verification import verify_whole
 from tests.support.joint_programs import opencl_signatures as signatures
 from tests.support.opencl_fixture import compiled_there, run_kernel
 

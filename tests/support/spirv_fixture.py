@@ -10,8 +10,8 @@ import pytest
 from mgn.codegen import spirv
 from mgn.codegen.signature import KernelSignature
 from mgn.dialects.kernel import Device, FuncOp
+from mgn.modules.verification import verify_whole
 from mgn.passes.convert_kernel_to_spirv import convert
-from mgn.verification import verify_whole
 from tests.support import opencl_fixture
 from tests.support.joint_programs import spirv_signatures
 from tests.support.opencl_fixture import UNOPTIMISED, build_options, opencl

@@ -14,10 +14,10 @@ from mgn.diagnostics import MgnError
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel import DEVICES, DeviceAttr
 from mgn.dialects.kernel.device import FIGURES
+from mgn.modules.verification import verify_whole
 from mgn.passes.lower_kernels import lower_kernel
 from mgn.passes.schedules.choose import schedule_for
 from mgn.runtime.errors import RuntimeFault
-from mgn.verification import verify_whole
 
 PROGRAM = """
 graph g(x: f32[33, 100], w: f32[100, 40], q: f32[1, 24, 32], k: f32[1, 40, 32]) {

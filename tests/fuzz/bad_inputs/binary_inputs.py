@@ -163,7 +163,7 @@ def _packages() -> list[bytes]:
 
 
 def _made_packages() -> list[bytes]:
-    from mgn.packaging import package_graph
+    from mgn.driver.packaging import package_graph
 
     return [package_bytes(package_graph(mgn.parse(text).lower("g"), CPU)) for text in PROGRAMS]
 
@@ -264,8 +264,8 @@ def _instructions(words: list[int]) -> list[int]:
 
 
 def _check_spirv(data: bytes) -> None:
-    from mgn.mlir_text import InvalidModule, check_module
-    from mgn.spirv_module import read_spirv_module, spirv_words
+    from mgn.modules.mlir_text import InvalidModule, check_module
+    from mgn.modules.spirv_module import read_spirv_module, spirv_words
 
     try:
         module = read_spirv_module(data, str(FILE))
@@ -288,8 +288,8 @@ def _entries() -> list[bytes]:
 
 
 def _made_entries() -> list[bytes]:
-    from mgn.compilation import compile_graph
-    from mgn.program_entry import entry_bytes
+    from mgn.driver.compilation import compile_graph
+    from mgn.program_cache.entry import entry_bytes
 
     texts = [entry_bytes(compile_graph(mgn.parse(text).lower("g"), CPU)) for text in PROGRAMS]
     return [text for text in texts if text is not None]
@@ -310,8 +310,8 @@ def _broken_entry(chance: random.Random, data: bytes) -> bytes:
 
 
 def _check_entry(data: bytes) -> None:
-    from mgn.program_entry import entry_of
-    from mgn.report import kernel_table
+    from mgn.driver.report import kernel_table
+    from mgn.program_cache.entry import entry_of
 
     entry = entry_of(data, CPU)
     if entry is not None:
@@ -347,7 +347,7 @@ def _scheduled() -> Any:
     from xdsl.context import Context
 
     from mgn.dialects.fusion import FusedKernelOp
-    from mgn.pipelines import parse_passes, run_passes
+    from mgn.driver.pipelines import parse_passes, run_passes
 
     module = mgn.parse(PROGRAMS[1]).lower("g")
     run_passes(parse_passes("simplify,saturate,choose-schedules"), module, Context())

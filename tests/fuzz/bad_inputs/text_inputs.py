@@ -73,10 +73,10 @@ def _mlir_texts() -> list[str]:
 
 
 def _stages() -> list[str]:
-    from mgn.dialect_table import make_context
-    from mgn.mlir_text import print_mlir
-    from mgn.module import load_program
-    from mgn.pipelines import PIPELINES, parse_passes, run_passes
+    from mgn.driver.pipelines import PIPELINES, parse_passes, run_passes
+    from mgn.modules.dialect_table import make_context
+    from mgn.modules.mlir_text import print_mlir
+    from mgn.modules.module import load_program
 
     texts: list[str] = []
     for program in (
@@ -133,7 +133,7 @@ def _check_program(language: str) -> Callable[[bytes], None]:
         except RecursionError:
             raise
         except Exception as error:
-            from mgn.mlir_errors import diagnostics_of
+            from mgn.modules.mlir_errors import diagnostics_of
 
             found = diagnostics_of(error, {"t": ""})
             if found is None:
@@ -145,12 +145,12 @@ def _check_program(language: str) -> Callable[[bytes], None]:
 
 def _take_through(language: str, data: bytes) -> None:
     """Parses, verifies and lowers; of the right ones, takes a few through all passes."""
-    from mgn.dialect_table import make_context
+    from mgn.driver.pipelines import parse_passes, run_passes
     from mgn.frontend import context
     from mgn.frontend.source import decode_source
-    from mgn.mlir_text import check_module, print_mlir
-    from mgn.module import load_program
-    from mgn.pipelines import parse_passes, run_passes
+    from mgn.modules.dialect_table import make_context
+    from mgn.modules.mlir_text import check_module, print_mlir
+    from mgn.modules.module import load_program
 
     text = decode_source(data, f"t.{language}").text
     with patch.object(context, "MOST_OPERATIONS", MOST_UNROLLED):
@@ -189,7 +189,7 @@ def _refused_by(reads: Callable[[str], object]) -> Callable[[bytes], None]:
 
 
 def _read_pipeline(text: str) -> object:
-    from mgn.pipelines import parse_passes
+    from mgn.driver.pipelines import parse_passes
 
     return parse_passes(text)
 

@@ -13,8 +13,8 @@ from mgn.codegen.opencl import signature
 from mgn.codegen.spirv import deserialise, module_bytes
 from mgn.codegen.spirv_assembly import assembly
 from mgn.dialects.kernel import DEVICES, FuncOp
+from mgn.modules.verification import verify_whole
 from mgn.passes.convert_kernel_to_spirv import ROWS, ConversionError, convert
-from mgn.verification import verify_whole
 from tests.codegen import test_opencl_codegen as opencl_tests
 from tests.codegen.opencl_cases import CASES, COUNT, Case, samples
 from tests.codegen.row_kernels import row_kernels, row_signatures

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mgn
-from mgn.kernel_targets import choose_target
+from mgn.driver.kernel_targets import choose_target
 from mgn.runtime.devices import ComputeDevice, choose
 from mgn.runtime.errors import BuildError
 from mgn.runtime.executable import Executable as DeviceExecutable

@@ -8,12 +8,12 @@ from xdsl.utils.exceptions import VerifyException
 
 import mgn
 from mgn.codegen.launch_plan import BufferKind
-from mgn.compilation import compile_graph
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.structure import graphs_of
+from mgn.driver.compilation import compile_graph
 from mgn.explain import explain_graph, page_of
-from mgn.mlir_text import parse_mlir
+from mgn.modules.mlir_text import parse_mlir
 from mgn.passes.saturate import RuleClass, SaturateOptions, SaturateReport, saturate_graph
 from mgn.passes.saturate.candidates.candidates import ALONE
 from tests.support.lower_fixture import CPU

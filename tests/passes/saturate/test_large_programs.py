@@ -8,13 +8,13 @@ import pytest
 
 import mgn
 from mgn.diagnostics import DiagnosticsError
-from mgn.dialect_table import make_context
 from mgn.dialects.mgn.structure import graphs_of
-from mgn.mlir_text import check_module, parse_mlir, print_mlir
-from mgn.module import load_program
+from mgn.driver.pipelines import PipelineError, parse_passes
+from mgn.modules.dialect_table import make_context
+from mgn.modules.mlir_text import check_module, parse_mlir, print_mlir
+from mgn.modules.module import load_program
 from mgn.passes.saturate.encoding.encode import MOST_JOINED, encode_graph
 from mgn.passes.saturate.rules.patterns import PatternError, parse_pattern
-from mgn.pipelines import PipelineError, parse_passes
 
 GRAPH = "graph g(x: f32[4]) {{ y = x\n {}\n return y }}"
 

@@ -10,7 +10,7 @@ from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import ConstantOp, ReadOp, ReturnOp
 from mgn.passes.saturate import RuleClass, SaturateOptions, saturate_graph
-from mgn.rule_values import same_bits
+from mgn.testing.values import same_bits
 from tests.passes.saturate.saturate_programs import (
     check_same,
     kernels_of,

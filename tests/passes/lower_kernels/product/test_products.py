@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import mgn
-from mgn.compilation import compile_graph
 from mgn.dialects.kernel.device import DEVICES
+from mgn.driver.compilation import compile_graph
 from tests.passes.lower_kernels.test_differential import EPSILON, assert_near, draw, ulps
 from tests.support.lower_fixture import Run, check_all, forms_of, fused_kernel
 from tests.support.opencl_fixture import cl_queue  # noqa: F401

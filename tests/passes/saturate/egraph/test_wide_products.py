@@ -20,7 +20,7 @@ from mgn.passes.saturate.egraph.engine import saturate_facts
 from mgn.passes.saturate.egraph.wide_products import Product, WideProducts
 from mgn.passes.saturate.encoding.encode import encode_graph
 from mgn.passes.saturate.rules.rule import RuleError
-from mgn.rule_values import Values
+from mgn.testing.values import Values
 from tests.passes.saturate.saturate_programs import body_names, kernels_of
 
 EAGER = DEVICES["nvidia-h200"].with_figures(launch_cost=1e-3)

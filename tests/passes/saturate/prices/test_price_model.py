@@ -15,9 +15,9 @@ import pytest
 import mgn
 from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.mgn.structure import graphs_of
+from mgn.driver.report import OptimizeReport
 from mgn.passes.saturate import SaturateOptions, saturate_graph
 from mgn.passes.simplify import simplify_graph
-from mgn.report import OptimizeReport
 from tests.conftest import ROOT
 
 MEASURED = {

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mgn.dialects.types import tensor
-from mgn.rule_instances import Instance
+from mgn.testing.instances import Instance
 from tests.passes.saturate.rules import rule_examples_attention as attention
 
 Shape = tuple[int, ...]

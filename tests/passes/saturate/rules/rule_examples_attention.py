@@ -9,7 +9,7 @@ import random
 import numpy as np
 
 from mgn.dialects.types import ELEMENT_TYPES, tensor
-from mgn.rule_instances import Instance
+from mgn.testing.instances import Instance
 
 Shape = tuple[int, ...]
 

@@ -2,7 +2,8 @@
 
 from functools import partial
 
-from mgn import rule_instances, testing
+from mgn import testing
+from mgn.testing import instances as rule_instances
 from tests.passes.saturate.rules.rule_examples import example_of
 
 ACTED_ON = 6

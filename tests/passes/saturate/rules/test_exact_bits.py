@@ -23,8 +23,8 @@ from mgn.passes.saturate.encoding.encode import encode_graph
 from mgn.passes.saturate.rules.table import rules_of
 from mgn.passes.saturate.saturate import literals_of
 from mgn.passes.simplify import simplify_graph
-from mgn.rule_values import Values, same_bits
-from mgn.value_draws import special_values
+from mgn.testing.draws import special_values
+from mgn.testing.values import Values, same_bits
 
 EXACT = SaturateOptions(classes=frozenset({RuleClass.EXACT}))
 ELEMENTS = tuple(name for name, element in ELEMENT_TYPES.items() if element.dtype is not None)

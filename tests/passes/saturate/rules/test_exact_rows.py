@@ -13,9 +13,9 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp, ReturnOp, array_of
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
 from mgn.passes.saturate.rules.table import RULES
-from mgn.rule_values import Values, same_bits
 from mgn.testing import Unfit, values_of
-from mgn.value_draws import draw_bits
+from mgn.testing.draws import draw_bits
+from mgn.testing.values import Values, same_bits
 from tests.fuzz.device import Job, Runner
 from tests.fuzz.variants import SEPARATE
 from tests.passes.saturate.rules.rule_trials import instances

@@ -6,9 +6,9 @@ from mgn.commands.listing import rules
 from mgn.passes.saturate.egraph.compile_rules import commutations
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
 from mgn.passes.saturate.rules.table import RULES
-from mgn.rule_evidence import EXHAUSTED, PROVED, evidence_of
-from mgn.rule_exhaustion import exhausted
-from mgn.rule_proofs import proved
+from mgn.testing.evidence import EXHAUSTED, PROVED, evidence_of
+from mgn.testing.exhaustion import exhausted
+from mgn.testing.proofs import proved
 from tests.conftest import ROOT
 
 TABLE = {rule.name: rule for rule in commutations()} | RULES

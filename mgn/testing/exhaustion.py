@@ -12,10 +12,10 @@ import numpy as np
 
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, tensor
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
-from mgn.rule_instances import Instance, attribute_choices, is_elementwise, masks_of
-from mgn.rule_values import Difference, Values
-from mgn.testing import Unfit, values_of
-from mgn.value_draws import all_values, special_values
+from mgn.testing.draws import all_values, special_values
+from mgn.testing.instances import Instance, attribute_choices, is_elementwise, masks_of
+from mgn.testing.trials import Unfit, values_of
+from mgn.testing.values import Difference, Values
 
 OF_ONE = ("f16", "bf16", "i8", "u8", "i16", "u16")
 OF_TWO = ("i8", "u8")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from mgn.call_arguments import check_arguments
 from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError
 from mgn.dialects.mgn.structure import ReadOp, graphs_of, parameters_of
-from mgn.mlir_text import check_module, print_mlir
+from mgn.modules.call_arguments import check_arguments
+from mgn.modules.mlir_text import check_module, print_mlir
 
 if TYPE_CHECKING:
     from mgn.frontend.program import Program
@@ -103,9 +103,9 @@ def load_program(language: str, text: str, name: str, path: Path | None = None) 
 
 def _load_mlir(text: str, name: str) -> ModuleOp:
     """The module of a text in MLIR. DiagnosticsError with what is wrong."""
-    from mgn.dialect_table import make_context
-    from mgn.mlir_errors import diagnostics_of
-    from mgn.mlir_text import parse_mlir
+    from mgn.modules.dialect_table import make_context
+    from mgn.modules.mlir_errors import diagnostics_of
+    from mgn.modules.mlir_text import parse_mlir
 
     try:
         module = parse_mlir(text, make_context(), name)

@@ -30,7 +30,7 @@ from xdsl.utils.lexer import Input
 from xdsl.utils.mlir_lexer import MLIRLexer
 
 from mgn.diagnostics import MgnError
-from mgn.verification import verify_whole
+from mgn.modules.verification import verify_whole
 
 WIDEST_INTEGER = (1 << 24) - 1
 """MLIR's own limit, in bits; xDSL would work out the bounds of any width."""

@@ -16,11 +16,17 @@ from typing import Any
 
 from mgn.codegen.launch_plan import BufferKind, LaunchPlan
 from mgn.codegen.signature import KernelSignature
-from mgn.compilation import Compiled
 from mgn.dialects.kernel.device import Device
+from mgn.driver.compilation import Compiled
+from mgn.driver.report import (
+    DerivedParameter,
+    KernelLine,
+    MemoryReport,
+    OptimizeReport,
+    TuningReport,
+)
 from mgn.passes.saturate.extraction.report import SaturateReport
-from mgn.plain_data import NotPlain, plain, restored
-from mgn.report import DerivedParameter, KernelLine, MemoryReport, OptimizeReport, TuningReport
+from mgn.program_cache.plain_data import NotPlain, plain, restored
 from mgn.runtime.errors import PackageError, RuntimeFault
 from mgn.runtime.package_format import Package, PackagedKernel
 from mgn.runtime.package_reader import read_package

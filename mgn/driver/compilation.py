@@ -8,7 +8,7 @@ runtime needs, and no OpenCL was touched.
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -19,24 +19,29 @@ from xdsl.passes import ModulePass
 from mgn.codegen.launch_plan import LaunchPlan, LaunchStep
 from mgn.codegen.signature import ELEMENT_BYTES, KernelSignature
 from mgn.diagnostics import MgnError
-from mgn.dialect_table import make_context
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.garbage import collector_paused
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.parameter_only import parameter_only
 from mgn.dialects.mgn.structure import GraphOp, ParamOp, graphs_of, parameters_of
-from mgn.kernel_work import kernel_work
-from mgn.mlir_text import check_module
+from mgn.driver.kernel_work import kernel_work
+from mgn.driver.pipelines import PIPELINES, find_pass, run_passes
+from mgn.driver.precision import check_precision
+from mgn.driver.report import (
+    DerivedParameter,
+    KernelLine,
+    MemoryReport,
+    OptimizeReport,
+    TuningReport,
+)
+from mgn.modules.dialect_table import make_context
+from mgn.modules.mlir_text import check_module
 from mgn.passes.wrong_level import WrongLevel
-from mgn.pipelines import PIPELINES, find_pass, run_passes
-from mgn.precision import check_precision
-from mgn.report import DerivedParameter, KernelLine, MemoryReport, OptimizeReport
 
 if TYPE_CHECKING:
     from mgn.passes.saturate import Saturate, SaturateOptions
     from mgn.passes.saturate.explain.trace import SaturateTrace
-    from mgn.tuning.tuner import Tuner
 
 SCHEDULING = "choose-schedules"
 """The pass that a tuner follows."""
@@ -48,6 +53,13 @@ which matrix unit it runs on.
 
 Observer = Callable[[str, ModuleOp], None]
 """Called with a pass's name and the module after it."""
+
+
+@dataclass(frozen=True)
+class TuningPass(ModulePass):
+    """A pass that changes schedules once they are chosen, and reports what it changed."""
+
+    reports: list[TuningReport] = field(default_factory=list[TuningReport], init=False)
 
 
 @dataclass(frozen=True)
@@ -81,7 +93,7 @@ def compile_graph(
     saturation: "SaturateOptions | None" = None,
     precision: str = "f32",
     trace: "SaturateTrace | None" = None,
-    tuner: "Tuner | None" = None,
+    tuner: TuningPass | None = None,
 ) -> Compiled:
     """Takes a module of one graph all the way to a plan and kernels of a target, in place.
 
@@ -131,7 +143,7 @@ class _Passes:
         """Those of `mgn.optimize`: up to `saturate`."""
         return self.all[: self.all.index(self.saturate) + 1]
 
-    def compiling(self, tuner: "Tuner | None") -> list[ModulePass]:
+    def compiling(self, tuner: TuningPass | None) -> list[ModulePass]:
         """Those of `mgn.compile`; a tuner stands behind the pass that chooses schedules."""
         if tuner is None:
             return self.all
@@ -203,7 +215,7 @@ def _emitted(
     from mgn.codegen.plan_to_launches import launch_plan
     from mgn.dialects.kernel import FuncOp
     from mgn.dialects.plan import ProgramOp
-    from mgn.kernel_targets import kernel_signature
+    from mgn.driver.kernel_targets import kernel_signature
 
     with _timed(report, "verify again"):
         check_module(module)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mgn.dialects.kernel.device import Device
-from mgn.kernel_work import Work
+from mgn.driver.kernel_work import Work
 
 ROOFLINE = (
     "the time that the device's arithmetic and bandwidth allow, its cache's where all that a "

@@ -25,7 +25,7 @@ def spirv_assembly(module: ModuleOp) -> str:
 
 def read_spirv(data: bytes, name: str) -> str:
     """A SPIR-V binary as MLIR text. DiagnosticsError where it is damaged or not understood."""
-    from mgn.mlir_text import print_mlir
+    from mgn.modules.mlir_text import print_mlir
 
     return print_mlir(read_spirv_module(data, name))
 
@@ -43,8 +43,8 @@ def read_spirv_module(data: bytes, name: str) -> ModuleOp:
 def _spirv_module(module: ModuleOp) -> spirv.ModuleOp:
     """The only `spirv.module` of a program, or one made of its kernels."""
     from mgn.dialects.kernel import Device, FuncOp
+    from mgn.modules.verification import verify_whole
     from mgn.passes.convert_kernel_to_spirv import convert
-    from mgn.verification import verify_whole
 
     operations = list(module.body.block.ops)
     modules = [op for op in operations if isinstance(op, spirv.ModuleOp)]

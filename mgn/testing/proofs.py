@@ -26,7 +26,7 @@ from mgn.dialects.mgn.structure import ConstantOp
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of, tensor
 from mgn.passes.saturate.rules.patterns import Call, Folded, Number, Pattern, Variable, calls_of
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
-from mgn.rule_instances import attribute_choices, is_elementwise, literal_attributes, masks_of
+from mgn.testing.instances import attribute_choices, is_elementwise, literal_attributes, masks_of
 
 SORTS = {"f16": (5, 11), "f32": (8, 24), "f64": (11, 53)}
 PROVED_IN = ("f16", "f32", "i8", "i32", "u8", "u32", "bool")

@@ -1,8 +1,8 @@
 """Compiled graphs on disk: a program that was compiled before is not compiled again.
 
 In: an xDSL module of one graph and the settings of a compilation. Out: its `Compiled` form, from
-disk where the key of `mgn.program_key` is found there, else compiled and kept, as
-`mgn.program_entry` says. A file that is damaged or says anything else is no entry.
+disk where the key of `mgn.program_cache.key` is found there, else compiled and kept, as
+`mgn.program_cache.entry` says. A file that is damaged or says anything else is no entry.
 `MGN_PROGRAM_CACHE=off` compiles every time.
 """
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from mgn.compilation import Compiled, compile_graph
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.structure import ParamOp, parameters_of
-from mgn.program_key import NoKey, program_key
+from mgn.driver.compilation import Compiled, compile_graph
+from mgn.program_cache.key import NoKey, program_key
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.location import cache_folder
 from mgn.runtime.switches import switched_on
@@ -63,7 +63,7 @@ def _recalled(
     cache: KernelCache, key: str, declared: dict[str, ParamOp], device: Device
 ) -> Compiled | None:
     """What is kept under a key, if it is whole and fits the parameters that a module declares."""
-    from mgn.program_entry import entry_of
+    from mgn.program_cache.entry import entry_of
 
     data = cache.load(key)
     entry = None if data is None else entry_of(data, device)
@@ -75,7 +75,7 @@ def _recalled(
 
 def _keep(cache: KernelCache, key: str, compiled: Compiled) -> None:
     """Writes an entry, unless it cannot be written, would not be read, or is too large."""
-    from mgn.program_entry import entry_bytes
+    from mgn.program_cache.entry import entry_bytes
 
     start = time.perf_counter()
     data = entry_bytes(compiled)

@@ -11,7 +11,7 @@ from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
 from mgn.diagnostics import Diagnostic
-from mgn.mlir_text import InvalidModule
+from mgn.modules.mlir_text import InvalidModule
 from mgn.passes.wrong_level import WrongLevel
 
 MOST_CHARACTERS = 200

@@ -20,7 +20,7 @@ from mgn.dialects.mgn.operation import BOOLS, OPERATIONS, AttributeSpec, Kind
 from mgn.dialects.types import ELEMENT_TYPES, element_of, tensor
 from mgn.passes.saturate.rules.patterns import Call, Pattern, Variable, calls_of
 from mgn.passes.saturate.rules.rule import Rule
-from mgn.value_draws import special_values
+from mgn.testing.draws import special_values
 
 Shape = tuple[int, ...]
 

@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.dialects.types import Family, element_of, spelling
-from mgn.initialisers import stream
+from mgn.modules.initialisers import stream
 
 ANY_INTEGER = 100
 """Integers that index nothing are drawn below this."""

@@ -20,7 +20,11 @@ from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.operation import OPERATIONS, TensorOp
 from mgn.dialects.mgn.structure import GraphOp, array_of
 from mgn.dialects.types import element_of, tensor
-from mgn.error_bounds import (
+from mgn.passes.saturate.egraph.engine import ClassNode, SaturatedGraph
+from mgn.passes.saturate.encoding.facts import Leaf
+from mgn.passes.saturate.rules.rule import RuleClass
+from mgn.testing.draws import draw_bits, draw_magnitudes, draw_plain, put_beside
+from mgn.testing.error_bounds import (
     PERTURBATIONS,
     UNITS,
     OverflowInterpreter,
@@ -28,10 +32,6 @@ from mgn.error_bounds import (
     error_bounds,
     unit_of,
 )
-from mgn.passes.saturate.egraph.engine import ClassNode, SaturatedGraph
-from mgn.passes.saturate.encoding.facts import Leaf
-from mgn.passes.saturate.rules.rule import RuleClass
-from mgn.value_draws import draw_bits, draw_magnitudes, draw_plain, put_beside
 
 WIDE_TOLERANCE = 1e-9
 """Of two orders of at most some tens of operations in f64, on values of order 1."""

@@ -8,7 +8,7 @@ to 1e-9, and then by what the rule's class promises, on values of all magnitudes
                   subnormals, both ends of every type of integers
     reassociates  where all that the left side computes stays finite, the right side is finite, and
                   its error is at most 8 times the bound of the left side's, which is estimated
-                  (`mgn/error_bounds.py`)
+                  (`mgn/testing/error_bounds.py`)
     fast          the same value over the reals
     approximates  nothing more, and 2e-6 in place of 1e-9
     rounds        nothing more; roundings of a product's operands are left out
@@ -44,8 +44,8 @@ from mgn.passes.saturate.rules.patterns import (
 )
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
 from mgn.passes.saturate.saturate import literals_of
-from mgn.rule_instances import Examples, Instance, instances, literal_attributes
-from mgn.rule_values import ALLOWED, ROUNDED_TOLERANCE, Compared, Difference, Values, tensor_of
+from mgn.testing.instances import Examples, Instance, instances, literal_attributes
+from mgn.testing.values import ALLOWED, ROUNDED_TOLERANCE, Compared, Difference, Values, tensor_of
 
 REALS = range(2)
 """Draws of values of order 1."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from xdsl.dialects.builtin import ModuleOp
 
 from mgn.codegen.signature import KernelSignature
-from mgn.compilation import compile_graph
 from mgn.dialects.kernel import Device, FuncOp
-from mgn.kernel_targets import kernel_signature
+from mgn.driver.compilation import compile_graph
+from mgn.driver.kernel_targets import kernel_signature
 from mgn.runtime.package_format import Package, PackagedKernel
 
 if TYPE_CHECKING:

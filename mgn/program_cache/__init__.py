@@ -1,0 +1,1 @@
+"""Compiled graphs on disk: their keys, the form in which they are kept, and what finds them."""
