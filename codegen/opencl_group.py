@@ -2,7 +2,7 @@
 
 OpenCL C compiles to PTX for a target that lacks these instructions. So they are comments in its
 inline assembly, with their registers; the program's first lines say what its PTX needs. Whoever
-builds it makes instructions of them (mgn/runtime/ptx.py).
+builds it makes instructions of them (mgn/runtime/launching/ptx.py).
 """
 
 from collections.abc import Sequence

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError
     from mgn.driver.report import OptimizeReport
     from mgn.executable import Executable
-    from mgn.runtime.package import load_package
+    from mgn.runtime.packages.load import load_package
 
 __all__ = [
     "AdamW",
@@ -52,7 +52,7 @@ _HOMES = {
     "Executable": "mgn.executable",
     "OptimizeReport": "mgn.driver.report",
     "graph": "mgn.builder",
-    "load_package": "mgn.runtime.package",
+    "load_package": "mgn.runtime.packages.load",
 }
 _SUBPACKAGES = frozenset(
     {"codegen", "dialects", "frontend", "nn", "ops", "passes", "runtime"},

@@ -198,7 +198,7 @@ def describe_device(device: "ComputeDevice", again: bool = False) -> Device:
 
     `again` measures what was measured before.
     """
-    from mgn.runtime.figures import FIGURES_VARIABLE, describe
+    from mgn.runtime.measurement.figures import FIGURES_VARIABLE, describe
 
     described = Device(**describe(device, again=again))
     if problem := described.problem():

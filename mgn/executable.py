@@ -19,9 +19,9 @@ from mgn.modules.call_arguments import check_arguments
 from mgn.modules.initialisers import initial_value
 from mgn.recipe import Recipe
 from mgn.runtime.devices import ComputeDevice
-from mgn.runtime.executable import Executable as DeviceExecutable
 from mgn.runtime.host_arrays import as_array
-from mgn.runtime.profile import LaunchTime
+from mgn.runtime.launching.executable import Executable as DeviceExecutable
+from mgn.runtime.launching.profile import LaunchTime
 from mgn.runtime.weights import load_params, save_params
 
 

@@ -1,6 +1,6 @@
 """What the host's program does, in order: kernels that run, copies, and the results it names.
 
-In: buffers (see `plan_buffers`). Out: operations without results.
+In: buffers (see `buffers.py`). Out: operations without results.
 
     plan.prepare @kernel_1(%w, %d)
     plan.launch @kernel_3(%x, %d, %y)

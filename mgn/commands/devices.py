@@ -59,7 +59,7 @@ def device_listing(verbose: bool, probe: bool = False) -> str:
 
 def _description(device: "ComputeDevice", probe: bool) -> Iterator[str]:
     from mgn.api import describe_device
-    from mgn.runtime.figures import FIGURES_VARIABLE, overrides
+    from mgn.runtime.measurement.figures import FIGURES_VARIABLE, overrides
 
     given = overrides()
     yield from (

@@ -12,8 +12,8 @@ from mgn.commands.errors import say
 from mgn.commands.stages import device_of, program_of
 from mgn.driver.packaging import package_graph
 from mgn.driver.report import counted
-from mgn.runtime.package_format import Package
-from mgn.runtime.package_writer import package_bytes
+from mgn.runtime.packages.format import Package
+from mgn.runtime.packages.writer import package_bytes
 from mgn.runtime.weights import load_params
 
 

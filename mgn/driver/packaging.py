@@ -13,7 +13,7 @@ from mgn.codegen.signature import KernelSignature
 from mgn.dialects.kernel import Device, FuncOp
 from mgn.driver.compilation import compile_graph
 from mgn.driver.kernel_targets import kernel_signature
-from mgn.runtime.package_format import Package, PackagedKernel
+from mgn.runtime.packages.format import Package, PackagedKernel
 
 if TYPE_CHECKING:
     from mgn.passes.saturate import SaturateOptions

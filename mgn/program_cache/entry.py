@@ -2,7 +2,7 @@
 
 In: a `Compiled` graph, or bytes that anyone may have written. Out: bytes, or an `Entry`; None for
 bytes that hold none. The plan and the kernels are a package without parameters, as
-`mgn.runtime.package_format` describes it, and are read with its checks. The report is JSON, whose
+`mgn.runtime.packages.format` describes it, and are read with its checks. The report is JSON, whose
 fields have the types that their classes say. Nothing is imported or called by a name in the bytes.
 
     all of it compressed by zlib: u64 bytes of the package, the package, the fields of `_Told`
@@ -28,9 +28,9 @@ from mgn.driver.report import (
 from mgn.passes.saturate.extraction.report import SaturateReport
 from mgn.program_cache.plain_data import NotPlain, plain, restored
 from mgn.runtime.errors import PackageError, RuntimeFault
-from mgn.runtime.package_format import Package, PackagedKernel
-from mgn.runtime.package_reader import read_package
-from mgn.runtime.package_writer import package_bytes
+from mgn.runtime.packages.format import Package, PackagedKernel
+from mgn.runtime.packages.reader import read_package
+from mgn.runtime.packages.writer import package_bytes
 
 MOST_BYTES = 64 << 20
 """No entry is longer, before it is compressed."""

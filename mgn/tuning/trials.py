@@ -25,7 +25,7 @@ from mgn.passes.lower_kernels import lower_kernel
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.devices import ComputeDevice
 from mgn.runtime.errors import BuildError, GuardError, RuntimeFault
-from mgn.runtime.executable import Executable
+from mgn.runtime.launching.executable import Executable
 
 NAME = "trial"
 ALIGNMENT = 4096

@@ -19,7 +19,7 @@ from mgn.dialects.types import tensor
 from mgn.modules.initialisers import INITIALISERS, initial_value
 from mgn.modules.module import load_program
 from mgn.modules.sampling import sample_inputs
-from mgn.runtime import figures
+from mgn.runtime.measurement import figures
 from tests.conftest import ROOT, Outcome, run_in_process
 
 Run = Callable[..., Outcome]

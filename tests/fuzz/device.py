@@ -20,12 +20,12 @@ from mgn.codegen.signature import KernelSignature
 from mgn.dialects.kernel import DEVICES, Device, FuncOp
 from mgn.driver.compilation import Compiled
 from mgn.runtime.devices import ComputeDevice, choose, opencl
-from mgn.runtime.figures import describe
 from mgn.runtime.host_arrays import DTYPES
-from mgn.runtime.launches import Copy, Launch
+from mgn.runtime.launching.launches import Copy, Launch
+from mgn.runtime.launching.programs import build_source
+from mgn.runtime.launching.ptx import needs_completion
+from mgn.runtime.measurement.figures import describe
 from mgn.runtime.memory import GuardedMemory, buffer_bytes
-from mgn.runtime.programs import build_source
-from mgn.runtime.ptx import needs_completion
 from tests.support.joint_programs import joined, spirv_signatures
 
 Array = np.ndarray

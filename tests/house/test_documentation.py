@@ -106,7 +106,7 @@ def main_of(command: str):
 
 
 def test_documents_name_files_that_exist() -> None:
-    for document in DOCUMENTS:
+    for document in (*DOCUMENTS, *(ROOT / "examples").rglob("*.md")):
         text = re.sub("`[^`\n]*`", "", _BLOCK.sub("", document.read_text(encoding="utf-8")))
         for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
             assert (document.parent / target).exists(), f"{document.name}: {target}"
@@ -132,6 +132,16 @@ def test_pages_name_source_files_that_exist() -> None:
             top = path.split("/")[0]
             if (ROOT / top).is_dir() and not (ROOT / path).exists():
                 raise AssertionError(f"{document.name}: {path}")
+
+
+def test_code_names_source_files_that_exist() -> None:
+    """`runtime/cache.py` in code quotes is a file of the checkout, `cache.py` one of any folder."""
+    files = [*SOURCES, *(ROOT / "tests").rglob("*.py")]
+    names = {path.name for path in files}
+    for file in files:
+        for path in re.findall(r"`([\w/]+\.py)`", file.read_text(encoding="utf-8")):
+            found = path in names or (ROOT / path).exists()
+            assert found or file == Path(__file__), f"{file.relative_to(ROOT)}: {path}"
 
 
 def public_definitions(tree: ast.Module) -> Iterator[ast.ClassDef | ast.FunctionDef]:

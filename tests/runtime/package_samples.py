@@ -14,7 +14,7 @@ from mgn.codegen.launch_plan import (
     LaunchStep,
     OutputPlan,
 )
-from mgn.runtime.package_format import Package, PackagedKernel
+from mgn.runtime.packages.format import Package, PackagedKernel
 from tests.runtime.device_kernels import KERNELS, PLAN, SIZE
 
 NO_SPIRV = struct.pack("<5I", 0x07230203, 0x10000, 0, 1, 0)

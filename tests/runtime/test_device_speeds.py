@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from mgn.runtime import figures, speeds
-from mgn.runtime.caches import system_caches
 from mgn.runtime.devices import ComputeDevice, choose
-from mgn.runtime.figures import describe
-from mgn.runtime.speeds import ROUNDS, Speeds
+from mgn.runtime.measurement import figures, speeds
+from mgn.runtime.measurement.caches import system_caches
+from mgn.runtime.measurement.figures import describe
+from mgn.runtime.measurement.speeds import ROUNDS, Speeds
 
 QUIET = {"f32": 4e11, "f64": 2e11, "copy": 2e10, "launches": 1e5, "copy 1048576": 6e10}
 

@@ -19,10 +19,10 @@ from mgn.driver.packaging import package_graph
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.devices import ComputeDevice, choose, list_devices
 from mgn.runtime.errors import DeviceError, InputError, PackageError, WeightsError
-from mgn.runtime.package import PackagedExecutable, kernels_for
-from mgn.runtime.package_format import Package
-from mgn.runtime.package_reader import read_package
-from mgn.runtime.package_writer import package_bytes
+from mgn.runtime.packages.format import Package
+from mgn.runtime.packages.load import PackagedExecutable, kernels_for
+from mgn.runtime.packages.reader import read_package
+from mgn.runtime.packages.writer import package_bytes
 from tests.conftest import ROOT, Outcome, run_in_process
 from tests.runtime.package_samples import affine, everything
 
@@ -147,7 +147,7 @@ import sys
 from mgn.dialects.kernel.device import DEVICES
 from mgn.modules.module import load_program
 from mgn.driver.packaging import package_graph
-from mgn.runtime.package_writer import package_bytes
+from mgn.runtime.packages.writer import package_bytes
 module = load_program("mgn", open(sys.argv[1]).read(), "affine")
 sys.stdout.buffer.write(package_bytes(package_graph(module.lower(), DEVICES[sys.argv[2]])))
 """

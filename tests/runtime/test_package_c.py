@@ -13,10 +13,10 @@ import pytest
 
 from mgn.runtime.devices import list_devices
 from mgn.runtime.icd import find_intel_library
-from mgn.runtime.package_format import Package
-from mgn.runtime.package_reader import read_package
-from mgn.runtime.package_writer import package_bytes
-from mgn.runtime.ptx import completed
+from mgn.runtime.launching.ptx import completed
+from mgn.runtime.packages.format import Package
+from mgn.runtime.packages.reader import read_package
+from mgn.runtime.packages.writer import package_bytes
 from tests.conftest import ROOT, run_in_process
 from tests.runtime.package_samples import affine, everything
 from tests.runtime.test_package_format import mutated, repaired

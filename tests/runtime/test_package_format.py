@@ -11,9 +11,9 @@ import pytest
 
 from mgn.codegen.launch_plan import BufferKind
 from mgn.runtime.errors import PackageError, RuntimeFault
-from mgn.runtime.package_format import CHECKED_FROM, HEADER_BYTES, MAGIC, TABLES, TABLES_AT
-from mgn.runtime.package_reader import read_package
-from mgn.runtime.package_writer import package_bytes
+from mgn.runtime.packages.format import CHECKED_FROM, HEADER_BYTES, MAGIC, TABLES, TABLES_AT
+from mgn.runtime.packages.reader import read_package
+from mgn.runtime.packages.writer import package_bytes
 from tests.runtime.package_samples import affine, everything
 
 MUTATIONS = 10_000

@@ -10,11 +10,11 @@ import pytest
 from mgn.codegen.launch_plan import BufferKind, BufferPlan, LaunchPlan, LaunchStep, OutputPlan
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.errors import InputError, RuntimeFault
-from mgn.runtime.executable import Executable
-from mgn.runtime.package import PackagedExecutable
-from mgn.runtime.package_format import Package, PackagedKernel
-from mgn.runtime.package_reader import read_package
-from mgn.runtime.package_writer import package_bytes
+from mgn.runtime.launching.executable import Executable
+from mgn.runtime.packages.format import Package, PackagedKernel
+from mgn.runtime.packages.load import PackagedExecutable
+from mgn.runtime.packages.reader import read_package
+from mgn.runtime.packages.writer import package_bytes
 from tests.runtime.device_kernels import KERNELS, SIZE
 
 RANDOM = np.random.default_rng(11)

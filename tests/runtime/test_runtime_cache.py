@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mgn.runtime.cache import KernelCache, kernel_key
-from mgn.runtime.executable import Executable
+from mgn.runtime.launching.executable import Executable
 from mgn.runtime.location import MARK, CacheWarning, cache_folder, claimed, keep_file
 from tests.conftest import ROOT
 from tests.runtime.device_kernels import KERNELS, PLAN, SIZE

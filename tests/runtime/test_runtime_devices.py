@@ -13,8 +13,8 @@ from mgn.dialects.kernel import Device
 from mgn.runtime import icd
 from mgn.runtime.devices import choose, list_devices
 from mgn.runtime.errors import DeviceError
-from mgn.runtime.figures import describe, probe
 from mgn.runtime.location import cache_folder
+from mgn.runtime.measurement.figures import describe, probe
 
 CHOSEN = ("OCL_ICD_VENDORS", *icd.VARIABLES)
 
@@ -85,7 +85,7 @@ print(mgn.compile(module, device="cpu")(x=x)["y"])
 
 
 def test_the_runtime_package_itself_does_not_import_pyopencl() -> None:
-    code = "import mgn.runtime.executable, sys\nprint('pyopencl' in sys.modules)"
+    code = "import mgn.runtime.launching.executable, sys\nprint('pyopencl' in sys.modules)"
     assert python(code).strip() == "False"
 
 

@@ -21,7 +21,7 @@ from mgn.codegen.launch_plan import (
 from mgn.codegen.signature import KernelSignature
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.errors import BuildError, DeviceError, GuardError, InputError, RuntimeFault
-from mgn.runtime.executable import Executable
+from mgn.runtime.launching.executable import Executable
 from tests.runtime.device_kernels import KERNELS, PLAN, SIZE, signature
 
 pytestmark = pytest.mark.gpu

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from mgn.codegen.launch_plan import BufferKind, BufferPlan, CopyStep, LaunchPlan, LaunchStep
-from mgn.runtime import command_buffers, launches
-from mgn.runtime import executable as executables
 from mgn.runtime.cache import KernelCache
-from mgn.runtime.command_buffers import record
 from mgn.runtime.devices import choose, opencl
-from mgn.runtime.driver import driver_enqueue
 from mgn.runtime.errors import RuntimeFault
-from mgn.runtime.executable import Executable
-from mgn.runtime.launches import Launch
+from mgn.runtime.launching import command_buffers, launches
+from mgn.runtime.launching import executable as executables
+from mgn.runtime.launching.command_buffers import record
+from mgn.runtime.launching.driver import driver_enqueue
+from mgn.runtime.launching.executable import Executable
+from mgn.runtime.launching.launches import Launch
 from tests.runtime.device_kernels import KERNELS, PLAN, SIZE
 
 X = np.random.default_rng(1).standard_normal((8, 12)).astype(np.float32)

@@ -7,7 +7,7 @@ from mgn.codegen import wgmma
 from mgn.codegen.opencl import signature
 from mgn.dialects.kernel import DEVICES
 from mgn.runtime.errors import BuildError
-from mgn.runtime.ptx import completed, needs_completion
+from mgn.runtime.launching.ptx import completed, needs_completion
 from tests.support.lower_fixture import fused_kernel, lowered
 
 SOURCE = """#ifndef MGN_PTX

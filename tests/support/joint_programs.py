@@ -12,7 +12,7 @@ from mgn.codegen.spirv import module_bytes
 from mgn.dialects.kernel import Device, FuncOp
 from mgn.modules.verification import verify_whole
 from mgn.passes.convert_kernel_to_spirv import convert, entry_point_name
-from mgn.runtime.ptx import needs_completion
+from mgn.runtime.launching.ptx import needs_completion
 
 _KERNEL = "\n\n__kernel "
 

@@ -16,7 +16,7 @@ from mgn.codegen.signature import KernelSignature
 from mgn.dialects.kernel import DEVICES, Device, FuncOp, Kernel
 from mgn.runtime.devices import choose, opencl
 from mgn.runtime.errors import DeviceError
-from mgn.runtime.programs import build_source
+from mgn.runtime.launching.programs import build_source
 from tests.support.guard_zones import launch_guarded
 
 DTYPES: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The binary formats that mgn reads, for the driver of `inputs.py`.
+"""The binary formats that mgn reads, for the driver of `driver.py`.
 
 In: small files of each, broken by structure: checksums, digests and lengths mostly fit what they
 stand for. Out: `TARGETS`. A file is read, and means what it says, or is refused with its name and,
@@ -25,9 +25,9 @@ import mgn
 from mgn.diagnostics import DiagnosticsError, MgnError
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.runtime.errors import DeviceError, PackageError, WeightsError
-from mgn.runtime.package_format import CHECKED_FROM, HEADER_BYTES, TABLES, TABLES_AT
-from mgn.runtime.package_reader import read_package
-from mgn.runtime.package_writer import package_bytes
+from mgn.runtime.packages.format import CHECKED_FROM, HEADER_BYTES, TABLES, TABLES_AT
+from mgn.runtime.packages.reader import read_package
+from mgn.runtime.packages.writer import package_bytes
 from mgn.runtime.weights import npz_arrays, safetensors_arrays, save_params
 from tests.fuzz.bad_inputs.binary_mutations import broken_bytes, broken_data, broken_json, number
 from tests.fuzz.bad_inputs.driver import Finding, Target, apart
@@ -385,7 +385,7 @@ def _speeds() -> list[bytes]:
 
 
 def _check_speeds(data: bytes) -> None:
-    from mgn.runtime.figures import speeds_of
+    from mgn.runtime.measurement.figures import speeds_of
 
     speeds = speeds_of(data)
     if speeds is None:
@@ -408,7 +408,7 @@ def _figures() -> list[bytes]:
 
 
 def _check_figures(data: bytes) -> None:
-    from mgn.runtime import figures
+    from mgn.runtime.measurement import figures
 
     path = _cache_folder() / f"{os.getpid()}.json"
     path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""The text formats that mgn reads, for the driver of `inputs.py`.
+"""The text formats that mgn reads, for the driver of `driver.py`.
 
 In: the examples and tests of the repository, mutated. Out: `TARGETS`. A program has to verify, or
 is refused with a place in it; what is no file (a pipeline, an option, a rule) is refused with a
@@ -236,7 +236,7 @@ def _read_rule(text: str) -> None:
 
 def _read_figures(text: str) -> None:
     from mgn.dialects.kernel.device import DEVICES
-    from mgn.runtime import figures
+    from mgn.runtime.measurement import figures
 
     with tempfile.NamedTemporaryFile("w", errors="surrogateescape") as file:
         file.write(text)

@@ -11,7 +11,7 @@ import mgn
 from mgn.driver.kernel_targets import choose_target
 from mgn.runtime.devices import ComputeDevice, choose
 from mgn.runtime.errors import BuildError
-from mgn.runtime.executable import Executable as DeviceExecutable
+from mgn.runtime.launching.executable import Executable as DeviceExecutable
 from tests.conftest import ROOT, run_in_process
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 from tests.support.spirv_fixture import need_spirv

@@ -3,11 +3,11 @@
 from functools import partial
 
 from mgn import testing
-from mgn.testing import instances as rule_instances
+from mgn.testing.instances import instances as rule_instances
 from tests.passes.saturate.rules.rule_examples import example_of
 
 ACTED_ON = 6
 """Instances that a row must have acted on; fewer would let variants of `test_rules_wrong` pass."""
 
 try_rule = partial(testing.try_rule, wanted=ACTED_ON, examples=example_of)
-instances = partial(rule_instances.instances, examples=example_of)
+instances = partial(rule_instances, examples=example_of)

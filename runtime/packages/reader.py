@@ -25,7 +25,7 @@ from mgn.codegen.launch_plan import (
 from mgn.codegen.signature import ELEMENT_BYTES, KernelArgument, KernelSignature
 from mgn.runtime.errors import PackageError
 from mgn.runtime.host_arrays import DTYPES, one_line
-from mgn.runtime.package_format import (
+from mgn.runtime.packages.format import (
     ACCESSES,
     BLOCK_ALIGNMENT,
     CHECKED_FROM,

@@ -1,6 +1,6 @@
 """Runs a package: a graph that was compiled ahead of time, on any device that it fits.
 
-In: a `.mgnpkg` file (see `package_format`) and a device's selector. Out: `PackagedExecutable`,
+In: a `.mgnpkg` file (see `format.py`) and a device's selector. Out: `PackagedExecutable`,
 which is called like the executable that `mgn.compile` gives. No part of the compiler is imported.
 """
 
@@ -15,11 +15,11 @@ from mgn.codegen.signature import KernelSignature
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.devices import ComputeDevice, choose
 from mgn.runtime.errors import DeviceError, PackageError
-from mgn.runtime.executable import Executable
 from mgn.runtime.host_arrays import shown
+from mgn.runtime.launching.executable import Executable
 from mgn.runtime.memory import planned_bytes
-from mgn.runtime.package_format import Package
-from mgn.runtime.package_reader import read_package
+from mgn.runtime.packages.format import Package
+from mgn.runtime.packages.reader import read_package
 from mgn.runtime.weights import load_params, save_params
 from mgn.runtime.whole_files import as_path
 

@@ -1,7 +1,7 @@
 """The layout of a `.mgnpkg` file: a compiled graph that needs no compiler to run.
 
 In: nothing. Out: the rows of the file's tables, and `Package`, which is what a file says. All of
-the format is below; `package_writer` and `package_reader` follow it, and so does the reader in C
+the format is below; `writer.py` and `reader.py` follow it, and so does the reader in C
 of `examples/embed_c`.
 
 Numbers are little-endian: `u32`, `u64`. Places count bytes from the start of the file. A file is a

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from mgn.runtime.devices import opencl
-from mgn.runtime.driver import check, driver_enqueue
+from mgn.runtime.launching.driver import check, driver_enqueue
 
 Sizes = tuple[int, int, int]
 

@@ -16,7 +16,7 @@ from mgn.codegen.signature import KernelSignature
 from mgn.runtime.cache import KernelCache, kernel_key
 from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import BuildError
-from mgn.runtime.ptx import GUARD, completed, needs_completion
+from mgn.runtime.launching.ptx import GUARD, completed, needs_completion
 
 _MESSAGE_LINES = 30
 

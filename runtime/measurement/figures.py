@@ -14,13 +14,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
-from mgn.runtime.caches import cache_sizes
 from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import DeviceError
 from mgn.runtime.host_arrays import DTYPES, MOST_SHOWN, nearest, one_line, shown
 from mgn.runtime.location import FIGURES_VARIABLE, cache_folder, keep_file, kept_file
-from mgn.runtime.matrix_figures import matrix_unit
-from mgn.runtime.speeds import MEASURED, ROUNDS, Speeds, add_rounds, source
+from mgn.runtime.measurement.caches import cache_sizes
+from mgn.runtime.measurement.matrix_figures import matrix_unit
+from mgn.runtime.measurement.speeds import MEASURED, ROUNDS, Speeds, add_rounds, source
 
 _VERSION = 6
 _MOST_BYTES = 1 << 16

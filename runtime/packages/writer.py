@@ -1,6 +1,6 @@
 """Writes a package: equal packages have equal bytes.
 
-In: a `Package`. Out: the bytes of a file, laid out as `package_format` says.
+In: a `Package`. Out: the bytes of a file, laid out as `format.py` says.
 """
 
 import zlib
@@ -11,7 +11,7 @@ from mgn.codegen.signature import KernelSignature
 from mgn.runtime.errors import RuntimeFault
 from mgn.runtime.host_arrays import as_bytes
 from mgn.runtime.memory import buffer_bytes
-from mgn.runtime.package_format import (
+from mgn.runtime.packages.format import (
     ACCESSES,
     BLOCK_ALIGNMENT,
     CHECKED_FROM,

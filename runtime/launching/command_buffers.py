@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mgn.runtime.devices import opencl
-from mgn.runtime.driver import COUNT, POINTER, STATUS, check, extension
-from mgn.runtime.launches import Copy, Launch
+from mgn.runtime.launching.driver import COUNT, POINTER, STATUS, check, extension
+from mgn.runtime.launching.launches import Copy, Launch
 
 _EXTENSION = "cl_khr_command_buffer"
 _FIRST_VERSION = 1 << 22

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mgn.runtime.devices import opencl
-from mgn.runtime.matrix_figures import (
+from mgn.runtime.measurement.matrix_figures import (
     BY_GROUPS,
     GROUP_GAIN,
     MATRIX_STEPS,

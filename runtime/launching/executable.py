@@ -15,15 +15,15 @@ import numpy as np
 from mgn.codegen.launch_plan import BufferKind, CopyStep, LaunchPlan, LaunchStep
 from mgn.codegen.signature import KernelSignature
 from mgn.runtime.cache import KernelCache
-from mgn.runtime.command_buffers import CommandBuffer, record
 from mgn.runtime.devices import ComputeDevice, choose, opencl
 from mgn.runtime.errors import InputError, NoParameter, RuntimeFault
 from mgn.runtime.host_arrays import DTYPES, check_inputs, fitting, nearest, shown
-from mgn.runtime.launches import Copy, Launch
+from mgn.runtime.launching.command_buffers import CommandBuffer, record
+from mgn.runtime.launching.launches import Copy, Launch
+from mgn.runtime.launching.preparation import Preparation
+from mgn.runtime.launching.profile import LaunchTime, launch_times, write_trace
+from mgn.runtime.launching.programs import build_kernels
 from mgn.runtime.memory import DeviceMemory, GuardedMemory, buffer_bytes, guard_is_wanted
-from mgn.runtime.preparation import Preparation
-from mgn.runtime.profile import LaunchTime, launch_times, write_trace
-from mgn.runtime.programs import build_kernels
 
 
 class Executable:

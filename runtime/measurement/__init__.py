@@ -1,0 +1,1 @@
+"""Figures of a device, measured once and kept: bandwidths, rates, latencies."""
