@@ -147,6 +147,26 @@ def read_body(kernel: FusedKernelOp) -> Body:
     return Body(inputs, written, _live(builder.nodes, written))
 
 
+def read_operation(op: Operation) -> Body:
+    """An operation by itself as core operations; its inputs are its operands."""
+    builder = _Builder()
+    inputs = [
+        Node(
+            INPUT,
+            Kind.CONSTANT,
+            (),
+            {},
+            shape_of(operand),
+            element_of(operand.type),
+            number=number,
+        )
+        for number, operand in enumerate(op.operands)
+    ]
+    environment = dict(zip(op.operands, inputs, strict=True))
+    builder.operation(op, environment)
+    return Body(inputs, [environment[op.results[0]]], builder.nodes)
+
+
 def _live(nodes: list[Node], written: list[Node]) -> list[Node]:
     live: set[Node] = set(written)
     for node in reversed(nodes):

@@ -15,8 +15,8 @@ from mgn.passes.schedules.matrix_tiles import (
     STEP_CHUNKS,
     SUB_GROUP,
     TensorTiling,
+    held_element,
 )
-from mgn.passes.schedules.operand_copies import held_element
 from mgn.passes.schedules.schedule import Entries, Request
 from mgn.passes.schedules.tilings import Fit, Numbers, fitting_tilings, shapes_of
 

@@ -35,8 +35,15 @@ NOTHING = "nothing"
 
 def schedules_of(fused: FusedKernelOp, device: Device, **fixed: int | str) -> Schedules:
     """The admissible schedules of a kernel, the preferred one first."""
-    request = Request(guided_products(read_body(fused)), {**figures_of(fused, device), **fixed})
-    enumerated = _KINDS.get(fused.kernel_kind)
+    body = guided_products(read_body(fused))
+    return enumerated_schedules(
+        fused.kernel_kind, Request(body, {**figures_of(fused, device), **fixed}, device)
+    )
+
+
+def enumerated_schedules(kind: KernelKind, request: Request) -> Schedules:
+    """The admissible schedules of a body as a kernel of a kind, the preferred one first."""
+    enumerated = _KINDS.get(kind)
     if enumerated is None or not any(node.count for node in request.body.written):
         return [Schedule(NOTHING, {}, request.facts("form"))]
     found = enumerated(request)

@@ -4,6 +4,7 @@ In: a fused kernel, a device. Out: entries by name, which choosers read: how muc
 work-item may take, and what operands are arranged for.
 """
 
+from dataclasses import dataclass
 from math import prod
 
 from xdsl.dialects.builtin import TensorType
@@ -58,8 +59,31 @@ TILE_ITEMS = 512
 
 def figures_of(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     """The entries of a kernel on a device."""
-    entries = _gpu_figures(fused, device) if not device.is_cpu else _cpu_figures(fused, device)
-    arranged = arranged_facts(fused)
+    held = [value.type for value in (*fused.block.args, *fused.outputs)]
+    sizes = [prod(type.get_shape()) for type in held if isinstance(type, TensorType)]
+    moved = sum(map(tensor_bytes, (*fused.operands, *fused.outputs)))
+    traits = Traits(fused.kernel_kind, widest_bytes(fused), max(sizes), moved)
+    return figures_for(traits, arranged_facts(fused), device)
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What figures depend on of a kernel: its kind, the bytes of the widest value computed, the
+    elements of the largest one in memory, and the bytes that are read and written.
+    """
+
+    kind: KernelKind
+    widest: int
+    elements: int
+    moved: int
+
+
+def figures_for(traits: Traits, arranged: Entries, device: Device) -> dict[str, int | str]:
+    """The entries of a kernel that is arranged for something, on a device."""
+    if device.is_cpu:
+        entries = _cpu_figures(traits, device)
+    else:
+        entries = _gpu_figures(traits, arranged, device)
     return entries | {
         name: arranged[name] for name in (RIGHT, ROUNDED, LARGEST) if name in arranged
     }
@@ -77,26 +101,11 @@ def widest_bytes(fused: FusedKernelOp) -> int:
     return max(4, *(element_of(type).bytes for type in types))
 
 
-def _elements(fused: FusedKernelOp) -> int:
-    types = [*fused.block.args, *fused.outputs]
-    return max(
-        prod(value.type.get_shape()) for value in types if isinstance(value.type, TensorType)
-    )
-
-
-def _moved_bytes(fused: FusedKernelOp) -> int:
-    return sum(map(tensor_bytes, (*fused.operands, *fused.outputs)))
-
-
 def _block_bytes(device: Device) -> int:
     """Bytes of a row of a work-item's block of a product on a CPU, a power of two."""
     least, most = BLOCK_BYTES
     share = (device.l2_cache or USUAL_CACHE) // (BLOCK_SHARE * BLOCK_DEPTH)
     return min(max(power_below(share), least), most)
-
-
-def _cpu_lanes(fused: FusedKernelOp, device: Device) -> int:
-    return min(16, device.lanes(widest_bytes(fused)))
 
 
 def tile_columns(widest: int, device: Device) -> int:
@@ -118,20 +127,20 @@ def product_figures(widest: int, device: Device) -> dict[str, int | str]:
     }
 
 
-def _cpu_figures(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
-    share = _elements(fused) // (4 * device.compute_units)
+def _cpu_figures(traits: Traits, device: Device) -> dict[str, int | str]:
+    share = traits.elements // (4 * device.compute_units)
     chunk = max(SMALL_CHUNK, min(LARGE_CHUNK, share))
     entries: dict[str, int | str] = {
         "form": "cpu",
-        "lanes": _cpu_lanes(fused, device),
+        "lanes": min(16, device.lanes(traits.widest)),
         "chunk": chunk,
         "units": device.compute_units,
     }
-    if fused.kernel_kind is KernelKind.REDUCTION and _moved_bytes(fused) > device.cache:
+    if traits.kind is KernelKind.REDUCTION and traits.moved > device.cache:
         entries["ahead"] = (device.l2_cache or USUAL_CACHE) // ROW_SHARE
-    if fused.kernel_kind is KernelKind.CONTRACTION:
-        entries |= product_figures(widest_bytes(fused), device)
-    if fused.kernel_kind is KernelKind.ATTENTION:
+    if traits.kind is KernelKind.CONTRACTION:
+        entries |= product_figures(traits.widest, device)
+    if traits.kind is KernelKind.ATTENTION:
         entries |= {"tile_rows": 8, "tile_vectors": 2, "local_memory": device.local_memory}
         entries |= {"block_rows": 64, "block_keys": 128}
     return entries
@@ -142,9 +151,10 @@ def large_local_memory(device: Device) -> int:
     return ENLARGED_MEMORY if device.matrix_unit == "wgmma" else device.local_memory
 
 
-def _gpu_figures(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
-    lanes = max(1, min(16, device.lanes(widest_bytes(fused))))
-    most = REDUCTION_ITEMS if fused.kernel_kind is KernelKind.REDUCTION else POINTWISE_ITEMS
+def _gpu_figures(traits: Traits, arranged: Entries, device: Device) -> dict[str, int | str]:
+    kind = traits.kind
+    lanes = max(1, min(16, device.lanes(traits.widest)))
+    most = REDUCTION_ITEMS if kind is KernelKind.REDUCTION else POINTWISE_ITEMS
     group = power_below(device.max_work_group_size)
     entries: dict[str, int | str] = {
         "form": "gpu",
@@ -152,18 +162,18 @@ def _gpu_figures(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
         "local": min(most, group),
         "units": device.compute_units,
     }
-    if fused.kernel_kind in (KernelKind.POINTWISE, KernelKind.GATHER):
+    if kind in (KernelKind.POINTWISE, KernelKind.GATHER):
         entries["tile_items"] = min(TILE_ITEMS, group)
-    if fused.kernel_kind is KernelKind.REDUCTION and device.matrix_unit != "none":
+    if kind is KernelKind.REDUCTION and device.matrix_unit != "none":
         entries["stash_memory"] = max(large_local_memory(device) - MET_BYTES, 0)
     if device.vendor == "nvidia":
         entries["sub_group"] = device.sub_group_size
-    if fused.kernel_kind in (KernelKind.CONTRACTION, KernelKind.ATTENTION):
-        attends = fused.kernel_kind is KernelKind.ATTENTION
+    if kind in (KernelKind.CONTRACTION, KernelKind.ATTENTION):
+        attends = kind is KernelKind.ATTENTION
         room = large_local_memory(device) if attends else device.local_memory
         entries |= {"local_memory": room}
         entries |= {"largest_group": group}
-        unit = str(arranged_facts(fused).get(MATRIX))
+        unit = str(arranged.get(MATRIX))
         if unit in device.matrix_rates:
             entries |= {MATRIX: unit, "matrix_unit": device.matrix_unit}
     return entries

@@ -12,6 +12,7 @@ from mgn.dialects.types import ElementType
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.product import Product, statistics_bytes
+from mgn.passes.schedules.product_seconds import GPU_EFFICIENCY, plain_rate, tile_seconds
 from mgn.passes.schedules.schedule import Entries, Request
 from mgn.passes.schedules.tilings import Fit, Numbers, Shape, fitting_tilings, shapes_of
 
@@ -129,7 +130,8 @@ def vector_width(element: ElementType) -> int:
 
 
 def local_tilings(request: Request, product: Product) -> list[tuple[float, Tiling]]:
-    """The tilings that fit and their times, the quickest first."""
+    """The tilings that fit and their seconds, the quickest first."""
+    rate = GPU_EFFICIENCY * plain_rate(product, request.device)
     element = accumulator(product.element)
     width = vector_width(element)
     most, room = request.number("largest_group", 256), request.number("local_memory", 1 << 15)
@@ -143,7 +145,8 @@ def local_tilings(request: Request, product: Product) -> list[tuple[float, Tilin
             return None
         across = ceil_div(product.columns, tiling.tile_columns)
         groups = ceil_div(product.rows, tiling.tile_rows) * across * prod(product.batch)
-        return Fit(tiling, groups, tiling.tile_rows * tiling.tile_columns)
+        tile = (tiling.tile_rows, tiling.tile_columns)
+        return Fit(tiling, groups, tile_seconds(product, tile, rate, request.device))
 
     found = fitting_tilings(request, _of_element(SHAPES, element), fit)
     if not found:

@@ -9,9 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
+from mgn.dialects.types import ELEMENT_TYPES, ElementType
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.product import Product, statistics_bytes
 from mgn.passes.schedules.figures import ENLARGED_MEMORY
+from mgn.passes.schedules.product_seconds import tile_seconds
 from mgn.passes.schedules.schedule import Entries, Request
 from mgn.passes.schedules.tilings import Fit, Numbers, Shape, fitting_tilings, shapes_of
 
@@ -149,15 +151,26 @@ but not for operands besides.
 """
 
 
+def held_element(unit: str) -> ElementType:
+    """What an operand takes in local memory."""
+    return ELEMENT_TYPES["f32" if unit == "tf32" else unit]
+
+
 def any_tiling(element_bytes: int) -> TensorTiling:
     """A tiling, to ask what does not depend on its sizes."""
     return TensorTiling.of(SHAPES[0].numbers, element_bytes)
 
 
+UNIT_SHARE = {"wgmma": 0.72, "mma": 0.87}
+"""The share of a device's rate for products on its unit that the tables take for 1."""
+
+
 def matrix_tilings(
-    request: Request, product: Product, element_bytes: int, shapes: Iterable[Shape]
+    request: Request, product: Product, unit: str, shapes: Iterable[Shape]
 ) -> list[tuple[float, TensorTiling]]:
-    """The tilings that fit and their times, the quickest first."""
+    """The tilings that fit for what the unit multiplies, and their seconds, the quickest first."""
+    rate = request.device.matrix_rates[unit] * UNIT_SHARE[request.word("matrix_unit")]
+    element_bytes = held_element(unit).bytes
     most = request.number("largest_group", 256)
     row_bytes = statistics_bytes(request.body, product)
     enlarged = request.word("matrix_unit") == "wgmma"
@@ -171,7 +184,8 @@ def matrix_tilings(
         down = ceil_div(product.rows, tiling.tile_rows)
         across = ceil_div(product.columns, tiling.tile_columns)
         groups = down * across * prod(product.batch)
-        return Fit(tiling, groups, tiling.tile_rows * tiling.tile_columns)
+        tile = (tiling.tile_rows, tiling.tile_columns)
+        return Fit(tiling, groups, tile_seconds(product, tile, rate, request.device))
 
     found = fitting_tilings(request, shapes, fit)
     return sorted(((time, tiling) for time, tiling, _ in found), key=lambda item: item[0])

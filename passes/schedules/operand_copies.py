@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mgn.dialects.fusion.forms import MOVED
-from mgn.dialects.types import ELEMENT_TYPES, ElementType
+from mgn.dialects.types import ElementType
 from mgn.passes.kernels.arithmetic import dividing_lanes
 from mgn.passes.kernels.body import INPUT, Indices, Node
 from mgn.passes.kernels.index import Counter, Index, lanes, of
 from mgn.passes.kernels.index_maps import bounded, place_of
 from mgn.passes.kernels.product import Product
-from mgn.passes.schedules.matrix_tiles import TensorTiling, any_tiling
+from mgn.passes.schedules.matrix_tiles import TensorTiling, any_tiling, held_element
 from mgn.passes.schedules.schedule import Request
 
 
@@ -60,7 +60,7 @@ class OperandCopies:
     @property
     def element(self) -> ElementType:
         """What a number takes in local memory."""
-        return ELEMENT_TYPES["f32" if self.name == "tf32" else self.name]
+        return held_element(self.name)
 
     @property
     def along(self) -> int:
@@ -130,11 +130,6 @@ class _AnyCopies(OperandCopies):
     place: Index
 
 
-def held_element(name: str) -> ElementType:
-    """What an operand takes in local memory."""
-    return ELEMENT_TYPES["f32" if name == "tf32" else name]
-
-
 def _any_copies(product: Product, name: str) -> tuple[OperandCopies, OperandCopies]:
     sizes = any_tiling(held_element(name).bytes)
     batch = tuple(of(Counter(None, 0, size - 1)) for size in product.batch)
@@ -167,3 +162,34 @@ def copied_whole(request: Request, product: Product, name: str) -> bool:
     """Whether groups find their operands in memory as they multiply them."""
     whole = all(copies.whole for copies in _any_copies(product, name))
     return whole and (name != "tf32" or "rounded" in request.entries)
+
+
+STAGED = {16: 1.4, 8: 1.5, 4: 3.0, 2: 5.0}
+"""Bytes of an operand that are copied at once → the time of a product whose operands pass through
+registers, in the time of one whose operands do not.
+"""
+
+
+def staged_operands(request: Request, product: Product, name: str) -> dict[int, int]:
+    """The operands that groups do not find as they multiply them → the bytes copied at once."""
+    found: dict[int, int] = {}
+    for copies in _any_copies(product, name):
+        ready = copies.whole and product.depth % copies.sizes.chunk == 0
+        if name == "tf32":
+            ready &= "rounded" in request.entries and copies.runs_by_depth
+        if not ready:
+            found[copies.operand] = copies.width * copies.element.bytes
+    return found
+
+
+def is_computed(product: Product, name: str) -> bool:
+    """Whether an operand is computed on its way to the unit."""
+    return not all(lies_in_memory(operand, name) for operand in product.node.operands)
+
+
+def staged_factor(request: Request, product: Product, name: str) -> float:
+    """How much longer a product on a unit takes than one whose operands lie as it takes them."""
+    if not by_groups(request) or is_computed(product, name):
+        return 1.0
+    staged = staged_operands(request, product, name)
+    return max((STAGED[bytes] for bytes in staged.values()), default=1.0)

@@ -17,22 +17,40 @@ from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.operand_places import DEPTH, right_axis
 from mgn.passes.kernels.product import Product, lies_in_memory
 from mgn.passes.kernels.product_as_sum import product_as_sum
-from mgn.passes.schedules.few_rows import FEW_FOR_UNIT, FEW_ROWS, few_rows_tiling, suits_few_rows
-from mgn.passes.schedules.local_tiles import local_tilings
+from mgn.passes.schedules.few_rows import (
+    FEW_FOR_UNIT,
+    FEW_ROWS,
+    FewRowsTiling,
+    few_rows_tiling,
+    suits_few_rows,
+)
+from mgn.passes.schedules.local_tiles import Tiling, local_tilings
 from mgn.passes.schedules.matrix_tiles import (
     COPIED_SHAPES,
     GROUP_SHAPES,
     SHAPES,
+    TensorTiling,
     matrix_tilings,
 )
 from mgn.passes.schedules.operand_copies import (
     by_groups,
     copied_whole,
-    held_element,
     in_pieces,
+    is_computed,
+    staged_factor,
     suits_unit,
 )
 from mgn.passes.schedules.packed_blocking import packed_blocking
+from mgn.passes.schedules.product_seconds import (
+    COMPUTED,
+    TILE_LATENCY,
+    UNIT_LATENCY,
+    packed_seconds,
+    plain_rate,
+    tile_passes,
+    tile_seconds,
+    useful_seconds,
+)
 from mgn.passes.schedules.reduction import reduction_schedules
 from mgn.passes.schedules.schedule import Request, Schedule, Schedules
 
@@ -76,21 +94,22 @@ def product_schedules(request: Request) -> Schedules:
 
 def _gpu_schedules(request: Request, product: Product) -> Schedules:
     if _makes_sums(product):
-        sums = Request(product_as_sum(request.body, product), request.entries)
+        seconds = useful_seconds(product, plain_rate(product, request.device))
+        sums = replace(request, body=product_as_sum(request.body, product))
         (rows,) = reduction_schedules(sums)
-        return [replace(rows, variant=ProductVariant.SUMS)]
+        return [replace(rows, variant=ProductVariant.SUMS, seconds=seconds, passes=(1.0, 1.0))]
     axis = right_axis(product) if suits_few_rows(request, product) else None
     if axis is not None:
         tiling = few_rows_tiling(request, product, axis == DEPTH)
-        return [Schedule(ProductVariant.FEW_ROWS, tiling.entries, request.facts(*FACTS))]
+        return [_few_rows(request, product, tiling)]
     unit = request.word("matrix")
     tiled = _has_operands(product) and product.rows > (FEW_FOR_UNIT if unit else FEW_ROWS)
     if tiled and unit and suits_unit(request, product, unit):
         return _matrix_schedules(request, product, unit)
     if tiled:
         return [
-            _strip(request, product, ProductVariant.TILES, tiling.tile_rows, tiling.entries, time)
-            for time, tiling in local_tilings(request, product)
+            _tiles(request, product, ProductVariant.TILES, tiling, TILE_LATENCY + seconds)
+            for seconds, tiling in local_tilings(request, product)
         ]
     _refuse_statistics(request)
     return [_direct(request, product)]
@@ -105,8 +124,9 @@ def _cpu_schedules(request: Request, product: Product) -> Schedules:
         return [_dots(request, product, min(8, product.rows), 1)]
     _refuse_statistics(request)
     if product.rows > FEW_ROWS and _has_operands(product):
-        entries = packed_blocking(request, product).entries
-        return [Schedule(ProductVariant.PACKED, entries, request.facts(*FACTS, "right"))]
+        sizes, facts = packed_blocking(request, product), request.facts(*FACTS, "right")
+        seconds, passes = packed_seconds(request, product, sizes)
+        return [Schedule(ProductVariant.PACKED, sizes.entries, facts, seconds, passes)]
     return [_direct(request, product)]
 
 
@@ -132,25 +152,45 @@ def _matrix_schedules(request: Request, product: Product, unit: str) -> Schedule
         *(GROUP_SHAPES if by_groups(request) else ()),
         *(COPIED_SHAPES if by_groups(request) and copied_whole(request, product, unit) else ()),
     ]
-    return [
-        _strip(request, product, ProductVariant.MATRIX, tiling.tile_rows, tiling.entries, time)
-        for time, tiling in matrix_tilings(request, product, held_element(unit).bytes, shapes)
-    ]
+    device = request.device
+    computed = is_computed(product, unit) and not request.body.of_kind(Kind.REDUCTION)
+    staged = staged_factor(request, product, unit) - 1.0
+    found: list[Schedule] = []
+    for seconds, tiling in matrix_tilings(request, product, unit, shapes):
+        tile = (tiling.tile_rows, tiling.tile_columns)
+        waits = staged * seconds if staged * seconds > device.launch_cost else 0.0
+        if computed:
+            groups = prod(tile_passes(product, tile)) * prod(product.batch)
+            slow = tile_seconds(product, tile, COMPUTED * device.matrix_rates[unit], device)
+            waits = max(ceil_div(int(groups), device.compute_units) * slow - seconds, 0.0)
+        seconds += UNIT_LATENCY + waits
+        found.append(_tiles(request, product, ProductVariant.MATRIX, tiling, seconds))
+    return sorted(found, key=lambda item: item.seconds)
 
 
-def _strip(
+def _tiles(
     request: Request,
     product: Product,
     variant: ProductVariant,
-    tile_rows: int,
-    tiling: dict[str, int],
-    time: float,
+    tiling: Tiling | TensorTiling,
+    seconds: float,
 ) -> Schedule:
     """A schedule of tiles, in strips of as many as divide those below one another."""
-    down = ceil_div(product.rows, tile_rows)
+    down = ceil_div(product.rows, tiling.tile_rows)
     most = request.number("strip", STRIP)
     strip = max(count for count in range(1, most + 1) if down % count == 0)
-    return Schedule(variant, {**tiling, "strip": strip}, request.facts(*FACTS, *UNIT_FACTS), time)
+    numbers = {**tiling.entries, "strip": strip}
+    passes = tile_passes(product, (tiling.tile_rows, tiling.tile_columns))
+    return Schedule(variant, numbers, request.facts(*FACTS, *UNIT_FACTS), seconds, passes)
+
+
+def _few_rows(request: Request, product: Product, tiling: FewRowsTiling) -> Schedule:
+    """Groups of which each has some columns, and all of the rows."""
+    across = ceil_div(product.columns, tiling.columns)
+    idle = max(request.number("units", 1) / (across * prod(product.batch)), 1.0)
+    seconds = idle * useful_seconds(product, plain_rate(product, request.device))
+    passes, facts = (float(across), 1.0), request.facts(*FACTS)
+    return Schedule(ProductVariant.FEW_ROWS, tiling.entries, facts, seconds, passes)
 
 
 def _dots(request: Request, product: Product, down: int, across: int) -> Schedule:
@@ -163,7 +203,9 @@ def _dots(request: Request, product: Product, down: int, across: int) -> Schedul
     tiles *= prod(product.batch)
     block = max(1, min(8, tiles // (8 * request.number("units", 2))))
     numbers = {"tile_rows": down, "tile_columns": across, "block": block}
-    return Schedule(ProductVariant.DOTS, numbers, request.facts(*FACTS))
+    seconds = useful_seconds(product, plain_rate(product, request.device))
+    passes = tile_passes(product, (product.rows, across))
+    return Schedule(ProductVariant.DOTS, numbers, request.facts(*FACTS), seconds, passes)
 
 
 def _direct(request: Request, product: Product) -> Schedule:
@@ -176,4 +218,7 @@ def _direct(request: Request, product: Product) -> Schedule:
     while across > 1 and product.columns < 4 * request.number("units", 2) * across * width:
         across //= 2
     numbers = {"width": width, "tile_rows": down, "tile_vectors": across}
-    return Schedule(ProductVariant.DIRECT, numbers, request.facts(*FACTS, "local"))
+    slowed = 4.0 if request.is_gpu else 1.0
+    seconds = slowed * useful_seconds(product, plain_rate(product, request.device))
+    passes, facts = tile_passes(product, (down, across * width)), request.facts(*FACTS, "local")
+    return Schedule(ProductVariant.DIRECT, numbers, facts, seconds, passes)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mgn.dialects.fusion import ScheduleAttr
+from mgn.dialects.kernel import Device
 from mgn.passes.kernels.body import Body
 
 Entries = Mapping[str, int | str]
@@ -27,6 +28,7 @@ class Request:
 
     body: Body
     entries: Entries
+    device: Device
 
     @property
     def is_gpu(self) -> bool:
@@ -47,17 +49,19 @@ class Request:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A variant of a template, its numbers, and the figure by which it was preferred.
+    """A variant of a template, its numbers, and what they cost.
 
-    `facts` are what else the template reads, of the request. `time` orders the schedules of one
-    kernel: the least is the best. It is in the best time of one result on one compute unit, and
-    says nothing across kernels.
+    `facts` are what else the template reads, of the request. `seconds` are what the template's own
+    work takes on the device: multiplying, packing, waiting. What is computed beside it, and bytes
+    that are moved, depend on the body alone. The schedule of a kernel with the least is the best.
+    `passes` says how often each operand of a heavy operation is gone over.
     """
 
     variant: str
     numbers: Mapping[str, int] = field(default_factory=dict[str, int])
     facts: Entries = field(default_factory=dict[str, int | str])
-    time: float = 0.0
+    seconds: float = 0.0
+    passes: tuple[float, ...] = ()
 
     @property
     def attribute(self) -> ScheduleAttr:

@@ -1,7 +1,7 @@
 """The choice of a tile: among shapes that were measured, those that fit, the quickest first.
 
 In: a table of shapes, a request, and what a kernel makes of a shape's numbers. Out: tilings with
-the time that each takes, as far as the work of a tile and idle compute units tell.
+the seconds that each takes, as far as the work of a tile and idle compute units tell.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,20 +45,21 @@ def shapes_of(names: Sequence[str], *rows: tuple[float, ...]) -> tuple[Shape, ..
 
 @dataclass(frozen=True)
 class Fit(Generic[T]):
-    """A tiling that fits: how many groups there are of it, how much work one group does, and how
-    many groups there is room for on a compute unit, where less than the shape says.
+    """A tiling that fits: how many groups there are of it, the seconds of one group at the best
+    rate of a compute unit, and how many groups there is room for on a unit, where less than the
+    shape says.
     """
 
     tiling: T
     groups: int
-    work: int
+    work: float
     room: int | None = None
 
 
 def fitting_tilings(
     request: Request, shapes: Iterable[Shape], fit: Callable[[Numbers], Fit[T] | None]
 ) -> list[tuple[float, T, Shape]]:
-    """The tilings that fit, in the order of their shapes, with the time that each takes."""
+    """The tilings that fit, in the order of their shapes, with the seconds that each takes."""
     units = request.number("units", 1)
     found: list[tuple[float, T, Shape]] = []
     for shape in shapes:

@@ -88,6 +88,16 @@ class Signature:
         return {}
 
     @cached_property
+    def schedules(self) -> dict[int, tuple[Any, dict[Any, Any]]]:
+        """What schedules were found for it, for each device, which is kept beside them."""
+        return {}
+
+    @cached_property
+    def widest(self) -> int:
+        """The bytes of the widest element that it reads or computes."""
+        return max(element_of(type).bytes for type in (self.type, *self.operand_types))
+
+    @cached_property
     def element(self) -> str:
         return element_of(self.type).name
 

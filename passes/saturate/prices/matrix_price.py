@@ -1,9 +1,8 @@
-"""Whether a kernel's product is to run on the matrix unit, and at which rate.
+"""Whether a kernel's product is to run on the matrix unit.
 
 In: a legal body, its leaves, a `Device`. Out: what a kernel of it says of the unit, nothing where
-the operands are not rounded to what the device's unit multiplies; and of a kernel that says so,
-operations per second. What it says is part of the candidate and of the kernel that is made of it:
-the price and the schedule know it from there.
+the operands are not rounded to what the device's unit multiplies. What it says is part of the
+candidate and of the kernel that is made of it: the price and the schedule know it from there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +21,6 @@ from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
 from mgn.passes.schedules.attention_matrix import least_room
 from mgn.passes.schedules.figures import MATRIX, large_local_memory
 
-COMPUTED = 0.06
-"""The share of its rate that the unit reaches on operands that are computed before the product; of
-norms, whose price says so, it is not.
-"""
-
 FEWEST_ROWS = 3
 """Products of fewer rows are bound by memory and run without the unit."""
 
@@ -42,12 +36,9 @@ _Types = Mapping[int, TensorType]
 
 @dataclass(frozen=True)
 class MatrixUse:
-    """What a matrix unit multiplies operands as, at which rate; and whether they are computed
-    before the product.
-    """
+    """What a matrix unit multiplies operands as, and whether they are computed on the way."""
 
     element: str
-    rate: float
     computed: bool
 
 
@@ -128,7 +119,6 @@ def matrix_use(
     body: Sequence[BodyNode],
     signatures: Sequence[Signature],
     leaf_types: _Types,
-    device: Device,
 ) -> MatrixUse | None:
     """How a kernel that names a matrix unit uses it; None where it names none."""
     unit = unit_of(facts)
@@ -137,9 +127,7 @@ def matrix_use(
     nodes = {name: (signatures[number], operands) for name, number, operands in body}
     multiplied = [node[1] for node in nodes.values() if node[0].kind is Kind.CONTRACTION]
     computed = any(_is_computed(item, nodes, leaf_types) for pair in multiplied for item in pair)
-    slowed = computed and not any(node[0].kind is Kind.REDUCTION for node in nodes.values())
-    rate = device.matrix_rates[unit] * (COMPUTED if slowed else 1.0)
-    return MatrixUse(unit, rate, computed)
+    return MatrixUse(unit, computed)
 
 
 def unit_reads(signature: Signature, device: Device) -> bool:

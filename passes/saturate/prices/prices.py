@@ -30,22 +30,11 @@ from mgn.dialects.types import element_of
 from mgn.passes.arrangements.copied_operands import SCATTERED, TILED
 from mgn.passes.arrangements.prepack_products import TO_PANELS
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.arrangements import long_rows, product_parts, staged_factor
+from mgn.passes.saturate.prices.arrangements import long_rows
 from mgn.passes.saturate.prices.attention_price import attention_demands, attention_seconds
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, Place
-from mgn.passes.saturate.prices.matrix_price import ROUNDINGS, MatrixUse, matrix_use, unit_facts
-from mgn.passes.saturate.prices.product_price import (
-    GPU_TILE,
-    Lie,
-    idle_factor,
-    product_demands,
-    product_seconds,
-    product_shape,
-    seen_seconds,
-    tiled_seconds,
-)
-from mgn.passes.schedules.figures import RIGHT
-from mgn.passes.schedules.packed_blocking import PANELS
+from mgn.passes.saturate.prices.matrix_price import ROUNDINGS, matrix_use, unit_facts
+from mgn.passes.saturate.prices.scheduled import schedule_of
 
 STRIDED_READ = 2.0
 CPU_STRIDED_READ, CPU_RUN = 4.0, 32.0
@@ -61,15 +50,22 @@ ARRANGING = {TILED: 1.0, SCATTERED: 5.0, TO_PANELS: 1.0}
 SEEN = 0.2
 """The share of moving, or of computing, that a CPU does not do during the other."""
 
+GPU_SEEN = 0.7
+"""The share of moving that a GPU does not do while it multiplies: of reading, but of writing where
+a matrix unit multiplies, whose operands come while it does. Measured on an NVIDIA H200, batches of
+products with a shared axis of 64 to 4096 and as few columns.
+"""
+
 SCAN_STEPS = {True: 96.0, False: 4.0}
 """Steps an element of a scan takes on a CPU and on a GPU: one waits for the one before."""
 
 IN_ROWS = (Place.KEPT, Place.DROPPED)
 """Where values have one element a row."""
 
-NORMED = 1.6
-"""How much longer norms take on their way to a matrix unit, in the time of moving them: measured on
-an NVIDIA H200, products of 128 rows of 576 with 960 and 3072 columns.
+NORMED, REREAD = 1.6, 0.5
+"""How much longer norms take on their way to a matrix unit, and what it takes to read their rows
+once more for another tile, in the time of moving them: measured on an NVIDIA H200, products of 128
+rows of 576 with 960 and 3072 columns.
 """
 
 GROUP_ROWS, GROUP_SHARE = 32, 2.4
@@ -124,9 +120,7 @@ def _figures_of(signature: Signature, device: Device) -> _Figures:
 
 def _new_figures(signature: Signature, device: Device) -> _Figures:
     steps, demands, kind = None, None, signature.kind
-    if kind is Kind.CONTRACTION:
-        demands = product_demands(signature, device)
-    elif signature.name in HELD_WHOLE["attention"]:
+    if signature.name in HELD_WHOLE["attention"]:
         demands = attention_demands(signature, device)
     elif kind in (Kind.REDUCTION, Kind.SCAN):
         steps = SCAN_STEPS[device.is_cpu] if kind is Kind.SCAN else 1.0
@@ -221,30 +215,31 @@ def measure_kernel(
     leaves: dict[int, tuple[int, int]] = {}
     strided: dict[int, float] = {}
     scattered: set[int] = set()
-    seconds = beside = across = 0.0
+    seconds = beside = 0.0
+    schedule, passes = None, (1.0, 1.0)
+    if form.kind is KernelKind.CONTRACTION:
+        schedule = schedule_of(body, form, leaf_types, signatures, device, facts)
+        if schedule is None:
+            return Work(0.0, math.inf)
+        seconds, passes = schedule.seconds, schedule.passes
+    across, again = passes[0], 1.0 + REREAD * (passes[0] - 1.0)
     reduces = form.kind is KernelKind.REDUCTION
     rows, places, heavy = float(form.rows) if reduces else math.inf, form.places, form.heavy
     if form.reduced:
-        across = math.ceil(form.shape[-1] / GPU_TILE[1])
         rows = float(across * math.prod(form.reduced[:-1]))
-    use = matrix_use(facts, body, signatures, leaf_types, device)
+    use = matrix_use(facts, body, signatures, leaf_types)
     arranging = next((ARRANGING[name] for name, _ in facts if name in ARRANGING), None)
     for name, number, operands in reversed(body):
         signature = signatures[number]
         evaluations = times.get(name, 0.0)
         figures: _Figures = signature.figures.get(own) or _figures_of(signature, device)
-        if name == heavy and signature.kind is not Kind.SCAN:
-            nodes = {item: (known[item], reads) for item, _, reads in body}
-            node = (signature, operands)
-            if signature.kind is Kind.CONTRACTION:
-                seconds += _product_seconds(node, nodes, leaf_types, device, use, facts, form)
-                beside += _staging_seconds(node, nodes, leaf_types, device, use, facts)
-                if form.reduced and use is not None and use.computed:
-                    beside += NORMED * across * _first_seconds(signature, device)
-            else:
-                seconds += attention_seconds(signature, device, use.element if use else None)
+        if name == heavy and signature.kind is Kind.CONTRACTION:
+            if form.reduced and use is not None and use.computed:
+                beside += NORMED * again * _first_seconds(signature, device)
+        elif name == heavy and signature.kind is not Kind.SCAN:
+            seconds += attention_seconds(signature, device, use.element if use else None)
         elif form.reduced and signature.kind is Kind.REDUCTION:
-            beside += max(across * _first_seconds(signature, device), _alone(signature, device))
+            beside += max(again * _first_seconds(signature, device), _alone(signature, device))
         elif use is None or signature.name not in ROUNDINGS:
             steps = figures.steps
             seconds += evaluations * figures.element if steps is None else steps
@@ -254,8 +249,9 @@ def measure_kernel(
         if figures.scatters:
             scattered.add(operands[0])
         demands = figures.demands
-        if name == heavy and (RIGHT, PANELS) in facts:
-            demands = product_demands(signature, device, packed=True)
+        if name == heavy and schedule is not None:
+            sizes = zip(signature.operand_sizes, passes, strict=True)
+            demands = [float(size * count) for size, count in sizes]
         if demands is None:
             alike = (evaluations,) * len(operands) if figures.alike else None
             demands = alike or _demands(signature, evaluations, form)
@@ -279,8 +275,11 @@ def measure_kernel(
         if long is not None:
             moved = read * long.passes + written
             return Work(moved * long.idle, seconds * long.idle)
-    if heavy is not None and known[heavy].kind is Kind.CONTRACTION:
-        beside += seen_seconds(known[heavy], device, seconds, read, written, use is not None)
+    if schedule is not None and heavy is not None and not device.is_cpu:
+        batches = math.prod(known[heavy].shape[:-2])
+        if math.prod(passes) * batches >= device.compute_units:
+            moving = (written if use is not None else read) / device.bandwidth
+            beside += GPU_SEEN * min(moving, seconds)
     return Work((read + written) * (arranging or 1.0), seconds, beside)
 
 
@@ -288,57 +287,6 @@ def _space(signature: Signature, place: Place, form: Form) -> int:
     if form.kind is KernelKind.REDUCTION and place in IN_ROWS:
         return form.rows
     return signature.size
-
-
-_Node = tuple[Signature, tuple[int, ...]]
-
-
-def _product_seconds(
-    node: _Node,
-    nodes: Mapping[int, _Node],
-    leaf_types: Mapping[int, TensorType],
-    device: Device,
-    use: MatrixUse | None,
-    facts: Facts,
-    form: Form,
-) -> float:
-    """Products in half precision are added up in f32. Halves of the columns meet on a GPU only
-    where each column lies together.
-    """
-    signature, (left, right) = node
-    halves = signature.element in HALVES
-    if not device.is_cpu and form.halved and not signature.values["transpose_b"]:
-        return math.inf
-    if not device.is_cpu:
-        waits = product_parts(signature, device) > 1
-        return tiled_seconds(signature, device, use.rate if use else None, waits)
-    rate = use.rate if use else device.rate("f32" if halves else signature.element)
-    in_place = left in leaf_types and not signature.values["transpose_a"] and not halves
-    turned = bool(signature.values["transpose_b"]) is not _is_turned(right, nodes)
-    lie = Lie(in_place, turned, (RIGHT, PANELS) in facts, form.halved)
-    return product_seconds(signature, device, rate, lie)
-
-
-def _staging_seconds(
-    node: _Node,
-    nodes: Mapping[int, _Node],
-    leaf_types: Mapping[int, TensorType],
-    device: Device,
-    use: MatrixUse | None,
-    facts: Facts,
-) -> float:
-    """How much longer a product takes whose operands do not lie as a matrix unit takes them:
-    longer still where few groups read all of them.
-
-    Less than a launch is not seen: such products wait for other things.
-    """
-    if use is None or use.computed or device.matrix_unit != "wgmma":
-        return 0.0
-    signature, operands = node
-    factor = staged_factor(signature, operands, nodes, leaf_types, use.element, facts)
-    useful = 2.0 * math.prod(product_shape(signature)) / use.rate
-    longer = (factor - 1.0) * useful * idle_factor(signature, device)
-    return longer if longer > device.launch_cost else 0.0
 
 
 def _first_seconds(signature: Signature, device: Device) -> float:
@@ -354,19 +302,6 @@ def _alone(signature: Signature, device: Device) -> float:
     rows, element_bytes = GROUP_ROWS, element_of(signature.operand_types[0]).bytes
     share = GROUP_SHARE * device.bandwidth / device.compute_units
     return rows * signature.operand_shapes[0][-1] * element_bytes / share
-
-
-def _is_turned(name: int, nodes: Mapping[int, _Node]) -> bool:
-    """Whether what a value is computed from lies in memory with its last axis elsewhere."""
-    turned = False
-    read_through = (Kind.MOVEMENT, Kind.ELEMENTWISE)
-    while name in nodes and nodes[name][0].kind in read_through and nodes[name][1]:
-        signature, operands = nodes[name]
-        if signature.name == "transpose":
-            perm = signature.values["perm"]
-            turned ^= perm[-1] != len(perm) - 1
-        name = operands[0]
-    return turned
 
 
 def _element_seconds(signature: Signature, device: Device) -> float:

@@ -1,19 +1,15 @@
 """The blocks in which a CPU computes products: that they fit local memory, and compute the same."""
 
 from math import prod
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import MemRefType, TensorType
-from xdsl.ir import Attribute
+from xdsl.dialects.builtin import MemRefType
 
 from mgn.dialects import kernel
 from mgn.dialects.fusion import FusedKernelOp
-from mgn.dialects.mgn.operation import TensorOp
-from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.product_price import Lie, cpu_passes
-from mgn.passes.schedules.choose import schedule_for
+from mgn.passes.schedules.choose import schedule_for, schedules_of
 from mgn.passes.schedules.packed_blocking import block_depth, evenly, tile_rows
 from tests.support.lower_fixture import CPU, expected, fused_kernel, lowered, run
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
@@ -87,7 +83,7 @@ def test_many_blocks_compute_the_same(
 @pytest.mark.parametrize("turned", [{}, {"transpose_a": True}, {"transpose_b": True}], ids=str)
 @pytest.mark.parametrize("element", ["f32", "f64", "f16"])
 @pytest.mark.parametrize("sizes", [(128, 576, 1536), (100, 100, 100), (1000, 500, 300)])
-def test_a_product_is_priced_by_the_blocks_that_it_is_cut_into(
+def test_a_schedule_goes_over_operands_as_often_as_the_kernel_does(
     sizes: tuple[int, int, int], element: str, turned: dict[str, bool]
 ) -> None:
     rows, depth, columns = sizes
@@ -95,11 +91,5 @@ def test_a_product_is_priced_by_the_blocks_that_it_is_cut_into(
     right = (columns, depth) if "transpose_b" in turned else (depth, columns)
     types = [(element, left), (element, right)]
     fused = fused_kernel("contraction", types, lambda e, x, y: e.matmul(x, y, **turned))
-    (op,) = (op for op in fused.block.ops if isinstance(op, TensorOp))
-    operands = tuple(cast(TensorType[Attribute], operand.type) for operand in op.operands)
-    result = cast(TensorType[Attribute], op.results[0].type)
-    signature = Signature("matmul", tuple(op.properties.items()), result, operands)
-    in_place = not turned.get("transpose_a") and element != "f16"
-    passes = cpu_passes(signature, CPU, Lie(in_place, "transpose_b" in turned))
     items, *_ = lowered(fused, CPU).global_size.get_values()
-    assert items == passes.left * passes.right
+    assert items == prod(schedules_of(fused, CPU)[0].passes)

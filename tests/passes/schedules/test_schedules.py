@@ -135,7 +135,7 @@ def test_a_scheduled_kernel_is_lowered_alike_from_its_text_and_on_any_device(nam
 def test_the_schedule_with_the_least_time_is_chosen(name: str) -> None:
     make, device, _, _ = CASES[name]
     schedules = schedules_of(make(), device)
-    times = [schedule.time for schedule in schedules]
+    times = [schedule.seconds for schedule in schedules]
     assert times == sorted(times)
     assert schedule_for(make(), device) == schedules[0].attribute
     attributes = [schedule.attribute for schedule in schedules]

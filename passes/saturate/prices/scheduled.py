@@ -1,0 +1,172 @@
+"""The schedule that a candidate gets if it is chosen, by which it is priced.
+
+In: a legal body of e-nodes, what a kernel of it says, a device. Out: the first of the schedules
+that `schedules` enumerates for it; None where no template can write it.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Block
+from xdsl.utils.exceptions import VerifyException
+
+from mgn.dialects.kernel.device import Device
+from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.shapes import element_count
+from mgn.dialects.types import element_of
+from mgn.passes.kernels.body import INPUT, SPLAT, Body, Node, read_operation
+from mgn.passes.kernels.guided_products import guided_products
+from mgn.passes.saturate.egraph.view import Signature
+from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
+from mgn.passes.schedules.choose import enumerated_schedules
+from mgn.passes.schedules.figures import Traits, figures_for
+from mgn.passes.schedules.packed_blocking import SIMPLE_EPILOGUE
+from mgn.passes.schedules.schedule import Request, Schedule
+
+
+def schedule_of(
+    body: Sequence[BodyNode],
+    form: Form,
+    leaf_types: Mapping[int, TensorType],
+    signatures: Sequence[Signature],
+    device: Device,
+    facts: Facts,
+) -> Schedule | None:
+    """The schedule of a kernel with a heavy operation: found once for all bodies that its template
+    cuts alike, beside that operation's signature.
+    """
+    part, widest = _heavy_part(body, form, signatures, device), _widest(body, signatures)
+    names: dict[int, int] = {}
+    own = names.setdefault
+    nodes = tuple(
+        [
+            (number, own(name, len(names)), tuple([own(item, len(names)) for item in operands]))
+            for name, number, operands in part
+        ]
+    )
+    read = tuple([name in leaf_types for name in names])
+    known = _known(next(signatures[item[1]] for item in part if item[0] == form.heavy), device)
+    key = nodes, read, widest, facts
+    if key not in known:
+        request = request_of(part, form, leaf_types, signatures, device, facts, widest)
+        try:
+            known[key] = enumerated_schedules(form.kind, request)[0]
+        except VerifyException:
+            known[key] = None
+    return known[key]
+
+
+def _known(heavy: Signature, device: Device) -> dict[object, Schedule | None]:
+    """The schedules found for an operation, by all else that they depend on; the device is held, so
+    that its id is no other's.
+    """
+    held = heavy.schedules.get(id(device))
+    if held is None:
+        held = heavy.schedules[id(device)] = (device, {})
+    return held[1]
+
+
+def _heavy_part(
+    body: Sequence[BodyNode], form: Form, signatures: Sequence[Signature], device: Device
+) -> Sequence[BodyNode]:
+    """What of a body decides how its template is cut: the heavy operation and what it is computed
+    from; all of it where rows are reduced, halves meet, or much follows on a CPU.
+    """
+    if form.reduced or form.halved:
+        return body
+    wanted, part, after = {form.heavy}, list[BodyNode](), 0
+    for node in reversed(body):
+        if node[0] in wanted:
+            part.append(node)
+            wanted.update(node[2])
+        elif device.is_cpu:
+            operations = _pattern(signatures[node[1]]).nodes
+            after += sum(item.kind is Kind.ELEMENTWISE for item in operations)
+    return body if after > SIMPLE_EPILOGUE else part[::-1]
+
+
+def _widest(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> int:
+    """The bytes of the widest value that a kernel computes or reads."""
+    return max([4, *[signatures[number].widest for _, number, _ in body]])
+
+
+def request_of(
+    body: Sequence[BodyNode],
+    form: Form,
+    leaf_types: Mapping[int, TensorType],
+    signatures: Sequence[Signature],
+    device: Device,
+    facts: Facts,
+    widest: int | None = None,
+) -> Request:
+    """A kernel as those that enumerate schedules see it."""
+    met = {item for _, _, operands in body for item in operands}
+    read = {name: type for name, type in leaf_types.items() if name in met}
+    (*_, (root, number, _)) = body
+    held = [*read.values(), signatures[number].type]
+    traits = Traits(
+        form.kind,
+        widest or _widest(body, signatures),
+        max(element_count(type.get_shape()) for type in held),
+        sum(_bytes(type) for type in held),
+    )
+    entries = figures_for(traits, dict(facts), device)
+    whole = guided_products(body_of(body, [root], read, signatures))
+    return Request(whole, entries, device)
+
+
+def _bytes(type: TensorType) -> int:
+    return element_count(type.get_shape()) * element_of(type).bytes
+
+
+def body_of(
+    body: Sequence[BodyNode],
+    results: Sequence[int],
+    leaf_types: Mapping[int, TensorType],
+    signatures: Sequence[Signature],
+) -> Body:
+    """E-nodes as a kernel's template sees them."""
+    known: dict[int, Node] = {
+        name: _leaf(INPUT, type, number) for number, (name, type) in enumerate(leaf_types.items())
+    }
+    inputs = list(known.values())
+    nodes: list[Node] = list(inputs)
+    for name, number, operands in body:
+        signature = signatures[number]
+        for operand, type in zip(operands, signature.operand_types, strict=True):
+            if operand not in known:
+                known[operand] = _leaf(SPLAT, type)
+                nodes.append(known[operand])
+        known[name] = _applied(signature, [known[operand] for operand in operands], nodes)
+    return Body(inputs, [known[name] for name in results], nodes)
+
+
+def _leaf(name: str, type: TensorType, number: int = 0) -> Node:
+    values = {"value": 0.0} if name == SPLAT else {}
+    shape = tuple(type.get_shape())
+    return Node(name, Kind.CONSTANT, (), values, shape, element_of(type), number=number)
+
+
+def _applied(signature: Signature, operands: Sequence[Node], nodes: list[Node]) -> Node:
+    """The result of an operation on nodes; what it makes is added to all nodes."""
+    pattern = _pattern(signature)
+    made = dict(zip(pattern.inputs, operands, strict=True))
+    for node in pattern.nodes:
+        inner = tuple([made[operand] for operand in node.operands])
+        made[node] = Node(node.name, node.kind, inner, node.values, node.shape, node.element)
+        nodes.append(made[node])
+    return made[pattern.written[0]]
+
+
+@cache
+def _pattern(signature: Signature) -> Body:
+    """An operation as core operations on inputs."""
+    block = Block(arg_types=signature.operand_types)
+    return read_operation(
+        signature.spec.op_class.create(
+            operands=block.args,
+            result_types=[signature.type],
+            properties=signature.property_dict,
+        )
+    )
