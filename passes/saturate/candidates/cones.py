@@ -17,7 +17,12 @@ from mgn.passes.saturate.prices.prices import price_per_run
 
 @dataclass(frozen=True)
 class Traits:
-    """What matters of a class to cones that mention it."""
+    """What matters of a class to cones that mention it.
+
+    `repeats` is how many times more often than once an element a kernel evaluates it at most that
+    computes it for its one reader (broadcasts.py); `lasts` says that this may cost more than to
+    have it in memory.
+    """
 
     type: TensorType
     in_memory: bool
@@ -25,10 +30,13 @@ class Traits:
     users: int
     is_output: bool
     prepared: bool = False
+    repeats: float = 0.0
+    lasts: bool = False
 
     @property
-    def shared(self) -> bool:
-        return self.users > 1 or self.is_output
+    def stored(self) -> bool:
+        """Whether it may pay to have it in memory."""
+        return self.users > 1 or self.is_output or self.lasts
 
 
 @dataclass

@@ -15,12 +15,13 @@ of what it was made from. So the thirty equal layers of a network are worked out
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
+from mgn.passes.saturate.candidates.broadcasts import costs_a_launch, repeats_of
 from mgn.passes.saturate.candidates.cones import Cone, Ranking, Traits
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.candidates.repetition import table
@@ -63,11 +64,14 @@ class CutLimits:
 
 @dataclass
 class CutSet:
-    """The cones of a class, over local names: 0 is the class, `traits[i]` describes name i."""
+    """The cones of a class, over local names: 0 is the class, `traits[i]` describes name i. `lasts`
+    is as those who read the class are to see it.
+    """
 
     number: int
     traits: list[Traits]
     cones: list[Cone] = field(default_factory=list[Cone])
+    lasts: bool = False
 
 
 @dataclass(slots=True)
@@ -97,6 +101,7 @@ class CutBuilder:
         self.trait_numbers: dict[Traits, int] = {}
         self.known_traits: dict[tuple[object, ...], tuple[Traits, int]] = {}
         self.numbered: list[CutSet] = []
+        self.repeats = repeats_of(view, device)
         self.considered = 0
 
     def build(self) -> dict[int, PlacedCuts]:
@@ -123,6 +128,8 @@ class CutBuilder:
         if known is None:
             known = self.memo[key] = self._compute(value, nodes, list(names))
         cuts, selected = known
+        if cuts.lasts:
+            self._note_traits(value, replace(self.traits[value.key], lasts=True))
         classes = list(names)
         return PlacedCuts(cuts, tuple([classes[index] for index in selected]))
 
@@ -150,7 +157,8 @@ class CutBuilder:
         content = (numbers, tuple((cone.body, cone.leaves) for cone in renamed))
         cuts = self.contents.get(content)
         if cuts is None:
-            cuts = CutSet(len(self.numbered), described, renamed)
+            lasts = costs_a_launch(renamed, described, self.view.signatures, self.device)
+            cuts = CutSet(len(self.numbered), described, renamed, lasts)
             self.contents[content] = cuts
             self.numbered.append(cuts)
         return cuts, tuple(used)
@@ -158,14 +166,21 @@ class CutBuilder:
     def _traits(self, value: ValueClass) -> int:
         """Notes a class's traits, and gives their number; types are hashed once each."""
         users = min(value.users, 3)
-        rest = (value.in_memory, value.inline, users, value.is_output, value.prepared)
+        outside = users, value.is_output, value.prepared, self.repeats.get(value.key, 0.0)
+        rest = (value.in_memory, value.inline, *outside)
         known = self.known_traits.get((id(value.type), *rest))
         if known is None:
-            traits = Traits(value.type, *rest)
-            number = self.trait_numbers.setdefault(traits, len(self.trait_numbers))
-            known = self.known_traits[id(value.type), *rest] = traits, number
+            known = self.known_traits[id(value.type), *rest] = self._note_traits(
+                value, Traits(value.type, *rest)
+            )
         self.traits[value.key], self.traits_of[value.key] = known
         return known[1]
+
+    def _note_traits(self, value: ValueClass, traits: Traits) -> tuple[Traits, int]:
+        """Notes what the traits of a class are, and gives them with their number."""
+        number = self.trait_numbers.setdefault(traits, len(self.trait_numbers))
+        self.traits[value.key], self.traits_of[value.key] = traits, number
+        return traits, number
 
     def _node_cones(
         self,
@@ -177,8 +192,9 @@ class CutBuilder:
 
         A value with one user, read elementwise or by a reduction, never lies in memory where a
         kernel can compute it together with that user: the user's result takes its place there at
-        no greater cost. What a matrix unit takes from memory is an exception, and what is prepared
-        where its user is not: it is there for nothing.
+        no greater cost. A value that its user broadcasts is an exception where it `lasts`
+        (broadcasts.py); so are what a matrix unit takes from memory, and what is prepared where its
+        user is not: it is there for nothing.
         """
         root = self.view.signatures[signature]
         choices = [
@@ -200,7 +216,7 @@ class CutBuilder:
                     position
                     for position, (_, mapped) in enumerate(operands)
                     if combination[position] is not None
-                    and not traits[mapped[0]].shared
+                    and not traits[mapped[0]].stored
                     and traits[mapped[0]].prepared is traits[0].prepared
                 )
                 legal.append((frozenset(alone) if plain else frozenset(), cone))

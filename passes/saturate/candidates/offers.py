@@ -169,7 +169,7 @@ class _Offers:
             extras = [
                 name
                 for name, signature, _ in body[:-1]
-                if traits[name].shared
+                if traits[name].stored
                 and traits[name].prepared is prepared
                 and form.writable(name, signatures[signature], root)
             ]

@@ -1,0 +1,87 @@
+"""Values that their one reader broadcasts: whether it may pay to have them in memory.
+
+In: a view and a device; the cones of such a value. Out: its *repeats*, how many times more often
+than once an element a kernel evaluates it at most that computes it for its reader; and whether this
+may cost more than to write it. Ten `tanh` of a column that a matrix then adds are evaluated once
+for each element of the matrix.
+
+Let v be the value, d a kernel that writes it, c a kernel that reads it, and c∘d the kernel that
+computes v in c. Then c∘d reads and writes no more than c and d together, takes a launch less, and
+computes what both do, the body of d so many times more as v has repeats. So where
+
+    repeats × seconds of computing in d ≤ seconds of a launch
+
+c∘d costs no more than c and d, whatever c is, and no candidate that reads v is needed. That leaves
+out of account that a cache may hold what c and d move, but not what c∘d does.
+
+Only pointwise d count: a kernel computes what a reduction or a product decides once. A value that
+its one reader takes at most once an element has no repeats: the reader's result, which has no more
+elements, is written in its place.
+"""
+
+from collections.abc import Sequence
+
+from mgn.dialects.fusion import KernelKind
+from mgn.dialects.kernel.device import Device
+from mgn.dialects.kernel_forms import HELD_WHOLE
+from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.shapes import element_count
+from mgn.passes.saturate.candidates.cones import Cone, Traits
+from mgn.passes.saturate.egraph.view import Signature, View
+from mgn.passes.saturate.prices.attention_price import attention_demands
+from mgn.passes.saturate.prices.prices import measure_kernel
+from mgn.passes.saturate.prices.product_price import product_demands
+
+
+def repeats_of(view: View, device: Device) -> dict[int, float]:
+    """The repeats of each class that has some."""
+    count = {key: element_count(value.type.get_shape()) for key, value in view.classes.items()}
+    evaluated = {key: float(elements) for key, elements in count.items()}
+    broadcast = set[int]()
+    for value in reversed(view.classes.values()):
+        for member in value.members:
+            signature = view.signatures[member.signature]
+            demands = _demands(signature, evaluated[value.key], device)
+            for operand, size, demand in zip(
+                member.operands, signature.operand_sizes, demands, strict=True
+            ):
+                evaluated[operand] = max(evaluated[operand], demand)
+                if 1 < size < signature.size:
+                    broadcast.add(operand)
+    found: dict[int, float] = {}
+    for key in broadcast:
+        value = view.classes[key]
+        if value.leaf is None and value.users == 1 and not value.is_output:
+            found[key] = evaluated[key] / count[key] - 1.0
+    return found
+
+
+def _demands(signature: Signature, evaluations: float, device: Device) -> Sequence[float]:
+    """How often a kernel that evaluates an e-node so many times asks for each operand at most."""
+    sizes = [float(size) for size in signature.operand_sizes]
+    if signature.kind is Kind.CONTRACTION:
+        return product_demands(signature, device)
+    if signature.name in HELD_WHOLE["attention"]:
+        return attention_demands(signature, device)
+    if signature.kind in (Kind.REDUCTION, Kind.SCAN) or signature.name in ("concat", "pad"):
+        return sizes
+    return [evaluations if size > 1.0 else 1.0 for size in sizes]
+
+
+def costs_a_launch(
+    cones: Sequence[Cone],
+    traits: Sequence[Traits],
+    signatures: Sequence[Signature],
+    device: Device,
+) -> bool:
+    """Whether the repeats of a class may cost more than a launch, computed by one of its cones."""
+    repeats = traits[0].repeats
+    if not repeats:
+        return False
+    for cone in cones:
+        if cone.form.kind is KernelKind.POINTWISE:
+            types = {name: traits[name].type for name in cone.leaves}
+            work = measure_kernel(cone.body, cone.form, (0,), types, signatures, device)
+            if repeats * work.seconds > device.launch_cost:
+                return True
+    return False
