@@ -1,18 +1,22 @@
-"""Candidates leave out nothing that can win."""
+"""Candidates leave out nothing that can win: choices beside those of all kernels there can be."""
 
 from collections.abc import Iterator
 
 import pytest
-from saturate_programs import CPU, build_graph, check_same, f32, random_graph
+from exhaustive_kernels import Enumeration, least_cost, small_graph, tree_graph
+from saturate_programs import CPU, Body, build_graph, check_same, f32, random_graph
 from xdsl.ir import SSAValue
 
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
-from mgn.passes.saturate import saturate_graph
+from mgn.passes.saturate import RuleClass, SaturateOptions, saturate_graph
+from mgn.passes.saturate.saturate import saturated_view
 
 GPU = DEVICES["nvidia-h200"]
 BOTH = pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])
+FEW_RULES = SaturateOptions(classes=frozenset({RuleClass.FAST}))
+"""So that an enumeration has the program's operations and little else."""
 
 
 def column(b: Emitter, x: SSAValue, c: SSAValue) -> SSAValue:
@@ -78,3 +82,64 @@ def test_what_is_cheap_is_computed_on_the_way() -> None:
     report = saturate_graph(graph, CPU)
     assert report.kernel_count == 1
     assert report.candidates == 1
+
+
+@BOTH
+@pytest.mark.parametrize("size", [256, 4096])
+def test_values_of_one_reader_lie_in_memory_where_that_costs_least(
+    size: int, device: Device
+) -> None:
+    """Every value has one reader, so nothing is chosen but what is stored."""
+    for seed in range(40):
+        graph = tree_graph(seed, 5, size)
+        view = saturated_view(graph, FEW_RULES)
+        least = least_cost(view, Enumeration(view, device, joined=False).kernels())
+        found = saturate_graph(graph, device, FEW_RULES).cost_after
+        assert found == pytest.approx(least, rel=1e-9), seed
+
+
+@BOTH
+@pytest.mark.parametrize("operations", [4, 6, 8])
+def test_a_choice_costs_the_least_of_all_choices_of_all_kernels(
+    operations: int, device: Device
+) -> None:
+    """Values are broadcast, have several readers, and are results."""
+    for seed in range(24):
+        graph = small_graph(seed, operations)
+        view = saturated_view(graph, FEW_RULES)
+        least = least_cost(view, Enumeration(view, device).kernels())
+        found = saturate_graph(graph, device, FEW_RULES).cost_after
+        assert found == pytest.approx(least, rel=1e-9), seed
+
+
+def statistics(b: Emitter, x: SSAValue) -> list[SSAValue]:
+    values = [x, b.abs(x), b.mul(x, x)]
+    names = ("sum", "max_reduce")
+    return [b.call(name, item, axis=1, keepdims=True) for item in values for name in names]
+
+
+def rows_and_their_sums(b: Emitter, x: SSAValue) -> list[SSAValue]:
+    return [b.tanh(x), b.sum(x, axis=1), b.call("max_reduce", x, axis=1, keepdims=True)]
+
+
+@BOTH
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("body", [statistics, rows_and_their_sums])
+def test_all_that_is_made_of_the_same_rows_is_one_kernel(
+    body: Body, count: int, device: Device
+) -> None:
+    def each(b: Emitter, *inputs: SSAValue) -> list[SSAValue]:
+        return [value for x in inputs for value in body(b, x)]
+
+    before = build_graph(each, *[f32(512, 768)] * count)
+    after = before.clone()
+    assert saturate_graph(after, device).kernel_count == count
+    if count == 1:
+        check_same(before, after)
+
+
+def test_a_report_says_what_was_left_out_and_why() -> None:
+    report = saturate_graph(random_graph(3, 40), CPU)
+    assert report.passed_over
+    for why, count in report.passed_over.items():
+        assert f"{count} {why}" in str(report)

@@ -24,7 +24,7 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.structure import PRECISION, GraphOp, graphs_of
 from mgn.passes.saturate.candidates.baseline import price_of_separate_kernels
 from mgn.passes.saturate.candidates.candidates import CandidateSet
-from mgn.passes.saturate.candidates.cuts import CutLimits
+from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.offers import find_candidates
 from mgn.passes.saturate.candidates.prepared_copies import prepared_copies
 from mgn.passes.saturate.candidates.reach import Reach
@@ -216,17 +216,21 @@ def _chosen(task: _Task, way: _Way, extract_budget: float) -> Choice:
     with _timed(seconds, "view"):
         whole = whole_composites(options, device)
         view = make_view(way.saturated, way.encoded.outputs, whole, options.prepare)
-    limits = limits_of(options)
+    computed = sum(value.leaf is None for value in view.classes.values())
+    limits = limits_of(options).for_size(computed)
     with _timed(seconds, "candidates"):
         reach = Reach(view)
         found = find_candidates(view, device, reach, limits)
         if options.fuse:
             reach = Reach(view) if found.handed else reach
-            joined = [*sibling_candidates(view, found, device, reach)]
+            joined = [*sibling_candidates(view, found, device, reach, limits)]
             for template, classes in [*joined, *prepared_copies(view, found, device)]:
                 if not limits.keep_bits or keeps_bits(template.body, view.signatures):
                     found.add(template, classes)
+        if limits.whole:
+            found = found.without_dominated()
         report.candidates, report.considered = len(found.candidates), found.considered
+        report.passed_over = +found.left_out
     with _timed(seconds, "extract"):
         extraction = extract(found, list(view.classes), extract_budget)
         _describe_extraction(report, view, found, extraction)

@@ -116,15 +116,15 @@ def test_what_was_not_chosen_makes_the_program_no_cheaper() -> None:
             assert group.separate is not None and group.separate > group.first.predicted
 
 
-def test_what_writes_one_of_two_values_needs_a_kernel_for_the_other() -> None:
+def test_what_writes_some_of_several_values_needs_a_kernel_for_the_others() -> None:
     story = explained(
         "graph g(x: f32[32, 64]) { return a = tanh(x), b = exp(x), c = sin(x), d = cos(x) }"
     )
     assert story.saturation.gap < 1e-9
     rivals = [rival for group in story.groups for rival in group.rivals]
-    alone = [rival for rival in rivals if len(rival.operations) == 1]
-    assert len(alone) >= 4
-    assert all(rival.change is not None and rival.change > 1e-5 for rival in alone)
+    fewer = [rival for rival in rivals if len(rival.operations) < 4]
+    assert len(fewer) >= 4
+    assert all(rival.change is not None and rival.change > 1e-5 for rival in fewer)
 
 
 def test_predictions_add_up_to_the_cost_of_the_choice() -> None:

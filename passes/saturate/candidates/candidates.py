@@ -5,10 +5,12 @@ its body that lie in the same iteration space: the residual sum next to its norm
 diamond.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mgn.dialects.fusion import KernelKind
+from mgn.passes.saturate.candidates.limits import DOMINATED
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, renamed
 
 ALONE = "one kernel"
@@ -101,7 +103,8 @@ class CandidateSet:
     """All candidates by number, those that write each class, and the order of the classes.
 
     `handed` are the values that kernels of an arrangement hand to each other; `memoise` says
-    whether what repeats in all this is worked out once.
+    whether what repeats in all this is worked out once. `left_out` counts by reason the distinct
+    candidates that were met and are none of these.
     """
 
     candidates: list[Candidate] = field(default_factory=list[Candidate])
@@ -110,6 +113,7 @@ class CandidateSet:
     outputs: tuple[int, ...] = ()
     handed: frozenset[int] = frozenset()
     considered: int = 0
+    left_out: Counter[str] = field(default_factory=Counter[str])
     memoise: bool = True
 
     def add(self, template: Template, classes: tuple[int, ...]) -> Candidate:
@@ -123,3 +127,24 @@ class CandidateSet:
             else:
                 writers[result] = [number]
         return candidate
+
+    def without_dominated(self) -> "CandidateSet":
+        """Without candidates in whose place another one may always stand: it writes no less, reads
+        no more and costs no more.
+        """
+        kept = replace(self, candidates=[], writers={}, left_out=Counter(self.left_out))
+        for candidate in self.candidates:
+            if self._replaces(candidate):
+                kept.left_out[DOMINATED] += 1
+            else:
+                kept.add(candidate.template, candidate.classes)
+        return kept
+
+    def _replaces(self, candidate: Candidate) -> bool:
+        results, inputs = frozenset(candidate.results), frozenset(candidate.inputs)
+        for number in self.writers[candidate.results[0]]:
+            other = self.candidates[number]
+            rank, own = (other.price, other.number), (candidate.price, candidate.number)
+            if rank < own and results.issubset(other.results) and inputs.issuperset(other.inputs):
+                return True
+        return False

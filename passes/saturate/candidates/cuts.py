@@ -14,6 +14,7 @@ of what it was made from. So the thirty equal layers of a network are worked out
 """
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
@@ -23,6 +24,7 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.saturate.candidates.broadcasts import costs_a_launch, repeats_of
 from mgn.passes.saturate.candidates.cones import Cone, Ranking, Traits
+from mgn.passes.saturate.candidates.limits import DEARER, TIME, CutLimits
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.candidates.repetition import table
 from mgn.passes.saturate.candidates.rounding_order import keeps_bits
@@ -36,30 +38,6 @@ VIEWS = frozenset({"reshape", "broadcast_to", "slice"})
 
 DEAR = 4.0
 """Weight of an operation from which on its result is better read than computed again."""
-
-
-WAYS_OF_ONE_KIND = 3
-WAYS = {KernelKind.POINTWISE: 2}
-"""How many ways to compute an operand inside its users' kernels are tried, where all are kernels of
-one kind and where they are not: then one of each kind that is not listed. Products that reduce rows
-are a way besides: there is always one without.
-"""
-
-
-@dataclass(frozen=True)
-class CutLimits:
-    """Bounds of the search: cones kept for each kernel kind, merges tried (before an attention,
-    which has up to four operands, more of them), sizes of a body; whether a kernel must give the
-    bits of its operations alone; and whether what repeats is worked out once.
-    """
-
-    cones: int = 4
-    merges: int = 24
-    attention: int = 81
-    operations: int = 64
-    leaves: int = 16
-    keep_bits: bool = False
-    memoise: bool = True
 
 
 @dataclass
@@ -103,6 +81,7 @@ class CutBuilder:
         self.numbered: list[CutSet] = []
         self.repeats = repeats_of(view, device)
         self.considered = 0
+        self.left_out = Counter[str]()
 
     def build(self) -> dict[int, PlacedCuts]:
         """The cut sets of all classes, in dependency order."""
@@ -167,7 +146,7 @@ class CutBuilder:
         """Notes a class's traits, and gives their number; types are hashed once each."""
         users = min(value.users, 3)
         outside = users, value.is_output, value.prepared, self.repeats.get(value.key, 0.0)
-        rest = (value.in_memory, value.inline, *outside)
+        rest = (value.in_memory, value.inline, *outside, self.limits.whole)
         known = self.known_traits.get((id(value.type), *rest))
         if known is None:
             known = self.known_traits[id(value.type), *rest] = self._note_traits(
@@ -205,6 +184,7 @@ class CutBuilder:
         plain = plain and not shows_rounding(root, self.device)
         attends = root.heavy is KernelKind.ATTENTION
         merges = self.limits.attention if attends else self.limits.merges
+        self.left_out[TIME] += max(0, math.prod(map(len, choices)) - merges)
         legal: list[tuple[frozenset[int], Cone]] = []
         apart: list[Cone] = []
         for combination in islice(product(*choices), merges):
@@ -226,6 +206,7 @@ class CutBuilder:
             return [] if cone is None else [cone]
         fused = [positions for positions, _ in legal]
         kept = [cone for positions, cone in legal if not any(positions < other for other in fused)]
+        self.left_out[DEARER] += len(legal) - len(kept)
         return [*kept, *apart]
 
     def _before(self, root: Signature, position: int) -> Collection[KernelKind]:
@@ -255,7 +236,7 @@ class CutBuilder:
         if operand.prepared and not traits[0].prepared:
             chosen = self._prepared_choices(cones, KernelKind.CONTRACTION not in kinds)
         else:
-            chosen = [*best_of_each_kind(cones), None]
+            chosen = [*best_of_each_kind(cones, self.limits), None]
         return [None if cone is None else cone.at(mapped) for cone in chosen]
 
     def _prepared_choices(self, cones: Sequence[Cone], heavy: bool) -> list[Cone | None]:
@@ -342,6 +323,7 @@ class CutBuilder:
             key = (frozenset(cone.leaves), cone.form.way)
             count = counts.get(cone.form.way, 0)
             if key in seen or count >= self.limits.cones:
+                self.left_out[TIME] += 1
                 dropped.setdefault(cone.form.way, []).append(cone)
                 continue
             seen.add(key)
@@ -396,7 +378,7 @@ def leaves_of(body: Sequence[BodyNode]) -> list[int]:
     )
 
 
-def best_of_each_kind(cones: Sequence[Cone]) -> list[Cone]:
+def best_of_each_kind(cones: Sequence[Cone], limits: CutLimits) -> list[Cone]:
     """The few of an operand's cones, best first, that its users try: a kernel of one kind is no
     substitute for one of another, as a slice of a wide product is none for the product.
     """
@@ -407,7 +389,8 @@ def best_of_each_kind(cones: Sequence[Cone]) -> list[Cone]:
         way = cone.form.way
         counts[way] = counts.get(way, 0) + 1
         alone = of_one_kind and not cone.form.reduced
-        most = WAYS_OF_ONE_KIND if alone else WAYS.get(cone.form.kind, 1)
+        plain = cone.form.kind is KernelKind.POINTWISE
+        most = limits.ways if alone else limits.pointwise if plain else limits.others
         if counts[way] <= most:
             kept.append(cone)
     return kept

@@ -12,7 +12,8 @@ from itertools import combinations
 from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.candidates.arranging import Arranger, NewValues, Placer
 from mgn.passes.saturate.candidates.candidates import CandidateSet, Template, undominated
-from mgn.passes.saturate.candidates.cuts import CutBuilder, CutLimits, CutSet, PlacedCuts
+from mgn.passes.saturate.candidates.cuts import CutBuilder, CutSet, PlacedCuts
+from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.candidates.repetition import table
@@ -20,8 +21,6 @@ from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.prices.prices import price_per_run
 
 DEFAULT_LIMITS = CutLimits()
-EXTRA_RESULTS = 4
-"""Interior values of one body that are considered as further results."""
 
 
 class NoKernel(RuntimeError):
@@ -35,7 +34,8 @@ def find_candidates(
     priced = PricedBodies(view.signatures, device)
     builder = CutBuilder(view, device, limits, priced)
     placed = builder.build()
-    found = CandidateSet(considered=builder.considered, memoise=limits.memoise)
+    found = CandidateSet(considered=builder.considered, left_out=builder.left_out)
+    found.memoise = limits.memoise
     wanted = [root for root in dict.fromkeys(view.outputs) if not view.classes[root].leaf]
     found.outputs = tuple(wanted)
     offers = _Offers(view, device, reach, limits, priced)
@@ -98,6 +98,7 @@ class _Offers:
         self.view = view
         self.priced = priced
         self.reach = reach
+        self.limits = limits
         self.arranger = Arranger(view, device, limits.keep_bits)
         self.values: dict[int, NewValues] = {}
         self.made: dict[int, list[_Offer]] = table(limits.memoise)
@@ -173,20 +174,20 @@ class _Offers:
                 and traits[name].prepared is prepared
                 and form.writable(name, signatures[signature], root)
             ]
-            for chosen in _subsets(extras[-EXTRA_RESULTS:]):
+            for chosen in self._subsets(extras[-self.limits.extras :]):
                 results = (0, *chosen)
                 price = price_per_run(self.priced.price(body, form, results, types), prepared)
                 facts = self.priced.facts(body, form, results, types)
                 yield Template(body, form, results, leaves, inputs, price, facts)
+
+    def _subsets(self, names: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Non-empty subsets worth trying: singles, pairs, and all; or each."""
+        sizes = set(range(1, len(names) + 1))
+        for size in sorted(sizes if self.limits.whole else {1, 2, len(names)} & sizes):
+            yield from combinations(names, size)
 
 
 def _offered(templates: Sequence[Template], known: int) -> _Offered:
     left = undominated(templates)
     met = dict.fromkeys(name for item in left for name in (*item.inputs, *item.results))
     return _Offered(left, [name for name in met if name < known])
-
-
-def _subsets(names: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Non-empty subsets worth trying: singles, pairs, and all."""
-    for size in sorted({1, 2, len(names)} & set(range(1, len(names) + 1))):
-        yield from combinations(names, size)

@@ -1,18 +1,33 @@
-"""Kernels that compute two values side by side, neither from the other, and read what both need
+"""Horizontal fusion: kernels that compute several values side by side and read what these share
 once.
 
-In: a view and its candidates of one result. Out: candidates of two: both arms of a diamond that are
-wanted, two statistics of the same rows.
+In: a view and its candidates of one result. Out: candidates of two results and more: both arms of a
+diamond, all statistics of the same rows, a copy of rows beside their sum.
+
+Two candidates are joined where both read one value in one iteration space. What was joined for less
+is joined with further ones of the same space. Three kinds of join are left out:
+
+- One that costs as much as the kernels that it joins: these write as much, and read no more.
+- One that writes what no candidate reads and no output is: the join without it writes less.
+- One with an input that depends on one of its results: no choice can run it.
+
+Beyond that there are limits (`CutLimits`) for want of time.
 """
 
-from collections.abc import Container, Iterator, Mapping
+import math
+from collections import deque
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from itertools import combinations
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.shifts import LARGEST, SHIFTS
+from mgn.dialects.types import tensor_bytes
 from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet, Template
 from mgn.passes.saturate.candidates.cuts import body_order, leaves_of
+from mgn.passes.saturate.candidates.limits import NO_GAIN, TIME, CutLimits
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.candidates.repetition import table
@@ -20,46 +35,168 @@ from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.prices.forms import BodyNode, renamed
 from mgn.passes.saturate.prices.prices import price_per_run
 
-READERS = 6
-"""Readers of one value that are tried with each other."""
-WAYS = 2
-"""Candidates of one class that are tried: the cheapest, and the next that reads other values."""
-
 MERGED = (KernelKind.POINTWISE, KernelKind.REDUCTION)
 
 LIKE_ANY = frozenset({(LARGEST, SHIFTS)})
 """What a kernel may say that reads and writes what any other might."""
 
 Space = tuple[KernelKind, tuple[int, ...], tuple[int, ...]]
+Group = tuple[int, Space]
 Placed = tuple[Template, tuple[int, ...]]
 _Pair = tuple[Template, Template, tuple[int, ...]]
 
 
 def sibling_candidates(
-    view: View, found: CandidateSet, device: Device, reach: Reach
+    view: View, found: CandidateSet, device: Device, reach: Reach, limits: CutLimits
 ) -> Iterator[Placed]:
-    """Templates of two results, with their classes, that are cheaper than the two kernels they
-    replace.
+    """Templates of several results, with their classes, that are cheaper than the kernels that
+    they join.
     """
-    groups: dict[tuple[int, Space], list[Candidate]] = {}
-    for candidate in _cheap_alone(found):
-        form = candidate.template.form
-        if form.kind not in MERGED or not LIKE_ANY.issuperset(candidate.template.facts):
-            continue
-        root = view.signatures[candidate.template.body[-1][1]]
-        shape = root.shape if form.kind is KernelKind.POINTWISE else form.shape
-        for read in _read_by(candidate, view, found.handed):
-            groups.setdefault((read, (form.kind, shape, form.axes)), []).append(candidate)
-    tried: set[tuple[int, int]] = set()
-    merger = _Merger(view, device, found.memoise)
-    for readers in groups.values():
-        for first, second in combinations(readers[:READERS], 2):
-            pair = (first.number, second.number)
-            if pair not in tried and first.results != second.results:
-                tried.add(pair)
-                template, classes = merger.merged(first, second)
-                if template is not None and not _waits(template, classes, reach):
-                    yield template, classes
+    return _Joiner(view, found, device, reach, limits).joins()
+
+
+@dataclass(frozen=True)
+class _Join:
+    """Candidates side by side, by their numbers; `saves` says that together they cost less."""
+
+    candidate: Candidate
+    parts: frozenset[int]
+    saves: bool = True
+
+
+class _Joiner:
+    """Joins candidates, each set of them once."""
+
+    def __init__(
+        self, view: View, found: CandidateSet, device: Device, reach: Reach, limits: CutLimits
+    ) -> None:
+        self.view, self.found, self.reach, self.limits = view, found, reach, limits
+        self.merger = _Merger(view, device, found.memoise)
+        self.device = device
+        self.least: dict[int, float] = {}
+        self.known: set[frozenset[int]] = set()
+        self.contents: set[tuple[frozenset[int], frozenset[BodyNode]]] = set()
+
+    def joins(self) -> Iterator[Placed]:
+        """The joins that save something."""
+        groups = self._groups()
+        found = self._all(groups) if self.limits.whole else self._some(groups)
+        for join in found:
+            yield join.candidate.template, join.candidate.classes
+
+    def _groups(self) -> dict[Group, list[Candidate]]:
+        """The candidates of one space that read a value. Beside reductions are pointwise ones that
+        write values of the shape that these reduce.
+        """
+        groups: dict[Group, list[Candidate]] = {}
+        plain: dict[tuple[int, tuple[int, ...]], list[Candidate]] = {}
+        wanted = {item for candidate in self.found.candidates for item in candidate.inputs}
+        wanted.update(self.found.outputs)
+        for candidate in _cheap_alone(self.found, self.limits.forms):
+            form = candidate.template.form
+            if form.kind not in MERGED or not LIKE_ANY.issuperset(candidate.template.facts):
+                continue
+            if candidate.results[0] not in wanted:
+                continue
+            root = self.view.signatures[candidate.template.body[-1][1]]
+            shape = root.shape if form.kind is KernelKind.POINTWISE else form.shape
+            for read in _read_by(candidate, self.view, self.found.handed):
+                groups.setdefault((read, (form.kind, shape, form.axes)), []).append(candidate)
+                if form.kind is KernelKind.POINTWISE:
+                    plain.setdefault((read, shape), []).append(candidate)
+        for readers in groups.values():
+            self._note_untried(readers)
+            del readers[self.limits.readers :]
+        for (read, (kind, shape, _)), readers in groups.items():
+            if kind is KernelKind.REDUCTION:
+                readers += plain.get((read, shape), ())[: self.limits.readers]
+        return groups
+
+    def _note_untried(self, readers: Sequence[Candidate]) -> None:
+        beyond = max(len(readers) - self.limits.readers, 0)
+        self.found.left_out[TIME] += beyond * (len(readers) - 1)
+
+    def _all(self, groups: Mapping[Group, Sequence[Candidate]]) -> Iterator[_Join]:
+        """The joins of any number, also of pairs that save nothing, while there is time: those of
+        the fewest candidates first, and by turns those that are worth most.
+        """
+        near: dict[int, list[Group]] = {}
+        for group, readers in groups.items():
+            for candidate in readers:
+                near.setdefault(candidate.number, []).append(group)
+        alone = [_Join(self.found.candidates[item], frozenset({item})) for item in near]
+        for join in alone:
+            (result,) = join.candidate.results
+            self.least[result] = min(self._cost(join), self.least.get(result, math.inf))
+        waiting = deque(alone)
+        best = [(-self._worth(join), place, join) for place, join in enumerate(alone)]
+        heapify(best)
+        while waiting and len(self.contents) < self.limits.joins:
+            first = heappop(best)[2] if best and len(self.contents) % 2 else waiting.popleft()
+            for join in self._next_to(first, near, groups):
+                waiting.append(join)
+                heappush(best, (-self._worth(join), len(self.contents), join))
+                if join.saves:
+                    yield join
+        self.found.left_out[TIME] += len(waiting)
+
+    def _next_to(
+        self,
+        join: _Join,
+        near: Mapping[int, Sequence[Group]],
+        groups: Mapping[Group, Sequence[Candidate]],
+    ) -> Iterator[_Join]:
+        """The joins with one candidate more that no join before computes and writes."""
+        spaces = {group: None for item in join.parts for group in near[item]}
+        for second in {item: None for group in spaces for item in groups[group]}:
+            wider = self._joined(join, second)
+            if wider is not None:
+                content = frozenset(wider.candidate.results), frozenset(wider.candidate.body)
+                if content not in self.contents:
+                    self.contents.add(content)
+                    yield wider
+
+    def _some(self, groups: Mapping[Group, Sequence[Candidate]]) -> Iterator[_Join]:
+        """The pairs of each group, and what the first pair that saves something is joined with."""
+        for readers in groups.values():
+            alone = [_Join(item, frozenset({item.number})) for item in readers]
+            pairs = [self._joined(one, other.candidate) for one, other in combinations(alone, 2)]
+            saving = [pair for pair in pairs if pair is not None and pair.saves]
+            yield from saving
+            if len(readers) > 2 and saving:
+                yield from self._wider(saving[0], readers)
+
+    def _wider(self, join: _Join, readers: Sequence[Candidate]) -> Iterator[_Join]:
+        """A join with all that save something besides, one after another."""
+        for second in readers:
+            wider = self._joined(join, second)
+            if wider is not None and wider.saves:
+                join = wider
+                yield wider
+
+    def _cost(self, join: _Join) -> float:
+        """The price of a join, and what it is guessed to cost to have its inputs in memory."""
+        device, classes = self.device, self.view.classes
+        inputs = join.candidate.inputs
+        moved = sum([2.0 * tensor_bytes(classes[item].type) for item in inputs])
+        return join.candidate.price + len(inputs) * device.launch_cost + moved / device.bandwidth
+
+    def _worth(self, join: _Join) -> float:
+        """What a join is guessed to save beside the kernels that write its results alone."""
+        return sum([self.least[item] for item in join.candidate.results]) - self._cost(join)
+
+    def _joined(self, join: _Join, second: Candidate) -> _Join | None:
+        """A join and one candidate more; None where there is none, or it was tried before."""
+        parts = join.parts | {second.number}
+        if parts in self.known or not set(join.candidate.results).isdisjoint(second.results):
+            return None
+        self.known.add(parts)
+        template, classes = self.merger.merged(join.candidate, second)
+        if template is None or _waits(template, classes, self.reach):
+            return None
+        saves = template.price < join.candidate.price + second.price
+        self.found.left_out[NO_GAIN] += not saves
+        return _Join(Candidate(-1, template, classes), parts, saves)
 
 
 def _read_by(candidate: Candidate, view: View, handed: Container[int]) -> dict[int, None]:
@@ -75,11 +212,11 @@ def _read_by(candidate: Candidate, view: View, handed: Container[int]) -> dict[i
     return read
 
 
-def _cheap_alone(found: CandidateSet) -> Iterator[Candidate]:
+def _cheap_alone(found: CandidateSet, forms: int) -> Iterator[Candidate]:
     """For each class a few candidates that write it alone, from different values: first the
     cheapest of all classes.
     """
-    ways: list[list[Candidate]] = [[] for _ in range(WAYS)]
+    ways: list[list[Candidate]] = [[] for _ in range(forms)]
     for numbers in found.writers.values():
         writers = map(found.candidates.__getitem__, numbers)
         alone = [item for item in writers if len(item.results) == 1]
@@ -90,7 +227,7 @@ def _cheap_alone(found: CandidateSet) -> Iterator[Candidate]:
             if reads not in tried:
                 ways[len(tried)].append(candidate)
                 tried.append(reads)
-            if len(tried) == WAYS:
+            if len(tried) == forms:
                 break
     for place in ways:
         yield from place
@@ -106,7 +243,7 @@ def _waits(template: Template, classes: tuple[int, ...], reach: Reach) -> bool:
 
 
 class _Merger:
-    """Merges two kernels into one: each pair of templates once, for each way they share values."""
+    """Joins two kernels: each pair of templates once, for each way in which they share values."""
 
     def __init__(self, view: View, device: Device, memoise: bool) -> None:
         self.view = view
@@ -117,7 +254,7 @@ class _Merger:
     def merged(
         self, first: Candidate, second: Candidate
     ) -> tuple[Template | None, tuple[int, ...]]:
-        """The template of both, None where there is none that is cheaper, and its classes."""
+        """The template of both, None where there is none, and its classes."""
         names: dict[int, int] = {}
         shared = tuple(
             names.setdefault(candidate.classes[name], len(names))
@@ -156,7 +293,7 @@ class _Merger:
         body = renamed(ordered, names)
         form = self.priced.form(body)
         roots = [signatures[nodes[result][1]] for result in results]
-        if form is None or form.kind is not first.kind:
+        if form is None or form.kind not in MERGED:
             return None
         written = tuple(names[result] for result in results)
         if not all(
@@ -166,8 +303,6 @@ class _Merger:
         types = {names[item]: classes[item].type for item in reads}
         price = self.priced.price(body, form, written, types)
         price = price_per_run(price, prepared)
-        if price >= first.price + second.price:
-            return None
         inputs = tuple(names[item] for item in reads if classes[item].leaf is None)
         facts = self.priced.facts(body, form, written, types)
         return Template(body, form, written, tuple(types), inputs, price, facts)

@@ -82,6 +82,7 @@ class SaturateReport:
     those of them that run only when parameters have changed; `arrangements` are those taken where
     there was a choice of them; `rejected` counts the candidates that were not chosen, and `choices`
     has those that could have written what a chosen kernel writes, with their prices.
+    `passed_over` counts by reason the distinct candidates that were met and not kept.
     `assumes_moderate` says that rules acted which take parameters to be moderate.
     """
 
@@ -97,6 +98,7 @@ class SaturateReport:
     fired: Counter[str] = field(default_factory=Counter[str])
     candidates: int = 0
     considered: int = 0
+    passed_over: Counter[str] = field(default_factory=Counter[str])
     kernels: Counter[str] = field(default_factory=Counter[str])
     prepared: Counter[str] = field(default_factory=Counter[str])
     arrangements: Counter[str] = field(default_factory=Counter[str])
@@ -185,6 +187,9 @@ class SaturateReport:
         if self.arrangements:
             taken = [f"{count} × {text}" for text, count in self.arrangements.most_common()]
             lines.insert(6, f"  arrangements         {'; '.join(taken)}")
+        if self.passed_over:
+            left = "; ".join(f"{count} {why}" for why, count in self.passed_over.most_common())
+            lines.insert(5, f"  left out             {left}")
         if self.assumes_moderate:
             lines.append("  taken for granted    no element of a parameter is above 2^20 in size")
         if self.remembered:

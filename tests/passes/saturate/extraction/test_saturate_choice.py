@@ -21,6 +21,7 @@ from mgn.passes.saturate.candidates import offers
 from mgn.passes.saturate.candidates.candidates import CandidateSet
 from mgn.passes.saturate.candidates.cones import Cone, Traits
 from mgn.passes.saturate.candidates.cuts import CutBuilder, best_of_each_kind
+from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.explain.trace import SaturateTrace
 from mgn.passes.saturate.extraction.selection import CyclicSelection, select
@@ -183,7 +184,7 @@ def test_ways_of_one_kind_do_not_crowd_out_another_kind(kinds: str, kept: str) -
     known = (KernelKind.POINTWISE, KernelKind.REDUCTION, KernelKind.CONTRACTION)
     letters = {kind.value[0]: kind for kind in known}
     cones = [Cone(((0, 0, ()),), (), Form(letters[letter]), 0.0) for letter in kinds]
-    tried = best_of_each_kind(cones)
+    tried = best_of_each_kind(cones, CutLimits())
     assert "".join(cone.form.kind.value[0] for cone in tried) == kept
     assert all(any(cone is item for item in cones) for cone in tried)
 

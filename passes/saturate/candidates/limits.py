@@ -1,0 +1,63 @@
+"""Bounds of the search for candidates, and why a candidate is left out."""
+
+from dataclasses import dataclass, replace
+
+SMALL = 10
+"""Values that kernels compute up to which a graph is small: it is searched whole."""
+
+DEARER = "kernels that read what the next one computes as it goes"
+DOMINATED = "kernels that write no more, read no less and cost no less than another"
+NO_GAIN = "joint kernels that cost as much as those they join"
+TIME = "kernels beyond the limits of the search"
+"""Why a candidate is left out: another is no worse, or for want of time."""
+
+
+@dataclass(frozen=True)
+class CutLimits:
+    """Bounds of the search, which do not say that what lies beyond them is worse.
+
+    `cones` are kept for each kernel kind. `merges` are tried for an e-node, `attention` for an
+    attention, which has up to four operands. A user of a class tries `ways` of its cones where all
+    are of one kind, and else `pointwise` ones and `others` of each further kind; products that
+    reduce rows are a way besides: there is always one without. The last `extras` values inside a
+    body may be written too. Of the kernels that read one value, `readers` are joined with each
+    other, `forms` of each result. `operations` and `leaves` bound a body.
+
+    `whole` says that the search leaves out nothing that may win: kernels that read what a reader
+    could compute, kernels of three results whose pairs save nothing; up to `joins` joint kernels.
+    `keep_bits` says that a kernel must give the bits of its operations alone, `memoise` that what
+    repeats is worked out once.
+    """
+
+    cones: int = 4
+    merges: int = 24
+    attention: int = 81
+    ways: int = 3
+    pointwise: int = 2
+    others: int = 1
+    extras: int = 4
+    readers: int = 6
+    forms: int = 2
+    joins: int = 500
+    operations: int = 64
+    leaves: int = 16
+    whole: bool = False
+    keep_bits: bool = False
+    memoise: bool = True
+
+    def for_size(self, values: int) -> "CutLimits":
+        """The limits for a graph of which kernels compute so many values."""
+        if values > SMALL or self.operations == 1:
+            return self
+        return replace(
+            self,
+            cones=max(self.cones, 16),
+            merges=max(self.merges, 256),
+            attention=max(self.attention, 256),
+            ways=max(self.ways, 8),
+            pointwise=max(self.pointwise, 4),
+            others=max(self.others, 2),
+            readers=max(self.readers, 64),
+            forms=max(self.forms, 16),
+            whole=True,
+        )

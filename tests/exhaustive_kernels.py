@@ -1,0 +1,262 @@
+"""Every kernel of a small graph, and the least that a choice of them costs: what the candidates and
+the extraction of `saturate` are compared with.
+
+In: a view of elementwise operations, movement and reductions, and a device. Out: kernels, and
+seconds. Only what is no kernel is left out, and what reads no value in common. Nothing of the way
+in which `saturate` finds candidates is used: no cuts, no ranks, no limits.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations, product
+
+from saturate_programs import build_graph, f32
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import SSAValue
+
+from mgn.dialects.kernel.device import Device
+from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.structure import GraphOp
+from mgn.passes.saturate.candidates.cuts import body_order, leaves_of
+from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
+from mgn.passes.saturate.candidates.reach import Reach
+from mgn.passes.saturate.egraph.view import View
+from mgn.passes.saturate.prices.forms import Body, BodyNode
+from mgn.passes.saturate.prices.prices import price_per_run
+
+MOST = 60_000
+"""Bodies above which a graph is not enumerated."""
+
+
+class TooMany(Exception):
+    """A graph of more kernels than a test has time for."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel: what it writes and reads, besides what lies in memory anyway, and its price."""
+
+    results: frozenset[int]
+    inputs: frozenset[int]
+    price: float
+
+
+class Enumeration:
+    """All kernels of a view; with `joined`, also those of roots side by side."""
+
+    def __init__(self, view: View, device: Device, joined: bool = True) -> None:
+        self.view, self.joined = view, joined
+        self.reach = Reach(view)
+        self.priced = PricedBodies(view.signatures, device)
+        self.bodies: dict[int, list[frozenset[BodyNode]]] = {}
+        self.place = {key: place for place, key in enumerate(view.classes)}
+
+    def kernels(self) -> list[Kernel]:
+        """The kernels of one root, of interior results besides, and of several roots."""
+        found: dict[tuple[frozenset[int], frozenset[int]], Kernel] = {}
+        bodies: dict[frozenset[BodyNode], None] = {}
+        for value in self.view.classes.values():
+            self.bodies[value.key] = list(self._bodies(value.key))
+            bodies.update(dict.fromkeys(self.bodies[value.key]))
+        if self.joined:
+            bodies.update(dict.fromkeys(self._side_by_side(list(bodies))))
+        for body in bodies:
+            for kernel in self._of(body):
+                key = kernel.results, kernel.inputs
+                if key not in found or kernel.price < found[key].price:
+                    found[key] = kernel
+        return list(found.values())
+
+    def _bodies(self, key: int) -> Iterator[frozenset[BodyNode]]:
+        """The bodies with one root that compute a class, each operand read or computed inside."""
+        value, seen = self.view.classes[key], set[frozenset[BodyNode]]()
+        if value.leaf is not None:
+            return
+        for member in value.members:
+            node = (key, member.signature, member.operands)
+            operands = list(dict.fromkeys(member.operands))
+            for chosen in product(*([frozenset(), *self.bodies[item]] for item in operands)):
+                body = frozenset({node}).union(*chosen)
+                if body in seen or len({name for name, _, _ in body}) < len(body):
+                    continue
+                seen.add(body)
+                if len(seen) > MOST:
+                    raise TooMany
+                if self._legal(body):
+                    yield body
+
+    def _side_by_side(self, bodies: list[frozenset[BodyNode]]) -> Iterator[frozenset[BodyNode]]:
+        """The bodies of several roots, each of which reads what another one reads or computes."""
+        seen, last = set(bodies), list(bodies)
+        while last:
+            new: list[frozenset[BodyNode]] = []
+            for first, second in product(last, bodies):
+                body = first | second
+                if body in seen or len({name for name, _, _ in body}) < len(body):
+                    continue
+                seen.add(body)
+                if len(seen) > MOST:
+                    raise TooMany
+                if not _mentioned(first).isdisjoint(_mentioned(second)) and self._legal(body):
+                    new.append(body)
+                    yield body
+            last = new
+
+    def _legal(self, body: frozenset[BodyNode]) -> bool:
+        ordered = self._ordered(body)
+        form = None if ordered is None else self.priced.form(ordered)
+        return form is not None and not form.reduced
+
+    def _ordered(self, body: frozenset[BodyNode]) -> Body | None:
+        nodes = {node[0]: node for node in sorted(body, key=lambda node: self.place[node[0]])}
+        ordered = body_order(nodes, list(nodes))
+        return None if ordered is None else tuple(ordered)
+
+    def _of(self, body: frozenset[BodyNode]) -> Iterator[Kernel]:
+        """The kernels of a body: all of its roots are written, and any other values of it."""
+        ordered, classes = self._ordered(body), self.view.classes
+        assert ordered is not None
+        form = self.priced.form(ordered)
+        assert form is not None
+        operands = {item for _, _, items in ordered for item in items}
+        roots = [name for name, _, _ in ordered if name not in operands]
+        others = [name for name, _, _ in ordered if name in operands]
+        signatures = {name: self.view.signatures[number] for name, number, _ in ordered}
+        reads = [item for item in leaves_of(ordered) if not classes[item].inline]
+        types = {item: classes[item].type for item in reads}
+        inputs = frozenset(item for item in reads if classes[item].leaf is None)
+        prepared = classes[roots[-1]].prepared
+        for count in range(len(others) + 1):
+            for extra in combinations(others, count):
+                results = (*reversed(roots), *extra)
+                if any(classes[item].prepared is not prepared for item in results):
+                    continue
+                root = signatures[results[0]]
+                if not all(form.writable(name, signatures[name], root) for name in results):
+                    continue
+                if any(self.reach.depends(i, r) for i in inputs for r in results):
+                    continue
+                price = self.priced.price(ordered, form, results, types)
+                yield Kernel(frozenset(results), inputs, price_per_run(price, prepared))
+
+
+def _mentioned(body: frozenset[BodyNode]) -> set[int]:
+    return {item for name, _, operands in body for item in (name, *operands)}
+
+
+def least_cost(view: View, kernels: list[Kernel]) -> float:
+    """The least cost of kernels that write the outputs and all that these kernels read."""
+    place = {key: number for number, key in enumerate(view.classes)}
+    writers: dict[int, list[Kernel]] = {}
+    for kernel in kernels:
+        for item in kernel.results:
+            writers.setdefault(item, []).append(kernel)
+    known: dict[tuple[frozenset[int], frozenset[int]], float] = {}
+
+    def least(needed: frozenset[int], written: frozenset[int]) -> float:
+        if not needed:
+            return 0.0
+        state = needed, written
+        if state not in known:
+            known[state] = _least(needed, written)
+        return known[state]
+
+    def _least(needed: frozenset[int], written: frozenset[int]) -> float:
+        last = max(needed, key=place.__getitem__)
+        best = float("inf")
+        for kernel in writers.get(last, ()):
+            there = written | kernel.results
+            left = frozenset(item for item in needed | kernel.inputs if item not in there)
+            if any(place[item] >= place[last] for item in left):
+                continue
+            below = max(map(place.__getitem__, left), default=-1)
+            kept = frozenset(item for item in there if place[item] < below)
+            best = min(best, kernel.price + least(left, kept))
+        return best
+
+    return least(frozenset(o for o in view.outputs if view.classes[o].leaf is None), frozenset())
+
+
+SHAPES = ((512, 768), (512, 768), (512, 1), (1, 768), (768,), (1, 1))
+UNARY = ("tanh", "neg", "exp", "sigmoid", "relu", "abs", "log", "sin")
+BINARY = ("add", "mul", "sub", "max", "div")
+
+
+def small_graph(seed: int, operations: int) -> GraphOp:
+    """A graph of elementwise operations that broadcast, and of reductions; values have several
+    users, and the graph several results.
+    """
+    rng = random.Random(seed)
+    types = [f32(*rng.choice(SHAPES)) for _ in range(rng.randint(1, 3))]
+    if rng.random() < 0.6:
+        types[0] = f32(512, 768)
+
+    def body(b: Emitter, *inputs: SSAValue) -> list[SSAValue]:
+        pool, made = list(inputs), list[SSAValue]()
+        for _ in range(operations):
+            made.append(_step(b, rng, pool))
+            pool.append(made[-1])
+        used = [value for value in made if any(True for _ in value.uses)]
+        last = [value for value in made if value not in used]
+        return [*last[-3:], *[value for value in used if rng.random() < 0.1][:2]]
+
+    return build_graph(body, *types)
+
+
+def _step(b: Emitter, rng: random.Random, pool: list[SSAValue]) -> SSAValue:
+    """A value computed from some of a pool."""
+    x, kind = rng.choice(pool[-4:]), rng.choice("uuubbbbrr")
+    shape = _shape(x)
+    if kind == "b":
+        fits = [y for y in pool if _broadcast(shape, _shape(y))]
+        return b.call(rng.choice(BINARY), x, rng.choice(fits))
+    axes = [axis for axis, size in enumerate(shape) if size > 1]
+    if kind == "r" and len(shape) == 2 and axes:
+        reduction = rng.choice(("sum", "max_reduce"))
+        return b.call(reduction, x, axis=axes[-1], keepdims=rng.random() < 0.7)
+    return b.call(rng.choice(UNARY), x)
+
+
+def tree_graph(seed: int, operations: int, size: int) -> GraphOp:
+    """A graph of such operations in which each value has one reader."""
+    rng = random.Random(seed)
+    shapes = ((size, size), (size, 1), (1, size), (size,), (1, 1))
+    types = [f32(*rng.choice(shapes)) for _ in range(rng.randint(2, 4))]
+    if rng.random() < 0.6:
+        types[0] = f32(size, size)
+
+    def body(b: Emitter, *inputs: SSAValue) -> list[SSAValue]:
+        free = list(inputs)
+        for _ in range(operations):
+            x = free.pop(rng.randrange(len(free)))
+            fits = [y for y in free if _broadcast(_shape(x), _shape(y))]
+            if fits and rng.random() < 0.5:
+                y = rng.choice(fits)
+                free.remove(y)
+                free.append(b.call(rng.choice(BINARY), x, y))
+            else:
+                free.append(_of_one(b, rng, x))
+        return [value for value in free if value not in inputs][:1]
+
+    return build_graph(body, *types)
+
+
+def _of_one(b: Emitter, rng: random.Random, x: SSAValue) -> SSAValue:
+    """A value computed from another, as often as not by a reduction where it has rows."""
+    axes = [axis for axis, size in enumerate(_shape(x)) if size > 1]
+    if len(_shape(x)) == 2 and axes and rng.random() < 0.25:
+        name = rng.choice(("sum", "max_reduce"))
+        return b.call(name, x, axis=axes[-1], keepdims=rng.random() < 0.7)
+    return b.call(rng.choice(UNARY), x)
+
+
+def _broadcast(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether two shapes broadcast."""
+    pairs = zip(reversed(one), reversed(other), strict=False)
+    return all(m == n or 1 in (m, n) for m, n in pairs)
+
+
+def _shape(value: SSAValue) -> tuple[int, ...]:
+    assert isinstance(value.type, TensorType)
+    return tuple(value.type.get_shape())
