@@ -15,8 +15,8 @@ from unittest.mock import patch
 
 import mgn
 from benchmarks.price_programs import Program
-from mgn.compilation import optimize_graph
 from mgn.dialects.kernel.device import Device
+from mgn.driver.compilation import optimize_graph
 from mgn.passes.saturate import SaturateOptions
 from mgn.passes.saturate.candidates.arranging import Arranger, NewValues
 from mgn.passes.saturate.candidates.candidates import Arranged, Candidate, CandidateSet, Template

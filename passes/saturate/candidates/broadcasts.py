@@ -22,15 +22,16 @@ elements, is written in its place.
 from collections.abc import Sequence
 
 from mgn.dialects.fusion import KernelKind
+from mgn.dialects.fusion.forms import HELD_WHOLE
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.kernel_forms import HELD_WHOLE
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.shapes import element_count
 from mgn.passes.saturate.candidates.cones import Cone, Traits
 from mgn.passes.saturate.egraph.view import Signature, View
 from mgn.passes.saturate.prices.attention_price import attention_demands
+from mgn.passes.saturate.prices.forms import BodyNode, Form
 from mgn.passes.saturate.prices.prices import measure_kernel
-from mgn.passes.saturate.prices.product_price import product_demands
+from mgn.passes.saturate.prices.scheduled import schedule_of
 
 
 def repeats_of(view: View, device: Device) -> dict[int, float]:
@@ -41,7 +42,8 @@ def repeats_of(view: View, device: Device) -> dict[int, float]:
     for value in reversed(view.classes.values()):
         for member in value.members:
             signature = view.signatures[member.signature]
-            demands = _demands(signature, evaluated[value.key], device)
+            node = value.key, member.signature, member.operands
+            demands = _demands(view, node, evaluated[value.key], device)
             for operand, size, demand in zip(
                 member.operands, signature.operand_sizes, demands, strict=True
             ):
@@ -56,11 +58,17 @@ def repeats_of(view: View, device: Device) -> dict[int, float]:
     return found
 
 
-def _demands(signature: Signature, evaluations: float, device: Device) -> Sequence[float]:
+def _demands(view: View, node: BodyNode, evaluations: float, device: Device) -> Sequence[float]:
     """How often a kernel that evaluates an e-node so many times asks for each operand at most."""
+    key, number, operands = node
+    signature = view.signatures[number]
     sizes = [float(size) for size in signature.operand_sizes]
     if signature.kind is Kind.CONTRACTION:
-        return product_demands(signature, device)
+        form = Form(KernelKind.CONTRACTION, heavy=key)
+        types = {operand: view.classes[operand].type for operand in operands}
+        schedule = schedule_of([node], form, types, view.signatures, device, ())
+        passes = (1.0, 1.0) if schedule is None else schedule.passes
+        return [size * count for size, count in zip(sizes, passes, strict=True)]
     if signature.name in HELD_WHOLE["attention"]:
         return attention_demands(signature, device)
     if signature.kind in (Kind.REDUCTION, Kind.SCAN) or signature.name in ("concat", "pad"):

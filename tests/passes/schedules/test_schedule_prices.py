@@ -1,15 +1,15 @@
 """What candidates are priced by is the schedule that their kernels get."""
 
 import pytest
-from test_schedules import CASES as KERNELS
 
 from mgn.dialects.fusion import KernelKind, ScheduleAttr
 from mgn.dialects.kernel import DEVICES, Device
-from mgn.passes.arrange_kernels import template_of
+from mgn.passes.saturate.arrange_kernels import template_of
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.prices import price_kernel
 from mgn.passes.saturate.prices.scheduled import schedule_of
 from mgn.passes.schedules.choose import schedules_of
+from tests.passes.schedules.test_schedules import CASES as KERNELS
 from tests.support.lower_fixture import CPU
 
 H200 = DEVICES["nvidia-h200"]

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 
 import pytest
-from exhaustive_kernels import Enumeration, least_cost, small_graph, tree_graph
-from saturate_programs import CPU, Body, build_graph, check_same, f32, random_graph
 from xdsl.ir import SSAValue
 
 from mgn.dialects.kernel.device import DEVICES, Device
@@ -12,6 +10,20 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.saturate import RuleClass, SaturateOptions, saturate_graph
 from mgn.passes.saturate.saturate import saturated_view
+from tests.passes.saturate.candidates.exhaustive_kernels import (
+    Enumeration,
+    least_cost,
+    small_graph,
+    tree_graph,
+)
+from tests.passes.saturate.saturate_programs import (
+    CPU,
+    Body,
+    build_graph,
+    check_same,
+    f32,
+    random_graph,
+)
 
 GPU = DEVICES["nvidia-h200"]
 BOTH = pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])

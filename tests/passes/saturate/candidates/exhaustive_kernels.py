@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, product
 
-from saturate_programs import build_graph, f32
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
@@ -24,6 +23,7 @@ from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.prices.forms import Body, BodyNode
 from mgn.passes.saturate.prices.prices import price_per_run
+from tests.passes.saturate.saturate_programs import build_graph, f32
 
 MOST = 60_000
 """Bodies above which a graph is not enumerated."""
