@@ -22,11 +22,41 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from mgn.dialects.fusion import FusedKernelOp, KernelKind
+from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.operations.attention import merge_attention_parts
 from mgn.dialects.types import element_of
 from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made, as_element
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.attention import AttentionSizes
+
+TILE_ROWS = 64
+"""Rows of a group's usual tile."""
+
+GROUPS = 4
+"""How many groups of parts a compute unit of a GPU should have, so that it always waits for memory.
+"""
+
+LEAST_KEYS, LEAST_PARTS = 128, 4
+"""The fewest keys of a part, and how many parts are worth a second launch."""
+
+WHOLE = 64
+"""Keys of which a part holds a multiple, so that all tiles of keys fit."""
+
+
+def choose_keys(attention: AttentionSizes, device: Device) -> int | None:
+    """The keys of a part where the keys of an attention on a GPU may be looked at in parts, for
+    more groups than rows and key heads make; None where they may not.
+    """
+    keys = attention.keys
+    if 0 < attention.window < keys:
+        return None
+    groups = attention.groups * ceil_div(attention.rows, TILE_ROWS)
+    parts = min(GROUPS * device.compute_units // max(groups, 1), keys // LEAST_KEYS)
+    if parts < LEAST_PARTS:
+        return None
+    return ceil_div(ceil_div(keys, parts), WHOLE) * WHOLE
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from math import isfinite
 from typing import cast
 
 from xdsl.context import Context
@@ -43,7 +42,7 @@ from mgn.passes.saturate.explain.trace import SaturateTrace
 from mgn.passes.saturate.extraction.extract import Extraction, extract
 from mgn.passes.saturate.extraction.report import SaturateReport
 from mgn.passes.saturate.memo import Choice, choice_key, choice_of, recall, remember
-from mgn.passes.saturate.prices.attention_price import attention_seconds
+from mgn.passes.saturate.prices.scheduled import is_possible
 from mgn.passes.saturate.rebuild import rebuild_graph
 from mgn.passes.saturate.rules.patterns import Number, Pattern, calls_of
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
@@ -277,7 +276,7 @@ def whole_composites(
     allowed = options.fuse and RuleClass.REASSOCIATES in options.classes
     if not allowed or device is None:
         return lambda signature: allowed
-    return lambda signature: isfinite(attention_seconds(signature, device))
+    return lambda signature: is_possible(signature, device)
 
 
 def _widens(options: SaturateOptions) -> bool:

@@ -10,7 +10,9 @@ from math import prod
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.attention import AttentionSizes, heads_too_large
 from mgn.passes.kernels.long_chains import MOST_KEYS
+from mgn.passes.schedules.attention_seconds import Scores, score_seconds
 from mgn.passes.schedules.schedule import Entries, Request
+from mgn.passes.schedules.tilings import Shape, group_seconds
 
 LEAST_ITEMS = 4
 """Work-items that each compute unit should have, so that long and short ones level out."""
@@ -56,6 +58,11 @@ class Blocking:
         """The entries of a schedule that say it."""
         tiles = (self.lanes, self.rows, self.down, self.panels)
         return dict(zip(NAMES, (*tiles, self.key_vectors, self.column_vectors), strict=True))
+
+    @property
+    def group(self) -> tuple[int, int]:
+        """Rows of a group, and keys that it visits at a time."""
+        return self.down * self.rows, self.key_panel
 
     @property
     def key_panel(self) -> int:
@@ -113,3 +120,18 @@ def attention_blocking(request: Request, attention: AttentionSizes) -> Blocking:
             down = ceil_div(down, 2)
         else:
             rows = ceil_div(rows, 2)
+
+
+ROWS_LOST = 3.6
+"""How many rows more a block would compute in the time that it takes besides."""
+
+
+def block_seconds(request: Request, attention: AttentionSizes, sizes: Blocking) -> float:
+    """What the blocks of an attention take, where units have uneven shares of them."""
+    units, scores = request.number("units", 2), Scores.of(attention, *sizes.group)
+    rows = scores.rows
+    reached = rows / (rows + ROWS_LOST)
+    shape = Shape({}, 1, reached, reached)
+    score = score_seconds(attention, request.device) * units
+    share = ceil_div(scores.groups, units)
+    return group_seconds(share, 1, shape, scores.mean * score, scores.most * score)

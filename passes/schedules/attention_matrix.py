@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.attention import AttentionSizes
+from mgn.passes.schedules.attention_seconds import Scores, score_seconds
 from mgn.passes.schedules.figures import ENLARGED_MEMORY
 from mgn.passes.schedules.matrix_tiles import (
     CHUNK_BYTES,
@@ -75,6 +76,11 @@ class MatrixTiling:
         return UNIT_ROWS * self.warps
 
     @property
+    def group(self) -> tuple[int, int]:
+        """Rows of a group, and keys that it visits at a time."""
+        return self.rows, self.keys
+
+    @property
     def step(self) -> int:
         """Steps of the shared axis of one instruction."""
         return STEP_CHUNKS * CHUNK_BYTES // self.element_bytes
@@ -131,15 +137,20 @@ class MatrixTiling:
         )
 
 
+_NUMBERS = ("tile_down", "groups")
+
 SHAPES = shapes_of(
-    ("tile_down", "groups"),
+    _NUMBERS,
     (8, 1, 2, 0.75, 1.50),
     (4, 1, 4, 0.55, 1.55),
     (4, 0, 3, 0.40, 1.00),
     (2, 0, 6, 0.25, 0.95),
     (1, 0, 12, 0.13, 0.80),
 )
-"""Measured on an NVIDIA H200 with heads of 64 and 128."""
+WIDE_SHAPES = shapes_of(
+    _NUMBERS, (4, 0, 4, 0.55, 1.00), (2, 0, 8, 0.34, 0.95), (1, 0, 16, 0.18, 0.80)
+)
+"""Measured on an NVIDIA H200 with heads of 64 and 128: of two bytes an element, and of four."""
 
 
 def least_room(depth: int, width: int, name: str) -> int:
@@ -155,7 +166,8 @@ def least_room(depth: int, width: int, name: str) -> int:
 def matrix_attention_tilings(
     request: Request, attention: AttentionSizes, name: str
 ) -> list[tuple[float, MatrixTiling]]:
-    """The tilings that fit and their times, the quickest first; none where heads are too large."""
+    """The tilings that fit and their seconds, the quickest first; none for too large heads."""
+    score = score_seconds(attention, request.device, name) * request.device.compute_units
     enlarged = request.word("matrix_unit") == "wgmma"
     room = ENLARGED_MEMORY if enlarged else request.number("local_memory", 1 << 15)
     keys = request.number("tile_keys", KEYS_BYTES // held_element(name).bytes)
@@ -167,8 +179,9 @@ def matrix_attention_tilings(
         held = room // tiling.memory_bytes
         if not held or (attention.in_parts and attention.part_keys % tiling.keys):
             return None
-        groups = ceil_div(attention.rows, tiling.rows) * attention.groups
-        return Fit(tiling, groups, tiling.rows, held)
+        scores = Scores.of(attention, *tiling.group)
+        return Fit(tiling, scores.groups, scores.mean * score, held, scores.most * score)
 
-    found = fitting_tilings(request, SHAPES, fit)
+    shapes = SHAPES if held_element(name).bytes == 2 else WIDE_SHAPES
+    found = fitting_tilings(request, shapes, fit)
     return sorted(((time, tiling) for time, tiling, _ in found), key=lambda item: item[0])

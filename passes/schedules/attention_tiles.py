@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.attention import AttentionSizes
+from mgn.passes.schedules.attention_seconds import Scores, score_seconds
 from mgn.passes.schedules.schedule import Entries, Request
 from mgn.passes.schedules.tilings import Fit, Numbers, fitting_tilings, shapes_of
 
@@ -62,6 +63,11 @@ class Tiling:
     @property
     def tile_keys(self) -> int:
         return self.across * self.keys
+
+    @property
+    def group(self) -> tuple[int, int]:
+        """Rows of a group, and keys that it visits at a time."""
+        return self.tile_rows, self.tile_keys
 
     @property
     def width(self) -> int:
@@ -128,8 +134,9 @@ leave little room."""
 
 
 def attention_tilings(request: Request, attention: AttentionSizes) -> list[tuple[float, Tiling]]:
-    """The tilings that fit and their times, the quickest first."""
-    element = attention.element
+    """The tilings that fit and their seconds, the quickest first."""
+    element, device = attention.element, request.device
+    score = score_seconds(attention, device) * device.compute_units
     most, room = request.number("largest_group", 256), request.number("local_memory", 1 << 15)
 
     def fit(numbers: Numbers) -> Fit[Tiling] | None:
@@ -138,8 +145,9 @@ def attention_tilings(request: Request, attention: AttentionSizes) -> list[tuple
         fits = fits and not (attention.in_parts and attention.part_keys % tiling.tile_keys)
         if not fits or tiling.registers * element.bytes > 4 * MOST_REGISTERS:
             return None
-        groups = ceil_div(attention.rows, tiling.tile_rows) * attention.groups
-        return Fit(tiling, groups, tiling.tile_rows)
+        scores = Scores.of(attention, *tiling.group)
+        work, longest = scores.mean * score, scores.most * score
+        return Fit(tiling, scores.groups, work, longest=longest)
 
     found = fitting_tilings(request, SHAPES, fit)
     return sorted(((time, tiling) for time, tiling, _ in found), key=lambda item: item[0])

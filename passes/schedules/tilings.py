@@ -46,14 +46,15 @@ def shapes_of(names: Sequence[str], *rows: tuple[float, ...]) -> tuple[Shape, ..
 @dataclass(frozen=True)
 class Fit(Generic[T]):
     """A tiling that fits: how many groups there are of it, the seconds of one group at the best
-    rate of a compute unit, and how many groups there is room for on a unit, where less than the
-    shape says.
+    rate of a compute unit, how many groups there is room for on a unit, where less than the shape
+    says, and the seconds of the longest group, where they differ.
     """
 
     tiling: T
     groups: int
     work: float
     room: int | None = None
+    longest: float = 0.0
 
 
 def fitting_tilings(
@@ -68,9 +69,28 @@ def fitting_tilings(
         if fitted is not None:
             resident = shape.resident if fitted.room is None else min(fitted.room, shape.resident)
             share = ceil_div(fitted.groups, units)
-            time = turns(share, resident, shape.alone, shape.crowded) * fitted.work
+            longest = max(fitted.longest, fitted.work)
+            time = group_seconds(share, resident, shape, fitted.work, longest)
             found.append((time, fitted.tiling, shape))
     return found
+
+
+UNEVEN = 0.15
+"""How much of what the longest group takes longer than others is waited for, where all groups are
+worked on at once.
+"""
+
+
+def group_seconds(groups: int, resident: int, shape: Shape, mean: float, longest: float) -> float:
+    """The seconds of so many groups on one compute unit, which holds `resident` at once; of a group
+    at its best rate in the mean, and of the longest.
+    """
+    rounds = turns(groups, resident, shape.alone, shape.crowded)
+    seconds = rounds * mean
+    if groups > resident:
+        return seconds
+    uneven = UNEVEN * rounds * (longest - mean)
+    return min(max(longest / shape.alone, seconds) + uneven, rounds * longest)
 
 
 def turns(groups: int, resident: int, alone: float, crowded: float) -> float:

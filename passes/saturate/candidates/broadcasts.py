@@ -28,8 +28,7 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.shapes import element_count
 from mgn.passes.saturate.candidates.cones import Cone, Traits
 from mgn.passes.saturate.egraph.view import Signature, View
-from mgn.passes.saturate.prices.attention_price import attention_demands
-from mgn.passes.saturate.prices.forms import BodyNode, Form
+from mgn.passes.saturate.prices.forms import BodyNode, classify
 from mgn.passes.saturate.prices.prices import measure_kernel
 from mgn.passes.saturate.prices.scheduled import schedule_of
 
@@ -60,17 +59,15 @@ def repeats_of(view: View, device: Device) -> dict[int, float]:
 
 def _demands(view: View, node: BodyNode, evaluations: float, device: Device) -> Sequence[float]:
     """How often a kernel that evaluates an e-node so many times asks for each operand at most."""
-    key, number, operands = node
+    _, number, operands = node
     signature = view.signatures[number]
     sizes = [float(size) for size in signature.operand_sizes]
-    if signature.kind is Kind.CONTRACTION:
-        form = Form(KernelKind.CONTRACTION, heavy=key)
+    if signature.kind is Kind.CONTRACTION or signature.name in HELD_WHOLE["attention"]:
+        form = classify([node], view.signatures)
         types = {operand: view.classes[operand].type for operand in operands}
-        schedule = schedule_of([node], form, types, view.signatures, device, ())
-        passes = (1.0, 1.0) if schedule is None else schedule.passes
+        schedule = form and schedule_of([node], form, types, view.signatures, device, ())
+        passes = schedule.passes if schedule else (1.0,) * len(sizes)
         return [size * count for size, count in zip(sizes, passes, strict=True)]
-    if signature.name in HELD_WHOLE["attention"]:
-        return attention_demands(signature, device)
     if signature.kind in (Kind.REDUCTION, Kind.SCAN) or signature.name in ("concat", "pad"):
         return sizes
     return [evaluations if size > 1.0 else 1.0 for size in sizes]

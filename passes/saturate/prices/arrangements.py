@@ -19,7 +19,6 @@ from math import prod
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
-from mgn.dialects.fusion.forms import ATTENTION_PARTS
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.shapes import element_count
@@ -27,7 +26,7 @@ from mgn.dialects.types import element_of
 from mgn.passes.arrangements.copied_operands import CopiedOperands
 from mgn.passes.arrangements.kernel_pieces import Arrangement
 from mgn.passes.arrangements.prepack_products import choose_panels
-from mgn.passes.arrangements.split_attention import SplitAttention
+from mgn.passes.arrangements.split_attention import SplitAttention, choose_keys
 from mgn.passes.arrangements.split_products import SplitProduct, choose_parts
 from mgn.passes.arrangements.split_reductions import (
     LEAST_ELEMENTS,
@@ -37,10 +36,10 @@ from mgn.passes.arrangements.split_reductions import (
     choose_cut,
 )
 from mgn.passes.kernels.accumulation import accumulator
+from mgn.passes.kernels.attention import AttentionSizes
 from mgn.passes.kernels.product import Product
 from mgn.passes.kernels.rows import RowSpace, columns_side_by_side
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.attention_price import keys_of_a_part
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
 from mgn.passes.saturate.prices.matrix_price import unit_of
 from mgn.passes.saturate.prices.scheduled import request_of
@@ -67,8 +66,10 @@ def arrangements_of(
         cut = reduction_cut(body, form, types, signatures, device)
         return [] if cut is None else [SplitReduction(form.shape, form.axes, cut)]
     if form.kind is KernelKind.ATTENTION and not device.is_cpu:
-        attention = next(signatures[node[1]] for node in body if node[0] == form.heavy)
-        each = keys_of_a_part(attention, device) if attention.name != ATTENTION_PARTS else None
+        sizes = AttentionSizes.of_body(
+            request_of(body, form, types, signatures, device, facts).body
+        )
+        each = None if sizes.in_parts else choose_keys(sizes, device)
         return [] if each is None else [SplitAttention(each)]
     if form.kind is not KernelKind.CONTRACTION or form.reduced:
         return []

@@ -16,7 +16,6 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.attention_price import head_sizes
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
 from mgn.passes.schedules.attention_matrix import least_room
 from mgn.passes.schedules.figures import MATRIX, large_local_memory
@@ -108,7 +107,9 @@ def _attended(
     name = _rounded_alike(operands, nodes, leaf_types)
     if name is None or rows < ATTENDED_ROWS:
         return None
-    if least_room(*head_sizes(signature), name) > large_local_memory(device):
+    depth = signature.operand_shapes[0][-1] // values["heads"]
+    width = signature.operand_shapes[2][-1] // values["kv_heads"]
+    if least_room(depth, width, name) > large_local_memory(device):
         return None
     ready = all(_lies_ready(operand, name, nodes, leaf_types) for operand in operands[1:])
     return name if ready else None

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
-from mgn.dialects.fusion.forms import HALVES, HELD_WHOLE
+from mgn.dialects.fusion.forms import HALVES
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.element_cost import BY_TANH, ELEMENT_COST
 from mgn.dialects.mgn.operation import Kind
@@ -31,7 +31,6 @@ from mgn.passes.arrangements.copied_operands import SCATTERED, TILED
 from mgn.passes.arrangements.prepack_products import TO_PANELS
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.arrangements import long_rows
-from mgn.passes.saturate.prices.attention_price import attention_demands, attention_seconds
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, Place
 from mgn.passes.saturate.prices.matrix_price import ROUNDINGS, matrix_use, unit_facts
 from mgn.passes.saturate.prices.scheduled import schedule_of
@@ -58,6 +57,9 @@ products with a shared axis of 64 to 4096 and as few columns.
 
 SCAN_STEPS = {True: 96.0, False: 4.0}
 """Steps an element of a scan takes on a CPU and on a GPU: one waits for the one before."""
+
+SCHEDULED = (KernelKind.CONTRACTION, KernelKind.ATTENTION)
+"""Kinds of kernels whose schedule says what their heavy operation takes."""
 
 IN_ROWS = (Place.KEPT, Place.DROPPED)
 """Where values have one element a row."""
@@ -120,9 +122,7 @@ def _figures_of(signature: Signature, device: Device) -> _Figures:
 
 def _new_figures(signature: Signature, device: Device) -> _Figures:
     steps, demands, kind = None, None, signature.kind
-    if signature.name in HELD_WHOLE["attention"]:
-        demands = attention_demands(signature, device)
-    elif kind in (Kind.REDUCTION, Kind.SCAN):
+    if kind in (Kind.REDUCTION, Kind.SCAN):
         steps = SCAN_STEPS[device.is_cpu] if kind is Kind.SCAN else 1.0
         steps = 2.0 * steps * signature.operand_sizes[0] / device.rate(signature.element)
         demands = [float(signature.operand_sizes[0])]
@@ -217,7 +217,7 @@ def measure_kernel(
     scattered: set[int] = set()
     seconds = beside = 0.0
     schedule, passes = None, (1.0, 1.0)
-    if form.kind is KernelKind.CONTRACTION:
+    if form.kind in SCHEDULED:
         schedule = schedule_of(body, form, leaf_types, signatures, device, facts)
         if schedule is None:
             return Work(0.0, math.inf)
@@ -233,11 +233,9 @@ def measure_kernel(
         signature = signatures[number]
         evaluations = times.get(name, 0.0)
         figures: _Figures = signature.figures.get(own) or _figures_of(signature, device)
-        if name == heavy and signature.kind is Kind.CONTRACTION:
+        if name == heavy and schedule is not None:
             if form.reduced and use is not None and use.computed:
                 beside += NORMED * again * _first_seconds(signature, device)
-        elif name == heavy and signature.kind is not Kind.SCAN:
-            seconds += attention_seconds(signature, device, use.element if use else None)
         elif form.reduced and signature.kind is Kind.REDUCTION:
             beside += max(again * _first_seconds(signature, device), _alone(signature, device))
         elif use is None or signature.name not in ROUNDINGS:
@@ -275,7 +273,7 @@ def measure_kernel(
         if long is not None:
             moved = read * long.passes + written
             return Work(moved * long.idle, seconds * long.idle)
-    if schedule is not None and heavy is not None and not device.is_cpu:
+    if form.kind is KernelKind.CONTRACTION and heavy is not None and not device.is_cpu:
         batches = math.prod(known[heavy].shape[:-2])
         if math.prod(passes) * batches >= device.compute_units:
             moving = (written if use is not None else read) / device.bandwidth

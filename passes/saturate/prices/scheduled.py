@@ -18,7 +18,7 @@ from mgn.dialects.types import element_of
 from mgn.passes.kernels.body import INPUT, SPLAT, Body, Node, read_operation
 from mgn.passes.kernels.guided_products import guided_products
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
+from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, classify
 from mgn.passes.schedules.choose import enumerated_schedules
 from mgn.passes.schedules.figures import Traits, figures_for
 from mgn.passes.schedules.packed_blocking import SIMPLE_EPILOGUE
@@ -55,6 +55,14 @@ def schedule_of(
         except VerifyException:
             known[key] = None
     return known[key]
+
+
+def is_possible(signature: Signature, device: Device) -> bool:
+    """Whether a template can compute an operation by itself on a device."""
+    operands = tuple(range(1, 1 + len(signature.operand_types)))
+    body, types = [(0, 0, operands)], dict(zip(operands, signature.operand_types, strict=True))
+    form = classify(body, [signature])
+    return form is not None and schedule_of(body, form, types, [signature], device, ()) is not None
 
 
 def _known(heavy: Signature, device: Device) -> dict[object, Schedule | None]:

@@ -13,7 +13,7 @@ from tests.passes.schedules.test_schedules import CASES as KERNELS
 from tests.support.lower_fixture import CPU
 
 H200 = DEVICES["nvidia-h200"]
-PRICED = (KernelKind.CONTRACTION,)
+PRICED = (KernelKind.CONTRACTION, KernelKind.ATTENTION)
 
 
 def kernels_of(*kinds: KernelKind) -> list[str]:
