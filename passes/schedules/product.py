@@ -45,6 +45,7 @@ from mgn.passes.schedules.product_seconds import (
     COMPUTED,
     TILE_LATENCY,
     UNIT_LATENCY,
+    gathered_seconds,
     packed_seconds,
     plain_rate,
     tile_passes,
@@ -218,7 +219,9 @@ def _direct(request: Request, product: Product) -> Schedule:
     while across > 1 and product.columns < 4 * request.number("units", 2) * across * width:
         across //= 2
     numbers = {"width": width, "tile_rows": down, "tile_vectors": across}
-    slowed = 4.0 if request.is_gpu else 1.0
-    seconds = slowed * useful_seconds(product, plain_rate(product, request.device))
+    rate = plain_rate(product, request.device)
+    seconds = (4.0 if request.is_gpu else 1.0) * useful_seconds(product, rate)
+    if not request.is_gpu and right_axis(product) == DEPTH:
+        seconds += gathered_seconds(product, request.device)
     passes, facts = tile_passes(product, (down, across * width)), request.facts(*FACTS, "local")
     return Schedule(ProductVariant.DIRECT, numbers, facts, seconds, passes)

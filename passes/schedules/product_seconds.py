@@ -17,6 +17,7 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.body import INPUT, Node
 from mgn.passes.kernels.product import Product
+from mgn.passes.schedules.figures import USUAL_CACHE
 from mgn.passes.schedules.packed_blocking import Blocking
 from mgn.passes.schedules.schedule import Request
 
@@ -46,6 +47,12 @@ its columns do, and then in half precision.
 
 PACK_APART = 14.0
 """The same of a right operand whose rows lie side by side, columns from both halves of each."""
+
+GATHERED, GATHERED_FAR = 20.0, 120.0
+"""Steps to read an element of the right operand where it lies, away from those of other columns;
+and where the operand takes more than half of a core's second cache. Measured on an AMD EPYC
+(AVX-512).
+"""
 
 PACK_LEFT, MEET = 4.4, 5.4
 """Steps to pack an element of the left operand; and to store a sum between blocks of the shared
@@ -94,6 +101,14 @@ def packed_seconds(request: Request, product: Product, sizes: Blocking) -> tuple
     shares = down * across * batches / units
     seconds = 2.0 * steps * ceil_div(down * across * batches, units) / shares
     return seconds / plain_rate(product, request.device), (float(across), float(down))
+
+
+def gathered_seconds(product: Product, device: Device) -> float:
+    """Reading a right operand whose columns lie apart, each element by itself."""
+    right = product.node.operands[1]
+    near = 2 * right.count * right.element.bytes <= (device.l2_cache or USUAL_CACHE)
+    steps = GATHERED if near else GATHERED_FAR
+    return 2.0 * steps * right.count / plain_rate(product, device)
 
 
 def _packing(product: Product) -> float:

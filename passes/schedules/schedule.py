@@ -54,7 +54,8 @@ class Schedule:
     `facts` are what else the template reads, of the request. `seconds` are what the template's own
     work takes on the device: multiplying, packing, waiting. What is computed beside it, and bytes
     that are moved, depend on the body alone. The schedule of a kernel with the least is the best.
-    `passes` says how often each operand of a heavy operation is gone over.
+    `passes` says how often each operand of a heavy operation is gone over, `evaluation` what an
+    element computed on the way takes, in the time of one in a full vector.
     """
 
     variant: str
@@ -62,6 +63,7 @@ class Schedule:
     facts: Entries = field(default_factory=dict[str, int | str])
     seconds: float = 0.0
     passes: tuple[float, ...] = ()
+    evaluation: float = 1.0
 
     @property
     def attribute(self) -> ScheduleAttr:

@@ -55,10 +55,7 @@ a matrix unit multiplies, whose operands come while it does. Measured on an NVID
 products with a shared axis of 64 to 4096 and as few columns.
 """
 
-SCAN_STEPS = {True: 96.0, False: 4.0}
-"""Steps an element of a scan takes on a CPU and on a GPU: one waits for the one before."""
-
-SCHEDULED = (KernelKind.CONTRACTION, KernelKind.ATTENTION)
+SCHEDULED = (KernelKind.CONTRACTION, KernelKind.ATTENTION, KernelKind.SCAN)
 """Kinds of kernels whose schedule says what their heavy operation takes."""
 
 IN_ROWS = (Place.KEPT, Place.DROPPED)
@@ -94,7 +91,7 @@ class Work:
 class _Figures:
     """What an operation takes of a device in any kernel.
 
-    `element` is seconds for an element, `steps` seconds for all of a reduction or scan; `demands`
+    `element` is seconds for an element, `steps` seconds for all of a reduction; `demands`
     how often each operand is asked for an element, where the kernel does not matter; `alike` says
     whether all are asked as often as the operation itself. `operands` has elements and bytes of an
     element of each; `strided` is `_strided_read` without and with a heavy operation in the kernel.
@@ -122,9 +119,8 @@ def _figures_of(signature: Signature, device: Device) -> _Figures:
 
 def _new_figures(signature: Signature, device: Device) -> _Figures:
     steps, demands, kind = None, None, signature.kind
-    if kind in (Kind.REDUCTION, Kind.SCAN):
-        steps = SCAN_STEPS[device.is_cpu] if kind is Kind.SCAN else 1.0
-        steps = 2.0 * steps * signature.operand_sizes[0] / device.rate(signature.element)
+    if kind is Kind.REDUCTION:
+        steps = 2.0 * signature.operand_sizes[0] / device.rate(signature.element)
         demands = [float(signature.operand_sizes[0])]
     alike = min(signature.operand_sizes, default=2) > 1 and signature.name not in ("concat", "pad")
     element_bytes = [element_of(type).bytes for type in signature.operand_types]
@@ -216,12 +212,12 @@ def measure_kernel(
     strided: dict[int, float] = {}
     scattered: set[int] = set()
     seconds = beside = 0.0
-    schedule, passes = None, (1.0, 1.0)
+    schedule, passes, evaluation = None, (1.0, 1.0), 1.0
     if form.kind in SCHEDULED:
         schedule = schedule_of(body, form, leaf_types, signatures, device, facts)
         if schedule is None:
             return Work(0.0, math.inf)
-        seconds, passes = schedule.seconds, schedule.passes
+        seconds, passes, evaluation = schedule.seconds, schedule.passes, schedule.evaluation
     across, again = passes[0], 1.0 + REREAD * (passes[0] - 1.0)
     reduces = form.kind is KernelKind.REDUCTION
     rows, places, heavy = float(form.rows) if reduces else math.inf, form.places, form.heavy
@@ -240,7 +236,8 @@ def measure_kernel(
             beside += max(again * _first_seconds(signature, device), _alone(signature, device))
         elif use is None or signature.name not in ROUNDINGS:
             steps = figures.steps
-            seconds += evaluations * figures.element if steps is None else steps
+            own_seconds = evaluations * figures.element * evaluation
+            seconds += own_seconds if steps is None else steps
         factor = 1.0 if arranging else figures.strided[heavy is not None]
         if strided:
             factor = max(factor, strided.get(name, 1.0))

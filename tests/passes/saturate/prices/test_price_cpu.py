@@ -154,6 +154,24 @@ CASES = {
         1,
     ),
     "attention that sees all keys stays one kernel": (attention(512, 4, 64, "false"), 1),
+    "what a scan along rows computes one by one is computed before it": (
+        "graph g(x: f32[512, 512]) { return y = cumsum(exp(x), axis = 1) }",
+        2,
+    ),
+    "what a scan across rows computes in vectors is computed in it": (
+        "graph g(x: f32[512, 512]) { return y = cumsum(exp(x), axis = 0) }",
+        1,
+    ),
+    "columns that lie far apart are brought together before each is multiplied once": (
+        "graph g(q: f32[8, 1, 64], k: f32[2048, 512]) "
+        "{ return y = q @ transpose(reshape(k, [2048, 8, 64]), [1, 2, 0]) }",
+        2,
+    ),
+    "columns that are side by side are multiplied where they lie": (
+        "graph g(q: f32[8, 1, 2048], v: f32[2048, 512]) "
+        "{ return y = q @ transpose(reshape(v, [2048, 8, 64]), [1, 0, 2]) }",
+        1,
+    ),
     "a residual is added where the product is": (
         "graph g(x: f32[128, 576], w: f32[576, 576], r: f32[128, 576]) { return y = x @ w + r }",
         1,
