@@ -7,8 +7,8 @@ gone over. Scores and weights stay in registers and local memory and move no byt
 from dataclasses import dataclass
 from functools import lru_cache
 
+from mgn.dialects.fusion.forms import HALVES
 from mgn.dialects.kernel import Device
-from mgn.dialects.kernel_forms import HALVES
 from mgn.dialects.mgn.element_cost import ELEMENT_COST
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.attention import AttentionSizes
