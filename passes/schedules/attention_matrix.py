@@ -19,7 +19,7 @@ from mgn.passes.schedules.matrix_tiles import (
     held_element,
 )
 from mgn.passes.schedules.schedule import Entries, Request
-from mgn.passes.schedules.tilings import Fit, Numbers, fitting_tilings, shapes_of
+from mgn.passes.schedules.tilings import Fit, Numbers, Room, fitting_tilings, shapes_of
 
 NAMES = ("tile_down", "tile_keys", "groups")
 """What a schedule calls the numbers of a tiling."""
@@ -167,21 +167,23 @@ def matrix_attention_tilings(
     request: Request, attention: AttentionSizes, name: str
 ) -> list[tuple[float, MatrixTiling]]:
     """The tilings that fit and their seconds, the quickest first; none for too large heads."""
-    score = score_seconds(attention, request.device, name) * request.device.compute_units
     enlarged = request.word("matrix_unit") == "wgmma"
-    room = ENLARGED_MEMORY if enlarged else request.number("local_memory", 1 << 15)
+    memory = ENLARGED_MEMORY if enlarged else request.number("local_memory", 1 << 15)
+    rate = 1.0 / score_seconds(attention, request.device, name)
+    room = Room.of(request, NAMES, rate, memory)
+    score = room.units / room.rate
     keys = request.number("tile_keys", KEYS_BYTES // held_element(name).bytes)
 
     def fit(numbers: Numbers) -> Fit[MatrixTiling] | None:
         tiling = MatrixTiling.of({**numbers, "tile_keys": keys}, attention, name)
         if not tiling.is_possible or (tiling.groups and not enlarged):
             return None
-        held = room // tiling.memory_bytes
+        held = room.memory // tiling.memory_bytes
         if not held or (attention.in_parts and attention.part_keys % tiling.keys):
             return None
         scores = Scores.of(attention, *tiling.group)
         return Fit(tiling, scores.groups, scores.mean * score, held, scores.most * score)
 
     shapes = SHAPES if held_element(name).bytes == 2 else WIDE_SHAPES
-    found = fitting_tilings(request, shapes, fit)
+    found = fitting_tilings(room, shapes, fit)
     return sorted(((time, tiling) for time, tiling, _ in found), key=lambda item: item[0])

@@ -10,7 +10,7 @@ from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.attention import AttentionSizes
 from mgn.passes.schedules.attention_seconds import Scores, score_seconds
 from mgn.passes.schedules.schedule import Entries, Request
-from mgn.passes.schedules.tilings import Fit, Numbers, fitting_tilings, shapes_of
+from mgn.passes.schedules.tilings import Fit, Numbers, Room, fitting_tilings, shapes_of
 
 NAMES = ("tile_down", "tile_across", "item_rows", "item_keys")
 """What a schedule calls the numbers of a tiling."""
@@ -135,13 +135,13 @@ leave little room."""
 
 def attention_tilings(request: Request, attention: AttentionSizes) -> list[tuple[float, Tiling]]:
     """The tilings that fit and their seconds, the quickest first."""
-    element, device = attention.element, request.device
-    score = score_seconds(attention, device) * device.compute_units
-    most, room = request.number("largest_group", 256), request.number("local_memory", 1 << 15)
+    element, memory = attention.element, request.number("local_memory", 1 << 15)
+    room = Room.of(request, NAMES, 1.0 / score_seconds(attention, request.device), memory)
+    score = room.units / room.rate
 
     def fit(numbers: Numbers) -> Fit[Tiling] | None:
         tiling = Tiling.of(numbers, attention)
-        fits = tiling.memory * element.bytes <= room and tiling.items <= most
+        fits = tiling.memory * element.bytes <= room.memory and tiling.items <= room.items
         fits = fits and not (attention.in_parts and attention.part_keys % tiling.tile_keys)
         if not fits or tiling.registers * element.bytes > 4 * MOST_REGISTERS:
             return None
@@ -149,5 +149,5 @@ def attention_tilings(request: Request, attention: AttentionSizes) -> list[tuple
         work, longest = scores.mean * score, scores.most * score
         return Fit(tiling, scores.groups, work, longest=longest)
 
-    found = fitting_tilings(request, SHAPES, fit)
+    found = fitting_tilings(room, SHAPES, fit)
     return sorted(((time, tiling) for time, tiling, _ in found), key=lambda item: item[0])

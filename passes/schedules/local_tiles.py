@@ -5,16 +5,16 @@ tiles do the most work for each byte they copy; smaller ones spread a small prod
 units.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from functools import lru_cache
 
-from mgn.dialects.types import ElementType
+from mgn.dialects.types import ELEMENT_TYPES, ElementType
 from mgn.passes.kernels.accumulation import accumulator
-from mgn.passes.kernels.arithmetic import ceil_div
-from mgn.passes.kernels.product import Product, statistics_bytes
-from mgn.passes.schedules.product_seconds import GPU_EFFICIENCY, plain_rate, tile_seconds
+from mgn.passes.kernels.product import Product
+from mgn.passes.schedules.product_seconds import GPU_EFFICIENCY, Extent, plain_rate
 from mgn.passes.schedules.schedule import Entries, Request
-from mgn.passes.schedules.tilings import Fit, Numbers, Shape, fitting_tilings, shapes_of
+from mgn.passes.schedules.tilings import Fit, Numbers, Room, Shape, fitting_tilings, shapes_of
 
 NAMES = ("tile_down", "tile_across", "item_rows", "item_columns", "block_depth", "slices")
 """What a schedule calls the numbers of a tiling."""
@@ -129,29 +129,32 @@ def vector_width(element: ElementType) -> int:
     return max(min(VECTOR_BYTES // element.bytes, 4), 1)
 
 
-def local_tilings(request: Request, product: Product) -> list[tuple[float, Tiling]]:
+def local_tilings(request: Request, product: Product) -> Sequence[tuple[float, Tiling]]:
     """The tilings that fit and their seconds, the quickest first."""
-    rate = GPU_EFFICIENCY * plain_rate(product, request.device)
+    rate, memory = plain_rate(product, request.device), request.number("local_memory", 1 << 15)
+    room = Room.of(request, NAMES, GPU_EFFICIENCY * rate, memory)
+    turned = bool(product.node.values["transpose_b"])
     element = accumulator(product.element)
+    return _tilings(Extent.of(request.body, product), element.name, turned, room)
+
+
+@lru_cache(maxsize=4096)
+def _tilings(extent: Extent, name: str, turned: bool, room: Room) -> Sequence[tuple[float, Tiling]]:
+    element = ELEMENT_TYPES[name]
     width = vector_width(element)
-    most, room = request.number("largest_group", 256), request.number("local_memory", 1 << 15)
-    row_bytes = statistics_bytes(request.body, product)
 
     def fit(numbers: Numbers) -> Fit[Tiling] | None:
         own = {name: max(numbers[name], width) for name in ("item_rows", "item_columns")}
         tiling = Tiling.of({**numbers, **own}, element)
-        memory = tiling.memory * element.bytes + tiling.tile_rows * row_bytes
-        if tiling.items > most or memory > room:
+        memory = tiling.memory * element.bytes + tiling.tile_rows * extent.row_bytes
+        if tiling.items > room.items or memory > room.memory:
             return None
-        across = ceil_div(product.columns, tiling.tile_columns)
-        groups = ceil_div(product.rows, tiling.tile_rows) * across * prod(product.batch)
         tile = (tiling.tile_rows, tiling.tile_columns)
-        return Fit(tiling, groups, tile_seconds(product, tile, rate, request.device))
+        return Fit(tiling, extent.groups(tile), extent.tile_seconds(tile, room))
 
-    found = fitting_tilings(request, _of_element(SHAPES, element), fit)
+    found = fitting_tilings(room, _of_element(SHAPES, element), fit)
     if not found:
-        found = fitting_tilings(request, _of_element(SMALL_SHAPES, element), fit)[:1]
-    turned = product.node.values["transpose_b"]
+        found = fitting_tilings(room, _of_element(SMALL_SHAPES, element), fit)[:1]
     times = [(time / (shape.turned if turned else 1.0), tiling) for time, tiling, shape in found]
     return sorted(times, key=lambda item: item[0])
 

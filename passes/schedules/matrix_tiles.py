@@ -5,17 +5,16 @@ that fit, the quickest first. A sub-group of 32 work-items adds up a tile of `ro
 results in its registers; a group has `slices` times `down` x `across` of them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from functools import lru_cache
 
 from mgn.dialects.types import ELEMENT_TYPES, ElementType
-from mgn.passes.kernels.arithmetic import ceil_div
-from mgn.passes.kernels.product import Product, statistics_bytes
+from mgn.passes.kernels.product import Product
 from mgn.passes.schedules.figures import ENLARGED_MEMORY
-from mgn.passes.schedules.product_seconds import tile_seconds
+from mgn.passes.schedules.product_seconds import Extent
 from mgn.passes.schedules.schedule import Entries, Request
-from mgn.passes.schedules.tilings import Fit, Numbers, Shape, fitting_tilings, shapes_of
+from mgn.passes.schedules.tilings import Fit, Numbers, Room, fitting_tilings, shapes_of
 
 NAMES = (
     *("tile_down", "tile_across", "item_rows", "item_columns", "slices", "chunks", "stages"),
@@ -151,6 +150,12 @@ but not for operands besides.
 """
 
 
+IN_PIECES, BY_GROUPS, COPIED = "in pieces", "by groups", "copied"
+
+TABLES = {IN_PIECES: SHAPES, BY_GROUPS: GROUP_SHAPES, COPIED: COPIED_SHAPES}
+"""The tables by how operands come to the unit, and what multiplies them."""
+
+
 def held_element(unit: str) -> ElementType:
     """What an operand takes in local memory."""
     return ELEMENT_TYPES["f32" if unit == "tf32" else unit]
@@ -166,26 +171,28 @@ UNIT_SHARE = {"wgmma": 0.72, "mma": 0.87}
 
 
 def matrix_tilings(
-    request: Request, product: Product, unit: str, shapes: Iterable[Shape]
-) -> list[tuple[float, TensorTiling]]:
+    request: Request, product: Product, unit: str, tables: tuple[str, ...]
+) -> Sequence[tuple[float, TensorTiling]]:
     """The tilings that fit for what the unit multiplies, and their seconds, the quickest first."""
     rate = request.device.matrix_rates[unit] * UNIT_SHARE[request.word("matrix_unit")]
-    element_bytes = held_element(unit).bytes
-    most = request.number("largest_group", 256)
-    row_bytes = statistics_bytes(request.body, product)
     enlarged = request.word("matrix_unit") == "wgmma"
-    room = ENLARGED_MEMORY if enlarged else request.number("local_memory", 1 << 15)
+    memory = ENLARGED_MEMORY if enlarged else request.number("local_memory", 1 << 15)
+    room = Room.of(request, NAMES, rate, memory)
+    return _tilings(Extent.of(request.body, product), held_element(unit).bytes, tables, room)
 
+
+@lru_cache(maxsize=4096)
+def _tilings(
+    extent: Extent, element_bytes: int, tables: tuple[str, ...], room: Room
+) -> Sequence[tuple[float, TensorTiling]]:
     def fit(numbers: Numbers) -> Fit[TensorTiling] | None:
         tiling = TensorTiling.of(numbers, element_bytes)
-        memory = tiling.memory + tiling.tile_rows * row_bytes
-        if tiling.items > most or memory > room or not tiling.is_possible:
+        memory = tiling.memory + tiling.tile_rows * extent.row_bytes
+        if tiling.items > room.items or memory > room.memory or not tiling.is_possible:
             return None
-        down = ceil_div(product.rows, tiling.tile_rows)
-        across = ceil_div(product.columns, tiling.tile_columns)
-        groups = down * across * prod(product.batch)
         tile = (tiling.tile_rows, tiling.tile_columns)
-        return Fit(tiling, groups, tile_seconds(product, tile, rate, request.device))
+        return Fit(tiling, extent.groups(tile), extent.tile_seconds(tile, room))
 
-    found = fitting_tilings(request, shapes, fit)
+    shapes = [shape for name in tables for shape in TABLES[name]]
+    found = fitting_tilings(room, shapes, fit)
     return sorted(((time, tiling) for time, tiling, _ in found), key=lambda item: item[0])

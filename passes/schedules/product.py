@@ -26,9 +26,9 @@ from mgn.passes.schedules.few_rows import (
 )
 from mgn.passes.schedules.local_tiles import Tiling, local_tilings
 from mgn.passes.schedules.matrix_tiles import (
-    COPIED_SHAPES,
-    GROUP_SHAPES,
-    SHAPES,
+    BY_GROUPS,
+    COPIED,
+    IN_PIECES,
     TensorTiling,
     matrix_tilings,
 )
@@ -49,7 +49,6 @@ from mgn.passes.schedules.product_seconds import (
     packed_seconds,
     plain_rate,
     tile_passes,
-    tile_seconds,
     useful_seconds,
 )
 from mgn.passes.schedules.reduction import reduction_schedules
@@ -148,21 +147,23 @@ def _makes_sums(product: Product) -> bool:
 
 
 def _matrix_schedules(request: Request, product: Product, unit: str) -> Schedules:
-    shapes = [
-        *(SHAPES if in_pieces(product, unit) else ()),
-        *(GROUP_SHAPES if by_groups(request) else ()),
-        *(COPIED_SHAPES if by_groups(request) and copied_whole(request, product, unit) else ()),
-    ]
+    ways = (
+        (IN_PIECES, in_pieces(product, unit)),
+        (BY_GROUPS, by_groups(request)),
+        (COPIED, by_groups(request) and copied_whole(request, product, unit)),
+    )
+    tables = tuple([name for name, possible in ways if possible])
     device = request.device
     computed = is_computed(product, unit) and not request.body.of_kind(Kind.REDUCTION)
     staged = staged_factor(request, product, unit) - 1.0
     found: list[Schedule] = []
-    for seconds, tiling in matrix_tilings(request, product, unit, shapes):
+    for seconds, tiling in matrix_tilings(request, product, unit, tables):
         tile = (tiling.tile_rows, tiling.tile_columns)
         waits = staged * seconds if staged * seconds > device.launch_cost else 0.0
         if computed:
             groups = prod(tile_passes(product, tile)) * prod(product.batch)
-            slow = tile_seconds(product, tile, COMPUTED * device.matrix_rates[unit], device)
+            rate = COMPUTED * device.matrix_rates[unit] / device.compute_units
+            slow = 2.0 * prod(tile) * product.depth / rate
             waits = max(ceil_div(int(groups), device.compute_units) * slow - seconds, 0.0)
         seconds += UNIT_LATENCY + waits
         found.append(_tiles(request, product, ProductVariant.MATRIX, tiling, seconds))

@@ -9,17 +9,19 @@ are read once; it evaluates on the way what comes before the product. The steps 
 multiply-adds, measured on an Intel Xeon (AVX-512).
 """
 
+from dataclasses import dataclass
 from math import prod
 
 from mgn.dialects.fusion.forms import HALVES
 from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.kernels.arithmetic import ceil_div
-from mgn.passes.kernels.body import INPUT, Node
-from mgn.passes.kernels.product import Product
+from mgn.passes.kernels.body import INPUT, Body, Node
+from mgn.passes.kernels.product import Product, statistics_bytes
 from mgn.passes.schedules.figures import USUAL_CACHE
 from mgn.passes.schedules.packed_blocking import Blocking
 from mgn.passes.schedules.schedule import Request
+from mgn.passes.schedules.tilings import Room
 
 Passes = tuple[float, float]
 """How often the left and the right operand are gone over."""
@@ -71,9 +73,29 @@ def plain_rate(product: Product, device: Device) -> float:
     return device.rate("f32" if name in HALVES else name)
 
 
-def tile_seconds(product: Product, tile: tuple[int, int], rate: float, device: Device) -> float:
-    """Seconds of a tile of rows and columns on one compute unit at the device's rate."""
-    return 2.0 * prod(tile) * product.depth * device.compute_units / rate
+@dataclass(frozen=True)
+class Extent:
+    """The sizes of a product on a GPU, and the bytes of local memory that a row takes besides."""
+
+    batches: int
+    rows: int
+    columns: int
+    depth: int
+    row_bytes: int
+
+    @staticmethod
+    def of(body: Body, product: Product) -> "Extent":
+        row_bytes = statistics_bytes(body, product)
+        return Extent(prod(product.batch), product.rows, product.columns, product.depth, row_bytes)
+
+    def groups(self, tile: tuple[int, int]) -> int:
+        """How many tiles of rows and columns there are."""
+        rows, columns = tile
+        return self.batches * ceil_div(self.rows, rows) * ceil_div(self.columns, columns)
+
+    def tile_seconds(self, tile: tuple[int, int], room: Room) -> float:
+        """Seconds of a tile of rows and columns on one compute unit."""
+        return 2.0 * prod(tile) * self.depth * room.units / room.rate
 
 
 def tile_passes(product: Product, tile: tuple[int, int]) -> Passes:

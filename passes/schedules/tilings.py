@@ -57,15 +57,35 @@ class Fit(Generic[T]):
     longest: float = 0.0
 
 
+@dataclass(frozen=True)
+class Room:
+    """What groups have on a device: compute units, at which rate of all of them a group works; the
+    most work-items of a group, its bytes of local memory, and numbers that are fixed.
+    """
+
+    units: int
+    rate: float
+    items: int
+    memory: int
+    fixed: tuple[tuple[str, int], ...] = ()
+
+    @staticmethod
+    def of(request: Request, names: Iterable[str], rate: float, memory: int) -> "Room":
+        """That of a request, where a tiling has numbers of those names."""
+        entries = request.entries
+        fixed = tuple([(name, int(entries[name])) for name in names if name in entries])
+        units, items = request.number("units", 1), request.number("largest_group", 256)
+        return Room(units, rate, items, memory, fixed)
+
+
 def fitting_tilings(
-    request: Request, shapes: Iterable[Shape], fit: Callable[[Numbers], Fit[T] | None]
+    room: Room, shapes: Iterable[Shape], fit: Callable[[Numbers], Fit[T] | None]
 ) -> list[tuple[float, T, Shape]]:
     """The tilings that fit, in the order of their shapes, with the seconds that each takes."""
-    units = request.number("units", 1)
+    units, fixed = room.units, dict(room.fixed)
     found: list[tuple[float, T, Shape]] = []
     for shape in shapes:
-        numbers = {name: request.number(name, number) for name, number in shape.numbers.items()}
-        fitted = fit(numbers)
+        fitted = fit({**shape.numbers, **{n: fixed[n] for n in shape.numbers if n in fixed}})
         if fitted is not None:
             resident = shape.resident if fitted.room is None else min(fitted.room, shape.resident)
             share = ceil_div(fitted.groups, units)

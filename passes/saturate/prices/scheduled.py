@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block
 from xdsl.utils.exceptions import VerifyException
 
+from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.shapes import element_count
@@ -78,9 +79,11 @@ def _known(heavy: Signature, device: Device) -> dict[object, Schedule | None]:
 def _heavy_part(
     body: Sequence[BodyNode], form: Form, signatures: Sequence[Signature], device: Device
 ) -> Sequence[BodyNode]:
-    """What of a body decides how its template is cut: the heavy operation and what it is computed
-    from; all of it where rows are reduced, halves meet, or much follows on a CPU.
+    """What of a body decides how its template is cut: the heavy operation, and of a product what it
+    is computed from; all of it where rows are reduced, halves meet, or much follows on a CPU.
     """
+    if form.kind is not KernelKind.CONTRACTION:
+        return [node for node in body if node[0] == form.heavy]
     if form.reduced or form.halved:
         return body
     wanted, part, after = {form.heavy}, list[BodyNode](), 0
