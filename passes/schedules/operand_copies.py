@@ -5,7 +5,7 @@ takes it, and how many of its elements are copied at once.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from mgn.dialects.fusion.forms import MOVED
 from mgn.dialects.types import ElementType
@@ -130,6 +130,7 @@ class _AnyCopies(OperandCopies):
     place: Index
 
 
+@lru_cache(maxsize=16)
 def _any_copies(product: Product, name: str) -> tuple[OperandCopies, OperandCopies]:
     sizes = any_tiling(held_element(name).bytes)
     batch = tuple(of(Counter(None, 0, size - 1)) for size in product.batch)

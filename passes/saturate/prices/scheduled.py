@@ -14,7 +14,6 @@ from xdsl.utils.exceptions import VerifyException
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
-from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of
 from mgn.passes.kernels.body import INPUT, SPLAT, Body, Node, read_operation
 from mgn.passes.kernels.guided_products import guided_products
@@ -111,24 +110,15 @@ def request_of(
     facts: Facts,
     widest: int | None = None,
 ) -> Request:
-    """A kernel as those that enumerate schedules see it."""
+    """A kernel with a heavy operation as those that enumerate schedules see it: how much lies in
+    memory decides nothing about it.
+    """
     met = {item for _, _, operands in body for item in operands}
     read = {name: type for name, type in leaf_types.items() if name in met}
-    (*_, (root, number, _)) = body
-    held = [*read.values(), signatures[number].type]
-    traits = Traits(
-        form.kind,
-        widest or _widest(body, signatures),
-        max(element_count(type.get_shape()) for type in held),
-        sum(_bytes(type) for type in held),
-    )
+    traits = Traits(form.kind, widest or _widest(body, signatures), 0, 0)
     entries = figures_for(traits, dict(facts), device)
-    whole = guided_products(body_of(body, [root], read, signatures))
+    whole = guided_products(body_of(body, [body[-1][0]], read, signatures))
     return Request(whole, entries, device)
-
-
-def _bytes(type: TensorType) -> int:
-    return element_count(type.get_shape()) * element_of(type).bytes
 
 
 def body_of(
