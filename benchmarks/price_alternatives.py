@@ -89,9 +89,9 @@ class _Run:
         report = optimize_graph(
             module, device, saturation=options, precision=program.precision, trace=trace
         ).saturation
-        assert report is not None and trace.view is not None
+        assert isinstance(report, SaturateReport) and trace.view is not None
         assert trace.found is not None and trace.selection is not None
-        self.report: SaturateReport = report
+        self.report = report
         self.view, self.found, self.selection = trace.view, trace.found, trace.selection
 
     @property

@@ -29,7 +29,7 @@ def test_a_candidate_has_the_schedule_of_its_kernel(name: str, device: Device) -
     fused.arranged = ScheduleAttr.of(**dict(template.facts)) if template.facts else None
     types = {key: values.type_of(key) for key in template.reads}
     found = schedule_of(template.body, template.form, types, signatures, device, template.facts)
-    assert found == schedules_of(fused, device)[0]
+    assert found is not None and found == schedules_of(fused, device)[0]
     price = price_kernel(
         template.body, template.form, template.results, types, signatures, device, template.facts
     )
