@@ -38,10 +38,12 @@ class _Rebuilder:
         self.symbols = {op.parameter_name: op.symbol for op in reads}
 
     def rebuild(self, found: CandidateSet, selection: Selection) -> None:
-        for number in selection.kernels:
-            candidate = found.candidates[number]
-            written = [key for key in candidate.results if selection.writer.get(key) == number]
-            self._kernel(candidate, written)
+        chosen = {number: found.candidates[number] for number in selection.kernels}
+        wanted = {key for candidate in chosen.values() for key in candidate.inputs}
+        wanted.update(self.view.outputs)
+        for number, candidate in chosen.items():
+            mine = [key for key in candidate.results if selection.writer.get(key) == number]
+            self._kernel(candidate, [key for key in mine if key in wanted])
         returned = [self.values[key] for key in self.view.outputs]
         final = ReturnOp(returned)
         final.location = self.graph.return_op.location

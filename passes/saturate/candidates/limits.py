@@ -57,6 +57,7 @@ class CutLimits:
             ways=max(self.ways, 8),
             pointwise=max(self.pointwise, 4),
             others=max(self.others, 2),
+            extras=max(self.extras, 8),
             readers=max(self.readers, 64),
             forms=max(self.forms, 16),
             whole=True,

@@ -21,6 +21,8 @@ from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.prices.prices import price_per_run
 
 DEFAULT_LIMITS = CutLimits()
+FEW = 4
+"""Values inside a body of which each subset may be tried as further results."""
 
 
 class NoKernel(RuntimeError):
@@ -181,9 +183,9 @@ class _Offers:
                 yield Template(body, form, results, leaves, inputs, price, facts)
 
     def _subsets(self, names: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        """Non-empty subsets worth trying: singles, pairs, and all; or each."""
-        sizes = set(range(1, len(names) + 1))
-        for size in sorted(sizes if self.limits.whole else {1, 2, len(names)} & sizes):
+        """Non-empty subsets worth trying: singles, pairs, and all; or each of a few names."""
+        sizes, each = set(range(1, len(names) + 1)), self.limits.whole and len(names) <= FEW
+        for size in sorted(sizes if each else {1, 2, len(names)} & sizes):
             yield from combinations(names, size)
 
 

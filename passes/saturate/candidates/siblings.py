@@ -131,12 +131,13 @@ class _Joiner:
         waiting = deque(alone)
         best = [(-self._worth(join), place, join) for place, join in enumerate(alone)]
         heapify(best)
+        offered = frozenset(map(_content, self.found.candidates))
         while waiting and len(self.contents) < self.limits.joins:
             first = heappop(best)[2] if best and len(self.contents) % 2 else waiting.popleft()
             for join in self._next_to(first, near, groups):
                 waiting.append(join)
                 heappush(best, (-self._worth(join), len(self.contents), join))
-                if join.saves:
+                if join.saves and _content(join.candidate) not in offered:
                     yield join
         self.found.left_out[TIME] += len(waiting)
 
@@ -151,7 +152,7 @@ class _Joiner:
         for second in {item: None for group in spaces for item in groups[group]}:
             wider = self._joined(join, second)
             if wider is not None:
-                content = frozenset(wider.candidate.results), frozenset(wider.candidate.body)
+                content = _content(wider.candidate)
                 if content not in self.contents:
                     self.contents.add(content)
                     yield wider
@@ -231,6 +232,11 @@ def _cheap_alone(found: CandidateSet, forms: int) -> Iterator[Candidate]:
                 break
     for place in ways:
         yield from place
+
+
+def _content(candidate: Candidate) -> tuple[frozenset[int], frozenset[BodyNode]]:
+    """What a candidate writes and computes."""
+    return frozenset(candidate.results), frozenset(candidate.body)
 
 
 def _waits(template: Template, classes: tuple[int, ...], reach: Reach) -> bool:
