@@ -80,21 +80,21 @@ class CopiedOperands:
     def _copy(self, pieces: KernelPieces, product: TensorOp, number: int) -> SSAValue:
         """The operand in the unit's type, along the shared axis, in whole chunks."""
         shape = shape_of(product.operands[number])
-        turned = bool(product.values[FLAGS[number]]) != (number == 1)
-        depth = shape[-2] if turned else shape[-1]
+        transposed = bool(product.values[FLAGS[number]]) != (number == 1)
+        depth = shape[-2] if transposed else shape[-1]
         missing = -depth % chunk_of(self.unit)
 
         def arranged(b: Emitter, values: list[SSAValue]) -> list[SSAValue]:
             value, rank = values[0], len(shape)
             if self.unit != "tf32" and element_of(value.type).name != self.unit:
                 value = b.cast(value, ELEMENT_TYPES[self.unit])
-            if turned:
+            if transposed:
                 value = b.transpose(value, [*range(rank - 2), rank - 1, rank - 2])
             if missing:
                 value = b.pad(value, [[0, 0]] * (rank - 1) + [[0, missing]], 0.0)
             return [value]
 
-        facts = {SCATTERED if missing else TILED: 1} if turned else None
+        facts = {SCATTERED if missing else TILED: 1} if transposed else None
         wanted = [product.operands[number]]
         (copy,) = pieces.add(KernelKind.POINTWISE, wanted, finish=arranged, facts=facts)
         return copy

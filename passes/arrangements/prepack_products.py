@@ -80,16 +80,16 @@ class PackedOperand:
     def write(self, pieces: KernelPieces) -> None:
         product = pieces.product
         right = product.operands[1]
-        turned = bool(product.values["transpose_b"])
+        transposed = bool(product.values["transpose_b"])
         shape = right.type.get_shape()  # type: ignore
-        columns, depth = shape if turned else reversed(shape)
+        columns, depth = shape if transposed else reversed(shape)
         rest = columns % self.columns
 
         def pack(b: Emitter, values: list[SSAValue]) -> list[SSAValue]:
-            whole = self._panels(b, values[0], 0, columns - rest, turned)
+            whole = self._panels(b, values[0], 0, columns - rest, transposed)
             if not rest:
                 return [whole]
-            last = self._panels(b, values[0], columns - self.columns, columns, turned)
+            last = self._panels(b, values[0], columns - self.columns, columns, transposed)
             return [b.concat([whole, last], axis=1)]
 
         def multiply(b: Emitter, values: list[SSAValue]) -> SSAValue:
@@ -106,15 +106,17 @@ class PackedOperand:
         made = Made(product, packed, multiply, [product.operands[0]])
         pieces.finish(KernelKind.CONTRACTION, [made], {RIGHT: PANELS})
 
-    def _panels(self, b: Emitter, right: SSAValue, start: int, end: int, turned: bool) -> SSAValue:
+    def _panels(
+        self, b: Emitter, right: SSAValue, start: int, end: int, transposed: bool
+    ) -> SSAValue:
         """Columns of the right operand in panels."""
         shape = right.type.get_shape()  # type: ignore
-        depth = shape[1 if turned else 0]
-        if end - start < shape[0 if turned else 1]:
-            low, high = ([start, 0], [end, depth]) if turned else ([0, start], [depth, end])
+        depth = shape[1 if transposed else 0]
+        if end - start < shape[0 if transposed else 1]:
+            low, high = ([start, 0], [end, depth]) if transposed else ([0, start], [depth, end])
             right = b.slice(right, low, high)
         blocks, panels = depth // self.steps, (end - start) // self.columns
-        if turned:
+        if transposed:
             value = b.reshape(right, [panels, self.columns, blocks, self.steps])
             return b.transpose(value, [2, 0, 3, 1])
         return b.transpose(b.reshape(right, [blocks, self.steps, panels, self.columns]), _TURNED)

@@ -71,15 +71,15 @@ class SplitProduct:
 
     def write(self, pieces: KernelPieces) -> None:
         product = pieces.product
-        turned_a, turned_b = product.values["transpose_a"], product.values["transpose_b"]
+        transposed_a, transposed_b = product.values["transpose_a"], product.values["transpose_b"]
 
         def partial(b: Emitter, operands: list[SSAValue]) -> list[SSAValue]:
             element = accumulator(element_of(product.results[0].type))
             left, right = (as_element(b, value, element) for value in operands)
             rank = max(len(shape_of(left)), len(shape_of(right)))
-            left = self._cut(b, left, len(shape_of(left)) - (2 if turned_a else 1), rank)
-            right = self._cut(b, right, len(shape_of(right)) - (1 if turned_b else 2), rank)
-            return [b.matmul(left, right, transpose_a=turned_a, transpose_b=turned_b)]
+            left = self._cut(b, left, len(shape_of(left)) - (2 if transposed_a else 1), rank)
+            right = self._cut(b, right, len(shape_of(right)) - (1 if transposed_b else 2), rank)
+            return [b.matmul(left, right, transpose_a=transposed_a, transpose_b=transposed_b)]
 
         def total(b: Emitter, sums: list[SSAValue]) -> SSAValue:
             return as_element(b, b.sum(sums[0], axis=[0]), element_of(product.results[0].type))

@@ -153,7 +153,7 @@ def lower_kernel(fused: FusedKernelOp, name: str, schedule: Mapping[str, Any]) -
 
 @contextmanager
 def _room_for(body: Body) -> Iterator[None]:
-    """Evaluation recurses over the body, whose depth has no bound."""
+    """Raises the limit of recursion for a body: evaluation recurses over it, however deep it is."""
     limit = sys.getrecursionlimit()
     deepest = max((node.depth for node in body.nodes), default=0)
     sys.setrecursionlimit(limit + FRAMES_A_NODE * deepest)

@@ -1,9 +1,9 @@
-"""Attention over very many keys: sums that begin anew in blocks of tiles (long_sums.py).
+"""Attention over very many keys: sums restart in each block of tiles (long_sums.py).
 
-In: a loop over tiles of keys that carries the rows' largest scores, and sums relative to those.
-Out: the same loop, where it is short; where it is long, one over blocks of tiles. A block begins
-its sums at nothing, but with the largest scores met before it. After it, what was summed up before
-is multiplied by what the largest scores have changed by, and added.
+In: a loop over tiles of keys. It carries the largest score of each row, and sums relative to it.
+Out: a short loop stays as it is. A long loop becomes a loop over blocks of tiles. The sums of a
+block start at zero; its largest scores start at those of the blocks before. After the block, the
+sums of the blocks before are rescaled to the new largest scores, and the block's sums are added.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from mgn.passes.lower_kernels.core.pure_code import lane_count, scalar_type
 
 Values = list[SSAValue]
 BLOCK, MOST_TILES = 64, 128
-"""Tiles of a block, and of a loop that stays as it is."""
+"""Tiles of a block. A loop of at most so many tiles stays one loop."""
 
 
 def loop_over_keys(
@@ -60,8 +60,9 @@ def loop_over_keys(
 
 @dataclass
 class FarSums:
-    """Of each of `count` rows that are in memory, what blocks before came to: its sums, their total
-    and the largest score that they are relative to, beside the `near` ones of the block at hand.
+    """The results of all blocks before the present one, in memory, for `count` rows: the sums of a
+    row, their total, and the largest score that they are relative to. The same of the present block
+    are the `near` ones.
     """
 
     code: Code
@@ -89,7 +90,7 @@ class FarSums:
         code.each(0, self.count, one_row)
 
     def carry(self) -> None:
-        """After a block: far sums with the near ones, which begin anew."""
+        """After a block: adds the near sums to the far ones, and sets the near ones to zero."""
 
         def one_row(row: Index) -> None:
             self._merge(row, self.far)
@@ -98,11 +99,11 @@ class FarSums:
         self.code.each(0, self.count, one_row)
 
     def finish(self) -> None:
-        """After the last block: near sums with the far ones."""
+        """After the last block: adds the far sums to the near ones."""
         self.code.each(0, self.count, lambda row: self._merge(row, self.near))
 
     def _merge(self, row: Index, target: Sequence[SSAValue]) -> None:
-        """Stores what both come to, as one of them."""
+        """Adds near and far sums, and stores the result as one of them."""
         code, attention, place = self.code, self.attention, self.code.index(row)
         largest = code.load(self.near[2], place)
         shift = attention.shift(code, largest)

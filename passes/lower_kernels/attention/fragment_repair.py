@@ -1,9 +1,9 @@
-"""Rows of a matrix unit summed up anew, where a value that they do not see is no finite number.
+"""Rows of a matrix unit are computed again where a hidden value is not finite (repair.py).
 
 In: the sums of a work-item's two rows as fragments, and the totals of the rows' weights. Out: which
-rows are spoilt, and what those that are come to (repair.py). The loop over keys holds its
-sums in all registers that there are: what is summed up anew takes few, a run of columns at a time,
-and is stored where it is found. So a kernel whose values are finite pays for the test alone.
+rows are spoilt, and the right sums of those. The loop over keys fills all registers with its sums.
+The second computation needs few registers: it takes a run of columns at a time, and stores each run
+at once. A kernel whose values are all finite pays for the test alone.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,8 @@ RUN = 16
 
 @dataclass(frozen=True)
 class FragmentRepair:
-    """Rows of a part of the keys, by work-items of which `lane` is the place in its sub-group;
-    weights are raised by so many powers of two.
+    """Computes rows of a part of the keys again. `lane` is the work-item's number in its sub-group.
+    Weights are multiplied by two to the power of `raised`.
     """
 
     repair: Repair

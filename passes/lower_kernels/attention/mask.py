@@ -1,8 +1,8 @@
 """Which keys count for the rows of a work-item's fragments of scores.
 
 In: scores of a tile of keys as a matrix unit gives them, for two rows of a work-item. Out: the
-same, with -inf where a row does not see the key; most tiles are seen by all rows, for which nothing
-is compared.
+same scores, with -inf where a row does not see the key. Most tiles are seen by all rows: for those,
+nothing is compared.
 """
 
 import math as numbers
@@ -43,7 +43,7 @@ class FragmentMask:
     paired: bool
 
     def key(self, n: int, lane: int) -> Index:
-        """The key, in its tile, that a lane of the n-th result is of."""
+        """The number, in its tile, of the key to which a lane of the n-th result belongs."""
         own = self.lane % QUAD
         apart = UNIT_COLUMNS // 2 if self.paired else 1
         return own * (1 if self.paired else 2) + (n * UNIT_COLUMNS + lane % 2 * apart)

@@ -27,7 +27,7 @@ from mgn.passes.lower_kernels.attention.repair import Repair, is_spoilt, nothing
 from mgn.passes.lower_kernels.attention.weights import HELD, Weights
 from mgn.passes.lower_kernels.core.product import multiply_add
 from mgn.passes.lower_kernels.core.pure_code import lane_count, lane_of, memory_type
-from mgn.passes.lower_kernels.core.sub_groups import meet_neighbours
+from mgn.passes.lower_kernels.core.sub_groups import reduce_neighbours
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.product.sub_group_product import INSTRUCTIONS
 from mgn.passes.lower_kernels.staging.tensor_panels import Panel, pair_of
@@ -94,7 +94,9 @@ class MatrixAttention:
             lambda factors: [*factors, *[of_both_rows(code, factors)] * self.columns],
         )
         largest, sums = held[:HALVES], held[2 * HALVES :]
-        totals = [self._meet(arith.AddfOp, total) for total in held[HALVES : 2 * HALVES]]
+        totals = [
+            self._reduce_across_items(arith.AddfOp, total) for total in held[HALVES : 2 * HALVES]
+        ]
         if attention.in_parts:
             self._finish_part(largest, totals, sums)
         else:
@@ -138,12 +140,14 @@ class MatrixAttention:
         return turn % STAGES * self.sizes.stage
 
     def _read(self, turn: Index) -> list[Vectors]:
-        """What the work-item computes of a tile; nothing where copies go past the registers."""
+        """The values of a tile that the work-item computes. There are none where asynchronous
+        copies bring the tile.
+        """
         keys, values = self.panels(turn)
         return [keys.read(constant(0)), values.read(self.begin + turn)]
 
     def _copy(self, turn: Index, read: list[Vectors] | None) -> None:
-        """Starts the copies of a tile into its stage, or stores what was computed of it."""
+        """Starts asynchronous copies of a tile into its stage, or stores its computed values."""
         keys, values = self.panels(turn)
         computed = self._read(turn) if read is None else read
         keys.copy(constant(0), self.stage(turn), computed[0])
@@ -160,7 +164,7 @@ class MatrixAttention:
         return panel
 
     def queries(self) -> Vectors:
-        """The sub-group's fragments of queries, which lie where the second tile will."""
+        """The sub-group's fragments of queries. The second tile later takes their memory."""
         attention, sizes, code = self.attention, self.sizes, self.code
         panel = self.copy_queries()
         code.block.add_op(kernel.WaitCopiesOp(0))
@@ -174,7 +178,7 @@ class MatrixAttention:
     # A tile of keys
 
     def arrive(self) -> None:
-        """Waits until a tile is there, and no work-item reads the one before the last."""
+        """Waits until a tile has arrived. No work-item then reads the tile two before it."""
         self.code.block.add_op(kernel.WaitCopiesOp(0))
         self.code.barrier()
 
@@ -235,7 +239,7 @@ class MatrixAttention:
         return [self.code.binary(arith.MulfOp, value, factor) for value in sums]
 
     def _halves(self, cls: type[Operation], values: Vectors) -> Vectors:
-        """What the work-item holds of each row, combined."""
+        """The work-item's values of each row, reduced to one."""
         code, total = self.code, values[0]
         for value in values[1:]:
             total = code.binary(cls, total, value)
@@ -243,15 +247,15 @@ class MatrixAttention:
         return [code.binary(cls, parts[2 * half], parts[2 * half + 1]) for half in range(HALVES)]
 
     def _across(self, cls: type[Operation], values: Vectors) -> Vectors:
-        """What all work-items hold of each row, combined, in all of them."""
-        return [self._meet(cls, value) for value in self._halves(cls, values)]
+        """The values that all work-items have of each row, reduced to one, in all of them."""
+        return [self._reduce_across_items(cls, value) for value in self._halves(cls, values)]
 
-    def _meet(self, cls: type[Operation], value: SSAValue) -> SSAValue:
+    def _reduce_across_items(self, cls: type[Operation], value: SSAValue) -> SSAValue:
         code = self.code
-        (met,) = meet_neighbours(
+        (total,) = reduce_neighbours(
             code, self.lane, QUAD, [value], lambda _, own, partner: code.binary(cls, own, partner)
         )
-        return met
+        return total
 
     # Scores
 
@@ -317,7 +321,7 @@ class MatrixAttention:
         self._for_each_row(self._written(largest, totals, sums, factors))
 
     def _finish_part(self, largest: Vectors, totals: Vectors, sums: Vectors) -> None:
-        """Writes the sums as they are, and by the first of a row's four what they mean."""
+        """Writes the sums as they are. The first of a row's four work-items writes their scale."""
         attention, code = self.attention, self.code
         lowered = 2.0 ** (attention.lowered - self.raised)
         write_sums = self._written(largest, totals, sums, [code.constant(lowered, f32)] * HALVES)
@@ -363,7 +367,7 @@ class MatrixAttention:
         return write
 
     def _spoilt(self, totals: Vectors, sums: Vectors) -> Vectors:
-        """Whether either row is to be summed up anew, in all its four work-items."""
+        """Whether one of the two rows is to be computed again, in all its four work-items."""
         code = self.code
         nothing = code.constant(0, f32, HELD)
         for value in sums:
@@ -375,7 +379,7 @@ class MatrixAttention:
         return self.code.binary(arith.MulfOp, value, self.code.constant(factor, f32))
 
     def _for_each_row(self, write: Callable[[int], None]) -> None:
-        """Writes the work-item's rows that there are."""
+        """Writes the work-item's rows, those past the last row left out."""
         for half in range(HALVES):
             inside = self.code.is_below(self.own_rows[half], self.attention.rows, 1)
             self.code.when(inside, lambda half=half: write(half))

@@ -96,8 +96,9 @@ class Attention(AttentionSizes):
 
     @cached_property
     def scaled_late(self) -> bool:
-        """Whether products themselves are kept as scores, whose differences are scaled: a product
-        so far below another one that their difference is infinite weighs nothing at such a scale.
+        """Whether scores are products without their scale, and differences of scores are scaled.
+        Two products whose difference overflows are so far apart that the smaller one weighs
+        nothing.
         """
         plain = self.bias is None and not self.softcap
         return plain and self.scale > 0 and _is_moderate(self.scale)
@@ -126,7 +127,7 @@ class Attention(AttentionSizes):
         return code.select(hiding, bias, code.binary(arith.AddfOp, score, bias))
 
     def _times(self, code: Code, value: SSAValue, *factors: float) -> SSAValue:
-        """A value times factors, at once where their product is of moderate size."""
+        """A value times all factors: times their product, where that is of moderate size."""
         whole = numbers.prod(factors)
         for factor in (whole,) if _is_moderate(whole) else factors:
             parts = [factor]
@@ -149,13 +150,13 @@ class Attention(AttentionSizes):
 
     @property
     def lowered(self) -> float:
-        """By how many powers of two weights are raised, less than 0, so that no sum of values times
-        weights overflows.
+        """The exponent, below 0, of the power of two by which weights are multiplied, so that no
+        sum of values times weights overflows.
         """
         return -float(lowering(self.keys))
 
     def shift(self, code: Code, largest: SSAValue) -> SSAValue:
-        """What is taken from scores before their powers: the largest, or 0 where that is -inf."""
+        """The number subtracted from scores before powers are taken: the largest, or 0 for -inf."""
         type, count = memory_type(self.element), lane_count(largest)
         nothing = code.constant(-numbers.inf, type, count)
         blind = code.compare_floats("oeq", largest, nothing)
@@ -211,5 +212,5 @@ def _is_moderate(factor: float) -> bool:
 
 
 def power_of_two(code: Code, value: SSAValue) -> SSAValue:
-    """2 to the value; 0 for -inf, and maybe for what is below the least normal number."""
+    """2 to the power of the value: 0 for -inf, and possibly 0 for a result that is subnormal."""
     return code.pure(math.Exp2Op, [value], value.type, fastmath=APPROXIMATE)

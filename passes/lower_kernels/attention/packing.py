@@ -1,7 +1,8 @@
 """Packing of the operands of attention on a CPU, so that a work-item's loops read them in order.
 
-In: an attention, sizes of blocks and the work-item's buffers. Out: rows of queries as they are; of
-a block of keys, panels turned so that vectors run along them; of its values, panels of columns.
+In: an attention, sizes of blocks and the work-item's buffers. Out: rows of queries, unchanged;
+panels of a block of keys, transposed, so that vectors run along the keys; panels of columns of the
+values.
 """
 
 from collections.abc import Callable
@@ -32,7 +33,7 @@ class Packing:
     values: SSAValue
 
     def copy_query(self, row: Index, number: Index) -> None:
-        """Copies a row of the queries to where the row of a number lies."""
+        """Copies a row of the queries to the place of a row of the tile."""
         attention, sizes, code = self.attention, self.sizes, self.job.code
 
         def put(k: Index, width: int) -> None:
@@ -68,7 +69,7 @@ class Packing:
             code.each(0, ceil_div(count, width), one)
 
     def _pack_keys(self, first: Index) -> None:
-        """Squares of keys, turned: vectors along keys for each element of the head."""
+        """Squares of keys, transposed: vectors along keys for each element of the head."""
         attention, sizes, code = self.attention, self.sizes, self.job.code
         side = sizes.lanes
         while side > attention.depth and side > 1:

@@ -16,7 +16,7 @@ from mgn.passes.lower_kernels.attention.node import Attention
 from mgn.passes.schedules.attention_matrix import UNIT_COLUMNS
 
 QUAD = 4
-"""Neighbours that hold the same rows of a result."""
+"""Neighbouring work-items that have the same rows of a result."""
 
 
 def _product_node(attention: Attention, left: Node, right: Node, transposed: bool) -> Node:
@@ -29,8 +29,8 @@ def _product_node(attention: Attention, left: Node, right: Node, transposed: boo
 class Scores(Product):
     """Queries times keys of one key head.
 
-    Where `paired`, columns 2 n and 2 n + 1 of eight are keys n and n + 4: then the scores that a
-    work-item holds are what it must hold of them as an operand of 32-bit numbers.
+    Where `paired`, columns 2 n and 2 n + 1 of eight are keys n and n + 4. The layout of the scores
+    as a result is then their layout as an operand of 32-bit numbers, and no work-item moves one.
     """
 
     attention: Attention
@@ -55,7 +55,7 @@ class Scores(Product):
         return (*broadcast_index(batch, shape[:-2]), key, self.head * self.depth + k)
 
     def key(self, column: Index) -> Index:
-        """The key that a column is of."""
+        """The key of a column."""
         if not self.paired:
             return column
         own = column % UNIT_COLUMNS
@@ -64,7 +64,7 @@ class Scores(Product):
 
 @dataclass(frozen=True)
 class Sums(Product):
-    """Weights times values of one key head; the weights are never in memory."""
+    """Weights times values of one key head. The weights stay in registers."""
 
     attention: Attention
     head: Index

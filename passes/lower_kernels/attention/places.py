@@ -1,8 +1,8 @@
-"""Where the things of an attention's tile are: a work-item's share of them, and local memory.
+"""The layout of an attention's tile: a work-item's part of it, and places in local memory.
 
 In: a tiling, and a work-item's number in its group. Out: the rows, keys and columns of a tile that
-the work-item has, and where local memory keeps keys and weights: vectors of neighbouring lines are
-exchanged there, so that the work-items that read them together find them in different banks.
+the work-item computes, and the places of keys and weights in local memory. Lines are swizzled:
+work-items that read one vector each of neighbouring lines read different banks.
 """
 
 from xdsl.dialects import arith
@@ -14,7 +14,7 @@ from mgn.passes.schedules.attention_tiles import BANK_GROUPS, Tiling
 
 
 class Places:
-    """The places of work-item `item`, which has share `across` of rows that begin at `down`."""
+    """The places of work-item `item`: part `across` of the rows that begin at `down`."""
 
     def __init__(self, code: Code, sizes: Tiling, item: Index) -> None:
         self.code, self.sizes, self.item = code, sizes, item
@@ -37,18 +37,18 @@ class Places:
     def of_key(self, key: Index, part: Index) -> Index:
         """Where local memory has a vector of a key."""
         sizes = self.sizes
-        own = self._exchanged(part, key, sizes.parts)
+        own = self._swizzled(part, key, sizes.parts)
         return (key * sizes.parts + own) * sizes.vector
 
     def of_weights(self, key: Index, row: Index) -> Index:
         """Where local memory has a key's weights for a vector of rows."""
         sizes = self.sizes
         parts = sizes.tile_rows // sizes.row_vector
-        own = self._exchanged(row // sizes.row_vector, key, parts)
+        own = self._swizzled(row // sizes.row_vector, key, parts)
         return key * sizes.tile_rows + own * sizes.row_vector
 
-    def _exchanged(self, part: Index, line: Index, parts: int) -> Index:
-        """Where a line of so many vectors keeps one of them."""
+    def _swizzled(self, part: Index, line: Index, parts: int) -> Index:
+        """The swizzled place of a vector in a line of so many."""
         code = self.code
         among = min(parts & -parts, BANK_GROUPS)
         if among == 1:

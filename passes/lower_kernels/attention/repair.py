@@ -1,8 +1,9 @@
-"""Rows of attention summed up anew, where a value that they do not see is no finite number.
+"""Rows of attention are computed again where a hidden value is not finite.
 
-In: a row whose sums are not finite though the total of its weights is. Out: its scores key by key,
-and what the keys that it sees add. Templates weigh values that a row does not see by 0, which does
-not hide nan or infinities: such rows are rare, and computed twice.
+Templates multiply hidden values by a weight of 0. That does not hide a nan or an infinity: 0 times
+either is nan. A row is *spoilt* where its sums are not finite although the total of its weights is.
+In: a spoilt row. Out: its scores key by key, and its sums over the keys that it sees. Such rows are
+rare.
 """
 
 import math as numbers
@@ -23,16 +24,16 @@ from mgn.passes.lower_kernels.core.template import Job
 
 
 def nothing_of(code: Code, value: SSAValue, held: SSAValue) -> SSAValue:
-    """`held` plus 0 times a value: `held` is 0 or nan, and the result is nan from the first value
-    on that is not finite.
+    """`held` plus 0 times a value. `held` begins as 0, and is nan after the first value that is not
+    finite.
     """
     zero = code.constant(0, scalar_type(value), lane_count(value))
     return code.binary(arith.AddfOp, held, code.binary(arith.MulfOp, value, zero))
 
 
 def is_spoilt(code: Code, nothing: SSAValue, total: SSAValue) -> SSAValue:
-    """Whether a row is to be summed up anew: its sums are not finite, which makes their
-    `nothing_of` nan, though the total of its weights is finite.
+    """Whether a row is to be computed again: its sums are not finite, so that their `nothing_of` is
+    nan, although the total of its weights is finite.
     """
     zero = code.constant(0, scalar_type(total), lane_count(total))
     of_total = nothing_of(code, total, zero)

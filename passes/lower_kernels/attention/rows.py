@@ -1,8 +1,8 @@
 """Attention on a CPU: a work-item takes a block of rows of a key head, a few rows at a time.
 
-For each block of keys it packs the keys, turned so that vectors run along them, and the values;
-then, for each tile of rows, it multiplies queries and keys in registers, takes powers, and adds
-weighted values to the rows' sums, which wait in local memory.
+For each block of keys it packs the keys, transposed so that vectors run along them, and the values.
+For each tile of rows it then multiplies queries and keys in registers, takes powers, and adds
+weighted values to the rows' sums. The sums stay in local memory between blocks.
 """
 
 import math as numbers

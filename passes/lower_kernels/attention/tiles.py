@@ -1,9 +1,11 @@
 """Attention on a GPU: a work-group takes a tile of rows of a key head.
 
-The tile's queries stay in local memory. For each tile of keys the group copies keys and values
-there; each work-item multiplies a small square of scores in registers, neighbours exchange each
-row's largest score, and the weights pass through the keys' memory, turned, to where the rows' sums
-are added up.
+The tile's queries stay in local memory. For each tile of keys
+
+- the group copies keys and values to local memory;
+- each work-item computes a small square of scores in registers;
+- neighbours reduce the largest score of each row;
+- the weights are stored, transposed, over the keys, and multiplied by the values.
 """
 
 import math as numbers
@@ -23,7 +25,7 @@ from mgn.passes.lower_kernels.attention.repair import Repair, is_spoilt, nothing
 from mgn.passes.lower_kernels.attention.staging import Staging
 from mgn.passes.lower_kernels.core.product import multiply_add
 from mgn.passes.lower_kernels.core.pure_code import lane_count, lane_of, memory_type, shaped
-from mgn.passes.lower_kernels.core.sub_groups import EXCHANGED, SUB_GROUP, meet_neighbours
+from mgn.passes.lower_kernels.core.sub_groups import SHUFFLED, SUB_GROUP, reduce_neighbours
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.schedules.attention_tiles import Tiling
 
@@ -102,7 +104,7 @@ class _Tiles:
         return Launch((groups * sizes.items,), (sizes.items,))
 
     def _clamped(self, row: Index) -> Index:
-        """A vector of rows of the attention, each of which it has."""
+        """A vector of rows; a row past the last one becomes the last."""
         sizes, attention = self.sizes, self.attention
         row = self.first_row + row + lanes(sizes.row_vector)
         return row.clamp(0, attention.rows - 1)
@@ -121,7 +123,7 @@ class _Tiles:
         scores = self._scores(first)
         own = [self._over(arith.MaxnumfOp, scores[part]) for part in self.row_parts]
         code.barrier()
-        found = self._meet(arith.MaxnumfOp, own)
+        found = self._reduce_across_items(arith.MaxnumfOp, own)
         new = [code.binary(arith.MaxnumfOp, a, b) for a, b in zip(largest, found, strict=True)]
         shifts = [attention.shift(code, value) for value in new]
         factors = [
@@ -164,7 +166,7 @@ class _Tiles:
                 for i in range(sizes.row_vector):
                     place = (self.own.row(own) + i) * size + part * sizes.vector
                     rows.append(self._load(self.queries, place, sizes.vector))
-                columns.append([self._turned(rows, lane) for lane in range(sizes.vector)])
+                columns.append([self._lane_of_rows(rows, lane) for lane in range(sizes.vector)])
             keys = [
                 self._load(self.keys, self.own.of_key(self.own.key(c), part), sizes.vector)
                 for c in range(sizes.keys)
@@ -196,7 +198,7 @@ class _Tiles:
     def _load(self, memory: SSAValue, place: Index, width: int) -> SSAValue:
         return self.code.load(memory, self.code.index(place), width, place.multiple)
 
-    def _turned(self, rows: Vectors, lane: int) -> SSAValue:
+    def _lane_of_rows(self, rows: Vectors, lane: int) -> SSAValue:
         """One lane of each row."""
         values = [lane_of(self.code, row, lane) for row in rows]
         if len(values) == 1:
@@ -265,30 +267,30 @@ class _Tiles:
 
     # Rows
 
-    def _meet(self, cls: type[Operation], values: Vectors) -> Vectors:
-        """What the work-items of a row have, combined, in all of them."""
+    def _reduce_across_items(self, cls: type[Operation], values: Vectors) -> Vectors:
+        """The values that the work-items of a row have, reduced to one, in all of them."""
         sizes = self.sizes
         scalars = shaped(self.type, 1)
-        exchanges = self.job.number("sub_group", 1) == SUB_GROUP and scalars in EXCHANGED
-        if exchanges and sizes.across <= SUB_GROUP and sizes.items % SUB_GROUP == 0:
-            return [self._meet_in_registers(cls, value) for value in values]
-        return self._meet_in_memory(cls, values)
+        shuffles = self.job.number("sub_group", 1) == SUB_GROUP and scalars in SHUFFLED
+        if shuffles and sizes.across <= SUB_GROUP and sizes.items % SUB_GROUP == 0:
+            return [self._reduce_in_registers(cls, value) for value in values]
+        return self._reduce_in_memory(cls, values)
 
-    def _meet_in_registers(self, cls: type[Operation], value: SSAValue) -> SSAValue:
+    def _reduce_in_registers(self, cls: type[Operation], value: SSAValue) -> SSAValue:
         code = self.code
         found: Vectors = []
         for lane in range(lane_count(value)):
-            found += meet_neighbours(
+            found += reduce_neighbours(
                 code,
                 self.own.item % SUB_GROUP,
                 self.sizes.across,
                 [lane_of(code, value, lane)],
                 lambda _, own, partner: code.binary(cls, own, partner),
             )
-        return self._turned(found, 0)
+        return self._lane_of_rows(found, 0)
 
-    def _meet_in_memory(self, cls: type[Operation], values: Vectors) -> Vectors:
-        """Through the keys' memory, which nobody reads now."""
+    def _reduce_in_memory(self, cls: type[Operation], values: Vectors) -> Vectors:
+        """The same through the keys' memory, which no work-item reads at this point."""
         sizes, code = self.sizes, self.code
 
         def place(across: Index | int, part: int) -> Index:
@@ -311,10 +313,10 @@ class _Tiles:
 
     def _met_totals(self, totals: Vectors) -> Vectors:
         self.code.barrier()
-        return self._meet(arith.AddfOp, totals)
+        return self._reduce_across_items(arith.AddfOp, totals)
 
     def _repaired(self, largest: Vectors, totals: Vectors, sums: Vectors) -> Vectors:
-        """The sums, those of a vector of rows anew where one of them is spoilt."""
+        """The sums. A vector of rows is computed again where one of its rows is spoilt."""
         code, count = self.code, len(self.row_parts)
         result = list(sums)
         for part in self.row_parts:
@@ -332,7 +334,7 @@ class _Tiles:
         return result
 
     def _summed_anew(self, part: int, largest: SSAValue) -> Vectors:
-        """The sums of a vector of rows, of the keys that each sees alone."""
+        """The sums of a vector of rows, over the keys that each row sees."""
         attention, sizes, code = self.attention, self.sizes, self.code
         repair = Repair(self.job, attention, self.batch, self.head)
         shift, rows = attention.shift(code, largest), self.own_rows[part]
@@ -371,7 +373,7 @@ class _Tiles:
         )
 
     def _finish_part(self, largest: Vectors, totals: Vectors, sums: Vectors) -> None:
-        """Writes the sums as they are, and by the first of a row's work-items what they mean."""
+        """Writes the sums as they are. The first work-item of a row writes their scale."""
         attention, code, count = self.attention, self.code, len(self.row_parts)
         largest = [attention.natural(code, value) for value in largest]
 
@@ -391,7 +393,7 @@ class _Tiles:
         return [lane_of(self.code, value, lane) for value in values]
 
     def _for_each_row(self, write: Callable[[Index, int, int], None]) -> None:
-        """Writes the work-item's rows that there are."""
+        """Writes the work-item's rows, those past the last row left out."""
         attention, sizes, code = self.attention, self.sizes, self.code
         for part in self.row_parts:
             for lane in range(sizes.row_vector):

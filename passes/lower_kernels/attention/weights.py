@@ -1,11 +1,11 @@
 """Attention's weights as a matrix unit takes them: fragments of two numbers each.
 
-In: the weights of a tile of keys as a work-item holds them, of which the largest of a row is 1.
-Out: for each step of keys two fragments whose sum is the weights. The first is a little less than
-a weight, so that neither is 0 and infinite values stay so.
+In: a work-item's weights of a tile of keys. The largest weight of a row is 1. Out: two fragments
+for each step of keys, whose sum is the weights. The first is a little less than a weight: so
+neither is 0, and infinite values stay infinite.
 
-f16 has few exponents. Weights in it are larger by a power of two, by which the rows' totals are,
-too; what is still too small for two numbers becomes the least that is not.
+f16 has few exponents. Weights in f16, and the rows' totals, are multiplied by a power of two. A
+weight that is still too small for two numbers becomes the least one that is not.
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ HELD = 4
 """Numbers of a result that a work-item holds: two columns of each of two rows."""
 
 LESS = {"bf16": 2.0**-8, "f16": 2.0**-10, "tf32": 2.0**-10}
-"""By what share the first of a weight's two numbers is less than it."""
+"""The first of a weight's two numbers is less than the weight by this share of it."""
 
 RAISED = {"f16": 15.0}
-"""By how many powers of two weights are larger on the unit."""
+"""The exponent of the power of two by which weights are multiplied on the unit."""
 
 LEAST, TAKEN = 2.0**-22, 1.5 * 2.0**-24
 """The least weight in f16, and what is taken from all for the second number to be above 0."""
@@ -53,7 +53,7 @@ class Weights:
         return RAISED.get(self.name, 0.0)
 
     def bounded(self, weights: Vectors) -> Vectors:
-        """Weights that the unit has two numbers for, or that are 0."""
+        """Weights as the sum of two numbers of the unit's type can give them, or 0."""
         if not self.raised:
             return weights
         code = self.code

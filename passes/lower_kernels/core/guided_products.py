@@ -26,7 +26,7 @@ _FARTHEST = 2044
 """What these are for f32 in scaled_products.py."""
 
 _UNIT = 2.0**-23
-"""What each factor may move a scaled product by, to either side."""
+"""The relative error that each factor adds to a scaled product, at most."""
 
 
 def guiding_factor(code: Code, value: SSAValue) -> SSAValue:
@@ -53,7 +53,7 @@ def guiding_factor(code: Code, value: SSAValue) -> SSAValue:
 
 
 def guided(code: Code, node: Node, plain: SSAValue, guide: SSAValue) -> SSAValue:
-    """The plain product where it is as near to the scaled one as that is to the truth."""
+    """The plain product, where it is within the error of the scaled one; else the scaled one."""
     exponent = clamped(code, exponent_of(code, guide), _FARTHEST)
     half = code.binary(arith.ShRSIOp, exponent, like(code, 1, exponent))
     scaled = code.convert("extf", number_of(code, guide), f64)

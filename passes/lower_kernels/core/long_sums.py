@@ -1,11 +1,11 @@
-"""Loops that add up many terms, as blocks in blocks: what bounds the error of long sums.
+"""Loops that add up many terms, as nested blocks: this bounds the error of long sums.
 
-In: a counted loop that carries sums. Out: the same loop, where it is short; where it is long, a
-loop over blocks, each of which begins its sums at nothing and adds them to what the blocks before
-it came to. Where there are many blocks, that loop is cut in the same way.
+In: a counted loop that carries sums. Out: a short loop stays as it is. A long loop becomes a loop
+over blocks. The sums of a block start at zero, and are added to the sums of all blocks before. A
+loop over many blocks is cut into blocks in turn.
 
-Each term then passes through a few short chains of additions, and not through one as long as the
-loop: n turns in one chain lose up to n units of roundoff, in blocks of B nested L deep B·L.
+Each term passes through a few short chains of additions, not through one as long as the loop. One
+chain of n turns loses up to n units of roundoff. Blocks of B turns, nested L deep, lose up to B·L.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +23,8 @@ from mgn.passes.lower_kernels.core.pure_code import lane_count, scalar_type
 Values = list[SSAValue]
 
 WIDE_BLOCK, MOST_WIDE = 1024, 8192
-"""Steps of a block, and of a loop that stays as it is, where a work-item of a GPU holds so many
-sums that a second set of them takes registers from its neighbours.
+"""Steps of a block, where a work-item of a GPU has many sums in registers: a second set of sums
+lowers the number of work-items that run at once. A loop of at most so many steps stays one loop.
 """
 
 UNIT_BLOCK, MOST_UNIT = 256, 1024
@@ -115,7 +115,7 @@ def long_scan(
     start: SSAValue,
     in_blocks: bool,
 ) -> None:
-    """A loop that writes each of its running sums: the sum before a block plus that in it.
+    """A loop that writes running sums: each is the sum before its block plus the sum in the block.
 
     `add` gives a sum with the term of a turn; `write` takes the turn and the sum up to it.
     """

@@ -1,9 +1,9 @@
-"""Sums of a CPU's product over a long shared axis: what waits in memory while a chain begins anew.
+"""Sums of a CPU's product over a long shared axis: totals in memory, and chains in registers.
 
-In: the blocks of the shared axis in their order, and the sums that a register tile keeps from one
-to the next, a chain. Out: the sums of all chains. A chain is as many blocks as make `CHAIN` steps;
-what it came to is added to a first set of totals, and those, after so many chains, to a second,
-and so on: the blocks in blocks of long_sums.py, for sums that leave registers.
+In: the blocks of the shared axis in their order. A register tile keeps its sums from one block to
+the next, for as many blocks as make `CHAIN` steps: that is a *chain*. Out: the sums of all chains.
+The sums of a chain are added to a first set of totals. After so many chains the first set is added
+to a second set, and so on. These are the nested blocks of long_sums.py, for sums in memory.
 """
 
 from collections.abc import Sequence
@@ -73,12 +73,14 @@ class LongTotals:
         return self._at(self.chain, place)
 
     def keep(self, places: Sequence[Index], values: Sequence[SSAValue]) -> None:
-        """Stores what a chain came to."""
+        """Stores the sums of a chain."""
         for place, value in zip(places, values, strict=True):
             self._put(value, self.chain, place)
 
     def carry(self, block: Index, places: Sequence[Index]) -> None:
-        """After a block: where it was a chain's last, what was kept joins the totals."""
+        """After a block: where it was the last of a chain, the chain's sums are added to the
+        totals.
+        """
         self._add_on(block, self._blocks, self.chain, self._totals, places)
 
     def _add_on(
@@ -89,8 +91,8 @@ class LongTotals:
         totals: Sequence[SSAValue],
         places: Sequence[Index],
     ) -> None:
-        """Adds sums to the first of some sets where a block is the last of so many, then that to
-        the next one, and clears it.
+        """Adds sums to the first of some sets where a block is the last of so many. Then adds that
+        set to the next one, and clears it.
         """
         if not totals:
             return
@@ -108,7 +110,7 @@ class LongTotals:
         code.when(code.is_below((block + 1) % blocks, 1, 1), add)
 
     def whole(self, place: Index, value: SSAValue) -> SSAValue:
-        """The sum of all chains, where a value is what the last one came to."""
+        """The sum of all chains; the value is the sum of the last one."""
         for totals in self._totals:
             value = self._sum(self._at(totals, place), value)
         return value

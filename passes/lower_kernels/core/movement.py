@@ -142,8 +142,8 @@ def _concat(elements: Elements, node: Node, index: Indices) -> SSAValue:
 
 
 def _inside(index: Index, size: int, count: int) -> Index:
-    """An index brought inside of a part of so many elements; neighbours that all lie in one part
-    stay neighbours.
+    """An index, clamped to a part of so many elements. A vector of neighbours that lies in one part
+    stays a vector of neighbours.
     """
     if count > 1 and index.lane_stride == 1 and size % count == 0:
         first = index.at_lane(0)
@@ -155,8 +155,8 @@ def _inside(index: Index, size: int, count: int) -> Index:
 def _choose_part(
     elements: Elements, parts: list[tuple[Node, int]], axis: int, index: Indices
 ) -> SSAValue:
-    """The value of the part that has the element: halves are told apart first, so that many parts
-    are few tests, and no deep nest of branches.
+    """The value of the part that has the element. A binary search finds the part: many parts take
+    few tests, and branches are not nested deeply.
     """
     code, count = elements.code, elements.lanes
     if len(parts) == 1:

@@ -1,9 +1,9 @@
-"""Where the shares of a row meet in registers: exchanges inside sub-groups, one step in memory.
+"""Cross-item reductions in registers: shuffles inside sub-groups, and one step in local memory.
 
-In: a value of each of a group's work-items, neighbours sharing a row. Out: each row's total, in all
-its work-items. A sub-group halves its distances by exchanging registers; rows longer than a
-sub-group leave one value of each in local memory, and after one barrier every sub-group combines
-its row's values the same way.
+In: one value of each work-item of a group; neighbours have parts of one row. Out: the total of each
+row, in all its work-items. A sub-group reduces by shuffles over distances that halve. Where a row
+has several sub-groups, each stores its result in local memory. After one barrier every sub-group
+reduces the stored results of its row by shuffles.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,16 +22,16 @@ from mgn.passes.lower_kernels.core.scalar import combine
 SUB_GROUP = 32
 """The size of sub-group this is written for."""
 
-EXCHANGED = (f32, f64, i32, i64)
-"""The types that registers are exchanged in."""
+SHUFFLED = (f32, f64, i32, i64)
+"""The types that shuffles move."""
 
 
-def meet_in_sub_groups(
+def reduce_in_sub_groups(
     code: Code, place: Index, shares: int, nodes: Sequence[Node], values: Sequence[SSAValue]
 ) -> list[SSAValue]:
     """The totals of rows of `shares` work-items: a power of two, at most a sub-group's square."""
     lane = place % SUB_GROUP
-    totals = _exchanged(code, lane, min(shares, SUB_GROUP), nodes, values)
+    totals = _shuffled(code, lane, min(shares, SUB_GROUP), nodes, values)
     left = shares // SUB_GROUP
     if left <= 1:
         return totals
@@ -46,10 +46,10 @@ def meet_in_sub_groups(
     code.barrier()
     own = code.index(place // shares * left + place % left)
     gathered = [code.load(buffer, own) for buffer in buffers]
-    return _exchanged(code, lane, left, nodes, gathered)
+    return _shuffled(code, lane, left, nodes, gathered)
 
 
-def _exchanged(
+def _shuffled(
     code: Code, lane: Index, count: int, nodes: Sequence[Node], values: Sequence[SSAValue]
 ) -> list[SSAValue]:
     """The totals over each `count` neighbours of a sub-group."""
@@ -58,19 +58,19 @@ def _exchanged(
         node = nodes[number]
         return combine(code, node.name, node.element, value, partner)
 
-    return meet_neighbours(code, lane, count, values, join)
+    return reduce_neighbours(code, lane, count, values, join)
 
 
-def meet_neighbours(
+def reduce_neighbours(
     code: Code,
     lane: Index,
     count: int,
     values: Sequence[SSAValue],
     join: Callable[[int, SSAValue, SSAValue], SSAValue],
 ) -> list[SSAValue]:
-    """What each `count` neighbours of a sub-group hold, a power of two, joined in all of them.
+    """The values of each `count` neighbours of a sub-group, a power of two, joined in all of them.
 
-    `join` takes a value's number, the value, and what the partner at a distance holds of it.
+    `join` takes a value's number, the value, and the value of the partner at a distance.
     """
     totals = list(values)
     distance = count // 2

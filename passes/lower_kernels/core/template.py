@@ -1,4 +1,4 @@
-"""What every template shares: its input, what it leaves behind, and the sizes of its launch.
+"""What every template shares: its input, its result, and the sizes of its launch.
 
 In: a `Body` with its schedule. Out: operations in a `Code`, and a `Launch`.
 """
@@ -21,7 +21,7 @@ Variant = TypeVar("Variant", bound=StrEnum)
 
 
 class Said(dict[str, Any]):
-    """The entries of a schedule; one that a template misses is the schedule's fault."""
+    """The entries of a schedule. VerifyException for an entry that a template needs and lacks."""
 
     def __missing__(self, name: str) -> Any:
         raise VerifyException(f"fusion.kernel: the schedule says no '{name}'")
@@ -40,7 +40,7 @@ class Launch:
 class Job:
     """One kernel to write: its body, its buffers, and the numbers its schedule fixes.
 
-    `given` are nodes whose value the template knows wherever it evaluates the body.
+    `given` are nodes whose value the template has computed already, for all its evaluators.
     """
 
     body: Body

@@ -1,9 +1,9 @@
 """The pointwise template where rows of the result are far apart in an operand: heads, panels.
 
-In the order of the result, rows of 128 bytes are read a whole row of the operand apart, which no
-processor fetches ahead. A work-item takes a few rows that are neighbours there, along `axis` of the
-result, and walks down them side by side: what it reads lies together, what it writes in as many
-places.
+In the order of the result, rows of 128 bytes are read from places a whole row of the operand apart.
+No processor fetches these ahead. So a work-item takes a few rows that are neighbours in the
+operand, along `axis` of the result, and walks down all of them together. Its reads are contiguous;
+its writes go to as many places as it has rows.
 """
 
 from math import prod

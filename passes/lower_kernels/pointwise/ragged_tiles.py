@@ -1,11 +1,11 @@
 """Tiles of a transpose whose lines begin anywhere between two vectors of memory.
 
-In: the loads that tiles serve, and axes whose length is no multiple of a vector's. Out: a kernel
-that moves whole vectors at their own places in memory. What a group reads of a line begins with the
-vector that the tile begins in; what it writes of a line begins and ends between two segments, so
-that tiles lean on each other: each leaves less than a segment of a line to the next and takes as
-much of the one before, for which it reads lines that its neighbour reads too. Only at the ends of
-the results' lines, and of an operand, numbers move one by one.
+In: the loads that go through tiles, and axes whose length is no multiple of a vector's. Out: a
+kernel that moves whole aligned vectors. A group reads a line from the vector in which its tile
+begins. It writes a line from one boundary of segments to another: so it leaves less than a segment
+of the line to the next tile, and writes as much of the tile before. It reads that much of its
+neighbour's lines, too. Numbers move one by one only at the ends of the results' lines and of an
+operand.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ SEGMENT_BYTES = 32
 """What memory writes at a time."""
 
 SIDE_BY_SIDE = 8
-"""Vectors of a line that neighbouring work-items write before they go to the next line: so many
-columns of local memory lie in different banks.
+"""Vectors of a line that neighbouring work-items write before the next line. So many columns of
+local memory lie in different banks.
 """
 
 
@@ -46,10 +46,10 @@ class RaggedTiles(Tiles):
 
     def _vectors(self) -> int:
         """Vectors of a line that hold a tile's rows."""
-        row = self.turned.counters[self.axis]
+        row = self.transposed.counters[self.axis]
         steps = [
             number
-            for load in self.turned.loads
+            for load in self.transposed.loads
             for atom, number in (*load.index.terms, (None, load.index.constant))
             if atom is not row
         ]
@@ -62,7 +62,7 @@ class RaggedTiles(Tiles):
         stores: list[Callable[[], object]] = []
         for step in range(ceil_div(count, self.items)):
             number = self.bounded(self.place + step * self.items, count)
-            for load, buffer in zip(self.turned.loads, self.memory, strict=True):
+            for load, buffer in zip(self.transposed.loads, self.memory, strict=True):
                 stores.append(self._fetch_vector(load, buffer, number // vectors, number % vectors))
         for store in stores:
             store()
@@ -153,5 +153,5 @@ class RaggedTiles(Tiles):
     def _place(self, row: Index, column: Index) -> Index:
         """Where an element of the results lies."""
         values = self.values(row, column)
-        index = tuple(values[counter] for counter in self.turned.counters)
+        index = tuple(values[counter] for counter in self.transposed.counters)
         return linear(index, self.shape)

@@ -1,4 +1,4 @@
-"""The pointwise template where neighbours in the result are strangers in an operand: transposes.
+"""The pointwise template where neighbours in the result are far apart in an operand: transposes.
 
 A work-item takes squares: as many rows of the result as a vector has lanes, where the rows run
 along the axis on which the operand is contiguous. The operand's square is read in vectors along
@@ -37,8 +37,8 @@ class _SquareEvaluator(Evaluator):
 
     def load(self, buffer: SSAValue, index: Index) -> SSAValue:
         stride = index.lane_stride
-        turned = stride not in (None, 0, 1) and dict(index.terms).get(self.row) == 1
-        if not turned or not is_plain(index, self.row):
+        along_rows = stride not in (None, 0, 1) and dict(index.terms).get(self.row) == 1
+        if not along_rows or not is_plain(index, self.row):
             return super().load(buffer, index)
         corner = index - self.offset
         key = ("square", buffer, corner)

@@ -56,7 +56,7 @@ def _key(buffer: SSAValue, index: Index) -> tuple[object, ...]:
 
 
 class _TileEvaluator(Evaluator):
-    """Reads turned operands from local memory."""
+    """Reads transposed operands from local memory."""
 
     def __init__(self, code: Code, buffers: Sequence[SSAValue], width: int) -> None:
         super().__init__(code, buffers, width)
@@ -68,18 +68,18 @@ class _TileEvaluator(Evaluator):
 
 
 class Tiles:
-    """A kernel of groups that take a tile each, of `rows` along the turned operands' contiguous
+    """A kernel of groups that take a tile each, of `rows` along the transposed operands' contiguous
     axis and `columns` along the results'.
 
-    Where an axis' length is no multiple of a vector's, lines begin anywhere in the segments of
-    memory: a sub-group then reads or writes a whole segment, which begins before the tile's line
-    or reaches past it.
+    Where an axis' length is no multiple of a vector's, lines begin inside segments of memory. A
+    sub-group then reads or writes whole segments: the first may begin before the tile's line, the
+    last may end after it.
     """
 
     def __init__(self, job: Job, shape: tuple[int, ...]) -> None:
         self.job, self.shape, self.code = job, shape, job.code
         self.axis = job.entry("axis")
-        self.turned = turned_loads(job.body, shape, self.axis)
+        self.transposed = turned_loads(job.body, shape, self.axis)
         self.along, self.inner = shape[self.axis], shape[-1]
         most = job.number("lanes", 4)
         self.row_width = dividing_lanes(self.along, most)
@@ -93,7 +93,7 @@ class Tiles:
 
     def begin(self, overlap: int = 0) -> Launch:
         """Finds the group's tile and makes room for it; neighbours share `overlap` columns of the
-        turned operands.
+        transposed operands.
         """
         code, shape = self.code, self.shape
         across = ceil_div(self.inner + overlap, self.columns)
@@ -106,7 +106,7 @@ class Tiles:
         self.first_row = group // across % down * self.rows
         self.outer = list(delinearised(group // (across * down), others))
         room = self.pitch * (self.columns + overlap)
-        elements = [self.job.body.inputs[load.number].element for load in self.turned.loads]
+        elements = [self.job.body.inputs[load.number].element for load in self.transposed.loads]
         self.memory = [code.local(memory_type(element), room) for element in elements]
         return Launch((groups * self.items,), (self.items,))
 
@@ -135,7 +135,7 @@ class Tiles:
         return self.place % vectors, self.place // vectors + step * (self.items // vectors)
 
     def bounded(self, start: Index, count: int) -> Index:
-        """The number itself, which is below a count or may be taken for the last below it."""
+        """The number, or the last one below a count where the number is not below it."""
         if start.high < count:
             return start
         return self.code.known(start.clamp(0, count - 1), count)
@@ -143,7 +143,7 @@ class Tiles:
     def values(self, row: Index, column: Index) -> dict[Counter, Index]:
         """What the plan's counters are in the tile."""
         index = [*self.outer[: self.axis], row, *self.outer[self.axis :], column]
-        return dict(zip(self.turned.counters, index, strict=True))
+        return dict(zip(self.transposed.counters, index, strict=True))
 
     def _fetch(self, step: int) -> None:
         """Vectors along the rows' axis, into local memory in the order they lie in memory."""
@@ -154,7 +154,7 @@ class Tiles:
         column = self.bounded(self.first_column + line, self.inner)
         values = self.values(start * width + lanes(width), column)
         evaluator = self.job.evaluator(width)
-        for load, buffer in zip(self.turned.loads, self.memory, strict=True):
+        for load, buffer in zip(self.transposed.loads, self.memory, strict=True):
             source = self.job.inputs[load.number]
             value = evaluator.load(source, substituted(load.index, values))
             code.store(value, buffer, code.index(line * self.pitch + vector * width))
@@ -179,11 +179,11 @@ class Tiles:
         here = self.bounded(row, self.along)
         values = self.values(here, column)
         evaluator = _TileEvaluator(self.code, self.job.inputs, width)
-        for load, buffer in zip(self.turned.loads, self.memory, strict=True):
+        for load, buffer in zip(self.transposed.loads, self.memory, strict=True):
             source = self.job.inputs[load.number]
             key = _key(source, substituted(load.index, values))
             evaluator.tiles[key] = (buffer, place)
-        index = tuple(values[counter] for counter in self.turned.counters)
+        index = tuple(values[counter] for counter in self.transposed.counters)
         self.job.write(
             evaluator, [(n, node, index) for n, node in enumerate(self.job.body.written)]
         )
@@ -196,8 +196,8 @@ class Tiles:
         return [self.place // SEGMENT + step * sub_groups for step in range(count // sub_groups)]
 
     def _pieces(self, start: Index, length: int) -> list[tuple[Index, list[SSAValue | bool]]]:
-        """Of each segment that a line meets, the work-item's place in the line, and what holds
-        where the line has it.
+        """For each segment that overlaps a line: the work-item's place in the line, and the tests
+        that hold where the line has that place.
         """
         code, shift = self.code, start % SEGMENT
         pieces: list[tuple[Index, list[SSAValue | bool]]] = []
@@ -213,7 +213,7 @@ class Tiles:
         loaded: list[tuple[SSAValue, SSAValue, Index, list[SSAValue | bool]]] = []
         for line in self._lines(self.columns):
             column = self.bounded(self.first_column + line, self.inner)
-            for load, buffer in zip(self.turned.loads, self.memory, strict=True):
+            for load, buffer in zip(self.transposed.loads, self.memory, strict=True):
                 source = self.job.inputs[load.number]
                 start = substituted(load.index, self.values(self.first_row, column))
                 for own, tests in self._pieces(start, self.rows):
@@ -236,7 +236,7 @@ class Tiles:
         for line in self._lines(self.rows):
             row = self.first_row + line
             values = self.values(row, self.first_column)
-            index = tuple(values[counter] for counter in self.turned.counters)
+            index = tuple(values[counter] for counter in self.transposed.counters)
             inside = code.is_below(row, self.along, 1)
             for own, tests in self._pieces(linear(index, result.shape), self.columns):
                 column = self.first_column + own

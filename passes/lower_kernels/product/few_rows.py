@@ -1,9 +1,10 @@
 """The contraction template for a few rows on a GPU: the right operand is read once, at full width.
 
-A work-group takes some columns; each of its `shares` walks every so-many-th piece of the shared
-axis for all rows. Where memory runs along the shared axis, a work-item adds up whole vectors of it
-for a few columns, and their lanes at the end; where it runs along the columns, it has a vector of
-columns and takes one step after the other. The shares meet in local memory.
+A work-group takes some columns. The shared axis is cut into pieces, which its `shares` take in
+turn, for all rows. Where memory runs along the shared axis, a work-item adds up vectors of it for a
+few columns, and adds up their lanes at the end. Where memory runs along the columns, a work-item
+has a vector of columns, and takes the steps one by one. The sums of the shares are added up in
+local memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -56,7 +57,7 @@ class _FewRows:
         self.batch = delinearised(group // across, product.batch)
         self.first = group % across * sizes.columns
         totals = self._along() if sizes.along else self._across()
-        self._meet(totals)
+        self._add_shares(totals)
         return Launch((groups * sizes.items,), (sizes.items,))
 
     def _column(self, number: int | Index, own: Index) -> Index:
@@ -157,7 +158,7 @@ class _FewRows:
         sums, element = iter(held), self.product.element
         return [multiply_add(self.code, element, a, b, next(sums)) for a in left for b in right]
 
-    def _meet(self, totals: Sequence[SSAValue]) -> None:
+    def _add_shares(self, totals: Sequence[SSAValue]) -> None:
         """Adds up the shares' sums, in local memory, and writes what follows from them."""
         sizes, code = self.sizes, self.code
         width = lane_count(totals[0])

@@ -4,8 +4,8 @@ A work-item computes a block of the result. For each block of the shared axis it
 operand into panels, columns side by side, unless it lies in memory that way (prepack_products.py).
 Then, a tile of rows at a time, it packs the left operand and multiplies it with all panels. What
 comes before the product is evaluated while packing; what comes after, on the finished tile. While a
-tile is multiplied, the next one's rows and the panel's next columns are fetched into caches: a line
-every few steps, since many at once would keep the tile's own loads waiting.
+tile is multiplied, the next tile's rows and the panel's next columns are fetched into caches. The
+hints are spread over the steps, a line every few: many at once would delay the tile's own loads.
 """
 
 from collections.abc import Sequence
@@ -127,16 +127,16 @@ class _Packed:
         if product.depth % sizes.depth:
             steps = (first * -1 + product.depth).clamp(0, sizes.depth)
         if self.right is not None:
-            turned = product.right_runs_along_depth and product.depth >= 2 * sizes.width > 2
-            pack = pack_transposed_panels if turned else pack_panels
+            transposed = product.right_runs_along_depth and product.depth >= 2 * sizes.width > 2
+            pack = pack_transposed_panels if transposed else pack_panels
             panels = (self.count_across, self._column)
             pack(self.job, product, self.batch, first, steps, panels, self.right)
 
         def tile(number: Index) -> None:
             row = self._row(number)
             if self.left is not None:
-                turned = product.node.values["transpose_a"]
-                pack = pack_left_columns if turned else pack_left_rows
+                transposed = product.node.values["transpose_a"]
+                pack = pack_left_columns if transposed else pack_left_rows
                 pack(self.job, product, self.batch, first, steps, row, self.left)
 
             code.each(
@@ -303,7 +303,7 @@ class _Packed:
     def _write_row(
         self, evaluator: Evaluator, row: Index, first: Index, totals: Sequence[SSAValue]
     ) -> None:
-        """What follows from the vectors of a tile's row; those of halves that meet go together."""
+        """Evaluates what follows on a tile's row of vectors; column n together with n + half."""
         job, product, sizes = self.job, self.product, self.sizes
         own = sizes.vectors // sizes.halves
         for j in range(own):

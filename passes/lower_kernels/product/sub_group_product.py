@@ -3,10 +3,10 @@
 In: the panels of both operands and how many blocks of the shared axis there are. Out: a
 work-item's part of the sums of its sub-group's tile.
 
-Three things go on at once. The copies of later blocks are under way; the fragments of the next step
-are loaded, at the end of a block those of the next block's first step; the fragments loaded before
-are multiplied. The last blocks, which have nothing left to copy, are a loop of their own, so that
-none of this is asked for in the first.
+Three things go on at once. Later blocks are copied. The fragments of the next step are loaded; at
+the end of a block, those of the next block's first step. The fragments loaded before are
+multiplied. The last blocks have nothing left to copy: they are a second loop, so that the first one
+need not test for it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from mgn.passes.kernels.index import Index, constant
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.long_sums import MOST_UNIT, UNIT_BLOCK, long_loop
 from mgn.passes.lower_kernels.core.pure_code import lane_of
-from mgn.passes.lower_kernels.product.exchanged_results import NEIGHBOURS, Exchange
+from mgn.passes.lower_kernels.product.shuffled_results import NEIGHBOURS, Shuffle
 from mgn.passes.lower_kernels.staging.tensor_panels import EIGHT, Panel, joined
 from mgn.passes.schedules.matrix_tiles import STEP_CHUNKS, SUB_GROUP, TensorTiling
 
@@ -53,10 +53,12 @@ class SubGroupProduct:
         return self.sizes.chunks // STEP_CHUNKS // self.sizes.slices
 
     @property
-    def turned(self) -> bool:
-        """Whether the right operand is the instruction's first, which multiplies its rows.
+    def transposed(self) -> bool:
+        """Whether the right operand is the instruction's first one. The instruction then computes
+        the transposed product.
 
-        Numbers that are read from lines that are steps make whole fragments only there.
+        Where a line of local memory is one step of the shared axis, 32-bit numbers make whole
+        fragments of the first operand only.
         """
         left, right = self.panels
         return right.spread and not left.spread
@@ -65,7 +67,7 @@ class SubGroupProduct:
     def tiles(self) -> tuple[int, int]:
         """How many fragments of the instruction's first and second operand make the tile."""
         sizes = (self.sizes.rows, self.sizes.columns)
-        first, second = reversed(sizes) if self.turned else sizes
+        first, second = reversed(sizes) if self.transposed else sizes
         return first // ROWS, second // COLUMNS
 
     def sums(self, blocks: int) -> list[SSAValue]:
@@ -148,14 +150,14 @@ class SubGroupProduct:
         return [
             fragment
             for sixteen, (panel, start, count) in zip(
-                (True, False), reversed(own) if self.turned else own, strict=True
+                (True, False), reversed(own) if self.transposed else own, strict=True
             )
             for fragment in panel.fragments(stage, start, count, place, sixteen)
         ]
 
     def _multiply(self, totals: Sequence[SSAValue], ready: Sequence[SSAValue]) -> list[SSAValue]:
         count, across = self.tiles
-        first, second = reversed(self.panels) if self.turned else self.panels
+        first, second = reversed(self.panels) if self.transposed else self.panels
         rows = [first.rounded(value) for value in ready[:count]]
         columns = [second.rounded(value) for value in ready[count:]]
         result = list(totals)
@@ -177,7 +179,7 @@ class SubGroupProduct:
         for number, total in enumerate(totals):
             first, second = number // across, number % across
             for half in range(2):
-                if self.turned:
+                if self.transposed:
                     row = left.own_place(second, lane % 4 * 2 + half, False)
                     column = right.own_place(2 * first, lane // 4, True)
                     lanes_of = (half, 2 + half)
@@ -188,12 +190,12 @@ class SubGroupProduct:
                 pair = joined(self.code, [lane_of(self.code, total, n) for n in lanes_of])
                 yield self.row + row, self.column + column, pair
 
-    def exchanged_results(
+    def shuffled_results(
         self, totals: Sequence[SSAValue], tiles: int
     ) -> Iterator[tuple[Index, Index, SSAValue]]:
-        """The same in longer pieces: work-items that hold a row exchange so many of its tiles."""
+        """The same in longer pieces, by shuffles over so many tiles of a row."""
         code, lane, across = self.code, self.place % SUB_GROUP, self.tiles[1]
-        exchange = Exchange(code, lane, tiles)
+        exchange = Shuffle(code, lane, tiles)
         for number in range(0, len(totals), tiles):
             first, second = number // across, number % across
             for half in range(2):

@@ -3,8 +3,8 @@
 In: the panels of a tile, the work-item's place, and how many blocks the shared axis has. Out: the
 work-item's part of the sums.
 
-A block is multiplied while the work-items store what they hold of the next one, read the one after
-into registers, and copies of later ones are under way. A stage is filled again only when the
+While a block is multiplied, the work-items store the next block from registers, read the block
+after it into registers, and start copies of later blocks. A stage is filled again only when the
 product that reads it is known to be complete.
 """
 
@@ -24,7 +24,9 @@ from mgn.passes.lower_kernels.staging.tensor_staging import StagedPanel
 from mgn.passes.schedules.matrix_tiles import STEP_CHUNKS, TensorTiling
 
 FEW_STAGES = 3
-"""With so many, copies are further ahead if no product is under way while a stage is filled."""
+"""With so many stages, copies are further ahead if no product is in flight while a stage is
+filled.
+"""
 
 
 @dataclass
@@ -48,7 +50,7 @@ class GroupSums:
 
     @property
     def _flying(self) -> int:
-        """How many products are under way while the next block is made ready."""
+        """How many products are in flight while the next block is stored."""
         return int(not self._copied or self.sizes.stages > FEW_STAGES)
 
     @property

@@ -20,7 +20,7 @@ from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.scalar import combine
 from mgn.passes.lower_kernels.core.template import Job, Launch
-from mgn.passes.lower_kernels.product.exchanged_results import PIECE_BYTES
+from mgn.passes.lower_kernels.product.shuffled_results import PIECE_BYTES
 from mgn.passes.lower_kernels.product.sub_group_product import SubGroupProduct
 from mgn.passes.lower_kernels.product.tensor_groups import GroupSums
 from mgn.passes.lower_kernels.product.tile_order import tile_of_group
@@ -73,7 +73,7 @@ class _Tensor:
         if sizes.slices == 1:
             self._results(totals)
         else:
-            self._meet(totals)
+            self._add_slices(totals)
         return Launch((groups * sizes.items,), (sizes.items,))
 
     def _panels(self) -> tuple[Panel, Panel]:
@@ -105,8 +105,8 @@ class _Tensor:
             return loop.totals()
         return self.sub_group.sums(blocks)
 
-    def _meet(self, totals: list[SSAValue]) -> None:
-        """The first slice adds what the others found, through local memory."""
+    def _add_slices(self, totals: list[SSAValue]) -> None:
+        """The first slice adds the sums of the others, through local memory."""
         sizes, code = self.sizes, self.code
         square = sizes.items // sizes.slices
         handed = code.local(f32, sizes.sums)
@@ -142,14 +142,14 @@ class _Tensor:
     def _results(self, totals: list[SSAValue]) -> None:
         apart = self.product.columns % 2 != 0
         results = TileResults(self.job, self.product, self.batch, True, True, apart)
-        tiles = self._exchanged_tiles()
-        exchanged = self.sub_group.exchanged_results(totals, tiles)
+        tiles = self._shuffled_tiles()
+        exchanged = self.sub_group.shuffled_results(totals, tiles)
         for row, column, piece in exchanged if tiles > 1 else self.sub_group.results(totals):
             results.write(self.first_row + row, self.first_column + column, piece)
 
-    def _exchanged_tiles(self) -> int:
-        """Between how many tiles results are exchanged, which all work-items have to reach: as
-        many as make pieces of 16 bytes.
+    def _shuffled_tiles(self) -> int:
+        """Over how many tiles results are shuffled: as many as make pieces of 16 bytes. All
+        work-items have to reach a shuffle.
         """
         width = PIECE_BYTES // max(2, *(node.element.bytes for node in self.job.body.written))
         alone = self.sizes.slices == 1 and self.job.number("sub_group", 1) == SUB_GROUP

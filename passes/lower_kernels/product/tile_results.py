@@ -1,7 +1,7 @@
 """What a work-item of a tiled product writes: sums that lie side by side in a row of the result.
 
-In: where they lie, and whether that may be outside the result. Out: code that evaluates what
-follows the product there, and stores it.
+In: their row and column, and whether these may lie outside the result. Out: code that evaluates
+what follows the product there, and stores it.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class TileResults:
             self._write(row, column + lane, lane_of(self.job.code, total, lane), 1)
 
     def _write_halves(self, row: Index, half: Index, pair: list[SSAValue]) -> None:
-        """What follows from two columns that are half of all apart."""
+        """Evaluates what follows on columns n and n + half together, and stores it."""
         row, half, is_there = self._inside(row, half, self.product.columns // 2, 1)
         self.job.code.when(
             is_there,
@@ -68,7 +68,7 @@ class TileResults:
     def _inside(
         self, row: Index, column: Index, columns: int, width: int
     ) -> tuple[Index, Index, SSAValue | bool]:
-        """A place known to be in the result, and whether the one asked for is."""
+        """A place clamped to the result, and whether the place asked for is in the result."""
         code, rows = self.job.code, self.product.rows
         tests: list[SSAValue | bool] = []
         if self.rows_end:

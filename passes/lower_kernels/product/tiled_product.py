@@ -1,10 +1,9 @@
 """The contraction template for GPUs: a work-group computes a tile of the result from local memory.
 
-For each block of the shared axis the group copies a tile of either operand into local memory: while
-one block is added up, the next one's values are on their way into registers. Each work-item adds up
-a small square. The last
-tile of an axis ends with the axis, and so overlaps the one before; an axis shorter than a tile is
-read again from its last element, and what lies past it is not written.
+For each block of the shared axis the group copies a tile of either operand into local memory. While
+one block is added up, the next block is read into registers. Each work-item adds up a small square.
+The last tile of an axis ends with the axis, and so overlaps the tile before. Where an axis is
+shorter than a tile, its last element is read again, and what lies past the axis is not written.
 """
 
 from math import prod
@@ -78,7 +77,7 @@ class _Tiled:
         ]
         totals = self._sums(panels)
         if sizes.slices > 1:
-            self._meet(totals)
+            self._add_slices(totals)
         else:
             self._results(totals)
         return Launch((groups * sizes.items,), (sizes.items,))
@@ -198,10 +197,11 @@ class _Tiled:
                     self.first_row + row, self.first_column + column, totals[i * parts + j]
                 )
 
-    def _meet(self, totals: list[SSAValue]) -> None:
+    def _add_slices(self, totals: list[SSAValue]) -> None:
         """Adds up the sums of all slices through local memory; work-items share the results.
 
-        Where memory holds half of them, the upper half of the slices adds to the lower one first.
+        Where local memory has room for half of the slices, the upper half is added to the lower
+        first.
         """
         sizes, code = self.sizes, self.code
         tile, meeting = sizes.tile_rows * sizes.tile_columns, sizes.meeting

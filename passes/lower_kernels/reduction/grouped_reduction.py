@@ -1,9 +1,10 @@
 """The reduction template for GPUs: a work-group walks a few rows together.
 
 Along rows, neighbouring work-items read neighbouring vectors, and short rows share a group. Across
-rows, neighbouring work-items have neighbouring vectors of rows. Each work-item combines its own
-share; the shares meet (row_groups.py). What fits of a row is kept from one stage to the next, in
-registers and, of long rows, in local memory (row_stash.py); the rest is read again.
+rows, neighbouring work-items have neighbouring vectors of rows. Each work-item reduces its own part
+of a row; a cross-item reduction follows (row_groups.py). As much of a row as fits is kept from one
+stage to the next: in registers, and for long rows in local memory (row_stash.py). The rest is read
+again.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ from mgn.passes.kernels.rows import (
 from mgn.passes.lower_kernels.core.long_sums import are_sums, long_loop
 from mgn.passes.lower_kernels.core.scalar import across_lanes, combine, start_of, term, total_of
 from mgn.passes.lower_kernels.core.template import Job, Launch
-from mgn.passes.lower_kernels.reduction.row_groups import meet
+from mgn.passes.lower_kernels.reduction.row_groups import reduce_across_items
 from mgn.passes.lower_kernels.staging.row_stash import RowStash
 from mgn.passes.schedules.row_groups import Grouping, stashable
 
@@ -48,7 +49,7 @@ class _Grouped:
         self.held_trips = self.kept_trips + self.sizes.stashed
 
     def _stash(self) -> RowStash:
-        """Where the trips of a row wait that come after those kept."""
+        """The place in local memory for the trips of a row that registers do not keep."""
         sizes = self.sizes
         nodes = stashable(self.job.body, self.space, sizes.width)
         trips = (sizes.kept, sizes.stashed)
@@ -71,7 +72,7 @@ class _Grouped:
             code.effect(kernel.CommitCopiesOp, [])
         for stage, reductions in enumerate(stages_of(self.job.body, space).reductions):
             self.waits = self.stash is not None and stage == 0
-            totals = meet(self.job, sizes, place, reductions, self._walk(reductions))
+            totals = reduce_across_items(self.job, sizes, place, reductions, self._walk(reductions))
             for node, value in zip(reductions, totals, strict=True):
                 total = total_of(code, node, value)
                 self.evaluator.given[node] = lambda _, total=total: total
@@ -97,7 +98,7 @@ class _Grouped:
         return code.bounded(step, self.vectors) * sizes.row_step + lanes(sizes.row_step), inside
 
     def _walk(self, reductions: Sequence[Node]) -> list[SSAValue]:
-        """A work-item's share of each reduction, all lanes combined."""
+        """A work-item's part of each reduction, all lanes combined."""
         code, sizes = self.code, self.sizes
         held = [start_of(code, node, sizes.width) for node in reductions]
         start = list(held)

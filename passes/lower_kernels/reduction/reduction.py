@@ -1,9 +1,10 @@
 """The reduction template: rows, each walked once for every stage of dependent reductions.
 
-CPU: a work-item takes rows. Where the elements of a row are neighbours in memory, vectors run
-along the row with four independent accumulators, or along two short rows side by side, and dear
-intermediate values (the exponentials of a softmax) wait where the results will be, or in a private
-array. Where neighbours belong to different rows, vectors run across rows.
+CPU: a work-item takes rows. Where the elements of a row are neighbours in memory, vectors run along
+the row with four independent accumulators, or along two short rows side by side. Expensive
+intermediate values (the exponentials of a softmax) are stored between stages: at the place of the
+results, or in a private array. Where neighbours in memory belong to different rows, vectors run
+across rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,8 +52,8 @@ def lower_reduction(job: Job) -> Launch:
 
 @dataclass(frozen=True)
 class _Array:
-    """Where a row's values wait for the next stage: the work-item's own array, or, `home`, a result
-    of the same type, which is overwritten at the end.
+    """Where a row's values are stored for the next stage: in the work-item's own array, or in a
+    result of the same type, `home`, which is overwritten at the end.
     """
 
     buffer: SSAValue
@@ -136,7 +137,7 @@ class _Walk:
         return _Array(self.code.private(memory_type(node.element), self.space.length))
 
     def _only_shifts(self, node: Node) -> bool:
-        """Whether a number near the largest will do for it."""
+        """Whether it is a stabilising maximum: a number near the largest one does as well."""
         return node.name == "max_reduce" and LARGEST in self.job.schedule
 
     def _combine(self, node: Node, left: SSAValue, right: SSAValue) -> SSAValue:
@@ -264,8 +265,8 @@ def _along_rows(job: Job, space: RowSpace) -> Launch:
 
 
 def _homes(body: Body, space: RowSpace, stages: Stages) -> dict[Node, int]:
-    """Results in which values that are stored between stages can wait: a row's belong to its walk
-    alone, and each element is read again before the result's own is written.
+    """Results that can hold values between stages. A row of a result is written by one walk alone,
+    which reads each stored element again before it writes the result's own.
     """
     homes: dict[Node, int] = {}
     for node in (node for stored in stages.stored for node in stored):

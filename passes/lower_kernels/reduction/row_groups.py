@@ -1,8 +1,8 @@
-"""A work-group that walks a few rows together, and where the shares of its work-items meet.
+"""The cross-item reduction of a work-group that walks a few rows together.
 
-In: what each work-item of a group combined of its row. Out: the totals of rows, in all of their
-work-items: by exchanges of registers where the device's sub-groups allow it (sub_groups.py), else
-by local memory.
+In: each work-item's part of its row's reductions. Out: the totals of the row, in all of its
+work-items. It runs by shuffles where the device's sub-groups allow it (sub_groups.py), else through
+local memory.
 """
 
 from collections.abc import Sequence
@@ -15,33 +15,33 @@ from mgn.passes.kernels.index import Index
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.pure_code import scalar_type
 from mgn.passes.lower_kernels.core.scalar import combine
-from mgn.passes.lower_kernels.core.sub_groups import EXCHANGED, SUB_GROUP, meet_in_sub_groups
+from mgn.passes.lower_kernels.core.sub_groups import SHUFFLED, SUB_GROUP, reduce_in_sub_groups
 from mgn.passes.lower_kernels.core.template import Job
 from mgn.passes.schedules.row_groups import Grouping
 
 RADIX = 16
-"""How many shares one work-item combines between two barriers."""
+"""How many parts one work-item combines between two barriers."""
 
 
-def meet(
+def reduce_across_items(
     job: Job, sizes: Grouping, place: Index, nodes: Sequence[Node], values: Sequence[SSAValue]
 ) -> list[SSAValue]:
-    """All shares of a row as one value of each reduction, which its work-items all get."""
+    """The total of each reduction of a row, in all its work-items."""
     if sizes.shares == 1:
         return list(values)
-    if exchanges(job, sizes, values):
-        return meet_in_sub_groups(job.code, place, sizes.shares, nodes, values)
-    return _meet_in_memory(job.code, sizes, place, nodes, values)
+    if shuffles(job, sizes, values):
+        return reduce_in_sub_groups(job.code, place, sizes.shares, nodes, values)
+    return _reduce_in_memory(job.code, sizes, place, nodes, values)
 
 
-def exchanges(job: Job, sizes: Grouping, values: Sequence[SSAValue]) -> bool:
+def shuffles(job: Job, sizes: Grouping, values: Sequence[SSAValue]) -> bool:
     """Whether work-items of a row can read each other's registers."""
-    types = all(value.type in EXCHANGED for value in values)
+    types = all(value.type in SHUFFLED for value in values)
     whole = job.number("sub_group", 1) == SUB_GROUP and sizes.items % SUB_GROUP == 0
     return sizes.by_row and whole and types
 
 
-def _meet_in_memory(
+def _reduce_in_memory(
     code: Code, sizes: Grouping, place: Index, nodes: Sequence[Node], values: Sequence[SSAValue]
 ) -> list[SSAValue]:
     width = sizes.row_width if isinstance(values[0].type, VectorType) else 1

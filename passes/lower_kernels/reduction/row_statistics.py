@@ -1,11 +1,11 @@
 """Reductions of the rows of a tile, found by its group before the product that asks for them.
 
 In: a product with reductions of its rows in its body (a norm before it, a scale of rows after it),
-where a tile begins. Out: code that leaves a number of each row of the tile in local memory, and
-values given to all evaluators of the job.
+and the first row of a tile. Out: code that stores a number for each row of the tile in local
+memory, and gives it to all evaluators of the job.
 
-The work-items of a sub-group walk a row together, of several rows at once, so that many loads are
-under way; reductions that need others first are a walk of their own over what was read.
+The work-items of a sub-group walk several rows together, so that many loads are in flight. A
+reduction that needs another one is a second walk over the values that were read.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from mgn.passes.lower_kernels.core.scalar import (
 )
 from mgn.passes.lower_kernels.core.sub_groups import SUB_GROUP
 from mgn.passes.lower_kernels.core.template import Job
-from mgn.passes.lower_kernels.reduction.row_groups import exchanges, meet
+from mgn.passes.lower_kernels.reduction.row_groups import reduce_across_items, shuffles
 from mgn.passes.schedules.row_groups import Grouping
 
 LOADS_AT_ONCE = 16
@@ -123,20 +123,20 @@ class RowStatistics:
         for stage in stages_of(self.job.body, self._space).reductions:
             walked = zip(evaluators, rows, strict=True)
             parts = [value for item in walked for value in self._walk(stage, *item)]
-            for n, total in enumerate(self._met(stage * len(rows), parts)):
+            for n, total in enumerate(self._totals(stage * len(rows), parts)):
                 node = stage[n % len(stage)]
                 total = total_of(self.job.code, node, total)
                 evaluators[n // len(stage)].given[node] = lambda _, total=total: total
         return evaluators
 
-    def _met(self, nodes: Sequence[Node], parts: Sequence[SSAValue]) -> list[SSAValue]:
-        """The totals of rows; what met in memory before has been read by all."""
-        if not exchanges(self.job, self._grouping, parts):
+    def _totals(self, nodes: Sequence[Node], parts: Sequence[SSAValue]) -> list[SSAValue]:
+        """The totals of rows. All work-items have read the totals of the rows before."""
+        if not shuffles(self.job, self._grouping, parts):
             self.job.code.barrier()
-        return meet(self.job, self._grouping, self.place, nodes, parts)
+        return reduce_across_items(self.job, self._grouping, self.place, nodes, parts)
 
     def _walk(self, stage: Sequence[Node], evaluator: Evaluator, row: Index) -> list[SSAValue]:
-        """A work-item's share of each reduction of a row, all lanes combined."""
+        """A work-item's part of each reduction of a row, all lanes combined."""
         code, sizes = self.job.code, self._grouping
         vectors = self._space.length // sizes.width
         start = [start_of(code, node, sizes.width) for node in stage]

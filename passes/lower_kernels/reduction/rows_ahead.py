@@ -1,9 +1,9 @@
 """Hints that fetch the row after this one on a CPU, while this one is computed.
 
-In: a reduction along rows, whose schedule says up to how many bytes of a row that is done, under
-`ahead`. Out: prefetches among its loops. A processor
-fetches ahead by itself only up to the end of a page, and rows often begin with one: without hints
-the first walk of each row waits for memory that was idle during the last.
+In: a reduction along rows. Its schedule's `ahead` is the longest row, in bytes, for which this is
+done. Out: prefetches in its loops. A processor fetches ahead by itself only up to the end of a
+page, and rows often begin at a page. Without hints the first walk of each row waits for memory,
+which was idle during the last walk of the row before.
 """
 
 from collections.abc import Sequence
@@ -27,9 +27,9 @@ NEAREST = 1
 class RowsAhead:
     """The hints of one row's walk.
 
-    The next row is fetched in two halves, beside the last stage of reductions where that is not the
-    first, which waits for memory itself, and beside the results. The lines of this row's results
-    are made ready beside the last stage.
+    The next row is fetched in two halves: one during the last stage of reductions, and one while
+    the results are written. The first stage waits for memory itself, so that no hint is given
+    beside it. The lines of this row's results are fetched during the last stage.
     """
 
     def __init__(self, job: Job, space: RowSpace, row: Index, stages: int) -> None:

@@ -1,8 +1,9 @@
 """Copying tiles of a product's operands into local memory, by all work-items of a group.
 
-In: an operand, where its tile begins, a block of the shared axis. Out: values in registers, and
-later their stores: the time between hides the memory's latency. In local memory the rows or columns
-of a step lie side by side. What comes before the product is evaluated on the way.
+In: an operand, the first row or column of its tile, a block of the shared axis. Out: values in
+registers, and later their stores. The time between hides the memory's latency. In local memory the
+rows or columns of a step lie side by side. What comes before the product is evaluated as it is
+read.
 """
 
 from dataclasses import dataclass
@@ -25,15 +26,17 @@ WARP = 32
 """Work-items that run together."""
 
 NEIGHBOURS = 16
-"""Of how many rows the work-items of a warp read vectors where a tile is turned: few enough to read
-whole sectors of memory, enough that the stores of one lane meet every bank of local memory once."""
+"""Rows from which the work-items of a warp read vectors, where a tile is transposed. They are few
+enough to read whole sectors of memory, and enough for the stores of one lane to use every bank of
+local memory once.
+"""
 
 
 @dataclass
 class Panel:
     """The tile of one operand: `size` rows or columns of `limit`, from `first` on.
 
-    `by_depth` says that memory runs along the shared axis; then vectors of it are turned.
+    `by_depth` says that memory runs along the shared axis; then vectors of it are transposed.
     `base` and `stride` place it within a stage of local memory.
     """
 

@@ -130,7 +130,7 @@ def pack_transposed_panels(
 
 
 def transposed(code: Code, rows: list[SSAValue]) -> list[SSAValue]:
-    """A square of vectors with rows and columns exchanged, by halves, quarters, …"""
+    """A square of vectors, transposed: by halves, then by quarters, and so on."""
     width = len(rows)
     distance = width // 2
     while distance:

@@ -1,9 +1,9 @@
-"""What registers cannot keep of a long row waits in local memory.
+"""Local memory keeps the part of a long row that registers cannot.
 
-In: the inputs of a reduction whose rows are walked more than once, and the trips of a work-item
-that there is room for. Out: asynchronous copies, under way from the kernel's head on; in these
-trips, an evaluator that takes the inputs' vectors from there, and keeps nothing from one walk to
-the next. A work-item reads what it copied itself, so that no barrier is needed.
+In: the inputs of a reduction whose rows are walked more than once, and how many of a work-item's
+trips there is room for. Out: asynchronous copies, which the head of the kernel starts, and for
+these trips an evaluator that reads the inputs' vectors from the copies. A work-item reads only what
+it copied itself, so that no barrier is needed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,7 +58,7 @@ class RowStash:
     def given(
         self, evaluator: Evaluator, trip: int, own: Index, index_of: dict[Node, Indices]
     ) -> Iterator[None]:
-        """Inside, the inputs at a trip's indices are what was copied."""
+        """Inside, the inputs at a trip's indices are read from the copies."""
         for node in self.nodes:
             evaluator.given[node] = self._reader(evaluator, node, trip, own, index_of[node])
         with self.job.code.forgetting():

@@ -1,12 +1,13 @@
-"""Operands of a matrix unit: how tiles of them come to local memory, and fragments from there.
+"""Operands of a matrix unit: copies of their tiles to local memory, and fragments from there.
 
-In: an operand of a product whose values are rounded to bf16, f16 or tf32, where its tile begins, a
-block of the shared axis. Out: asynchronous copies where the operand lies in memory as it is, else
-values computed in registers and stored; later the fragments of a matrix instruction.
+In: an operand of a product whose values are rounded to bf16, f16 or tf32, the first row or column
+of its tile, a block of the shared axis. Out: asynchronous copies where the operand lies in memory
+as it is; else values are computed in registers and stored. Later, the fragments of a matrix
+instruction.
 
-A tile is lines of 64 or 128 bytes: rows or columns with the shared axis along the line, or steps
-of the shared axis. The 16-byte chunks of a line are exchanged by its number, so that neither the
-copies nor the fragments meet in a bank.
+A tile is lines of 64 or 128 bytes. A line is a row or column with the shared axis along it, or a
+step of the shared axis. The 16-byte chunks of a line are swizzled by the line's number: neither
+copies nor loads of fragments have bank conflicts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -68,12 +69,14 @@ class Panel(OperandCopies):
         """Where a chunk of a line begins within a stage, in elements."""
         count = self.line_chunks
         part, inner = chunk // count, chunk % count
-        exchanged = self._exchanged(inner, line)
-        start = part * (self.lines * count) + line * count + exchanged
+        swizzled = self._swizzled(inner, line)
+        start = part * (self.lines * count) + line * count + swizzled
         return start * self.sizes.chunk + self.base
 
-    def _exchanged(self, chunk: Index, line: Index) -> Index:
-        """The chunk's place in its line: its number, with bits changed by the line's."""
+    def _swizzled(self, chunk: Index, line: Index) -> Index:
+        """The swizzled place of a chunk in its line: its number, with bits of the line's number
+        added.
+        """
         count = self.line_chunks
         if self.spread:
             key = line % 4 * 2 % count  # a quarter's four steps meet in no bank
@@ -83,10 +86,10 @@ class Panel(OperandCopies):
             key = line // (LINE_CHUNKS // count) % count
         code = self.code
         value = code.pure(arith.XOrIOp, [code.index(chunk), code.index(key)], INDEX)
-        known = code.recall(("exchanged", value))
+        known = code.recall(("swizzled", value))
         if known is None:
             known = of(Counter(value, 0, count - 1))
-            code.remember(("exchanged", value), known)
+            code.remember(("swizzled", value), known)
         return known
 
     # Copies
@@ -110,7 +113,9 @@ class Panel(OperandCopies):
         return step + line, self.first + start, step + line
 
     def read(self, block: Index) -> list[SSAValue]:
-        """What the work-item computes of a block; nothing where copies go past the registers."""
+        """The values of a block that the work-item computes. There are none where asynchronous
+        copies bring the block.
+        """
         if self.asynchronous:
             return []
         return [self._value(block, turn) for turn in range(self.count)]
@@ -135,7 +140,7 @@ class Panel(OperandCopies):
         values: list[SSAValue],
         turns: Iterable[int] | None = None,
     ) -> None:
-        """Starts the copies of a block into a stage, or stores what was computed of it.
+        """Starts the asynchronous copies of a block into a stage, or stores its computed values.
 
         `turns` are the work-item's pieces of which this is done; all where it is None.
         """
@@ -213,19 +218,19 @@ class Panel(OperandCopies):
     def spread(self) -> bool:
         """Whether fragments are numbers of 32 bits, read from lines that are steps.
 
-        Then the first operand has every second of 16 rows in either eight, so that two of a
-        work-item lie side by side.
+        The first operand then takes 16 rows as eight even and eight odd ones, so that the two rows
+        of a work-item lie side by side.
         """
         return not self.by_depth and self.name == "tf32"
 
     def own_place(self, eight: int, inner: Index, sixteen: bool) -> Index:
-        """Which row or column of a sub-group's tile is the inner one of a fragment's eight."""
+        """The row or column, in a sub-group's tile, of the n-th of a fragment's eight."""
         if self.spread and sixteen:
             return inner * 2 + (eight // 2 * 16 + eight % 2)
         return inner + eight * EIGHT
 
     def rounded(self, value: SSAValue) -> SSAValue:
-        """A fragment as the instruction takes it; what was copied past the registers is not."""
+        """A fragment, rounded as the instruction takes it: asynchronous copies round nothing."""
         if self.name != "tf32" or not self.asynchronous or "rounded" in self.job.schedule:
             return value
         return self.code.pure(kernel.RoundTf32Op, [value], value.type)

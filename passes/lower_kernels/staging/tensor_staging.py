@@ -1,13 +1,13 @@
 """Tiles for products by groups whose numbers pass through registers on their way to local memory.
 
-In: an operand that cannot be copied as it lies: it is computed, is to be rounded to tf32, begins at
-an odd place, or runs along the other axis than the matrix unit reads. Out: its values, read while
+In: an operand that cannot be copied as it lies. It is computed, or is to be rounded to tf32, or is
+not aligned, or runs along the other axis than the matrix unit reads. Out: its values, read while
 the blocks before are multiplied, and later their stores, always of a whole chunk.
 
-The unit reads numbers of 32 bits along the shared axis only. Where memory runs along the other, a
-work-item reads a square of them, and stores it turned. Neighbours read neighbouring squares, so
-that they share lines of memory; each pair begins with another line of local memory, so that stores
-do not meet in a bank.
+The unit reads 32-bit numbers along the shared axis only. Where memory runs along the other axis, a
+work-item reads a square of numbers, and stores it transposed. Neighbours read neighbouring squares,
+so that they share lines of memory. Each pair of work-items begins with another line of local
+memory, so that stores have no bank conflicts.
 """
 
 from functools import cached_property
@@ -32,14 +32,14 @@ class StagedPanel(Panel):
         return self.name == "tf32" or self.runs_by_depth
 
     @property
-    def turned(self) -> bool:
+    def transposed(self) -> bool:
         """Whether lines of local memory run along another axis than memory."""
         return self.by_depth and not self.runs_by_depth
 
     @property
     def pieces(self) -> int:
         """How many pieces the tile has."""
-        return self.lines * self.along // (self.sizes.chunk if self.turned else 1)
+        return self.lines * self.along // (self.sizes.chunk if self.transposed else 1)
 
     @property
     def turns(self) -> int:
@@ -49,11 +49,11 @@ class StagedPanel(Panel):
     @property
     def held(self) -> int:
         """How many chunks a work-item holds."""
-        return self.turns * (self.sizes.chunk if self.turned else 1)
+        return self.turns * (self.sizes.chunk if self.transposed else 1)
 
     def _place_of(self, number: Index) -> tuple[Index, Index]:
         """The first line of a piece, and its chunk."""
-        if not self.turned:
+        if not self.transposed:
             return number // self.along, number % self.along
         squares = self.lines // self.sizes.chunk
         return number % squares * self.sizes.chunk, number // squares
@@ -64,7 +64,7 @@ class StagedPanel(Panel):
         for turn in range(self.turns):
             line, chunk = self._place_of(self.place + turn * self.sizes.items)
             start = chunk * self.sizes.chunk
-            if not self.turned:
+            if not self.transposed:
                 chunks.append(self._packed(self._chunk(block, line, start)))
                 continue
             rows = [self._chunk(block, start + k, line) for k in range(self.sizes.chunk)]
@@ -73,7 +73,7 @@ class StagedPanel(Panel):
         return chunks
 
     def _packed(self, chunk: SSAValue) -> SSAValue:
-        """A chunk as it is held: a number of bf16 would take a register of 32 bits."""
+        """A chunk, packed: unpacked, a bf16 number takes a register of 32 bits."""
         if self.name != "bf16":
             return chunk
         return self.code.pure(kernel.PackOp, [chunk], shaped(i32, self.sizes.chunk // 2))
@@ -98,7 +98,7 @@ class StagedPanel(Panel):
             code.when(code.is_below(number, self.pieces, 1), store)
 
     def _rotated(self, values: list[SSAValue], first: Index) -> list[SSAValue]:
-        """The same values, beginning with a certain one."""
+        """The same values, rotated to begin with a certain one."""
         step = 1
         while step < len(values):
             bit = self.code.index(first // step % 2)
@@ -111,7 +111,7 @@ class StagedPanel(Panel):
         return values
 
     def _chunk(self, block: Index, line: Index, start: Index) -> SSAValue:
-        """A chunk along memory, in as many parts as its place asks for."""
+        """A chunk along memory, read in as many parts as its alignment asks for."""
         parts = [self._part(block, line, start + n) for n in range(0, self.sizes.chunk, self.width)]
         if len(parts) == 1:
             return parts[0]
@@ -134,7 +134,7 @@ class StagedPanel(Panel):
         return lies_in_memory(self.node, self.name)
 
     def _finished(self, value: SSAValue, block: Index, line: Index, chunk: Index) -> SSAValue:
-        """What is stored of a chunk: rounded, and zeros past the shared axis."""
+        """A chunk as it is stored: rounded, with zeros past the shared axis."""
         code, count = self.code, self.sizes.chunk
         if self.name == "tf32" and self._in_memory:
             value = code.pure(kernel.RoundTf32Op, [value], value.type)

@@ -1,8 +1,9 @@
-"""Results of a matrix unit in longer pieces: work-items exchange what they hold of a row.
+"""Results of a matrix unit in longer pieces, by shuffles between the work-items of a row.
 
-In: of a few neighbouring tiles of eight columns, the pair that each of four neighbours in a
-sub-group holds of a row. Out: as many columns of one tile as fill 16 bytes; where, `Exchange`
-says. Pairs alone would fill half of a segment of memory at best, where results have 16 bits.
+In: a few neighbouring tiles of eight columns. Each of four neighbours in a sub-group has a pair of
+numbers of each tile's row. Out: in each work-item, as many columns of one tile as fill 16 bytes.
+`Shuffle` says of which. Without shuffles a work-item stores pairs: of 16-bit results these fill
+half of a segment of memory at best.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,14 +19,14 @@ from mgn.passes.lower_kernels.core.pure_code import INDEX, lane_of
 from mgn.passes.lower_kernels.staging.tensor_panels import EIGHT, joined
 
 NEIGHBOURS = 4
-"""Work-items that hold a row of a tile of eight columns."""
+"""Work-items that have parts of one row of a tile of eight columns."""
 
 PIECE_BYTES = 16
 
 
 @dataclass(frozen=True)
-class Exchange:
-    """An exchange between the `tiles` that follow each other, by a work-item of a sub-group."""
+class Shuffle:
+    """Shuffles between `tiles` that follow each other, for one work-item of a sub-group."""
 
     code: Code
     lane: Index
@@ -55,7 +56,7 @@ class Exchange:
 def _halved(
     code: Code, lane: Index, distance: int, held: Sequence[list[SSAValue]]
 ) -> Iterator[list[SSAValue]]:
-    """Of every two parts one, in twice the length: this work-item's and its partner's."""
+    """One of every two parts, twice as long: this work-item's part and its partner's."""
     partner = code.pure(arith.XOrIOp, [code.index(lane), code.constant(distance, INDEX)], INDEX)
     odd = code.compare_integers("sgt", code.index(lane // distance % 2), code.index(0))
     for first, second in zip(held[::2], held[1::2], strict=True):
