@@ -4,6 +4,6 @@
 the page.
 """
 
+from mgn.explain.explanation import Explanation as Explanation
+from mgn.explain.explanation import explain_graph as explain_graph
 from mgn.explain.page import page_of as page_of
-from mgn.explain.story import Explanation as Explanation
-from mgn.explain.story import explain_graph as explain_graph

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from mgn.explain.explanation import Explanation
 from mgn.explain.layers import Layout, Node, lay_out
 from mgn.explain.repeats import Repeat, find_repeats
-from mgn.explain.story import Explanation
 
 LAYER, BOX, LETTER, MARGIN = 54.0, 34.0, 6.6, 10.0
 MOST_NODES = 700

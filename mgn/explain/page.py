@@ -11,8 +11,8 @@ from importlib.resources import files
 
 from mgn.driver.report import ROOFLINE, bytes_text, counted, memory_line, seconds_text
 from mgn.explain.drawing import picture_after, picture_before
+from mgn.explain.explanation import Explanation, Group
 from mgn.explain.sections import change_text, kernel_section
-from mgn.explain.story import Explanation, Group
 
 KINDS = ("pointwise", "reduction", "contraction", "scan", "gather", "attention")
 

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from mgn.driver.report import bytes_text, counted, seconds_text
-from mgn.explain.story import Explanation, Group, KernelStory, Rival
+from mgn.explain.explanation import ExplainedKernel, Explanation, Group, Rival
 from mgn.passes.saturate.explain.derivation import Step
 from mgn.passes.saturate.explain.trace import Place
 from mgn.passes.saturate.prices.prices import PREPARED_RUNS
@@ -48,7 +48,7 @@ def change_text(seconds: float, plus: str = "+") -> str:
     return f"{plus}{seconds_text(seconds)}" if seconds else "0 s"
 
 
-def _origin(explanation: Explanation, kernel: KernelStory) -> Iterator[str]:
+def _origin(explanation: Explanation, kernel: ExplainedKernel) -> Iterator[str]:
     operations = [explanation.operations[number] for number in kernel.sources]
     yield "<h3>From the program</h3>"
     places: dict[Place, list[str]] = {}
@@ -116,7 +116,7 @@ def _step(step: Step, count: int) -> str:
     )
 
 
-def _arrangements(kernel: KernelStory) -> Iterator[str]:
+def _arrangements(kernel: ExplainedKernel) -> Iterator[str]:
     """How it came to be one kernel, or the last of several, and what that would cost otherwise."""
     if kernel.arranged is None:
         return
@@ -194,7 +194,7 @@ def _times(explanation: Explanation, group: Group) -> Iterator[str]:
         yield f"<p>Launches: {', '.join(cells)}{rest}</p>"
 
 
-def _texts(explanation: Explanation, kernel: KernelStory) -> Iterator[str]:
+def _texts(explanation: Explanation, kernel: ExplainedKernel) -> Iterator[str]:
     yield _folded("What it computes", kernel.text)
     function = explanation.functions[kernel.function]
     sizes = " × ".join(str(size) for size in function.global_size)

@@ -14,10 +14,10 @@ from mgn.diagnostics import MgnError
 from mgn.dialects.kernel.device import DEVICES
 from mgn.driver.report import ROOFLINE, kernel_table
 from mgn.explain.drawing import picture_before
+from mgn.explain.explanation import Explanation, explain_graph
 from mgn.explain.layers import lay_out
 from mgn.explain.page import page_of
 from mgn.explain.repeats import Repeat, find_repeats
-from mgn.explain.story import Explanation, explain_graph
 from tests.conftest import ROOT, Outcome, run_in_process
 
 GATED = """
@@ -68,10 +68,10 @@ def test_a_rule_that_only_another_kernel_rests_on_is_not_named() -> None:
 def test_a_product_of_packed_weights_is_told_to_come_of_the_rule_that_joined_it() -> None:
     """The kernel reads a copy of the weights, which no e-node does."""
     weights = "param a: f32[64, 48] = zeros()\n param b: f32[64, 48] = zeros()\n"
-    story = explained(
+    explanation = explained(
         f"graph g(x: f32[32, 64]) {{ {weights} return y = concat([x @ a, x @ b], axis = 1) }}"
     )
-    (product,) = [group for group in story.groups if "matmul" in group.first.operations]
+    (product,) = [group for group in explanation.groups if "matmul" in group.first.operations]
     assert "joined-products" in {step.rule.name for step in product.steps}
 
 
@@ -94,10 +94,10 @@ graph g(x: f32[2, 24, 64]) {
 
 
 def test_products_that_are_slices_of_a_wider_one_belong_to_its_kernel() -> None:
-    story = explained(PROJECTED)
+    explanation = explained(PROJECTED)
     named = {
-        kernel.operations: [story.operations[number].name for number in kernel.sources]
-        for kernel in story.kernels
+        kernel.operations: [explanation.operations[number].name for number in kernel.sources]
+        for kernel in explanation.kernels
     }
     (wide,) = [names for operations, names in named.items() if "matmul" in operations]
     (attention,) = [names for operations, names in named.items() if "attention" in operations]
@@ -119,11 +119,11 @@ def test_what_was_not_chosen_makes_the_program_no_cheaper() -> None:
 
 
 def test_what_writes_some_of_several_values_needs_a_kernel_for_the_others() -> None:
-    story = explained(
+    explanation = explained(
         "graph g(x: f32[32, 64]) { return a = tanh(x), b = exp(x), c = sin(x), d = cos(x) }"
     )
-    assert story.saturation.gap < 1e-9
-    rivals = [rival for group in story.groups for rival in group.rivals]
+    assert explanation.saturation.gap < 1e-9
+    rivals = [rival for group in explanation.groups for rival in group.rivals]
     fewer = [rival for rival in rivals if len(rival.operations) < 4]
     assert len(fewer) >= 4
     assert all(rival.change is not None and rival.change > 1e-5 for rival in fewer)
@@ -167,29 +167,28 @@ def test_the_page_needs_nothing_else_and_shows_every_kernel(
 
 
 def test_what_a_prepared_kernel_takes_is_told_from_what_each_run_bears_of_it() -> None:
-    story = explained("graph g() { param w: f32[64, 64]\n return y = tanh(w) }")
-    (kernel,) = story.kernels
+    explanation = explained("graph g() { param w: f32[64, 64]\n return y = tanh(w) }")
+    (kernel,) = explanation.kernels
     assert kernel.prepared
-    found = re.search(
-        r"roofline, ([\d.]+) µs predicted .*, of which each run bears ([\d.]+) ns", page_of(story)
-    )
+    pattern = r"roofline, ([\d.]+) µs predicted .*, of which each run bears ([\d.]+) ns"
+    found = re.search(pattern, page_of(explanation))
     assert found is not None
     assert float(found[1]) * 1e3 == pytest.approx(100 * float(found[2]), rel=0.02)
 
 
 def test_the_page_counts_operations_and_kernels_as_the_report_does() -> None:
     """One operation does nothing, and what is made of the weight alone runs when it is set."""
-    story = explained(
+    explanation = explained(
         "graph g(x: f32[32, 64]) { param w: f32[64, 128]\n return y = (x * 1.0) @ exp(w) }"
     )
-    report = story.report
-    assert len(report.kernels) == sum(not kernel.prepared for kernel in story.kernels) == 1
-    assert len(report.prepared) == sum(kernel.prepared for kernel in story.kernels) == 1
+    report = explanation.report
+    assert len(report.kernels) == sum(not kernel.prepared for kernel in explanation.kernels) == 1
+    assert len(report.prepared) == sum(kernel.prepared for kernel in explanation.kernels) == 1
     counts = (
         "3 operations as written (2 simplified)",
         ("1 kernel in each run and 1 prepared when parameters change"),
     )
-    assert f"<b>3 → 1</b><span>{' → '.join(counts)}</span>" in page_of(story)
+    assert f"<b>3 → 1</b><span>{' → '.join(counts)}</span>" in page_of(explanation)
     assert " became ".join(counts) in str(report)
     assert "1 in each run (1 contraction); 1 prepared when parameters change (1 pointwise)" in str(
         report.saturation
@@ -206,8 +205,8 @@ def test_what_takes_less_than_the_roofline_is_explained() -> None:
     assert "above 100 %" in kernel_table(kernels, [within / 2], device)
     assert "above 100 %" not in kernel_table(kernels, [within * 2], device)
     name = kernels[0].name
-    story = explain_graph(module.lower(), device, times=[(name, within / 2)])
-    assert "200 %" in page_of(story) and escape(ROOFLINE) in page_of(story)
+    explanation = explain_graph(module.lower(), device, times=[(name, within / 2)])
+    assert "200 %" in page_of(explanation) and escape(ROOFLINE) in page_of(explanation)
 
 
 class _Balance(HTMLParser):

@@ -1,7 +1,7 @@
 """The body evaluated at an index: the value of a node at one element, or at an element a lane.
 
 In: a node and an index, which may vary with `Lane`. Out: a scalar where all lanes see the same
-element, else a vector. A leaf is a load: one element, consecutive ones, or each lane its own.
+element, else a vector. An input is a load: one element, consecutive ones, or each lane its own.
 """
 
 from collections.abc import Callable, Sequence

@@ -48,7 +48,7 @@ class Rival:
 
 
 @dataclass
-class KernelStory:
+class ExplainedKernel:
     """One chosen kernel, and the function that it became. `arranged` says how it came to be one, or
     one of several, where there was a choice.
 
@@ -76,14 +76,14 @@ class KernelStory:
 class Group:
     """Chosen kernels that became the same function; the first stands for all."""
 
-    kernels: list[KernelStory]
+    kernels: list[ExplainedKernel]
     steps: list[Step] = field(default_factory=list[Step])
     rivals: list[Rival] = field(default_factory=list[Rival])
     rival_count: int = 0
     separate: float | None = None
 
     @property
-    def first(self) -> KernelStory:
+    def first(self) -> ExplainedKernel:
         return self.kernels[0]
 
     @property
@@ -117,7 +117,7 @@ class Explanation:
     operations: list[SourceOperation]
     inputs: dict[str, int]
     outputs: dict[str, int]
-    kernels: list[KernelStory]
+    kernels: list[ExplainedKernel]
     groups: list[Group]
     functions: dict[str, Function]
     texts: Mapping[str, str]
@@ -142,7 +142,7 @@ def explain_graph(
     compiled = compile_graph(module, device, stages.observe, "opencl", saturation, precision, trace)
     assert trace.found is not None and trace.selection is not None
     chosen = [trace.found.candidates[number] for number in trace.selection.kernels]
-    kernels = [stages.story(n, item) for n, item in enumerate(chosen)]
+    kernels = [stages.explained(n, item) for n, item in enumerate(chosen)]
     for name, number, is_launch in stages.calls:
         kernels[number].function = name
         kernels[number].prepared = not is_launch
@@ -201,9 +201,9 @@ class _Stages:
             found = [op for op in module.walk() if isinstance(op, KernelCallOp)]
             self.calls = [(op.kernel_name, _number(op), isinstance(op, LaunchOp)) for op in found]
 
-    def story(self, number: int, candidate: Candidate) -> KernelStory:
+    def explained(self, number: int, candidate: Candidate) -> ExplainedKernel:
         text, work = self.chosen[number]
-        return KernelStory(
+        return ExplainedKernel(
             number,
             str(candidate.kind),
             (),
@@ -222,7 +222,7 @@ def _number(op: FusedKernelOp | KernelCallOp) -> int:
 
 
 def _measure(
-    kernels: Sequence[KernelStory],
+    kernels: Sequence[ExplainedKernel],
     launches: Sequence[tuple[str, int]],
     times: Sequence[tuple[str, float]],
 ) -> str:
@@ -237,7 +237,7 @@ def _measure(
 
 
 def _groups(
-    kernels: Sequence[KernelStory],
+    kernels: Sequence[ExplainedKernel],
     chosen: Sequence[Candidate],
     trace: SaturateTrace,
     device: Device,
