@@ -35,7 +35,7 @@ def tensor_bytes(value: SSAValue) -> int:
 def assign_slots(
     launches: Sequence[LaunchOp], kept: Sequence[SSAValue], in_place: Pairs
 ) -> dict[SSAValue, Slot]:
-    """The slot of every launch result; step i is the i-th launch, `kept` values live to the end."""
+    """The slot of each launch's result. Step i is the i-th launch; `kept` values live on."""
     last_read = _last_reads(launches)
     for value in kept:
         last_read[value] = len(launches)

@@ -13,9 +13,9 @@ After:
       … mgn.matmul … transpose_b = true …
     }
 
-Copies run along the shared axis, rounded, with lines that begin at multiples of 16 bytes. The unit
-then reads tiles that no work-item has touched, which pays for the copies where there are many
-operations for each number.
+The copies are rounded, and run along the shared axis. Their lines begin at multiples of 16 bytes.
+The unit then reads tiles by asynchronous copies alone. That pays for the copies where each number
+is used by many operations.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from mgn.passes.schedules.figures import ROUNDED
 from mgn.passes.schedules.matrix_tiles import CHUNK_BYTES
 
 TILED, SCATTERED = "tiled", "scattered"
-"""Facts of a copy: that it turns its operand by tiles, and that it fills up its lines besides."""
+"""Facts of a copy: that it transposes its operand by tiles, and that it also pads its lines."""
 
 FLAGS = ("transpose_a", "transpose_b")
 
@@ -46,7 +46,7 @@ def chunk_of(unit: str) -> int:
 
 @dataclass(frozen=True)
 class CopiedOperands:
-    """A product whose operands of these numbers are copied for a matrix unit: an `Arrangement`."""
+    """A product whose operands of the given positions are copied for a matrix unit."""
 
     operands: tuple[int, ...]
     unit: str

@@ -1,8 +1,8 @@
-"""Kernels that together do what one does: each computes some values of its body from what is known.
+"""Several kernels in the place of one: each computes some values of the one kernel's body.
 
-In: a fusion.kernel, and an `Arrangement` that says how it is done in several. Out: kernels before
-it, each of which computes values of its body, or partial results, or copies of them, from the
-kernel's inputs and from what those before it wrote.
+In: a fusion.kernel, and an `Arrangement`, which says which kernels take its place. Out: these
+kernels. Each computes values of the body, or partial results, or copies of operands. It reads the
+inputs of the one kernel, and the results of the new kernels before it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,8 +21,8 @@ Finish = Callable[[Emitter, list[SSAValue]], list[SSAValue]]
 
 @dataclass(frozen=True)
 class Made:
-    """An operation of the body that is done in another way: `make` gets values of the body, its
-    `operands`, and then what lies in memory, its `sources`.
+    """An operation of the body that is replaced by others. `make` writes them: it gets the
+    `operands`, which are values of the body, and then the `sources`, which are values in memory.
     """
 
     op: TensorOp
@@ -32,10 +32,10 @@ class Made:
 
 
 class KernelPieces:
-    """Writes the kernels that do what one does; `known` holds the values that are in memory.
+    """Writes the kernels that take the place of one; `known` holds the values that are in memory.
 
-    `clones` and `made` say which value of the body a value of the pieces is: the result of the same
-    operation, or of one that was made in its place.
+    `clones` and `made` map values of the new kernels to values of the body: `clones` the results of
+    the same operation, `made` those of operations that replace one.
     """
 
     def __init__(self, fused: FusedKernelOp) -> None:
@@ -65,7 +65,7 @@ class KernelPieces:
         finish: Finish = lambda _, values: values,
         facts: Mapping[str, int | str] | None = None,
     ) -> list[SSAValue]:
-        """A kernel that computes values of the body; what it returns, `finish` makes of them.
+        """Adds a kernel that computes values of the body; `finish` makes its results of them.
 
         `facts` are what its schedule has to know of it.
         """
@@ -105,13 +105,13 @@ class KernelPieces:
         made: Sequence[Made] = (),
         facts: Mapping[str, int | str] | None = None,
     ) -> None:
-        """A kernel that computes what the one is to write, so far as it is not written yet."""
+        """Adds the last kernel: it computes the results of the one that are not written yet."""
         wanted = [value for value in dict.fromkeys(self.fused.written) if value not in self.known]
         results = self.add(kind, wanted, made, facts=facts)
         self.known.update(zip(wanted, results, strict=True))
 
     def replace(self) -> list[FusedKernelOp]:
-        """The kernels, in the place of the one whose results they now compute."""
+        """Puts the kernels in the place of the one. Its users read their results."""
         for old, value in zip(self.fused.outputs, self.fused.written, strict=True):
             old.replace_all_uses_with(self.known[value])
         self.fused.detach()
@@ -142,7 +142,7 @@ def as_element(b: Emitter, value: SSAValue, element: ElementType) -> SSAValue:
 
 
 class Arrangement(Protocol):
-    """A way to do in several kernels what one could do."""
+    """How several kernels compute what one kernel could."""
 
     @property
     def text(self) -> str:

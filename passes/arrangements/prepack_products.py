@@ -20,10 +20,10 @@ After:
       fusion.return %2 : tensor<2048x512xf32>
     }
 
-A panel holds the columns of a register tile for one block of the shared axis. Where the columns
-fill no whole number of panels, the last one ends with them, and so holds some that the one before
-it holds too, as the tiles do. Without this, each work-item would pack what it needs of the operand,
-and many pack the same.
+A panel holds the columns of a register tile for one block of the shared axis. Where the number of
+columns is no multiple of a panel's, the last panel ends with the last column, and overlaps the
+panel before it, as the tiles do. Without this arrangement each work-item packs the part of the
+operand that it reads, and many work-items pack the same part.
 """
 
 from dataclasses import dataclass
@@ -40,8 +40,8 @@ TO_PANELS = "to_panels"
 """The fact of a kernel that packs."""
 
 LEAST_ROWS, LEAST_ROWS_ONCE = 384, 16
-"""Products of fewer rows have few blocks that would pack the same panels; and where parameters are
-packed, which is done once.
+"""The fewest rows for which packing pays: in every run, and where parameters are packed once. With
+fewer rows, few blocks share a panel.
 """
 
 LEAST_SIZE = 64
@@ -65,8 +65,8 @@ def choose_panels(
 
 @dataclass(frozen=True)
 class PackedOperand:
-    """A product whose right operand is packed into panels: an `Arrangement`. `once` says that it
-    does not pay to pack in every run.
+    """A product whose right operand is packed into panels. `once`: this pays only where the panels
+    are made once, of parameters.
     """
 
     steps: int

@@ -35,19 +35,18 @@ TILE_ROWS = 64
 """Rows of a group's usual tile."""
 
 GROUPS = 4
-"""How many groups of parts a compute unit of a GPU should have, so that it always waits for memory.
-"""
+"""How many groups a compute unit of a GPU should have, so that loads are always in flight."""
 
 LEAST_KEYS, LEAST_PARTS = 128, 4
 """The fewest keys of a part, and how many parts are worth a second launch."""
 
 WHOLE = 64
-"""Keys of which a part holds a multiple, so that all tiles of keys fit."""
+"""The number of keys of a part is a multiple of this, so that whole tiles of keys fit."""
 
 
 def choose_keys(attention: AttentionSizes, device: Device) -> int | None:
-    """The keys of a part where the keys of an attention on a GPU may be looked at in parts, for
-    more groups than rows and key heads make; None where they may not.
+    """The number of keys of a part, where parts of the keys make more groups on a GPU than rows and
+    key heads do; None where the keys are not to be cut.
     """
     keys = attention.keys
     if 0 < attention.window < keys:
@@ -61,7 +60,7 @@ def choose_keys(attention: AttentionSizes, device: Device) -> int | None:
 
 @dataclass(frozen=True)
 class SplitAttention:
-    """An attention whose keys are looked at in parts of `each`: an `Arrangement`."""
+    """An attention whose keys are cut into parts of `each`."""
 
     each: int
 

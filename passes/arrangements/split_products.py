@@ -14,8 +14,8 @@ After:
       … mgn.sum(%a) axis = [0] … mgn.relu …
     }
 
-The parts of the shared axis become a batch of products, whose results the second kernel adds up.
-They are kept in the type that sums are kept in.
+The parts of the shared axis become a batch of products. The second kernel adds up their results,
+which have the type of the accumulator.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ LEAST_PART, LEAST_PARTS = 1024, 4
 """The least length of a part of the shared axis, and how many parts are worth a second launch."""
 
 WHOLE = 16
-"""Steps that a part should be a multiple of, so that its lines are copied in whole chunks."""
+"""The length of a part is a multiple of this, so that its lines are copied in whole chunks."""
 
 
 def choose_parts(batches: int, rows: int, columns: int, depth: int, device: Device) -> int:
@@ -61,7 +61,7 @@ def choose_parts(batches: int, rows: int, columns: int, depth: int, device: Devi
 
 @dataclass(frozen=True)
 class SplitProduct:
-    """A product whose shared axis is cut into parts: an `Arrangement`."""
+    """A product whose shared axis is cut into parts."""
 
     parts: int
 
@@ -88,7 +88,9 @@ class SplitProduct:
         pieces.finish(KernelKind.REDUCTION, [Made(product, sums, total)])
 
     def _cut(self, b: Emitter, value: SSAValue, axis: int, rank: int) -> SSAValue:
-        """An operand with the parts of an axis as its first, and ones up to a batch of a rank."""
+        """An operand whose first axis is the parts of one axis; axes of 1 follow, up to a batch's
+        rank.
+        """
         shape, parts = shape_of(value), self.parts
         value = b.reshape(value, [*shape[:axis], parts, shape[axis] // parts, *shape[axis + 1 :]])
         value = b.transpose(value, [axis, *(n for n in range(len(shape) + 1) if n != axis)])

@@ -13,9 +13,9 @@ After:
     }
     %y = fusion.kernel reduction (%a = %p : tensor<512xf32>) -> (tensor<f32>) { … mgn.sum … }
 
-Each stage of dependent reductions becomes such a pair, whose second kernel also computes what
-there is once a row; what is left for each element is a pointwise kernel. Partial sums of half
-precision are kept in f32.
+Each stage of dependent reductions becomes such a pair of kernels. The second kernel also computes
+the values that there are one of for each row. A pointwise kernel computes the values of each
+element. Partial sums of half precision are kept in f32.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ BUSY = 0.9
 
 @dataclass(frozen=True)
 class Cut:
-    """A reduced axis becomes `parts` times `length`; the last part may be filled up."""
+    """A reduced axis becomes `parts` times `length`; the last part may be padded."""
 
     axis: int
     parts: int
@@ -86,7 +86,7 @@ def choose_cut(space: RowSpace, device: Device, stages: int, columns: int = 32) 
 
 
 def busy_from(space: RowSpace, device: Device) -> tuple[int, int]:
-    """How many groups or work-items the rows keep busy, and from how many on a device is."""
+    """How many groups or work-items the rows make, and how many the device needs to be busy."""
     if not space.innermost_is_kept:
         return space.rows, device.compute_units * (2 if device.is_cpu else 1)
     if not device.is_cpu:
@@ -97,7 +97,7 @@ def busy_from(space: RowSpace, device: Device) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class SplitReduction:
-    """A reduction of whose rows parts are reduced first: an `Arrangement`."""
+    """A reduction that first reduces parts of its rows."""
 
     shape: tuple[int, ...]
     reduced: tuple[int, ...]
@@ -134,7 +134,7 @@ class SplitReduction:
             known.update(zip(wanted, pieces.add(KernelKind.POINTWISE, wanted), strict=True))
 
     def _by_row(self, pieces: KernelPieces, reduced: Sequence[SSAValue]) -> list[SSAValue]:
-        """What reductions come to, a value a row: of that, what is needed beyond."""
+        """The values, one for each row, that follow from reductions and are read after them."""
         kept = tuple(1 if n in self.reduced else size for n, size in enumerate(self.shape))
         dropped = tuple(size for n, size in enumerate(self.shape) if n not in self.reduced)
         found = dict.fromkeys(reduced)
@@ -154,7 +154,7 @@ class SplitReduction:
         return prod(shape_of(value)) == prod(self.shape)
 
     def _reduce(self, b: Emitter, op: TensorOp, value: SSAValue) -> SSAValue:
-        """The partial results of a reduction: its operand's shape with parts on the cut axis."""
+        """The partial results of a reduction, in its operand's shape with one element a part."""
         cut, shape, element = self.cut, list(self.shape), element_of(value.type)
         missing = cut.parts * cut.length - shape[cut.axis]
         if missing:
@@ -168,7 +168,9 @@ class SplitReduction:
         return b.call(op.spec.name, value, axis=axes)
 
     def _combine(self, b: Emitter, op: TensorOp, partial: SSAValue) -> SSAValue:
-        """The whole reduction: parts lie on the cut axis, and the other reduced axes are gone."""
+        """The whole reduction, of partial results: parts are on the cut axis, other axes are
+        reduced.
+        """
         axes, keepdims = list(self.reduced), op.values["keepdims"]
         shape = list(self.shape)
         for axis in axes:
@@ -183,7 +185,7 @@ def _is_constant(value: SSAValue) -> bool:
 
 
 def _stages(fused: FusedKernelOp) -> list[list[TensorOp]]:
-    """The reductions by how many others each depends on in a chain."""
+    """The reductions in stages: by the length of the longest chain of reductions before each."""
     level: dict[SSAValue, int] = {}
     stages: list[list[TensorOp]] = []
     for op in fused.block.ops:

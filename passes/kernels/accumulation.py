@@ -1,4 +1,4 @@
-"""How reductions and products accumulate: in which type, from which number, in how many bytes."""
+"""How reductions and products accumulate: the type, the first number, the bytes."""
 
 import math
 from typing import Any
@@ -9,7 +9,7 @@ from mgn.dialects.types import ELEMENT_TYPES, ElementType
 from mgn.passes.kernels.body import Node
 
 GUIDE = "guiding_product"
-"""The node that says how large a product in f64 is."""
+"""The node of a product in f32 with an exponent of its own, beside one in f64."""
 
 
 _NEUTRAL_INTEGERS = {"sum": 0, "running_sum": 0, "prod": 1}
@@ -38,5 +38,5 @@ def neutral(name: str, element: ElementType) -> float | int:
 
 
 def bytes_combined(node: Node) -> int:
-    """How many bytes what a reduction has combined takes."""
+    """Bytes of a reduction's accumulator."""
     return 8 if is_scaled(node.name, node.element) else accumulator(node.element).bytes

@@ -33,7 +33,7 @@ class AttentionSizes:
 
     @property
     def in_parts(self) -> bool:
-        """Whether parts of the keys are looked at apart, and what they give is not divided."""
+        """Whether it computes parts of the keys, whose sums are not divided by totals."""
         return self.node.name == ATTENTION_PARTS
 
     @property
@@ -112,7 +112,9 @@ class AttentionSizes:
 
     @property
     def may_be_blind(self) -> bool:
-        """Whether a query that sees no key gives 0; else no finite score gives NaN."""
+        """Whether a query may see no key, and then gives 0. Where none may, a query without a
+        finite score gives nan.
+        """
         return self.bias is not None or (self.causal and self.queries > self.keys)
 
     # Groups
@@ -128,7 +130,7 @@ class AttentionSizes:
         return part, tuple(batch), number % self.kv_heads
 
     def within(self, part: Index, bound: Index | int) -> Index:
-        """A bound of keys, brought inside of a part."""
+        """A bound of keys, clamped to a part."""
         bound = bound if isinstance(bound, Index) else constant(bound)
         if not self.in_parts:
             return bound
@@ -136,7 +138,7 @@ class AttentionSizes:
         return (bound - first).clamp(0, self.part_keys) + first
 
     def query(self, row: Index) -> Index:
-        """The query that a row is of."""
+        """The query of a row."""
         return row // self.group
 
     def query_place(self, head: Index, row: Index, k: Index) -> Indices:

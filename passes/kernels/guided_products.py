@@ -1,7 +1,8 @@
 """Products of many f64 in a body: beside each, the same product in f32 with an exponent of its own.
 
-In: a body with a `prod` in f64, whose numbers have no bits to spare for an exponent. Out: the body
-with that product, a scaled one, and a choice between them, which the template writes.
+In: a body with a `prod` in f64. A 64-bit accumulator has no bits to spare for an exponent. Out: the
+body with that product, a scaled product in f32, and a choice between them, which the template
+writes.
 """
 
 from mgn.dialects.mgn.operation import Kind

@@ -166,7 +166,9 @@ class Index:
 
     @cached_property
     def reach(self) -> tuple[int, int]:
-        """What bounds the index, every sum of some of its terms, and all that its atoms are of."""
+        """A bound of the index, of every sum of some of its terms, and of what its atoms are made
+        of.
+        """
         low = high = 0
         reaches = [atom.inner.reach for atom, _ in self.terms if isinstance(atom, OF_AN_INDEX)]
         for atom, coefficient in self.terms:
@@ -284,7 +286,7 @@ def _make(terms: dict[Atom, int], number: int) -> Index:
 
 
 def _common_step(index: Index, divisor: int) -> int:
-    """The largest step of `divisor` that the index moves by, but for a rest below one step."""
+    """The largest divisor of `divisor` by which the index moves, but for a rest below one step."""
     steps = {gcd(coefficient, divisor) for _, coefficient in index.terms}
     for step in sorted(steps, reverse=True):
         if step > 1 and _rest(index, step) is not None:

@@ -64,7 +64,7 @@ def place_of(node: Node, index: Indices) -> tuple[Node, Index]:
 
 
 def bounded(index: Index, limit: int, width: int) -> Index:
-    """The start of a vector, a multiple of its width, brought inside an axis."""
+    """The start of a vector, a multiple of its width, clamped to an axis."""
     if index.high + width <= limit:
         return index
     return (index // width).clamp(0, limit // width - 1) * width

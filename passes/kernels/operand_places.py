@@ -1,4 +1,4 @@
-"""Along which axis a product's right operand lies in memory, where it is moved from there."""
+"""The axis along which a product's right operand is contiguous, where it lies in memory."""
 
 from mgn.dialects.fusion.forms import MOVED
 from mgn.passes.kernels.body import INPUT, Node
@@ -7,11 +7,11 @@ from mgn.passes.kernels.index_maps import place_of
 from mgn.passes.kernels.product import Product
 
 COLUMNS, DEPTH = "columns", "depth"
-"""What neighbours in memory differ by."""
+"""The axes of a right operand, in which neighbours in memory may differ."""
 
 
 def right_axis(product: Product) -> str | None:
-    """What neighbours in the right operand's memory differ by; None where it is computed."""
+    """The axis in which neighbours in the right operand's memory differ; None if it is computed."""
     node = product.node.operands[1]
     if not _is_moved(node) or len(node.shape) < 2:
         return None

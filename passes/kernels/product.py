@@ -37,12 +37,12 @@ class Product:
 
     @property
     def halves(self) -> int:
-        """How many parts of the columns meet in what follows: 2, or all are one."""
+        """How many parts of the columns are combined, the n-th columns of each: 2, or else 1."""
         return 1
 
     @property
     def interleaved(self) -> "Product":
-        """The same with the columns that meet as neighbours."""
+        """The same, with columns that are combined as neighbours."""
         return self
 
     @property
@@ -85,7 +85,7 @@ class Product:
 
 
 class HalvedProduct(Product):
-    """A product of which halves of the columns meet."""
+    """A product whose kernel combines column n with column n + half, as a gated layer does."""
 
     @property
     def halves(self) -> int:
@@ -97,14 +97,14 @@ class HalvedProduct(Product):
 
 
 class _Interleaved(HalvedProduct):
-    """Neighbours are columns half of all apart."""
+    """The same with its columns reordered: columns n and n + half are neighbours."""
 
     def right_index(self, batch: Indices, k: Index, column: Index) -> Indices:
         return super().right_index(batch, k, column % 2 * (self.columns // 2) + column // 2)
 
 
 def lies_in_memory(node: Node) -> bool:
-    """Whether a value is an input, or one of two bytes an element that is made wide as it is
+    """Whether a value is an input, or an input of two bytes an element that is widened as it is
     read.
     """
     if node.name == "cast" and node.element.name == "f32":
@@ -113,7 +113,7 @@ def lies_in_memory(node: Node) -> bool:
 
 
 def _halves_meet(body: Body, product: Node) -> bool:
-    """Whether a body takes slices of what a product gives."""
+    """Whether a body takes slices of a product's columns."""
     after = {product}
     for node in body.nodes:
         if not after.isdisjoint(node.operands):
@@ -124,7 +124,7 @@ def _halves_meet(body: Body, product: Node) -> bool:
 
 
 def values_of_rows(body: Body, product: Product) -> list[Node]:
-    """What a kernel computes of its product's rows, one value each, and then reads elsewhere."""
+    """The values, one for each row of the product, that a kernel computes and reads elsewhere."""
     reductions = body.of_kind(Kind.REDUCTION)
     if not reductions:
         return []

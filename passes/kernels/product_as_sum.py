@@ -1,4 +1,4 @@
-"""A product of a few rows on a GPU is a reduction: each result a row of products to add up.
+"""A product of a few rows, or of one column, on a GPU is a reduction: each result is a sum.
 
 In: a body with one matmul. Out: the same body with the matmul written as a sum over the shared axis
 of a product, in the type that sums are kept in, which the grouped reduction template takes.

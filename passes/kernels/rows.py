@@ -85,14 +85,14 @@ class RowSpace:
 
 
 def columns_side_by_side(space: RowSpace, inputs: Iterable[tuple[int, int]]) -> int:
-    """Neighbouring rows that fill a segment; of each input its elements, and the bytes of one."""
+    """How many neighbouring rows fill a segment of memory; inputs are elements and their bytes."""
     full = space.rows * space.length
     return SEGMENT // min((size for count, size in inputs if count == full), default=4)
 
 
 @dataclass
 class Stages:
-    """Reductions by the stage that computes them, and what each stage stores for later ones."""
+    """Reductions by the stage that computes them, and the values that each stage stores."""
 
     reductions: list[list[Node]]
     stored: list[list[Node]]
@@ -107,14 +107,14 @@ def row_space(body: Body, kind: Kind = Kind.REDUCTION) -> RowSpace:
 
 
 def elements_in_line(body: Body, space: RowSpace) -> int:
-    """How many elements of a row vectors may run along: those of all reduced axes behind the kept
-    ones, where what lies in memory for each element lies in order, else of the innermost axis.
+    """How many elements of a row lie in one line. It is all elements of the reduced axes behind the
+    kept ones, where every operand has them in order; else those of the innermost axis.
     """
     roots = [node.operands[0] for node in body.of_kind(Kind.REDUCTION)]
     roots += [node for node in body.written if space.is_full(node)]
     in_order = all(
         node.name == "reshape" or node.kind in (Kind.ELEMENTWISE, Kind.CONSTANT)
-        for node in _cone(roots, set(), space)
+        for node in _backward_slice(roots, set(), space)
     )
     innermost = [axis for axis in space.reduced if space.shape[axis] != 1][-1:]
     last = max((axis for axis in space.kept if space.shape[axis] != 1), default=-1)
@@ -138,13 +138,13 @@ def stages_of(body: Body, space: RowSpace) -> Stages:
 
 
 def _stored(roots: list[list[Node]], space: RowSpace) -> list[list[Node]]:
-    """For each stage, what it computes that is dear and that a later one needs."""
+    """For each stage, its expensive values that a later stage reads."""
     if space.length == 0:
         return [[] for _ in roots[:-1]]
     stored: list[list[Node]] = []
     available: set[Node] = set()
     for stage, walked in enumerate(roots[:-1]):
-        here = _cone(walked, available, space)
+        here = _backward_slice(walked, available, space)
         wanted: list[Node] = []
         for later in roots[stage + 1 :]:
             for node in _frontier(later, here | available, space):
@@ -156,7 +156,7 @@ def _stored(roots: list[list[Node]], space: RowSpace) -> list[list[Node]]:
     return stored
 
 
-def _cone(roots: list[Node], stop: set[Node], space: RowSpace) -> set[Node]:
+def _backward_slice(roots: list[Node], stop: set[Node], space: RowSpace) -> set[Node]:
     """Values in the full space computed on the way to the roots."""
     found: set[Node] = set()
     pending = list(roots)
@@ -171,7 +171,7 @@ def _cone(roots: list[Node], stop: set[Node], space: RowSpace) -> set[Node]:
 
 
 def _frontier(roots: list[Node], known: set[Node], space: RowSpace) -> list[Node]:
-    """The first known values met from the roots."""
+    """The known values nearest to the roots, on all paths to them."""
     found: list[Node] = []
     seen: set[Node] = set()
     pending = list(roots)
