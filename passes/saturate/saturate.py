@@ -231,7 +231,7 @@ def _chosen(task: _Task, way: _Way, extract_budget: float) -> Choice:
         report.candidates, report.considered = len(found.candidates), found.considered
         report.passed_over = +found.left_out
     with _timed(seconds, "extract"):
-        extraction = extract(found, list(view.classes), extract_budget)
+        extraction = extract(found, extract_budget)
         _describe_extraction(report, view, found, extraction)
         report.choices = choices_of(view, found, extraction.selection)
     if way.trace is not None:
@@ -317,8 +317,7 @@ def _describe_extraction(
     report.arrangements = Counter(item.text for item in arranged if item is not None)
     report.rejected = len(found.candidates) - len(chosen)
     report.cost_after, report.bound = extraction.selection.cost, extraction.bound
-    report.gap, report.method = extraction.gap, extraction.method
-    report.timed_out = extraction.timed_out
+    report.gap, report.timed_out = extraction.gap, extraction.timed_out
     report.components, report.distinct_components = extraction.components, extraction.distinct
 
 

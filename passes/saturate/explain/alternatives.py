@@ -6,7 +6,7 @@ In: a view, all candidates, the chosen ones. Out: for a chosen kernel the candid
 same value, each with its price and the program's cost when it is put in the chosen one's place.
 
 All other choices stay; what a candidate then wants in memory is written by the kernel of least flow
-(`greedy.py`). So the cost is an upper bound of the best choice with that candidate.
+(`flow.py`). So the cost is an upper bound of the best choice with that candidate.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet, Template
 from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.explain.trace import SaturateTrace
-from mgn.passes.saturate.extraction.greedy import flow_preferences
+from mgn.passes.saturate.extraction.flow import flow_preferences
 from mgn.passes.saturate.extraction.report import KernelChoice, PricedKernel
 from mgn.passes.saturate.extraction.selection import CyclicSelection, Selection, select
 from mgn.passes.saturate.prices.forms import classify

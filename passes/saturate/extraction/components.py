@@ -30,12 +30,11 @@ class LocalProblem:
     results: tuple[tuple[int, ...], ...]
     inputs: tuple[tuple[int, ...], ...]
     prices: tuple[float, ...]
-    tangled: tuple[int, ...] = ()
 
     @cached_property
     def fingerprint(self) -> int:
         """The hash, worked out once."""
-        return hash((self.demands, self.results, self.inputs, self.prices, self.tangled))
+        return hash((self.demands, self.results, self.inputs, self.prices))
 
     def __hash__(self) -> int:
         return self.fingerprint
@@ -72,21 +71,19 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class Group:
+class _Group:
     """Candidates that others do not depend on, and which of the classes they write are demanded."""
 
     numbers: Sequence[int]
     demands: Sequence[int]
 
 
-def forced_classes(found: CandidateSet, banned: Set[int]) -> set[int]:
-    """The classes that every solution without the banned candidates writes, seen step by step."""
+def forced_classes(found: CandidateSet) -> set[int]:
+    """The classes that every choice writes, seen step by step."""
     forced = {*found.outputs}
     pending = list(forced)
     while pending:
-        writers = [n for n in found.writers[pending.pop()] if n not in banned]
-        if not writers:
-            continue
+        writers = found.writers[pending.pop()]
         common = set(found.candidates[writers[0]].inputs)
         for number in writers[1:]:
             common &= set(found.candidates[number].inputs)
@@ -95,40 +92,31 @@ def forced_classes(found: CandidateSet, banned: Set[int]) -> set[int]:
     return forced
 
 
-def components_of(found: CandidateSet, banned: Set[int]) -> list[Part]:
-    """The independent parts of the choice, without the banned candidates, and without those that
-    another one replaces at a look: what only they tie together is apart.
+def components_of(found: CandidateSet) -> list[Part]:
+    """The independent parts of the choice, without candidates that another one replaces at a look:
+    what only they tie together is apart.
     """
-    forced, tangled = forced_classes(found, banned), tangled_classes(found)
-    left = [item for item in found.candidates if item.number not in banned]
+    forced, tangled = forced_classes(found), tangled_classes(found)
     choices = Choices(
-        [item.number for item in left],
-        {item.number: item.results for item in left},
-        {item.number: item.inputs for item in left},
-        {item.number: item.price for item in left},
+        range(len(found.candidates)),
+        {item.number: item.results for item in found.candidates},
+        {item.number: item.inputs for item in found.candidates},
+        {item.number: item.price for item in found.candidates},
     )
     waiting = without_free(choices, forced - tangled)
-    alone = [item.number for item in left if len(item.results) == 1]
+    alone = [number for number in waiting.numbers if len(choices.results[number]) == 1]
     gone = set(alone).difference(undominated(replace(waiting, numbers=alone)))
     waiting = replace(waiting, numbers=[n for n in waiting.numbers if n not in gone])
-    return apart(waiting, forced, tangled, found.position)
-
-
-def split(choices: Choices, forced: Set[int], tangled: Set[int]) -> list[Part]:
-    """Parts that no candidate ties together, those that nothing is demanded of left out."""
-    return apart(without_free(choices, forced - tangled), forced, tangled)
+    return apart(waiting, forced, found.position)
 
 
 def apart(
-    waiting: Choices, forced: Set[int], tangled: Set[int], position: Mapping[int, int] | None = None
+    waiting: Choices, forced: Set[int], position: Mapping[int, int] | None = None
 ) -> list[Part]:
-    """The parts of `split`, of choices that do not read what is there in any case."""
-    return [_localise(waiting, group, tangled, position) for group in _groups(waiting, forced)]
-
-
-def groups_of(choices: Choices, forced: Set[int], tangled: Set[int]) -> list[Group]:
-    """The candidates of each of the parts of `split`."""
-    return _groups(without_free(choices, forced - tangled), forced)
+    """Parts that no candidate ties together, of choices that do not read what is there in any case;
+    those that nothing is demanded of are left out.
+    """
+    return [_localise(waiting, group, position) for group in _groups(waiting, forced)]
 
 
 def without_free(choices: Choices, free: Set[int]) -> Choices:
@@ -197,18 +185,18 @@ def _reads_as_much(
     return False
 
 
-def _groups(choices: Choices, forced: Set[int]) -> list[Group]:
-    root = tied_classes(choices)
+def _groups(choices: Choices, forced: Set[int]) -> list[_Group]:
+    root = _tied_classes(choices)
     members: dict[int, list[int]] = {}
     for number in choices.numbers:
         members.setdefault(root[choices.results[number][0]], []).append(number)
     demands: dict[int, list[int]] = {}
     for key in sorted(forced):
         demands.setdefault(root.get(key, key), []).append(key)
-    return [Group(members.get(key, ()), wanted) for key, wanted in demands.items()]
+    return [_Group(members.get(key, ()), wanted) for key, wanted in demands.items()]
 
 
-def tied_classes(choices: Choices) -> dict[int, int]:
+def _tied_classes(choices: Choices) -> dict[int, int]:
     """A name for the part of each class."""
     parent: dict[int, int] = {}
     results, inputs = choices.results, choices.inputs
@@ -228,9 +216,7 @@ def tied_classes(choices: Choices) -> dict[int, int]:
     return {item: find(item) for item in list(parent)}
 
 
-def _localise(
-    choices: Choices, group: Group, tangled: Set[int], position: Mapping[int, int] | None
-) -> Part:
+def _localise(choices: Choices, group: _Group, position: Mapping[int, int] | None) -> Part:
     """A part over names 0, 1, 2 …, so that equal parts compare equal."""
     numbers = group.numbers
     results = [choices.results[number] for number in numbers]
@@ -243,7 +229,6 @@ def _localise(
         tuple([tuple(map(name_of, items)) for items in results]),
         tuple([tuple(map(name_of, items)) for items in inputs]),
         tuple([choices.prices[number] for number in numbers]),
-        tuple([name_of(key) for key in ordered if key in tangled]) if tangled else (),
     )
     return Part(problem, tuple(numbers))
 

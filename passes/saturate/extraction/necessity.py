@@ -1,13 +1,12 @@
-"""What every choice of kernels must write: closed over all that the writers of a class have in
-common.
+"""What every choice of kernels must write: all that the writers of a class have in common.
 
 In: a `LocalProblem`. Out: for each class the classes that are written wherever it is, as sets of
 bits, and the *forced* ones: those of the demanded classes.
 
     must(k) = {k} ∪ ⋂ over writers w of k: results(w) ∪ inputs(w) ∪ must(inputs(w))
 
-It is the greatest solution of these equations, which holds for every choice in which no kernel
-waits for itself: the dominators of an and-or graph.
+It is the least solution of these equations. It holds for every *closed* choice, one that writes
+what it reads, even where its kernels wait for each other in a ring.
 """
 
 from collections import deque
@@ -41,7 +40,7 @@ def necessity_of(problem: LocalProblem) -> Necessity:
             readers.setdefault(item, []).append(number)
     everything = (1 << (max(writers, default=-1) + 1)) - 1
     results, inputs = problem.results, problem.inputs
-    must = dict.fromkeys(writers, everything)
+    must = {key: 1 << key for key in writers}
     pending = deque(sorted(writers))
     queued = set(pending)
     while pending:

@@ -1,29 +1,28 @@
-"""The rows of the integer program for one independent problem.
+"""The rows of the linear program for one independent problem.
 
 In: a `LocalProblem`. Out: its `Columns` and `Rows`. Variables: x = 1 where a candidate is chosen,
-y = 1 where a class is taken from it: from the first that writes the class, if there are several. A
-candidate with one result needs no y of its own. Beside what makes a choice of kernels, the rows
-make fractions dear; all are true of choices in which no kernel waits for itself:
+y = 1 where a class is taken from it: where several write a class, from the first of them in one
+order of all candidates. A candidate with one result needs no y of its own. Beside what makes a
+choice of kernels, the rows make fractions dear; all are true of every closed choice:
 
     forced k:          Σ y(k, ·) = 1
     c writes k:        y(k, c) ≤ x(c)
     k needs i always:  Σ y(k, ·) ≤ Σ y(i, ·)
-    some writers of k  Σ y(k, those) ≤ Σ y(i, w) over writers w of i that neither write nor read k
-      read i:
+    some writers of k  Σ y(k, those) ≤ Σ y(i, w) over writers w of i that do not write k before
+      read i:            those in the order
     others read i      Σ y(k, all those) ≤ Σ y(i, w) + Σ y(j, v) over writers v of j that have
-      through a j:       nothing to do with i or k
-    some writers of k  Σ y(k, those) + Σ y(i, those) ≤ 1
-      read i and some
-      of i read k:
+      through a j:       nothing to do with i and do not write k before those in the order
 
-The third is for the dominators of `necessity`; the fourth says it once for all readers on the way
+The third is for the necessities of `necessity`; the fourth says it once for all readers on the way
 to k, where a row for each of them would let each read a fraction of i. The last does the same for
 *detours*: whoever takes k takes i on one way or the other, or j from elsewhere; there is one for
 each j, and one for all. Where many kernels read the same there are far more entries in the rows of
 detours than in all others, and few of these rows matter: they wait until fractions violate them.
+The order is by the last class that a candidate reads: then few kernels are before one that reads
+what they write.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,11 +33,8 @@ from mgn.passes.saturate.extraction.necessity import bits_of, necessity_of
 
 @dataclass
 class Rows:
-    """Rows of a sparse matrix, with the least and the greatest value of each; `forced` has a bit
-    for each class that is written in any case.
-    """
+    """Rows of a sparse matrix, with the least and the greatest value of each."""
 
-    forced: int = 0
     starts: list[int] = field(default_factory=lambda: [0])
     columns: list[int] = field(default_factory=list[int])
     values: list[float] = field(default_factory=list[float])
@@ -108,18 +104,21 @@ class _RowWriter:
         self.taken = columns.taken
         self.needs = necessity_of(problem)
         self.writers = problem.writers()
-        self.reads = [frozenset(items) for items in problem.inputs]
+        self.writes = [frozenset(items) for items in problem.results]
         self.near = [
-            reads.union(results) for reads, results in zip(self.reads, problem.results, strict=True)
+            writes.union(items) for writes, items in zip(self.writes, problem.inputs, strict=True)
         ]
-        self.free = frozenset(bits_of(self.needs.forced)).difference(problem.tangled)
+        self.free = frozenset(bits_of(self.needs.forced))
+        last = [max(items, default=-1) for items in problem.inputs]
+        order = sorted(range(len(last)), key=lambda number: (last[number], number))
+        self.place = {number: place for place, number in enumerate(order)}
         self.around = {
             key: frozenset().union(*(self.near[number] for number in numbers)) - self.free
             for key, numbers in self.writers.items()
         }
 
     def rows(self) -> Rows:
-        rows = Rows(self.needs.forced)
+        rows = Rows()
         for key, numbers in self.writers.items():
             every = dict.fromkeys((self.taken[key, number] for number in numbers), 1.0)
             rows.add(every, float(self.needs.forced >> key & 1), 1.0)
@@ -130,23 +129,9 @@ class _RowWriter:
         for key in self.writers:
             for item, reading in self._reading(key, self._direct(key)).items():
                 if item not in self.free:
-                    row = self._sources(key, item, reading)
+                    row = self._sources(key, item, self._first(reading))
                     rows.add(self._without(row, key, reading), 0.0)
-        for row in self._rings():
-            rows.add(row, -1.0)
         return rows
-
-    def _rings(self) -> Iterator[dict[int, float]]:
-        """The rows against two kernels that wait for each other."""
-        tangled = self.problem.tangled
-        reading = {key: self._direct(key) for key in tangled if key in self.writers}
-        for key, direct in reading.items():
-            for item in direct:
-                back = reading.get(item, {}).get(key) if key < item else None
-                if back:
-                    arcs = [(key, number) for number in direct[item]]
-                    arcs += [(item, number) for number in back]
-                    yield {self.taken[arc]: -1.0 for arc in sorted(arcs)}
 
     def detours(self) -> Rows:
         rows = Rows()
@@ -165,22 +150,26 @@ class _RowWriter:
 
     def _reading(self, key: int, direct: Mapping[int, set[int]]) -> dict[int, set[int]]:
         """For each class that writers of `key` need: those writers."""
-        always = self.needs.must[key] & ~(1 << key)
+        must = self.needs.must
+        always = must[key] & ~(1 << key)
         nearest = always
         for item in bits_of(always):
-            nearest &= ~(self.needs.must[item] & ~(1 << item))
+            if not must[item] >> key & 1:
+                nearest &= ~(must[item] & ~(1 << item))
         return {**direct, **{item: set(self.writers[key]) for item in bits_of(nearest)}}
 
-    def _sources(self, key: int, item: int, reading: set[int]) -> dict[int, float]:
-        """From where `item` can be taken on the way to `key`."""
+    def _first(self, reading: Set[int]) -> int:
+        return min([self.place[number] for number in reading])
+
+    def _sources(self, key: int, item: int, first: int) -> dict[int, float]:
+        """From where `item` can be taken by writers of `key` from a place in the order on."""
         row: dict[int, float] = {}
         for number in self.writers.get(item, ()):
-            waits = key in self.reads[number]
-            if not waits and (key not in self.near[number] or number in reading):
+            if key not in self.writes[number] or self.place[number] >= first:
                 row[self.taken[item, number]] = 1.0
         return row
 
-    def _without(self, row: dict[int, float], key: int, reading: set[int]) -> dict[int, float]:
+    def _without(self, row: dict[int, float], key: int, reading: Set[int]) -> dict[int, float]:
         """The row less what is taken of `key` from those who need it."""
         for number in reading:
             column = self.taken[key, number]
@@ -199,10 +188,12 @@ class _RowWriter:
             if len(middles) > 1:
                 ways.append(middles)
             for way in ways:
-                row = self._sources(key, item, set())
+                reading = direct.get(item, set()).union(*(direct[middle] for middle in way))
+                first = self._first(reading)
+                row = self._sources(key, item, first)
                 for middle in way:
                     for number in self.writers[middle]:
-                        if item not in self.near[number] and key not in self.near[number]:
+                        apart = key not in self.writes[number] or self.place[number] >= first
+                        if apart and item not in self.near[number]:
                             row[self.taken[middle, number]] = 1.0
-                reading = direct.get(item, set()).union(*(direct[middle] for middle in way))
                 yield self._without(row, key, reading)

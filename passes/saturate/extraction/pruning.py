@@ -31,21 +31,21 @@ WORTHWHILE = 0.05
 
 
 def parts_of(problem: LocalProblem) -> list[Part]:
-    """The parts that a problem falls into once what no best choice needs is left out."""
+    """The parts that a problem falls into once what no best closed choice needs is left out."""
     left = _runnable(problem)
     results: Mapping[int, tuple[int, ...]] = dict(enumerate(problem.results))
     inputs, prices = dict(enumerate(problem.inputs)), dict(enumerate(problem.prices))
-    waiting, forced, tangled = Choices((), {}, {}, {}), set[int](), set(problem.tangled)
+    waiting, forced = Choices((), {}, {}, {}), set[int]()
     for _ in range(1 if len(left) > LARGE else ROUNDS):
         needs = necessity_of(_smaller(problem, left, results))
         forced = set(bits_of(needs.forced))
         results = _wanted_results(problem, left, results, forced)
         wanted = [number for number in left if results[number]]
-        waiting = without_free(Choices(wanted, results, inputs, prices), forced - tangled)
+        waiting = without_free(Choices(wanted, results, inputs, prices), forced)
         before, left = left, undominated(waiting, partial(needs.written_with, problem))
         if len(before) - len(left) <= WORTHWHILE * len(before):
             break
-    return apart(replace(waiting, numbers=left), forced, tangled)
+    return apart(replace(waiting, numbers=left), forced)
 
 
 def _smaller(

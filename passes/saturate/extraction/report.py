@@ -10,7 +10,7 @@ PROVED = 1e-6
 SHOWN = 1e-4
 """The least gap that is told in figures."""
 NEAR = 1e-3
-"""Relative gap up to which no better choice is searched for."""
+"""Relative gap up to which a choice is as good as the best."""
 
 
 @dataclass(frozen=True)
@@ -49,27 +49,25 @@ class KernelChoice:
 @dataclass(frozen=True)
 class ExtractionReport:
     """What the choice of kernels came to: modelled seconds with a kernel an operation and with
-    those chosen, a lower bound of any choice, how it was found (by `exact` methods or by local
-    `search`) and whether time kept these from going on, and what was rejected.
+    those chosen, a lower bound of any choice, whether time kept that from a proof, and what was
+    rejected.
     """
 
     cost_before: float
     cost: float
     bound: float
     gap: float
-    method: str
     timed_out: bool
     rejected: int
     choices: tuple[KernelChoice, ...]
 
     @property
     def proof(self) -> str:
-        """How good the choice is for certain, and how it was found."""
+        """How good the choice is for certain."""
         if self.gap <= PROVED:
             return "proved optimal"
         gap = f"gap {self.gap:.2%}" if self.gap >= SHOWN else f"gap less than {SHOWN:.2%}"
-        by = "by the solver" if self.method == "exact" else "by local search"
-        return f"{gap}, {by}" + " (time ran out)" * self.timed_out
+        return gap + " (time ran out)" * self.timed_out
 
 
 @dataclass
@@ -108,7 +106,6 @@ class SaturateReport:
     cost_after: float = 0.0
     bound: float = 0.0
     gap: float = 0.0
-    method: str = ""
     timed_out: bool = False
     remembered: bool = False
     components: int = 0
@@ -123,7 +120,7 @@ class SaturateReport:
     @property
     def is_settled(self) -> bool:
         """Whether time had no say: the fixpoint was reached, and the choice is near the best, or
-        what the methods came to by themselves.
+        not for want of time.
         """
         return self.saturated and (not self.timed_out or self.gap <= NEAR)
 
@@ -147,7 +144,6 @@ class SaturateReport:
             self.cost_after,
             self.bound,
             self.gap,
-            self.method,
             self.timed_out,
             self.rejected,
             self.choices,

@@ -46,4 +46,4 @@ def test_the_choice_for_a_model_is_close_to_its_bound(model: str, device: Device
     simplify_graph(graph)
     report = saturate_graph(graph, device)
     assert report.saturated
-    assert report.gap <= 0.01, report.method
+    assert report.gap <= 0.01

@@ -213,7 +213,7 @@ def test_kernels_that_are_extracted_say_which_unit_they_were_priced_for() -> Non
 def test_the_checker_holds_what_a_kernel_says_against_its_body_and_its_price() -> None:
     view = saturated_view(rounded_layer(512))
     found = find_candidates(view, H200, Reach(view))
-    selection = extract(found, list(view.classes)).selection
+    selection = extract(found).selection
     check_selection(view, found, selection, H200)
     (chosen,) = (found.candidates[number] for number in selection.kernels)
     assert chosen.template.facts == (("matrix", "tf32"),)

@@ -65,7 +65,7 @@ def whatever_fits_is_fused(patch: pytest.MonkeyPatch) -> None:
             return len(item.results) == 1, len(item.body), -left
 
         largest = {key: max(writers, key=size) for key, writers in found.writers.items()}
-        return Extraction(select(found, largest), 0.0, "greedy", 1, 1)
+        return Extraction(select(found, largest), 0.0, 1, 1)
 
     patch.setattr(Traits, "stored", property(lambda self: True))
     patch.setattr(saturate, "extract", greedy)

@@ -1,0 +1,103 @@
+"""What a problem costs at least where fractions of kernels are allowed, and what that leaves out.
+
+In: a `LocalProblem`. Out: a bound, the kernels that fractions consist of, and the smaller problem
+of all choices that cost less than a known one.
+
+The dual values of the linear program say what each column costs besides: a candidate that would
+bring the bound above a known choice is in no better one (G. Dantzig, R. Fulkerson, S. Johnson,
+"Solution of a large-scale traveling-salesman problem", 1954), and a class is not taken from a
+candidate where that would.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mgn.passes.saturate.extraction.components import LocalProblem, Part
+from mgn.passes.saturate.extraction.program_rows import Columns, Rows, columns_of, rows_of
+from mgn.passes.saturate.extraction.solver import NEARLY, add_rows, run_until, solver_of
+
+DENSE = 4
+"""Entries in rows of detours, for one in all others, above which these rows wait."""
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """The optimum with fractions: its cost, what there is of each column, and what each costs
+    besides.
+    """
+
+    problem: LocalProblem
+    columns: Columns
+    bound: float
+    values: np.ndarray
+    reduced: np.ndarray
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there are no fractions."""
+        return bool(np.all(np.minimum(self.values, 1.0 - self.values) <= NEARLY))
+
+    def taken(self, least: float = NEARLY) -> tuple[int, ...]:
+        """The candidates of which there is more than that."""
+        candidates = self.values[: len(self.problem.prices)]
+        return tuple(np.flatnonzero(candidates > least).tolist())
+
+    def below(self, cost: float) -> Part:
+        """The problem of all choices that cost less."""
+        taken, results = self.columns.taken, self.problem.results
+        dear = (self.reduced >= (cost - self.bound) * (1.0 - NEARLY)).tolist()
+        left = {
+            number: tuple([key for key in results[number] if not dear[taken[key, number]]])
+            for number in range(len(results))
+            if not dear[number]
+        }
+        return among(self.problem, [number for number, items in left.items() if items], left)
+
+    def most_halved(self) -> tuple[int, int]:
+        """The class and the candidate of which it is most nearly taken by half."""
+        distance = np.abs(self.values - 0.5)
+        return min(self.columns.taken, key=lambda pair: distance[self.columns.taken[pair]])
+
+
+def relaxed(problem: LocalProblem, deadline: float) -> Relaxation | None:
+    """The optimum with fractions; None where there is none until the processor's time is
+    `deadline`.
+    """
+    columns = columns_of(problem)
+    rows, detours = rows_of(problem, columns)
+    if len(detours.values) <= DENSE * len(rows.values):
+        rows.extend(detours)
+        detours = Rows()
+    scale = 1.0 / max(min(problem.prices), 1e-6 * max(problem.prices), 1e-12)
+    costs = np.zeros(columns.count)
+    costs[: len(problem.prices)] = np.array(problem.prices) * scale
+    solver = solver_of(costs, rows)
+    while run_until(solver, deadline):
+        solution = solver.getSolution()
+        values = np.asarray(solution.col_value)
+        broken = Rows()
+        for entries in detours.violated(values, NEARLY):
+            broken.add(entries, 0.0)
+        if not broken.lower:
+            bound = solver.getInfo().objective_function_value / scale
+            reduced = np.asarray(solution.col_dual) / scale
+            return Relaxation(problem, columns, bound, values, reduced)
+        add_rows(solver, broken)
+    return None
+
+
+def among(
+    problem: LocalProblem,
+    numbers: Sequence[int],
+    results: "dict[int, tuple[int, ...]] | None" = None,
+) -> Part:
+    """The problem with these candidates alone, and only some of their results."""
+    left = LocalProblem(
+        problem.demands,
+        tuple([problem.results[n] if results is None else results[n] for n in numbers]),
+        tuple([problem.inputs[number] for number in numbers]),
+        tuple([problem.prices[number] for number in numbers]),
+    )
+    return Part(left, tuple(numbers))

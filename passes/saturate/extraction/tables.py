@@ -1,0 +1,133 @@
+"""Tables of states over a few classes, joined and extended while classes are eliminated.
+
+In: a `LocalProblem` and what each class costs at most. Out: lists of states, the cheapest first.
+
+A state says what a choice among some candidates costs, what it still needs of the classes, and what
+it writes there. It goes where another one is no dearer even if it buys all that it lacks: for each
+class there is a price at which it can be had with nothing shared.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from math import inf
+
+from mgn.passes.saturate.extraction.necessity import bits_of
+
+RIVALS = 32
+"""States that each one is compared with: the cheapest."""
+
+Trail = tuple["Trail", "Trail"] | int | None
+"""The candidates that led to a state; a negative number stands for a class that was bought."""
+State = tuple[float, int, int, Trail]
+"""What a choice costs, what it needs and what it writes, as sets of bits, and how it came about."""
+NOTHING: State = (0.0, 0, 0, None)
+
+
+class Table:
+    """States over some classes, made of tables and candidates one after the other.
+
+    `slot` is the bit of each class, `full` what each costs with all that it needs. `work` counts
+    the states that were met. With `most` states only those kept are looked at that promise most,
+    and `complete` says that there were none besides.
+    """
+
+    def __init__(
+        self, classes: Sequence[int], slot: Mapping[int, int], full: Mapping[int, float], most: int
+    ) -> None:
+        self.slot = {key: slot[key] for key in classes}
+        self.price = {slot[key]: full.get(key, inf) for key in classes}
+        self.prices: dict[int, float] = {}
+        self.most = most
+        self.work = 0
+        self.complete = True
+
+    def joined(self, states: list[State], others: list[State]) -> list[State]:
+        """Each state with each state of another table."""
+        self.work += len(states) * len(others)
+        if states == [NOTHING]:
+            return others
+        found: dict[tuple[int, int], tuple[float, Trail]] = {}
+        for cost, needed, written, trail in states:
+            for more, wanted, had, other in others:
+                there, total = written | had, cost + more
+                state = (needed | wanted) & ~there, there
+                known = found.get(state)
+                if known is None or total < known[0]:
+                    found[state] = total, (trail, other)
+        return self._worth_keeping(found)
+
+    def extended(
+        self,
+        states: list[State],
+        number: int,
+        results: Sequence[int],
+        inputs: Set[int],
+        price: float,
+    ) -> list[State]:
+        """Each state with and without a candidate, which writes and reads these classes."""
+        self.work += len(states)
+        writes = sum([1 << self.slot[item] for item in results])
+        reads = sum([1 << self.slot[item] for item in inputs])
+        found = {(needed, there): (cost, trail) for cost, needed, there, trail in states}
+        for cost, needed, written, trail in states:
+            there, total = written | writes, cost + price
+            if there != written:
+                state = (needed | reads) & ~there, there
+                known = found.get(state)
+                if known is None or total < known[0]:
+                    found[state] = total, (trail, number)
+        return self._worth_keeping(found) if len(found) > 1 else states
+
+    def without(self, states: list[State], key: int, demanded: bool) -> list[State]:
+        """The states once a class is decided: it is bought where it is needed and not written."""
+        bit = 1 << self.slot[key]
+        price = self.price[self.slot[key]]
+        found: dict[tuple[int, int], tuple[float, Trail]] = {}
+        for cost, needed, written, trail in states:
+            total, way = cost, trail
+            if needed & bit or (demanded and not written & bit):
+                total, way = cost + price, (trail, -1 - key)
+            state = needed & ~bit, written & ~bit
+            known = found.get(state)
+            if total < inf and (known is None or total < known[0]):
+                found[state] = total, way
+        return self._worth_keeping(found)
+
+    def _worth_keeping(self, found: Mapping[tuple[int, int], tuple[float, Trail]]) -> list[State]:
+        """States by cost, without those that others replace."""
+        states = [(cost, n, w, trail) for (n, w), (cost, trail) in found.items()]
+        states.sort(key=_cost_of)
+        kept: list[State] = []
+        rivals: list[tuple[float, int, int]] = []
+        prices = self.prices
+        for state in states:
+            cost, needed, written, _ = state
+            for less, wanted, had in rivals:
+                lacking = wanted & ~needed | written & ~had
+                if not lacking:
+                    break
+                price = prices.get(lacking)
+                if price is None:
+                    price = prices[lacking] = self._price_of(lacking)
+                if less + price <= cost:
+                    break
+            else:
+                kept.append(state)
+                if len(rivals) < RIVALS:
+                    rivals.append((cost, needed, written))
+        return kept if len(kept) <= self.most else self._most_promising(kept)
+
+    def _most_promising(self, states: list[State]) -> list[State]:
+        """The states of least cost, with half of the price of what they need and do not write."""
+        self.complete = False
+
+        def promise(state: State) -> float:
+            return state[0] + (self._price_of(state[1]) - self._price_of(state[2])) / 2
+
+        return sorted(sorted(states, key=promise)[: self.most], key=_cost_of)
+
+    def _price_of(self, classes: int) -> float:
+        return sum([self.price[slot] for slot in bits_of(classes)])
+
+
+def _cost_of(state: State) -> float:
+    return state[0]
