@@ -30,7 +30,7 @@ TOTAL, EACH = 200_000, 100
 """States met to eliminate all: so many, and as many more for each candidate."""
 ROUNDS, MOST = 4, 12
 """How often more classes are eliminated: in any case, and where that leaves fewer candidates."""
-FEWER, FEW = 0.99, 0.5
+FEWER, FEW = 0.99, 0.75
 """The shares of the candidates left up to which there are fewer, and few."""
 LARGE = 6000
 """Candidates left from which on a bound with fractions has to do."""

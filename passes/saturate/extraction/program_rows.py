@@ -24,6 +24,7 @@ what they write.
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -58,9 +59,15 @@ class Rows:
         """The rows whose least value is missed by more than that."""
         if not self.lower:
             return []
-        columns, entries = np.array(self.columns), np.array(self.values)
-        sums = np.add.reduceat(entries * values[columns], self.starts[:-1])
-        return [self.entries(int(row)) for row in np.flatnonzero(sums < np.array(self.lower) - by)]
+        columns, entries, starts, lower = self._arrays
+        sums = np.add.reduceat(entries * values[columns], starts)
+        return [self.entries(int(row)) for row in np.flatnonzero(sums < lower - by)]
+
+    @cached_property
+    def _arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Columns, values, starts and least values, once all rows are there."""
+        columns, values = np.array(self.columns), np.array(self.values)
+        return columns, values, np.array(self.starts[:-1]), np.array(self.lower)
 
     def entries(self, row: int) -> dict[int, float]:
         """What a row has in its columns."""

@@ -20,6 +20,8 @@ from mgn.passes.saturate.extraction.solver import NEARLY, add_rows, run_until, s
 
 DENSE = 4
 """Entries in rows of detours, for one in all others, above which these rows wait."""
+IDLE = 2
+"""How often rows that fractions violate are added in vain."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +76,17 @@ def relaxed(problem: LocalProblem, deadline: float) -> Relaxation | None:
     costs = np.zeros(columns.count)
     costs[: len(problem.prices)] = np.array(problem.prices) * scale
     solver = solver_of(costs, rows)
+    bound, idle = 0.0, 0
     while run_until(solver, deadline):
         solution = solver.getSolution()
         values = np.asarray(solution.col_value)
+        before, bound = bound, solver.getInfo().objective_function_value / scale
+        idle = 0 if bound > before * (1.0 + NEARLY) else idle + 1
         broken = Rows()
-        for entries in detours.violated(values, NEARLY):
-            broken.add(entries, 0.0)
+        if idle < IDLE:
+            for entries in detours.violated(values, NEARLY):
+                broken.add(entries, 0.0)
         if not broken.lower:
-            bound = solver.getInfo().objective_function_value / scale
             reduced = np.asarray(solution.col_dual) / scale
             return Relaxation(problem, columns, bound, values, reduced)
         add_rows(solver, broken)
