@@ -35,7 +35,7 @@ from mgn.passes.schedules.attention_matrix import STAGES, UNIT_COLUMNS, UNIT_ROW
 from mgn.passes.schedules.matrix_tiles import SUB_GROUP
 from mgn.passes.schedules.operand_copies import held_element
 
-HALVES = 2
+OWN_ROWS = 2
 """Rows of a result that a work-item holds; the second is 8 further."""
 
 UNROLL = 4
@@ -72,7 +72,7 @@ class MatrixAttention:
         self.first_row = block * sizes.rows
         self.lane = self.place % SUB_GROUP
         own = self.place // SUB_GROUP * UNIT_ROWS + self.lane // QUAD
-        self.own_rows = [self.first_row + own + half * 8 for half in range(HALVES)]
+        self.own_rows = [self.first_row + own + which * 8 for which in range(OWN_ROWS)]
         self.rows = [code.bounded(row, attention.rows) for row in self.own_rows]
         self.mask = FragmentMask(code, attention, self.rows, self.lane, sizes.keys, self.paired)
         self.scores = Scores.of(attention, self.head, self.paired)
@@ -82,7 +82,7 @@ class MatrixAttention:
         queries = self.queries()
         nothing, zero = code.constant(-numbers.inf, f32), code.constant(0, f32)
         none = code.constant(0, f32, HELD)
-        held = [*[nothing] * HALVES, *[zero] * HALVES, *[none] * self.columns]
+        held = [*[nothing] * OWN_ROWS, *[zero] * OWN_ROWS, *[none] * self.columns]
         held = loop_over_keys(
             code,
             attention,
@@ -90,12 +90,13 @@ class MatrixAttention:
             self.count,
             lambda turn, held: self._tile(turn, queries, held),
             held,
-            HALVES,
+            OWN_ROWS,
             lambda factors: [*factors, *[of_both_rows(code, factors)] * self.columns],
         )
-        largest, sums = held[:HALVES], held[2 * HALVES :]
+        largest, sums = held[:OWN_ROWS], held[2 * OWN_ROWS :]
         totals = [
-            self._reduce_across_items(arith.AddfOp, total) for total in held[HALVES : 2 * HALVES]
+            self._reduce_across_items(arith.AddfOp, total)
+            for total in held[OWN_ROWS : 2 * OWN_ROWS]
         ]
         if attention.in_parts:
             self._finish_part(largest, totals, sums)
@@ -186,8 +187,8 @@ class MatrixAttention:
         """Adds what a tile of keys contributes to the rows' largest scores, totals and sums."""
         finish = self.follow(turn)
         products = self.products(turn, queries)
-        rows, factor, weights = self.weigh(turn, products, held[: 2 * HALVES])
-        sums = self.add_values(turn, weights, self.scaled(held[2 * HALVES :], factor))
+        rows, factor, weights = self.weigh(turn, products, held[: 2 * OWN_ROWS])
+        sums = self.add_values(turn, weights, self.scaled(held[2 * OWN_ROWS :], factor))
         finish()
         return [*rows, *sums]
 
@@ -216,7 +217,7 @@ class MatrixAttention:
         by, and the tile's weights.
         """
         attention, code = self.attention, self.code
-        largest, totals = rows[:HALVES], rows[HALVES:]
+        largest, totals = rows[:OWN_ROWS], rows[OWN_ROWS:]
         scores = self._scores(turn, products)
         found = self._across(arith.MaxnumfOp, scores)
         new = [code.binary(arith.MaxnumfOp, a, b) for a, b in zip(largest, found, strict=True)]
@@ -227,7 +228,7 @@ class MatrixAttention:
         shift = of_both_rows(code, shifts)
         powers = [attention.power(code, score, shift, self.raised) for score in scores]
         weights = self.weights.bounded(powers)
-        shares = self._halves(arith.AddfOp, weights)
+        shares = self._by_row(arith.AddfOp, weights)
         totals = [
             multiply_add(code, attention.element, total, factor, share)
             for total, factor, share in zip(totals, factors, shares, strict=True)
@@ -238,17 +239,19 @@ class MatrixAttention:
         """Sums times a factor of each row."""
         return [self.code.binary(arith.MulfOp, value, factor) for value in sums]
 
-    def _halves(self, cls: type[Operation], values: Vectors) -> Vectors:
+    def _by_row(self, cls: type[Operation], values: Vectors) -> Vectors:
         """The work-item's values of each row, reduced to one."""
         code, total = self.code, values[0]
         for value in values[1:]:
             total = code.binary(cls, total, value)
         parts = [lane_of(code, total, lane) for lane in range(HELD)]
-        return [code.binary(cls, parts[2 * half], parts[2 * half + 1]) for half in range(HALVES)]
+        return [
+            code.binary(cls, parts[2 * which], parts[2 * which + 1]) for which in range(OWN_ROWS)
+        ]
 
     def _across(self, cls: type[Operation], values: Vectors) -> Vectors:
         """The values that all work-items have of each row, reduced to one, in all of them."""
-        return [self._reduce_across_items(cls, value) for value in self._halves(cls, values)]
+        return [self._reduce_across_items(cls, value) for value in self._by_row(cls, values)]
 
     def _reduce_across_items(self, cls: type[Operation], value: SSAValue) -> SSAValue:
         code = self.code
@@ -324,16 +327,16 @@ class MatrixAttention:
         """Writes the sums as they are. The first of a row's four work-items writes their scale."""
         attention, code = self.attention, self.code
         lowered = 2.0 ** (attention.lowered - self.raised)
-        write_sums = self._written(largest, totals, sums, [code.constant(lowered, f32)] * HALVES)
+        write_sums = self._written(largest, totals, sums, [code.constant(lowered, f32)] * OWN_ROWS)
         totals = [self._times(total, lowered) for total in totals]
         largest = [attention.natural(code, value) for value in largest]
 
-        def write(half: int) -> None:
-            write_sums(half)
+        def write(which: int) -> None:
+            write_sums(which)
 
             def put() -> None:
-                for n, value in enumerate((totals[half], largest[half])):
-                    self._store(half, constant(attention.width + n), value)
+                for n, value in enumerate((totals[which], largest[which])):
+                    self._store(which, constant(attention.width + n), value)
 
             code.when(code.is_below(self.lane % QUAD, 1, 1), put)
 
@@ -347,21 +350,21 @@ class MatrixAttention:
         factor = of_both_rows(code, factors)
         scaled = [code.binary(arith.MulfOp, value, factor) for value in sums]
         if not attention.hides:
-            return lambda half: self._write_row(half, scaled)
+            return lambda which: self._write_row(which, scaled)
         spoilt = self._spoilt(totals, sums)
         repair = Repair(self.job, attention, self.batch, self.head, UNROLL)
         anew = FragmentRepair(repair, self.part, self.lane, self.raised)
 
-        def write_anew(half: int) -> None:
+        def write_anew(which: int) -> None:
             def store(column: Index, value: SSAValue) -> None:
-                own = code.spread(factors[half], lane_count(value))
-                self._store(half, column, code.binary(arith.MulfOp, value, own))
+                own = code.spread(factors[which], lane_count(value))
+                self._store(which, column, code.binary(arith.MulfOp, value, own))
 
-            anew.write(self.rows[half], largest[half], store)
+            anew.write(self.rows[which], largest[which], store)
 
-        def write(half: int) -> None:
+        def write(which: int) -> None:
             code.branch(
-                spoilt[half], lambda: write_anew(half), lambda: self._write_row(half, scaled)
+                spoilt[which], lambda: write_anew(which), lambda: self._write_row(which, scaled)
             )
 
         return write
@@ -380,21 +383,21 @@ class MatrixAttention:
 
     def _for_each_row(self, write: Callable[[int], None]) -> None:
         """Writes the work-item's rows, those past the last row left out."""
-        for half in range(HALVES):
-            inside = self.code.is_below(self.own_rows[half], self.attention.rows, 1)
-            self.code.when(inside, lambda half=half: write(half))
+        for which in range(OWN_ROWS):
+            inside = self.code.is_below(self.own_rows[which], self.attention.rows, 1)
+            self.code.when(inside, lambda which=which: write(which))
 
-    def _store(self, half: int, column: Index, value: SSAValue) -> None:
+    def _store(self, which: int, column: Index, value: SSAValue) -> None:
         """Stores neighbouring results of a row, and what follows from them."""
-        own = (self.batch, self.head, self.rows[half], column + lanes(lane_count(value)), value)
+        own = (self.batch, self.head, self.rows[which], column + lanes(lane_count(value)), value)
         self.attention.write(self.job, *own, self.part)
 
-    def _write_row(self, half: int, sums: Vectors) -> None:
+    def _write_row(self, which: int, sums: Vectors) -> None:
         """Writes a row of sums, two columns at a time."""
         attention, code = self.attention, self.code
         width = 2 if attention.width % 2 == 0 else 1
         for n, value in enumerate(sums):
-            pair = pair_of(code, value, 2 * half)
+            pair = pair_of(code, value, 2 * which)
             for lane in range(0, 2, width):
                 column = self.lane % QUAD * 2 + (n * UNIT_COLUMNS + lane)
                 own = pair if width == 2 else lane_of(code, pair, lane)
@@ -402,6 +405,6 @@ class MatrixAttention:
 
                 def put(column: Index = column, own: SSAValue = own, limit: int = limit) -> None:
                     place = code.bounded(column // width, limit) * width
-                    self._store(half, place, own)
+                    self._store(which, place, own)
 
                 code.when(code.is_below(column // width, limit, 1), put)
