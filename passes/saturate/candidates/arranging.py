@@ -19,7 +19,8 @@ from mgn.passes.arrangements.kernel_pieces import Arrangement
 from mgn.passes.arrangements.prepack_products import PackedOperand
 from mgn.passes.saturate.candidates.candidates import ALONE, Arranged, Template
 from mgn.passes.saturate.candidates.cones import Traits
-from mgn.passes.saturate.candidates.outlines import NewValue, Outlines, OwnNames, Piece
+from mgn.passes.saturate.candidates.outlines import Outlines
+from mgn.passes.saturate.candidates.pieces import NewValue, OwnNames, Piece
 from mgn.passes.saturate.egraph.view import Member, ValueClass, View
 from mgn.passes.saturate.prices.arrangements import arrangements_of
 from mgn.passes.saturate.prices.forms import Body, BodyNode, renamed

@@ -2,14 +2,11 @@
 
 In: a template, over names of a cut set, and an arrangement that it may have. Out: an `Outline`: the
 kernels with their prices, over names that the body decides alone, so that equal bodies, wherever
-they stand, have the same one. To find it, the template is written as a kernel, and arranged.
-
-    body       0 1 2 …, as the body mentions them
-    made       the numbers that follow
+they stand, have the same one. To find it, the template is written as a kernel, and arranged; where
+the right operand of a product is packed, the product alone (`packed_outlines.py`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, Region, SSAValue
@@ -19,59 +16,14 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
 from mgn.passes.arrangements.kernel_pieces import Arrangement, KernelPieces
+from mgn.passes.arrangements.prepack_products import PackedOperand
 from mgn.passes.saturate.candidates.candidates import Template
+from mgn.passes.saturate.candidates.packed_outlines import packed_outline, product_alone
+from mgn.passes.saturate.candidates.pieces import NewValue, Outline, OwnNames, Piece
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import Body, BodyNode, Facts, Form, classify
+from mgn.passes.saturate.prices.forms import Body, BodyNode, classify
 from mgn.passes.saturate.prices.kernel_facts import kernel_facts
 from mgn.passes.saturate.prices.prices import price_kernel
-
-
-@dataclass(frozen=True)
-class NewValue:
-    """A value that an arrangement makes: its type and its e-node."""
-
-    type: TensorType
-    signature: int
-    operands: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A kernel of an arrangement, and its price where it runs each time."""
-
-    body: Body
-    form: Form
-    results: tuple[int, ...]
-    reads: tuple[int, ...]
-    price: float
-    facts: Facts
-
-
-@dataclass(frozen=True)
-class Outline:
-    """The kernels of an arrangement; what they make, and further e-nodes of what the body has."""
-
-    made: Sequence[NewValue]
-    members: Sequence[BodyNode]
-    pieces: Sequence[Piece]
-
-
-class OwnNames:
-    """A template over names that its body decides alone; `outside[i]` is what i is there."""
-
-    def __init__(self, template: Template) -> None:
-        self.template = template
-        names: dict[int, int] = {}
-        own = names.setdefault
-        self.body = tuple(
-            [
-                (own(name, len(names)), number, tuple([own(item, len(names)) for item in operands]))
-                for name, number, operands in template.body
-            ]
-        )
-        self.reads = tuple([own(name, len(names)) for name in template.reads])
-        self.results = tuple([names[name] for name in template.results])
-        self.outside = tuple(names)
 
 
 class Outlines:
@@ -81,6 +33,7 @@ class Outlines:
         self.signatures, self.device = signatures, device
         self.numbers: dict[Signature, int] = {}
         self.known: dict[tuple[object, ...], Outline | None] = {}
+        self.alone: dict[tuple[Arrangement, Body], Outline | None] = {}
 
     def of(
         self, arrangement: Arrangement, own: OwnNames, type_of: Callable[[int], TensorType]
@@ -91,8 +44,36 @@ class Outlines:
             return self.known[key]
         except KeyError:
             types = [type_of(name) for name in own.template.reads]
-            found = self.known[key] = _Writer(self, own, types).write(arrangement)
+            if isinstance(arrangement, PackedOperand):
+                found = self._packed(arrangement, own, types)
+            else:
+                found = self.written(arrangement, own, types)
+            self.known[key] = found
             return found
+
+    def written(
+        self, arrangement: Arrangement, own: OwnNames, types: Sequence[TensorType]
+    ) -> Outline | None:
+        """The same, of the template written as a kernel; it reads values of these types."""
+        return _Writer(self, own, types).write(arrangement)
+
+    def _packed(
+        self, arrangement: PackedOperand, own: OwnNames, types: Sequence[TensorType]
+    ) -> Outline | None:
+        """The same where the right operand of a product is packed."""
+        heavy = next(node for node in own.body if node[0] == own.heavy)
+        body = product_alone(heavy)
+        key = arrangement, body
+        if key not in self.alone:
+            form = classify(body, self.signatures)
+            assert form is not None
+            name, number, operands = body[0]
+            reads = tuple(dict.fromkeys(operands))
+            template = OwnNames(Template(body, form, (name,), reads, reads, 0.0))
+            found = dict(zip(operands, self.signatures[number].operand_types, strict=True))
+            self.alone[key] = self.written(arrangement, template, [found[item] for item in reads])
+        alone = self.alone[key]
+        return alone and packed_outline(alone, own, types, self.signatures, self.device)
 
     def number(self, op: TensorOp) -> int:
         """The number of an operation's signature."""

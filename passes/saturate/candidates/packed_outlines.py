@@ -1,0 +1,73 @@
+"""Outlines of products whose right operand is packed, from that of the product alone.
+
+In: a body with a product, over names that it decides alone. Out: its `Outline`.
+
+The kernel that packs, and the operations that read what it wrote, depend on the product's signature
+and on the panels, not on what is computed before and after the product in the same kernel. So they
+are written once for each product, and put in the product's place in each body.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from xdsl.dialects.builtin import TensorType
+
+from mgn.dialects.kernel.device import Device
+from mgn.passes.saturate.candidates.pieces import NewValue, Outline, OwnNames, Piece
+from mgn.passes.saturate.egraph.view import Signature
+from mgn.passes.saturate.prices.forms import Body, BodyNode, classify, renamed
+from mgn.passes.saturate.prices.kernel_facts import kernel_facts
+from mgn.passes.saturate.prices.prices import price_kernel
+from mgn.passes.schedules.figures import RIGHT
+from mgn.passes.schedules.packed_blocking import PANELS
+
+
+def product_alone(node: BodyNode) -> Body:
+    """The body of a product alone: its result is 0, and its operands follow."""
+    _, number, operands = node
+    names = {item: 1 + place for place, item in enumerate(dict.fromkeys(operands))}
+    return ((0, number, tuple([names[item] for item in operands])),)
+
+
+def packed_outline(
+    alone: Outline,
+    own: OwnNames,
+    types: Sequence[TensorType],
+    signatures: Sequence[Signature],
+    device: Device,
+) -> Outline | None:
+    """The outline of a body that reads these types, from that of its product alone; None where no
+    kernel computes it.
+    """
+    place = next(place for place, node in enumerate(own.body) if node[0] == own.heavy)
+    product = own.body[place]
+    names = [product[0], *dict.fromkeys(product[2])]
+    outside = len(names)
+    names += range(len(own.outside), len(own.outside) + len(alone.made))
+    pack, multiply = alone.pieces
+    body = (*own.body[:place], *renamed(multiply.body, names), *own.body[place + 1 :])
+    form = classify(body, signatures)
+    if form is None or form.kind is not multiply.form.kind:
+        return None
+    read = {item for node in body for item in node[2]}
+    read_types = {name: type for name, type in zip(own.reads, types, strict=True) if name in read}
+    (packed,) = pack.results
+    read_types[names[packed]] = alone.made[packed - outside].type
+    facts = (
+        (RIGHT, PANELS),
+        *kernel_facts(body, form, own.results, read_types, signatures, device),
+    )
+    price = price_kernel(body, form, own.results, read_types, signatures, device, facts)
+    made = [
+        NewValue(value.type, value.signature, tuple([names[item] for item in value.operands]))
+        for value in alone.made
+    ]
+    first = replace(
+        pack,
+        body=renamed(pack.body, names),
+        form=pack.form.at(names),
+        results=(names[packed],),
+        reads=tuple([names[item] for item in pack.reads]),
+    )
+    last = Piece(body, form, own.results, tuple(read_types), price, facts)
+    return Outline(tuple(made), renamed(alone.members, names), [first, last])
