@@ -15,6 +15,9 @@ from typing import NamedTuple
 IDENTITIES = frozenset({"identity", "stop_gradient"})
 """Operations whose result is their operand."""
 
+MAX_REDUCE = "max_reduce"
+"""The operation that gives the largest elements of rows."""
+
 LARGEST, SHIFTS = "largest", "shifts"
 """What `arranged` says where it is so: `arranged {largest = "shifts"}`."""
 
@@ -42,7 +45,7 @@ def largest_only_shift(steps: Iterable[Step], written: Iterable[Hashable]) -> bo
         for item in operands:
             users.setdefault(item, []).append(step)
     results = {same.get(name, name) for name in written}
-    largest = [step for step in made.values() if step.operation == "max_reduce"]
+    largest = [step for step in made.values() if step.operation == MAX_REDUCE]
     return bool(largest) and all(_only_shifts(step, made, users, results) for step in largest)
 
 

@@ -7,7 +7,8 @@ What no best choice needs is left out, and the problem falls into parts; equal p
 once. In each part, classes tied to few others are eliminated. What is left is a linear program. A
 choice among the kernels that its fractions consist of is nearly as cheap as the bound, so few
 candidates are in a cheaper one: these are a smaller problem, in which more classes are eliminated.
-Where that does not help, the problem is branched on: first on what very many classes are tied to.
+Where that does not help, the problem is branched on; and before all that on a class that very many
+are tied to, without which it falls apart.
 """
 
 import time
@@ -30,10 +31,12 @@ TOTAL, EACH = 200_000, 100
 """States met to eliminate all: so many, and as many more for each candidate."""
 ROUNDS, MOST = 4, 12
 """How often more classes are eliminated: in any case, and where that leaves fewer candidates."""
-FEWER, FEW = 0.99, 0.75
-"""The shares of the candidates left up to which there are fewer, and few."""
-LARGE = 6000
-"""Candidates left from which on a bound with fractions has to do."""
+FEWER = 0.99
+"""The share of the candidates left up to which there are fewer."""
+PIECE = 0.25
+"""The share of the candidates that a part may be where a problem falls apart."""
+LARGE, FAR = 6000, 0.002
+"""Candidates left, and the relative gap, from which on a bound with fractions has to do."""
 PROVED = 1e-6
 """Relative gap up to which there is no better choice."""
 
@@ -117,6 +120,10 @@ class ExactSolver:
 
     def _solve_core(self, problem: LocalProblem, effort: int) -> Solution:
         """Bounds what is left, and solves the problem of all choices that are cheaper than one."""
+        hub = hub_of(problem)
+        ways = None if hub is None else written_or_not(problem, hub)
+        if ways is not None and _falls_apart(ways[0].problem):
+            return self._best_of(problem, ways, effort)
         relaxation = relaxed(problem, self.deadline)
         if relaxation is None:
             self.has_time()
@@ -130,12 +137,10 @@ class ExactSolver:
             return known
         left = relaxation.below(cost)
         share = len(left.problem.prices) / len(problem.prices)
-        hub = hub_of(left.problem) if share > FEW else None
-        if hub is not None:
-            cheaper = self._best_of(left.problem, written_or_not(left.problem, hub), effort)
-        elif len(left.problem.prices) > LARGE:
+        far = cost > relaxation.bound * (1.0 + FAR)
+        if far and len(left.problem.prices) > LARGE:
             return known
-        elif effort < ROUNDS or (share <= FEWER and effort < MOST):
+        if effort < ROUNDS or (share <= FEWER and effort < MOST):
             cheaper = self.solve(left.problem, effort + 1)
         else:
             key, number = relaxation.most_halved()
@@ -162,6 +167,12 @@ def _cheaper(problem: LocalProblem, one: Solution, other: Solution) -> Solution:
     if one.chosen is None or other.chosen is None:
         return other if one.chosen is None else one
     return other if cost_of(problem, other.chosen) < cost_of(problem, one.chosen) else one
+
+
+def _falls_apart(problem: LocalProblem) -> bool:
+    """Whether no part of a problem is much of it."""
+    largest = max(len(part.candidates) for part in parts_of(problem))
+    return largest <= PIECE * len(problem.prices)
 
 
 def _found_soon(problem: LocalProblem) -> tuple[int, ...] | None:
