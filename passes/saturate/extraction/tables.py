@@ -15,6 +15,9 @@ from mgn.passes.saturate.extraction.necessity import bits_of
 RIVALS = 32
 """States that each one is compared with: the cheapest."""
 
+GROWN = 2
+"""How many times as many states there are when some are looked for that can go."""
+
 Trail = tuple["Trail", "Trail"] | int | None
 """The candidates that led to a state; a negative number stands for a class that was bought."""
 State = tuple[float, int, int, Trail]
@@ -38,12 +41,14 @@ class Table:
         self.prices: dict[int, float] = {}
         self.most = most
         self.work = 0
+        self.kept = 1
         self.complete = True
 
     def joined(self, states: list[State], others: list[State]) -> list[State]:
         """Each state with each state of another table."""
         self.work += len(states) * len(others)
         if states == [NOTHING]:
+            self.kept = len(others)
             return others
         found: dict[tuple[int, int], tuple[float, Trail]] = {}
         for cost, needed, written, trail in states:
@@ -75,7 +80,9 @@ class Table:
                 known = found.get(state)
                 if known is None or total < known[0]:
                     found[state] = total, (trail, number)
-        return self._worth_keeping(found) if len(found) > 1 else states
+        if len(found) > GROWN * self.kept:
+            return self._worth_keeping(found)
+        return [(cost, needed, there, trail) for (needed, there), (cost, trail) in found.items()]
 
     def without(self, states: list[State], key: int, demanded: bool) -> list[State]:
         """The states once a class is decided: it is bought where it is needed and not written."""
@@ -101,8 +108,9 @@ class Table:
         prices = self.prices
         for state in states:
             cost, needed, written, _ = state
-            for less, wanted, had in rivals:
-                lacking = wanted & ~needed | written & ~had
+            spare = ~needed
+            for less, wanted, unwritten in rivals:
+                lacking = wanted & spare | written & unwritten
                 if not lacking:
                     break
                 price = prices.get(lacking)
@@ -113,8 +121,10 @@ class Table:
             else:
                 kept.append(state)
                 if len(rivals) < RIVALS:
-                    rivals.append((cost, needed, written))
-        return kept if len(kept) <= self.most else self._most_promising(kept)
+                    rivals.append((cost, needed, ~written))
+        kept = kept if len(kept) <= self.most else self._most_promising(kept)
+        self.kept = len(kept)
+        return kept
 
     def _most_promising(self, states: list[State]) -> list[State]:
         """The states of least cost, with half of the price of what they need and do not write."""
