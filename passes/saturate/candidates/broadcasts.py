@@ -19,7 +19,7 @@ its one reader takes at most once an element has no repeats: the reader's result
 elements, is written in its place.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.fusion.forms import HELD_WHOLE
@@ -33,8 +33,8 @@ from mgn.passes.saturate.prices.prices import measure_kernel
 from mgn.passes.saturate.prices.scheduled import schedule_of
 
 
-def repeats_of(view: View, device: Device) -> dict[int, float]:
-    """The repeats of each class that has some."""
+def repeats_of(view: View, device: Device, readers: Mapping[int, int]) -> dict[int, float]:
+    """The repeats of each class that has some; `readers` is how many each has."""
     count = {key: element_count(value.type.get_shape()) for key, value in view.classes.items()}
     evaluated = {key: float(elements) for key, elements in count.items()}
     broadcast = set[int]()
@@ -52,7 +52,7 @@ def repeats_of(view: View, device: Device) -> dict[int, float]:
     found: dict[int, float] = {}
     for key in broadcast:
         value = view.classes[key]
-        if value.leaf is None and value.users == 1 and not value.is_output:
+        if value.leaf is None and readers[key] == 1 and not value.is_output:
             found[key] = evaluated[key] / count[key] - 1.0
     return found
 

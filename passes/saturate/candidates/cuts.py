@@ -26,6 +26,7 @@ from mgn.passes.saturate.candidates.broadcasts import costs_a_launch, repeats_of
 from mgn.passes.saturate.candidates.cones import Cone, Ranking, Traits
 from mgn.passes.saturate.candidates.limits import DEARER, TIME, CutLimits
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
+from mgn.passes.saturate.candidates.readers import readers_of
 from mgn.passes.saturate.candidates.repetition import table
 from mgn.passes.saturate.candidates.rounding_order import keeps_bits
 from mgn.passes.saturate.egraph.view import Signature, ValueClass, View
@@ -79,7 +80,8 @@ class CutBuilder:
         self.trait_numbers: dict[Traits, int] = {}
         self.known_traits: dict[tuple[object, ...], tuple[Traits, int]] = {}
         self.numbered: list[CutSet] = []
-        self.repeats = repeats_of(view, device)
+        self.readers = readers_of(view)
+        self.repeats = repeats_of(view, device, self.readers)
         self.considered = 0
         self.left_out = Counter[str]()
 
@@ -144,7 +146,7 @@ class CutBuilder:
 
     def _traits(self, value: ValueClass) -> int:
         """Notes a class's traits, and gives their number; types are hashed once each."""
-        users = min(value.users, 3)
+        users = min(self.readers[value.key], 3)
         outside = users, value.is_output, value.prepared, self.repeats.get(value.key, 0.0)
         rest = (value.in_memory, value.inline, *outside, self.limits.whole)
         known = self.known_traits.get((id(value.type), *rest))

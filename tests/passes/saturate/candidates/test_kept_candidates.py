@@ -9,6 +9,10 @@ from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.saturate import RuleClass, SaturateOptions, saturate_graph
+from mgn.passes.saturate.candidates.readers import readers_of
+from mgn.passes.saturate.egraph.view import View
+from mgn.passes.saturate.rules.rule import Rule
+from mgn.passes.saturate.rules.table import forget_rule, register_rule
 from mgn.passes.saturate.saturate import saturated_view
 from tests.passes.saturate.candidates.exhaustive_kernels import (
     Enumeration,
@@ -123,6 +127,69 @@ def test_a_choice_costs_the_least_of_all_choices_of_all_kernels(
         least = least_cost(view, Enumeration(view, device).kernels())
         found = saturate_graph(graph, device, FEW_RULES).cost_after
         assert found == pytest.approx(least, rel=1e-9), seed
+
+
+def chain(b: Emitter, *inputs: SSAValue) -> SSAValue:
+    total = inputs[0]
+    for index in range(40):
+        total = b.add(b.tanh(total), inputs[1 + index % 3])
+    return total
+
+
+def shifted(b: Emitter, x: SSAValue) -> SSAValue:
+    for _ in range(40):
+        x = b.tanh(b.add(x, 1.5))
+    return x
+
+
+FURTHER = {
+    "sum-twice-turned": ("add(x, y)", "neg(neg(add(x, y)))"),
+    "sum-as-difference": ("add(x, y)", "sub(x, neg(y))"),
+    "tanh-is-odd": ("tanh(x)", "neg(tanh(neg(x)))"),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("name", FURTHER)
+@pytest.mark.parametrize("body", [chain, shifted])
+def test_a_further_rule_makes_no_choice_dearer(body: Body, name: str, device: Device) -> None:
+    """Up to where a chain is cut that is longer than a kernel may be."""
+
+    def cost() -> float:
+        count = 4 if body is chain else 1
+        return saturate_graph(build_graph(body, *[f32(256, 256)] * count), device).cost_after
+
+    before = cost()
+    register_rule(Rule(name, *FURTHER[name], RuleClass.EXACT, "-"))
+    try:
+        assert cost() <= before * 1.0005
+    finally:
+        forget_rule(name)
+
+
+def test_readers_that_lead_to_one_value_count_once() -> None:
+    """A diamond's arms are both needed; what only stands in for another arm is not."""
+
+    def readers_of_tanh(body: Body) -> tuple[int, int]:
+        view = saturated_view(build_graph(body, f32(4, 4)))
+        (key,) = [key for key in view.classes if _names(view, key) == "tanh"]
+        return view.classes[key].users, readers_of(view)[key]
+
+    def diamond(b: Emitter, x: SSAValue) -> SSAValue:
+        y = b.tanh(x)
+        return b.add(b.exp(y), b.sin(y))
+
+    assert readers_of_tanh(diamond) == (2, 2)
+    register_rule(Rule("sine-is-odd", "sin(x)", "neg(sin(neg(x)))", RuleClass.EXACT, "-"))
+    try:
+        assert readers_of_tanh(lambda b, x: b.abs(b.sin(b.tanh(x)))) == (2, 1)
+    finally:
+        forget_rule("sine-is-odd")
+
+
+def _names(view: View, key: int) -> str:
+    members = view.classes[key].members
+    return " ".join(sorted({view.signatures[item.signature].name for item in members}))
 
 
 def statistics(b: Emitter, x: SSAValue) -> list[SSAValue]:

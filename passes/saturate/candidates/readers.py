@@ -1,0 +1,81 @@
+"""How many readers a value has that may each need it.
+
+In: a view. Out: the number of readers of each class, where those that lead to the same count once.
+
+A rule gives a value further readers. Where `add(x, y)` is `sub(x, neg(y))` too, `neg(y)` reads y
+besides the sum, but leads to nothing but the sum, and the sum has a form without it. So y has one
+reader: what computes the sum for all that read it computes y as well.
+
+In general, let v be a value and s another one to which all of its readers lead: each way from v to
+an output goes through s. If s has a form that takes v through one reader, v has one reader.
+"""
+
+from collections.abc import Container, Mapping, Sequence
+
+from mgn.dialects.mgn.operation import Kind
+from mgn.passes.saturate.egraph.view import View
+
+MOST = 8
+"""Values between a value and the one to which its readers lead."""
+
+
+def readers_of(view: View) -> dict[int, int]:
+    """The number of readers of each class, 1 where one of them is enough."""
+    classes = view.classes
+    place = {key: number for number, key in enumerate(classes)}
+    users: dict[int, list[int]] = {key: [] for key in classes}
+    for value in classes.values():
+        for operand in {item: None for member in value.members for item in member.operands}:
+            users[operand].append(value.key)
+    found: dict[int, int] = {}
+    for key, value in classes.items():
+        found[key] = value.users
+        if value.users > 1 and value.leaf is None:
+            between = _between(view, key, users, place)
+            if any(_is_enough(view, key, reader, between) for reader in users[key] if between):
+                found[key] = 1
+    return found
+
+
+def _between(
+    view: View, key: int, users: Mapping[int, Sequence[int]], place: Mapping[int, int]
+) -> list[int]:
+    """What lies on the ways from a class to the one to which all of them lead, in order, that one
+    last; nothing where that is far, or where values of another size or no elementwise ones lie
+    there.
+    """
+    size = view.classes[key].type.get_shape()
+    waiting, between = set(users[key]), list[int]()
+    while len(between) < MOST:
+        first = min(waiting, key=place.__getitem__)
+        between.append(first)
+        waiting.remove(first)
+        if not waiting:
+            return between
+        value = view.classes[first]
+        if value.is_output or value.type.get_shape() != size or not _is_elementwise(view, first):
+            return []
+        waiting.update(users[first])
+    return []
+
+
+def _is_elementwise(view: View, key: int) -> bool:
+    members = view.classes[key].members
+    return all(view.signatures[item.signature].kind is Kind.ELEMENTWISE for item in members)
+
+
+def _is_enough(view: View, key: int, reader: int, between: Sequence[int]) -> bool:
+    """Whether the last of the values between has a form that takes a class through one reader."""
+    made = set[int]()
+
+    def is_there(operand: int, user: int, within: Container[int]) -> bool:
+        if operand == key:
+            return user == reader
+        return operand in made or operand not in within
+
+    within = frozenset(between)
+    for item in between:
+        members = view.classes[item].members
+        if any(all(is_there(o, item, within) for o in member.operands) for member in members):
+            made.add(item)
+    return between[-1] in made
