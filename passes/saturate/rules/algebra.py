@@ -72,6 +72,18 @@ ALGEBRA: tuple[Rule, ...] = (
         "signed(x)",
     ),
     Rule("abs-abs", "abs(abs(x))", "abs(x)", EXACT, "nothing is left to drop"),
+    # Done twice as done once.
+    Rule("relu-relu", "relu(relu(x))", "relu(x)", EXACT, "nothing below 0 is left"),
+    Rule("sign-sign", "sign(sign(x))", "sign(x)", EXACT, "the sign of a sign"),
+    Rule("floor-floor", "floor(floor(x))", "floor(x)", EXACT, "it is whole"),
+    Rule("ceil-ceil", "ceil(ceil(x))", "ceil(x)", EXACT, "it is whole"),
+    Rule(
+        "clamp-clamp",
+        "clamp(clamp(x, min=A, max=B), min=A, max=B)",
+        "clamp(x, min=A, max=B)",
+        EXACT,
+        "it lies between the limits",
+    ),
     Rule("abs-times-abs", "mul(abs(x), abs(x))", "mul(x, x)", EXACT, "signs cancel"),
     Rule("not-not", "logical_not(logical_not(x))", "x", EXACT, "two negations"),
     Rule("max-same", "max(x, x)", "x", EXACT, "the larger of x and x"),

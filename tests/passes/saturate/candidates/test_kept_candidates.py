@@ -231,3 +231,10 @@ def test_a_report_says_what_was_left_out_and_why() -> None:
     assert report.passed_over
     for why, count in report.passed_over.items():
         assert f"{count} {why}" in str(report)
+
+
+@pytest.mark.parametrize("name", ["relu", "sign", "floor", "ceil"])
+def test_what_is_done_twice_is_done_once(name: str) -> None:
+    graph = build_graph(lambda b, x: b.call(name, b.call(name, x)), f32(16, 16))
+    saturate_graph(graph, CPU)
+    assert sum(1 for op in graph.walk() if op.name == f"mgn.{name}") == 1
