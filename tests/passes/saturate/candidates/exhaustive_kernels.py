@@ -4,9 +4,13 @@ the extraction of `saturate` are compared with.
 In: a view of elementwise operations, movement and reductions, and a device. Out: kernels, and
 seconds. Only what is no kernel is left out, and what reads no value in common. Nothing of the way
 in which `saturate` finds candidates is used: no cuts, no ranks, no limits.
+
+`python tests/exhaustive_kernels.py --operations 12 --seeds 0 40` compares choices at length.
 """
 
+import argparse
 import random
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, product
@@ -14,19 +18,45 @@ from itertools import combinations, product
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
-from mgn.dialects.kernel.device import Device
+from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
+from mgn.passes.saturate import RuleClass, SaturateOptions, saturate_graph
 from mgn.passes.saturate.candidates.cuts import body_order, leaves_of
+from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.egraph.view import View
+from mgn.passes.saturate.extraction.report import PROVED
 from mgn.passes.saturate.prices.forms import Body, BodyNode
 from mgn.passes.saturate.prices.prices import price_per_run
-from tests.passes.saturate.saturate_programs import build_graph, f32
+from mgn.passes.saturate.saturate import saturated_view
 
 MOST = 60_000
 """Bodies above which a graph is not enumerated."""
+
+
+FEW_RULES = frozenset({RuleClass.FAST})
+"""So that an enumeration has the program's operations and little else."""
+
+BY_ITSELF = SaturateOptions(classes=FEW_RULES)
+AT_LENGTH = SaturateOptions(
+    classes=FEW_RULES,
+    extract_budget=60.0,
+    limits=CutLimits(
+        cones=32,
+        merges=512,
+        ways=16,
+        pointwise=8,
+        others=4,
+        extras=8,
+        readers=64,
+        forms=16,
+        joins=4000,
+        whole=True,
+    ),
+)
+"""Limits that graphs of twelve operations hardly reach."""
 
 
 class TooMany(Exception):
@@ -260,3 +290,35 @@ def _broadcast(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
 def _shape(value: SSAValue) -> tuple[int, ...]:
     assert isinstance(value.type, TensorType)
     return tuple(value.type.get_shape())
+
+
+def compared(
+    graph: GraphOp, device: Device, options: SaturateOptions, joined: bool = True
+) -> tuple[float, float]:
+    """The cost of the choice for a graph, and the least that any choice costs."""
+    view = saturated_view(graph, options)
+    least = least_cost(view, Enumeration(view, device, joined).kernels())
+    return saturate_graph(graph, device, options).cost_after, least
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Choices beside the best of all choices.")
+    parser.add_argument("--operations", type=int, default=12)
+    parser.add_argument("--seeds", type=int, nargs=2, default=(0, 40), metavar=("FIRST", "END"))
+    parser.add_argument("--device", choices=DEVICES, default="cpu")
+    options = parser.parse_args()
+    dearer = 0
+    for seed in range(*options.seeds):
+        graph = small_graph(seed, options.operations)
+        try:
+            cost, least = compared(graph, DEVICES[options.device], AT_LENGTH)
+        except TooMany:
+            print(f"seed {seed}: more than {MOST} bodies", flush=True)
+            continue
+        dearer += cost > least * (1 + PROVED)
+        print(f"seed {seed}: {cost * 1e6:.4f} µs, least {least * 1e6:.4f} µs", flush=True)
+    return 1 if dearer else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -8,15 +8,17 @@ from xdsl.ir import SSAValue
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
-from mgn.passes.saturate import RuleClass, SaturateOptions, saturate_graph
+from mgn.passes.saturate import RuleClass, saturate_graph
 from mgn.passes.saturate.candidates.readers import readers_of
 from mgn.passes.saturate.egraph.view import View
+from mgn.passes.saturate.extraction.report import PROVED
 from mgn.passes.saturate.rules.rule import Rule
 from mgn.passes.saturate.rules.table import forget_rule, register_rule
 from mgn.passes.saturate.saturate import saturated_view
 from tests.passes.saturate.candidates.exhaustive_kernels import (
-    Enumeration,
-    least_cost,
+    AT_LENGTH,
+    BY_ITSELF,
+    compared,
     small_graph,
     tree_graph,
 )
@@ -32,8 +34,6 @@ from tests.passes.saturate.saturate_programs import (
 
 GPU = DEVICES["nvidia-h200"]
 BOTH = pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])
-FEW_RULES = SaturateOptions(classes=frozenset({RuleClass.FAST}))
-"""So that an enumeration has the program's operations and little else."""
 
 
 def column(b: Emitter, x: SSAValue, c: SSAValue) -> SSAValue:
@@ -109,10 +109,8 @@ def test_values_of_one_reader_lie_in_memory_where_that_costs_least(
     """Every value has one reader, so nothing is chosen but what is stored."""
     for seed in range(40):
         graph = tree_graph(seed, 5, size)
-        view = saturated_view(graph, FEW_RULES)
-        least = least_cost(view, Enumeration(view, device, joined=False).kernels())
-        found = saturate_graph(graph, device, FEW_RULES).cost_after
-        assert found == pytest.approx(least, rel=1e-9), seed
+        found, least = compared(graph, device, BY_ITSELF, joined=False)
+        assert found == pytest.approx(least, rel=PROVED), seed
 
 
 @BOTH
@@ -123,10 +121,19 @@ def test_a_choice_costs_the_least_of_all_choices_of_all_kernels(
     """Values are broadcast, have several readers, and are results."""
     for seed in range(14):
         graph = small_graph(seed, operations)
-        view = saturated_view(graph, FEW_RULES)
-        least = least_cost(view, Enumeration(view, device).kernels())
-        found = saturate_graph(graph, device, FEW_RULES).cost_after
-        assert found == pytest.approx(least, rel=1e-9), seed
+        found, least = compared(graph, device, BY_ITSELF)
+        assert found == pytest.approx(least, rel=PROVED), seed
+
+
+@BOTH
+@pytest.mark.parametrize(("operations", "seeds"), [(10, (9, 13, 26)), (12, (8, 10))])
+def test_larger_graphs_cost_the_least_where_there_is_time(
+    operations: int, seeds: tuple[int, ...], device: Device
+) -> None:
+    """Those that are enumerated in a second; the module of the enumeration compares more."""
+    for seed in seeds:
+        found, least = compared(small_graph(seed, operations), device, AT_LENGTH)
+        assert found == pytest.approx(least, rel=PROVED), seed
 
 
 def chain(b: Emitter, *inputs: SSAValue) -> SSAValue:
@@ -222,7 +229,7 @@ def test_all_that_is_made_of_the_same_rows_is_one_kernel(
 def test_no_kernel_writes_what_nobody_reads(device: Device) -> None:
     for seed in range(20):
         graph = small_graph(seed, 8)
-        saturate_graph(graph, device, FEW_RULES)
+        saturate_graph(graph, device, BY_ITSELF)
         assert all(any(value.uses) for kernel in kernels_of(graph) for value in kernel.results)
 
 
