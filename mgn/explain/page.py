@@ -166,5 +166,7 @@ def _compilation(explanation: Explanation) -> Iterator[str]:
         f"{saturation.distinct_components} solved; cost {change_text(saturation.cost_after, '')}, "
         f"bound {change_text(saturation.bound, '')}.</p>"
     )
+    if saturation.passed_over:
+        yield f'<p class="muted">Left out: {escape(saturation.left_out_text)}.</p>'
     if report.memory is not None:
         yield f'<p class="muted">{escape(memory_line(report.memory))}</p>'

@@ -150,6 +150,11 @@ class SaturateReport:
         )
 
     @property
+    def left_out_text(self) -> str:
+        """What was met and not kept, by reason."""
+        return "; ".join(f"{count} {why}" for why, count in self.passed_over.most_common())
+
+    @property
     def _kernels(self) -> str:
         """The kernels of each run by kind, and those that run only when parameters have changed."""
         run = self.kernels - self.prepared
@@ -184,8 +189,7 @@ class SaturateReport:
             taken = [f"{count} × {text}" for text, count in self.arrangements.most_common()]
             lines.insert(6, f"  arrangements         {'; '.join(taken)}")
         if self.passed_over:
-            left = "; ".join(f"{count} {why}" for why, count in self.passed_over.most_common())
-            lines.insert(5, f"  left out             {left}")
+            lines.insert(5, f"  left out             {self.left_out_text}")
         if self.assumes_moderate:
             lines.append("  taken for granted    no element of a parameter is above 2^20 in size")
         if self.remembered:

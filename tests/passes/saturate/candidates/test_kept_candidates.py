@@ -1,13 +1,17 @@
 """Candidates leave out nothing that can win: choices beside those of all kernels there can be."""
 
 from collections.abc import Iterator
+from html import unescape
 
 import pytest
 from xdsl.ir import SSAValue
 
+import mgn
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
+from mgn.explain.page import page_of
+from mgn.explain.story import explain_graph
 from mgn.passes.saturate import RuleClass, saturate_graph
 from mgn.passes.saturate.candidates.readers import readers_of
 from mgn.passes.saturate.egraph.view import View
@@ -245,3 +249,10 @@ def test_what_is_done_twice_is_done_once(name: str) -> None:
     graph = build_graph(lambda b, x: b.call(name, b.call(name, x)), f32(16, 16))
     saturate_graph(graph, CPU)
     assert sum(1 for op in graph.walk() if op.name == f"mgn.{name}") == 1
+
+
+def test_the_page_of_a_program_says_what_was_left_out_and_why() -> None:
+    module = mgn.parse("graph g(x: f32[64, 64]) { return y = softmax(x) + log(softmax(-x)) }")
+    explanation = explain_graph(module.lower(), CPU, texts=module.texts)
+    assert explanation.saturation.passed_over
+    assert explanation.saturation.left_out_text in unescape(page_of(explanation))
