@@ -152,6 +152,6 @@ class _Run:
             inputs = {n for w in left.writers[key] for n in left.candidates[w].inputs} - seen
             needed += inputs
             seen |= inputs
-        found = extract(left, list(self.view.classes)).selection
+        found = extract(left).selection
         writer = {key: numbers[number] for key, number in found.writer.items()}
         return Selection(writer, [numbers[number] for number in found.kernels], found.cost)

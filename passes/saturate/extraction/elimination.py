@@ -237,8 +237,7 @@ def _bags_of(
 def _slots_of(bags: Mapping[int, set[int]], tied: Mapping[int, set[int]]) -> dict[int, int]:
     """A bit for each class that no other class of its bags has."""
     slot: dict[int, int] = {}
-    for ties in (tied, dict(reversed(bags.items()))):
-        for key, items in ties.items():
-            taken = {slot[item] for item in items if item in slot}
-            slot[key] = next(number for number in count() if number not in taken)
+    for key, items in (*tied.items(), *reversed(list(bags.items()))):
+        taken = {slot[item] for item in items if item in slot}
+        slot[key] = next(number for number in count() if number not in taken)
     return slot

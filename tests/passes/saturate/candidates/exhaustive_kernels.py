@@ -5,7 +5,7 @@ In: a view of elementwise operations, movement and reductions, and a device. Out
 seconds. Only what is no kernel is left out, and what reads no value in common. Nothing of the way
 in which `saturate` finds candidates is used: no cuts, no ranks, no limits.
 
-`python tests/exhaustive_kernels.py --operations 12 --seeds 0 40` compares choices at length.
+`python -m tests.passes.saturate.candidates.exhaustive_kernels --operations 12 --seeds 0 40` compares choices at length.
 """
 
 import argparse
@@ -31,6 +31,7 @@ from mgn.passes.saturate.extraction.report import PROVED
 from mgn.passes.saturate.prices.forms import Body, BodyNode
 from mgn.passes.saturate.prices.prices import price_per_run
 from mgn.passes.saturate.saturate import saturated_view
+from tests.passes.saturate.saturate_programs import build_graph, f32
 
 MOST = 60_000
 """Bodies above which a graph is not enumerated."""

@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 
 import pytest
-from saturate_programs import CPU, build_graph, f32
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.build import Emitter
-from mgn.passes.prepack_products import PackedOperand
+from mgn.passes.arrangements.prepack_products import PackedOperand
 from mgn.passes.saturate.candidates.offers import find_candidates
 from mgn.passes.saturate.candidates.outlines import Outlines
 from mgn.passes.saturate.candidates.pieces import Outline, OwnNames
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.saturate import saturated_view
+from tests.passes.saturate.saturate_programs import CPU, build_graph, f32
 
 
 def products(b: Emitter, x: SSAValue, w: SSAValue, odd: SSAValue, wide: SSAValue) -> list[SSAValue]:
