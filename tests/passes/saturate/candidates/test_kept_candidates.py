@@ -1,6 +1,6 @@
 """Candidates leave out nothing that can win: choices beside those of all kernels there can be."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html import unescape
 
 import pytest
@@ -217,7 +217,7 @@ def rows_and_their_sums(b: Emitter, x: SSAValue) -> list[SSAValue]:
 @pytest.mark.parametrize("count", [1, 4])
 @pytest.mark.parametrize("body", [statistics, rows_and_their_sums])
 def test_all_that_is_made_of_the_same_rows_is_one_kernel(
-    body: Body, count: int, device: Device
+    body: Callable[[Emitter, SSAValue], list[SSAValue]], count: int, device: Device
 ) -> None:
     def each(b: Emitter, *inputs: SSAValue) -> list[SSAValue]:
         return [value for x in inputs for value in body(b, x)]
