@@ -23,6 +23,9 @@ from mgn.passes.saturate.extraction.exact import (
 )
 from mgn.passes.saturate.extraction.relaxation import among
 
+LARGE, NEAR = 5000, 1e-3
+"""Candidates from which on a choice without rings within that relative gap has to do."""
+
 Arc = tuple[int, int]
 """A class, and the candidate that it is taken from."""
 
@@ -50,7 +53,7 @@ def cheapest_choice(problem: LocalProblem, solver: ExactSolver) -> Solution:
         ring = ring_of(problem, closed, arcs)
         chosen = _repaired(problem, closed, tree, solver) if ring else closed
         best = _better(problem, best, chosen, bound)
-        sure = bound * (1.0 + PROVED)
+        sure = bound * (1.0 + (PROVED if len(problem.prices) <= LARGE else NEAR))
         is_best = best.chosen is not None and cost_of(problem, best.chosen) <= sure
         if not ring or is_best or cost_of(problem, closed) > sure or not solver.has_time():
             return best
