@@ -44,7 +44,6 @@ class Elimination:
         self.full, self.writer = full_prices(problem, self.inputs)
         self.decided: list[Trail] = []
         self.cost = 0.0
-        self.complete = True
         self.work = 0
         self.feasible = all(key in self.full for key in demands)
         self.left: list[int] = []
@@ -95,7 +94,6 @@ class Elimination:
                 return False
         states = table.without(states, key, key in self.demands)
         self.work += table.work
-        self.complete &= table.complete
         self.feasible = bool(states)
         self.tables.pop(key, None)
         above = self.above[key]
@@ -237,7 +235,8 @@ def _bags_of(
 def _slots_of(bags: Mapping[int, set[int]], tied: Mapping[int, set[int]]) -> dict[int, int]:
     """A bit for each class that no other class of its bags has."""
     slot: dict[int, int] = {}
-    for key, items in (*tied.items(), *reversed(list(bags.items()))):
-        taken = {slot[item] for item in items if item in slot}
+    met = {**bags, **tied}
+    for key in (*tied, *reversed([*bags])):
+        taken = {slot[item] for item in met[key] if item in slot}
         slot[key] = next(number for number in count() if number not in taken)
     return slot

@@ -29,8 +29,7 @@ class Table:
     """States over some classes, made of tables and candidates one after the other.
 
     `slot` is the bit of each class, `full` what each costs with all that it needs. `work` counts
-    the states that were met. With `most` states only those kept are looked at that promise most,
-    and `complete` says that there were none besides.
+    the states that were met. Of more than `most` states those are kept that promise most.
     """
 
     def __init__(
@@ -42,7 +41,6 @@ class Table:
         self.most = most
         self.work = 0
         self.kept = 1
-        self.complete = True
 
     def joined(self, states: list[State], others: list[State]) -> list[State]:
         """Each state with each state of another table."""
@@ -128,7 +126,6 @@ class Table:
 
     def _most_promising(self, states: list[State]) -> list[State]:
         """The states of least cost, with half of the price of what they need and do not write."""
-        self.complete = False
 
         def promise(state: State) -> float:
             return state[0] + (self._price_of(state[1]) - self._price_of(state[2])) / 2
