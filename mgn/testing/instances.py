@@ -229,7 +229,8 @@ def _constant(rng: random.Random, element: str, extreme: bool) -> float:
     own = special_values(ELEMENT_TYPES["f32"] if element == "f64" else row).astype(np.float64)
     between = rng.choice((-1.0, 1.0)) * 2.0 ** rng.uniform(-8, 15)
     unusual = rng.choice((*EXTREMES, *own[np.isfinite(own)].tolist()))
-    return rng.choice((between, between, unusual, rng.choice(SIGNED), rng.choice(CONSTANTS)))
+    usual = rng.choice(CONSTANTS)
+    return rng.choice((between, between, between, unusual, unusual, rng.choice(SIGNED), usual))
 
 
 def _in_other_floats(rng: random.Random, example: Instance) -> Instance:

@@ -130,7 +130,9 @@ def vector_width(element: ElementType) -> int:
 
 
 def local_tilings(request: Request, product: Product) -> Sequence[tuple[float, Tiling]]:
-    """The tilings that fit and their seconds, the quickest first."""
+    """The tilings that fit and their seconds, the quickest first. A transposed right operand orders
+    them in another way; the best takes as long as the best for one that is not.
+    """
     rate, memory = plain_rate(product, request.device), request.number("local_memory", 1 << 15)
     room = Room.of(request, NAMES, GPU_EFFICIENCY * rate, memory)
     turned = bool(product.node.values["transpose_b"])
@@ -156,7 +158,9 @@ def _tilings(extent: Extent, name: str, turned: bool, room: Room) -> Sequence[tu
     if not found:
         found = fitting_tilings(room, _of_element(SMALL_SHAPES, element), fit)[:1]
     times = [(time / (shape.turned if turned else 1.0), tiling) for time, tiling, shape in found]
-    return sorted(times, key=lambda item: item[0])
+    first, own = min(time for time, _, _ in found), min(time for time, _ in times)
+    level = first / own if own else 1.0
+    return sorted([(time * level, tiling) for time, tiling in times], key=lambda item: item[0])
 
 
 def _of_element(shapes: tuple[Shape, ...], element: ElementType) -> list[Shape]:

@@ -222,7 +222,7 @@ def _direct(request: Request, product: Product) -> Schedule:
     numbers = {"width": width, "tile_rows": down, "tile_vectors": across}
     rate = plain_rate(product, request.device)
     seconds = (4.0 if request.is_gpu else 1.0) * useful_seconds(product, rate)
-    if not request.is_gpu and right_axis(product) == DEPTH:
+    if not request.is_gpu and _has_operands(product) and right_axis(product) == DEPTH:
         seconds += gathered_seconds(product, request.device)
     passes, facts = tile_passes(product, (down, across * width)), request.facts(*FACTS, "local")
     return Schedule(ProductVariant.DIRECT, numbers, facts, seconds, passes)

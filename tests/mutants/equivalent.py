@@ -45,7 +45,7 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
     (
         "class",
         "as reassociates",
-        lambda rule: "of-divided" in rule.name,
+        lambda rule: "of-divided" in rule.name or rule.name == "div-constant",
         "an inverse that f64 rounds is within one rounding of the row's type",
     ),
     (
@@ -92,7 +92,16 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
         "class",
         "as exact",
         lambda rule: rule.name.startswith(
-            ("rope-of-", "heads", "grouped-heads", "shared-", "capped-attention", "erf-of-")
+            (
+                "rope-of-",
+                "heads",
+                "grouped-heads",
+                "shared-",
+                "capped-attention",
+                "erf-of-",
+                "matmul-of-merged-",
+                "matmul-of-turned-",
+            )
         ),
         "in the interpreter, which the trials ask; a device's kernels differ in the last place",
     ),

@@ -66,7 +66,7 @@ def _demands(view: View, node: BodyNode, evaluations: float, device: Device) -> 
         form = classify([node], view.signatures)
         types = {operand: view.classes[operand].type for operand in operands}
         schedule = form and schedule_of([node], form, types, view.signatures, device, ())
-        passes = schedule.passes if schedule else (1.0,) * len(sizes)
+        passes = (schedule.passes if schedule else ()) or (1.0,) * len(sizes)
         return [size * count for size, count in zip(sizes, passes, strict=True)]
     if signature.kind in (Kind.REDUCTION, Kind.SCAN) or signature.name in ("concat", "pad"):
         return sizes

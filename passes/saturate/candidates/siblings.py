@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from itertools import combinations
+from itertools import combinations, count
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
@@ -129,14 +129,15 @@ class _Joiner:
             (result,) = join.candidate.results
             self.least[result] = min(self._cost(join), self.least.get(result, math.inf))
         waiting = deque(alone)
-        best = [(-self._worth(join), place, join) for place, join in enumerate(alone)]
+        places = count()
+        best = [(-self._worth(join), next(places), join) for join in alone]
         heapify(best)
         offered = frozenset(map(_content, self.found.candidates))
         while waiting and len(self.contents) < self.limits.joins:
             first = heappop(best)[2] if best and len(self.contents) % 2 else waiting.popleft()
             for join in self._next_to(first, near, groups):
                 waiting.append(join)
-                heappush(best, (-self._worth(join), len(self.contents), join))
+                heappush(best, (-self._worth(join), next(places), join))
                 if join.saves and _content(join.candidate) not in offered:
                     yield join
         self.found.left_out[TIME] += len(waiting)

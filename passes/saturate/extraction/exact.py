@@ -23,7 +23,7 @@ from mgn.passes.saturate.extraction.elimination import Elimination, good_choice
 from mgn.passes.saturate.extraction.pruning import parts_of
 from mgn.passes.saturate.extraction.relaxation import among, relaxed
 
-WIDTH, WIDER = 6, 1
+WIDTH, WIDER = 6, 2
 """Classes that one is tied to which is eliminated: at first, and how many more each time again."""
 WORK, HARDER = 20_000, 2
 """States met to eliminate one: at first, and how many times as many each time again."""

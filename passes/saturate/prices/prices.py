@@ -58,6 +58,11 @@ products with a shared axis of 64 to 4096 and as few columns.
 SCHEDULED = (KernelKind.CONTRACTION, KernelKind.ATTENTION, KernelKind.SCAN)
 """Kinds of kernels whose schedule says what their heavy operation takes."""
 
+NORMED_COLUMNS = 64
+"""Columns of a GPU's usual tile, for which rows are normed once: groups of narrower ones, side by
+side, find the rows in a cache.
+"""
+
 IN_ROWS = (Place.KEPT, Place.DROPPED)
 """Where values have one element a row."""
 
@@ -217,8 +222,10 @@ def measure_kernel(
         schedule = schedule_of(body, form, leaf_types, signatures, device, facts)
         if schedule is None:
             return Work(0.0, math.inf)
-        seconds, passes, evaluation = schedule.seconds, schedule.passes, schedule.evaluation
-    across, again = passes[0], 1.0 + REREAD * (passes[0] - 1.0)
+        seconds, evaluation = schedule.seconds, schedule.evaluation
+        passes = schedule.passes or passes
+    across = math.ceil(form.shape[-1] / NORMED_COLUMNS) if form.reduced else passes[0]
+    again = 1.0 + REREAD * (across - 1.0)
     reduces = form.kind is KernelKind.REDUCTION
     rows, places, heavy = float(form.rows) if reduces else math.inf, form.places, form.heavy
     if form.reduced:
@@ -245,7 +252,8 @@ def measure_kernel(
             scattered.add(operands[0])
         demands = figures.demands
         if name == heavy and schedule is not None:
-            sizes = zip(signature.operand_sizes, passes, strict=True)
+            gone_over = schedule.passes or (1.0,) * len(operands)
+            sizes = zip(signature.operand_sizes, gone_over, strict=True)
             demands = [float(size * count) for size, count in sizes]
         if demands is None:
             alike = (evaluations,) * len(operands) if figures.alike else None

@@ -5,7 +5,8 @@ In: a view of elementwise operations, movement and reductions, and a device. Out
 seconds. Only what is no kernel is left out, and what reads no value in common. Nothing of the way
 in which `saturate` finds candidates is used: no cuts, no ranks, no limits.
 
-`python -m tests.passes.saturate.candidates.exhaustive_kernels --operations 12 --seeds 0 40` compares choices at length.
+`python -m tests.passes.saturate.candidates.exhaustive_kernels --operations 12 --seeds 0 40`
+compares choices at length.
 """
 
 import argparse

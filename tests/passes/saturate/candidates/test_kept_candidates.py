@@ -10,8 +10,8 @@ import mgn
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
-from mgn.explain.page import page_of
 from mgn.explain.explanation import explain_graph
+from mgn.explain.page import page_of
 from mgn.passes.saturate import RuleClass, saturate_graph
 from mgn.passes.saturate.candidates.readers import readers_of
 from mgn.passes.saturate.egraph.view import View
