@@ -24,7 +24,8 @@ class CutLimits:
     other, `forms` of each result. `operations` and `leaves` bound a body.
 
     `whole` says that the search leaves out nothing that may win: kernels that read what a reader
-    could compute, kernels of three results whose pairs save nothing; up to `joins` joint kernels.
+    could compute, kernels of three results or more, pointwise ones beside reductions; up to `joins`
+    joint kernels.
     `keep_bits` says that a kernel must give the bits of its operations alone, `memoise` that what
     repeats is worked out once.
     """
