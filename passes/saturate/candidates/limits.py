@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 
 SMALL = 10
 """Values that kernels compute up to which a graph is small: it is searched whole."""
+MEDIUM = 64
+"""Those up to which wide joins are tried."""
 
 DEARER = "kernels that read what the next one computes as it goes"
 DOMINATED = "kernels that write no more, read no less and cost no less than another"
@@ -24,8 +26,8 @@ class CutLimits:
     other, `forms` of each result. `operations` and `leaves` bound a body.
 
     `whole` says that the search leaves out nothing that may win: kernels that read what a reader
-    could compute, kernels of three results or more, pointwise ones beside reductions; up to `joins`
-    joint kernels.
+    could compute, kernels of three results whose pairs save nothing; up to `joins` joint kernels.
+    `wide` joins are of more than two, and of pointwise kernels beside reductions.
     `keep_bits` says that a kernel must give the bits of its operations alone, `memoise` that what
     repeats is worked out once.
     """
@@ -43,13 +45,16 @@ class CutLimits:
     operations: int = 64
     leaves: int = 16
     whole: bool = False
+    wide: bool = False
     keep_bits: bool = False
     memoise: bool = True
 
     def for_size(self, values: int) -> "CutLimits":
         """The limits for a graph of which kernels compute so many values."""
-        if values > SMALL or self.operations == 1:
+        if values > MEDIUM or self.operations == 1:
             return self
+        if values > SMALL:
+            return replace(self, wide=True)
         return replace(
             self,
             cones=max(self.cones, 16),
@@ -62,4 +67,5 @@ class CutLimits:
             readers=max(self.readers, 64),
             forms=max(self.forms, 16),
             whole=True,
+            wide=True,
         )

@@ -86,7 +86,7 @@ class _Joiner:
 
     def _groups(self) -> dict[Group, list[Candidate]]:
         """The candidates of one space that read a value. Beside reductions are pointwise ones that
-        write values of the shape that these reduce, where the search is whole.
+        write values of the shape that these reduce, where joins are wide.
         """
         groups: dict[Group, list[Candidate]] = {}
         plain: dict[tuple[int, tuple[int, ...]], list[Candidate]] = {}
@@ -108,7 +108,7 @@ class _Joiner:
             self._note_untried(readers)
             del readers[self.limits.readers :]
         for (read, (kind, shape, _)), readers in groups.items():
-            if kind is KernelKind.REDUCTION and self.limits.whole:
+            if kind is KernelKind.REDUCTION and self.limits.wide:
                 readers += plain.get((read, shape), ())[: self.limits.readers]
         return groups
 
@@ -159,13 +159,25 @@ class _Joiner:
                     yield wider
 
     def _some(self, groups: Mapping[Group, Sequence[Candidate]]) -> Iterator[_Join]:
-        """The pairs of each group. Wider ones tie classes together that a choice of kernels then
-        has to be made for at once, which takes long in large graphs.
+        """The pairs of each group, and in graphs that are not large what the first pair that saves
+        something is joined with. Wider joins tie classes together, for which kernels then have to
+        be chosen at once: in large graphs this takes long.
         """
         for readers in groups.values():
             alone = [_Join(item, frozenset({item.number})) for item in readers]
             pairs = [self._joined(one, other.candidate) for one, other in combinations(alone, 2)]
-            yield from [pair for pair in pairs if pair is not None and pair.saves]
+            saving = [pair for pair in pairs if pair is not None and pair.saves]
+            yield from saving
+            if len(readers) > 2 and saving and self.limits.wide:
+                yield from self._wider(saving[0], readers)
+
+    def _wider(self, join: _Join, readers: Sequence[Candidate]) -> Iterator[_Join]:
+        """A join with all that save something besides, one after another."""
+        for second in readers:
+            wider = self._joined(join, second)
+            if wider is not None and wider.saves:
+                join = wider
+                yield wider
 
     def _cost(self, join: _Join) -> float:
         """The price of a join, and what it is guessed to cost to have its inputs in memory."""
