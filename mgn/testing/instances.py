@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.mgn.attributes import REQUIRED
 from mgn.dialects.mgn.operation import BOOLS, OPERATIONS, AttributeSpec, Kind
-from mgn.dialects.types import ELEMENT_TYPES, element_of, tensor
+from mgn.dialects.types import ELEMENT_TYPES, Family, element_of, tensor
 from mgn.passes.saturate.rules.patterns import Call, Pattern, Variable, calls_of
 from mgn.passes.saturate.rules.rule import Rule
 from mgn.testing.draws import special_values
@@ -223,7 +223,8 @@ def _constant(rng: random.Random, element: str, extreme: bool) -> float:
     """
     row = ELEMENT_TYPES[element]
     if not row.is_float:
-        return rng.choice([2, 3, 1, 0, *(special_values(row).tolist() if extreme else [4])])
+        usual = rng.choice((2, 3, 1, 0, 4 if row.family is Family.UNSIGNED else -1))
+        return rng.choice((usual, rng.choice(special_values(row).tolist()))) if extreme else usual
     if not extreme:
         return rng.choice(CONSTANTS)
     own = special_values(ELEMENT_TYPES["f32"] if element == "f64" else row).astype(np.float64)
