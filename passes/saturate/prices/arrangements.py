@@ -75,7 +75,7 @@ def arrangements_of(
         return []
     number, operands = next(node[1:] for node in body if node[0] == form.heavy)
     product = signatures[number]
-    if min(map(len, product.operand_shapes)) < 2:
+    if min(map(len, product.operand_shapes)) < 2 or 0 in product.operand_sizes:
         return []
     if device.is_cpu and form.halved:
         return []

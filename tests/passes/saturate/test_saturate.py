@@ -1,5 +1,7 @@
 """`saturate` on small programs: which kernels come out, and that they compute the same."""
 
+import itertools
+
 import numpy as np
 import pytest
 from xdsl.context import Context
@@ -7,11 +9,12 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import PassFailedException
 
+import mgn
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.interpreter import Interpreter
-from mgn.dialects.mgn.structure import ConstantOp, ParamOp, ReadOp
+from mgn.dialects.mgn.structure import ConstantOp, ParamOp, ReadOp, graphs_of
 from mgn.dialects.types import tensor
 from mgn.passes.saturate import (
     DEFAULT_CLASSES,
@@ -313,6 +316,20 @@ def test_kernels_keep_the_location_of_what_they_compute() -> None:
 @pytest.mark.parametrize("shape", [(0,), (0, 4), (4, 0)])
 def test_empty_tensors_pass(shape: tuple[int, ...]) -> None:
     saturated(lambda b, x: b.sum(b.exp(x), axis=-1), f32(*shape))
+
+
+@pytest.mark.parametrize("name", DEVICES)
+@pytest.mark.parametrize("sizes", list(itertools.product((0, 2), repeat=4))[:-1])
+def test_products_of_nothing_pass(sizes: tuple[int, int, int, int], name: str) -> None:
+    batch, rows, columns, depth = sizes
+    text = f"""graph g(x: f16[{batch}, {rows}, {depth}]) {{
+      param w: f16[{columns}, {depth}]
+      param b: f16[{columns}]
+      return y = linear(x, w, b)
+    }}"""
+    graph = next(graphs_of(mgn.parse(text).lower()))
+    saturate_graph(graph, DEVICES[name])
+    assert kernels_of(graph)
 
 
 def test_integers_keep_their_products_with_zero_and_floats_theirs() -> None:
