@@ -18,6 +18,12 @@ WIDTH = 120
 SHOWN = 20
 """Most diagnostics that one error's text shows; the rest is counted."""
 
+MOST_SAID = 1000
+"""Characters of a message, a text of a user included."""
+
+MOST_SHOWN = 80
+"""Characters of a name or a text of a user that a message shows."""
+
 
 class MgnError(Exception):
     """Base of the errors that mgn raises on purpose; the text is for the user."""
@@ -41,7 +47,8 @@ class Diagnostic:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
     def __str__(self) -> str:
-        lines = [f"{self.place}: {self.severity}: {_one_line(self.message)}"]
+        said = printable(clipped(self.message, MOST_SAID), kept="\n")
+        lines = [f"{self.place}: {self.severity}: {said}"]
         if self.line and self.source_line is not None:
             lines += _excerpt(self.source_line, self.column)
         lines += [str(note) for note in self.notes]
@@ -75,11 +82,16 @@ def _excerpt(source_line: str, column: int) -> list[str]:
     return [f"  {before}{printable(shown)}{after}", f"  {' ' * len(before)}{blank}^"]
 
 
-def printable(text: str) -> str:
-    """A text on one line, without what a terminal would act on."""
-    return "".join(item if item == "\t" or item.isprintable() else "\ufffd" for item in text)
+def clipped(text: str, most: int = MOST_SHOWN) -> str:
+    """A text, or its first characters."""
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
-def _one_line(message: str) -> str:
-    clipped = message if len(message) <= 1000 else f"{message[:1000]}…"
-    return "".join(item if item == "\n" or item.isprintable() else "\ufffd" for item in clipped)
+def printable(text: str, kept: str = "\t") -> str:
+    """A text without what a terminal would act on, but for the characters that are `kept`."""
+    return "".join(item if item in kept or item.isprintable() else "\ufffd" for item in text)
+
+
+def one_line(text: str, most: int = MOST_SHOWN) -> str:
+    """A text on one line that is not long, without what a terminal would act on."""
+    return printable(clipped(text, most), kept="")

@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from mgn.codegen.launch_plan import BufferPlan
+from mgn.diagnostics import MOST_SHOWN, one_line
 from mgn.runtime.errors import InputError
 
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -39,9 +40,6 @@ def spelling(element: str, shape: Sequence[int]) -> str:
 _MOST = 12
 """Foreign names that one error lists."""
 
-MOST_SHOWN = 80
-"""Characters of a name that a message shows."""
-
 
 def shown(name: object, most: int = MOST_SHOWN) -> str:
     """A name as messages have it: in quotes, on one line, not long; what is no text as Python has
@@ -49,12 +47,6 @@ def shown(name: object, most: int = MOST_SHOWN) -> str:
     """
     plain = one_line(name if isinstance(name, str) else repr(name), most)
     return f"'{plain}'" if isinstance(name, str) else plain
-
-
-def one_line(text: str, most: int) -> str:
-    """A text cut to a length, without what a terminal would act on."""
-    clipped = text if len(text) <= most else f"{text[:most]}…"
-    return "".join(sign if sign.isprintable() else "\ufffd" for sign in clipped)
 
 
 def nearest(name: object, names: Sequence[str]) -> str:

@@ -17,8 +17,9 @@ from typing import Any, BinaryIO, cast
 import ml_dtypes
 import numpy as np
 
+from mgn.diagnostics import one_line
 from mgn.runtime.errors import WeightsError
-from mgn.runtime.host_arrays import DTYPES, mismatch, nearest, one_line, shown, spelling
+from mgn.runtime.host_arrays import DTYPES, mismatch, nearest, shown, spelling
 from mgn.runtime.whole_files import as_path, write_file
 
 _SHOWN = 12

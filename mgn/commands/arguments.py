@@ -8,13 +8,10 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from mgn.commands.errors import UsageError
+from mgn.diagnostics import clipped
 
 if TYPE_CHECKING:
     from mgn.passes.saturate import SaturateOptions
-
-
-LONGEST_SHOWN = 200
-"""Characters of an argument that a message shows."""
 
 
 def parse_dimensions(items: Sequence[str]) -> dict[str, int]:
@@ -57,11 +54,6 @@ def parse_saturation(text: str | None) -> "SaturateOptions | None":
         return Saturate(**given).options
     except ValueError as error:
         raise UsageError(f"--saturation: {error}") from None
-
-
-def clipped(text: str) -> str:
-    """A text as a message shows it."""
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 def _as_declared(name: str, text: str, kind: object) -> str | float | bool:

@@ -17,7 +17,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from mgn.diagnostics import MgnError
+from mgn.diagnostics import MgnError, clipped
 from mgn.dialects.garbage import collector_paused
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.structure import PRECISION, GraphOp, graphs_of
@@ -47,9 +47,6 @@ from mgn.passes.saturate.rebuild import rebuild_graph
 from mgn.passes.saturate.rules.patterns import Number, Pattern, calls_of
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
 from mgn.passes.saturate.rules.table import CLASS_SETS, DEFAULT_CLASSES, ROUNDING_CLASSES, rules_of
-
-_MOST_SHOWN = 80
-"""Characters of an unknown name that a message shows."""
 
 
 @dataclass(frozen=True)
@@ -401,7 +398,6 @@ def _rule_classes(text: str) -> frozenset[RuleClass]:
     for name in (part.strip() for part in text.split("+")):
         if name not in list(RuleClass):
             known = ", ".join(RuleClass)
-            shown = name if len(name) <= _MOST_SHOWN else f"{name[:_MOST_SHOWN]}…"
-            raise MgnError(f"there is no class of rules '{shown}'; there are {known}")
+            raise MgnError(f"there is no class of rules '{clipped(name)}'; there are {known}")
         found |= CLASS_SETS.get(name, {RuleClass(name)})
     return frozenset(found)

@@ -14,9 +14,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
+from mgn.diagnostics import one_line
 from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import DeviceError
-from mgn.runtime.host_arrays import DTYPES, MOST_SHOWN, nearest, one_line, shown
+from mgn.runtime.host_arrays import DTYPES, nearest, shown
 from mgn.runtime.location import FIGURES_VARIABLE, cache_folder, keep_file, kept_file
 from mgn.runtime.measurement.caches import cache_sizes
 from mgn.runtime.measurement.matrix_figures import matrix_unit
@@ -214,12 +215,12 @@ def _of_kind(name: str, value: Any, like: Any) -> Any:
     numeric = kind in (int, float)
     if type(value) is not kind or (numeric and not 0 < value < float("inf")):
         wanted = _WANTED.get(kind, "a text" if kind is str else "an object of rates")
-        said = one_line(json.dumps(value), MOST_SHOWN)
+        said = one_line(json.dumps(value))
         raise DeviceError(f"{FIGURES_VARIABLE}: {name} must be {wanted}, not {said}")
     choices = _CHOICES.get(name, (value,))
     if value not in choices:
         listed = ", ".join(map(str, choices))
         raise DeviceError(
-            f"{FIGURES_VARIABLE}: {name} is one of {listed}, not {one_line(str(value), MOST_SHOWN)}"
+            f"{FIGURES_VARIABLE}: {name} is one of {listed}, not {one_line(str(value))}"
         )
     return value

@@ -23,8 +23,9 @@ from mgn.codegen.launch_plan import (
     OutputPlan,
 )
 from mgn.codegen.signature import ELEMENT_BYTES, KernelArgument, KernelSignature
+from mgn.diagnostics import one_line
 from mgn.runtime.errors import PackageError
-from mgn.runtime.host_arrays import DTYPES, one_line
+from mgn.runtime.host_arrays import DTYPES
 from mgn.runtime.packages.format import (
     ACCESSES,
     BLOCK_ALIGNMENT,
