@@ -4,6 +4,8 @@ In: shapes, or a node, and the index of an element of the result. Out: the index
 element; through several moves, the input of the kernel and the element's place in it.
 """
 
+from collections.abc import Callable, Mapping
+
 from mgn.passes.kernels.body import INPUT, Indices, Node
 from mgn.passes.kernels.index import ZERO, Index, delinearised, linear
 
@@ -22,24 +24,21 @@ def reshaped_index(index: Indices, shape: tuple[int, ...], source: tuple[int, ..
     return delinearised(linear(index, shape), source)
 
 
-def transposed_index(node: Node, index: Indices) -> Indices:
-    """The element of a transpose's operand that is at an index of its result."""
+def _transposed(node: Node, index: Indices) -> Indices:
     source: list[Index] = [ZERO] * len(index)
     for axis, part in zip(node.values["perm"], index, strict=True):
         source[axis] = part
     return tuple(source)
 
 
-def sliced_index(node: Node, index: Indices) -> Indices:
-    """The element of a slice's operand that is at an index of its result."""
+def _sliced(node: Node, index: Indices) -> Indices:
     starts, steps = node.values["starts"], node.values["steps"]
     return tuple(
         part * step + start for part, start, step in zip(index, starts, steps, strict=True)
     )
 
 
-def flipped_index(node: Node, index: Indices) -> Indices:
-    """The element of a flip's operand that is at an index of its result."""
+def _flipped(node: Node, index: Indices) -> Indices:
     axes = node.values["axis"]
     return tuple(
         part * -1 + (size - 1) if axis in axes else part
@@ -47,19 +46,22 @@ def flipped_index(node: Node, index: Indices) -> Indices:
     )
 
 
+MOVES: Mapping[str, Callable[[Node, Indices], Indices]] = {
+    "reshape": lambda node, index: reshaped_index(index, node.shape, node.operands[0].shape),
+    "transpose": _transposed,
+    "broadcast_to": lambda node, index: broadcast_index(index, node.operands[0].shape),
+    "slice": _sliced,
+    "flip": _flipped,
+}
+"""Movement of one operand → the element of the operand that is at an index of the result."""
+
+
 def place_of(node: Node, index: Indices) -> tuple[Node, Index]:
     """The input, and the place in it, from which an element is moved, of another type or not."""
     while node.name != INPUT:
-        (source,) = node.operands
-        if node.name == "reshape":
-            index = reshaped_index(index, node.shape, source.shape)
-        elif node.name == "transpose":
-            index = transposed_index(node, index)
-        elif node.name == "broadcast_to":
-            index = broadcast_index(index, source.shape)
-        elif node.name == "slice":
-            index = sliced_index(node, index)
-        node = source
+        if node.name in MOVES:
+            index = MOVES[node.name](node, index)
+        (node,) = node.operands
     return node, linear(index, node.shape)
 
 

@@ -17,13 +17,7 @@ from mgn.passes.kernels.index import (
     linear,
     of,
 )
-from mgn.passes.kernels.index_maps import (
-    broadcast_index,
-    flipped_index,
-    reshaped_index,
-    sliced_index,
-    transposed_index,
-)
+from mgn.passes.kernels.index_maps import MOVES, broadcast_index
 
 Load = tuple[int, Index]
 """The number of an input, and a place in it."""
@@ -61,8 +55,8 @@ class _Reader:
             self._concat(node, index)
         elif node.name == "gather":
             self._gather(node, index)
-        elif node.kind is Kind.MOVEMENT:
-            self.at(node.operands[0], _moved(node, index))
+        elif node.name in MOVES:
+            self.at(node.operands[0], MOVES[node.name](node, index))
         elif node.name not in (SPLAT, "full", "iota"):
             for operand in node.operands:
                 self.at(operand, broadcast_index(index, operand.shape))
@@ -113,23 +107,6 @@ class _Reader:
         self.at(ids, index[axis : axis + rank])
         picked = of(Counter(None, 0, table.shape[axis] - 1))
         self.at(table, (*index[:axis], picked, *index[axis + rank :]))
-
-
-def _moved(node: Node, index: Indices) -> Indices:
-    """The index of the operand's element."""
-    (source,) = node.operands
-    match node.name:
-        case "reshape":
-            return reshaped_index(index, node.shape, source.shape)
-        case "transpose":
-            return transposed_index(node, index)
-        case "broadcast_to":
-            return broadcast_index(index, source.shape)
-        case "slice":
-            return sliced_index(node, index)
-        case _:
-            assert node.name == "flip", node.name
-            return flipped_index(node, index)
 
 
 def is_plain(index: Index, *counters: Counter) -> bool:

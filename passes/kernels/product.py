@@ -78,7 +78,7 @@ class Product:
         own = (column, k) if self.node.values["transpose_b"] else (k, column)
         return (*broadcast_index(batch, shape[:-2]), *own)
 
-    def result_index(self, node: Node, batch: Indices, row: Index, column: Index) -> Indices:
+    def result_index(self, batch: Indices, row: Index, column: Index, node: Node) -> Indices:
         """The index of a value after the product that belongs to a row and a column."""
         full = (*self.batch, self.rows, self.columns)
         return reshaped_index((*batch, row, column), full, node.shape)

@@ -14,13 +14,7 @@ from xdsl.ir import SSAValue
 
 from mgn.passes.kernels.body import Indices, Node
 from mgn.passes.kernels.index import Counter, Index, lanes, of
-from mgn.passes.kernels.index_maps import (
-    broadcast_index,
-    flipped_index,
-    reshaped_index,
-    sliced_index,
-    transposed_index,
-)
+from mgn.passes.kernels.index_maps import MOVES
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.pure_code import INDEX, lane_count, memory_type, scalar_type
 from mgn.passes.lower_kernels.core.scalar import is_unsigned
@@ -42,25 +36,8 @@ class Elements(Protocol):
 Row = Callable[[Elements, Node, Indices], SSAValue]
 
 
-def _reshape(elements: Elements, node: Node, index: Indices) -> SSAValue:
-    (source,) = node.operands
-    return elements.at(source, reshaped_index(index, node.shape, source.shape))
-
-
-def _transpose(elements: Elements, node: Node, index: Indices) -> SSAValue:
-    return elements.at(node.operands[0], transposed_index(node, index))
-
-
-def _broadcast_to(elements: Elements, node: Node, index: Indices) -> SSAValue:
-    return elements.at(node.operands[0], broadcast_index(index, node.operands[0].shape))
-
-
-def _slice(elements: Elements, node: Node, index: Indices) -> SSAValue:
-    return elements.at(node.operands[0], sliced_index(node, index))
-
-
-def _flip(elements: Elements, node: Node, index: Indices) -> SSAValue:
-    return elements.at(node.operands[0], flipped_index(node, index))
+def _moved(elements: Elements, node: Node, index: Indices) -> SSAValue:
+    return elements.at(node.operands[0], MOVES[node.name](node, index))
 
 
 def _pad(elements: Elements, node: Node, index: Indices) -> SSAValue:
@@ -202,11 +179,7 @@ def _clamped_id(elements: Elements, ids: Node, number: SSAValue, limit: int) -> 
 
 
 MOVEMENT_ROWS: dict[str, Row] = {
-    "reshape": _reshape,
-    "transpose": _transpose,
-    "broadcast_to": _broadcast_to,
-    "slice": _slice,
-    "flip": _flip,
+    **dict.fromkeys(MOVES, _moved),
     "pad": _pad,
     "concat": _concat,
     "gather": _gather,

@@ -4,6 +4,7 @@ In: a body with one matmul. Out: its `Product`, and what every form of the templ
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from xdsl.dialects import arith, vector
 from xdsl.ir import SSAValue
@@ -65,13 +66,7 @@ def write_halves(
     evaluator.given[product.node] = given
     full = (*product.batch, product.rows, second)
     index = (*batch, row, half)
-    job.write(
-        evaluator,
-        [
-            (n, node, reshaped_index(index, full, node.shape))
-            for n, node in enumerate(job.body.written)
-        ],
-    )
+    job.write(evaluator, lambda node: reshaped_index(index, full, node.shape))
 
 
 def write_tile(
@@ -89,10 +84,4 @@ def write_tile(
         for column in columns:
             value = narrowed(job.code, next(values), product.element)
             evaluator.given[product.node] = lambda _, value=value: value
-            job.write(
-                evaluator,
-                [
-                    (n, node, product.result_index(node, batch, row, column))
-                    for n, node in enumerate(job.body.written)
-                ],
-            )
+            job.write(evaluator, partial(product.result_index, batch, row, column))

@@ -3,7 +3,7 @@
 In: a `Body` with its schedule. Out: operations in a `Code`, and a `Launch`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -76,8 +76,15 @@ class Job:
         """An entry of the schedule."""
         return int(self.schedule.get(name, default))
 
-    def write(self, evaluator: Evaluator, written: Sequence[tuple[int, Node, Indices]]) -> None:
+    def write(
+        self,
+        evaluator: Evaluator,
+        index_of: Callable[[Node], Indices],
+        which: Callable[[Node], bool] = lambda _: True,
+    ) -> None:
         """Evaluates results at an index each, then stores all: no store comes before a load."""
+        results = enumerate(self.body.written)
+        written = [(number, node, index_of(node)) for number, node in results if which(node)]
         values = [evaluator.lanes_at(node, index) for _, node, index in written]
         for value, (number, node, index) in zip(values, written, strict=True):
             place = linear(index, node.shape)

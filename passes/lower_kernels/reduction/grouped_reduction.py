@@ -7,7 +7,7 @@ stage to the next: in registers, and for long rows in local memory (row_stash.py
 again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from xdsl.ir import SSAValue
@@ -21,10 +21,10 @@ from mgn.passes.kernels.rows import (
     row_space,
     stages_of,
 )
-from mgn.passes.lower_kernels.core.long_sums import are_sums, long_loop
-from mgn.passes.lower_kernels.core.scalar import across_lanes, combine, start_of, term, total_of
+from mgn.passes.lower_kernels.core.long_sums import long_loop
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.reduction.row_groups import reduce_across_items
+from mgn.passes.lower_kernels.reduction.stage import Stage
 from mgn.passes.lower_kernels.staging.row_stash import RowStash
 from mgn.passes.schedules.row_groups import Grouping, stashable
 
@@ -70,12 +70,12 @@ class _Grouped:
             for trip in range(self.kept_trips, self.held_trips):
                 self.stash.start(trip, self.place, self._indices(trip))
             code.effect(kernel.CommitCopiesOp, [])
-        for stage, reductions in enumerate(stages_of(self.job.body, space).reductions):
-            self.waits = self.stash is not None and stage == 0
-            totals = reduce_across_items(self.job, sizes, place, reductions, self._walk(reductions))
-            for node, value in zip(reductions, totals, strict=True):
-                total = total_of(code, node, value)
-                self.evaluator.given[node] = lambda _, total=total: total
+        for number, reductions in enumerate(stages_of(self.job.body, space).reductions):
+            self.waits = self.stash is not None and number == 0
+            stage = Stage(code, reductions)
+            parts = self._walk(stage)
+            totals = reduce_across_items(self.job, sizes, place, reductions, parts)
+            stage.give(self.evaluator, totals)
         self._results()
         return Launch((groups * sizes.items,), (sizes.items,))
 
@@ -97,22 +97,14 @@ class _Grouped:
         inside = code.is_below(step, self.vectors, 1)
         return code.bounded(step, self.vectors) * sizes.row_step + lanes(sizes.row_step), inside
 
-    def _walk(self, reductions: Sequence[Node]) -> list[SSAValue]:
+    def _walk(self, stage: Stage) -> list[SSAValue]:
         """A work-item's part of each reduction, all lanes combined."""
         code, sizes = self.code, self.sizes
-        held = [start_of(code, node, sizes.width) for node in reductions]
-        start = list(held)
+        held = stage.start(sizes.width)
 
         def trip(number: Index | int, held: Sequence[SSAValue]) -> list[SSAValue]:
             element, inside = self._elements(number)
-            result: list[SSAValue] = []
-            for node, value, nothing in zip(reductions, held, start, strict=True):
-                operand = node.operands[0]
-                index = self.space.index_in(operand, self.row, element)
-                part = term(code, node, self.evaluator.lanes_at(operand, index))
-                part = code.select(inside, part, nothing)
-                result.append(combine(code, node.name, node.element, value, part))
-            return result
+            return stage.add(held, self.evaluator, self._at(element), inside)
 
         for number in range(self.kept_trips):
             held = trip(number, held)
@@ -122,32 +114,26 @@ class _Grouped:
             with self._from_stash(number):
                 held = trip(number, held)
         trips = (self.held_trips, self.trips)
-        held = long_loop(code, *trips, trip, held, are_sums(reductions), UNROLL)
-        if not sizes.by_row:
-            return list(held)
-        return [
-            across_lanes(code, node.name, node.element, value)
-            for node, value in zip(reductions, held, strict=True)
-        ]
+        held = long_loop(code, *trips, trip, held, stage.sums, UNROLL)
+        return stage.across_lanes(held) if sizes.by_row else held
+
+    def _at(self, element: Index) -> Callable[[Node], Indices]:
+        """The index of a node's value for an element of the row."""
+        return lambda node: self.space.index_in(node, self.row, element)
 
     def _results(self) -> None:
         code, sizes, space = self.code, self.sizes, self.space
-        written = list(enumerate(self.job.body.written))
-        full = [(n, node) for n, node in written if space.is_full(node)]
-        rest = [(n, node) for n, node in written if not space.is_full(node)]
+        full = [space.is_full(node) for node in self.job.body.written]
 
         def trip(number: Index | int) -> None:
             element, inside = self._elements(number)
 
             def one() -> None:
-                self.job.write(
-                    self.evaluator,
-                    [(n, node, space.index_in(node, self.row, element)) for n, node in full],
-                )
+                self.job.write(self.evaluator, self._at(element), space.is_full)
 
             code.when(self.row_is_inside, lambda: code.when(inside, one))
 
-        if full:
+        if any(full):
             for number in range(self.kept_trips):
                 trip(number)
             for number in range(self.kept_trips, self.held_trips):
@@ -156,11 +142,9 @@ class _Grouped:
             code.each(self.held_trips, self.trips, trip, unroll=UNROLL)
 
         def row_results() -> None:
-            self.job.write(
-                self.evaluator.with_lanes(sizes.row_width),
-                [(n, node, space.index_in(node, self.row, ZERO)) for n, node in rest],
-            )
+            narrow = self.evaluator.with_lanes(sizes.row_width)
+            self.job.write(narrow, self._at(ZERO), lambda node: not space.is_full(node))
 
-        if rest:
+        if not all(full):
             first = code.is_below(self.share, 1, 1)
             code.when(self.row_is_inside, lambda: code.when(first, row_results))

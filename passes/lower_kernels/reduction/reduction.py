@@ -7,33 +7,25 @@ results, or in a private array. Where neighbours in memory belong to different r
 across rows.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.dialects.shifts import LARGEST
 from mgn.passes.kernels.arithmetic import ceil_div
-from mgn.passes.kernels.body import Body, Node
+from mgn.passes.kernels.body import Body, Indices, Node
 from mgn.passes.kernels.index import ZERO, Index, lanes, linear
 from mgn.passes.kernels.rows import RowSpace, Stages, row_space, stages_of
 from mgn.passes.lower_kernels.core.evaluate import Evaluator, Given
-from mgn.passes.lower_kernels.core.long_sums import are_sums, long_loop
+from mgn.passes.lower_kernels.core.long_sums import long_loop
 from mgn.passes.lower_kernels.core.product import tile_start
 from mgn.passes.lower_kernels.core.pure_code import memory_type
-from mgn.passes.lower_kernels.core.scalar import (
-    across_lanes,
-    combine,
-    larger,
-    largest_lane,
-    start_of,
-    term,
-    total_of,
-)
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.reduction.grouped_reduction import lower_grouped
 from mgn.passes.lower_kernels.reduction.rows_ahead import RowsAhead
+from mgn.passes.lower_kernels.reduction.stage import Stage
 from mgn.passes.schedules.reduction import ReductionVariant
 
 ACCUMULATORS = 4
@@ -75,15 +67,9 @@ class _Row:
         """Moves on to an element."""
         self.evaluator, self.element = evaluator, element
 
-    def value(self, node: Node) -> SSAValue:
-        """What a node has for the element, in every lane."""
-        index = self.space.index_in(node, self.row, self.element)
-        return self.evaluator.lanes_at(node, index)
-
-    def keep(self, reductions: Sequence[Node], totals: Sequence[SSAValue]) -> None:
-        """Notes finished reductions."""
-        for node, total in zip(reductions, totals, strict=True):
-            self.wide.given[node] = _always(total)
+    def index_of(self, node: Node) -> Indices:
+        """The index of a node's value for the element."""
+        return self.space.index_in(node, self.row, self.element)
 
     def read_back(self, stored: Sequence[Node]) -> None:
         """From here on, what was stored is read from its array."""
@@ -98,7 +84,7 @@ class _Row:
         home = array.home
         if home is None:
             return self.element
-        return linear(self.space.index_in(home, self.row, self.element), home.shape)
+        return linear(self.index_of(home), home.shape)
 
 
 class _Walk:
@@ -124,9 +110,9 @@ class _Walk:
             for row in self.rows:
                 row.arrays = [self._array(node) for node in stored]
             last = reductions is self.stages.reductions[-1]
-            totals = iter(self._stage(reductions, stored, last))
+            stage = Stage(self.code, reductions, LARGEST in self.job.schedule)
+            self._stage(stage, stored, last)
             for row in self.rows:
-                row.keep(reductions, [next(totals) for _ in reductions])
                 row.read_back(stored)
         self._results()
 
@@ -136,48 +122,30 @@ class _Walk:
             return _Array(self.job.outputs[number], self.job.body.written[number])
         return _Array(self.code.private(memory_type(node.element), self.space.length))
 
-    def _only_shifts(self, node: Node) -> bool:
-        """Whether it is a stabilising maximum: a number near the largest one does as well."""
-        return node.name == "max_reduce" and LARGEST in self.job.schedule
-
-    def _combine(self, node: Node, left: SSAValue, right: SSAValue) -> SSAValue:
-        if self._only_shifts(node):
-            return larger(self.code, left, right)
-        return combine(self.code, node.name, node.element, left, right)
-
-    def _across_lanes(self, node: Node, value: SSAValue) -> SSAValue:
-        if self._only_shifts(node):
-            return largest_lane(self.code, value)
-        return across_lanes(self.code, node.name, node.element, value)
-
-    def _stage(
-        self, reductions: Sequence[Node], stored: Sequence[Node], last: bool
-    ) -> list[SSAValue]:
-        """The totals of each row's reductions."""
+    def _stage(self, stage: Stage, stored: Sequence[Node], last: bool) -> None:
+        """Finds each row's reductions."""
         code, width, length = self.code, self.width, self.space.length
-        vectors = length // width
-        nodes = [node for _ in self.rows for node in reductions]
-        start = [start_of(code, node, width) for node in nodes]
+        vectors, every = length // width, len(stage.nodes)
+        whole = replace(stage, nodes=[node for _ in self.rows for node in stage.nodes])
 
         def step(wide: bool, element: Index, held: Sequence[SSAValue]) -> list[SSAValue]:
-            values = iter(held)
             result: list[SSAValue] = []
-            for row in self.rows:
+            for number, row in enumerate(self.rows):
                 row.at(row.wide if wide else row.narrow, element)
-                for node in reductions:
-                    part = term(code, node, row.value(node.operands[0]))
-                    result.append(self._combine(node, next(values), part))
+                own = held[number * every : (number + 1) * every]
+                result += stage.add(own, row.evaluator, row.index_of)
             for row in self.rows:
                 for node, array in zip(stored, row.arrays, strict=True):
                     place = row.place(array)
                     first = place.at_lane(0) if wide and width > 1 else place
-                    code.store(row.value(node), array.buffer, code.index(first))
+                    value = row.evaluator.lanes_at(node, row.index_of(node))
+                    code.store(value, array.buffer, code.index(first))
             return result
 
         def vector(number: Index) -> Index:
             return number * width + lanes(width)
 
-        count = len(nodes)
+        count = len(whole.nodes)
         unroll = ACCUMULATORS if vectors >= 2 * ACCUMULATORS else 1
         main = vectors // unroll
 
@@ -190,42 +158,32 @@ class _Walk:
                 result += step(True, vector(number * unroll + part), mine)
             return result
 
-        added = are_sums(nodes)
-        held = long_loop(code, 0, main, block, start * unroll, added * unroll)
+        start = whole.start(width) * unroll
+        held = long_loop(code, 0, main, block, start, whole.sums * unroll)
         totals = held[:count]
         for part in range(1, unroll):
-            others = held[part * count : (part + 1) * count]
-            totals = list(map(self._combine, nodes, totals, others))
-        if main * unroll < vectors:
-            totals = code.loop(
-                main * unroll,
-                vectors,
-                lambda number, held: step(True, vector(number), held),
-                totals,
-            )
-        totals = list(map(self._across_lanes, nodes, totals))
+            totals = whole.combine(totals, held[part * count : (part + 1) * count])
         totals = code.loop(
-            vectors * width, length, lambda number, held: step(False, number, held), totals
+            main * unroll, vectors, lambda number, held: step(True, vector(number), held), totals
         )
-        return [total_of(code, node, value) for node, value in zip(nodes, totals, strict=True)]
+        totals = code.loop(
+            vectors * width,
+            length,
+            lambda number, held: step(False, number, held),
+            whole.across_lanes(totals),
+        )
+        for number, row in enumerate(self.rows):
+            stage.give(row.wide, totals[number * every : (number + 1) * every])
 
     def _results(self) -> None:
-        code, width, length = self.code, self.width, self.space.length
-        written = list(enumerate(self.job.body.written))
-        full = [(n, node) for n, node in written if self.space.is_full(node)]
-
-        def write(row: _Row, results: Sequence[tuple[int, Node]]) -> None:
-            self.job.write(
-                row.evaluator,
-                [(n, node, self.space.index_in(node, row.row, row.element)) for n, node in results],
-            )
+        code, width, length, space = self.code, self.width, self.space.length, self.space
 
         def step(wide: bool, element: Index) -> None:
             for row in self.rows:
                 row.at(row.wide if wide else row.narrow, element)
-                write(row, full)
+                self.job.write(row.evaluator, row.index_of, space.is_full)
 
-        if full:
+        if any(map(space.is_full, self.job.body.written)):
             vectors = length // width
 
             def vector(number: Index) -> None:
@@ -237,7 +195,7 @@ class _Walk:
             code.each(vectors * width, length, lambda n: step(False, n))
         for row in self.rows:
             row.at(row.narrow, ZERO)
-            write(row, [(n, node) for n, node in written if not self.space.is_full(node)])
+            self.job.write(row.evaluator, row.index_of, lambda node: not space.is_full(node))
 
 
 def _along_rows(job: Job, space: RowSpace) -> Launch:
@@ -295,45 +253,31 @@ def _across_rows(job: Job, space: RowSpace) -> Launch:
         starts.append(code.known(first, inner - width + 1))
     evaluators = [job.evaluator(width) for _ in starts]
     rows = [around * inner + start + lanes(width) for start in starts]
-    for reductions in stages_of(job.body, space).reductions:
-        held = [start_of(code, node, width) for _ in starts for node in reductions]
 
-        def step(
-            element: Index, held: list[SSAValue], nodes: list[Node] = reductions
-        ) -> list[SSAValue]:
-            values = iter(held)
+    def place(row: Index, element: Index) -> Callable[[Node], Indices]:
+        return lambda node: space.index_in(node, row, element)
+
+    for reductions in stages_of(job.body, space).reductions:
+        stage, every = Stage(code, reductions), len(reductions)
+
+        def step(element: Index, held: list[SSAValue], stage: Stage = stage) -> list[SSAValue]:
             result: list[SSAValue] = []
             for evaluator, row in zip(evaluators, rows, strict=True):
-                for node in nodes:
-                    operand = node.operands[0]
-                    index = space.index_in(operand, row, element)
-                    part = term(code, node, evaluator.lanes_at(operand, index))
-                    result.append(combine(code, node.name, node.element, next(values), part))
+                own = held[len(result) : len(result) + len(stage.nodes)]
+                result += stage.add(own, evaluator, place(row, element))
             return result
 
-        added = are_sums(reductions) * len(starts)
-        totals = iter(long_loop(code, 0, space.length, step, held, added))
-        for evaluator in evaluators:
-            for node in reductions:
-                total = total_of(code, node, next(totals))
-                evaluator.given[node] = lambda _, total=total: total
-    written = list(enumerate(job.body.written))
-    full = [(n, node) for n, node in written if space.is_full(node)]
-    rest = [(n, node) for n, node in written if not space.is_full(node)]
+        start, added = stage.start(width) * together, stage.sums * together
+        totals = long_loop(code, 0, space.length, step, start, added)
+        for number, evaluator in enumerate(evaluators):
+            stage.give(evaluator, totals[number * every : (number + 1) * every])
 
     def results(element: Index) -> None:
         for evaluator, row in zip(evaluators, rows, strict=True):
-            job.write(
-                evaluator, [(n, node, space.index_in(node, row, element)) for n, node in full]
-            )
+            job.write(evaluator, place(row, element), space.is_full)
 
-    if full:
+    if any(map(space.is_full, job.body.written)):
         code.each(0, space.length, results)
     for evaluator, row in zip(evaluators, rows, strict=True):
-        job.write(evaluator, [(n, node, space.index_in(node, row, ZERO)) for n, node in rest])
+        job.write(evaluator, place(row, ZERO), lambda node: not space.is_full(node))
     return Launch((items,))
-
-
-def _always(value: SSAValue) -> Given:
-    """A value that is the same at every index."""
-    return lambda _: value

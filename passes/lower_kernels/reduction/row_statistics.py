@@ -22,18 +22,12 @@ from mgn.passes.kernels.index_maps import bounded
 from mgn.passes.kernels.product import Product, values_of_rows
 from mgn.passes.kernels.rows import RowSpace, row_space, stages_of
 from mgn.passes.lower_kernels.core.evaluate import Evaluator
-from mgn.passes.lower_kernels.core.long_sums import are_sums, long_loop
+from mgn.passes.lower_kernels.core.long_sums import long_loop
 from mgn.passes.lower_kernels.core.pure_code import memory_type
-from mgn.passes.lower_kernels.core.scalar import (
-    across_lanes,
-    combine,
-    start_of,
-    term,
-    total_of,
-)
 from mgn.passes.lower_kernels.core.sub_groups import SUB_GROUP
 from mgn.passes.lower_kernels.core.template import Job
 from mgn.passes.lower_kernels.reduction.row_groups import reduce_across_items, shuffles
+from mgn.passes.lower_kernels.reduction.stage import Stage
 from mgn.passes.schedules.row_groups import Grouping
 
 LOADS_AT_ONCE = 16
@@ -120,13 +114,12 @@ class RowStatistics:
     def _reduced(self, rows: Sequence[Index]) -> list[Evaluator]:
         """Evaluators that know the reductions of some rows of the tile, one for each row."""
         evaluators = [self.job.evaluator(self._grouping.width) for _ in rows]
-        for stage in stages_of(self.job.body, self._space).reductions:
-            walked = zip(evaluators, rows, strict=True)
+        for nodes in stages_of(self.job.body, self._space).reductions:
+            stage, walked = Stage(self.job.code, nodes), zip(evaluators, rows, strict=True)
             parts = [value for item in walked for value in self._walk(stage, *item)]
-            for n, total in enumerate(self._totals(stage * len(rows), parts)):
-                node = stage[n % len(stage)]
-                total = total_of(self.job.code, node, total)
-                evaluators[n // len(stage)].given[node] = lambda _, total=total: total
+            totals = iter(self._totals(nodes * len(rows), parts))
+            for evaluator in evaluators:
+                stage.give(evaluator, [next(totals) for _ in nodes])
         return evaluators
 
     def _totals(self, nodes: Sequence[Node], parts: Sequence[SSAValue]) -> list[SSAValue]:
@@ -135,11 +128,10 @@ class RowStatistics:
             self.job.code.barrier()
         return reduce_across_items(self.job, self._grouping, self.place, nodes, parts)
 
-    def _walk(self, stage: Sequence[Node], evaluator: Evaluator, row: Index) -> list[SSAValue]:
+    def _walk(self, stage: Stage, evaluator: Evaluator, row: Index) -> list[SSAValue]:
         """A work-item's part of each reduction of a row, all lanes combined."""
         code, sizes = self.job.code, self._grouping
         vectors = self._space.length // sizes.width
-        start = [start_of(code, node, sizes.width) for node in stage]
         own = self._own(row)
         _, share = sizes.places(self.place)
 
@@ -148,21 +140,13 @@ class RowStatistics:
             inside = code.is_below(step, vectors, 1)
             step = code.bounded(step, vectors)
             index = (*self.batch, own, step * sizes.width + lanes(sizes.width))
-            result: list[SSAValue] = []
-            for node, value, nothing in zip(stage, held, start, strict=True):
-                part = term(code, node, evaluator.lanes_at(node.operands[0], index))
-                part = code.select(inside, part, nothing)
-                result.append(combine(code, node.name, node.element, value, part))
-            return result
+            return stage.add(held, evaluator, lambda _: index, inside)
 
         trips = ceil_div(vectors, sizes.shares)
-        held = list(start)
+        held = stage.start(sizes.width)
         if trips <= LOADS_AT_ONCE:
             for number in range(trips):
                 held = trip(number, held)
         else:
-            held = long_loop(code, 0, trips, trip, held, are_sums(stage), LOADS_AT_ONCE // 2)
-        return [
-            across_lanes(code, node.name, node.element, value)
-            for node, value in zip(stage, held, strict=True)
-        ]
+            held = long_loop(code, 0, trips, trip, held, stage.sums, LOADS_AT_ONCE // 2)
+        return stage.across_lanes(held)
