@@ -78,6 +78,10 @@ class Product:
         own = (column, k) if self.node.values["transpose_b"] else (k, column)
         return (*broadcast_index(batch, shape[:-2]), *own)
 
+    def operand_index(self, side: int, batch: Indices, own: Index, k: Index) -> Indices:
+        """The element of operand 0 or 1 that a row or a column takes at a step."""
+        return self.right_index(batch, k, own) if side else self.left_index(batch, own, k)
+
     def result_index(self, batch: Indices, row: Index, column: Index, node: Node) -> Indices:
         """The index of a value after the product that belongs to a row and a column."""
         full = (*self.batch, self.rows, self.columns)

@@ -73,9 +73,7 @@ class OperandCopies:
 
     def index_of(self, own: Index, k: Index) -> Indices:
         """The operand's element of a row or column at a step."""
-        if self.operand == 0:
-            return self.product.left_index(self.batch, own, k)
-        return self.product.right_index(self.batch, k, own)
+        return self.product.operand_index(self.operand, self.batch, own, k)
 
     @cached_property
     def asynchronous(self) -> bool:

@@ -9,10 +9,9 @@ import math as numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import VectorType, f32, i32
+from xdsl.dialects.builtin import f32, i32
 from xdsl.ir import SSAValue
 
-from mgn.dialects import kernel
 from mgn.passes.kernels.index import Index, constant
 from mgn.passes.lower_kernels.attention.node import Attention
 from mgn.passes.lower_kernels.attention.panels import QUAD
@@ -26,7 +25,7 @@ Vectors = list[SSAValue]
 def of_both_rows(code: Code, values: Sequence[SSAValue]) -> SSAValue:
     """A number of each row, in all lanes of a result."""
     low, high = values
-    return code.pure(kernel.FromElementsOp, [low, low, high, high], VectorType(low.type, [HELD]))
+    return code.joined([low, low, high, high])
 
 
 @dataclass

@@ -12,7 +12,7 @@ import math as numbers
 from collections.abc import Callable
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import VectorType, f32
+from xdsl.dialects.builtin import f32
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
@@ -299,7 +299,7 @@ class MatrixAttention:
             key = code.bounded(first + self.mask.key(n, lane), attention.keys)
             row = self.rows[lane // 2]
             values.append(attention.bias_values(evaluator, self.batch, self.head, row, key))
-        return code.pure(kernel.FromElementsOp, values, VectorType(f32, [HELD]))
+        return code.joined(values)
 
     # Values
 

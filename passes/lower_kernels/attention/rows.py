@@ -21,8 +21,8 @@ from mgn.passes.lower_kernels.attention.blocks import BLOCK, FarSums
 from mgn.passes.lower_kernels.attention.node import Attention
 from mgn.passes.lower_kernels.attention.packing import Packing
 from mgn.passes.lower_kernels.attention.repair import Repair, is_spoilt, nothing_of
-from mgn.passes.lower_kernels.core.product import multiply_add, tile_start
-from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type, shaped
+from mgn.passes.lower_kernels.core.product import add_products, multiply_add, tile_start
+from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
 from mgn.passes.lower_kernels.core.scalar import across_lanes
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.schedules.attention_blocks import Blocking
@@ -202,14 +202,8 @@ class _Rows:
                 )
                 for j in range(vectors)
             ]
-            values = iter(held)
-            result: list[SSAValue] = []
-            for i in range(sizes.rows):
-                a = left(i, k)
-                result += [
-                    multiply_add(code, self.attention.element, a, b, next(values)) for b in parts
-                ]
-            return result
+            rows = (left(i, k) for i in range(sizes.rows))
+            return add_products(code, self.attention.element, rows, parts, held)
 
         return code.loop(0, steps, step, held)
 
@@ -278,18 +272,13 @@ class _Rows:
             code.store(new, self.largest, code.index(base + i))
             before.append(old)
             largest.append(new)
-        shift = attention.shift(code, self._joined(largest, count))
-        factor = attention.power(code, self._joined(before, count), shift)
+        rest = count - sizes.rows
+        shift = attention.shift(code, code.joined([*largest, *largest[-1:] * rest]))
+        factor = attention.power(code, code.joined([*before, *before[-1:] * rest]), shift)
         return (
             [lane_of(code, factor, i) for i in range(sizes.rows)],
             [lane_of(code, shift, i) for i in range(sizes.rows)],
         )
-
-    def _joined(self, values: list[SSAValue], count: int) -> SSAValue:
-        if count == 1:
-            return values[0]
-        padded = [*values, *values[-1:] * (count - len(values))]
-        return self.code.pure(kernel.FromElementsOp, padded, shaped(self.type, count))
 
     def _powers(
         self,

@@ -200,11 +200,7 @@ class _Tiles:
 
     def _lane_of_rows(self, rows: Vectors, lane: int) -> SSAValue:
         """One lane of each row."""
-        values = [lane_of(self.code, row, lane) for row in rows]
-        if len(values) == 1:
-            return values[0]
-        type = shaped(self.type, len(values))
-        return self.code.pure(kernel.FromElementsOp, values, type)
+        return self.code.joined(self._lanes(rows, lane))
 
     def _score(self, product: SSAValue, part: int, key: Index) -> SSAValue:
         attention, sizes, code = self.attention, self.sizes, self.code
@@ -415,10 +411,7 @@ class _Tiles:
         for start in range(0, sizes.columns, width):
             part, offset = divmod(start, sizes.column_vector)
             column = self.own.column(part) + offset
-            own = columns[start : start + width]
-            value = own[0]
-            if width > 1:
-                value = code.pure(kernel.FromElementsOp, own, shaped(self.type, width))
+            value = code.joined(columns[start : start + width])
 
             def put(column: Index = column, value: SSAValue = value) -> None:
                 limit = attention.width // width

@@ -3,7 +3,7 @@
 In: a body with one matmul. Out: its `Product`, and what every form of the template writes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from xdsl.dialects import arith, vector
@@ -35,6 +35,18 @@ def multiply_add(
             math.FmaOp, [a, b, held], held.type, fastmath=arith.FastMathFlagsAttr("none")
         )
     return code.binary(arith.AddiOp, code.binary(arith.MuliOp, a, b), held)
+
+
+def add_products(
+    code: Code,
+    element: ElementType,
+    rows: Iterable[SSAValue],
+    columns: Sequence[SSAValue],
+    held: Sequence[SSAValue],
+) -> list[SSAValue]:
+    """Sums with the product of each row and each column added."""
+    sums = iter(held)
+    return [multiply_add(code, element, a, b, next(sums)) for a in rows for b in columns]
 
 
 def tile_start(code: Code, tile: Index, size: int, limit: int) -> Index:

@@ -202,6 +202,19 @@ class PureCode:
         yes, no = self.spread(yes, lane_count(test)), self.spread(no, lane_count(test))
         return self.pure(kernel.SelectOp, [test, yes, no], yes.type)
 
+    def or_zeros(self, test: SSAValue | bool, value: SSAValue) -> SSAValue:
+        """A value where a test holds, and zeros elsewhere."""
+        if test is True:
+            return value
+        return self.select(test, value, self.constant(0, scalar_type(value), lane_count(value)))
+
+    def joined(self, values: Sequence[SSAValue]) -> SSAValue:
+        """Scalars as a vector; a single one as it is."""
+        if len(values) == 1:
+            return values[0]
+        type = shaped(values[0].type, len(values))
+        return self.pure(kernel.FromElementsOp, list(values), type)
+
     def convert(self, kind: str, value: SSAValue, type: Attribute) -> SSAValue:
         """A cast to a scalar type, of each lane: `sitofp`, `extf`, `trunci`, …"""
         if kind in ("extf", "truncf"):

@@ -20,11 +20,11 @@ from mgn.passes.kernels.body import Indices
 from mgn.passes.kernels.index import Index, delinearised, lanes
 from mgn.passes.kernels.product import Product
 from mgn.passes.kernels.product_as_sum import product_as_sum
-from mgn.passes.lower_kernels.core.evaluate import Evaluator
 from mgn.passes.lower_kernels.core.long_sums import long_loop
-from mgn.passes.lower_kernels.core.product import multiply_add, tile_start, write_tile
-from mgn.passes.lower_kernels.core.pure_code import memory_type, shaped
-from mgn.passes.lower_kernels.core.scalar import across_lanes, combine, widened
+from mgn.passes.lower_kernels.core.operand import Operand
+from mgn.passes.lower_kernels.core.product import add_products, tile_start, write_tile
+from mgn.passes.lower_kernels.core.pure_code import memory_type
+from mgn.passes.lower_kernels.core.scalar import across_lanes, combine
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.product.few_rows import lower_few_rows
 from mgn.passes.lower_kernels.product.packed_product import lower_packed
@@ -81,10 +81,10 @@ def _dots(job: Job, product: Product) -> Launch:
         )
         if across == 1:
             rows, columns = [row + lanes(down)], [column]
-            totals = [_joined(job, totals)]
+            totals = [job.code.joined(totals)]
         else:
             rows, columns = [row + i for i in range(down)], [column + lanes(across)]
-            totals = [_joined(job, totals[i * across : (i + 1) * across]) for i in range(down)]
+            totals = [job.code.joined(totals[i * across : (i + 1) * across]) for i in range(down)]
         evaluator = job.evaluator(max(across, down if across == 1 else 1))
         write_tile(job, product, evaluator, batch, rows, columns, totals)
 
@@ -95,43 +95,28 @@ def _dots(job: Job, product: Product) -> Launch:
     return Launch((items,), (1,))
 
 
-def _joined(job: Job, totals: Sequence[SSAValue]) -> SSAValue:
-    if len(totals) == 1:
-        return totals[0]
-    type = shaped(totals[0].type, len(totals))
-    return job.code.pure(kernel.FromElementsOp, list(totals), type)
-
-
 def _dot_tile(
     job: Job, product: Product, batch: Indices, rows: Sequence[Index], columns: Sequence[Index]
 ) -> list[SSAValue]:
     code, element = job.code, product.element
-    left, right = product.node.operands
+    left, right = Operand.both(job, product, batch)
     width = job.number("lanes", 16)
 
-    def step(evaluator: Evaluator, k: Index, held: list[SSAValue]) -> list[SSAValue]:
-        a_parts = [
-            widened(code, evaluator.lanes_at(left, product.left_index(batch, row, k)), element)
-            for row in rows
-        ]
-        b_parts = [
-            widened(code, evaluator.lanes_at(right, product.right_index(batch, k, column)), element)
-            for column in columns
-        ]
-        values = iter(held)
-        return [multiply_add(code, element, a, b, next(values)) for a in a_parts for b in b_parts]
+    def step(count: int, k: Index, held: list[SSAValue]) -> list[SSAValue]:
+        a_parts = [left.along_depth(row, k, count) for row in rows]
+        b_parts = [right.along_depth(column, k, count) for column in columns]
+        return add_products(code, element, a_parts, b_parts, held)
 
     type = memory_type(accumulator(element))
     vectors = product.depth // width
     unroll = 4 if len(rows) * len(columns) <= 2 and vectors >= 8 else 1
     count = len(rows) * len(columns)
-    wide, narrow = job.evaluator(width), job.evaluator(1)
 
     def block(number: Index, held: list[SSAValue]) -> list[SSAValue]:
         result: list[SSAValue] = []
         for part in range(unroll):
-            k = (number * unroll + part) * width + lanes(width)
-            result += step(wide, k, held[part * count : (part + 1) * count])
+            k = (number * unroll + part) * width
+            result += step(width, k, held[part * count : (part + 1) * count])
         return result
 
     zeros = [code.constant(0, type, width)] * (count * unroll)
@@ -144,11 +129,9 @@ def _dot_tile(
             for x, y in zip(totals, held[part * count : (part + 1) * count], strict=True)
         ]
     done = vectors // unroll * unroll
-    totals = code.loop(
-        done, vectors, lambda n, held: step(wide, n * width + lanes(width), held), totals
-    )
+    totals = code.loop(done, vectors, lambda n, held: step(width, n * width, held), totals)
     totals = [across_lanes(code, "sum", accumulator(element), total) for total in totals]
-    return code.loop(vectors * width, product.depth, lambda k, held: step(narrow, k, held), totals)
+    return code.loop(vectors * width, product.depth, lambda k, held: step(1, k, held), totals)
 
 
 def _direct(job: Job, product: Product) -> Launch:
@@ -171,10 +154,10 @@ def _direct(job: Job, product: Product) -> Launch:
         column = tile_start(code, column_tile, width * across, product.columns)
         row = tile_start(code, row_tile, down, product.rows)
         rows = [row + i for i in range(down)]
-        columns = [column + j * width + lanes(width) for j in range(across)]
-        evaluator = job.evaluator(width)
-        totals = _accumulate(job, product, evaluator, batch, rows, columns)
-        write_tile(job, product, evaluator, batch, rows, columns, totals)
+        columns = [column + j * width for j in range(across)]
+        totals = _accumulate(job, product, width, batch, rows, columns)
+        vectors = [column + lanes(width) for column in columns]
+        write_tile(job, product, job.evaluator(width), batch, rows, vectors, totals)
 
     code.when(code.is_below(item, tiles, 1), tile)
     return Launch((items,), (local,))
@@ -183,27 +166,19 @@ def _direct(job: Job, product: Product) -> Launch:
 def _accumulate(
     job: Job,
     product: Product,
-    evaluator: Evaluator,
+    width: int,
     batch: Indices,
     rows: Sequence[Index],
     columns: Sequence[Index],
 ) -> list[SSAValue]:
     code, element = job.code, product.element
-    left, right = product.node.operands
-    zero = code.constant(0, memory_type(accumulator(element)), evaluator.lanes)
+    left, right = Operand.both(job, product, batch)
+    zero = code.constant(0, memory_type(accumulator(element)), width)
 
     def step(k: Index, held: list[SSAValue]) -> list[SSAValue]:
-        parts = [
-            widened(code, evaluator.lanes_at(right, product.right_index(batch, k, column)), element)
-            for column in columns
-        ]
-        values = iter(held)
-        result: list[SSAValue] = []
-        for row in rows:
-            a = widened(code, evaluator.at(left, product.left_index(batch, row, k)), element)
-            a = code.spread(a, evaluator.lanes)
-            result += [multiply_add(code, element, a, b, next(values)) for b in parts]
-        return result
+        parts = [right.across(column, k, width) for column in columns]
+        own = (code.spread(left.at(row, k), width) for row in rows)
+        return add_products(code, element, own, parts, held)
 
     count = len(rows) * len(columns)
     sums = [element.is_float] * count

@@ -18,11 +18,11 @@ from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import Index, constant, delinearised, lanes
 from mgn.passes.kernels.index_maps import bounded
 from mgn.passes.kernels.product import Product
-from mgn.passes.lower_kernels.core.evaluate import Evaluator
 from mgn.passes.lower_kernels.core.long_sums import long_loop
-from mgn.passes.lower_kernels.core.product import multiply_add, write_tile
+from mgn.passes.lower_kernels.core.operand import Operand
+from mgn.passes.lower_kernels.core.product import add_products, write_tile
 from mgn.passes.lower_kernels.core.pure_code import lane_count, lane_of, memory_type
-from mgn.passes.lower_kernels.core.scalar import across_lanes, combine, widened
+from mgn.passes.lower_kernels.core.scalar import across_lanes, combine
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.schedules.few_rows import MOST_SUMS, FewRowsTiling
 
@@ -55,6 +55,7 @@ class _FewRows:
         else:
             self.own, self.share = self.place % sizes.own, self.place // sizes.own
         self.batch = delinearised(group // across, product.batch)
+        self.left, self.right = Operand.both(self.job, product, self.batch)
         self.first = group % across * sizes.columns
         totals = self._along() if sizes.along else self._across()
         self._add_shares(totals)
@@ -70,7 +71,6 @@ class _FewRows:
         product, sizes, code = self.product, self.sizes, self.code
         width = sizes.width
         vectors = product.depth // width
-        evaluator = self.job.evaluator(width)
         columns = [
             bounded(self._column(n, self.own), product.columns, 1) for n in range(sizes.across)
         ]
@@ -78,14 +78,11 @@ class _FewRows:
         def trip(number: Index, held: list[SSAValue]) -> list[SSAValue]:
             vector = number * sizes.shares + self.share
             inside = code.is_below(vector, vectors, 1)
-            k = bounded(vector * width, product.depth, width) + lanes(width)
-            right = [self._right(evaluator, k, column) for column in columns]
-            left = [self._left(evaluator, row, k) for row in range(product.rows)]
-            if not isinstance(inside, bool):
-                zero = code.constant(0, memory_type(self.element), width)
-                left = [code.select(inside, value, zero) for value in left]
-                right = [code.select(inside, value, zero) for value in right]
-            return self._products(left, right, held)
+            k = bounded(vector * width, product.depth, width)
+            right = [self.right.along_depth(column, k, width) for column in columns]
+            left = [self.left.along_depth(constant(n), k, width) for n in range(product.rows)]
+            left, right = ([code.or_zeros(inside, value) for value in x] for x in (left, right))
+            return add_products(code, product.element, left, right, held)
 
         zero = code.constant(0, memory_type(self.element), width)
         held = [zero] * (product.rows * sizes.across)
@@ -99,17 +96,15 @@ class _FewRows:
         """Vectors of sums of neighbouring columns, of each row."""
         product, sizes, code = self.product, self.sizes, self.code
         width = sizes.width
-        wide = self.job.evaluator(width)
-        column = bounded(self._column(0, self.own), product.columns, width) + lanes(width)
+        column = bounded(self._column(0, self.own), product.columns, width)
 
         def steps(k: Index, count: int, held: list[SSAValue]) -> list[SSAValue]:
             """So many steps; a row's numbers of the left operand are read together."""
-            right = [self._right(wide, k + part, column) for part in range(count)]
-            narrow = self.job.evaluator(count)
-            left = [self._left(narrow, row, k + lanes(count)) for row in range(product.rows)]
+            right = [self.right.across(column, k + part, width) for part in range(count)]
+            left = [self.left.along_depth(constant(n), k, count) for n in range(product.rows)]
             for part in range(count):
                 own = [code.spread(lane_of(code, row, part), width) for row in left]
-                held = self._products(own, right[part : part + 1], held)
+                held = add_products(code, product.element, own, right[part : part + 1], held)
             return held
 
         def trip(number: Index, held: list[SSAValue]) -> list[SSAValue]:
@@ -140,23 +135,6 @@ class _FewRows:
         """A work-item's walk along the shared axis."""
         sums = [self.element.is_float] * len(held)
         return long_loop(self.code, 0, trips, trip, held, sums, unroll, block=LONG_WALK)
-
-    def _left(self, evaluator: Evaluator, row: int, k: Index) -> SSAValue:
-        node, index = self.product.node.operands[0], constant(row)
-        value = evaluator.lanes_at(node, self.product.left_index(self.batch, index, k))
-        return widened(self.code, value, self.product.element)
-
-    def _right(self, evaluator: Evaluator, k: Index, column: Index) -> SSAValue:
-        node = self.product.node.operands[1]
-        value = evaluator.lanes_at(node, self.product.right_index(self.batch, k, column))
-        return widened(self.code, value, self.product.element)
-
-    def _products(
-        self, left: Sequence[SSAValue], right: Sequence[SSAValue], held: Sequence[SSAValue]
-    ) -> list[SSAValue]:
-        """The sums with the product of each row and each column added."""
-        sums, element = iter(held), self.product.element
-        return [multiply_add(self.code, element, a, b, next(sums)) for a in left for b in right]
 
     def _add_shares(self, totals: Sequence[SSAValue]) -> None:
         """Adds up the shares' sums, in local memory, and writes what follows from them."""

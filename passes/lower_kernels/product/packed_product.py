@@ -20,7 +20,8 @@ from mgn.passes.kernels.index import ZERO, Index, delinearised, lanes, linear
 from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.evaluate import Evaluator
 from mgn.passes.lower_kernels.core.long_totals import LongTotals
-from mgn.passes.lower_kernels.core.product import multiply_add, tile_start, write_halves, write_tile
+from mgn.passes.lower_kernels.core.operand import Operand
+from mgn.passes.lower_kernels.core.product import add_products, tile_start, write_halves, write_tile
 from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.staging.panels import (
@@ -94,6 +95,7 @@ class _Packed:
         block_row, other = item % blocks_down, item // blocks_down
         block_column, batch_number = other % blocks_across, other // blocks_across
         self.batch = delinearised(batch_number, product.batch)
+        self.operands = Operand.both(self.job, product, self.batch)
         self.first_row = block_row * sizes.down
         self.first_column = block_column * sizes.across
         self.count_down = self._count(self.first_row, sizes.down, self.tiles_down)
@@ -130,14 +132,14 @@ class _Packed:
             transposed = product.right_runs_along_depth and product.depth >= 2 * sizes.width > 2
             pack = pack_transposed_panels if transposed else pack_panels
             panels = (self.count_across, self._column)
-            pack(self.job, product, self.batch, first, steps, panels, self.right)
+            pack(self.operands[1], first, steps, panels, self.right)
 
         def tile(number: Index) -> None:
             row = self._row(number)
             if self.left is not None:
                 transposed = product.node.values["transpose_a"]
                 pack = pack_left_columns if transposed else pack_left_rows
-                pack(self.job, product, self.batch, first, steps, row, self.left)
+                pack(self.operands[0], first, steps, row, self.left)
 
             code.each(
                 0,
@@ -173,12 +175,8 @@ class _Packed:
 
         def step(k: Index, held: list[SSAValue]) -> list[SSAValue]:
             parts = self._right_values(panel, first, k)
-            values = iter(held)
-            result: list[SSAValue] = []
-            for i in range(sizes.rows):
-                a = self._left_value(row, i, first, k)
-                result += [multiply_add(code, element, a, b, next(values)) for b in parts]
-            return result
+            rows = (self._left_value(row, i, first, k) for i in range(sizes.rows))
+            return add_products(code, element, rows, parts, held)
 
         def turn(number: Index, held: list[SSAValue]) -> list[SSAValue]:
             self._fetch_rows(panel, row, first, number)
@@ -246,8 +244,7 @@ class _Packed:
     def _left_value(self, row: Index, i: int, first: Index, k: Index) -> SSAValue:
         code, left = self.code, self.left
         if left is None:
-            index = self.product.left_index(self.batch, row + i, first + k)
-            return self.job.evaluator(1).at(self.product.node.operands[0], index)
+            return self.operands[0].at(row + i, first + k)
         return code.load(left.buffer, code.index(left.place(i, k)))
 
     def _right_values(self, panel: Index, first: Index, k: Index) -> list[SSAValue]:

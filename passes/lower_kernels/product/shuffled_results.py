@@ -16,7 +16,7 @@ from mgn.dialects import kernel
 from mgn.passes.kernels.index import Index
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.pure_code import INDEX, lane_of
-from mgn.passes.lower_kernels.staging.tensor_panels import EIGHT, joined
+from mgn.passes.lower_kernels.staging.tensor_panels import EIGHT
 
 NEIGHBOURS = 4
 """Work-items that have parts of one row of a tile of eight columns."""
@@ -50,7 +50,7 @@ class Shuffle:
         while len(held) > 1:
             held = list(_halved(self.code, self.lane, distance, held))
             distance *= 2
-        return joined(self.code, held[0])
+        return self.code.joined(held[0])
 
 
 def _halved(

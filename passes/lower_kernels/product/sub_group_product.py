@@ -21,7 +21,7 @@ from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.long_sums import MOST_UNIT, UNIT_BLOCK, long_loop
 from mgn.passes.lower_kernels.core.pure_code import lane_of
 from mgn.passes.lower_kernels.product.shuffled_results import NEIGHBOURS, Shuffle
-from mgn.passes.lower_kernels.staging.tensor_panels import EIGHT, Panel, joined
+from mgn.passes.lower_kernels.staging.tensor_panels import EIGHT, Panel
 from mgn.passes.schedules.matrix_tiles import STEP_CHUNKS, SUB_GROUP, TensorTiling
 
 INSTRUCTIONS = {"bf16": "m16n8k16_bf16", "f16": "m16n8k16_f16", "tf32": "m16n8k8_tf32"}
@@ -187,7 +187,7 @@ class SubGroupProduct:
                     row = left.own_place(2 * first + half, lane // 4, True)
                     column = right.own_place(second, lane % 4 * 2, False)
                     lanes_of = (2 * half, 2 * half + 1)
-                pair = joined(self.code, [lane_of(self.code, total, n) for n in lanes_of])
+                pair = self.code.joined([lane_of(self.code, total, n) for n in lanes_of])
                 yield self.row + row, self.column + column, pair
 
     def shuffled_results(
@@ -200,7 +200,7 @@ class SubGroupProduct:
             first, second = number // across, number % across
             for half in range(2):
                 pairs = [
-                    joined(code, [lane_of(code, total, 2 * half + n) for n in range(2)])
+                    code.joined([lane_of(code, total, 2 * half + n) for n in range(2)])
                     for total in totals[number : number + tiles]
                 ]
                 row = lane // NEIGHBOURS + (2 * first + half) * EIGHT

@@ -17,7 +17,8 @@ from mgn.passes.kernels.index import Index, constant
 from mgn.passes.kernels.index_maps import bounded
 from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.long_sums import MOST_WIDE, WIDE_BLOCK, long_loop
-from mgn.passes.lower_kernels.core.product import multiply_add
+from mgn.passes.lower_kernels.core.operand import Operand
+from mgn.passes.lower_kernels.core.product import add_products
 from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
 from mgn.passes.lower_kernels.core.scalar import combine
 from mgn.passes.lower_kernels.core.template import Job, Launch
@@ -72,8 +73,10 @@ class _Tiled:
             left_panel(product, sizes, self.first_row),
             right_panel(product, sizes, self.first_column),
         )
+        operands = Operand.both(self.job, product, self.batch)
         self.copiers = [
-            Copier(self.job, product, sizes, panel, self.batch, self.place) for panel in panels
+            Copier(operand, sizes, panel, self.place)
+            for operand, panel in zip(operands, panels, strict=True)
         ]
         totals = self._sums(panels)
         if sizes.slices > 1:
@@ -179,12 +182,10 @@ class _Tiled:
         sizes, code = self.sizes, self.code
         left = factors[: sizes.rows // sizes.width]
         right = factors[sizes.rows // sizes.width :]
-        values = iter(held)
-        result: list[SSAValue] = []
-        for row in range(sizes.rows):
-            a = lane_of(code, left[row // sizes.width], row % sizes.width)
-            result += [multiply_add(code, self.element, a, b, next(values)) for b in right]
-        return result
+        rows = (
+            lane_of(code, left[row // sizes.width], row % sizes.width) for row in range(sizes.rows)
+        )
+        return add_products(code, self.element, rows, right, held)
 
     def _results(self, totals: list[SSAValue]) -> None:
         sizes, results = self.sizes, self._tile()

@@ -11,15 +11,11 @@ from functools import cached_property
 
 from xdsl.ir import SSAValue
 
-from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div
-from mgn.passes.kernels.body import Indices
-from mgn.passes.kernels.index import Index, lanes
-from mgn.passes.kernels.index_maps import bounded
+from mgn.passes.kernels.index import Index
 from mgn.passes.kernels.product import Product
-from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
-from mgn.passes.lower_kernels.core.scalar import widened
-from mgn.passes.lower_kernels.core.template import Job
+from mgn.passes.lower_kernels.core.operand import Operand
+from mgn.passes.lower_kernels.core.pure_code import lane_of
 from mgn.passes.schedules.local_tiles import Tiling
 
 WARP = 32
@@ -40,7 +36,6 @@ class Panel:
     `base` and `stride` place it within a stage of local memory.
     """
 
-    operand: int
     size: int
     limit: int
     first: Index
@@ -58,7 +53,7 @@ def left_panel(product: Product, sizes: Tiling, first: Index) -> Panel:
     shape = product.node.operands[0].shape
     by_depth = not (product.node.values["transpose_a"] and len(shape) > 1)
     stride = sizes.tile_rows + sizes.padding
-    return Panel(0, sizes.tile_rows, product.rows, first, by_depth, 0, stride)
+    return Panel(sizes.tile_rows, product.rows, first, by_depth, 0, stride)
 
 
 def right_panel(product: Product, sizes: Tiling, first: Index) -> Panel:
@@ -66,24 +61,22 @@ def right_panel(product: Product, sizes: Tiling, first: Index) -> Panel:
     by_depth = bool(product.node.values["transpose_b"]) or len(product.node.operands[1].shape) == 1
     base = sizes.steps * (sizes.tile_rows + sizes.padding)
     stride = sizes.tile_columns + sizes.padding
-    return Panel(1, sizes.tile_columns, product.columns, first, by_depth, base, stride)
+    return Panel(sizes.tile_columns, product.columns, first, by_depth, base, stride)
 
 
 @dataclass
 class Copier:
     """Copies one panel; `place` is the work-item's number in its group."""
 
-    job: Job
-    product: Product
+    operand: Operand
     sizes: Tiling
     panel: Panel
-    batch: Indices
     place: Index
 
     @property
     def width(self) -> int:
         """Elements read at once: what divides the axis that memory runs along."""
-        along = self.product.depth if self.panel.by_depth else self.panel.limit
+        along = self.operand.product.depth if self.panel.by_depth else self.panel.limit
         width = self.sizes.width
         while along % width or (not self.panel.by_depth and self.panel.size % width):
             width //= 2
@@ -119,38 +112,19 @@ class Copier:
     def read(self, block: Index) -> list[SSAValue]:
         """The values of a block of the shared axis that this work-item copies."""
         return [
-            self._value(block * self.sizes.steps + step, self.panel.first + own)
+            self.operand.inside(
+                self.panel.first + own,
+                block * self.sizes.steps + step,
+                self.width,
+                self.panel.by_depth,
+                self.panel.limit,
+            )
             for _, step, own in self._spots
         ]
 
-    def _value(self, k: Index, own: Index) -> SSAValue:
-        product, code, panel, width = self.product, self.job.code, self.panel, self.width
-        element = product.element
-        inside = code.is_below(k, product.depth, 1)
-        k_width, own_width = (width, 1) if panel.by_depth else (1, width)
-        depth = bounded(k, product.depth, k_width)
-        place = bounded(own, panel.limit, own_width)
-        if panel.by_depth:
-            depth = depth + lanes(width)
-        else:
-            place = place + lanes(width)
-        node = product.node.operands[panel.operand]
-        index = (
-            product.left_index(self.batch, place, depth)
-            if panel.operand == 0
-            else product.right_index(self.batch, depth, place)
-        )
-        value = widened(code, self.job.evaluator(width).lanes_at(node, index), element)
-        if inside is True:
-            return value
-        zero = code.constant(0, memory_type(accumulator(element)), width)
-        if inside is False:
-            return zero
-        return code.select(inside, value, zero)
-
     def write(self, values: list[SSAValue], memory: SSAValue, stage: Index) -> None:
         """Stores what was read into a stage that begins at an element of local memory."""
-        sizes, panel, width, code = self.sizes, self.panel, self.width, self.job.code
+        sizes, panel, width, code = self.sizes, self.panel, self.width, self.operand.job.code
         vectors = sizes.steps * panel.size // width
         for value, (number, step, own) in zip(values, self._spots, strict=True):
 

@@ -12,12 +12,9 @@ from xdsl.dialects import vector
 from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import SSAValue
 
-from mgn.passes.kernels.body import Indices
-from mgn.passes.kernels.index import Index, lanes
-from mgn.passes.kernels.product import Product
+from mgn.passes.kernels.index import Index
 from mgn.passes.lower_kernels.core.emission import Code
-from mgn.passes.lower_kernels.core.scalar import widened
-from mgn.passes.lower_kernels.core.template import Job
+from mgn.passes.lower_kernels.core.operand import Operand
 
 if TYPE_CHECKING:
     from mgn.passes.schedules.packed_blocking import Blocking
@@ -55,9 +52,7 @@ class RightBlock:
 
 
 def pack_panels(
-    job: Job,
-    product: Product,
-    batch: Indices,
+    operand: Operand,
     first: Index,
     steps: Index | int,
     panels: Panels,
@@ -65,55 +60,38 @@ def pack_panels(
     start: Index | int = 0,
 ) -> None:
     """All panels, step by step, read a vector of columns at a time."""
-    code, right, sizes = job.code, product.node.operands[1], block.sizes
-    count, column_of = panels
-    evaluator = job.evaluator(sizes.width)
+    code, sizes, (count, column_of) = operand.job.code, block.sizes, panels
 
     def vectors(k: Index, depth: Index, panel: Index) -> None:
         column = column_of(panel)
         for j in range(sizes.vectors):
-            columns = sizes.vector(column, j) + lanes(sizes.width)
-            index = product.right_index(batch, depth, columns)
-            value = widened(code, evaluator.lanes_at(right, index), product.element)
+            value = operand.across(sizes.vector(column, j), depth, sizes.width)
             code.store(value, block.buffer, code.index(block.place(panel, k, j)))
 
     def step(k: Index) -> None:
-        depth = _bounded(code, first + k, product.depth)
+        depth = _bounded(code, first + k, operand.product.depth)
         code.each(0, count, lambda panel: vectors(k, depth, panel))
 
     code.each(start, steps, step)
 
 
 def pack_transposed_panels(
-    job: Job,
-    product: Product,
-    batch: Indices,
+    operand: Operand,
     first: Index,
     steps: Index | int,
     panels: Panels,
     block: RightBlock,
 ) -> None:
     """All panels, of columns that are contiguous in memory: squares are read and transposed."""
-    code, right, sizes = job.code, product.node.operands[1], block.sizes
-    count, column_of = panels
+    code, sizes, (count, column_of) = operand.job.code, block.sizes, panels
     width = sizes.width
-    evaluator = job.evaluator(width)
     squares = steps // width
 
     def square(panel: Index, number: Index, part: Index) -> None:
         k = number * width
-        depth = code.known(first + k, product.depth - width + 1)
+        depth = code.known(first + k, operand.product.depth - width + 1)
         column = sizes.vector(column_of(panel), part)
-        rows = [
-            widened(
-                code,
-                evaluator.lanes_at(
-                    right, product.right_index(batch, depth + lanes(width), column + c)
-                ),
-                product.element,
-            )
-            for c in range(width)
-        ]
+        rows = [operand.along_depth(column + c, depth, width) for c in range(width)]
         for offset, value in enumerate(transposed(code, rows)):
             code.store(value, block.buffer, code.index(block.place(panel, k + offset, part)))
 
@@ -126,7 +104,7 @@ def pack_transposed_panels(
     code.each(0, count, panel)
     done = squares * width
     if not isinstance(steps, int) or (isinstance(done, int) and done < steps):
-        pack_panels(job, product, batch, first, steps, panels, block, start=done)
+        pack_panels(operand, first, steps, panels, block, start=done)
 
 
 def transposed(code: Code, rows: list[SSAValue]) -> list[SSAValue]:
@@ -152,29 +130,24 @@ def _shuffle(code: Code, pair: list[SSAValue], mask: list[int]) -> SSAValue:
 
 
 def pack_left_rows(
-    job: Job,
-    product: Product,
-    batch: Indices,
+    operand: Operand,
     first: Index,
     steps: Index | int,
     row: Index,
     tile: LeftTile,
 ) -> None:
     """The rows of a tile, read a vector of steps at a time."""
-    code, left = job.code, product.node.operands[0]
-    width = job.number("lanes", 16)
+    code, width = operand.job.code, operand.job.number("lanes", 16)
 
     def one_row(i: Index) -> None:
         def put(k: Index, count: int) -> None:
-            evaluator = job.evaluator(count)
-            depth = code.known(first + k, max(product.depth - count, 0) + 1)
-            number = code.known(row + i, product.rows)
-            index = product.left_index(batch, number, depth + lanes(count))
-            value = widened(code, evaluator.lanes_at(left, index), product.element)
+            depth = code.known(first + k, max(operand.product.depth - count, 0) + 1)
+            number = code.known(row + i, operand.product.rows)
+            value = operand.along_depth(number, depth, count)
             code.store(value, tile.buffer, code.index(tile.place(i, k)))
 
         vectors = steps // width
-        if width <= product.depth:
+        if width <= operand.product.depth:
             code.each(0, vectors, lambda n: put(n * width, width))
         code.each(vectors * width, steps, lambda k: put(k, 1))
 
@@ -182,27 +155,23 @@ def pack_left_rows(
 
 
 def pack_left_columns(
-    job: Job,
-    product: Product,
-    batch: Indices,
+    operand: Operand,
     first: Index,
     steps: Index | int,
     row: Index,
     tile: LeftTile,
 ) -> None:
     """The columns of a tile, read a vector of rows at a time."""
-    code, left = job.code, product.node.operands[0]
+    code = operand.job.code
 
     def one_step(k: Index) -> None:
-        depth = _bounded(code, first + k, product.depth)
+        depth = _bounded(code, first + k, operand.product.depth)
         done = 0
         while done < tile.rows:
             count = 16
             while count > tile.rows - done:
                 count //= 2
-            evaluator = job.evaluator(count)
-            index = product.left_index(batch, row + done + lanes(count), depth)
-            value = widened(code, evaluator.lanes_at(left, index), product.element)
+            value = operand.across(row + done, depth, count)
             code.store(value, tile.buffer, code.index(tile.place(done, k)))
             done += count
 

@@ -10,7 +10,7 @@ step of the shared axis. The 16-byte chunks of a line are swizzled by the line's
 copies nor loads of fragments have bank conflicts.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from xdsl.dialects import arith, vector
@@ -23,7 +23,7 @@ from mgn.passes.kernels.body import Indices
 from mgn.passes.kernels.index import Counter, Index, of
 from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.emission import Code
-from mgn.passes.lower_kernels.core.pure_code import INDEX, lane_of, memory_type, shaped
+from mgn.passes.lower_kernels.core.pure_code import INDEX, lane_of
 from mgn.passes.lower_kernels.core.scalar import cast
 from mgn.passes.lower_kernels.core.template import Job
 from mgn.passes.schedules.matrix_tiles import CHUNK_BYTES, LINE_CHUNKS, STEP_CHUNKS, TensorTiling
@@ -127,11 +127,7 @@ class Panel(OperandCopies):
         own, step = self.bounds(line, start, width)
         value = self.job.evaluator(width).lanes_at(self.node, self.index_of(own, step))
         value = cast(code, value, self.node.element, self.element)
-        inside = code.is_below(k, self.product.depth, 1)
-        if inside is True:
-            return value
-        zero = code.constant(0, memory_type(self.element), width)
-        return zero if inside is False else code.select(inside, value, zero)
+        return code.or_zeros(code.is_below(k, self.product.depth, 1), value)
 
     def copy(
         self,
@@ -267,16 +263,9 @@ class Panel(OperandCopies):
             return [lane_of(code, value, number) for number in range(width)]
 
         return [
-            joined(code, [*numbers(eight, 0), *numbers(eight, 4)])
+            code.joined([*numbers(eight, 0), *numbers(eight, 4)])
             for eight in range(0, eights, width)
         ]
-
-
-def joined(code: Code, values: Sequence[SSAValue]) -> SSAValue:
-    """Scalars as a vector; a single one as it is."""
-    if len(values) == 1:
-        return values[0]
-    return code.pure(kernel.FromElementsOp, list(values), shaped(values[0].type, len(values)))
 
 
 def pair_of(code: Code, value: SSAValue, first: int) -> SSAValue:

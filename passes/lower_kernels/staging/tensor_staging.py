@@ -20,7 +20,7 @@ from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import Index, lanes
 from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type, shaped
 from mgn.passes.lower_kernels.core.scalar import cast
-from mgn.passes.lower_kernels.staging.tensor_panels import Panel, joined
+from mgn.passes.lower_kernels.staging.tensor_panels import Panel
 from mgn.passes.schedules.operand_copies import lies_in_memory
 
 
@@ -69,7 +69,7 @@ class StagedPanel(Panel):
                 continue
             rows = [self._chunk(block, start + k, line) for k in range(self.sizes.chunk)]
             for own in range(self.sizes.chunk):
-                chunks.append(joined(self.code, [lane_of(self.code, row, own) for row in rows]))
+                chunks.append(self.code.joined([lane_of(self.code, row, own) for row in rows]))
         return chunks
 
     def _packed(self, chunk: SSAValue) -> SSAValue:
@@ -116,7 +116,7 @@ class StagedPanel(Panel):
         if len(parts) == 1:
             return parts[0]
         each = [lane_of(self.code, part, n) for part in parts for n in range(self.width)]
-        return joined(self.code, each)
+        return self.code.joined(each)
 
     def _part(self, block: Index, line: Index, start: Index) -> SSAValue:
         """Neighbouring numbers, as they lie in memory or as they are computed."""
@@ -143,8 +143,4 @@ class StagedPanel(Panel):
         if self.product.depth % self.sizes.depth == 0:
             return value
         k = block * self.sizes.depth + (chunk * count + lanes(count) if self.by_depth else line)
-        inside = code.is_below(k, self.product.depth, count)
-        if inside is True:
-            return value
-        zeros = code.constant(0, memory_type(self.element), count)
-        return zeros if inside is False else code.select(inside, value, zeros)
+        return code.or_zeros(code.is_below(k, self.product.depth, count), value)

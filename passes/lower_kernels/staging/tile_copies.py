@@ -11,7 +11,6 @@ from xdsl.ir import SSAValue
 
 from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
 from mgn.passes.kernels.index import Index
-from mgn.passes.lower_kernels.core.pure_code import scalar_type
 from mgn.passes.lower_kernels.core.template import Job
 
 Read = Callable[[Index, Index, int], SSAValue]
@@ -81,11 +80,7 @@ class LineCopy:
             return read(line, part * width, width)
         inside = code.is_below(part, lines.length // width, 1)
         own = code.bounded(part, lines.length // width) * width
-        value = read(line, own, width)
-        if isinstance(inside, bool):
-            return value
-        zero = code.constant(0, scalar_type(value), width)
-        return code.select(inside, value, zero)
+        return code.or_zeros(inside, read(line, own, width))
 
     def write(self, values: list[SSAValue], turn: Index | int) -> None:
         """Stores the vectors of turns."""
