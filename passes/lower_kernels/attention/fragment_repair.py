@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 
 from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
 from mgn.passes.kernels.index import Index, lanes
-from mgn.passes.lower_kernels.attention.panels import QUAD
+from mgn.passes.lower_kernels.attention.products import QUAD
 from mgn.passes.lower_kernels.attention.repair import Repair
 from mgn.passes.lower_kernels.core.pure_code import memory_type
 

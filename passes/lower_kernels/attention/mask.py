@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 
 from mgn.passes.kernels.index import Index, constant
 from mgn.passes.lower_kernels.attention.node import Attention
-from mgn.passes.lower_kernels.attention.panels import QUAD
+from mgn.passes.lower_kernels.attention.products import QUAD
 from mgn.passes.lower_kernels.attention.weights import HELD
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.schedules.attention_matrix import UNIT_COLUMNS

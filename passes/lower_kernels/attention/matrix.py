@@ -17,12 +17,13 @@ from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.kernels.arithmetic import ceil_div
-from mgn.passes.kernels.index import Index, constant, lanes
+from mgn.passes.kernels.index import Index, constant
 from mgn.passes.lower_kernels.attention.blocks import loop_over_keys
 from mgn.passes.lower_kernels.attention.fragment_repair import FragmentRepair
+from mgn.passes.lower_kernels.attention.group_walk import GroupWalk
 from mgn.passes.lower_kernels.attention.mask import FragmentMask, of_both_rows
 from mgn.passes.lower_kernels.attention.node import Attention
-from mgn.passes.lower_kernels.attention.panels import QUAD, Scores, Sums
+from mgn.passes.lower_kernels.attention.products import QUAD, Scores, Sums
 from mgn.passes.lower_kernels.attention.repair import Repair, is_spoilt, nothing_of
 from mgn.passes.lower_kernels.attention.weights import HELD, Weights
 from mgn.passes.lower_kernels.core.product import multiply_add
@@ -44,15 +45,15 @@ UNROLL = 4
 Vectors = list[SSAValue]
 
 
-class MatrixAttention:
+class MatrixAttention(GroupWalk):
     """An attention kernel whose operands are rounded to a type of the matrix unit."""
 
     def __init__(self, job: Job, attention: Attention, name: str, sizes: MatrixTiling) -> None:
-        self.job, self.attention, self.code, self.name = job, attention, job.code, name
-        self.sizes = sizes
+        super().__init__(job, attention, sizes)
+        self.name, self.sizes = name, sizes
         self.paired = name == "tf32"
         self.weights = Weights(job.code, attention.element, name)
-        self.raised = self.weights.raised or attention.lowered
+        self.exponent = self.weights.raised or attention.lowered
         self.memory = self.code.local(memory_type(held_element(name)), self.sizes.memory)
         self.tiles = self.sizes.keys // UNIT_COLUMNS
         wide = ceil_div(attention.width, UNIT_ROWS) * UNIT_ROWS
@@ -61,15 +62,7 @@ class MatrixAttention:
     def write(self) -> Launch:
         """Writes the kernel."""
         attention, sizes, code = self.attention, self.sizes, self.code
-        blocks = ceil_div(attention.rows, sizes.rows)
-        groups = blocks * attention.groups
-        group = code.counter(kernel.GroupIdOp, 0, groups)
-        self.place = code.counter(kernel.LocalIdOp, 0, sizes.items)
-        outer, block = group % (groups // blocks), group // (groups // blocks)
-        if attention.causal:
-            block = block * -1 + (blocks - 1)
-        self.part, self.batch, self.head = attention.place(outer)
-        self.first_row = block * sizes.rows
+        items = self.begin()
         self.lane = self.place % SUB_GROUP
         own = self.place // SUB_GROUP * UNIT_ROWS + self.lane // QUAD
         self.own_rows = [self.first_row + own + which * 8 for which in range(OWN_ROWS)]
@@ -77,7 +70,7 @@ class MatrixAttention:
         self.mask = FragmentMask(code, attention, self.rows, self.lane, sizes.keys, self.paired)
         self.scores = Scores.of(attention, self.head, self.paired)
         self.sums = Sums.of(attention, self.head)
-        self.begin, self.count = self._visited()
+        self.first_tile, self.count = self._visited()
         self._copy(constant(0), None)
         queries = self.queries()
         nothing, zero = code.constant(-numbers.inf, f32), code.constant(0, f32)
@@ -102,15 +95,12 @@ class MatrixAttention:
             self._finish_part(largest, totals, sums)
         else:
             self._finish(largest, totals, sums)
-        return Launch((groups * sizes.items,), (sizes.items,))
+        return Launch((items,), (sizes.items,))
 
     def _visited(self) -> tuple[Index, Index]:
         """The first tile of keys that some row of the group sees, and how many there are."""
         attention, sizes, code = self.attention, self.sizes, self.code
-        last = code.bounded(self.first_row + (sizes.rows - 1), attention.rows)
-        first = code.bounded(self.first_row, attention.rows)
-        begin = attention.within(self.part, attention.first(first))
-        end = attention.within(self.part, attention.limit(last))
+        begin, end = self.seen()
         first_tile, tiles = begin // sizes.keys, ceil_div(attention.keys, sizes.keys)
         count = (end + (sizes.keys - 1)) // sizes.keys - first_tile
         return code.bounded(first_tile, tiles), count.clamp(0, tiles)
@@ -134,7 +124,7 @@ class MatrixAttention:
 
     def _first(self, turn: Index) -> Index:
         """The first key of a tile."""
-        return (self.begin + turn) * self.sizes.keys
+        return (self.first_tile + turn) * self.sizes.keys
 
     def stage(self, turn: Index) -> Index:
         """Where a tile of keys and values begins."""
@@ -145,14 +135,14 @@ class MatrixAttention:
         copies bring the tile.
         """
         keys, values = self.panels(turn)
-        return [keys.read(constant(0)), values.read(self.begin + turn)]
+        return [keys.read(constant(0)), values.read(self.first_tile + turn)]
 
     def _copy(self, turn: Index, read: list[Vectors] | None) -> None:
         """Starts asynchronous copies of a tile into its stage, or stores its computed values."""
         keys, values = self.panels(turn)
         computed = self._read(turn) if read is None else read
         keys.copy(constant(0), self.stage(turn), computed[0])
-        values.copy(self.begin + turn, self.stage(turn), computed[1])
+        values.copy(self.first_tile + turn, self.stage(turn), computed[1])
 
     def copy_queries(self) -> Panel:
         """Starts the copies of the group's queries to where they lie."""
@@ -220,13 +210,9 @@ class MatrixAttention:
         largest, totals = rows[:OWN_ROWS], rows[OWN_ROWS:]
         scores = self._scores(turn, products)
         found = self._across(arith.MaxnumfOp, scores)
-        new = [code.binary(arith.MaxnumfOp, a, b) for a, b in zip(largest, found, strict=True)]
-        shifts = [attention.shift(code, value) for value in new]
-        factors = [
-            attention.power(code, old, shift) for old, shift in zip(largest, shifts, strict=True)
-        ]
+        new, shifts, factors = self.raised(largest, found)
         shift = of_both_rows(code, shifts)
-        powers = [attention.power(code, score, shift, self.raised) for score in scores]
+        powers = [attention.power(code, score, shift, self.exponent) for score in scores]
         weights = self.weights.bounded(powers)
         shares = self._by_row(arith.AddfOp, weights)
         totals = [
@@ -241,9 +227,7 @@ class MatrixAttention:
 
     def _by_row(self, cls: type[Operation], values: Vectors) -> Vectors:
         """The work-item's values of each row, reduced to one."""
-        code, total = self.code, values[0]
-        for value in values[1:]:
-            total = code.binary(cls, total, value)
+        code, total = self.code, self.over(cls, values)
         parts = [lane_of(code, total, lane) for lane in range(HELD)]
         return [
             code.binary(cls, parts[2 * which], parts[2 * which + 1]) for which in range(OWN_ROWS)
@@ -326,7 +310,7 @@ class MatrixAttention:
     def _finish_part(self, largest: Vectors, totals: Vectors, sums: Vectors) -> None:
         """Writes the sums as they are. The first of a row's four work-items writes their scale."""
         attention, code = self.attention, self.code
-        lowered = 2.0 ** (attention.lowered - self.raised)
+        lowered = 2.0 ** (attention.lowered - self.exponent)
         write_sums = self._written(largest, totals, sums, [code.constant(lowered, f32)] * OWN_ROWS)
         totals = [self._times(total, lowered) for total in totals]
         largest = [attention.natural(code, value) for value in largest]
@@ -336,7 +320,7 @@ class MatrixAttention:
 
             def put() -> None:
                 for n, value in enumerate((totals[which], largest[which])):
-                    self._store(which, constant(attention.width + n), value)
+                    self.store(self.rows[which], constant(attention.width + n), value)
 
             code.when(code.is_below(self.lane % QUAD, 1, 1), put)
 
@@ -353,12 +337,12 @@ class MatrixAttention:
             return lambda which: self._write_row(which, scaled)
         spoilt = self._spoilt(totals, sums)
         repair = Repair(self.job, attention, self.batch, self.head, UNROLL)
-        anew = FragmentRepair(repair, self.part, self.lane, self.raised)
+        anew = FragmentRepair(repair, self.part, self.lane, self.exponent)
 
         def write_anew(which: int) -> None:
             def store(column: Index, value: SSAValue) -> None:
                 own = code.spread(factors[which], lane_count(value))
-                self._store(which, column, code.binary(arith.MulfOp, value, own))
+                self.store(self.rows[which], column, code.binary(arith.MulfOp, value, own))
 
             anew.write(self.rows[which], largest[which], store)
 
@@ -387,11 +371,6 @@ class MatrixAttention:
             inside = self.code.is_below(self.own_rows[which], self.attention.rows, 1)
             self.code.when(inside, lambda which=which: write(which))
 
-    def _store(self, which: int, column: Index, value: SSAValue) -> None:
-        """Stores neighbouring results of a row, and what follows from them."""
-        own = (self.batch, self.head, self.rows[which], column + lanes(lane_count(value)), value)
-        self.attention.write(self.job, *own, self.part)
-
     def _write_row(self, which: int, sums: Vectors) -> None:
         """Writes a row of sums, two columns at a time."""
         attention, code = self.attention, self.code
@@ -401,10 +380,4 @@ class MatrixAttention:
             for lane in range(0, 2, width):
                 column = self.lane % QUAD * 2 + (n * UNIT_COLUMNS + lane)
                 own = pair if width == 2 else lane_of(code, pair, lane)
-                limit = attention.width // width
-
-                def put(column: Index = column, own: SSAValue = own, limit: int = limit) -> None:
-                    place = code.bounded(column // width, limit) * width
-                    self._store(which, place, own)
-
-                code.when(code.is_below(column // width, limit, 1), put)
+                self.store_inside(self.rows[which], column, own)

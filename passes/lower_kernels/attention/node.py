@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.operations.attention import HIDING, lowering
 from mgn.passes.kernels.attention import AttentionSizes
-from mgn.passes.kernels.body import Indices, Node
+from mgn.passes.kernels.body import Indices
 from mgn.passes.kernels.index import ZERO, Index
 from mgn.passes.kernels.index_maps import broadcast_index, reshaped_index
 from mgn.passes.lower_kernels.core.emission import Code
@@ -50,33 +50,6 @@ class Attention(AttentionSizes):
             return 0
         start = self.query(row) + (self.keys - self.queries - self.window + 1)
         return start.clamp(0, self.keys)
-
-    # Operands
-
-    def query_values(
-        self, evaluator: Evaluator, batch: Indices, head: Index, row: Index, k: Index
-    ) -> SSAValue:
-        """A row's elements."""
-        q = self.node.operands[0]
-        return self._operand(evaluator, q, batch, self.query_place(head, row, k))
-
-    def key_values(
-        self, evaluator: Evaluator, batch: Indices, head: Index, key: Index, k: Index
-    ) -> SSAValue:
-        """Elements of a key."""
-        own = (key, head * self.depth + k)
-        return self._operand(evaluator, self.node.operands[1], batch, own)
-
-    def value_values(
-        self, evaluator: Evaluator, batch: Indices, head: Index, key: Index, column: Index
-    ) -> SSAValue:
-        """Elements of a key's value."""
-        own = (key, head * self.width + column)
-        return self._operand(evaluator, self.node.operands[2], batch, own)
-
-    def _operand(self, evaluator: Evaluator, node: Node, batch: Indices, own: Indices) -> SSAValue:
-        index = (*broadcast_index(batch, node.shape[:-2]), *own)
-        return widened(evaluator.code, evaluator.lanes_at(node, index), node.element)
 
     def bias_values(
         self, evaluator: Evaluator, batch: Indices, head: Index, row: Index, key: Index

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from mgn.passes.kernels.arithmetic import ceil_div
-from mgn.passes.kernels.body import Indices
-from mgn.passes.kernels.index import Index, lanes
+from mgn.passes.kernels.index import Index
 from mgn.passes.lower_kernels.attention.node import Attention
+from mgn.passes.lower_kernels.attention.products import Operands
 from mgn.passes.lower_kernels.core.template import Job
 from mgn.passes.lower_kernels.staging.panels import transposed
 from mgn.passes.schedules.attention_blocks import Blocking
@@ -21,24 +21,22 @@ from mgn.passes.schedules.attention_blocks import Blocking
 
 @dataclass
 class Packing:
-    """How operands of key head `head` of a batch come into `queries`, `keys` and `values`."""
+    """How operands of a key head of a batch come into `queries`, `keys` and `values`."""
 
     job: Job
     attention: Attention
     sizes: Blocking
-    batch: Indices
-    head: Index
+    operands: Operands
     queries: SSAValue
     keys: SSAValue
     values: SSAValue
 
     def copy_query(self, row: Index, number: Index) -> None:
         """Copies a row of the queries to the place of a row of the tile."""
-        attention, sizes, code = self.attention, self.sizes, self.job.code
+        sizes, code = self.sizes, self.job.code
 
         def put(k: Index, width: int) -> None:
-            evaluator = self.job.evaluator(width)
-            value = attention.query_values(evaluator, self.batch, self.head, row, k + lanes(width))
+            value = self.operands.queries.along_depth(row, k, width)
             code.store(value, self.queries, code.index(number * sizes.depth + k))
 
         self._along_depth(put)
@@ -79,13 +77,8 @@ class Packing:
         def square(number: Index, k: Index) -> None:
             panel, part = number // beside, number % beside
             own = panel * sizes.key_panel + part * side
-            evaluator = self.job.evaluator(side)
-            rows: list[SSAValue] = []
-            for c in range(side):
-                key = code.bounded(first + own + c, attention.keys)
-                rows.append(
-                    attention.key_values(evaluator, self.batch, self.head, key, k + lanes(side))
-                )
+            keys = (code.bounded(first + own + c, attention.keys) for c in range(side))
+            rows = [self.operands.keys.along_depth(key, k, side) for key in keys]
             base = panel * (attention.depth * sizes.key_panel) + part * side
             for offset, value in enumerate(transposed(code, rows)):
                 place = base + (k + offset) * sizes.key_panel
@@ -103,10 +96,7 @@ class Packing:
             key = code.bounded(first + j, attention.keys)
 
             def put(column: Index, width: int) -> None:
-                evaluator = self.job.evaluator(width)
-                value = attention.value_values(
-                    evaluator, self.batch, self.head, key, column + lanes(width)
-                )
+                value = self.operands.values.across(column, key, width)
                 code.store(value, self.values, code.index(self._value_place(j, column)))
 
             self.along_columns(put)

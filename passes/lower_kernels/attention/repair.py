@@ -16,6 +16,7 @@ from mgn.passes.kernels.arithmetic import dividing_lanes
 from mgn.passes.kernels.body import Indices
 from mgn.passes.kernels.index import Index, lanes
 from mgn.passes.lower_kernels.attention.node import Attention
+from mgn.passes.lower_kernels.attention.products import Operands
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.product import multiply_add
 from mgn.passes.lower_kernels.core.pure_code import lane_count, memory_type, scalar_type
@@ -82,17 +83,17 @@ class Repair:
         (product,) = code.loop(0, attention.depth, step, [zero])
         return product
 
+    @property
+    def operands(self) -> Operands:
+        return Operands.of(self.job, self.attention, self.batch, self.head)
+
     def _pair(self, row: Index, key: Index, k: Index, count: int) -> tuple[SSAValue, SSAValue]:
         """Elements of queries and of keys."""
-        evaluator = self.job.evaluator(count)
-        own = (evaluator, self.batch, self.head)
-        query = self.attention.query_values(*own, row, k)
-        return query, self.attention.key_values(*own, key, k)
+        return self.operands.queries.at(row, k, count), self.operands.keys.at(key, k, count)
 
     def value(self, key: Index, column: Index, width: int = 1) -> SSAValue:
         """A key's values in columns."""
-        evaluator = self.job.evaluator(width)
-        return self.attention.value_values(evaluator, self.batch, self.head, key, column)
+        return self.operands.values.at(column, key, width)
 
     def term(self, score: SSAValue, weight: SSAValue, value: SSAValue) -> SSAValue:
         """What a key adds to a row's sums: its value times its weight. A value that is not finite

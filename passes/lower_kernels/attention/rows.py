@@ -20,6 +20,7 @@ from mgn.passes.kernels.long_chains import MOST_KEYS
 from mgn.passes.lower_kernels.attention.blocks import BLOCK, FarSums
 from mgn.passes.lower_kernels.attention.node import Attention
 from mgn.passes.lower_kernels.attention.packing import Packing
+from mgn.passes.lower_kernels.attention.products import Operands
 from mgn.passes.lower_kernels.attention.repair import Repair, is_spoilt, nothing_of
 from mgn.passes.lower_kernels.core.product import add_products, multiply_add, tile_start
 from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
@@ -61,7 +62,8 @@ class _Rows:
         self.head = other % attention.kv_heads
         self.batch = delinearised(other // attention.kv_heads, attention.batch)
         memory = (self.queries, self.keys, self.values)
-        self.packing = Packing(self.job, attention, sizes, self.batch, self.head, *memory)
+        operands = Operands.of(self.job, attention, self.batch, self.head)
+        self.packing = Packing(self.job, attention, sizes, operands, *memory)
         self.first_tile = block * sizes.down
         self.count: Index | int = sizes.down
         if self.tiles % sizes.down:

@@ -10,10 +10,11 @@ from functools import cached_property
 
 from xdsl.ir import SSAValue
 
-from mgn.passes.kernels.body import INPUT, Indices
-from mgn.passes.kernels.index import Index, lanes
+from mgn.passes.kernels.body import INPUT
+from mgn.passes.kernels.index import Index
 from mgn.passes.lower_kernels.attention.node import Attention
 from mgn.passes.lower_kernels.attention.places import Places
+from mgn.passes.lower_kernels.attention.products import Operands
 from mgn.passes.lower_kernels.core.template import Job
 from mgn.passes.lower_kernels.staging.tile_copies import LineCopy, Lines, Read
 
@@ -27,13 +28,12 @@ before; half as many where something has to be computed first."""
 
 @dataclass
 class Staging:
-    """How the operands of key head `head` of a batch come into `queries`, `keys` and `values`."""
+    """How the operands of a key head of a batch come into `queries`, `keys` and `values`."""
 
     job: Job
     attention: Attention
     own: Places
-    batch: Indices
-    head: Index
+    operands: Operands
     queries: SSAValue
     keys: SSAValue
     values: SSAValue
@@ -44,8 +44,7 @@ class Staging:
 
         def read(line: Index, k: Index, width: int) -> SSAValue:
             row = code.bounded(first_row + line, attention.rows)
-            evaluator = self.job.evaluator(width)
-            return attention.query_values(evaluator, self.batch, self.head, row, k + lanes(width))
+            return self.operands.queries.along_depth(row, k, width)
 
         size = sizes.parts * sizes.vector
         rows = Lines(
@@ -111,8 +110,8 @@ class Staging:
 
         def read(line: Index, column: Index, width: int) -> SSAValue:
             key = code.bounded(first + line, attention.keys)
-            evaluator = self.job.evaluator(width)
-            elements = attention.value_values if of_values else attention.key_values
-            return elements(evaluator, self.batch, self.head, key, column + lanes(width))
+            if of_values:
+                return self.operands.values.across(column, key, width)
+            return self.operands.keys.along_depth(key, column, width)
 
         return read

@@ -9,18 +9,19 @@ The tile's queries stay in local memory. For each tile of keys
 """
 
 import math as numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i32
 from xdsl.ir import Operation, SSAValue
 
-from mgn.dialects import kernel
-from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
+from mgn.passes.kernels.arithmetic import dividing_lanes
 from mgn.passes.kernels.index import Index, constant, lanes
 from mgn.passes.lower_kernels.attention.blocks import loop_over_keys
+from mgn.passes.lower_kernels.attention.group_walk import GroupWalk
 from mgn.passes.lower_kernels.attention.node import Attention
 from mgn.passes.lower_kernels.attention.places import Places
+from mgn.passes.lower_kernels.attention.products import Operands
 from mgn.passes.lower_kernels.attention.repair import Repair, is_spoilt, nothing_of
 from mgn.passes.lower_kernels.attention.staging import Staging
 from mgn.passes.lower_kernels.core.product import multiply_add
@@ -40,10 +41,10 @@ def lower_attention_tiles(job: Job, attention: Attention) -> Launch:
     return _Tiles(job, attention).write()
 
 
-class _Tiles:
+class _Tiles(GroupWalk):
     def __init__(self, job: Job, attention: Attention) -> None:
-        self.job, self.attention, self.code = job, attention, job.code
         self.sizes = Tiling.of(job.schedule, attention)
+        super().__init__(job, attention, self.sizes)
         self.type = memory_type(attention.element)
         sizes, code = self.sizes, job.code
         self.queries = code.local(self.type, sizes.queries_size)
@@ -53,27 +54,16 @@ class _Tiles:
 
     def write(self) -> Launch:
         attention, sizes, code = self.attention, self.sizes, self.code
-        blocks = ceil_div(attention.rows, sizes.tile_rows)
-        groups = blocks * attention.groups
-        group = code.counter(kernel.GroupIdOp, 0, groups)
-        self.own = Places(code, sizes, code.counter(kernel.LocalIdOp, 0, sizes.items))
-        outer = group % (groups // blocks)
-        block = group // (groups // blocks)
-        if attention.causal:
-            block = block * -1 + (blocks - 1)
-        self.part, self.batch, self.head = attention.place(outer)
-        self.first_row = block * sizes.tile_rows
+        items = self.begin()
+        self.own = Places(code, sizes, self.place)
         self.own_rows = [self._clamped(self.own.row(part)) for part in self.row_parts]
         self.limits = [attention.limit(row) for row in self.own_rows]
         self.starts = [attention.first(row) for row in self.own_rows]
         memory = (self.queries, self.keys, self.values)
-        self.staging = Staging(self.job, attention, self.own, self.batch, self.head, *memory)
+        operands = Operands.of(self.job, attention, self.batch, self.head)
+        self.staging = Staging(self.job, attention, self.own, operands, *memory)
         self.staging.copy_queries(self.first_row)
-        last = code.bounded(self.first_row + (sizes.tile_rows - 1), attention.rows)
-        first = code.bounded(self.first_row, attention.rows)
-        begin = attention.within(self.part, attention.first(first))
-        end = attention.within(self.part, attention.limit(last))
-        self.visited = begin, end
+        self.visited = begin, end = self.seen()
         begin = begin // sizes.tile_keys
         end = (end + (sizes.tile_keys - 1)) // sizes.tile_keys
         nothing = code.constant(-numbers.inf, self.type, sizes.row_vector)
@@ -101,7 +91,7 @@ class _Tiles:
             self._finish_part(largest, totals, sums)
         else:
             self._finish(totals, sums)
-        return Launch((groups * sizes.items,), (sizes.items,))
+        return Launch((items,), (sizes.items,))
 
     def _clamped(self, row: Index) -> Index:
         """A vector of rows; a row past the last one becomes the last."""
@@ -121,14 +111,10 @@ class _Tiles:
         self.staging.fill(first, held[self.first_staged :])
         code.barrier()
         scores = self._scores(first)
-        own = [self._over(arith.MaxnumfOp, scores[part]) for part in self.row_parts]
+        own = [self.over(arith.MaxnumfOp, scores[part]) for part in self.row_parts]
         code.barrier()
         found = self._reduce_across_items(arith.MaxnumfOp, own)
-        new = [code.binary(arith.MaxnumfOp, a, b) for a, b in zip(largest, found, strict=True)]
-        shifts = [attention.shift(code, value) for value in new]
-        factors = [
-            attention.power(code, old, shift) for old, shift in zip(largest, shifts, strict=True)
-        ]
+        new, shifts, factors = self.raised(largest, found)
         weights = [
             [attention.power(code, score, shift, attention.lowered) for score in column]
             for column, shift in zip(scores, shifts, strict=True)
@@ -138,7 +124,7 @@ class _Tiles:
                 place = self.own.of_weights(self.own.key(c), self.own.row(part))
                 code.store(weight, self.keys, code.index(place), place.multiple)
         totals = [
-            multiply_add(code, attention.element, total, factor, self._over(arith.AddfOp, column))
+            multiply_add(code, attention.element, total, factor, self.over(arith.AddfOp, column))
             for total, factor, column in zip(totals, factors, weights, strict=True)
         ]
         code.barrier()
@@ -147,12 +133,6 @@ class _Tiles:
             code.binary(arith.MulfOp, value, factors[n % count]) for n, value in enumerate(sums)
         ]
         return [*new, *totals, *self._add_values(scaled), *staged]
-
-    def _over(self, cls: type[Operation], values: Sequence[SSAValue]) -> SSAValue:
-        total = values[0]
-        for value in values[1:]:
-            total = self.code.binary(cls, total, value)
-        return total
 
     def _scores(self, first: Index) -> list[Vectors]:
         """The work-item's scores: for each vector of rows, one for each of its keys."""
@@ -303,7 +283,7 @@ class _Tiles:
                 self._load(self.keys, place(across, part), sizes.row_vector)
                 for across in range(sizes.across)
             ]
-            found.append(self._over(cls, shares))
+            found.append(self.over(cls, shares))
         code.barrier()
         return found
 
@@ -323,7 +303,7 @@ class _Tiles:
             spoilt = is_spoilt(code, nothing, total)
             lanes_spoilt = [lane_of(code, spoilt, lane) for lane in range(lane_count(total))]
             result[part::count] = code.branch(
-                self._over(arith.OrIOp, lanes_spoilt),
+                self.over(arith.OrIOp, lanes_spoilt),
                 lambda part=part: self._summed_anew(part, largest[part]),
                 lambda own=own: own,
             )
@@ -379,7 +359,7 @@ class _Tiles:
 
             def put() -> None:
                 for n, value in enumerate(stats):
-                    self._store(row, constant(attention.width + n), value)
+                    self.store(row, constant(attention.width + n), value)
 
             code.when(code.is_below(self.own.across, 1, 1), put)
 
@@ -400,22 +380,10 @@ class _Tiles:
 
                 code.when(code.is_below(row, attention.rows, 1), put)
 
-    def _store(self, row: Index, column: Index, value: SSAValue) -> None:
-        """Stores neighbouring results of a row, and what follows from them."""
-        own = (self.batch, self.head, row, column + lanes(lane_count(value)), value)
-        self.attention.write(self.job, *own, self.part)
-
     def _write_row(self, row: Index, columns: Vectors) -> None:
         attention, sizes, code = self.attention, self.sizes, self.code
         width = dividing_lanes(attention.width, sizes.column_vector)
         for start in range(0, sizes.columns, width):
             part, offset = divmod(start, sizes.column_vector)
             column = self.own.column(part) + offset
-            value = code.joined(columns[start : start + width])
-
-            def put(column: Index = column, value: SSAValue = value) -> None:
-                limit = attention.width // width
-                place = code.bounded(column // width, limit) * width
-                self._store(row, place, value)
-
-            code.when(code.is_below(column // width, attention.width // width, 1), put)
+            self.store_inside(row, column, code.joined(columns[start : start + width]))

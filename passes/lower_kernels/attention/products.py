@@ -1,7 +1,7 @@
-"""The operands of attention on a matrix unit, and the sizes of their tiles in local memory.
+"""The two products of attention: scores, rows by keys, and sums, rows by columns of values.
 
-In: an attention whose operands are rounded to what the unit multiplies. Out: its two products as
-panels (tensor_panels.py) see products: scores, rows by keys, and sums, rows by columns of values.
+In: an attention and a key head. Out: its products, whose operands all templates read as those of
+any product (operand.py): queries, keys and values.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,8 @@ from mgn.passes.kernels.index import Index
 from mgn.passes.kernels.index_maps import broadcast_index
 from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.attention.node import Attention
+from mgn.passes.lower_kernels.core.operand import RIGHT, Operand
+from mgn.passes.lower_kernels.core.template import Job
 from mgn.passes.schedules.attention_matrix import UNIT_COLUMNS
 
 QUAD = 4
@@ -38,7 +40,7 @@ class Scores(Product):
     paired: bool
 
     @staticmethod
-    def of(attention: Attention, head: Index, paired: bool) -> "Scores":
+    def of(attention: Attention, head: Index, paired: bool = False) -> "Scores":
         q, k = attention.node.operands[:2]
         node = _product_node(attention, q, k, True)
         columns = ceil_div(attention.keys, UNIT_COLUMNS) * UNIT_COLUMNS
@@ -79,3 +81,17 @@ class Sums(Product):
         shape = self.node.operands[1].shape
         own = (k, self.head * self.attention.width + column)
         return (*broadcast_index(batch, shape[:-2]), *own)
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The queries, keys and values of a key head of a batch."""
+
+    queries: Operand
+    keys: Operand
+    values: Operand
+
+    @staticmethod
+    def of(job: Job, attention: Attention, batch: Indices, head: Index) -> "Operands":
+        queries, keys = Operand.both(job, Scores.of(attention, head), batch)
+        return Operands(queries, keys, Operand(job, Sums.of(attention, head), batch, RIGHT))
