@@ -29,6 +29,7 @@ def lies_in_memory(node: Node, name: str) -> bool:
     return node.name == INPUT and node.element.name == ("f32" if name == "tf32" else name)
 
 
+@dataclass
 class OperandCopies:
     """The tile of one operand: `size` rows or columns of `limit`; `place` is the work-item's number
     in its group. `by_depth` says that lines run along the shared axis.
@@ -114,28 +115,14 @@ class OperandCopies:
         return bounded(start, self.limit, width) + lanes(width), k
 
 
-@dataclass
-class _AnyCopies(OperandCopies):
-    """An operand in some tiling, to ask what does not depend on its sizes."""
-
-    product: Product
-    sizes: TensorTiling
-    name: str
-    operand: int
-    size: int
-    limit: int
-    batch: Indices
-    place: Index
-
-
 @lru_cache(maxsize=16)
 def _any_copies(product: Product, name: str) -> tuple[OperandCopies, OperandCopies]:
     sizes = any_tiling(held_element(name).bytes)
     batch = tuple(of(Counter(None, 0, size - 1)) for size in product.batch)
     place = of(Counter(None, 0, sizes.items - 1))
     return (
-        _AnyCopies(product, sizes, name, 0, sizes.tile_rows, product.rows, batch, place),
-        _AnyCopies(product, sizes, name, 1, sizes.tile_columns, product.columns, batch, place),
+        OperandCopies(product, sizes, name, 0, sizes.tile_rows, product.rows, batch, place),
+        OperandCopies(product, sizes, name, 1, sizes.tile_columns, product.columns, batch, place),
     )
 
 

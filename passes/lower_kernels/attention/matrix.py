@@ -111,15 +111,13 @@ class MatrixAttention(GroupWalk):
         """The keys and the values of a tile."""
         attention, sizes = self.attention, self.sizes
         first = self._first(turn)
-        shared = (self.batch, self.place)
-        keys = sizes.panel(sizes.depth_line)
-        left = (1, sizes.keys, self.scores.columns, first)
-        values = sizes.panel(sizes.keys)
-        right = (1, sizes.width_line, attention.width, constant(0))
-        base = sizes.keys_size
+        keys, values = sizes.panel(sizes.depth_line), sizes.panel(sizes.keys)
+        own, base = (self.batch, self.place, self.job), sizes.keys_size
+        tile = (self.name, 1, sizes.keys, self.scores.columns)
+        columns = (self.name, 1, sizes.width_line, attention.width)
         return (
-            Panel(self.job, self.scores, keys, self.name, *left, *shared, 0, self.memory),
-            Panel(self.job, self.sums, values, self.name, *right, *shared, base, self.memory),
+            Panel(self.scores, keys, *tile, *own, first, 0, self.memory),
+            Panel(self.sums, values, *columns, *own, constant(0), base, self.memory),
         )
 
     def _first(self, turn: Index) -> Index:
@@ -148,8 +146,8 @@ class MatrixAttention(GroupWalk):
         """Starts the copies of the group's queries to where they lie."""
         attention, sizes = self.attention, self.sizes
         tiling = sizes.panel(sizes.depth_line)
-        own = (0, sizes.rows, attention.rows, self.first_row, self.batch, self.place)
-        panel = Panel(self.job, self.scores, tiling, self.name, *own, 0, self.memory)
+        tile = (self.name, 0, sizes.rows, attention.rows, self.batch, self.place)
+        panel = Panel(self.scores, tiling, *tile, self.job, self.first_row, 0, self.memory)
         panel.copy(constant(0), constant(sizes.queries), panel.read(constant(0)))
         self.code.effect(kernel.CommitCopiesOp, [])
         return panel

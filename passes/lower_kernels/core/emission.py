@@ -155,6 +155,15 @@ class Code(PureCode):
 
         self.loop(start, end, step, unroll=unroll)
 
+    def each_own(
+        self, item: Index, block: int, count: int, body: Callable[[Index], object]
+    ) -> None:
+        """Runs a body for each of the `block` numbers, of so many, that a work-item has."""
+        trips: Index | int = block
+        if count % block:
+            trips = (item * -block + count).clamp(0, block)
+        self.each(0, trips, lambda step: body(self.known(item * block + step, count)))
+
     def branch(
         self,
         test: SSAValue | bool,

@@ -91,17 +91,11 @@ def _guarded(
         if not own:
             return elements.at(source, clamped)
         value = elements.at(source, clamped)
-        test = own[0]
-        for more in own[1:]:
-            test = code.binary(arith.AndIOp, test, more)
-        return code.select(test, value, code.spread(other, elements.lanes))
+        return code.select(code.all_of(own), value, code.spread(other, elements.lanes))
 
     if not shared:
         return inside()
-    test = shared[0]
-    for more in shared[1:]:
-        test = code.binary(arith.AndIOp, test, more)
-    count = elements.lanes
+    test, count = code.all_of(shared), elements.lanes
     return code.branch(
         test, lambda: [code.spread(inside(), count)], lambda: [code.spread(other, count)]
     )[0]

@@ -8,7 +8,7 @@ the head of the kernel.
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial, reduce
 from typing import Any
 
 from xdsl.dialects import arith, vector
@@ -201,6 +201,13 @@ class PureCode:
             return self.pure(arith.SelectOp, [test, yes, no], yes.type)
         yes, no = self.spread(yes, lane_count(test)), self.spread(no, lane_count(test))
         return self.pure(kernel.SelectOp, [test, yes, no], yes.type)
+
+    def all_of(self, tests: Sequence[SSAValue | bool]) -> SSAValue | bool:
+        """Whether all of some tests hold, which may be known already."""
+        if False in tests:
+            return False
+        unknown = [test for test in tests if not isinstance(test, bool)]
+        return reduce(partial(self.binary, arith.AndIOp), unknown) if unknown else True
 
     def or_zeros(self, test: SSAValue | bool, value: SSAValue) -> SSAValue:
         """A value where a test holds, and zeros elsewhere."""

@@ -80,15 +80,8 @@ def _flat(job: Job, shape: tuple[int, ...], in_place: tuple[tuple[int, int], ...
         index = delinearised(position, shape)
         job.write(evaluator, lambda _: index)
 
-    def one_vector(step: Index) -> None:
-        number = code.known(item * chunk + step, vectors)
-        write(wide, number * width + lanes(width))
-
     if vectors:
-        trips: Index | int = chunk
-        if vectors % chunk:
-            trips = (item * -chunk + vectors).clamp(0, chunk)
-        code.each(0, trips, one_vector)
+        code.each_own(item, chunk, vectors, lambda n: write(wide, n * width + lanes(width)))
     if rest:
         last = code.is_below(item * -1 + (items - 1), 1, 1)
         code.when(
@@ -129,8 +122,7 @@ def _rows(job: Job, shape: tuple[int, ...]) -> Launch:
     item = code.counter(kernel.GlobalIdOp, 0, items)
     evaluator = job.evaluator(width)
 
-    def one_row(step: Index) -> None:
-        row = code.known(item * block + step, rows)
+    def one_row(row: Index) -> None:
         outer = delinearised(row, shape[:-1])
 
         def one_vector(vector: Index) -> None:
@@ -141,8 +133,5 @@ def _rows(job: Job, shape: tuple[int, ...]) -> Launch:
 
         code.each(0, vectors, one_vector)
 
-    trips: Index | int = block
-    if rows % block:
-        trips = (item * -block + rows).clamp(0, block)
-    code.each(0, trips, one_row)
+    code.each_own(item, block, rows, one_row)
     return Launch((items,))

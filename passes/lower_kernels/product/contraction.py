@@ -59,23 +59,33 @@ def lower_contraction(job: Job) -> Launch:
             return _direct(job, product)
 
 
+def _tiles(product: Product, down: int, across: int) -> int:
+    """How many tiles of rows and columns there are."""
+    return ceil_div(product.rows, down) * ceil_div(product.columns, across) * prod(product.batch)
+
+
+def _tile_at(
+    job: Job, product: Product, place: Index, down: int, across: int
+) -> tuple[Indices, Index, Index]:
+    """The batch, the first row and the first column of a tile."""
+    tile_rows, tile_columns = ceil_div(product.rows, down), ceil_div(product.columns, across)
+    column_tile, other = place % tile_columns, place // tile_columns
+    row_tile, batch_number = other % tile_rows, other // tile_rows
+    batch = delinearised(batch_number, product.batch)
+    column = tile_start(job.code, column_tile, across, product.columns)
+    return batch, tile_start(job.code, row_tile, down, product.rows), column
+
+
 def _dots(job: Job, product: Product) -> Launch:
     """Vectors run along the shared axis; their lanes are added up at the end."""
     code = job.code
     down, across, block = (job.entry(name) for name in ("tile_rows", "tile_columns", "block"))
-    tile_rows = ceil_div(product.rows, down)
-    tile_columns = ceil_div(product.columns, across)
-    tiles = tile_rows * tile_columns * prod(product.batch)
+    tiles = _tiles(product, down, across)
     items = ceil_div(tiles, block)
     item = code.counter(kernel.GlobalIdOp, 0, items)
 
-    def tile(step: Index) -> None:
-        place = code.known(item * block + step, tiles)
-        column_tile, other = place % tile_columns, place // tile_columns
-        row_tile, batch_number = other % tile_rows, other // tile_rows
-        batch = delinearised(batch_number, product.batch)
-        column = tile_start(code, column_tile, across, product.columns)
-        row = tile_start(code, row_tile, down, product.rows)
+    def tile(place: Index) -> None:
+        batch, row, column = _tile_at(job, product, place, down, across)
         totals = _dot_tile(
             job, product, batch, [row + i for i in range(down)], [column + j for j in range(across)]
         )
@@ -88,10 +98,7 @@ def _dots(job: Job, product: Product) -> Launch:
         evaluator = job.evaluator(max(across, down if across == 1 else 1))
         write_tile(job, product, evaluator, batch, rows, columns, totals)
 
-    trips: Index | int = block
-    if tiles != items * block:
-        trips = (item * -block + tiles).clamp(0, block)
-    code.each(0, trips, tile)
+    code.each_own(item, block, tiles, tile)
     return Launch((items,), (1,))
 
 
@@ -138,21 +145,14 @@ def _direct(job: Job, product: Product) -> Launch:
     """Operands are read where they lie; edges are covered by tiles that overlap."""
     code = job.code
     width, down, across = (job.entry(name) for name in ("width", "tile_rows", "tile_vectors"))
-    tile_rows = ceil_div(product.rows, down)
-    tile_columns = ceil_div(product.columns, width * across)
-    batches = prod(product.batch)
     local = job.number("local", 1) if job.is_gpu else 1
-    tiles = tile_rows * tile_columns * batches
+    tiles = _tiles(product, down, width * across)
     items = ceil_div(tiles, local) * local
     item = code.counter(kernel.GlobalIdOp, 0, items)
 
     def tile() -> None:
         place = code.known(item, tiles)
-        column_tile, other = place % tile_columns, place // tile_columns
-        row_tile, batch_number = other % tile_rows, other // tile_rows
-        batch = delinearised(batch_number, product.batch)
-        column = tile_start(code, column_tile, width * across, product.columns)
-        row = tile_start(code, row_tile, down, product.rows)
+        batch, row, column = _tile_at(job, product, place, down, width * across)
         rows = [row + i for i in range(down)]
         columns = [column + j * width for j in range(across)]
         totals = _accumulate(job, product, width, batch, rows, columns)

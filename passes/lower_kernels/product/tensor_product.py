@@ -6,13 +6,9 @@ the unit works, and stored after. Tiles that reach past the result copy its last
 instead, and do not write what lies past it; past the shared axis they hold zeros.
 """
 
-from math import prod
-from typing import Any
-
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
-from mgn.dialects import kernel
 from mgn.dialects.types import ELEMENT_TYPES
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import Index, constant
@@ -23,7 +19,7 @@ from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.product.shuffled_results import PIECE_BYTES
 from mgn.passes.lower_kernels.product.sub_group_product import SubGroupProduct
 from mgn.passes.lower_kernels.product.tensor_groups import GroupSums
-from mgn.passes.lower_kernels.product.tile_order import tile_of_group
+from mgn.passes.lower_kernels.product.tile_order import GroupTile
 from mgn.passes.lower_kernels.product.tile_results import TileResults
 from mgn.passes.lower_kernels.reduction.row_statistics import RowStatistics
 from mgn.passes.lower_kernels.staging.tensor_panels import Panel
@@ -50,16 +46,10 @@ class _Tensor:
 
     def write(self) -> Launch:
         product, sizes, code = self.product, self.sizes, self.code
-        across = ceil_div(product.columns, sizes.tile_columns)
-        down = ceil_div(product.rows, sizes.tile_rows)
-        groups = across * down * prod(product.batch)
-        group = code.counter(kernel.GroupIdOp, 0, groups)
-        self.place = code.counter(kernel.LocalIdOp, 0, sizes.items)
-        strip = self.job.number("strip", 1)
-        place = tile_of_group(group, across, down, product.batch, strip)
-        self.batch, tile_row, tile_column = place
-        self.first_row = tile_row * sizes.tile_rows
-        self.first_column = tile_column * sizes.tile_columns
+        tile = GroupTile.of(self.job, product, sizes)
+        self.place, self.batch = tile.place, tile.batch
+        self.first_row = tile.row * sizes.tile_rows
+        self.first_column = tile.column * sizes.tile_columns
         warp = self.place // SUB_GROUP
         self.slice = warp // (sizes.down * sizes.across)
         self.row = warp // sizes.across % sizes.down * sizes.rows
@@ -74,24 +64,23 @@ class _Tensor:
             self._results(totals)
         else:
             self._add_slices(totals)
-        return Launch((groups * sizes.items,), (sizes.items,))
+        return tile.launch
 
     def _panels(self) -> tuple[Panel, Panel]:
         product, sizes = self.product, self.sizes
-        shared = (self.batch, self.place)
         base = sizes.tile_rows * sizes.depth
-        left = (0, sizes.tile_rows, product.rows, self.first_row)
-        right = (1, sizes.tile_columns, product.columns, self.first_column)
         return (
-            self._panel(*left, *shared, 0, self.memory),
-            self._panel(*right, *shared, base, self.memory),
+            self._panel(0, sizes.tile_rows, product.rows, self.first_row, 0),
+            self._panel(1, sizes.tile_columns, product.columns, self.first_column, base),
         )
 
-    def _panel(self, *arguments: Any) -> Panel:
-        panel = Panel(self.job, self.product, self.sizes, self.name, *arguments)
+    def _panel(self, side: int, size: int, limit: int, first: Index, base: int) -> Panel:
+        tile = (self.product, self.sizes, self.name, side, size, limit, self.batch, self.place)
+        own = (self.job, first, base, self.memory)
+        panel = Panel(*tile, *own)
         if not self.sizes.groups or (panel.whole and self._comes_rounded()):
             return panel
-        return StagedPanel(self.job, self.product, self.sizes, self.name, *arguments)
+        return StagedPanel(*tile, *own)
 
     def _comes_rounded(self) -> bool:
         return self.name != "tf32" or "rounded" in self.job.schedule

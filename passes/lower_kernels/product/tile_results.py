@@ -6,7 +6,6 @@ what follows the product there, and stores it.
 
 from dataclasses import dataclass
 
-from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from mgn.passes.kernels.body import Indices
@@ -77,17 +76,4 @@ class TileResults:
         if self.columns_end:
             tests.append(code.is_below(column, columns, 1))
             column = bounded(column, columns, width)
-        return row, column, _all(self.job, tests)
-
-
-def _all(job: Job, tests: list[SSAValue | bool]) -> SSAValue | bool:
-    """Whether all of some tests hold."""
-    if False in tests:
-        return False
-    unknown = [test for test in tests if not isinstance(test, bool)]
-    if not unknown:
-        return True
-    test = unknown[0]
-    for more in unknown[1:]:
-        test = job.code.binary(arith.AndIOp, test, more)
-    return test
+        return row, column, self.job.code.all_of(tests)

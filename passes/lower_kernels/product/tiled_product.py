@@ -6,11 +6,8 @@ The last tile of an axis ends with the axis, and so overlaps the tile before. Wh
 shorter than a tile, its last element is read again, and what lies past the axis is not written.
 """
 
-from math import prod
-
 from xdsl.ir import SSAValue
 
-from mgn.dialects import kernel
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import Index, constant
@@ -22,7 +19,7 @@ from mgn.passes.lower_kernels.core.product import add_products
 from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
 from mgn.passes.lower_kernels.core.scalar import combine
 from mgn.passes.lower_kernels.core.template import Job, Launch
-from mgn.passes.lower_kernels.product.tile_order import tile_of_group
+from mgn.passes.lower_kernels.product.tile_order import GroupTile
 from mgn.passes.lower_kernels.product.tile_results import TileResults
 from mgn.passes.lower_kernels.reduction.row_statistics import RowStatistics
 from mgn.passes.lower_kernels.staging.panel_copies import (
@@ -55,17 +52,11 @@ class _Tiled:
         self.memory = self.code.local(self.type, self.sizes.memory)
 
     def write(self) -> Launch:
-        product, sizes, code = self.product, self.sizes, self.code
-        across = ceil_div(product.columns, sizes.tile_columns)
-        down = ceil_div(product.rows, sizes.tile_rows)
-        groups = across * down * prod(product.batch)
-        group = code.counter(kernel.GroupIdOp, 0, groups)
-        self.place = code.counter(kernel.LocalIdOp, 0, sizes.items)
-        strip = self.job.number("strip", 1)
-        place = tile_of_group(group, across, down, product.batch, strip)
-        self.batch, tile_row, tile_column = place
-        self.first_row = _tile_start(tile_row, sizes.tile_rows, product.rows)
-        self.first_column = _tile_start(tile_column, sizes.tile_columns, product.columns)
+        product, sizes = self.product, self.sizes
+        tile = GroupTile.of(self.job, product, sizes)
+        self.place, self.batch = tile.place, tile.batch
+        self.first_row = _tile_start(tile.row, sizes.tile_rows, product.rows)
+        self.first_column = _tile_start(tile.column, sizes.tile_columns, product.columns)
         self._own_place()
         rows = (self.batch, self.first_row, sizes.tile_rows)
         RowStatistics(self.job, product, *rows, sizes.items, self.place).write()
@@ -83,7 +74,7 @@ class _Tiled:
             self._add_slices(totals)
         else:
             self._results(totals)
-        return Launch((groups * sizes.items,), (sizes.items,))
+        return tile.launch
 
     def _own_place(self) -> None:
         """Where in the tile the work-item's results begin, and which slice it adds up."""

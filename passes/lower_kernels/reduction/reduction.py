@@ -209,16 +209,12 @@ def _along_rows(job: Job, space: RowSpace) -> Launch:
     items = ceil_div(walks, block)
     item = code.counter(kernel.GlobalIdOp, 0, items)
 
-    def one_walk(step: Index) -> None:
-        number = code.known(item * block + step, walks)
+    def one_walk(number: Index) -> None:
         first = tile_start(code, number, together, space.rows)
         rows = [code.known(first + n, space.rows) for n in range(together)]
         _Walk(job, space, stages, rows, width, homes).walk()
 
-    trips: Index | int = block
-    if walks % block:
-        trips = (item * -block + walks).clamp(0, block)
-    code.each(0, trips, one_walk)
+    code.each_own(item, block, walks, one_walk)
     return Launch((items,))
 
 

@@ -19,14 +19,12 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.kernels.arithmetic import ceil_div
-from mgn.passes.kernels.body import Indices
 from mgn.passes.kernels.index import Counter, Index, of
-from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.pure_code import INDEX, lane_of
 from mgn.passes.lower_kernels.core.scalar import cast
 from mgn.passes.lower_kernels.core.template import Job
-from mgn.passes.schedules.matrix_tiles import CHUNK_BYTES, LINE_CHUNKS, STEP_CHUNKS, TensorTiling
+from mgn.passes.schedules.matrix_tiles import CHUNK_BYTES, LINE_CHUNKS, STEP_CHUNKS
 from mgn.passes.schedules.operand_copies import OperandCopies
 
 EIGHT = 8
@@ -44,15 +42,7 @@ class Panel(OperandCopies):
     """
 
     job: Job
-    product: Product
-    sizes: TensorTiling
-    name: str
-    operand: int
-    size: int
-    limit: int
     first: Index
-    batch: Indices
-    place: Index
     base: int
     memory: SSAValue
 
