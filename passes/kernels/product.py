@@ -82,7 +82,7 @@ class Product:
         """The element of operand 0 or 1 that a row or a column takes at a step."""
         return self.right_index(batch, k, own) if side else self.left_index(batch, own, k)
 
-    def result_index(self, batch: Indices, row: Index, column: Index, node: Node) -> Indices:
+    def result_index(self, node: Node, batch: Indices, row: Index, column: Index) -> Indices:
         """The index of a value after the product that belongs to a row and a column."""
         full = (*self.batch, self.rows, self.columns)
         return reshaped_index((*batch, row, column), full, node.shape)

@@ -171,7 +171,7 @@ class Attention(AttentionSizes):
         index = (part, *batch, self.query(row), own, column)
         if not self.in_parts:
             index = (*batch, self.query(row), own * self.width + column)
-        job.write(evaluator, lambda node: reshaped_index(index, self.node.shape, node.shape))
+        job.write_at(evaluator, lambda node: reshaped_index(index, self.node.shape, node.shape))
 
 
 def _is_moderate(factor: float) -> bool:

@@ -61,7 +61,7 @@ class Staging:
         return [
             value
             for n, copy in enumerate(self._copies)
-            for value in copy.read(self._reader(first, bool(n)), 0, copy.turns)
+            for value in copy.read(self._reader(first, bool(n)), 0, copy.pieces.turns)
         ]
 
     def fill(self, first: Index, staged: Sequence[SSAValue]) -> None:
@@ -69,8 +69,8 @@ class Staging:
         rest = list(staged)
         for n, copy in enumerate(self._copies):
             if self._fits_registers:
-                copy.write(rest[: copy.turns], 0)
-                rest = rest[copy.turns :]
+                copy.write(rest[: copy.pieces.turns], 0)
+                rest = rest[copy.pieces.turns :]
             else:
                 copy.copy(self._reader(first, bool(n)), AT_ONCE)
 
@@ -78,7 +78,7 @@ class Staging:
     def _fits_registers(self) -> bool:
         plain = all(node.name == INPUT for node in self.attention.node.operands[1:3])
         most = STAGED if plain else STAGED // 2
-        return sum(copy.turns for copy in self._copies) <= most
+        return sum(copy.pieces.turns for copy in self._copies) <= most
 
     @cached_property
     def _copies(self) -> tuple[LineCopy, LineCopy]:

@@ -4,7 +4,6 @@ In: a body with one matmul. Out: its `Product`, and what every form of the templ
 """
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 
 from xdsl.dialects import arith, vector
 from xdsl.ir import SSAValue
@@ -78,7 +77,7 @@ def write_halves(
     evaluator.given[product.node] = given
     full = (*product.batch, product.rows, second)
     index = (*batch, row, half)
-    job.write(evaluator, lambda node: reshaped_index(index, full, node.shape))
+    job.write_at(evaluator, lambda node: reshaped_index(index, full, node.shape))
 
 
 def write_tile(
@@ -96,4 +95,5 @@ def write_tile(
         for column in columns:
             value = narrowed(job.code, next(values), product.element)
             evaluator.given[product.node] = lambda _, value=value: value
-            job.write(evaluator, partial(product.result_index, batch, row, column))
+            at = (batch, row, column)
+            job.write_at(evaluator, lambda node, at=at: product.result_index(node, *at))

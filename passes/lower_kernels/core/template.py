@@ -76,15 +76,18 @@ class Job:
         """An entry of the schedule."""
         return int(self.schedule.get(name, default))
 
-    def write(
+    def write_at(
         self,
         evaluator: Evaluator,
         index_of: Callable[[Node], Indices],
         which: Callable[[Node], bool] = lambda _: True,
     ) -> None:
-        """Evaluates results at an index each, then stores all: no store comes before a load."""
+        """Evaluates and stores the results, or some of them, each at its index."""
         results = enumerate(self.body.written)
-        written = [(number, node, index_of(node)) for number, node in results if which(node)]
+        self.write(evaluator, [(n, node, index_of(node)) for n, node in results if which(node)])
+
+    def write(self, evaluator: Evaluator, written: Sequence[tuple[int, Node, Indices]]) -> None:
+        """Evaluates results at an index each, then stores all: no store comes before a load."""
         values = [evaluator.lanes_at(node, index) for _, node, index in written]
         for value, (number, node, index) in zip(values, written, strict=True):
             place = linear(index, node.shape)

@@ -36,7 +36,7 @@ def lower_interleaved(job: Job, shape: tuple[int, ...]) -> Launch:
         neighbour = code.known(first + place, beside)
         column = vector * width + lanes(width)
         index = (*outer[:axis], neighbour, *outer[axis:], row, column)
-        job.write(evaluator, lambda _: index)
+        job.write_at(evaluator, lambda _: index)
 
     def one_row(step: Index, place: Index) -> None:
         code.each(0, inner // width, lambda vector: one_vector(step, place, vector))

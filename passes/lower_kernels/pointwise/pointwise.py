@@ -78,7 +78,7 @@ def _flat(job: Job, shape: tuple[int, ...], in_place: tuple[tuple[int, int], ...
 
     def write(evaluator: Evaluator, position: Index) -> None:
         index = delinearised(position, shape)
-        job.write(evaluator, lambda _: index)
+        job.write_at(evaluator, lambda _: index)
 
     if vectors:
         code.each_own(item, chunk, vectors, lambda n: write(wide, n * width + lanes(width)))
@@ -106,7 +106,7 @@ def _flat_gpu(job: Job, shape: tuple[int, ...], in_place: tuple[tuple[int, int],
         def one_vector(vector: Index = vector) -> None:
             number = code.known(vector, vectors)
             index = delinearised(number * width + lanes(width), shape)
-            job.write(evaluator, lambda _: index)
+            job.write_at(evaluator, lambda _: index)
 
         code.when(code.is_below(vector, vectors, 1), one_vector)
     return Launch((groups * local,), (local,), in_place)
@@ -129,7 +129,7 @@ def _rows(job: Job, shape: tuple[int, ...]) -> Launch:
             start = (vector * width).clamp(0, inner - width)
             first = code.known(start, inner - width + 1)
             index = (*outer, first + lanes(width))
-            job.write(evaluator, lambda _: index)
+            job.write_at(evaluator, lambda _: index)
 
         code.each(0, vectors, one_vector)
 

@@ -77,7 +77,7 @@ def lower_squares(job: Job, shape: tuple[int, ...]) -> Launch:
             evaluator.offset = offset
             front = [*outer[:axis], of(row) + offset, *outer[axis:]]
             index = (*front, column)
-            job.write(evaluator, lambda _, index=index: index)
+            job.write_at(evaluator, lambda _, index=index: index)
 
     code.each(0, block, square)
     return Launch((items,))

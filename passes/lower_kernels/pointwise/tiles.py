@@ -184,7 +184,7 @@ class Tiles:
             key = _key(source, substituted(load.index, values))
             evaluator.tiles[key] = (buffer, place)
         index = tuple(values[counter] for counter in self.transposed.counters)
-        self.job.write(evaluator, lambda _: index)
+        self.job.write_at(evaluator, lambda _: index)
 
     # Lines that begin anywhere in a segment
 

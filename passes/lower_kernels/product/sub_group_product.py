@@ -133,7 +133,8 @@ class SubGroupProduct:
         """Starts a part of the copies of operands that lie in memory as the unit takes them."""
         for panel in self.panels:
             if panel.asynchronous:
-                turns = range(panel.count * part // parts, panel.count * (part + 1) // parts)
+                count = panel.pieces.turns
+                turns = range(count * part // parts, count * (part + 1) // parts)
                 panel.copy(block, self._stage(block), [], turns)
 
     def _finish(self, block: Index, values: Sequence[list[SSAValue]]) -> None:

@@ -29,6 +29,7 @@ from mgn.passes.lower_kernels.staging.panel_copies import (
     left_panel,
     right_panel,
 )
+from mgn.passes.lower_kernels.staging.pieces import Pieces
 from mgn.passes.schedules.local_tiles import STAGES, Tiling
 
 WARP_ACROSS = 8
@@ -148,7 +149,8 @@ class _Tiled:
     def _store(self, values: list[SSAValue], stage: int) -> None:
         rest = values
         for copier in self.copiers:
-            own, rest = rest[: copier.count], rest[copier.count :]
+            count = copier.pieces.turns
+            own, rest = rest[:count], rest[count:]
             copier.write(own, self.memory, constant(stage * self.sizes.stage))
 
     def _factors(self, panels: tuple[Panel, Panel], stage: int, step: int) -> list[SSAValue]:
@@ -226,10 +228,10 @@ class _Tiled:
             row, column = number // across, number % across * sizes.width
             results.write(self.first_row + row, self.first_column + column, total)
 
-        for turn in range(ceil_div(vectors, sizes.items)):
-            number = self.place + turn * sizes.items
-            inside = code.is_below(number, vectors, 1)
-            code.when(inside, lambda number=number: add_up(bounded(number, vectors, 1)))
+        pieces = Pieces(code, vectors, sizes.items, self.place)
+        for turn in range(pieces.turns):
+            number = bounded(pieces.number(turn), vectors, 1)
+            pieces.inside(turn, lambda number=number: add_up(number))
 
     def _places(self, slice: Index) -> list[Index]:
         """Where local memory holds the work-item's sums as those of a slice."""

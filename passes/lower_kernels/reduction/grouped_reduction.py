@@ -129,7 +129,7 @@ class _Grouped:
             element, inside = self._elements(number)
 
             def one() -> None:
-                self.job.write(self.evaluator, self._at(element), space.is_full)
+                self.job.write_at(self.evaluator, self._at(element), space.is_full)
 
             code.when(self.row_is_inside, lambda: code.when(inside, one))
 
@@ -143,7 +143,7 @@ class _Grouped:
 
         def row_results() -> None:
             narrow = self.evaluator.with_lanes(sizes.row_width)
-            self.job.write(narrow, self._at(ZERO), lambda node: not space.is_full(node))
+            self.job.write_at(narrow, self._at(ZERO), lambda node: not space.is_full(node))
 
         if not all(full):
             first = code.is_below(self.share, 1, 1)

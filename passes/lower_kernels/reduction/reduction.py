@@ -181,7 +181,7 @@ class _Walk:
         def step(wide: bool, element: Index) -> None:
             for row in self.rows:
                 row.at(row.wide if wide else row.narrow, element)
-                self.job.write(row.evaluator, row.index_of, space.is_full)
+                self.job.write_at(row.evaluator, row.index_of, space.is_full)
 
         if any(map(space.is_full, self.job.body.written)):
             vectors = length // width
@@ -195,7 +195,7 @@ class _Walk:
             code.each(vectors * width, length, lambda n: step(False, n))
         for row in self.rows:
             row.at(row.narrow, ZERO)
-            self.job.write(row.evaluator, row.index_of, lambda node: not space.is_full(node))
+            self.job.write_at(row.evaluator, row.index_of, lambda node: not space.is_full(node))
 
 
 def _along_rows(job: Job, space: RowSpace) -> Launch:
@@ -270,10 +270,10 @@ def _across_rows(job: Job, space: RowSpace) -> Launch:
 
     def results(element: Index) -> None:
         for evaluator, row in zip(evaluators, rows, strict=True):
-            job.write(evaluator, place(row, element), space.is_full)
+            job.write_at(evaluator, place(row, element), space.is_full)
 
     if any(map(space.is_full, job.body.written)):
         code.each(0, space.length, results)
     for evaluator, row in zip(evaluators, rows, strict=True):
-        job.write(evaluator, place(row, ZERO), lambda node: not space.is_full(node))
+        job.write_at(evaluator, place(row, ZERO), lambda node: not space.is_full(node))
     return Launch((items,))

@@ -45,7 +45,7 @@ def lower_scan(job: Job) -> Launch:
 
         def write(element: Index, total: SSAValue) -> None:
             evaluator.given[scan] = lambda _: narrowed(code, total, scan.element)
-            job.write(evaluator, lambda node: space.index_in(node, row, element))
+            job.write_at(evaluator, lambda node: space.index_in(node, row, element))
 
         (in_blocks,) = are_sums([scan])
         long_scan(code, space.length, add, write, start_of(code, scan, width), in_blocks)

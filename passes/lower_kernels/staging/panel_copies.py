@@ -11,11 +11,11 @@ from functools import cached_property
 
 from xdsl.ir import SSAValue
 
-from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import Index
 from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.operand import Operand
 from mgn.passes.lower_kernels.core.pure_code import lane_of
+from mgn.passes.lower_kernels.staging.pieces import Pieces
 from mgn.passes.schedules.local_tiles import Tiling
 
 WARP = 32
@@ -83,30 +83,31 @@ class Copier:
         return width
 
     @property
-    def count(self) -> int:
-        """How many vectors a work-item copies."""
-        return ceil_div(self.sizes.steps * self.panel.size // self.width, self.sizes.items)
+    def pieces(self) -> Pieces:
+        """The vectors of the tile."""
+        vectors = self.sizes.steps * self.panel.size // self.width
+        return Pieces(self.operand.job.code, vectors, self.sizes.items, self.place)
 
     @cached_property
-    def _spots(self) -> list[tuple[Index, Index, Index]]:
-        """What the work-item copies: number, step and row or column of each vector's start."""
+    def _spots(self) -> list[tuple[Index, Index]]:
+        """What the work-item copies: step and row or column of each vector's start."""
         sizes, panel, width = self.sizes, self.panel, self.width
-        spots: list[tuple[Index, Index, Index]] = []
-        for turn in range(self.count):
-            number = self.place + turn * sizes.items
+        spots: list[tuple[Index, Index]] = []
+        for turn in range(self.pieces.turns):
+            number = self.pieces.number(turn)
             if not panel.by_depth:
                 across = panel.size // width
-                spots.append((number, number // across, number % across * width))
+                spots.append((number // across, number % across * width))
                 continue
             across = sizes.steps // width
             beside = WARP // NEIGHBOURS
             if width == 1 or across % beside or panel.size % NEIGHBOURS:
-                spots.append((number, number % across * width, number // across))
+                spots.append((number % across * width, number // across))
                 continue
             warp = number // WARP
             step = (warp % (across // beside) * beside + number % beside) * width
             own = warp // (across // beside) * NEIGHBOURS + number // beside % NEIGHBOURS
-            spots.append((number, step, own))
+            spots.append((step, own))
         return spots
 
     def read(self, block: Index) -> list[SSAValue]:
@@ -119,16 +120,16 @@ class Copier:
                 self.panel.by_depth,
                 self.panel.limit,
             )
-            for _, step, own in self._spots
+            for step, own in self._spots
         ]
 
     def write(self, values: list[SSAValue], memory: SSAValue, stage: Index) -> None:
         """Stores what was read into a stage that begins at an element of local memory."""
-        sizes, panel, width, code = self.sizes, self.panel, self.width, self.operand.job.code
-        vectors = sizes.steps * panel.size // width
-        for value, (number, step, own) in zip(values, self._spots, strict=True):
+        panel, width, code = self.panel, self.width, self.operand.job.code
+        for turn, value in enumerate(values):
 
-            def put(value: SSAValue = value, step: Index = step, own: Index = own) -> None:
+            def put(turn: int = turn, value: SSAValue = value) -> None:
+                step, own = self._spots[turn]
                 if not panel.by_depth or width == 1:
                     target = stage + panel.place(step, own)
                     code.store(value, memory, code.index(target), target.multiple)
@@ -137,4 +138,4 @@ class Copier:
                     target = stage + panel.place(step + lane, own)
                     code.store(lane_of(code, value, lane), memory, code.index(target))
 
-            code.when(code.is_below(number, vectors, 1), put)
+            self.pieces.inside(turn, put)

@@ -18,12 +18,12 @@ from xdsl.dialects.builtin import DenseArrayBase, VectorType, i64
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import Counter, Index, of
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.pure_code import INDEX, lane_of
 from mgn.passes.lower_kernels.core.scalar import cast
 from mgn.passes.lower_kernels.core.template import Job
+from mgn.passes.lower_kernels.staging.pieces import Pieces
 from mgn.passes.schedules.matrix_tiles import CHUNK_BYTES, LINE_CHUNKS, STEP_CHUNKS
 from mgn.passes.schedules.operand_copies import OperandCopies
 
@@ -85,15 +85,16 @@ class Panel(OperandCopies):
     # Copies
 
     @property
-    def count(self) -> int:
-        """How many pieces a work-item copies of a block."""
-        return ceil_div(self.lines * self.along * self.sizes.chunk // self.width, self.sizes.items)
+    def pieces(self) -> Pieces:
+        """What is copied of a block at once."""
+        count = self.lines * self.along * self.sizes.chunk // self.width
+        return Pieces(self.code, count, self.sizes.items, self.place)
 
-    def _piece(self, turn: int) -> tuple[Index, Index, Index]:
-        """Number, line and first element along the line of a piece of the tile."""
-        number = self.place + turn * self.sizes.items
+    def _piece(self, turn: int) -> tuple[Index, Index]:
+        """The line and the first element along the line of a piece of the tile."""
+        number = self.pieces.number(turn)
         across = self.along * self.sizes.chunk // self.width
-        return number, number // across, number % across * self.width
+        return number // across, number % across * self.width
 
     def _absolute(self, block: Index, line: Index, start: Index) -> tuple[Index, Index, Index]:
         """Line and start in the operand, and the step of the piece's first element."""
@@ -108,11 +109,11 @@ class Panel(OperandCopies):
         """
         if self.asynchronous:
             return []
-        return [self._value(block, turn) for turn in range(self.count)]
+        return [self._value(block, turn) for turn in range(self.pieces.turns)]
 
     def _value(self, block: Index, turn: int) -> SSAValue:
         code, width = self.code, self.width
-        _, line, start = self._piece(turn)
+        line, start = self._piece(turn)
         line, start, k = self._absolute(block, line, start)
         own, step = self.bounds(line, start, width)
         value = self.job.evaluator(width).lanes_at(self.node, self.index_of(own, step))
@@ -130,12 +131,11 @@ class Panel(OperandCopies):
 
         `turns` are the work-item's pieces of which this is done; all where it is None.
         """
-        code, width = self.code, self.width
-        pieces = self.lines * self.along * self.sizes.chunk // width
-        for turn in range(self.count) if turns is None else turns:
-            number, line, start = self._piece(turn)
+        code = self.code
+        for turn in range(self.pieces.turns) if turns is None else turns:
 
-            def put(line: Index = line, start: Index = start, turn: int = turn) -> None:
+            def put(turn: int = turn) -> None:
+                line, start = self._piece(turn)
                 chunk = self.sizes.chunk
                 target = stage + self.spot(start // chunk, line) + start % chunk
                 if not self.asynchronous:
@@ -143,7 +143,7 @@ class Panel(OperandCopies):
                     return
                 self._start_copy(block, line, start, code.index(target))
 
-            code.when(code.is_below(number, pieces, 1), put)
+            self.pieces.inside(turn, put)
 
     def _start_copy(self, block: Index, line: Index, start: Index, target: SSAValue) -> None:
         code, width = self.code, self.width

@@ -16,10 +16,10 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import Index, lanes
 from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type, shaped
 from mgn.passes.lower_kernels.core.scalar import cast
+from mgn.passes.lower_kernels.staging.pieces import Pieces
 from mgn.passes.lower_kernels.staging.tensor_panels import Panel
 from mgn.passes.schedules.operand_copies import lies_in_memory
 
@@ -37,19 +37,14 @@ class StagedPanel(Panel):
         return self.by_depth and not self.runs_by_depth
 
     @property
-    def pieces(self) -> int:
-        """How many pieces the tile has."""
-        return self.lines * self.along // (self.sizes.chunk if self.transposed else 1)
-
-    @property
-    def turns(self) -> int:
-        """How many pieces a work-item has."""
-        return ceil_div(self.pieces, self.sizes.items)
+    def pieces(self) -> Pieces:
+        count = self.lines * self.along // (self.sizes.chunk if self.transposed else 1)
+        return Pieces(self.code, count, self.sizes.items, self.place)
 
     @property
     def held(self) -> int:
         """How many chunks a work-item holds."""
-        return self.turns * (self.sizes.chunk if self.transposed else 1)
+        return self.pieces.turns * (self.sizes.chunk if self.transposed else 1)
 
     def _place_of(self, number: Index) -> tuple[Index, Index]:
         """The first line of a piece, and its chunk."""
@@ -61,8 +56,8 @@ class StagedPanel(Panel):
     def hold(self, block: Index) -> list[SSAValue]:
         """The chunks of a block that this work-item stores later."""
         chunks: list[SSAValue] = []
-        for turn in range(self.turns):
-            line, chunk = self._place_of(self.place + turn * self.sizes.items)
+        for turn in range(self.pieces.turns):
+            line, chunk = self._place_of(self.pieces.number(turn))
             start = chunk * self.sizes.chunk
             if not self.transposed:
                 chunks.append(self._packed(self._chunk(block, line, start)))
@@ -80,10 +75,9 @@ class StagedPanel(Panel):
 
     def put(self, block: Index, stage: Index, chunks: list[SSAValue]) -> None:
         """Stores the chunks of a block in a stage."""
-        code, each = self.code, len(chunks) // self.turns
-        for turn in range(self.turns):
-            number = self.place + turn * self.sizes.items
-            line, chunk = self._place_of(number)
+        code, each = self.code, len(chunks) // self.pieces.turns
+        for turn in range(self.pieces.turns):
+            line, chunk = self._place_of(self.pieces.number(turn))
             first = line // (2 * each) % each
 
             def store(
@@ -95,7 +89,7 @@ class StagedPanel(Panel):
                     value = self._finished(value, block, line, chunk)
                     code.store(value, self.memory, code.index(place), self.sizes.chunk)
 
-            code.when(code.is_below(number, self.pieces, 1), store)
+            self.pieces.inside(turn, store)
 
     def _rotated(self, values: list[SSAValue], first: Index) -> list[SSAValue]:
         """The same values, rotated to begin with a certain one."""

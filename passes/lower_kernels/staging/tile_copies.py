@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
+from mgn.passes.kernels.arithmetic import dividing_lanes
 from mgn.passes.kernels.index import Index
 from mgn.passes.lower_kernels.core.template import Job
+from mgn.passes.lower_kernels.staging.pieces import Pieces
 
 Read = Callable[[Index, Index, int], SSAValue]
 """Elements of a line from a column on."""
@@ -56,22 +57,17 @@ class LineCopy:
         return self.lines.size // self.width
 
     @property
-    def pieces(self) -> int:
-        return self.lines.count * self.across
-
-    @property
-    def turns(self) -> int:
-        """Vectors that a work-item copies."""
-        return ceil_div(self.pieces, self.items)
+    def pieces(self) -> Pieces:
+        """The vectors of all lines."""
+        return Pieces(self.job.code, self.lines.count * self.across, self.items, self.own)
 
     def read(self, read: Read, turn: Index | int, together: int) -> list[SSAValue]:
         """The vectors of so many turns."""
-        code = self.job.code
-        numbers = [self._number(turn, n) for n in range(together)]
-        return [self._value(read, code.bounded(number, self.pieces)) for number in numbers]
+        return [self._value(read, self._number(turn + n)) for n in range(together)]
 
-    def _number(self, turn: Index | int, n: int) -> Index:
-        return self.own + (turn + n) * self.items
+    def _number(self, turn: Index | int) -> Index:
+        """A piece of the work-item, or the last one."""
+        return self.job.code.bounded(self.pieces.number(turn), self.pieces.count)
 
     def _value(self, read: Read, number: Index) -> SSAValue:
         code, lines, width = self.job.code, self.lines, self.width
@@ -86,9 +82,8 @@ class LineCopy:
         """Stores the vectors of turns."""
         code, lines = self.job.code, self.lines
         for n, value in enumerate(values):
-            number = self._number(turn, n)
-            inside = code.is_below(number, self.pieces, 1)
-            number = code.bounded(number, self.pieces)
+            inside = self.pieces.is_there(turn + n)
+            number = self._number(turn + n)
             place = lines.place(number // self.across, number % self.across * self.width)
 
             def put(value: SSAValue = value, place: Index = place) -> None:
@@ -98,11 +93,11 @@ class LineCopy:
 
     def copy(self, read: Read, at_once: int) -> None:
         """Reads and stores all vectors, so many at once."""
-        together = at_once
-        while self.turns % together:
+        together, turns = at_once, self.pieces.turns
+        while turns % together:
             together //= 2
 
         def some(turn: Index) -> None:
             self.write(self.read(read, turn, together), turn)
 
-        self.job.code.each(0, self.turns // together, lambda number: some(number * together))
+        self.job.code.each(0, turns // together, lambda number: some(number * together))
