@@ -11,13 +11,14 @@ import math as numbers
 from functools import cached_property
 
 from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import i32
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.operations.attention import HIDING, lowering
 from mgn.passes.kernels.attention import AttentionSizes
 from mgn.passes.kernels.body import Indices
-from mgn.passes.kernels.index import ZERO, Index
+from mgn.passes.kernels.index import ZERO, Index, constant
 from mgn.passes.kernels.index_maps import broadcast_index, reshaped_index
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.evaluate import Evaluator
@@ -60,6 +61,31 @@ class Attention(AttentionSizes):
         full = (*batch, head * self.group + row % self.group, self.query(row), key)
         value = evaluator.lanes_at(bias, broadcast_index(full, bias.shape))
         return widened(evaluator.code, value, bias.element)
+
+    def masked(
+        self, code: Code, score: SSAValue, key: Index, limit: Index | int, start: Index | int
+    ) -> SSAValue:
+        """A score, -inf where the key is not from `start` on and below `limit`. Lanes are keys of a
+        row, or rows with bounds of their own.
+        """
+        count = lane_count(score)
+        nothing = code.constant(-numbers.inf, memory_type(self.element), count)
+
+        def compare(predicate: str, bound: Index | int) -> SSAValue:
+            bound = constant(bound) if isinstance(bound, int) else bound
+            sides = [
+                code.lanes_index(side, count, i32)
+                if side.varies
+                else code.convert("index_cast", code.index(side), i32)
+                for side in (key, bound)
+            ]
+            return code.compare_integers(predicate, *sides)
+
+        if isinstance(limit, Index) or key.high >= limit:
+            score = code.select(compare("slt", limit), score, nothing)
+        if isinstance(start, Index):
+            score = code.select(compare("sge", start), score, nothing)
+        return score
 
     # Scores and results
 

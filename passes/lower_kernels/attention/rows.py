@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
@@ -220,21 +219,8 @@ class _Rows:
         attention, sizes, code = self.attention, self.sizes, self.code
         bias = None if attention.bias is None else self._bias(row, key)
         score = attention.score(code, product, bias)
-        nothing = code.constant(-numbers.inf, self.type, sizes.lanes)
         numbered = key + lanes(sizes.lanes)
-        if isinstance(limit, Index) or numbered.high >= limit:
-            inside = self._compare("slt", numbered, limit)
-            score = code.select(inside, score, nothing)
-        if isinstance(start, Index):
-            inside = self._compare("sge", numbered, start)
-            score = code.select(inside, score, nothing)
-        return score
-
-    def _compare(self, predicate: str, key: Index, bound: Index | int) -> SSAValue:
-        code = self.code
-        keys = code.lanes_index(key, self.sizes.lanes, i32)
-        other = code.convert("index_cast", code.index(bound), i32)
-        return code.compare_integers(predicate, keys, other)
+        return attention.masked(code, score, numbered, limit, start)
 
     def _bias(self, row: Index, key: Index) -> SSAValue:
         """A vector along keys; past the last one, any number."""

@@ -12,7 +12,6 @@ import math as numbers
 from collections.abc import Callable
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import i32
 from xdsl.ir import Operation, SSAValue
 
 from mgn.passes.kernels.arithmetic import dividing_lanes
@@ -191,23 +190,7 @@ class _Tiles(GroupWalk):
             row = self.own_rows[part]
             bias = attention.bias_values(evaluator, self.batch, self.head, row, own)
         score = attention.score(code, product, bias)
-        nothing = code.constant(-numbers.inf, self.type, sizes.row_vector)
-        limit, start = self.limits[part], self.starts[part]
-        if isinstance(limit, Index) or key.high >= limit:
-            score = code.select(self._compare("slt", key, limit), score, nothing)
-        if isinstance(start, Index):
-            score = code.select(self._compare("sge", key, start), score, nothing)
-        return score
-
-    def _compare(self, predicate: str, key: Index, bound: Index | int) -> SSAValue:
-        """A key's number against a bound of each row."""
-        code = self.code
-        own = code.convert("index_cast", code.index(key), i32)
-        if isinstance(bound, int) or not bound.varies:
-            other = code.convert("index_cast", code.index(bound), i32)
-        else:
-            other = code.lanes_index(bound, self.sizes.row_vector, i32)
-        return code.compare_integers(predicate, own, other)
+        return attention.masked(code, score, key, self.limits[part], self.starts[part])
 
     def _add_values(self, sums: Vectors) -> Vectors:
         """Adds weights times values over the tile's keys."""

@@ -115,10 +115,14 @@ class Panel(OperandCopies):
         code, width = self.code, self.width
         line, start = self._piece(turn)
         line, start, k = self._absolute(block, line, start)
+        value = self.computed(line, start, width)
+        return code.or_zeros(code.is_below(k, self.product.depth, 1), value)
+
+    def computed(self, line: Index, start: Index, width: int) -> SSAValue:
+        """Neighbouring numbers of a line of the operand, as local memory holds them."""
         own, step = self.bounds(line, start, width)
         value = self.job.evaluator(width).lanes_at(self.node, self.index_of(own, step))
-        value = cast(code, value, self.node.element, self.element)
-        return code.or_zeros(code.is_below(k, self.product.depth, 1), value)
+        return cast(self.code, value, self.node.element, self.element)
 
     def copy(
         self,

@@ -18,7 +18,6 @@ from xdsl.ir import SSAValue
 from mgn.dialects import kernel
 from mgn.passes.kernels.index import Index, lanes
 from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type, shaped
-from mgn.passes.lower_kernels.core.scalar import cast
 from mgn.passes.lower_kernels.staging.pieces import Pieces
 from mgn.passes.lower_kernels.staging.tensor_panels import Panel
 from mgn.passes.schedules.operand_copies import lies_in_memory
@@ -119,9 +118,7 @@ class StagedPanel(Panel):
             source, index = self.source(line, start, self.width)
             buffer, first = self.job.inputs[source.number], index.at_lane(0)
             return self.code.load(buffer, self.code.index(first), self.width, first.multiple)
-        own, step = self.bounds(line, start, self.width)
-        value = self.job.evaluator(self.width).lanes_at(self.node, self.index_of(own, step))
-        return cast(self.code, value, self.node.element, self.element)
+        return self.computed(line, start, self.width)
 
     @property
     def _in_memory(self) -> bool:
