@@ -16,7 +16,7 @@ from mgn.passes.lower_kernels.attention.node import Attention
 from mgn.passes.lower_kernels.attention.places import Places
 from mgn.passes.lower_kernels.attention.products import Operands
 from mgn.passes.lower_kernels.core.template import Job
-from mgn.passes.lower_kernels.staging.tile_copies import LineCopy, Lines, Read
+from mgn.passes.lower_kernels.staging.tile_copies import Lines, Read, TileCopy
 
 AT_ONCE = 4
 """Vectors of an operand that a work-item reads before it stores the first."""
@@ -47,10 +47,9 @@ class Staging:
             return self.operands.queries.along_depth(row, k, width)
 
         size = sizes.parts * sizes.vector
-        rows = Lines(
-            sizes.tile_rows, attention.depth, size, self.queries, lambda line, k: line * size + k
-        )
-        self._copy_of(rows).copy(read, AT_ONCE)
+        own = (self.queries, lambda line, k: line * size + k)
+        rows = Lines(code, sizes.tile_rows, attention.depth, size, sizes.vector, *own)
+        self._copy_of(rows).copy(rows.padded(read), rows.store, AT_ONCE)
 
     def read(self, first: Index) -> list[SSAValue]:
         """What the work-item copies of a tile of keys, in registers; nothing where that is too
@@ -60,51 +59,48 @@ class Staging:
             return []
         return [
             value
-            for n, copy in enumerate(self._copies)
-            for value in copy.read(self._reader(first, bool(n)), 0, copy.pieces.turns)
+            for n, lines in enumerate(self._lines)
+            for value in self._copy_of(lines).read(self._reader(lines, first, bool(n)))
         ]
 
     def fill(self, first: Index, staged: Sequence[SSAValue]) -> None:
         """Stores a tile's keys and values, which were read before or are read now."""
         rest = list(staged)
-        for n, copy in enumerate(self._copies):
+        for n, lines in enumerate(self._lines):
+            copy = self._copy_of(lines)
             if self._fits_registers:
-                copy.write(rest[: copy.pieces.turns], 0)
+                copy.write(rest[: copy.pieces.turns], lines.store)
                 rest = rest[copy.pieces.turns :]
             else:
-                copy.copy(self._reader(first, bool(n)), AT_ONCE)
+                copy.copy(self._reader(lines, first, bool(n)), lines.store, AT_ONCE)
 
     @cached_property
     def _fits_registers(self) -> bool:
         plain = all(node.name == INPUT for node in self.attention.node.operands[1:3])
         most = STAGED if plain else STAGED // 2
-        return sum(copy.pieces.turns for copy in self._copies) <= most
+        return sum(self._copy_of(lines).pieces.turns for lines in self._lines) <= most
 
     @cached_property
-    def _copies(self) -> tuple[LineCopy, LineCopy]:
-        """The copies of a tile's keys and values."""
-        attention, sizes = self.attention, self.own.sizes
+    def _lines(self) -> tuple[Lines, Lines]:
+        """A tile's keys and values."""
+        attention, sizes, code = self.attention, self.own.sizes, self.job.code
 
         def key_place(line: Index, k: Index) -> Index:
             return self.own.of_key(line, k // sizes.vector) + k % sizes.vector
 
-        keys = Lines(
-            sizes.tile_keys, attention.depth, sizes.parts * sizes.vector, self.keys, key_place
-        )
-        values = Lines(
-            sizes.tile_keys,
-            attention.width,
-            sizes.width,
-            self.values,
-            lambda line, column: line * sizes.width + column,
-        )
-        return self._copy_of(keys), self._copy_of(values)
+        def value_place(line: Index, column: Index) -> Index:
+            return line * sizes.width + column
 
-    def _copy_of(self, lines: Lines) -> LineCopy:
-        sizes = self.own.sizes
-        return LineCopy(self.job, lines, sizes.items, sizes.vector, self.own.item)
+        count, vector, length = sizes.tile_keys, sizes.vector, sizes.parts * sizes.vector
+        return (
+            Lines(code, count, attention.depth, length, vector, self.keys, key_place),
+            Lines(code, count, attention.width, sizes.width, vector, self.values, value_place),
+        )
 
-    def _reader(self, first: Index, of_values: bool) -> Read:
+    def _copy_of(self, lines: Lines) -> TileCopy:
+        return lines.copied_by(self.own.sizes.items, self.own.item)
+
+    def _reader(self, lines: Lines, first: Index, of_values: bool) -> Read:
         """Reads elements of the keys, or of the values, of a tile that begins at a key."""
         attention, code = self.attention, self.job.code
 
@@ -114,4 +110,4 @@ class Staging:
                 return self.operands.values.across(column, key, width)
             return self.operands.keys.along_depth(key, column, width)
 
-        return read
+        return lines.padded(read)

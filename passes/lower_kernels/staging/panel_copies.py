@@ -7,7 +7,6 @@ read.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from xdsl.ir import SSAValue
 
@@ -16,6 +15,7 @@ from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.operand import Operand
 from mgn.passes.lower_kernels.core.pure_code import lane_of
 from mgn.passes.lower_kernels.staging.pieces import Pieces
+from mgn.passes.lower_kernels.staging.tile_copies import Spot, TileCopy
 from mgn.passes.schedules.local_tiles import Tiling
 
 WARP = 32
@@ -88,54 +88,40 @@ class Copier:
         vectors = self.sizes.steps * self.panel.size // self.width
         return Pieces(self.operand.job.code, vectors, self.sizes.items, self.place)
 
-    @cached_property
-    def _spots(self) -> list[tuple[Index, Index]]:
-        """What the work-item copies: step and row or column of each vector's start."""
-        sizes, panel, width = self.sizes, self.panel, self.width
-        spots: list[tuple[Index, Index]] = []
-        for turn in range(self.pieces.turns):
-            number = self.pieces.number(turn)
-            if not panel.by_depth:
-                across = panel.size // width
-                spots.append((number // across, number % across * width))
-                continue
-            across = sizes.steps // width
-            beside = WARP // NEIGHBOURS
-            if width == 1 or across % beside or panel.size % NEIGHBOURS:
-                spots.append((number % across * width, number // across))
-                continue
-            warp = number // WARP
-            step = (warp % (across // beside) * beside + number % beside) * width
-            own = warp // (across // beside) * NEIGHBOURS + number // beside % NEIGHBOURS
-            spots.append((step, own))
-        return spots
+    def _spot(self, number: Index) -> Spot:
+        """The step and the row or column where a vector begins."""
+        panel, width = self.panel, self.width
+        if not panel.by_depth:
+            across = panel.size // width
+            return number // across, number % across * width
+        across, beside = self.sizes.steps // width, WARP // NEIGHBOURS
+        if width == 1 or across % beside or panel.size % NEIGHBOURS:
+            return number % across * width, number // across
+        warp = number // WARP
+        step = (warp % (across // beside) * beside + number % beside) * width
+        return step, warp // (across // beside) * NEIGHBOURS + number // beside % NEIGHBOURS
 
     def read(self, block: Index) -> list[SSAValue]:
         """The values of a block of the shared axis that this work-item copies."""
-        return [
-            self.operand.inside(
-                self.panel.first + own,
-                block * self.sizes.steps + step,
-                self.width,
-                self.panel.by_depth,
-                self.panel.limit,
-            )
-            for step, own in self._spots
-        ]
+        panel, first = self.panel, block * self.sizes.steps
+
+        def read(step: Index, own: Index) -> SSAValue:
+            place = (panel.first + own, first + step)
+            return self.operand.inside(*place, self.width, panel.by_depth, panel.limit)
+
+        return TileCopy(self.pieces, self._spot).read(read)
 
     def write(self, values: list[SSAValue], memory: SSAValue, stage: Index) -> None:
         """Stores what was read into a stage that begins at an element of local memory."""
         panel, width, code = self.panel, self.width, self.operand.job.code
-        for turn, value in enumerate(values):
 
-            def put(turn: int = turn, value: SSAValue = value) -> None:
-                step, own = self._spots[turn]
-                if not panel.by_depth or width == 1:
-                    target = stage + panel.place(step, own)
-                    code.store(value, memory, code.index(target), target.multiple)
-                    return
-                for lane in range(width):
-                    target = stage + panel.place(step + lane, own)
-                    code.store(lane_of(code, value, lane), memory, code.index(target))
+        def store(step: Index, own: Index, value: SSAValue) -> None:
+            if not panel.by_depth or width == 1:
+                target = stage + panel.place(step, own)
+                code.store(value, memory, code.index(target), target.multiple)
+                return
+            for lane in range(width):
+                target = stage + panel.place(step + lane, own)
+                code.store(lane_of(code, value, lane), memory, code.index(target))
 
-            self.pieces.inside(turn, put)
+        TileCopy(self.pieces, self._spot).write(values, store)
