@@ -7,6 +7,7 @@ read.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from xdsl.ir import SSAValue
 
@@ -82,7 +83,7 @@ class Copier:
             width //= 2
         return width
 
-    @property
+    @cached_property
     def pieces(self) -> Pieces:
         """The vectors of the tile."""
         vectors = self.sizes.steps * self.panel.size // self.width

@@ -12,6 +12,7 @@ copies nor loads of fragments have bank conflicts.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from xdsl.dialects import arith, vector
 from xdsl.dialects.builtin import DenseArrayBase, VectorType, i64
@@ -84,7 +85,7 @@ class Panel(OperandCopies):
 
     # Copies
 
-    @property
+    @cached_property
     def pieces(self) -> Pieces:
         """What is copied of a block at once."""
         count = self.lines * self.along * self.sizes.chunk // self.width

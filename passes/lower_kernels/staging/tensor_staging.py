@@ -35,7 +35,7 @@ class StagedPanel(Panel):
         """Whether lines of local memory run along another axis than memory."""
         return self.by_depth and not self.runs_by_depth
 
-    @property
+    @cached_property
     def pieces(self) -> Pieces:
         count = self.lines * self.along // (self.sizes.chunk if self.transposed else 1)
         return Pieces(self.code, count, self.sizes.items, self.place)
