@@ -19,11 +19,12 @@ from itertools import count
 
 from mgn.passes.saturate.extraction.components import LocalProblem
 from mgn.passes.saturate.extraction.necessity import bits_of
+from mgn.passes.saturate.extraction.purchases import Market
 from mgn.passes.saturate.extraction.tables import NOTHING, State, Table, Trail
 
 ANY = 2**62
 """Where there is no limit."""
-BEAM = 64
+BEAM = 128
 """States kept of each table where a choice is wanted that need not be the best."""
 
 
@@ -42,6 +43,7 @@ class Elimination:
         self.demands = demands = frozenset(problem.demands)
         self.inputs = [set(items) - demands for items in problem.inputs]
         self.full, self.writer = full_prices(problem, self.inputs)
+        self.market = Market(problem, self.inputs, self.full)
         self.decided: list[Trail] = []
         self.cost = 0.0
         self.work = 0
@@ -81,7 +83,7 @@ class Elimination:
     def _eliminate(self, key: int, work: int, most: int) -> bool:
         """Whether a class could be eliminated in so much work."""
         bag, problem = self.bags[key], self.problem
-        table = Table((*bag, key), self.slot, self.full, most)
+        table = Table((*bag, key), self.slot, self.market, most)
         states = [NOTHING]
         for _, other in sorted(self.tables.get(key, ()), key=lambda item: len(item[1])):
             if table.work + len(states) * len(other) > work:

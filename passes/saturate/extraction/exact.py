@@ -35,6 +35,8 @@ FEWER = 0.99
 """The share of the candidates left up to which there are fewer."""
 PIECE = 0.25
 """The share of the candidates that a part may be where a problem falls apart."""
+NEAREST = (1, 3, 4)
+"""How many times as many candidates as fractions consist of a choice is first made of."""
 LARGE, FAR = 6000, 0.002
 """Candidates left, and the relative gap, from which on a bound with fractions has to do."""
 PROVED = 1e-6
@@ -130,8 +132,11 @@ class ExactSolver:
             return Solution(_found_soon(problem), _least_price(problem))
         if relaxation.is_whole:
             return Solution(relaxation.taken(0.5), relaxation.bound)
-        taken = among(problem, relaxation.taken())
-        known = _outside(taken, Solution(_found_soon(taken.problem), relaxation.bound))
+        known = NONE
+        for times in NEAREST:
+            part = among(problem, relaxation.nearest(times))
+            found = outside(part, Solution(_found_soon(part.problem), relaxation.bound))
+            known = _cheaper(problem, known, found)
         cost = inf if known.chosen is None else cost_of(problem, known.chosen)
         if cost <= relaxation.bound * (1.0 + PROVED) or not self.has_time():
             return known
@@ -146,16 +151,16 @@ class ExactSolver:
             key, number = relaxation.most_halved()
             ways = taken_or_not(left.problem, key, left.candidates.index(number))
             cheaper = self._best_of(left.problem, ways, effort)
-        best = _cheaper(problem, known, _outside(left, cheaper))
+        best = _cheaper(problem, known, outside(left, cheaper))
         return Solution(best.chosen, max(relaxation.bound, min(cheaper.bound, cost)))
 
     def _best_of(self, problem: LocalProblem, ways: tuple[Part, Part], effort: int) -> Solution:
         """The best choice of two problems."""
-        one, other = (_outside(part, self.solve(part.problem, effort)) for part in ways)
+        one, other = (outside(part, self.solve(part.problem, effort)) for part in ways)
         return Solution(_cheaper(problem, one, other).chosen, min(one.bound, other.bound))
 
 
-def _outside(part: Part, solution: Solution) -> Solution:
+def outside(part: Part, solution: Solution) -> Solution:
     """A part's solution with the numbers that its candidates have outside."""
     if solution.chosen is None:
         return solution

@@ -46,6 +46,14 @@ class Relaxation:
         candidates = self.values[: len(self.problem.prices)]
         return tuple(np.flatnonzero(candidates > least).tolist())
 
+    def nearest(self, times: int) -> tuple[int, ...]:
+        """The candidates taken, and others that cost least besides, so many times as many in all."""
+        taken, count = self.taken(), len(self.problem.prices)
+        dear = self.reduced[:count].copy()
+        dear[list(taken)] = -np.inf
+        order = np.argsort(dear, kind="stable")[: times * len(taken)]
+        return tuple(sorted(order.tolist()))
+
     def below(self, cost: float) -> Part:
         """The problem of all choices that cost less."""
         taken, results = self.columns.taken, self.problem.results

@@ -9,10 +9,12 @@ the ring has them from. So there is one problem for each class of the ring, in w
 does not write it; of all problems so far the one of the least cost is next.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
+from math import inf
 
-from mgn.passes.saturate.extraction.components import LocalProblem, Part
+from mgn.passes.saturate.extraction.components import Choices, LocalProblem, Part, apart
 from mgn.passes.saturate.extraction.elimination import full_prices
 from mgn.passes.saturate.extraction.exact import (
     NONE,
@@ -20,7 +22,9 @@ from mgn.passes.saturate.extraction.exact import (
     ExactSolver,
     Solution,
     cost_of,
+    outside,
 )
+from mgn.passes.saturate.extraction.necessity import bits_of, necessity_of
 from mgn.passes.saturate.extraction.relaxation import among
 
 LARGE, NEAR = 5000, 1e-3
@@ -50,14 +54,14 @@ def cheapest_choice(problem: LocalProblem, solver: ExactSolver) -> Solution:
         if not waiting:
             return best
         bound, _, arcs, closed = heappop(waiting)
-        ring = ring_of(problem, closed, arcs)
-        chosen = _repaired(problem, closed, tree, solver) if ring else closed
+        rings = rings_of(problem, closed, arcs)
+        chosen = _repaired(problem, closed, tree, solver) if rings else closed
         best = _better(problem, best, chosen, bound)
         sure = bound * (1.0 + (PROVED if len(problem.prices) <= LARGE else NEAR))
         is_best = best.chosen is not None and cost_of(problem, best.chosen) <= sure
-        if not ring or is_best or cost_of(problem, closed) > sure or not solver.has_time():
+        if not rings or is_best or cost_of(problem, closed) > sure or not solver.has_time():
             return best
-        pending = [arcs | {arc} for arc in ring]
+        pending = [arcs | {arc} for arc in rings[0]]
 
 
 def _better(
@@ -69,11 +73,17 @@ def _better(
     return Solution(best.chosen, bound)
 
 
-def without(problem: LocalProblem, arcs: Iterable[Arc]) -> Part:
-    """The problem in which candidates do not write these classes."""
-    results = dict(enumerate(problem.results))
+def without(
+    problem: LocalProblem, arcs: Iterable[Arc], numbers: Iterable[int] | None = None
+) -> Part:
+    """The problem, or that of some of its candidates, in which candidates do not write these
+    classes.
+    """
+    left = range(len(problem.results)) if numbers is None else numbers
+    results = {number: problem.results[number] for number in left}
     for key, number in arcs:
-        results[number] = tuple([item for item in results[number] if item != key])
+        if number in results:
+            results[number] = tuple([item for item in results[number] if item != key])
     return among(problem, [number for number, items in results.items() if items], results)
 
 
@@ -81,35 +91,81 @@ def _repaired(
     problem: LocalProblem, chosen: Iterable[int], tree: Mapping[int, int], solver: ExactSolver
 ) -> tuple[int, ...]:
     """A choice without rings near one with some. From each ring the arc goes without which the
-    choice is the cheapest: of the candidates chosen, and of all that write a class of the ring.
+    choice is the cheapest: of the candidates chosen, and of all that write a class of a ring.
 
     The tree has for each class the candidate that writes it at least price with all that it needs;
     its arcs make no ring, and stay.
     """
-    numbers = set(chosen)
-    arcs: frozenset[Arc] = frozenset()
-    choice = tuple(numbers)
-    while True:
-        ring = ring_of(problem, choice, arcs)
-        if not ring:
-            return choice
-        writers = problem.writers()
-        pending = [number for key, _ in ring for number in writers[key]]
-        while pending:
-            number = pending.pop()
-            if number not in numbers:
-                numbers.add(number)
-                pending += [tree[item] for item in problem.inputs[number] if item in tree]
-        tried: list[tuple[float, frozenset[Arc], tuple[int, ...]]] = []
-        for arc in ring:
-            if tree.get(arc[0]) != arc[1]:
-                part = without(problem, arcs | {arc})
-                kept = [place for place, n in enumerate(part.candidates) if n in numbers]
-                found = solver.solve(among(part.problem, kept).problem).chosen
-                if found is not None:
-                    left = tuple([part.candidates[kept[place]] for place in found])
-                    tried.append((cost_of(problem, left), arcs | {arc}, left))
-        _, arcs, choice = min(tried, key=lambda item: item[0])
+    choice, numbers, arcs = tuple(chosen), set(chosen), set[Arc]()
+    pieces: dict[int, Part] = {}
+    best: dict[int, tuple[int, ...]] = {}
+    while rings := rings_of(problem, choice, arcs):
+        if _add_writers(problem, rings, tree, numbers) or not pieces:
+            pieces = dict(enumerate(_pieces(without(problem, arcs, sorted(numbers)))))
+            best = {place: _best_of(piece, solver) for place, piece in pieces.items()}
+            rings = []
+        place_of = {n: place for place, piece in pieces.items() for n in piece.candidates}
+        for ring in rings:
+            tried: list[tuple[float, Arc, Part]] = []
+            for arc in ring:
+                if tree.get(arc[0]) != arc[1]:
+                    place = place_of[arc[1]]
+                    left = _less(pieces[place], arc)
+                    found = cost_of(problem, _best_of(left, solver))
+                    tried.append((found - cost_of(problem, best[place]), arc, left))
+            _, arc, left = min(tried, key=lambda item: item[0])
+            arcs.add(arc)
+            place = place_of[arc[1]]
+            pieces[place], best[place] = left, _best_of(left, solver)
+        choice = tuple([number for chosen in best.values() for number in chosen])
+    return choice
+
+
+def _add_writers(
+    problem: LocalProblem, rings: Iterable[Sequence[Arc]], tree: Mapping[int, int], to: set[int]
+) -> bool:
+    """Adds all that write a class of a ring, and what the tree has for what they need; whether
+    that is more.
+    """
+    before, writers = len(to), problem.writers()
+    pending = [number for ring in rings for key, _ in ring for number in writers[key]]
+    while pending:
+        number = pending.pop()
+        if number not in to:
+            to.add(number)
+            pending += [tree[item] for item in problem.inputs[number] if item in tree]
+    return len(to) > before
+
+
+def _pieces(part: Part) -> list[Part]:
+    """A part cut where every choice writes a class: what is chosen of one piece does not depend on
+    the others. The names of classes stay.
+    """
+    whole, everywhere = part.problem, range(len(part.candidates))
+    forced = frozenset(bits_of(necessity_of(whole).forced))
+    inputs = [tuple([key for key in items if key not in forced]) for items in whole.inputs]
+    free = replace(whole, inputs=tuple(inputs))
+    choices = Choices(everywhere, free.results, free.inputs, free.prices)
+    found: list[Part] = []
+    for piece in apart(choices, forced):
+        own = among(free, piece.candidates).problem
+        demands = tuple(sorted(forced.intersection(own.writers())))
+        numbers = tuple([part.candidates[number] for number in piece.candidates])
+        found.append(Part(replace(own, demands=demands), numbers))
+    return found
+
+
+def _less(piece: Part, arc: Arc) -> Part:
+    """A piece in which an arc's candidate does not write its class."""
+    left = without(piece.problem, [(arc[0], piece.candidates.index(arc[1]))])
+    return Part(left.problem, tuple([piece.candidates[number] for number in left.candidates]))
+
+
+def _best_of(piece: Part, solver: ExactSolver) -> tuple[int, ...]:
+    """The cheapest choice in a piece."""
+    chosen = outside(piece, solver.solve(piece.problem)).chosen
+    assert chosen is not None, "what the tree has is a choice"
+    return chosen
 
 
 def order_of(problem: LocalProblem, chosen: Iterable[int]) -> tuple[list[int], list[int]]:
@@ -138,22 +194,27 @@ def order_of(problem: LocalProblem, chosen: Iterable[int]) -> tuple[list[int], l
     return order, [number for number, count in zip(numbers, lacking, strict=True) if count]
 
 
-def ring_of(
+def rings_of(
     problem: LocalProblem, chosen: Iterable[int], without: Container[Arc] = ()
-) -> list[Arc]:
-    """Classes that chosen kernels wait for in a ring, each with the kernel that it is taken from;
-    nothing where none wait so. They are not taken `without` from kernels that do not write them.
+) -> list[list[Arc]]:
+    """Classes that chosen kernels wait for in rings, no two of a kernel in common, each with the
+    kernel that it is taken from. They are not taken `without` from kernels that do not write them.
     """
     order, waiting = order_of(problem, chosen)
     written = {item for number in order for item in problem.results[number]}
     arcs = [(item, number) for number in waiting for item in problem.results[number]]
     writer = {item: number for item, number in arcs if (item, number) not in without}
-    path: dict[int, int] = {}
-    number = waiting[0] if waiting else None
-    while number is not None and number not in path:
-        path[number] = next(item for item in problem.inputs[number] if item not in written)
-        number = writer.get(path[number])
-    if number is None:
-        return []
-    ring = list(path)
-    return [(path[member], writer[path[member]]) for member in ring[ring.index(number) :]]
+    found: list[list[Arc]] = []
+    seen: set[int] = set()
+    for start in waiting:
+        path: dict[int, int] = {}
+        number: int | None = start
+        while number is not None and number not in seen:
+            seen.add(number)
+            path[number] = next(item for item in problem.inputs[number] if item not in written)
+            number = writer.get(path[number])
+        if number in path:
+            ring = list(path)
+            ring = ring[ring.index(number) :]
+            found.append([(path[member], writer[path[member]]) for member in ring])
+    return found

@@ -1,19 +1,24 @@
 """Tables of states over a few classes, joined and extended while classes are eliminated.
 
-In: a `LocalProblem` and what each class costs at most. Out: lists of states, the cheapest first.
+In: a `LocalProblem` and what classes cost besides. Out: lists of states, the cheapest first.
 
 A state says what a choice among some candidates costs, what it still needs of the classes, and what
-it writes there. It goes where another one is no dearer even if it buys all that it lacks: for each
-class there is a price at which it can be had with nothing shared.
+it writes there. It goes where another one is no dearer even if it buys all that it lacks with
+nothing shared: that can still be done above. It goes too where another one is cheaper that buys it
+from what is there (`purchases.py`), be it from a candidate that was passed over: then the state is
+in no best choice.
 """
 
 from collections.abc import Mapping, Sequence, Set
 from math import inf
 
-from mgn.passes.saturate.extraction.necessity import bits_of
+from mgn.passes.saturate.extraction.purchases import Market, Purchases
 
 RIVALS = 32
 """States that each one is compared with: the cheapest."""
+
+CHEAPER = 1.0 - 1e-12
+"""The share of a cost that is less than it, whatever the order of a sum."""
 
 GROWN = 2
 """How many times as many states there are when some are looked for that can go."""
@@ -28,16 +33,15 @@ NOTHING: State = (0.0, 0, 0, None)
 class Table:
     """States over some classes, made of tables and candidates one after the other.
 
-    `slot` is the bit of each class, `full` what each costs with all that it needs. `work` counts
-    the states that were met. Of more than `most` states those are kept that promise most.
+    `slot` is the bit of each class, `market` what classes cost. `work` counts the states that were
+    met. Of more than `most` states those are kept that promise most.
     """
 
     def __init__(
-        self, classes: Sequence[int], slot: Mapping[int, int], full: Mapping[int, float], most: int
+        self, classes: Sequence[int], slot: Mapping[int, int], market: Market, most: int
     ) -> None:
         self.slot = {key: slot[key] for key in classes}
-        self.price = {slot[key]: full.get(key, inf) for key in classes}
-        self.prices: dict[int, float] = {}
+        self.purchases = Purchases(market, self.slot)
         self.most = most
         self.work = 0
         self.kept = 1
@@ -85,7 +89,7 @@ class Table:
     def without(self, states: list[State], key: int, demanded: bool) -> list[State]:
         """The states once a class is decided: it is bought where it is needed and not written."""
         bit = 1 << self.slot[key]
-        price = self.price[self.slot[key]]
+        price = self.purchases.price_alone(bit)
         found: dict[tuple[int, int], tuple[float, Trail]] = {}
         for cost, needed, written, trail in states:
             total, way = cost, trail
@@ -103,18 +107,19 @@ class Table:
         states.sort(key=_cost_of)
         kept: list[State] = []
         rivals: list[tuple[float, int, int]] = []
-        prices = self.prices
+        alone, bounds = self.purchases.alone, self.purchases.bounds
+        beside = self.purchases.price_beside
         for state in states:
             cost, needed, written, _ = state
-            spare = ~needed
+            spare, below = ~needed, cost * CHEAPER
             for less, wanted, unwritten in rivals:
                 lacking = wanted & spare | written & unwritten
                 if not lacking:
                     break
-                price = prices.get(lacking)
-                if price is None:
-                    price = prices[lacking] = self._price_of(lacking)
-                if less + price <= cost:
+                least, most = alone.get(lacking) or bounds(lacking)
+                if less + most <= cost:
+                    break
+                if less + least < below and less + beside(lacking, needed | ~unwritten) < below:
                     break
             else:
                 kept.append(state)
@@ -126,14 +131,12 @@ class Table:
 
     def _most_promising(self, states: list[State]) -> list[State]:
         """The states of least cost, with half of the price of what they need and do not write."""
+        price = self.purchases.price_alone
 
         def promise(state: State) -> float:
-            return state[0] + (self._price_of(state[1]) - self._price_of(state[2])) / 2
+            return state[0] + (price(state[1]) - price(state[2])) / 2
 
         return sorted(sorted(states, key=promise)[: self.most], key=_cost_of)
-
-    def _price_of(self, classes: int) -> float:
-        return sum([self.price[slot] for slot in bits_of(classes)])
 
 
 def _cost_of(state: State) -> float:

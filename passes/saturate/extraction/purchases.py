@@ -1,0 +1,94 @@
+"""What it costs to have classes that a state lacks, from what is in memory anyway.
+
+In: a `LocalProblem`, what each class costs with all that it needs, the classes of a table. Out:
+prices of sets of these, as sets of bits.
+
+A class may be written by one more candidate, of whose inputs some are there and the others are
+bought with all that they need. So a state is compared with another one at the price of a few
+kernels, where it is far more to have each class with nothing shared.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import inf
+
+from mgn.passes.saturate.extraction.components import LocalProblem
+from mgn.passes.saturate.extraction.necessity import bits_of
+
+_Way = tuple[float, int]
+"""What a class costs, and the classes that have to be there for it."""
+
+
+class Market:
+    """What the classes of a problem cost: `full` with all that they need, `inputs` are what each
+    candidate reads that is not there in any case.
+    """
+
+    def __init__(
+        self, problem: LocalProblem, inputs: Sequence[set[int]], full: Mapping[int, float]
+    ) -> None:
+        self.problem, self.inputs, self.full = problem, inputs, full
+
+    def ways(self, key: int, slot: Mapping[int, int]) -> list[_Way]:
+        """The ways to have a class, the cheapest first, each needing what no cheaper one does
+        without; the last one needs nothing.
+        """
+        full = self.full.get(key, inf)
+        found: list[_Way] = []
+        for number in self.problem.writers().get(key, ()):
+            price, needed = self.problem.prices[number], 0
+            for item in self.inputs[number]:
+                if item in slot:
+                    needed |= 1 << slot[item]
+                else:
+                    price += self.full.get(item, inf)
+            if price < full:
+                found.append((price, needed))
+        found.sort()
+        kept: list[_Way] = []
+        for price, needed in found:
+            if all(other & ~needed for _, other in kept):
+                kept.append((price, needed))
+        return [*kept, (full, 0)]
+
+
+class Purchases:
+    """Prices over the classes of one table; `slot` is the bit of each."""
+
+    def __init__(self, market: Market, slot: Mapping[int, int]) -> None:
+        self.market, self.slot = market, slot
+        self.full = {bit: market.full.get(key, inf) for key, bit in slot.items()}
+        self.known_ways: list[list[_Way]] | None = None
+        self.alone: dict[int, tuple[float, float]] = {}
+        self.shared: dict[tuple[int, int], float] = {}
+
+    def price_alone(self, lacking: int) -> float:
+        """What classes cost with all that they need, nothing shared."""
+        return sum([self.full[bit] for bit in bits_of(lacking)])
+
+    def bounds(self, lacking: int) -> tuple[float, float]:
+        """What classes cost at least, whatever is there, and `price_alone`."""
+        known = self.alone.get(lacking)
+        if known is None:
+            ways = self._ways()
+            least = sum([ways[bit][0][0] for bit in bits_of(lacking)])
+            known = self.alone[lacking] = least, self.price_alone(lacking)
+        return known
+
+    def price_beside(self, lacking: int, there: int) -> float:
+        """What classes cost where others are there, bought one after the other."""
+        known = self.shared.get((lacking, there))
+        if known is None:
+            ways, known, missing = self._ways(), 0.0, ~there
+            for bit in bits_of(lacking):
+                known += next(price for price, needed in ways[bit] if not needed & missing)
+                missing &= ~(1 << bit)
+            self.shared[lacking, there] = known
+        return known
+
+    def _ways(self) -> list[list[_Way]]:
+        """The ways to have the class of each bit, worked out when first asked for."""
+        if self.known_ways is None:
+            ways = self.known_ways = [[] for _ in range(max(self.slot.values()) + 1)]
+            for key, bit in self.slot.items():
+                ways[bit] = self.market.ways(key, self.slot)
+        return self.known_ways
