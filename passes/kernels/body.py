@@ -42,7 +42,7 @@ class Node:
     depth: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.depth = 1 + max((operand.depth for operand in self.operands), default=0)
+        self.depth = 1 + max([operand.depth for operand in self.operands], default=0)
 
     @property
     def count(self) -> int:

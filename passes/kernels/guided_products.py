@@ -16,9 +16,11 @@ CHOICE = "guided_product"
 
 def guided_products(body: Body) -> Body:
     """The body with each product in f64 as such a choice; the body itself where there is none."""
+    if not any(map(_is_guided, body.nodes)):
+        return body
     nodes: list[Node] = []
     for node in body.nodes:
-        if node.name == "prod" and node.element.name == "f64":
+        if _is_guided(node):
             given = (node.kind, node.operands, node.values, node.shape)
             plain = Node("prod", *given, node.element, node.location)
             guide = Node(GUIDE, *given, ELEMENT_TYPES["i64"], node.location)
@@ -29,3 +31,7 @@ def guided_products(body: Body) -> Body:
         node.__post_init__()
         nodes.append(node)
     return Body(body.inputs, body.written, nodes)
+
+
+def _is_guided(node: Node) -> bool:
+    return node.name == "prod" and node.element.name == "f64"

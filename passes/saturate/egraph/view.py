@@ -42,6 +42,14 @@ class Signature:
     operand_types: tuple[TensorType, ...]
 
     @cached_property
+    def fingerprint(self) -> int:
+        """The hash, worked out once."""
+        return hash((self.name, self.properties, self.type, self.operand_types))
+
+    def __hash__(self) -> int:
+        return self.fingerprint
+
+    @cached_property
     def spec(self) -> OperationSpec:
         return OPERATIONS[self.name]
 

@@ -47,11 +47,10 @@ class Elimination:
         self.decided: list[Trail] = []
         self.cost = 0.0
         self.work = 0
-        self.feasible = all(key in self.full for key in demands)
+        self.feasible = True
         self.left: list[int] = []
-        if self.feasible:
-            self._order(width)
-            self._run(work, total, most)
+        self._order(width)
+        self._run(work, total, most)
 
     def _order(self, width: int) -> None:
         """Works out the bag of each class, and which bag each candidate is joined in."""

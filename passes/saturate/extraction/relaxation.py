@@ -47,7 +47,7 @@ class Relaxation:
         return tuple(np.flatnonzero(candidates > least).tolist())
 
     def nearest(self, times: int) -> tuple[int, ...]:
-        """The candidates taken, and others that cost least besides, so many times as many in all."""
+        """The candidates taken and others that cost least besides, so many times as many."""
         taken, count = self.taken(), len(self.problem.prices)
         dear = self.reduced[:count].copy()
         dear[list(taken)] = -np.inf

@@ -12,7 +12,6 @@ does not write it; of all problems so far the one of the least cost is next.
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
-from math import inf
 
 from mgn.passes.saturate.extraction.components import Choices, LocalProblem, Part, apart
 from mgn.passes.saturate.extraction.elimination import full_prices

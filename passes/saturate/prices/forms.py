@@ -15,7 +15,7 @@ for each value how it lies in that space; or None where no template can compute 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
 
@@ -89,7 +89,9 @@ class Form:
         """The form of the same body over other names."""
         places = {names[name]: place for name, place in self.places.items()}
         heavy = None if self.heavy is None else names[self.heavy]
-        return replace(self, places=places, heavy=heavy)
+        made = Form(self.kind, self.shape, self.axes, places, heavy, self.reduced)
+        made.__dict__.update(halved=self.halved, way=self.way)
+        return made
 
     @property
     def kept_shape(self) -> Shape:

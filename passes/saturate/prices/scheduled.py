@@ -91,8 +91,7 @@ def _heavy_part(
             part.append(node)
             wanted.update(node[2])
         elif device.is_cpu:
-            operations = _pattern(signatures[node[1]]).nodes
-            after += sum(item.kind is Kind.ELEMENTWISE for item in operations)
+            after += _elementwise_count(signatures[node[1]])
     return body if after > SIMPLE_EPILOGUE else part[::-1]
 
 
@@ -171,3 +170,9 @@ def _pattern(signature: Signature) -> Body:
             properties=signature.property_dict,
         )
     )
+
+
+@cache
+def _elementwise_count(signature: Signature) -> int:
+    """The elementwise core operations that an operation is."""
+    return sum(node.kind is Kind.ELEMENTWISE for node in _pattern(signature).nodes)

@@ -18,11 +18,12 @@ from mgn.passes.saturate.extraction.components import (
     components_of,
     tangled_classes,
 )
-from mgn.passes.saturate.extraction.elimination import Elimination, good_choice
+from mgn.passes.saturate.extraction.elimination import Elimination, full_prices, good_choice
 from mgn.passes.saturate.extraction.exact import ExactSolver, cost_of
 from mgn.passes.saturate.extraction.extract import extract
 from mgn.passes.saturate.extraction.necessity import bits_of, necessity_of
 from mgn.passes.saturate.extraction.pruning import parts_of
+from mgn.passes.saturate.extraction.purchases import Market, Purchases
 from mgn.passes.saturate.extraction.relaxation import relaxed
 from mgn.passes.saturate.extraction.rings import cheapest_choice, order_of, rings_of
 from mgn.passes.saturate.extraction.solver import run_until
@@ -141,6 +142,27 @@ def test_eliminating_classes_does_not_change_the_least_cost(seed: int, width: in
     assert elimination.cost + left.bound == pytest.approx(least_cost(problem), rel=1e-5)
     assert cost_of(problem, chosen) == pytest.approx(least_cost(problem))
     assert set(chosen) in map(set, closed_choices(problem))
+
+
+def test_what_is_only_to_be_had_in_a_ring_is_eliminated_too() -> None:
+    """Kernels that wait for each other are told later; here they bound what else there is."""
+    problem = LocalProblem((0,), ((0,), (1,), (2,)), ((1,), (2,), (1,)), (1.0, 2.0, 4.0))
+    elimination = Elimination(problem, 6, 10_000, 100_000)
+    assert elimination.feasible and elimination.cost == least_cost(problem) == 7.0
+
+
+def test_a_state_that_buys_beside_what_is_there_replaces_a_dearer_one() -> None:
+    """A class is 9 with all that it needs, and 2 beside another one that is there."""
+    problem = LocalProblem(
+        (3,), ((0,), (1,), (2,), (3,)), ((), (0,), (0,), (1, 2)), (7.0, 2.0, 2.0, 1.0)
+    )
+    inputs = [set(items) for items in problem.inputs]
+    full = full_prices(problem, inputs)[0]
+    purchases = Purchases(Market(problem, inputs, full), {0: 0, 1: 1})
+    assert purchases.bounds(0b10) == (2.0, 9.0)
+    assert purchases.price_beside(0b10, 0b01) == 2.0
+    assert purchases.price_beside(0b10, 0b00) == 9.0
+    assert purchases.price_beside(0b11, 0b00) == 9.0
 
 
 @pytest.mark.parametrize("seed", SEEDS)
