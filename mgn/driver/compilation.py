@@ -110,10 +110,12 @@ def compile_graph(
 
 @dataclass(frozen=True)
 class _Passes:
-    """The passes of the inference pipeline, with the settings of a compilation as their options."""
+    """The passes of the inference pipeline, with the settings of a compilation as their options;
+    only those that run are imported.
+    """
 
-    all: list[ModulePass]
     saturate: "Saturate"
+    precision: str
 
     @classmethod
     def of(
@@ -126,31 +128,35 @@ class _Passes:
         from mgn.passes.saturate import Saturate
 
         check_precision(precision)
-        saturate = Saturate.of(saturation, trace)
-        options = {
-            "convert-precision": {"precision": precision},
-            "plan-memory": {"prepare": saturate.options.prepare},
-        }
-        names = PIPELINES["inference"]
-        passes = [
-            saturate if name == saturate.name else find_pass(name)(**options.get(name, {}))
-            for name in names
-        ]
-        return cls(passes, saturate)
+        return cls(Saturate.of(saturation, trace), precision)
 
     @property
     def optimizing(self) -> list[ModulePass]:
         """Those of `mgn.optimize`: up to `saturate`."""
-        return self.all[: self.all.index(self.saturate) + 1]
+        names = PIPELINES["inference"]
+        return self._named(names[: names.index(self.saturate.name) + 1])
 
     def compiling(self, tuner: TuningPass | None) -> list[ModulePass]:
         """Those of `mgn.compile`; a tuner stands behind the pass that chooses schedules."""
+        found = self._named(PIPELINES["inference"])
         if tuner is None:
-            return self.all
+            return found
         return [
             item
-            for found in self.all
-            for item in ([found, tuner] if found.name == SCHEDULING else [found])
+            for chosen in found
+            for item in ([chosen, tuner] if chosen.name == SCHEDULING else [chosen])
+        ]
+
+    def _named(self, names: Sequence[str]) -> list[ModulePass]:
+        options = {
+            "convert-precision": {"precision": self.precision},
+            "plan-memory": {"prepare": self.saturate.options.prepare},
+        }
+        return [
+            self.saturate
+            if name == self.saturate.name
+            else find_pass(name)(**options.get(name, {}))
+            for name in names
         ]
 
 

@@ -98,12 +98,13 @@ def _repaired(
     choice, numbers, arcs = tuple(chosen), set(chosen), set[Arc]()
     pieces: dict[int, Part] = {}
     best: dict[int, tuple[int, ...]] = {}
+    place_of: dict[int, int] = {}
     while rings := rings_of(problem, choice, arcs):
         if _add_writers(problem, rings, tree, numbers) or not pieces:
             pieces = dict(enumerate(_pieces(without(problem, arcs, sorted(numbers)))))
             best = {place: _best_of(piece, solver) for place, piece in pieces.items()}
+            place_of = {n: place for place, piece in pieces.items() for n in piece.candidates}
             rings = []
-        place_of = {n: place for place, piece in pieces.items() for n in piece.candidates}
         for ring in rings:
             tried: list[tuple[float, Arc, Part]] = []
             for arc in ring:
