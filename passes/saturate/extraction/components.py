@@ -65,9 +65,9 @@ class Choices:
     """Candidates as they are at one time: those left, what each writes and reads, its price."""
 
     numbers: Sequence[int]
-    results: Mapping[int, Sequence[int]] | Sequence[Sequence[int]]
-    inputs: Mapping[int, Sequence[int]] | Sequence[Sequence[int]]
-    prices: Mapping[int, float] | Sequence[float]
+    results: Mapping[int, Sequence[int]]
+    inputs: Mapping[int, Sequence[int]]
+    prices: Mapping[int, float]
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,8 @@ def _pieces(part: Part) -> list[Part]:
     forced = frozenset(bits_of(necessity_of(whole).forced))
     inputs = [tuple([key for key in items if key not in forced]) for items in whole.inputs]
     free = replace(whole, inputs=tuple(inputs))
-    choices = Choices(everywhere, free.results, free.inputs, free.prices)
+    results, prices = dict(enumerate(free.results)), dict(enumerate(free.prices))
+    choices = Choices(everywhere, results, dict(enumerate(inputs)), prices)
     found: list[Part] = []
     for piece in apart(choices, forced):
         own = among(free, piece.candidates).problem
