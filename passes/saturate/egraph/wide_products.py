@@ -22,8 +22,8 @@ In: an e-graph's products, and which values are parameters' alone. Out: new e-no
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mgn.dialects.mgn.operation import OPERATIONS
@@ -262,9 +262,9 @@ class WideProducts:
         first = members[0]
         axis = self._axis(first) + len(self.facts.handle_types[first.right].get_shape())
         weight = self._operation("concat", [item.right for item in members], axis=axis)
-        self._round_as_one(weight, [item.right for item in members], axis)
+        roundings = list(self._round_as_one(weight, [item.right for item in members], axis))
         wide = self._operation("matmul", [first.left, weight], **self._values(first))
-        self._turn(wide, first, weight)
+        self._turn(wide, first, weight, roundings)
         return wide
 
     def _widen(self, members: Sequence[Product]) -> None:
@@ -283,17 +283,25 @@ class WideProducts:
             added = [(result, x, w, other) for (_, x, w), (result, other) in ends]
             self._slices(total, biased.name, added, start)
 
-    def _turn(self, wide: int, first: Product, weight: int) -> None:
-        """Enters the product with weights whose rows lie together, where their columns do."""
-        values = dict(self._values(first))
+    def _turn(
+        self, wide: int, first: Product, weight: int, roundings: Sequence[Rounding]
+    ) -> None:
+        """Enters the product with weights that lie the other way: their rows together, as a CPU
+        takes them, or their columns, as a kernel does in which halves of a product meet. The weight
+        is what its roundings give, so that the turned one is rounded as well.
+        """
         rank = len(self.facts.handle_types[weight].get_shape())
-        if not values["transpose_b"]:
-            return
-        turned = self._operation("transpose", [weight], perm=[*range(rank - 2), rank - 1, rank - 2])
-        values["transpose_b"] = False
+        perm = [*range(rank - 2), rank - 1, rank - 2]
+        turned = self._operation("transpose", [weight], perm=perm)
+        for item in roundings:
+            values = self._decoded(item.operation, item.attributes)
+            inner = self._operation("transpose", [item.operand], perm=perm)
+            self.facts.union(turned, self._operation(item.operation, [inner], **values))
+        values = dict(self._values(first))
+        values["transpose_b"] = not values["transpose_b"]
         self.facts.union(wide, self._operation("matmul", [first.left, turned], **values))
 
-    def _round_as_one(self, weight: int, parts: Sequence[int], axis: int) -> None:
+    def _round_as_one(self, weight: int, parts: Sequence[int], axis: int) -> Iterator[Rounding]:
         """Enters the rounding of values side by side, where all parts are rounded alike."""
         for first in self.roundings.get(parts[0], ()):
             inner = [self._rounded_like(part, first) for part in parts]
@@ -302,6 +310,7 @@ class WideProducts:
                 joined = self._operation("concat", operands, axis=axis)
                 values = self._decoded(first.operation, first.attributes)
                 self.facts.union(weight, self._operation(first.operation, [joined], **values))
+                yield replace(first, operand=joined)
 
     def _rounded_like(self, part: int, first: Rounding) -> int | None:
         """What is rounded to `part` as `first` does it."""
