@@ -42,7 +42,7 @@ class Traits:
 @dataclass
 class Cone:
     """A legal body for a class, over local names; `price` is that of the kernel that writes the
-    class alone.
+    class alone. It stands `besides` where it reads what another one computes.
     """
 
     body: tuple[BodyNode, ...]
@@ -50,12 +50,13 @@ class Cone:
     form: Form
     price: float
     rank: float = 0.0
+    besides: bool = False
 
     def renamed(self, names: Names) -> "Cone":
         """The same cone over other names."""
         body, form = renamed(self.body, names), self.form.at(names)
         leaves = tuple(names[name] for name in self.leaves)
-        return Cone(body, leaves, form, self.price, self.rank)
+        return Cone(body, leaves, form, self.price, self.rank, self.besides)
 
     def at(self, mapped: Sequence[int]) -> "Cone":
         """The same cone as a user names its classes; the form keeps the old names."""

@@ -25,6 +25,7 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.passes.saturate.candidates.broadcasts import costs_a_launch, repeats_of
 from mgn.passes.saturate.candidates.cones import Cone, Ranking, Traits
 from mgn.passes.saturate.candidates.limits import DEARER, TIME, CutLimits
+from mgn.passes.saturate.candidates.needless_reads import needless_reads, note_besides
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.candidates.readers import readers_of
 from mgn.passes.saturate.candidates.repetition import table
@@ -172,10 +173,9 @@ class CutBuilder:
         """Legal cones of one e-node, over the names of the class being computed.
 
         A value with one user, read elementwise or by a reduction, never lies in memory where a
-        kernel can compute it together with that user: the user's result takes its place there at
-        no greater cost. A value that its user broadcasts is an exception where it `lasts`
-        (broadcasts.py); so are what a matrix unit takes from memory, and what is prepared where its
-        user is not: it is there for nothing.
+        kernel can compute it together with that user (needless_reads.py). A value that its user
+        broadcasts is an exception where it `lasts` (broadcasts.py); so are what a matrix unit takes
+        from memory, and what is prepared where its user is not: it is there for nothing.
         """
         root = self.view.signatures[signature]
         choices = [
@@ -187,29 +187,24 @@ class CutBuilder:
         attends = root.heavy is KernelKind.ATTENTION
         merges = self.limits.attention if attends else self.limits.merges
         self.left_out[TIME] += max(0, math.prod(map(len, choices)) - merges)
-        legal: list[tuple[frozenset[int], Cone]] = []
-        apart: list[Cone] = []
-        for combination in islice(product(*choices), merges):
-            cone = self._merge(signature, operands, combination, traits)
-            if cone is not None and cone.form.reduced:
-                apart.append(cone)
-            elif cone is not None:
-                alone = (
-                    position
-                    for position, (_, mapped) in enumerate(operands)
-                    if combination[position] is not None
-                    and not traits[mapped[0]].stored
-                    and traits[mapped[0]].prepared is traits[0].prepared
-                )
-                legal.append((frozenset(alone) if plain else frozenset(), cone))
-        if not legal:
+        merged: dict[tuple[int, ...], Cone | None] = {}
+        tried = [range(len(choice)) for choice in choices]
+        for places in islice(product(*tried), merges):
+            combination = [choice[place] for choice, place in zip(choices, places, strict=True)]
+            merged[places] = self._merge(signature, operands, combination, traits)
+        found = {places: cone for places, cone in merged.items() if cone is not None}
+        legal = dict(sorted(found.items(), key=lambda item: bool(item[1].form.reduced)))
+        if all(cone.form.reduced for cone in legal.values()):
             nothing = [None] * len(operands)
             cone = self._merge(signature, operands, nothing, traits, bounded=False)
             return [] if cone is None else [cone]
-        fused = [positions for positions, _ in legal]
-        kept = [cone for positions, cone in legal if not any(positions < other for other in fused)]
-        self.left_out[DEARER] += len(legal) - len(kept)
-        return [*kept, *apart]
+        if not plain:
+            return list(legal.values())
+        names = [mapped[0] for _, mapped in operands]
+        replaced = set(needless_reads(merged, names, choices, traits))
+        self.left_out[DEARER] += len(replaced)
+        note_besides(legal, names, choices, traits)
+        return [cone for places, cone in legal.items() if places not in replaced]
 
     def _before(self, root: Signature, position: int) -> Collection[KernelKind]:
         """The kinds of kernel that may go on in one of an operation, for one of its operands: what
@@ -238,7 +233,8 @@ class CutBuilder:
         if operand.prepared and not traits[0].prepared:
             chosen = self._prepared_choices(cones, KernelKind.CONTRACTION not in kinds)
         else:
-            chosen = [*best_of_each_kind(cones, self.limits), None]
+            first = cones if self.limits.whole else [cone for cone in cones if not cone.besides]
+            chosen = [*best_of_each_kind(first, self.limits), None]
         return [None if cone is None else cone.at(mapped) for cone in chosen]
 
     def _prepared_choices(self, cones: Sequence[Cone], heavy: bool) -> list[Cone | None]:
@@ -313,23 +309,25 @@ class CutBuilder:
 
     def _keep(self, cones: Sequence[Cone], traits: Sequence[Traits]) -> list[Cone]:
         """The best few of each kind, no two with the same leaves and body classes, and the best
-        where it has its leaves to itself; the smallest; and one that only rounds, by which a matrix
-        unit sees that its operand is rounded.
+        where it has its leaves to itself; the smallest; one that only rounds, by which a matrix
+        unit sees that its operand is rounded; and last a few that stand besides.
         """
         kept: list[Cone] = []
-        counts: dict[Way, int] = {}
+        counts: dict[tuple[Way, bool], int] = {}
         dropped: dict[Way, list[Cone]] = {}
         seen: set[tuple[frozenset[int], Way]] = set()
         ranked = self.ranking.rank(cones, traits)
-        for cone in ranked:
+        for cone in sorted(ranked, key=lambda item: item.besides):
             key = (frozenset(cone.leaves), cone.form.way)
-            count = counts.get(cone.form.way, 0)
-            if key in seen or count >= self.limits.cones:
+            kind = cone.form.way, cone.besides
+            count = counts.get(kind, 0)
+            if key in seen or count >= (self.limits.besides if cone.besides else self.limits.cones):
                 self.left_out[TIME] += 1
-                dropped.setdefault(cone.form.way, []).append(cone)
+                if not cone.besides:
+                    dropped.setdefault(cone.form.way, []).append(cone)
                 continue
             seen.add(key)
-            counts[cone.form.way] = count + 1
+            counts[kind] = count + 1
             kept.append(cone)
         for way, others in dropped.items():
             of_way = [*(cone for cone in kept if cone.form.way == way), *others]
@@ -342,7 +340,7 @@ class CutBuilder:
         rounding = next((cone for cone in ranked if self._shows_rounding(cone)), None)
         if rounding is not None and not any(cone is rounding for cone in kept):
             kept.append(rounding)
-        return kept
+        return sorted(kept, key=lambda cone: cone.besides)
 
 
 def body_order(

@@ -18,12 +18,13 @@ TIME = "kernels beyond the limits of the search"
 class CutLimits:
     """Bounds of the search, which do not say that what lies beyond them is worse.
 
-    `cones` are kept for each kernel kind. `merges` are tried for an e-node, `attention` for an
-    attention, which has up to four operands. A user of a class tries `ways` of its cones where all
-    are of one kind, and else `pointwise` ones and `others` of each further kind; products that
-    reduce rows are a way besides: there is always one without. The last `extras` values inside a
-    body may be written too. Of the kernels that read one value, `readers` are joined with each
-    other, `forms` of each result. `operations` and `leaves` bound a body.
+    `cones` are kept for each kernel kind, and `besides` that read what these compute. `merges` are
+    tried for an e-node, `attention` for an attention, which has up to four operands. A user of a
+    class tries `ways` of its cones where all are of one kind, and else `pointwise` ones and
+    `others` of each further kind; products that reduce rows are a way besides: there is always one
+    without. The last `extras` values inside a body may be written too. Of the kernels that read one
+    value, `readers` are joined with each other and up to `together` at once, `forms` of each
+    result. `operations` and `leaves` bound a body.
 
     `whole` says that the search leaves out nothing that may win: kernels that read what a reader
     could compute, kernels of three results whose pairs save nothing; up to `joins` joint kernels.
@@ -33,6 +34,7 @@ class CutLimits:
     """
 
     cones: int = 4
+    besides: int = 2
     merges: int = 24
     attention: int = 81
     ways: int = 3
@@ -40,6 +42,7 @@ class CutLimits:
     others: int = 1
     extras: int = 4
     readers: int = 6
+    together: int = 24
     forms: int = 2
     joins: int = 500
     operations: int = 64
@@ -58,6 +61,7 @@ class CutLimits:
         return replace(
             self,
             cones=max(self.cones, 16),
+            besides=max(self.besides, 16),
             merges=max(self.merges, 256),
             attention=max(self.attention, 256),
             ways=max(self.ways, 8),

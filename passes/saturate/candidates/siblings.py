@@ -104,13 +104,15 @@ class _Joiner:
                 groups.setdefault((read, (form.kind, shape, form.axes)), []).append(candidate)
                 if form.kind is KernelKind.POINTWISE:
                     plain.setdefault((read, shape), []).append(candidate)
-        for readers in groups.values():
-            self._note_untried(readers)
-            del readers[self.limits.readers :]
         for (read, (kind, shape, _)), readers in groups.items():
+            del readers[self._most() :]
             if kind is KernelKind.REDUCTION and self.limits.wide:
-                readers += plain.get((read, shape), ())[: self.limits.readers]
+                readers[self.limits.readers :] = plain.get((read, shape), ())[: self.limits.readers]
         return groups
+
+    def _most(self) -> int:
+        """How many readers of one value are joined."""
+        return max(self.limits.readers, self.limits.together if self.limits.wide else 0)
 
     def _note_untried(self, readers: Sequence[Candidate]) -> None:
         beyond = max(len(readers) - self.limits.readers, 0)
@@ -164,7 +166,9 @@ class _Joiner:
         be chosen at once: in large graphs this takes long.
         """
         for readers in groups.values():
-            alone = [_Join(item, frozenset({item.number})) for item in readers]
+            near = readers[: self.limits.readers]
+            self.found.left_out[TIME] += (len(readers) - len(near)) * (len(near) - 1)
+            alone = [_Join(item, frozenset({item.number})) for item in near]
             pairs = [self._joined(one, other.candidate) for one, other in combinations(alone, 2)]
             saving = [pair for pair in pairs if pair is not None and pair.saves]
             yield from saving

@@ -283,9 +283,7 @@ class WideProducts:
             added = [(result, x, w, other) for (_, x, w), (result, other) in ends]
             self._slices(total, biased.name, added, start)
 
-    def _turn(
-        self, wide: int, first: Product, weight: int, roundings: Sequence[Rounding]
-    ) -> None:
+    def _turn(self, wide: int, first: Product, weight: int, roundings: Sequence[Rounding]) -> None:
         """Enters the product with weights that lie the other way: their rows together, as a CPU
         takes them, or their columns, as a kernel does in which halves of a product meet. The weight
         is what its roundings give, so that the turned one is rounded as well.
@@ -293,7 +291,7 @@ class WideProducts:
         rank = len(self.facts.handle_types[weight].get_shape())
         perm = [*range(rank - 2), rank - 1, rank - 2]
         turned = self._operation("transpose", [weight], perm=perm)
-        for item in roundings:
+        for item in roundings if not self._values(first)["transpose_b"] else ():
             values = self._decoded(item.operation, item.attributes)
             inner = self._operation("transpose", [item.operand], perm=perm)
             self.facts.union(turned, self._operation(item.operation, [inner], **values))
