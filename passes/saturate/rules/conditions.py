@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.types import ElementType, Family, element_of
 from mgn.passes.saturate.encoding.definitions import Definition
-from mgn.passes.saturate.rules import layouts, magnitudes, rotary_tables
+from mgn.passes.saturate.rules import contracted_sums, layouts, magnitudes, rotary_tables
 
 
 @dataclass(frozen=True)
@@ -356,6 +356,10 @@ PREDICATES: dict[str, Predicate] = {
         "the same of a turned product",
         lambda a, b, c, m, n, q: _less_work_from_the_left(a, c, b, m, not q, not n),
     ),
+    "contracts": Predicate(
+        "the sums of a b along the axes are products of matrices, of which a is the left one",
+        contracted_sums.contracts,
+    ),
     "far": Predicate(
         "the constant x hides a score: -1e9 or less",
         lambda x: x.constant is not None and x.constant <= layouts.FAR,
@@ -472,6 +476,15 @@ ATTRIBUTE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "in_batches_of": lambda x, y: (*x.shape[:-2], *y.shape[-2:]),
     "beside_rows": lambda b: (*b.shape[:-2], 1, *b.shape[-2:]),
     "together": layouts.together,
+    "beside": contracted_sums.beside,
+    "left_turned": contracted_sums.left_turned,
+    "right_turned": contracted_sums.right_turned,
+    "left_order": contracted_sums.left_order,
+    "right_order": contracted_sums.right_order,
+    "left_matrices": contracted_sums.left_matrices,
+    "right_matrices": contracted_sums.right_matrices,
+    "contracted": contracted_sums.contracted,
+    "in_place": contracted_sums.in_place,
     "merged_last": lambda x: (*x.shape[:-2], math.prod(x.shape[-2:])),
     "paired": lambda shape: (*shape[:-1], *(2 * size for size in shape[-1:])),
     "every_other": lambda shape: (*(1,) * (len(shape) - 1), 2),

@@ -102,6 +102,21 @@ PRODUCTS: tuple[Rule, ...] = (
         "diag(r) A diag(s) B = diag(r) (A (diag(s) B)); by Cauchy and Schwarz, what is bounded",
         NORMED + SCALED_BY + " and single(a)",
     ),
+    # A product that is spelled as a sum of broadcast factors.
+    Rule(
+        "sum-of-broadcast-factors",
+        "sum(mul(a, b), axis=A, keepdims=K)",
+        "reshape(transpose(reshape(matmul("
+        "reshape(transpose(reshape(a, shape=beside(a, b)), perm=left_order(a, b, A)), "
+        "shape=left_matrices(a, b, A)), "
+        "reshape(transpose(reshape(b, shape=beside(b, a)), perm=right_order(a, b, A)), "
+        "shape=right_matrices(a, b, A)), "
+        "transpose_a=left_turned(a, b, A), transpose_b=right_turned(a, b, A)), "
+        "shape=contracted(a, b, A)), perm=in_place(a, b, A)), shape=SHAPE)",
+        REASSOCIATES,
+        "each element is the same sum of products; another kernel may add them in another order",
+        "contracts(a, b, A) and wide(a)",
+    ),
     # One product in place of two.
     Rule(
         "sum-of-products-of-one-left",

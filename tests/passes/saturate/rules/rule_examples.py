@@ -223,8 +223,31 @@ def _normed(row: str, rng: random.Random, variables: list[str]) -> Instance:
     return Instance(types, {"N": turned, "A": (axis,)}, constants)
 
 
+def _broadcast_factors(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Two factors of which each axis is one's own or both's, and axes that are added up: mostly
+    those of both, and mostly some of each kind.
+    """
+    kinds = ["rows", "columns", "shared", *rng.choices(["rows", "columns", "both", "one"], k=2)]
+    rng.shuffle(kinds)
+    sizes = [1 if kind == "one" else rng.choice([2, 3, 3]) for kind in kinds]
+    shapes = {
+        name: tuple(1 if kind == other else size for kind, size in zip(kinds, sizes, strict=True))
+        for name, other in (("a", "columns"), ("b", "rows"))
+    }
+    axes = {axis for axis, kind in enumerate(kinds) if kind == "shared"}
+    if rng.random() < 0.4:
+        axes.add(rng.randrange(len(kinds)))
+    if rng.random() < 0.3:
+        name = rng.choice("ab")
+        while shapes[name][:1] == (1,):
+            shapes[name] = shapes[name][1:]
+    types = [tensor("f32", shapes[name]) for name in variables]
+    return Instance(types, {"A": tuple(sorted(axes)), "K": rng.random() < 0.5})
+
+
 EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "unrounded": attention.unrounded,
+    "sum-of-broadcast-factors": _broadcast_factors,
     "erf-of-quotient": _double,
     "cubic-scaled-in-parts": _double,
     "slice-of-pairs": attention.pairs,
