@@ -13,6 +13,9 @@ the template evaluates it: once an element of the space, once a row in row space
 tile that reads it before a matmul.
 
 A kernel that runs only when parameters are set is paid for over many runs.
+
+Where two kernels cost as much, the one is cheaper that writes less and computes fewer indices: what
+is hidden counts a little (`TIE`), and so does movement (`INDEX`).
 """
 
 import math
@@ -75,6 +78,12 @@ rows of 576 with 960 and 3072 columns.
 GROUP_ROWS, GROUP_SHARE = 32, 2.4
 """Rows of a group of a small product, and how fast it reads them from the cache: in shares of the
 bandwidth that a compute unit has. Measured there, on 128 rows of 576.
+"""
+
+TIE, INDEX = 1e-4, 1e-3
+"""The share that is added of what a GPU hides: of the time that it moves while it computes, or
+computes while it moves. And what an index counts that movement computes for an element, in simple
+operations. Both are less than any price is sure to, and decide where nothing else does.
 """
 
 PREPARED_RUNS = 100
@@ -144,7 +153,7 @@ def _new_figures(signature: Signature, device: Device) -> _Figures:
 def operation_weight(signature: Signature, device: Device) -> float:
     """Simple operations that one element takes."""
     if signature.kind in (Kind.MOVEMENT, Kind.CONSTANT):
-        return 0.0
+        return INDEX if signature.kind is Kind.MOVEMENT else 0.0
     if widens_half(signature):
         return 1.0
     by_tanh = signature.name in BY_TANH and signature.values["approx"] == "tanh"
@@ -164,7 +173,7 @@ def widens_half(signature: Signature) -> bool:
 def kernel_seconds(work: Work, device: Device) -> float:
     """The price of a kernel. On a CPU the shorter of moving and computing is not wholly hidden."""
     moving = device.seconds_to_move(work.bytes)
-    seen = SEEN if device.is_cpu else 0.0
+    seen = SEEN if device.is_cpu else TIE
     hidden = max(moving, work.seconds) + seen * min(moving, work.seconds)
     return device.launch_cost + hidden + work.beside
 

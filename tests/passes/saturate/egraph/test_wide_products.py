@@ -193,7 +193,8 @@ def test_siblings_become_one_product_with_a_prepared_weight(turned: bool, biased
     after, report = rewritten(text)
     names = [body_names(kernel) for kernel in kernels_of(after)]
     assert sum("matmul" in body for body in names) == 1
-    assert names == [["concat"], ["matmul"], names[-1]] and "concat" not in names[-1]
+    assert names[0] in (["concat"], ["concat", "transpose"])
+    assert names[1:] == [["matmul"], names[-1]] and "concat" not in names[-1]
     assert report.fired["wide-product"] == 3
 
 
