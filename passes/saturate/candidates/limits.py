@@ -42,7 +42,7 @@ class CutLimits:
     others: int = 1
     extras: int = 4
     readers: int = 6
-    together: int = 24
+    together: int = 18
     forms: int = 2
     joins: int = 500
     operations: int = 64
@@ -57,7 +57,7 @@ class CutLimits:
         if values > MEDIUM or self.operations == 1:
             return self
         if values > SMALL:
-            return replace(self, wide=True)
+            return replace(self, wide=True, forms=max(self.forms, 4))
         return replace(
             self,
             cones=max(self.cones, 16),

@@ -75,14 +75,16 @@ class _Joiner:
         self.device = device
         self.least: dict[int, float] = {}
         self.known: set[frozenset[int]] = set()
+        self.beyond: dict[Group, list[Candidate]] = {}
         self.contents: set[tuple[frozenset[int], frozenset[BodyNode]]] = set()
 
     def joins(self) -> Iterator[Placed]:
         """The joins that save something."""
         groups = self._groups()
-        found = self._all(groups) if self.limits.whole else self._some(groups)
-        for join in found:
-            yield join.candidate.template, join.candidate.classes
+        if self.limits.whole:
+            yield from map(_placed, self._all(groups))
+            self.known.clear()
+        yield from map(_placed, self._some(groups))
 
     def _groups(self) -> dict[Group, list[Candidate]]:
         """The candidates of one space that read a value. Beside reductions are pointwise ones that
@@ -104,19 +106,15 @@ class _Joiner:
                 groups.setdefault((read, (form.kind, shape, form.axes)), []).append(candidate)
                 if form.kind is KernelKind.POINTWISE:
                     plain.setdefault((read, shape), []).append(candidate)
-        for (read, (kind, shape, _)), readers in groups.items():
-            del readers[self._most() :]
+        for group, readers in groups.items():
+            read, (kind, shape, _) = group
+            beyond = readers[self.limits.readers :]
+            self.found.left_out[TIME] += len(beyond) * (len(readers) - 1)
+            self.beyond[group] = beyond[: self.limits.together] if self.limits.wide else []
+            del readers[self.limits.readers :]
             if kind is KernelKind.REDUCTION and self.limits.wide:
-                readers[self.limits.readers :] = plain.get((read, shape), ())[: self.limits.readers]
+                readers += plain.get((read, shape), ())[: self.limits.readers]
         return groups
-
-    def _most(self) -> int:
-        """How many readers of one value are joined."""
-        return max(self.limits.readers, self.limits.together if self.limits.wide else 0)
-
-    def _note_untried(self, readers: Sequence[Candidate]) -> None:
-        beyond = max(len(readers) - self.limits.readers, 0)
-        self.found.left_out[TIME] += beyond * (len(readers) - 1)
 
     def _all(self, groups: Mapping[Group, Sequence[Candidate]]) -> Iterator[_Join]:
         """The joins of any number, also of pairs that save nothing, while there is time: those of
@@ -165,15 +163,13 @@ class _Joiner:
         something is joined with. Wider joins tie classes together, for which kernels then have to
         be chosen at once: in large graphs this takes long.
         """
-        for readers in groups.values():
-            near = readers[: self.limits.readers]
-            self.found.left_out[TIME] += (len(readers) - len(near)) * (len(near) - 1)
-            alone = [_Join(item, frozenset({item.number})) for item in near]
+        for group, readers in groups.items():
+            alone = [_Join(item, frozenset({item.number})) for item in readers]
             pairs = [self._joined(one, other.candidate) for one, other in combinations(alone, 2)]
             saving = [pair for pair in pairs if pair is not None and pair.saves]
             yield from saving
             if len(readers) > 2 and saving and self.limits.wide:
-                yield from self._wider(saving[0], readers)
+                yield from self._wider(saving[0], [*readers, *self.beyond[group]])
 
     def _wider(self, join: _Join, readers: Sequence[Candidate]) -> Iterator[_Join]:
         """A join with all that save something besides, one after another."""
@@ -206,6 +202,11 @@ class _Joiner:
         saves = template.price < join.candidate.price + second.price
         self.found.left_out[NO_GAIN] += not saves
         return _Join(Candidate(-1, template, classes), parts, saves)
+
+
+def _placed(join: _Join) -> Placed:
+    """A join as others see it."""
+    return join.candidate.template, join.candidate.classes
 
 
 def _read_by(candidate: Candidate, view: View, handed: Container[int]) -> dict[int, None]:

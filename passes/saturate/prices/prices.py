@@ -81,9 +81,9 @@ bandwidth that a compute unit has. Measured there, on 128 rows of 576.
 """
 
 TIE, INDEX = 1e-4, 1e-3
-"""The share that is added of what a GPU hides: of the time that it moves while it computes, or
-computes while it moves. And what an index counts that movement computes for an element, in simple
-operations. Both are less than any price is sure to, and decide where nothing else does.
+"""The share of moving that is added where a GPU hides it behind computing, and what an index counts
+that movement computes for an element, in simple operations. Both are less than any price is sure
+to, and decide where nothing else does.
 """
 
 PREPARED_RUNS = 100
@@ -173,9 +173,11 @@ def widens_half(signature: Signature) -> bool:
 def kernel_seconds(work: Work, device: Device) -> float:
     """The price of a kernel. On a CPU the shorter of moving and computing is not wholly hidden."""
     moving = device.seconds_to_move(work.bytes)
-    seen = SEEN if device.is_cpu else TIE
-    hidden = max(moving, work.seconds) + seen * min(moving, work.seconds)
-    return device.launch_cost + hidden + work.beside
+    if device.is_cpu:
+        hidden = SEEN * min(moving, work.seconds)
+    else:
+        hidden = TIE * moving if moving < work.seconds else 0.0
+    return device.launch_cost + max(moving, work.seconds) + hidden + work.beside
 
 
 def price_kernel(
