@@ -256,3 +256,23 @@ def test_the_page_of_a_program_says_what_was_left_out_and_why() -> None:
     explanation = explain_graph(module.lower(), CPU, texts=module.texts)
     assert explanation.saturation.passed_over
     assert explanation.saturation.left_out_text in unescape(page_of(explanation))
+
+
+@BOTH
+def test_what_only_some_kernels_compute_on_the_way_may_be_read(device: Device) -> None:
+    """Of two products that meet, one is in memory, though slices of a wide one could meet too."""
+    text = """
+    graph g(x: f32[1, 960]) {
+      param g: f32[2560, 960]
+      param u: f32[2560, 960]
+      return y = silu(x @ g.T) * (x @ u.T)
+    }
+    """
+    both = mgn.optimize(mgn.parse(text), device=device, precision="tf32").report.saturation
+    products = mgn.optimize(
+        mgn.parse("graph g(x: f32[1, 960]) { param g: f32[2560, 960]; return y = x @ g.T }"),
+        device=device,
+        precision="tf32",
+    ).report.saturation
+    assert both is not None and products is not None
+    assert both.cost_after <= 2 * products.cost_after * 1.02
