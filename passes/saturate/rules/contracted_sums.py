@@ -62,7 +62,8 @@ def contraction_of(a: Any, b: Any, axes: Collection[int]) -> Contraction:
         raise ShapeError("no matrices are multiplied")
     if found["rows"][0] > found["columns"][0]:
         raise ShapeError("the second factor is the left one")
-    return Contraction(*map(tuple, found.values()), shape)
+    batches, rows, columns, shared = map(tuple, found.values())
+    return Contraction(batches, rows, columns, shared, shape)
 
 
 def contracts(a: Any, b: Any, axes: Collection[int]) -> bool:
@@ -101,14 +102,16 @@ def right_turned(a: Any, b: Any, axes: Collection[int]) -> bool:
 
 def _left(a: Any, b: Any, axes: Collection[int]) -> tuple[Contraction, Shape, Shape]:
     found = contraction_of(a, b, axes)
-    parts = found.rows, found.shared
-    return (found, *(parts[::-1] if left_turned(a, b, axes) else parts))
+    if left_turned(a, b, axes):
+        return found, found.shared, found.rows
+    return found, found.rows, found.shared
 
 
 def _right(a: Any, b: Any, axes: Collection[int]) -> tuple[Contraction, Shape, Shape]:
     found = contraction_of(a, b, axes)
-    parts = found.shared, found.columns
-    return (found, *(parts[::-1] if right_turned(a, b, axes) else parts))
+    if right_turned(a, b, axes):
+        return found, found.columns, found.shared
+    return found, found.shared, found.columns
 
 
 def left_order(a: Any, b: Any, axes: Collection[int]) -> Shape:

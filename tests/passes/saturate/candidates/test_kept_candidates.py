@@ -12,7 +12,7 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.explain.explanation import explain_graph
 from mgn.explain.page import page_of
-from mgn.passes.saturate import RuleClass, saturate_graph
+from mgn.passes.saturate import RuleClass, SaturateReport, saturate_graph
 from mgn.passes.saturate.candidates.readers import readers_of
 from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.extraction.report import PROVED
@@ -274,5 +274,5 @@ def test_what_only_some_kernels_compute_on_the_way_may_be_read(device: Device) -
         device=device,
         precision="tf32",
     ).report.saturation
-    assert both is not None and products is not None
+    assert isinstance(both, SaturateReport) and isinstance(products, SaturateReport)
     assert both.cost_after <= 2 * products.cost_after * 1.02
