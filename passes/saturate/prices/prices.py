@@ -14,8 +14,8 @@ tile that reads it before a matmul.
 
 A kernel that runs only when parameters are set is paid for over many runs.
 
-Where two kernels cost as much, the one is cheaper that writes less and computes fewer indices: what
-is hidden counts a little (`TIE`), and so does movement (`INDEX`).
+Where two kernels cost as much, the one is cheaper that computes fewer indices: movement counts a
+little (`INDEX`).
 """
 
 import math
@@ -80,10 +80,9 @@ GROUP_ROWS, GROUP_SHARE = 32, 2.4
 bandwidth that a compute unit has. Measured there, on 128 rows of 576.
 """
 
-TIE, INDEX = 1e-4, 1e-3
-"""The share of moving that is added where a GPU hides it behind computing, and what an index counts
-that movement computes for an element, in simple operations. Both are less than any price is sure
-to, and decide where nothing else does.
+INDEX = 1e-3
+"""What an index counts that movement computes for an element, in simple operations: less than any
+price is sure to, so that it decides where nothing else does.
 """
 
 PREPARED_RUNS = 100
@@ -173,11 +172,9 @@ def widens_half(signature: Signature) -> bool:
 def kernel_seconds(work: Work, device: Device) -> float:
     """The price of a kernel. On a CPU the shorter of moving and computing is not wholly hidden."""
     moving = device.seconds_to_move(work.bytes)
-    if device.is_cpu:
-        hidden = SEEN * min(moving, work.seconds)
-    else:
-        hidden = TIE * moving if moving < work.seconds else 0.0
-    return device.launch_cost + max(moving, work.seconds) + hidden + work.beside
+    seen = SEEN if device.is_cpu else 0.0
+    hidden = max(moving, work.seconds) + seen * min(moving, work.seconds)
+    return device.launch_cost + hidden + work.beside
 
 
 def price_kernel(
