@@ -21,8 +21,12 @@ After, where `@relu` may work in place:
       plan.output "y" %y tensor<32x16xf32>
     }
 
+A result of which a kernel writes a part lies where the rest of it does, if that may go; else a
+`plan.copy` puts it there before the launch.
+
 A launch that depends on parameters and constants alone becomes a `plan.prepare`, whose results have
-buffers of their own (`plan.derived`): a run finds them there. Without `prepare` it stays a launch,
+buffers of their own (`plan.derived`): a run finds them there. One that writes a part of what is
+copied before stays a launch. Without `prepare` it stays a launch,
 as is right where a run itself changes parameters.
 
 The order of the launches stays. Outputs lie in the arena too, and live to the end: a run hands out
@@ -42,7 +46,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from mgn.dialects import plan
 from mgn.dialects.fusion import LaunchOp
-from mgn.dialects.kernel.buffers import ALIGNMENT, buffer_type, in_place_pairs
+from mgn.dialects.kernel.buffers import ALIGNMENT, buffer_type, in_place_pairs, starting_pairs
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.kernel.function import FuncOp
 from mgn.dialects.mgn.parameter_only import parameter_only
@@ -80,19 +84,34 @@ class PlanMemory(ModulePass):
             for function in op.body.block.ops
             if isinstance(function, FuncOp)
         }
+        starting = {
+            function.sym_name.data: starting_pairs(function)
+            for function in op.body.block.ops
+            if isinstance(function, FuncOp)
+        }
         for graph in list(graphs_of(op)):
-            program = plan_graph(graph, pairs, alignment, self.prepare)
+            program = plan_graph(graph, pairs, alignment, self.prepare, starting)
             op.body.block.insert_op_before(program, graph)
             graph.detach()
             graph.erase()
 
 
 def plan_graph(
-    graph: GraphOp, in_place: Pairs, alignment: int = ALIGNMENT, prepare: bool = True
+    graph: GraphOp,
+    in_place: Pairs,
+    alignment: int = ALIGNMENT,
+    prepare: bool = True,
+    starting: Pairs | None = None,
 ) -> plan.ProgramOp:
-    """The program of one graph, not yet in a module."""
+    """The program of one graph, not yet in a module. `starting` says which results of a kernel
+    start as an argument: they lie where it lies, or are copies of it before the launch.
+    """
+    starting = starting or {}
     constant = parameter_only(graph) if prepare else set[SSAValue]()
     launches = [op for op in graph.block.ops if isinstance(op, LaunchOp)]
+    for op in launches:
+        if starting.get(op.kernel_name) or not constant.issuperset(op.inputs):
+            constant.difference_update(op.outputs)
     prepared = [op for op in launches if _is_in(constant, op)]
     launches = [op for op in launches if not _is_in(constant, op)]
     derived: set[SSAValue] = {value for op in prepared for value in op.outputs}
@@ -119,7 +138,7 @@ def plan_graph(
         statistics["derived_bytes"] = sum(map(tensor_bytes, derived))
     for name, value in statistics.items():
         program.attributes[name] = IntegerAttr(value, i64)
-    _Writer(program, graph, offsets, derived).write()
+    _Writer(program, graph, offsets, derived, starting).write()
     return program
 
 
@@ -136,11 +155,13 @@ class _Writer:
         graph: GraphOp,
         offsets: dict[SSAValue, int],
         derived: set[SSAValue],
+        starting: Pairs,
     ) -> None:
         self._block = program.body.block
         self._graph = graph
         self._offsets = offsets
         self._derived = derived
+        self._starting = starting
         self._buffers: dict[SSAValue, SSAValue] = {}
         self._held: dict[tuple[str, object], SSAValue] = {}
 
@@ -190,9 +211,18 @@ class _Writer:
                 self._view(result)
         call = plan_steps.PrepareOp if is_prepared else plan_steps.LaunchOp
         operands = [self._buffers[value] for value in (*op.inputs, *op.outputs)]
+        for read, written in sorted(self._starting.get(op.kernel_name, ())):
+            self._start(operands[written], operands[read])
         made = call(op.kernel_name, operands)
         made.location = op.location
         self._block.add_op(made)
+
+    def _start(self, result: SSAValue, source: SSAValue) -> None:
+        """Has a result hold what another buffer holds, unless it lies there."""
+        ends = [item.owner for item in (result, source)]
+        places = [item.start for item in ends if isinstance(item, plan_buffers.ViewOp)]
+        if len(places) < 2 or places[0] != places[1]:
+            self._block.add_op(plan_steps.CopyOp(source, result))
 
     def _share(self, value: SSAValue, key: tuple[str, object]) -> None:
         """A parameter or constant: one buffer for all that read it, none where nobody does."""

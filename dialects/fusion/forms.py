@@ -12,6 +12,8 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
                         of panels is so; or, after a matmul of many rows, both halves of its
                         columns, and what follows of them; reductions of rows that are rows of a
                         matmul of many, for its left operand and after it
+    update              one update of a part of a tensor, which is read for nothing else: it is the
+                        result but for that part; pointwise before what is written
     attention           one attention, or parts of one, as it stands; pointwise before it,
                         elementwise and reshape after
 
@@ -36,11 +38,13 @@ from mgn.dialects.types import element_of
 
 POINTWISE = frozenset({Kind.ELEMENTWISE, Kind.MOVEMENT, Kind.INDEXING, Kind.CONSTANT})
 
-WHOLE_COMPOSITES = frozenset({"attention"})
+UPDATE = "dynamic_update_slice"
+
+WHOLE_COMPOSITES = frozenset({"attention", UPDATE})
 """Composites that a template computes as they stand, of which the e-graph makes kernels."""
 
 ATTENTION_PARTS = "attention_parts"
-HELD_WHOLE = {"attention": ("attention", ATTENTION_PARTS)}
+HELD_WHOLE = {"attention": ("attention", ATTENTION_PARTS), "update": (UPDATE,)}
 """Kind of kernel → the composites that its template computes as they stand."""
 
 NOT_EXPANDED = frozenset(name for names in HELD_WHOLE.values() for name in names)
@@ -294,6 +298,19 @@ def _verify_attention(kernel: KernelBody, operations: Operations) -> None:
     _verify_epilogue(kernel, operations, found[0])
 
 
+def _verify_update(kernel: KernelBody, operations: Operations) -> None:
+    _only(kernel, operations)
+    found = [op for op in operations if op.spec.name == UPDATE]
+    if len(found) != 1:
+        _fail(kernel, f"needs exactly one {UPDATE}, not {len(found)}")
+    (update,) = found
+    whole = update.operands[0]
+    if not isinstance(whole, BlockArgument) or len(list(whole.uses)) != 1:
+        _fail(kernel, "what it updates must be in memory, and read for nothing else")
+    if list(kernel.written) != [update.results[0]]:
+        _fail(kernel, "it writes what it updates, and nothing else")
+
+
 def _verify_epilogue(kernel: KernelBody, operations: Operations, heavy: TensorOp) -> None:
     """What follows the heavy operation keeps its elements in order, and all results follow it."""
     name = heavy.spec.name
@@ -356,5 +373,6 @@ FORMS: dict[str, Callable[[KernelBody, Operations], None]] = {
     "scan": _verify_scan,
     "contraction": _verify_contraction,
     "attention": _verify_attention,
+    "update": _verify_update,
 }
 """The form of each kind that has a template."""

@@ -49,6 +49,7 @@ class KernelKind(StrEnum):
     ATTENTION = "attention"
     GATHER = "gather"
     SCATTER = "scatter"
+    UPDATE = "update"
 
 
 @irdl_attr_definition

@@ -33,9 +33,7 @@ IN_PLACE = "in_place"
 
 def allow_in_place(function: FuncOp, pairs: Iterable[tuple[int, int]]) -> None:
     """Let a kernel write over an argument that it reads: pairs of positions (read, written)."""
-    function.attributes[IN_PLACE] = ArrayAttr(
-        [DenseArrayBase.from_list(i64, list(pair)) for pair in pairs]
-    )
+    function.attributes[IN_PLACE] = _listing(pairs)
 
 
 def in_place_pairs(function: FuncOp) -> frozenset[tuple[int, int]]:
@@ -43,16 +41,43 @@ def in_place_pairs(function: FuncOp) -> frozenset[tuple[int, int]]:
 
     VerifyException where the attribute is not a list of such pairs.
     """
-    listed = function.attributes.get(IN_PLACE)
+    return _listed_pairs(function, IN_PLACE)
+
+
+STARTS_AS = "starts_as"
+"""The attribute of a `kernel.func` that lists which results it writes a part of: who launches it
+sees to it that such a result has the bytes of an argument before.
+"""
+
+
+def starting_pairs(function: FuncOp) -> frozenset[tuple[int, int]]:
+    """The pairs of argument positions (read, written) of which the second starts as the first.
+
+    VerifyException where the attribute is not a list of such pairs.
+    """
+    return _listed_pairs(function, STARTS_AS)
+
+
+def start_as(function: FuncOp, pairs: Iterable[tuple[int, int]]) -> None:
+    """Say that a kernel writes a part of a result, which is another argument's value elsewhere."""
+    function.attributes[STARTS_AS] = _listing(pairs)
+
+
+def _listing(pairs: Iterable[tuple[int, int]]) -> ArrayAttr[Attribute]:
+    return ArrayAttr([DenseArrayBase.from_list(i64, list(pair)) for pair in pairs])
+
+
+def _listed_pairs(function: FuncOp, name: str) -> frozenset[tuple[int, int]]:
+    listed = function.attributes.get(name)
     if listed is None:
         return frozenset()
     if not isinstance(listed, ArrayAttr):
-        return frozenset((_pair(listed, function),))
+        return frozenset((_pair(listed, function, name),))
     entries = cast(ArrayAttr[Attribute], listed)
-    return frozenset(_pair(entry, function) for entry in entries)
+    return frozenset(_pair(entry, function, name) for entry in entries)
 
 
-def _pair(entry: Attribute, function: FuncOp) -> tuple[int, int]:
+def _pair(entry: Attribute, function: FuncOp, name: str) -> tuple[int, int]:
     positions = entry.get_values() if isinstance(entry, DenseArrayBase) else ()
     accesses = dict(enumerate(function.accesses))
     if len(positions) == 2:
@@ -61,7 +86,7 @@ def _pair(entry: Attribute, function: FuncOp) -> tuple[int, int]:
         if known and accesses[read].reads and accesses[written].writes:
             return read, written
     raise VerifyException(
-        f"kernel.func: {IN_PLACE} lists pairs of argument positions, one read and one written"
+        f"kernel.func: {name} lists pairs of argument positions, one read and one written"
     )
 
 

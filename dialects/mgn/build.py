@@ -104,6 +104,8 @@ def _bind_operand(spec: OperationSpec, item: OperandSpec, given: dict[str, Any])
         if isinstance(value, list | tuple | str):
             raise CallError(f"{spec.name}(): '{item.name}' must be a value")
         return value
+    if item.bare and value is not None and not isinstance(value, list | tuple | str):
+        return [value]
     if not isinstance(value, list | tuple) or not value:
         raise CallError(f"{spec.name}(): '{item.name}' must be a list of values")
     return list(value)

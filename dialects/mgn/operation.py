@@ -64,7 +64,8 @@ class OperandSpec:
     """One operand. Operands of one `group` share an element type, which literals take.
 
     `element` fixes the element type instead; `default` is the number used when the operand is left
-    out. A `variadic` operand is one list argument, or all remaining arguments where `starred`.
+    out. A `variadic` operand is one list argument, or all remaining arguments where `starred`; where
+    `bare`, a value by itself stands for a list of it.
     """
 
     name: str
@@ -75,6 +76,7 @@ class OperandSpec:
     optional: bool = False
     variadic: bool = False
     starred: bool = False
+    bare: bool = False
 
 
 @dataclass(frozen=True)

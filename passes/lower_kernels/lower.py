@@ -24,7 +24,7 @@ from xdsl.passes import ModulePass
 
 from mgn.dialects import kernel
 from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind, LaunchOp
-from mgn.dialects.kernel.buffers import allow_in_place, buffer_type
+from mgn.dialects.kernel.buffers import allow_in_place, buffer_type, start_as
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.passes.kernels.body import Body, read_body
@@ -37,6 +37,7 @@ from mgn.passes.lower_kernels.pointwise.pointwise import lower_pointwise
 from mgn.passes.lower_kernels.product.contraction import lower_contraction
 from mgn.passes.lower_kernels.reduction.reduction import lower_reduction
 from mgn.passes.lower_kernels.reduction.scan import lower_scan
+from mgn.passes.lower_kernels.update.update import lower_update
 from mgn.passes.schedules.choose import is_whole, schedule_for
 
 TEMPLATES: Mapping[KernelKind, Callable[[Job], Launch]] = {
@@ -46,6 +47,7 @@ TEMPLATES: Mapping[KernelKind, Callable[[Job], Launch]] = {
     KernelKind.SCAN: lower_scan,
     KernelKind.CONTRACTION: lower_contraction,
     KernelKind.ATTENTION: lower_attention,
+    KernelKind.UPDATE: lower_update,
 }
 """Which template writes a kernel's loops."""
 
@@ -148,6 +150,8 @@ def lower_kernel(fused: FusedKernelOp, name: str, schedule: Mapping[str, Any]) -
     function.location = fused.location
     if launch.in_place:
         allow_in_place(function, launch.in_place)
+    if launch.starts_as:
+        start_as(function, launch.starts_as)
     return function
 
 

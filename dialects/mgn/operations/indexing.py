@@ -5,14 +5,11 @@ as StableHLO's gather does, so that no read leaves its buffer.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
-from mgn.dialects.mgn.attributes import INT, INTS
+from mgn.dialects.mgn.attributes import INT
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import composite, element_type_of, shape_of
 from mgn.dialects.mgn.operation import (
@@ -24,7 +21,7 @@ from mgn.dialects.mgn.operation import (
     define,
 )
 from mgn.dialects.mgn.operations.reductions import canonical_axis
-from mgn.dialects.shapes import Shape, ShapeError, row_major_strides
+from mgn.dialects.shapes import ShapeError, row_major_strides
 from mgn.dialects.types import counting_type, element_of, tensor
 
 Array = np.ndarray
@@ -121,40 +118,3 @@ def take_along_axis(b: Emitter, x: SSAValue, ids: SSAValue, axis: int) -> SSAVal
         line = [index[i] if j == i else 1 for j in range(len(shape))]
         flat = b.add(flat, b.mul(b.iota(line, axis=i, T=wide), strides[i]))
     return b.gather(b.reshape(x, (math.prod(shape),)), flat, axis=0)
-
-
-def _infer_dynamic_slice(x: TensorType, starts: Sequence[TensorType], sizes: Shape) -> TensorType:
-    shape = x.get_shape()
-    if not len(starts) == len(sizes) == len(shape):
-        raise ShapeError(f"dynamic_slice needs a start and a size for each of {len(shape)} axes")
-    if any(type.get_shape() for type in starts):
-        raise ShapeError("starts must be scalars")
-    if any(not 0 <= size <= whole for size, whole in zip(sizes, shape, strict=True)):
-        raise ShapeError(f"sizes {list(sizes)} do not fit {list(shape)}")
-    return tensor(element_of(x), sizes)
-
-
-@composite(
-    "dynamic_slice",
-    (
-        OperandSpec("x"),
-        OperandSpec("starts", INTEGERS, group="starts", element="i32", variadic=True),
-        AttributeSpec("sizes", INTS),
-    ),
-    _infer_dynamic_slice,
-)
-def dynamic_slice(b: Emitter, x: SSAValue, starts: Sequence[SSAValue], sizes: Shape) -> SSAValue:
-    """`y = dynamic_slice(x, [0, position], [4, 1])`: the part of x of these sizes that begins at
-    starts.
-
-    Shape: sizes. Starts are i32 scalars, values or numbers, clamped so that the part lies in x, as
-    in StableHLO. Errors: another number of starts or sizes than axes, a size above the axis.
-    """
-    result: Any = b.identity(x) if sizes == shape_of(x) else x
-    for axis, (start, size, whole) in enumerate(zip(starts, sizes, shape_of(x), strict=True)):
-        if size == whole:
-            continue
-        wide = counting_type(whole)
-        first = b.clamp(b.cast(start, wide), min=0.0, max=float(whole - size))
-        result = b.gather(result, b.add(b.iota((size,), axis=0, T=wide), first), axis=axis)
-    return result

@@ -157,11 +157,11 @@ def _gather(elements: Elements, node: Node, index: Indices) -> SSAValue:
     axis, rank = node.values["axis"], len(ids.shape)
     number = elements.at(ids, index[axis : axis + rank])
     limit = table.shape[axis] - 1
-    picked = of(Counter(_clamped_id(elements, ids, number, limit), 0, limit, lane_count(number)))
+    picked = of(Counter(clamped_id(elements, ids, number, limit), 0, limit, lane_count(number)))
     return elements.at(table, (*index[:axis], picked, *index[axis + rank :]))
 
 
-def _clamped_id(elements: Elements, ids: Node, number: SSAValue, limit: int) -> SSAValue:
+def clamped_id(elements: Elements, ids: Node, number: SSAValue, limit: int) -> SSAValue:
     """An id inside the axis: an index for a scalar, i32 or i64 lanes for a vector."""
     code, count = elements.code, lane_count(number)
     wide = i64 if ids.element.bits == 64 or ids.element.name == "u32" or limit >= 1 << 31 else i32

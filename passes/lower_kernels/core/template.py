@@ -29,11 +29,14 @@ class Said(dict[str, Any]):
 
 @dataclass(frozen=True)
 class Launch:
-    """How many work-items run, in groups of how many; and which arguments may share memory."""
+    """How many work-items run, in groups of how many; which arguments may share memory; and which
+    results start as an argument, since the kernel writes a part of them.
+    """
 
     global_size: tuple[int, ...]
     local_size: tuple[int, ...] = (1,)
     in_place: tuple[tuple[int, int], ...] = ()
+    starts_as: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass

@@ -11,6 +11,7 @@ for each value how it lies in that space; or None where no template can compute 
                  what follows
     attention    one attention, and what keeps its elements in order
     scan         one scan, and what keeps its shape
+    update       one update of what lies in memory, and what it writes there
 """
 
 import math
@@ -155,6 +156,8 @@ def classify(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> Form 
         elif signature.heavy is not None:
             place = _heavy(form, name, signature, found)
             product = signature
+            if signature.heavy is KernelKind.UPDATE and not _updates_memory(body, operands[0]):
+                return None
         elif signature.kind is Kind.ELEMENTWISE:
             place = _elementwise(form, signature, found, product)
         elif signature.kind is Kind.MOVEMENT:
@@ -182,6 +185,12 @@ def _reduce(
     elif form.kind is not KernelKind.REDUCTION or (form.shape, form.axes) != (shape, axes):
         return None
     return Place.KEPT if signature.values["keepdims"] else Place.DROPPED
+
+
+def _updates_memory(body: Sequence[BodyNode], whole: int) -> bool:
+    """Whether what is updated lies in memory, and is read for nothing else."""
+    reads = [item for name, _, operands in body for item in (name, *operands)]
+    return reads.count(whole) == 1
 
 
 def _has_rows(product: Signature, shape: Shape, reduction: Signature) -> bool:
@@ -227,6 +236,8 @@ def _elementwise(
 ) -> Place | None:
     if form.kind is KernelKind.REDUCTION:
         return _elementwise_in_rows(form, signature, operands)
+    if form.kind is KernelKind.UPDATE:
+        return None
     if form.kind is KernelKind.SCAN and signature.shape != form.shape:
         return None
     dependent = {item for item in operands if item is not Place.BEFORE}
@@ -289,6 +300,8 @@ def _movement(
     if len(operands) != 1:
         return None
     (place,) = operands
+    if form.kind is KernelKind.UPDATE:
+        return None
     if form.reduced and heavy is not None and place in OF_ROWS:
         plain = signature.name == "broadcast_to"
         fits = plain or signature.name == "reshape"

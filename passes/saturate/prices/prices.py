@@ -58,7 +58,12 @@ a matrix unit multiplies, whose operands come while it does. Measured on an NVID
 products with a shared axis of 64 to 4096 and as few columns.
 """
 
-SCHEDULED = (KernelKind.CONTRACTION, KernelKind.ATTENTION, KernelKind.SCAN)
+SCHEDULED = (
+    KernelKind.CONTRACTION,
+    KernelKind.ATTENTION,
+    KernelKind.SCAN,
+    KernelKind.UPDATE,
+)
 """Kinds of kernels whose schedule says what their heavy operation takes."""
 
 NORMED_COLUMNS = 64
@@ -276,6 +281,8 @@ def measure_kernel(
             if operand in leaf_types:
                 leaves[operand] = size
     written = float(sum([known[name].result_bytes for name in results]))
+    if form.kind is KernelKind.UPDATE and heavy is not None:
+        written = _part_bytes(known[heavy])
     read = 0.0
     for leaf, (count, element_bytes) in leaves.items():
         factor = max(strided.get(leaf, 1.0), GATHER_READ if leaf in scattered else 1.0)
@@ -298,6 +305,11 @@ def _space(signature: Signature, place: Place, form: Form) -> int:
     if form.kind is KernelKind.REDUCTION and place in IN_ROWS:
         return form.rows
     return signature.size
+
+
+def _part_bytes(update: Signature) -> float:
+    """The bytes that an update writes."""
+    return float(update.operand_sizes[1] * element_of(update.type).bytes)
 
 
 def _first_seconds(signature: Signature, device: Device) -> float:
