@@ -8,6 +8,7 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
                         removed or broadcast, or all elements in another shape; results for each
                         element or for each row
     scan                one scan; pointwise before it, elementwise after
+    scatter             one scatter; pointwise before it, elementwise after
     contraction         one matmul; pointwise before it, elementwise and reshape after; what it says
                         of panels is so; or, after a matmul of many rows, both halves of its
                         columns, and what follows of them; reductions of rows that are rows of a
@@ -172,14 +173,23 @@ def _verify_reduction(kernel: KernelBody, operations: Operations) -> None:
 
 
 def _verify_scan(kernel: KernelBody, operations: Operations) -> None:
-    _only(kernel, operations, Kind.SCAN)
-    scan = _the_only(kernel, operations, Kind.SCAN)
-    for op in _after(operations, [scan]):
+    _verify_in_shape(kernel, operations, Kind.SCAN)
+
+
+def _verify_scatter(kernel: KernelBody, operations: Operations) -> None:
+    _verify_in_shape(kernel, operations, Kind.SCATTER)
+
+
+def _verify_in_shape(kernel: KernelBody, operations: Operations, kind: Kind) -> None:
+    """One operation of a kind, and elementwise ones after it; all results have its shape."""
+    _only(kernel, operations, kind)
+    heavy = _the_only(kernel, operations, kind)
+    for op in _after(operations, [heavy]):
         if op.spec.kind is not Kind.ELEMENTWISE:
-            _fail(kernel, f"{op.name} cannot follow a scan")
+            _fail(kernel, f"{op.name} cannot follow a {kind}")
     for value in kernel.written:
-        if shape_of(value) != shape_of(scan.results[0]):
-            _fail(kernel, "results must have the scan's shape")
+        if shape_of(value) != shape_of(heavy.results[0]):
+            _fail(kernel, f"results must have the {kind}'s shape")
 
 
 def _verify_contraction(kernel: KernelBody, operations: Operations) -> None:
@@ -371,6 +381,7 @@ FORMS: dict[str, Callable[[KernelBody, Operations], None]] = {
     "gather": _verify_pointwise,
     "reduction": _verify_reduction,
     "scan": _verify_scan,
+    "scatter": _verify_scatter,
     "contraction": _verify_contraction,
     "attention": _verify_attention,
     "update": _verify_update,

@@ -54,6 +54,7 @@ class Kind(StrEnum):
     INDEXING = "indexing"  # result[i] = operand[f(i, ids)], f read from memory
     REDUCTION = "reduction"  # result[i] = combine of operand[i, r] over r
     SCAN = "scan"  # result[i, r] = combine of operand[i, q] over q <= r
+    SCATTER = "scatter"  # result[i] = combine of operand[i] and src[j] over ids[j] = i
     CONTRACTION = "contraction"  # a sum of products over shared axes
     CONSTANT = "constant"  # no operands
     COMPOSITE = "composite"  # meaning given by its decomposition alone

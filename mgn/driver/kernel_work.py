@@ -86,6 +86,8 @@ def _operations(op: Operation) -> int:
             return _size(op.results[0].type)
         case Kind.REDUCTION | Kind.SCAN:
             return _size(op.operands[0].type)
+        case Kind.SCATTER:
+            return _size(op.operands[2].type)
         case Kind.CONTRACTION:
             return 2 * _size(op.results[0].type) * _inner(op)
         case _:

@@ -37,7 +37,7 @@ UNROUNDED = frozenset(
 )
 """Elementwise operations and reductions whose results are values that are there already, or exact.
 """
-SUMMING = (Kind.REDUCTION, Kind.SCAN, Kind.CONTRACTION)
+SUMMING = (Kind.REDUCTION, Kind.SCAN, Kind.SCATTER, Kind.CONTRACTION)
 PERTURBATIONS = 24
 
 

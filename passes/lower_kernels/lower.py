@@ -37,6 +37,7 @@ from mgn.passes.lower_kernels.pointwise.pointwise import lower_pointwise
 from mgn.passes.lower_kernels.product.contraction import lower_contraction
 from mgn.passes.lower_kernels.reduction.reduction import lower_reduction
 from mgn.passes.lower_kernels.reduction.scan import lower_scan
+from mgn.passes.lower_kernels.scatter.scatter import lower_scatter
 from mgn.passes.lower_kernels.update.update import lower_update
 from mgn.passes.schedules.choose import is_whole, schedule_for
 
@@ -47,6 +48,7 @@ TEMPLATES: Mapping[KernelKind, Callable[[Job], Launch]] = {
     KernelKind.SCAN: lower_scan,
     KernelKind.CONTRACTION: lower_contraction,
     KernelKind.ATTENTION: lower_attention,
+    KernelKind.SCATTER: lower_scatter,
     KernelKind.UPDATE: lower_update,
 }
 """Which template writes a kernel's loops."""

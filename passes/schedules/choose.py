@@ -16,6 +16,7 @@ from mgn.passes.schedules.pointwise import pointwise_schedules
 from mgn.passes.schedules.product import product_schedules
 from mgn.passes.schedules.reduction import reduction_schedules
 from mgn.passes.schedules.scan import scan_schedules
+from mgn.passes.schedules.scatter import scatter_schedules
 from mgn.passes.schedules.schedule import VARIANT, Request, Schedule, Schedules
 from mgn.passes.schedules.update import update_schedules
 
@@ -26,6 +27,7 @@ _KINDS: Mapping[KernelKind, Callable[[Request], Schedules]] = {
     KernelKind.POINTWISE: pointwise_schedules,
     KernelKind.GATHER: pointwise_schedules,
     KernelKind.SCAN: scan_schedules,
+    KernelKind.SCATTER: scatter_schedules,
     KernelKind.UPDATE: update_schedules,
 }
 """What enumerates the schedules of a kind of kernel."""

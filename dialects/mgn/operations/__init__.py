@@ -16,5 +16,6 @@ from mgn.dialects.mgn.operations import normalisation as normalisation
 from mgn.dialects.mgn.operations import rearrangement as rearrangement
 from mgn.dialects.mgn.operations import reductions as reductions
 from mgn.dialects.mgn.operations import rope as rope
+from mgn.dialects.mgn.operations import scatter as scatter
 from mgn.dialects.mgn.operations import slices as slices
 from mgn.dialects.mgn.operations import statistics as statistics

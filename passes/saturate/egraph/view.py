@@ -22,7 +22,11 @@ from mgn.dialects.types import element_of
 from mgn.passes.saturate.egraph.engine import ClassNode, SaturatedGraph
 from mgn.passes.saturate.encoding.facts import Facts, Leaf, Properties, splat_number
 
-HEAVY_KINDS = {Kind.CONTRACTION: KernelKind.CONTRACTION, Kind.SCAN: KernelKind.SCAN}
+HEAVY_KINDS = {
+    Kind.CONTRACTION: KernelKind.CONTRACTION,
+    Kind.SCAN: KernelKind.SCAN,
+    Kind.SCATTER: KernelKind.SCATTER,
+}
 STEPS = dict.fromkeys(WHOLE_COMPOSITES, 64)
 """What a composite counts where a way round is cut: more than its parts, which so stay a choice."""
 

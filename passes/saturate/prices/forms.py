@@ -11,6 +11,7 @@ for each value how it lies in that space; or None where no template can compute 
                  what follows
     attention    one attention, and what keeps its elements in order
     scan         one scan, and what keeps its shape
+    scatter      one scatter, and what keeps its shape
     update       one update of what lies in memory, and what it writes there
 """
 
@@ -227,6 +228,9 @@ def _product_of_rows(
     return Place.AFTER
 
 
+KEEPING_SHAPE = (KernelKind.SCAN, KernelKind.SCATTER)
+"""Kinds of kernels whose results all have the shape of the heavy operation's."""
+
 OF_ROWS = frozenset({Place.KEPT, Place.DROPPED, Place.FULL})
 """Where values beside a product are that its kernel reduces, or computes from what it reduced."""
 
@@ -238,7 +242,7 @@ def _elementwise(
         return _elementwise_in_rows(form, signature, operands)
     if form.kind is KernelKind.UPDATE:
         return None
-    if form.kind is KernelKind.SCAN and signature.shape != form.shape:
+    if form.kind in KEEPING_SHAPE and signature.shape != form.shape:
         return None
     dependent = {item for item in operands if item is not Place.BEFORE}
     if form.reduced and product is not None:
@@ -308,7 +312,7 @@ def _movement(
         fits = fits and _all_keep_rows(signature, operands, heavy, plain)
         return _place_in_rows(form, signature.shape) if fits else None
     if form.kind is not KernelKind.REDUCTION:
-        if signature.name == "reshape" and form.kind is not KernelKind.SCAN:
+        if signature.name == "reshape" and form.kind not in KEEPING_SHAPE:
             return place
         half = heavy is not None and place is Place.AFTER and _is_half(signature, heavy)
         return Place.HALVED if half else None

@@ -62,6 +62,7 @@ SCHEDULED = (
     KernelKind.CONTRACTION,
     KernelKind.ATTENTION,
     KernelKind.SCAN,
+    KernelKind.SCATTER,
     KernelKind.UPDATE,
 )
 """Kinds of kernels whose schedule says what their heavy operation takes."""

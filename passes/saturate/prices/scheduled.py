@@ -79,8 +79,11 @@ def _heavy_part(
     body: Sequence[BodyNode], form: Form, signatures: Sequence[Signature], device: Device
 ) -> Sequence[BodyNode]:
     """What of a body decides how its template is cut: the heavy operation, and of a product what it
-    is computed from; all of it where rows are reduced, halves meet, or much follows on a CPU.
+    is computed from; all of it where rows are reduced, halves meet, or much follows on a CPU, and of
+    a scatter.
     """
+    if form.kind is KernelKind.SCATTER:
+        return body
     if form.kind is not KernelKind.CONTRACTION:
         return [node for node in body if node[0] == form.heavy]
     if form.reduced or form.halved:

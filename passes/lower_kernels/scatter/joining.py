@@ -1,0 +1,20 @@
+"""How what meets at one element of a scatter is combined: two values in, one out."""
+
+from xdsl.dialects import arith
+from xdsl.ir import SSAValue
+
+from mgn.dialects.mgn.operations.scatter import ADD
+from mgn.passes.kernels.body import Node
+from mgn.passes.lower_kernels.core.emission import Code
+from mgn.passes.lower_kernels.core.scalar import is_unsigned
+
+
+def join(code: Code, node: Node, left: SSAValue, right: SSAValue) -> SSAValue:
+    """Two values of a scatter as one."""
+    if node.values["combine"] == ADD:
+        return code.binary(arith.AddfOp if node.element.is_float else arith.AddiOp, left, right)
+    if node.element.is_float:
+        return code.binary(arith.MaximumfOp, left, right)
+    return code.binary(
+        arith.MaxUIOp if is_unsigned(node.element) else arith.MaxSIOp, left, right
+    )

@@ -1,0 +1,98 @@
+"""The scatter template, by its schedule's variant.
+
+`each id`: a work-item holds a vector of the result in registers, goes over all ids in their order
+and combines what is meant for it. What follows the scatter is computed in registers, too.
+"""
+
+from xdsl.ir import SSAValue
+
+from mgn.dialects import kernel
+from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.mgn.operations.scatter import ADD
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import Indices, Node
+from mgn.passes.kernels.index import Index, delinearised, lanes
+from mgn.passes.kernels.index_maps import broadcast_index
+from mgn.passes.lower_kernels.core.emission import Code
+from mgn.passes.lower_kernels.core.evaluate import Evaluator
+from mgn.passes.lower_kernels.core.long_sums import long_loop
+from mgn.passes.lower_kernels.core.movement import clamped_id
+from mgn.passes.lower_kernels.core.pure_code import lane_count, scalar_type
+from mgn.passes.lower_kernels.core.scalar import narrowed, widened
+from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.scatter.joining import join
+from mgn.passes.lower_kernels.scatter.owners import lower_owners
+from mgn.passes.schedules.scatter import ScatterVariant
+
+
+def lower_scatter(job: Job) -> Launch:
+    """Writes a scatter kernel as its schedule says."""
+    match job.variant(ScatterVariant):
+        case ScatterVariant.EACH:
+            return _lower_each(job)
+        case ScatterVariant.OWNERS:
+            return lower_owners(job)
+
+
+def _lower_each(job: Job) -> Launch:
+    code = job.code
+    (node,) = job.body.of_kind(Kind.SCATTER)
+    width, local, block = (job.entry(name) for name in ("width", "items", "block"))
+    vectors = node.count // width
+    items = ceil_div(ceil_div(vectors, block), local) * local
+    item = code.counter(kernel.GlobalIdOp, 0, items)
+
+    def one_vector(step: Index) -> None:
+        number = code.known(item * block + step, vectors)
+        index = delinearised(number * width + lanes(width), node.shape)
+        evaluator = job.evaluator(width)
+        total = narrowed(code, _combined(code, evaluator, node, index), node.element)
+        evaluator.given[node] = lambda _: total
+        job.write(evaluator, [(n, written, index) for n, written in enumerate(job.body.written)])
+
+    trips: Index | int = block
+    if vectors % block:
+        trips = (item * -block + vectors).clamp(0, block)
+    within = code.is_below(item * block, vectors, 1)
+    code.when(within, lambda: code.each(0, trips, one_vector))
+    return Launch((items,), (local,))
+
+
+def _combined(code: Code, evaluator: Evaluator, node: Node, index: Indices) -> SSAValue:
+    """What is scattered to a vector of the result, and was there before."""
+    x, ids, src = node.operands
+    axis = node.values["axis"]
+
+    def step(turn: Index, held: list[SSAValue]) -> list[SSAValue]:
+        there = (*index[:axis], turn, *index[axis + 1 :])
+        number = evaluator.at(ids, broadcast_index(there, ids.shape))
+        hit = _names(code, evaluator, ids, number, index[axis], node.shape[axis])
+
+        def joined() -> list[SSAValue]:
+            part = widened(code, evaluator.lanes_at(src, there), node.element)
+            return [join(code, node, held[0], part)]
+
+        if lane_count(hit) == 1:
+            return code.branch(hit, joined, lambda: held)
+        return [code.select(hit, joined()[0], held[0])]
+
+    before = widened(code, evaluator.lanes_at(x, index), node.element)
+    sums = [node.element.is_float and node.values["combine"] == ADD]
+    return long_loop(code, 0, src.shape[axis], step, [before], sums)[0]
+
+
+def _names(
+    code: Code, evaluator: Evaluator, ids: Node, number: SSAValue, place: Index, size: int
+) -> SSAValue:
+    """Whether an id names a place along the axis, or places that the lanes see."""
+    named = clamped_id(evaluator, ids, number, size - 1)
+    if lane_count(named) == 1 and not place.varies:
+        return code.compare_integers("eq", named, code.index(place))
+    if lane_count(named) == 1:
+        type = code.index_type(place)
+        named = code.convert("index_cast", named, type)
+        return code.compare_integers("eq", code.lanes_index(place, evaluator.lanes, type), named)
+    type = scalar_type(named)
+    if place.varies:
+        return code.compare_integers("eq", code.lanes_index(place, evaluator.lanes, type), named)
+    return code.compare_integers("eq", code.convert("index_cast", code.index(place), type), named)

@@ -1,0 +1,95 @@
+"""The schedules of a scatter: who looks at which ids.
+
+`each id`: every work-item goes over all ids, for a few elements of the result, and combines in
+registers what is meant for them. `owners`: on a CPU a work-item owns some of the places along the
+axis. It copies them, then goes over all ids once, and combines in memory what is meant for its own.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from math import prod
+
+from mgn.dialects.mgn.operation import Kind
+from mgn.passes.kernels.accumulation import accumulator
+from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes, power_above
+from mgn.passes.kernels.body import Node
+from mgn.passes.schedules.schedule import Request, Schedule, Schedules
+
+LOOK, JOIN = 3.0, 4.0
+"""Steps that it takes to look at an id, and to combine a vector in memory."""
+
+ITEMS_A_UNIT = 4
+"""Work-items for each core of a CPU, so that none waits for one with many ids."""
+
+
+class ScatterVariant(StrEnum):
+    """A variant of the scatter template."""
+
+    EACH = "each id"
+    OWNERS = "owners"
+
+
+def scatter_schedules(request: Request) -> Schedules:
+    """The schedules of a scatter, the fastest first."""
+    (node,) = request.body.of_kind(Kind.SCATTER)
+    found = [_each(request, node), *_owners(request, node)]
+    return sorted(found, key=lambda schedule: schedule.seconds)
+
+
+def inner_size(node: Node) -> int:
+    """How many elements lie in a line behind the axis of a scatter."""
+    return prod(node.shape[node.values["axis"] + 1 :])
+
+
+def looks_once(node: Node) -> bool:
+    """Whether all elements of a line behind the axis have one id."""
+    return prod(node.operands[1].shape[node.values["axis"] + 1 :]) == 1
+
+
+def _seconds(request: Request, node: Node, steps: float) -> float:
+    """How long a device takes for so many steps of a work-item."""
+    width = request.number("lanes", 16) if not request.is_gpu else 1
+    return 2.0 * steps * width / request.device.rate(node.element.name)
+
+
+def _each(request: Request, node: Node) -> Schedule:
+    last = node.shape[-1] if node.shape else 1
+    width = dividing_lanes(last, request.number("lanes", 16))
+    vectors, ids = node.count // width, node.operands[2].shape[node.values["axis"]]
+    alike = inner_size(node) > 1 and looks_once(node)
+    looks = vectors * ids * LOOK * (1 if alike or not request.is_gpu else width)
+    if request.is_gpu:
+        numbers = {"width": width, "items": _group(request, vectors), "block": 1}
+    else:
+        share = ceil_div(vectors, ITEMS_A_UNIT * request.number("units", 1))
+        numbers = {"width": width, "items": 1, "block": max(1, share)}
+    asked = vectors * ids / max(node.operands[1].count, 1)
+    facts = request.facts("form")
+    seconds = _seconds(request, node, looks)
+    return Schedule(ScatterVariant.EACH, numbers, facts, seconds, (1.0, asked, 1.0))
+
+
+def _group(request: Request, vectors: int) -> int:
+    return min(request.number("local", 256), power_above(max(vectors, 1)))
+
+
+def _owners(request: Request, node: Node) -> Iterator[Schedule]:
+    """What is combined in memory is not rounded there, and nothing follows it."""
+    plain = accumulator(node.element) is node.element and request.body.written == [node]
+    if request.is_gpu or not plain:
+        return
+    axis, inner = node.values["axis"], inner_size(node)
+    outer, places = prod(node.shape[:axis]), node.shape[axis]
+    units = request.number("units", 1)
+    parts = min(ceil_div(ITEMS_A_UNIT * units, max(outer, 1)), max(places, 1))
+    last = node.shape[-1] if inner > 1 else 1
+    width = dividing_lanes(last, request.number("lanes", 16)) if looks_once(node) else 1
+    ids = node.operands[2].shape[axis]
+    looks = outer * parts * ids * (1 if looks_once(node) else inner)
+    joins = outer * ids * inner / width
+    busy = min(outer * parts, units) / units
+    seconds = _seconds(request, node, looks * LOOK + joins * JOIN) / max(busy, 1 / units)
+    asked = outer * parts * ids / max(node.operands[1].count, 1)
+    numbers = {"width": width, "parts": parts}
+    facts = request.facts("form")
+    yield Schedule(ScatterVariant.OWNERS, numbers, facts, seconds, (1.0, max(asked, 1.0), 1.0))
