@@ -9,6 +9,7 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
                         element or for each row
     scan                one scan; pointwise before it, elementwise after
     scatter             one scatter; pointwise before it, elementwise after
+    order               values put in the order of the same keys; pointwise before, elementwise after
     contraction         one matmul; pointwise before it, elementwise and reshape after; what it says
                         of panels is so; or, after a matmul of many rows, both halves of its
                         columns, and what follows of them; reductions of rows that are rows of a
@@ -183,7 +184,24 @@ def _verify_scatter(kernel: KernelBody, operations: Operations) -> None:
 def _verify_in_shape(kernel: KernelBody, operations: Operations, kind: Kind) -> None:
     """One operation of a kind, and elementwise ones after it; all results have its shape."""
     _only(kernel, operations, kind)
-    heavy = _the_only(kernel, operations, kind)
+    _verify_after_shape(kernel, operations, _the_only(kernel, operations, kind), kind)
+
+
+def _verify_order(kernel: KernelBody, operations: Operations) -> None:
+    _only(kernel, operations, Kind.ORDER)
+    found = _of_kind(operations, Kind.ORDER)
+    if not found:
+        _fail(kernel, "needs values to put in order")
+    for op in found:
+        if op.operands[0] is not found[0].operands[0] or op.values != found[0].values:
+            _fail(kernel, f"{op.name} must go by the same keys in the same way")
+        rest = [other for other in operations if other not in found]
+        _verify_after_shape(kernel, [*rest, op], op, Kind.ORDER)
+
+
+def _verify_after_shape(
+    kernel: KernelBody, operations: Operations, heavy: TensorOp, kind: Kind
+) -> None:
     for op in _after(operations, [heavy]):
         if op.spec.kind is not Kind.ELEMENTWISE:
             _fail(kernel, f"{op.name} cannot follow a {kind}")
@@ -382,6 +400,7 @@ FORMS: dict[str, Callable[[KernelBody, Operations], None]] = {
     "reduction": _verify_reduction,
     "scan": _verify_scan,
     "scatter": _verify_scatter,
+    "order": _verify_order,
     "contraction": _verify_contraction,
     "attention": _verify_attention,
     "update": _verify_update,

@@ -50,6 +50,7 @@ class KernelKind(StrEnum):
     GATHER = "gather"
     SCATTER = "scatter"
     UPDATE = "update"
+    ORDER = "order"
 
 
 @irdl_attr_definition

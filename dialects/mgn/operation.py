@@ -55,6 +55,7 @@ class Kind(StrEnum):
     REDUCTION = "reduction"  # result[i] = combine of operand[i, r] over r
     SCAN = "scan"  # result[i, r] = combine of operand[i, q] over q <= r
     SCATTER = "scatter"  # result[i] = combine of operand[i] and src[j] over ids[j] = i
+    ORDER = "order"  # result[i, r] = operand[i, p(r)], p the order of the keys in row i
     CONTRACTION = "contraction"  # a sum of products over shared axes
     CONSTANT = "constant"  # no operands
     COMPOSITE = "composite"  # meaning given by its decomposition alone

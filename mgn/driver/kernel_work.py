@@ -84,7 +84,7 @@ def _operations(op: Operation) -> int:
     match op.spec.kind:
         case Kind.ELEMENTWISE:
             return _size(op.results[0].type)
-        case Kind.REDUCTION | Kind.SCAN:
+        case Kind.REDUCTION | Kind.SCAN | Kind.ORDER:
             return _size(op.operands[0].type)
         case Kind.SCATTER:
             return _size(op.operands[2].type)

@@ -33,6 +33,7 @@ from mgn.passes.kernels.structure import structure
 from mgn.passes.lower_kernels.attention.variants import lower_attention
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.template import Job, Launch, Said
+from mgn.passes.lower_kernels.order.order import lower_order
 from mgn.passes.lower_kernels.pointwise.pointwise import lower_pointwise
 from mgn.passes.lower_kernels.product.contraction import lower_contraction
 from mgn.passes.lower_kernels.reduction.reduction import lower_reduction
@@ -49,6 +50,7 @@ TEMPLATES: Mapping[KernelKind, Callable[[Job], Launch]] = {
     KernelKind.CONTRACTION: lower_contraction,
     KernelKind.ATTENTION: lower_attention,
     KernelKind.SCATTER: lower_scatter,
+    KernelKind.ORDER: lower_order,
     KernelKind.UPDATE: lower_update,
 }
 """Which template writes a kernel's loops."""

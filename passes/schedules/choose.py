@@ -12,6 +12,7 @@ from mgn.passes.kernels.body import read_body
 from mgn.passes.kernels.guided_products import guided_products
 from mgn.passes.schedules.attention import attention_schedules
 from mgn.passes.schedules.figures import figures_of
+from mgn.passes.schedules.order import order_schedules
 from mgn.passes.schedules.pointwise import pointwise_schedules
 from mgn.passes.schedules.product import product_schedules
 from mgn.passes.schedules.reduction import reduction_schedules
@@ -28,6 +29,7 @@ _KINDS: Mapping[KernelKind, Callable[[Request], Schedules]] = {
     KernelKind.GATHER: pointwise_schedules,
     KernelKind.SCAN: scan_schedules,
     KernelKind.SCATTER: scatter_schedules,
+    KernelKind.ORDER: order_schedules,
     KernelKind.UPDATE: update_schedules,
 }
 """What enumerates the schedules of a kind of kernel."""

@@ -35,7 +35,7 @@ from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.prices.forms import BodyNode, renamed
 from mgn.passes.saturate.prices.prices import price_per_run
 
-MERGED = (KernelKind.POINTWISE, KernelKind.REDUCTION)
+MERGED = (KernelKind.POINTWISE, KernelKind.REDUCTION, KernelKind.ORDER)
 
 LIKE_ANY = frozenset({(LARGEST, SHIFTS)})
 """What a kernel may say that reads and writes what any other might."""

@@ -26,6 +26,7 @@ HEAVY_KINDS = {
     Kind.CONTRACTION: KernelKind.CONTRACTION,
     Kind.SCAN: KernelKind.SCAN,
     Kind.SCATTER: KernelKind.SCATTER,
+    Kind.ORDER: KernelKind.ORDER,
 }
 STEPS = dict.fromkeys(WHOLE_COMPOSITES, 64)
 """What a composite counts where a way round is cut: more than its parts, which so stay a choice."""

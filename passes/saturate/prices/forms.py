@@ -12,6 +12,7 @@ for each value how it lies in that space; or None where no template can compute 
     attention    one attention, and what keeps its elements in order
     scan         one scan, and what keeps its shape
     scatter      one scatter, and what keeps its shape
+    order        values in the order of the same keys, and what keeps their shape
     update       one update of what lies in memory, and what it writes there
 """
 
@@ -155,7 +156,10 @@ def classify(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> Form 
         if signature.kind is Kind.REDUCTION:
             place = _reduce(form, signature, found[0], product)
         elif signature.heavy is not None:
-            place = _heavy(form, name, signature, found)
+            if form.kind is KernelKind.ORDER:
+                place = _ordered_alike(form, signature, operands, body, signatures)
+            else:
+                place = _heavy(form, name, signature, found)
             product = signature
             if signature.heavy is KernelKind.UPDATE and not _updates_memory(body, operands[0]):
                 return None
@@ -186,6 +190,21 @@ def _reduce(
     elif form.kind is not KernelKind.REDUCTION or (form.shape, form.axes) != (shape, axes):
         return None
     return Place.KEPT if signature.values["keepdims"] else Place.DROPPED
+
+
+def _ordered_alike(
+    form: Form,
+    signature: Signature,
+    operands: Sequence[int],
+    body: Sequence[BodyNode],
+    signatures: Sequence[Signature],
+) -> Place | None:
+    """Where one more value lies that is put in order; None where its keys are not the kernel's."""
+    number, (keys, _) = next(node[1:] for node in body if node[0] == form.heavy)
+    if signature.kind is not Kind.ORDER or signatures[number].values != signature.values:
+        return None
+    alike = operands[0] == keys and form.places.get(operands[1], Place.BEFORE) is Place.BEFORE
+    return Place.AFTER if alike else None
 
 
 def _updates_memory(body: Sequence[BodyNode], whole: int) -> bool:
@@ -228,7 +247,7 @@ def _product_of_rows(
     return Place.AFTER
 
 
-KEEPING_SHAPE = (KernelKind.SCAN, KernelKind.SCATTER)
+KEEPING_SHAPE = (KernelKind.SCAN, KernelKind.SCATTER, KernelKind.ORDER)
 """Kinds of kernels whose results all have the shape of the heavy operation's."""
 
 OF_ROWS = frozenset({Place.KEPT, Place.DROPPED, Place.FULL})

@@ -63,6 +63,7 @@ SCHEDULED = (
     KernelKind.ATTENTION,
     KernelKind.SCAN,
     KernelKind.SCATTER,
+    KernelKind.ORDER,
     KernelKind.UPDATE,
 )
 """Kinds of kernels whose schedule says what their heavy operation takes."""

@@ -1,0 +1,18 @@
+"""The order template, by its schedule's variant."""
+
+from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.order.merges import lower_merges
+from mgn.passes.lower_kernels.order.networks import lower_groups
+from mgn.passes.lower_kernels.order.own_runs import lower_rows
+from mgn.passes.schedules.order import OrderVariant
+
+
+def lower_order(job: Job) -> Launch:
+    """Writes an order kernel as its schedule says."""
+    match job.variant(OrderVariant):
+        case OrderVariant.GROUPS:
+            return lower_groups(job)
+        case OrderVariant.ROWS:
+            return lower_rows(job)
+        case OrderVariant.MERGES:
+            return lower_merges(job)

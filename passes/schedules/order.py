@@ -1,0 +1,108 @@
+"""The schedules of putting values in order: by a work-group in local memory, by a work-item in
+memory of its own, or by merging runs that are in order.
+
+`groups`: a work-group sorts a few runs by a bitonic network (Batcher 1968). `rows`: on a CPU a
+work-item sorts a run by merging. `merges`: each work-item finds where its part of the result begins
+in a pair of runs (Odeh, Green, Mwassi, Shmueli and Birk 2012, "Merge Path"), and merges that part.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from math import log2, prod
+
+from mgn.dialects.mgn.operation import Kind
+from mgn.passes.kernels.arithmetic import ceil_div, power_above, power_below
+from mgn.passes.kernels.body import Node
+from mgn.passes.schedules.schedule import VARIANT, Request, Schedule, Schedules
+
+GROUP_RUN = 4096
+"""The longest run that a group sorts."""
+
+EXCHANGE, MERGED, SEARCHED = 14.0, 12.0, 8.0
+"""Steps of comparing two elements and exchanging them, of merging one, and of a search's turn."""
+
+PART = {True: 512, False: 8}
+"""Elements of the result that a work-item merges, on a CPU and on a GPU."""
+
+
+class OrderVariant(StrEnum):
+    """A variant of the order template."""
+
+    GROUPS = "groups"
+    ROWS = "rows"
+    MERGES = "merges"
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of an order: rows, elements of a row, the length of a run, runs of a row, and how
+    many in a row are in order already.
+    """
+
+    rows: int
+    length: int
+    run: int
+    count: int
+    ordered: int
+
+    @property
+    def all(self) -> int:
+        return self.rows * self.count
+
+
+def runs_of(node: Node) -> Runs:
+    """The runs that a node puts in order."""
+    shape, axis = node.operands[0].shape, node.values["axis"]
+    length = shape[axis]
+    rows = prod(shape) // max(length, 1)
+    run = min(node.values["run"] or length, length)
+    return Runs(rows, length, run, ceil_div(length, max(run, 1)), node.values["ordered"])
+
+
+def order_schedules(request: Request) -> Schedules:
+    """The schedules of an order."""
+    node = request.body.of_kind(Kind.ORDER)[0]
+    runs = runs_of(node)
+    if 1 < runs.ordered < runs.run:
+        found = [_merges(request, runs)]
+    elif request.is_gpu or request.word(VARIANT) == OrderVariant.GROUPS:
+        found = [_groups(request, runs)] if runs.run <= GROUP_RUN else []
+    else:
+        found = [_rows(request, runs)]
+    return [] if not found else found
+
+
+def _schedule(
+    request: Request, variant: OrderVariant, steps: float, numbers: dict[str, int]
+) -> Schedule:
+    """A schedule of so many steps of work-items, all of them together."""
+    width = 1 if request.is_gpu else request.number("lanes", 16)
+    seconds = 2.0 * steps * width / request.device.rate("i32")
+    return Schedule(variant, numbers, request.facts("form"), seconds, (1.0, 1.0))
+
+
+def _groups(request: Request, runs: Runs) -> Schedule:
+    slots = max(power_above(runs.run), 2)
+    items = min(request.number("local", 256), slots // 2)
+    together = max(1, min(request.number("local", 256) // slots, runs.all))
+    together = power_below(together)
+    items = min(request.number("local", 256), together * slots // 2)
+    stages = log2(slots)
+    steps = runs.all * slots / 2 * stages * (stages + 1) / 2 * EXCHANGE
+    numbers = {"slots": slots, "together": together, "items": items}
+    return _schedule(request, OrderVariant.GROUPS, steps, numbers)
+
+
+def _rows(request: Request, runs: Runs) -> Schedule:
+    steps = runs.all * runs.run * max(log2(max(runs.run, 1)), 1.0) * MERGED
+    units = request.number("units", 1)
+    steps *= max(1.0, units / max(runs.all, 1))
+    return _schedule(request, OrderVariant.ROWS, steps, {})
+
+
+def _merges(request: Request, runs: Runs) -> Schedule:
+    part = min(PART[not request.is_gpu], power_below(runs.ordered))
+    parts = runs.rows * ceil_div(runs.length, part)
+    steps = parts * (part * MERGED + log2(runs.ordered) * SEARCHED)
+    items = min(request.number("local", 256), power_above(parts)) if request.is_gpu else 1
+    return _schedule(request, OrderVariant.MERGES, steps, {"part": part, "items": items})
