@@ -26,6 +26,8 @@ TITLES: dict[Kind, str] = {
     Kind.ELEMENTWISE: "Elementwise",
     Kind.REDUCTION: "Reductions",
     Kind.SCAN: "Scans",
+    Kind.SCATTER: "Scatters",
+    Kind.ORDER: "Order",
     Kind.CONTRACTION: "Products",
     Kind.MOVEMENT: "Movement",
     Kind.INDEXING: "Indexing",

@@ -9,7 +9,8 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
                         element or for each row
     scan                one scan; pointwise before it, elementwise after
     scatter             one scatter; pointwise before it, elementwise after
-    order               values put in the order of the same keys; pointwise before, elementwise after
+    order               values put in the order of the same keys; pointwise before them,
+                        elementwise after
     contraction         one matmul; pointwise before it, elementwise and reshape after; what it says
                         of panels is so; or, after a matmul of many rows, both halves of its
                         columns, and what follows of them; reductions of rows that are rows of a

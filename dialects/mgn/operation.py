@@ -66,8 +66,8 @@ class OperandSpec:
     """One operand. Operands of one `group` share an element type, which literals take.
 
     `element` fixes the element type instead; `default` is the number used when the operand is left
-    out. A `variadic` operand is one list argument, or all remaining arguments where `starred`; where
-    `bare`, a value by itself stands for a list of it.
+    out. A `variadic` operand is one list argument, or all remaining arguments where `starred`; a
+    `bare` one may be a value by itself, which stands for a list of it.
     """
 
     name: str

@@ -14,8 +14,17 @@ from mgn.explain.drawing import picture_after, picture_before
 from mgn.explain.explanation import Explanation, Group
 from mgn.explain.sections import change_text, kernel_section
 
-KINDS = ("pointwise", "reduction", "contraction", "scan", "gather", "attention", "scatter", "update",
-    "order")
+KINDS = (
+    "pointwise",
+    "reduction",
+    "contraction",
+    "scan",
+    "gather",
+    "attention",
+    "scatter",
+    "update",
+    "order",
+)
 
 
 def page_of(explanation: Explanation) -> str:

@@ -69,7 +69,7 @@ def order_schedules(request: Request) -> Schedules:
         found = [_groups(request, runs)] if runs.run <= GROUP_RUN else []
     else:
         found = [_rows(request, runs)]
-    return [] if not found else found
+    return found
 
 
 def _schedule(

@@ -146,6 +146,24 @@ def take_rows(ids: Array, table: Array) -> Array:
     return np.array(rows).reshape(*ids.shape, -1)
 
 
+def with_part(x: Array, part: Array, starts: tuple[int, ...]) -> Array:
+    result = np.array(x)
+    ends = (start + size for start, size in zip(starts, part.shape, strict=True))
+    result[tuple(map(slice, starts, ends))] = part
+    return result
+
+
+def scattered(x: Array, ids: Array, src: Array, axis: int, adds: bool) -> Array:
+    """A slice of src for each id, or an element for each, one after the other."""
+    result, own = np.array(x), ids.shape == src.shape and ids.ndim == x.ndim > 1
+    for place in np.ndindex(*ids.shape):
+        there: list[Any] = list(place) if own else [slice(None)] * x.ndim
+        given = place if own else (slice(None),) * axis + place
+        there[axis] = min(max(int(ids[place]), 0), x.shape[axis] - 1)
+        result[tuple(there)] = src[given] + (result[tuple(there)] if adds else 0)
+    return result
+
+
 def trimmed(x: Array, padding: Any, value: float) -> Array:
     (above, below), (left, right) = padding
     rows, columns = x.shape

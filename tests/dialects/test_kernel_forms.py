@@ -174,7 +174,7 @@ REFUSED: dict[str, tuple[str, list[Any], Build, str]] = {
         lambda b, x: b.reshape(b.running_sum(x, axis=1), [24]),
         "cannot follow a scan",
     ),
-    "a kind without a template": ("scatter", [X], lambda b, x: b.exp(x), "no template"),
+    "a kind without a template": ("convolution", [X], lambda b, x: b.exp(x), "no template"),
 }
 
 

@@ -24,6 +24,7 @@ from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of
 from tests.fuzz import intervals
 from tests.fuzz.intervals import Array, Discrete, Floats, Values
+from tests.fuzz.orders import ordered, scattered
 from tests.fuzz.sums import Precision, matrix_product, product_over, running_sum_of, sum_over
 
 Environment = dict[SSAValue, Values]
@@ -120,6 +121,10 @@ class Bounds:
             return intervals.exactly(op.spec.evaluate(**op.values))  # type: ignore
         if op.spec.kind in (Kind.MOVEMENT, Kind.INDEXING):
             return _moved(op, name, element, operands)
+        if op.spec.kind is Kind.SCATTER:
+            return scattered(op, operands[0], operands[1], operands[2], element)
+        if op.spec.kind is Kind.ORDER:
+            return ordered(op, operands[0], operands[1])
         if not all(isinstance(operand, Floats) for operand in operands):
             return _discrete(op, operands)
         floats = [operand for operand in operands if isinstance(operand, Floats)]

@@ -33,7 +33,8 @@ CORRECTLY_ROUNDED = frozenset(
         "max_reduce", "min_reduce", "argmax", "argmin", "gather", "embedding", "take_along_axis",
         "dynamic_slice", "tril", "triu", "one_hot", "reshape", "transpose", "broadcast_to", "slice",
         "concat", "pad", "flip", "iota", "full", "expand_dims", "squeeze", "flatten", "stack",
-        "split", "tile", "repeat",
+        "split", "tile", "repeat", "dynamic_update_slice", "scatter", "sort", "argsort", "topk",
+        "sort_runs",
     )
 )  # fmt: skip
 """Operations whose results have the same bits on every device and in the interpreter."""

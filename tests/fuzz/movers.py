@@ -197,6 +197,51 @@ def dynamic_slice(draw: Draw) -> int:
     return draw.step("dynamic_slice", x, starts, sizes=sizes)
 
 
+def dynamic_update_slice(draw: Draw) -> int:
+    x = draw.among(ANYTHING, 1)
+    sizes = [draw.rng.randint(min(1, size), size) for size in draw.shape(x)]
+    starts = tuple(
+        draw.given(draw.arrays.integers(-1, size + 1, ()).astype("int32")) for size in draw.shape(x)
+    )
+    src = draw.value(draw.element(x).name, tuple(sizes))
+    return draw.step("dynamic_update_slice", x, src, starts)
+
+
+def scattering(draw: Draw, name: str) -> int:
+    """A slice for each id, or an id for each element."""
+    x = draw.among(ANYTHING if name == "scatter" else NUMERIC, 1)
+    shape = draw.shape(x)
+    axis = axis_of(draw.rng, len(shape))
+    place = axis % len(shape)
+    before, after = shape[:place], shape[place + 1 :]
+    count = draw.rng.choice((1, 2, 5, 33))
+    index = (*before, count, *after)
+    if name != "scatter_along" and draw.rng.random() < 0.5:
+        index = draw.rng.choice(((), (1,), (count,), (2, 2)))
+        given = (*before, *index, *after)
+    elif name == "scatter_along" and draw.rng.random() < 0.5:
+        given, index = index, (*(1,) * place, count, *(1,) * len(after))
+    else:
+        given = index
+    src = draw.value(draw.element(x).name, given)
+    return draw.step(name, x, draw.ids(index, shape[axis]), src, axis=axis)
+
+
+def ordering(draw: Draw, name: str) -> int:
+    x = draw.among(ANYTHING, 1)
+    axis = axis_of(draw.rng, len(draw.shape(x)))
+    if name == "topk":
+        size = draw.shape(x)[axis]
+        results = draw.steps_of("topk", x, k=draw.rng.randint(min(1, size), size), axis=axis)
+        return draw.rng.choice(results)
+    descending = draw.rng.random() < 0.5
+    if name != "sort_runs":
+        return draw.step(name, x, axis=axis, descending=descending)
+    payload = draw.value(draw.element_name(ANYTHING), draw.shape(x))
+    run = draw.rng.choice((0, 1, 4, 16))
+    return draw.step(name, x, payload, axis=axis, descending=descending, run=run)
+
+
 MOVERS: dict[str, Callable[[Draw], int]] = {
     "slice": slice_, "concat": partial(joined, name="concat"),
     "stack": partial(joined, name="stack"), "tril": partial(triangle, name="tril"),
@@ -205,5 +250,8 @@ MOVERS: dict[str, Callable[[Draw], int]] = {
     "expand_dims": expand_dims, "flatten": flatten, "tile": tile, "repeat": repeat, "iota": iota,
     "full": full, "one_hot": one_hot, "gather": gather, "embedding": embedding,
     "take_along_axis": take_along_axis, "dynamic_slice": dynamic_slice,
+    "dynamic_update_slice": dynamic_update_slice,
+    **{n: partial(scattering, name=n) for n in ("scatter", "scatter_add", "scatter_along")},
+    **{n: partial(ordering, name=n) for n in ("sort", "argsort", "topk", "sort_runs")},
 }  # fmt: skip
 """The maker of each operation that moves elements."""

@@ -62,7 +62,7 @@ def summed(
     return low - error, high + error, ~(total + error <= float(limits.max))
 
 
-def _settled(
+def settled_sum(
     low: Array, high: Array, over: Array, nan: Array, empty: Array, wild: Array,
     element: ElementType,
 ) -> Floats:  # fmt: skip
@@ -81,7 +81,7 @@ def sum_over(x: Floats, element: ElementType, axis: tuple[int, ...], keepdims: b
     low, high, total = (np.sum(part, **how) for part in (x.lo, x.hi, x.magnitude))
     nan, empty, wild = (np.any(part, **how) for part in (x.nan, x.empty, x.wild))
     low, high, over = summed(low, high, total, depth(terms), element)
-    return _settled(low, high, over, nan, empty, wild, element)
+    return settled_sum(low, high, over, nan, empty, wild, element)
 
 
 def running_sum_of(x: Floats, element: ElementType, axis: int) -> Floats:
@@ -89,7 +89,7 @@ def running_sum_of(x: Floats, element: ElementType, axis: int) -> Floats:
     masks = (x.nan, x.empty, x.wild)
     nan, empty, wild = (np.cumsum(part, axis=axis) > 0 for part in masks)
     low, high, over = summed(low, high, total, x.shape[axis], element)
-    return _settled(low, high, over, nan, empty, wild, element)
+    return settled_sum(low, high, over, nan, empty, wild, element)
 
 
 def product_over(x: Floats, element: ElementType, axis: tuple[int, ...], keepdims: bool) -> Floats:
@@ -117,7 +117,7 @@ def product_over(x: Floats, element: ElementType, axis: tuple[int, ...], keepdim
     over = (up >= limits.maxexp - 1) | np.any(~np.isfinite(size) & ~x.empty, **how)
     over = over | np.isnan(low) | np.isnan(high)
     nan, empty, wild = (np.any(part, **how) for part in (x.nan, x.empty, x.wild))
-    return _settled(low, high, over, nan, empty, wild, element)
+    return settled_sum(low, high, over, nan, empty, wild, element)
 
 
 def matrix_product(
@@ -138,7 +138,7 @@ def matrix_product(
         (np.matmul(one, np.ones_like(other)) + np.matmul(np.ones_like(one), other)) > 0
         for one, other in zip(left[2:], right[2:], strict=True)
     )
-    return _settled(low, high, over | vague, vague, empty, wild, element)
+    return settled_sum(low, high, over | vague, vague, empty, wild, element)
 
 
 def _split(x: Floats, precision: Precision) -> list[Array]:

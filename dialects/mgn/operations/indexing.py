@@ -5,6 +5,7 @@ as StableHLO's gather does, so that no read leaves its buffer.
 """
 
 import math
+
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue

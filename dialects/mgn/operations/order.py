@@ -1,8 +1,8 @@
 """Order: sorting, and what is first in it. The order is stable, and NaN is last in both directions.
 
-`sort_runs` is the core: values in the order of keys, run by run along an axis. A long axis is sorted
-in runs, which are then merged in pairs; each merge is a `sort_runs` that is told how long the runs
-are that are in order already. So the definition of a long sort is what kernels compute.
+`sort_runs` is the core: values in the order of keys, run by run along an axis. A long axis is
+sorted in runs, which are then merged in pairs; each merge is a `sort_runs` that is told how long
+the runs are that are in order already. So the definition of a long sort is what kernels compute.
 """
 
 from collections.abc import Mapping, Sequence
@@ -127,7 +127,11 @@ def _positions(b: Emitter, shape: Shape, axis: int) -> Any:
     return b.broadcast_to(b.iota(line, axis=axis, T="i32"), shape)
 
 
-ORDERED = (OperandSpec("x"), AttributeSpec("axis", INT, -1), AttributeSpec("descending", BOOL, False))
+ORDERED = (
+    OperandSpec("x"),
+    AttributeSpec("axis", INT, -1),
+    AttributeSpec("descending", BOOL, False),
+)
 
 
 def _canonical(x: TensorType, axis: int, **_: Any) -> Mapping[str, Any]:

@@ -123,7 +123,10 @@ def _on_axes_of(
 
 def _reached(b: Emitter, x: SSAValue, src: SSAValue, axis: int) -> SSAValue:
     """The part of x that src reaches: all along the axis, as far as src goes along others."""
-    stops = [n if i == axis else m for i, (n, m) in enumerate(zip(shape_of(x), shape_of(src)))]
+    stops = [
+        n if i == axis else m
+        for i, (n, m) in enumerate(zip(shape_of(x), shape_of(src), strict=True))
+    ]
     return b.slice(x, [0] * len(stops), stops)
 
 
@@ -156,7 +159,7 @@ def scatter_add(b: Emitter, x: SSAValue, ids: SSAValue, src: SSAValue, axis: int
 
 @composite("scatter", (OperandSpec("x"), *SIGNATURE), _infer_scatter, canonical=canonical_axis)
 def scatter(b: Emitter, x: SSAValue, ids: SSAValue, src: SSAValue, axis: int) -> SSAValue:
-    """`y = scatter(x, ids, src, axis = 0)`: x with each slice of src in the place that its id names.
+    """`y = scatter(x, ids, src, axis = 0)`: x with each slice of src where its id says.
 
     Shape: that of x. Shapes of ids and src are those of `scatter_add`. Ids are clamped to the axis.
     Of several that name one place, the last in the order of ids stays. Errors: other shapes, ids
@@ -176,7 +179,7 @@ def scatter(b: Emitter, x: SSAValue, ids: SSAValue, src: SSAValue, axis: int) ->
 
 
 def _last_writers(b: Emitter, ids: SSAValue, shape: Sequence[int], axis: int) -> SSAValue:
-    """For each place along the axis, the number of the last id that names it; -1 where none does."""
+    """For each place along the axis, the number of the last id that names it, -1 for none."""
     index = shape_of(ids)
     number = counting_type(index[axis])
     nobody = b.full(shape, -1, T=number)

@@ -88,8 +88,8 @@ def _infer_dynamic_update_slice(
 def dynamic_update_slice(
     b: Emitter, x: SSAValue, src: SSAValue, starts: Sequence[SSAValue]
 ) -> SSAValue:
-    """`y = dynamic_update_slice(cache, row, [0, position])`: x with src in the place of the part that
-    begins at starts.
+    """`y = dynamic_update_slice(cache, row, [0, position])`: x with src in the place of the part
+    that begins at starts.
 
     Shape: that of x. Starts are i32 scalars, values or numbers, or one i32 vector, clamped so that
     the part lies in x, as in StableHLO. Errors: another rank of src, a size of src above the axis,

@@ -90,7 +90,9 @@ class Records:
     def of(self, value: SSAValue, position: Index) -> Record:
         """The record of an element."""
         code = self.keys.code
-        return self._record(self.keys.of(value), code.convert("index_cast", code.index(position), i32))
+        return self._record(
+            self.keys.of(value), code.convert("index_cast", code.index(position), i32)
+        )
 
     def absent(self) -> Record:
         """A record after those of all elements."""
@@ -101,9 +103,7 @@ class Records:
         if not self.packed:
             return [key, position]
         code = self.keys.code
-        high = code.binary(
-            arith.ShLIOp, code.convert("extsi", key, i64), code.constant(32, i64)
-        )
+        high = code.binary(arith.ShLIOp, code.convert("extsi", key, i64), code.constant(32, i64))
         return [code.binary(arith.OrIOp, high, code.convert("extui", position, i64))]
 
     def less(self, left: Record, right: Record) -> SSAValue:

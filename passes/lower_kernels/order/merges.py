@@ -1,7 +1,7 @@
 """Pairs of runs in order are merged: each work-item makes a part of the result.
 
-It finds by bisection how many elements of either run are before its part. Of equal keys those of the
-first run come first.
+It finds by bisection how many elements of either run are before its part. Of equal keys those of
+the first run come first.
 """
 
 from math import ceil, log2

@@ -8,7 +8,6 @@ from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import Counter, Index, of
 from mgn.passes.lower_kernels.core.pure_code import INDEX
 from mgn.passes.lower_kernels.core.template import Job, Launch

@@ -15,6 +15,4 @@ def join(code: Code, node: Node, left: SSAValue, right: SSAValue) -> SSAValue:
         return code.binary(arith.AddfOp if node.element.is_float else arith.AddiOp, left, right)
     if node.element.is_float:
         return code.binary(arith.MaximumfOp, left, right)
-    return code.binary(
-        arith.MaxUIOp if is_unsigned(node.element) else arith.MaxSIOp, left, right
-    )
+    return code.binary(arith.MaxUIOp if is_unsigned(node.element) else arith.MaxSIOp, left, right)

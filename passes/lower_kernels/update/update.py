@@ -1,8 +1,8 @@
 """The update template: a part of a tensor is written, and the rest is not touched.
 
-The result lies where the tensor did, or is a copy of it before the kernel runs: `starts_as` says so.
-A work-item takes some vectors of what is written, in its order, and stores each as far on as the
-part begins.
+The result lies where the tensor did, or is a copy of it before the kernel runs: `starts_as` says
+so. A work-item takes some vectors of what is written, in its order, and stores each as far on as
+the part begins.
 """
 
 from mgn.dialects import kernel

@@ -68,7 +68,12 @@ def _demands(view: View, node: BodyNode, evaluations: float, device: Device) -> 
         schedule = form and schedule_of([node], form, types, view.signatures, device, ())
         passes = (schedule.passes if schedule else ()) or (1.0,) * len(sizes)
         return [size * count for size, count in zip(sizes, passes, strict=True)]
-    if signature.kind in (Kind.REDUCTION, Kind.SCAN, Kind.SCATTER, Kind.ORDER) or signature.name in ("concat", "pad"):
+    if signature.kind in (
+        Kind.REDUCTION,
+        Kind.SCAN,
+        Kind.SCATTER,
+        Kind.ORDER,
+    ) or signature.name in ("concat", "pad"):
         return sizes
     return [evaluations if size > 1.0 else 1.0 for size in sizes]
 

@@ -38,6 +38,9 @@ from mgn.passes.saturate.prices.prices import operation_weight, price_per_run, w
 VIEWS = frozenset({"reshape", "broadcast_to", "slice"})
 """Movement that any kernel reads through at no cost."""
 
+GOING_ONCE = (KernelKind.SCAN, KernelKind.SCATTER, KernelKind.ORDER)
+"""Kinds of kernels with a heavy operation that read its operands about once."""
+
 DEAR = 4.0
 """Weight of an operation from which on its result is better read than computed again."""
 
@@ -179,7 +182,7 @@ class CutBuilder:
         """
         root = self.view.signatures[signature]
         choices = [
-            self._choices(number, mapped, traits, self._before(root, position))
+            self._choices(number, mapped, traits, root.heavy, self._before(root, position))
             for position, (number, mapped) in enumerate(operands)
         ]
         plain = root.kind in (Kind.ELEMENTWISE, Kind.REDUCTION)
@@ -221,9 +224,12 @@ class CutBuilder:
         number: int,
         mapped: Sequence[int],
         traits: Sequence[Traits],
-        kinds: Collection[KernelKind] = KernelKind,
+        heavy: KernelKind | None,
+        kinds: Collection[KernelKind],
     ) -> list[Cone | None]:
-        """How an operand may come: None is from memory (or, for a constant, inside the body)."""
+        """How an operand may come: None is from memory (or, for a constant, inside the body). What
+        goes once over its operands reads a reshape where the value itself lies.
+        """
         operand = traits[mapped[0]]
         if operand.in_memory or operand.inline:
             return [None]
@@ -231,10 +237,13 @@ class CutBuilder:
         if not cones:
             return [None]
         if operand.prepared and not traits[0].prepared:
-            chosen = self._prepared_choices(cones, KernelKind.CONTRACTION not in kinds)
+            tiled = KernelKind.CONTRACTION not in kinds and heavy not in GOING_ONCE
+            chosen = self._prepared_choices(cones, tiled)
         else:
             first = cones if self.limits.whole else [cone for cone in cones if not cone.besides]
             chosen = [*best_of_each_kind(first, self.limits), None]
+            if heavy in GOING_ONCE and any(map(self._reshapes, chosen)):
+                chosen.pop()
         return [None if cone is None else cone.at(mapped) for cone in chosen]
 
     def _prepared_choices(self, cones: Sequence[Cone], heavy: bool) -> list[Cone | None]:
@@ -257,6 +266,12 @@ class CutBuilder:
             for item in signatures
         )
         return [None] if dear else [None, best]
+
+    def _reshapes(self, cone: Cone | None) -> bool:
+        """Whether a body is a reshape of what lies in memory."""
+        if cone is None:
+            return False
+        return all(self.view.signatures[number].name == "reshape" for _, number, _ in cone.body)
 
     def _shows_rounding(self, cone: Cone) -> bool:
         """Whether a body only rounds for the device's matrix unit what lies in memory."""

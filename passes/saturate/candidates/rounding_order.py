@@ -14,9 +14,7 @@ from mgn.dialects.types import element_of
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import BodyNode
 
-ORDERED = frozenset(
-    {Kind.REDUCTION, Kind.SCAN, Kind.SCATTER, Kind.CONTRACTION, Kind.COMPOSITE}
-)
+ORDERED = frozenset({Kind.REDUCTION, Kind.SCAN, Kind.SCATTER, Kind.CONTRACTION, Kind.COMPOSITE})
 
 
 def order_decides(signature: Signature) -> bool:

@@ -79,8 +79,8 @@ def _heavy_part(
     body: Sequence[BodyNode], form: Form, signatures: Sequence[Signature], device: Device
 ) -> Sequence[BodyNode]:
     """What of a body decides how its template is cut: the heavy operation, and of a product what it
-    is computed from; all of it where rows are reduced, halves meet, or much follows on a CPU, and of
-    a scatter.
+    is computed from; all of it where rows are reduced, halves meet, or much follows on a CPU, and
+    of a scatter.
     """
     if form.kind is KernelKind.SCATTER:
         return body

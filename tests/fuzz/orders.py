@@ -1,0 +1,98 @@
+"""Scatters and orders of sets of values.
+
+In: an operation with sets for its operands. Out: the set of its result. What ids that are not sure
+scatter may be anywhere; a run of keys that are not known may be in any order.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from mgn.dialects.mgn.operation import TensorOp
+from mgn.dialects.types import ElementType
+from tests.fuzz import intervals
+from tests.fuzz.intervals import Array, Discrete, Floats, Values
+from tests.fuzz.sums import settled_sum, summed
+
+
+def scattered(op: TensorOp, x: Values, ids: Values, src: Values, element: ElementType) -> Values:
+    """A scatter, whose sums may have any order of terms."""
+    assert isinstance(ids, Discrete)
+    axis, combine = op.values["axis"], op.values["combine"]
+
+    def over(base: Array, terms: Array, how: str = "add") -> Array:
+        found: Any = op.spec.evaluate(base, ids.value, terms, axis=axis, combine=how)  # type: ignore
+        return np.asarray(found)
+
+    def anywhere(base: Array, terms: Array) -> Array:
+        return over(base.astype(np.int64), terms.astype(np.int64)) > 0
+
+    unsure, wild = bool(ids.unsure.any()), bool(ids.wild.any())
+    if isinstance(x, Discrete) or isinstance(src, Discrete):
+        assert isinstance(x, Discrete) and isinstance(src, Discrete)
+        value = over(x.value, src.value, combine)
+        masks = (anywhere(a, b) for a, b in ((x.unsure, src.unsure), (x.wild, src.wild)))
+        vague, away = masks
+        return Discrete(value, vague | unsure, away | wild)
+    if unsure or combine != "add":
+        return intervals.anything(x.shape)
+    low, high, total = (over(a, b) for a, b in zip(_sides(x), _sides(src), strict=True))
+    nan, empty, away = (
+        anywhere(a, b) for a, b in ((x.nan, src.nan), (x.empty, src.empty), (x.wild, src.wild))
+    )
+    low, high, over_most = summed(low, high, total, src.shape[axis] + 1, element)
+    return settled_sum(low, high, over_most, nan, empty, away | wild, element)
+
+
+def _sides(x: Floats) -> tuple[Array, Array, Array]:
+    """The ends and magnitudes, 0 where there is no number."""
+    empty = x.empty
+    return tuple(np.where(empty, 0.0, part) for part in (x.lo, x.hi, x.magnitude))  # type: ignore
+
+
+def ordered(op: TensorOp, keys: Values, payload: Values) -> Values:
+    """Values in the order of keys. Where keys are sure they are moved; where a float's own order is
+    not, the least ends and the largest ones are each in order.
+    """
+    evaluate, values = op.spec.evaluate, dict(op.values)
+    assert evaluate is not None
+
+    def moved(by: Array, part: Array) -> Array:
+        return np.asarray(evaluate(by, part, **values))
+
+    if isinstance(keys, Discrete):
+        vague, value = keys.unsure, keys.value
+    else:
+        vague, value = ~keys.known, np.where(keys.empty, np.nan, keys.lo)
+    doubtful = _in_run(op, vague, keys.shape)
+    doubtful_there = moved(value, doubtful.astype(np.int32)) > 0
+    if isinstance(payload, Discrete):
+        wild = payload.wild | (keys.wild if isinstance(keys, Discrete) else doubtful & keys.wild)
+        return Discrete(
+            moved(value, payload.value),
+            moved(value, payload.unsure) | doubtful_there,
+            moved(value, _in_run(op, wild, keys.shape).astype(bool)),
+        )
+    plain = Floats(*(moved(value, part) for part in payload.parts))
+    if payload is keys and not payload.nan.any():
+        lo, hi = moved(payload.lo, payload.lo), moved(payload.hi, payload.hi)
+    else:
+        lo, hi = (
+            moved(value, _in_run(op, part, keys.shape, join))
+            for part, join in ((payload.lo, np.min), (payload.hi, np.max))
+        )
+    nan, wild = (
+        moved(value, _in_run(op, part, keys.shape)) for part in (payload.nan, payload.wild)
+    )
+    parts = zip((lo, hi, nan, wild), plain.parts, strict=True)
+    return Floats(*(np.where(doubtful_there, one, other) for one, other in parts))
+
+
+def _in_run(op: TensorOp, part: Array, shape: tuple[int, ...], join: Any = np.any) -> Array:
+    """For each element, what is so of any one of its run."""
+    axis, run = op.values["axis"], op.values["run"] or max(shape[op.values["axis"]], 1)
+    result = np.moveaxis(np.array(part), axis, -1)
+    for start in range(0, result.shape[-1], run):
+        piece = result[..., start : start + run]
+        piece[...] = join(piece, axis=-1, keepdims=True)
+    return np.moveaxis(result, -1, axis)

@@ -1,0 +1,87 @@
+"""Scatters: every variant in both forms, against sums in the order of ids."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mgn.dialects.types import ELEMENT_TYPES, Family
+from tests.passes.lower_kernels.test_differential import ELEMENTS, EPSILON, assert_near, draw
+from tests.support.lower_fixture import Run, check_all, forms_of, fused_kernel
+from tests.support.opencl_fixture import cl_queue  # noqa: F401
+
+NUMBERS = [name for name in ELEMENTS if ELEMENT_TYPES[name].family is not Family.BOOL]
+
+SHAPES: list[tuple[tuple[int, ...], int, int, bool]] = [
+    ((5,), 0, 3, True), ((7, 8), 0, 4, False), ((7, 8), 1, 9, False), ((7, 8), 1, 3, True),
+    ((7, 8), 0, 11, True), ((4, 5, 6), 1, 70, False), ((4, 5, 6), 1, 7, True),
+    ((1, 3), 0, 9, False), ((33, 16), 0, 100, False), ((3, 1, 5), 1, 4, True), ((2, 3, 37), 2, 5, False),
+    ((6, 48), 0, 2100, False), ((0, 3), 1, 2, False), ((3, 5), 0, 0, False), ((64,), 0, 1, True),
+]  # fmt: skip
+"""The result's shape, the axis, how many ids, and whether each element has an id of its own."""
+
+
+def arrays_of(
+    element: str, ids: str, shape: Sequence[int], axis: int, count: int, own: bool, seed: int
+) -> list[np.ndarray]:
+    """What is scattered into, ids of which some are outside, and what is scattered."""
+    random = np.random.default_rng(seed)
+    given = [count if i == axis else size for i, size in enumerate(shape)]
+    index = given if own else [count if i == axis else 1 for i in range(len(shape))]
+    numbers = random.integers(-2, shape[axis] + 2, index).clip(0 if ids[0] == "u" else -2)
+    values = draw(element, tuple(given), seed + 1)
+    return [draw(element, tuple(shape), seed), numbers.astype(ELEMENT_TYPES[ids].dtype), values]
+
+
+def runs_of(
+    element: str, ids: str, where: tuple[Sequence[int], int, int, bool], alone: bool, **how: Any
+) -> list[Run]:
+    shape, axis, count, own = where
+    arrays = arrays_of(element, ids, shape, axis, count, own, len(shape) + count)
+    types = [
+        (name, array.shape) for name, array in zip((element, ids, element), arrays, strict=True)
+    ]
+
+    def build(b: Any, x: Any, i: Any, s: Any) -> Any:
+        if alone:
+            return b.scatter_along(x, i, s, axis=axis, **how)
+        total = b.scatter_along(b.add(x, 1), i, b.add(s, s), axis=axis, **how)
+        return b.add(total, x), total
+
+    kernel = fused_kernel("scatter", types, build)
+    return forms_of(kernel, arrays, f"{element} {ids} {where} {alone}")
+
+
+def check(run: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
+    element = run.what.split()[0]
+    terms = run.arrays[2].size + 3
+    largest = sum(np.abs(run.arrays[n].astype(np.float64)).max(initial=1.0) for n in (0, 2))
+    unit = EPSILON.get("f64" if element == "f64" else "f32", 0)
+    for one, other in zip(got, want, strict=True):
+        bound = 4 * terms * unit * largest * (1 + terms**0.5)
+        bound = bound + 4 * EPSILON.get(element, 0) * (np.abs(other) + 4)
+        assert_near(one, other, bound, run.what)
+
+
+@pytest.mark.parametrize("element", NUMBERS)
+def test_numbers_of_any_element_type_are_added(
+    element: str,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    runs: list[Run] = []
+    for where, ids in zip(SHAPES[:7], ("i32", "i64", "u8", "i16", "u32", "i8", "u16"), strict=True):
+        runs += runs_of(element, ids, where, True) + runs_of(element, ids, where, False)
+    check_all(cl_queue, runs, check)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_scatters_of_any_shape_are_right(alone: bool, cl_queue: Any) -> None:  # noqa: F811
+    runs = [run for where in SHAPES for run in runs_of("f32", "i32", where, alone)]
+    check_all(cl_queue, runs, check)
+
+
+@pytest.mark.parametrize("element", ["i32", "i64", "u8", "f32"])
+def test_the_largest_stays(element: str, cl_queue: Any) -> None:  # noqa: F811
+    runs = [run for where in SHAPES for run in runs_of(element, "i32", where, True, combine="max")]
+    check_all(cl_queue, runs, check)
