@@ -90,6 +90,25 @@ class KernelPieces:
             block.add_op(clone)
             self.clones.update(zip(clone.results, op.results, strict=True))
         results = finish(emitter, [values[value] for value in wanted])
+        return self._place(kind, outer, block, results, facts)
+
+    def follow(
+        self, kind: KernelKind, sources: Sequence[SSAValue], finish: Finish
+    ) -> list[SSAValue]:
+        """Adds a kernel that computes something of what kernels before it wrote."""
+        block = Block(arg_types=[value.type for value in sources])
+        results = finish(Emitter(block.add_op), list(block.args))
+        return self._place(kind, sources, block, results, None)
+
+    def _place(
+        self,
+        kind: KernelKind,
+        outer: Sequence[SSAValue],
+        block: Block,
+        results: Sequence[SSAValue],
+        facts: Mapping[str, int | str] | None,
+    ) -> list[SSAValue]:
+        """Ends a kernel's body, and puts the kernel before the one."""
         block.add_op(FusionReturnOp(results))
         kernel = FusedKernelOp(kind, outer, [value.type for value in results], Region(block))
         kernel.location = self.fused.location

@@ -12,7 +12,10 @@ GUIDE = "guiding_product"
 """The node of a product in f32 with an exponent of its own, beside one in f64."""
 
 
-_NEUTRAL_INTEGERS = {"sum": 0, "running_sum": 0, "prod": 1}
+_NEUTRAL_INTEGERS = {
+    **dict.fromkeys(("sum", "running_sum", "running_sum_in_parts"), 0),
+    **dict.fromkeys(("prod", "running_product", "running_product_in_parts"), 1),
+}
 
 
 def is_scaled(name: str, element: ElementType) -> bool:

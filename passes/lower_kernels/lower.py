@@ -37,7 +37,7 @@ from mgn.passes.lower_kernels.order.order import lower_order
 from mgn.passes.lower_kernels.pointwise.pointwise import lower_pointwise
 from mgn.passes.lower_kernels.product.contraction import lower_contraction
 from mgn.passes.lower_kernels.reduction.reduction import lower_reduction
-from mgn.passes.lower_kernels.reduction.scan import lower_scan
+from mgn.passes.lower_kernels.scan.scan import lower_scan
 from mgn.passes.lower_kernels.scatter.scatter import lower_scatter
 from mgn.passes.lower_kernels.update.update import lower_update
 from mgn.passes.schedules.choose import is_whole, schedule_for

@@ -213,6 +213,26 @@ REDUCTIONS = (
         keepdims=True,
     ),
     case("running_sum", ROWS, lambda x, axis: np.cumsum(x, axis), axis=1),
+    case("running_product", ROWS, lambda x, axis: np.cumprod(x, axis), axis=1),
+    case(
+        "running_sum_in_parts",
+        lambda s: (s.f(2, 5), s.f(2, 3)),
+        lambda x, p, part: np.concatenate(
+            [np.cumsum(x[:, n : n + 2], 1) + p[:, n // 2, None] for n in (0, 2, 4)], 1
+        ),
+        part=2,
+    ),
+    case(
+        "running_product_in_parts",
+        lambda s: (s.f(4, 2), s.f(2, 2)),
+        lambda x, p, axis, part: np.concatenate(
+            [np.cumprod(x[:3], 0) * p[0], np.cumprod(x[3:], 0) * p[1]]
+        ),
+        axis=0,
+        part=3,
+    ),
+    case("cumprod", ROWS, lambda x, axis: np.cumprod(x, axis), axis=-2),
+    case("cumprod", ROWS, lambda x: np.cumprod(x)),
     case("cumsum", ROWS, lambda x: np.cumsum(x)),
     case("cumsum", lambda s: (s.f(),), lambda x: np.cumsum(x)),
     case("cumsum", ROWS, lambda x, axis: np.cumsum(x, axis), axis=-2),

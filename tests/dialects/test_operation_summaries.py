@@ -32,6 +32,13 @@ OTHERS: dict[str, dict[str, str]] = {
     "rope": {"x": "f32[4, 128]"},
     "embedding": {"table": "f32[10, 4]"},
     "take_along_axis": {"ids": "i32[4, 2]"},
+    "running_sum_in_parts": {"before": "f32[4, 4]"},
+    "running_product_in_parts": {"before": "f32[4, 4]"},
+    "scatter_along": {"ids": "i32[4, 1]", "src": "f32[4, 8]"},
+    "scatter_add": {"src": "f32[4, 8]"},
+    "scatter": {"src": "f32[4, 8]"},
+    "dynamic_update_slice": {"cache": "f32[6, 8]", "row": "f32[1, 8]"},
+    "sort_runs": {"keys": "f32[4, 8]", "payload": "i32[4, 8]"},
     "broadcast_to": {"x": "f32[8]"},
     "squeeze": {"x": "f32[1, 4]"},
 }

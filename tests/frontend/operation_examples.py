@@ -11,7 +11,7 @@ HEADER = (
 _UNARY = (
     "neg abs sign exp expm1 log log1p sqrt rsqrt recip sin cos tan tanh sigmoid erf floor "
     "ceil round round_tf32 relu leaky_relu elu softplus silu gelu hard_sigmoid hard_swish isnan "
-    "stop_gradient identity flatten argmax argmin var logsumexp cumsum running_sum softmax "
+    "stop_gradient identity flatten argmax argmin var logsumexp cumsum cumprod softmax "
     "log_softmax sum mean prod max_reduce min_reduce flip tril triu "
 )
 _BINARY = (
@@ -67,6 +67,10 @@ EXAMPLES: dict[str, str] = {
     "argsort": "argsort(x)",
     "sort_runs": "sort_runs(x, near, run = 2)",
     "topk": "topk(x, 2)[1]",
+    "running_sum": "running_sum(x)",
+    "running_product": "running_product(x, axis = 0)",
+    "running_sum_in_parts": "running_sum_in_parts(x, y[:, 0:2], part = 2)",
+    "running_product_in_parts": "running_product_in_parts(x, y[0:1], axis = 0, part = 2)",
     "dynamic_slice": "dynamic_slice(x, [1, ids[0]], [1, 2])",
     "cross_entropy": "cross_entropy(x, labels)",
     "nll": 'nll(log_softmax(x), labels, reduction = "sum")',

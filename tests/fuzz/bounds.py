@@ -25,7 +25,15 @@ from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of
 from tests.fuzz import intervals
 from tests.fuzz.intervals import Array, Discrete, Floats, Values
 from tests.fuzz.orders import ordered, scattered
-from tests.fuzz.sums import Precision, matrix_product, product_over, running_sum_of, sum_over
+from tests.fuzz.sums import (
+    Precision,
+    in_parts,
+    matrix_product,
+    product_over,
+    running_product_of,
+    running_sum_of,
+    sum_over,
+)
 
 Environment = dict[SSAValue, Values]
 
@@ -66,6 +74,15 @@ BINARY: dict[str, Callable[[Floats, Floats], Floats]] = {
 }  # fmt: skip
 EXACT_BINARY = {"max": intervals.larger, "min": intervals.smaller}
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+OVER_AXES: dict[str, Callable[..., Floats]] = {
+    "sum": sum_over, "prod": product_over, "running_sum": running_sum_of,
+    "running_product": running_product_of,
+}  # fmt: skip
+RUNNING_IN_PARTS = {
+    "running_sum_in_parts": running_sum_of, "running_product_in_parts": running_product_of,
+}  # fmt: skip
 
 
 class Bounds:
@@ -137,8 +154,9 @@ class Bounds:
             return matrix_product(floats[0], floats[1], element, self.precision, **op.values)
         if name in ("max_reduce", "min_reduce"):
             return _extreme_over(op, floats[0])
-        function = {"sum": sum_over, "prod": product_over, "running_sum": running_sum_of}[name]
-        return function(floats[0], element, **op.values)
+        if name in RUNNING_IN_PARTS:
+            return in_parts(RUNNING_IN_PARTS[name], *floats, element, **op.values)
+        return OVER_AXES[name](floats[0], element, **op.values)
 
 
 def _forget_inside(result: Values, operands: Sequence[Values]) -> None:

@@ -254,7 +254,7 @@ def _named(function: Callable[[Draw, str], int], *names: str) -> dict[str, Maker
     return {name: partial(function, name=name) for name in names}
 
 
-_AXIS_NAMES = ("running_sum", "softmax", "log_softmax")
+_AXIS_NAMES = ("running_sum", "running_product", "softmax", "log_softmax")
 
 MAKERS: dict[str, Maker] = {
     **{
@@ -266,7 +266,7 @@ MAKERS: dict[str, Maker] = {
         name: partial(reduction, spec=OPERATIONS[name])
         for name in (
             "sum", "prod", "max_reduce", "min_reduce", "mean", "var", "logsumexp", "cumsum",
-            "argmax", "argmin",
+            "cumprod", "argmax", "argmin",
         )
     },
     **{name: partial(along_axis, spec=OPERATIONS[name]) for name in _AXIS_NAMES},

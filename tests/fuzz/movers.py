@@ -227,6 +227,15 @@ def scattering(draw: Draw, name: str) -> int:
     return draw.step(name, x, draw.ids(index, shape[axis]), src, axis=axis)
 
 
+def scan_in_parts(draw: Draw, name: str) -> int:
+    x = draw.among(NUMERIC, 1)
+    shape = list(draw.shape(x))
+    axis, part = axis_of(draw.rng, len(shape)), draw.rng.choice((1, 2, 7, 64))
+    shape[axis] = -(-shape[axis] // part)
+    before = draw.value(draw.element(x).name, tuple(shape))
+    return draw.step(name, x, before, axis=axis, part=part)
+
+
 def ordering(draw: Draw, name: str) -> int:
     x = draw.among(ANYTHING, 1)
     axis = axis_of(draw.rng, len(draw.shape(x)))
@@ -252,6 +261,10 @@ MOVERS: dict[str, Callable[[Draw], int]] = {
     "take_along_axis": take_along_axis, "dynamic_slice": dynamic_slice,
     "dynamic_update_slice": dynamic_update_slice,
     **{n: partial(scattering, name=n) for n in ("scatter", "scatter_add", "scatter_along")},
+    **{
+        n: partial(scan_in_parts, name=n)
+        for n in ("running_sum_in_parts", "running_product_in_parts")
+    },
     **{n: partial(ordering, name=n) for n in ("sort", "argsort", "topk", "sort_runs")},
 }  # fmt: skip
 """The maker of each operation that moves elements."""

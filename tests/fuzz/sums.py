@@ -6,6 +6,7 @@ may add up to more than the type holds, an order exists that overflows, and noth
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,31 +93,84 @@ def running_sum_of(x: Floats, element: ElementType, axis: int) -> Floats:
     return settled_sum(low, high, over, nan, empty, wild, element)
 
 
+def in_parts(
+    running: Callable[[Floats, ElementType, int], Floats],
+    x: Floats,
+    before: Floats,
+    element: ElementType,
+    axis: int,
+    part: int,
+) -> Floats:
+    """A scan that begins anew, each part with what was before it."""
+    if not x.shape[axis]:
+        return x
+    found: list[Floats] = []
+    for number, start in enumerate(range(0, x.shape[axis], part)):
+        pieces = [
+            np.concatenate(
+                [np.take(one, [number], axis), np.take(other, range(start, stop), axis)], axis
+            )
+            for stop in (min(start + part, x.shape[axis]),)
+            for one, other in zip(before.parts, x.parts, strict=True)
+        ]
+        found.append(running(Floats(*pieces), element, axis))
+    parts = zip(*(item.parts for item in found), strict=True)
+    rest = ([np.delete(part, 0, axis) for part in group] for group in parts)
+    return Floats(*(np.concatenate(group, axis) for group in rest))
+
+
+@dataclass(frozen=True)
+class _Over:
+    """How a product's factors are put together: over axes, or up to each along one."""
+
+    terms: int
+    add: Callable[[Array], Array]
+    multiply: Callable[[Array], Array]
+
+    def any(self, mask: Array) -> Array:
+        return self.add(mask.astype(np.int64)) > 0
+
+
 def product_over(x: Floats, element: ElementType, axis: tuple[int, ...], keepdims: bool) -> Floats:
+    how: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
+    terms = math.prod(x.shape[n] for n in axis)
+    over = _Over(terms, lambda part: np.sum(part, **how), lambda part: np.prod(part, **how))
+    return _product(x, element, over)
+
+
+def running_product_of(x: Floats, element: ElementType, axis: int) -> Floats:
+    over = _Over(
+        x.shape[axis],
+        lambda part: np.cumsum(part, axis=axis),
+        lambda part: np.cumprod(part, axis=axis),
+    )
+    return _product(x, element, over)
+
+
+def _product(x: Floats, element: ElementType, over_axes: _Over) -> Floats:
     """A product: relative errors add up; where some of the factors alone leave the type's range,
     upwards or downwards, nothing better than that is known.
     """
-    how: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
-    limits = ml_dtypes.finfo(accumulator(element).dtype)
-    terms = math.prod(x.shape[n] for n in axis)
+    limits, terms = ml_dtypes.finfo(accumulator(element).dtype), over_axes.terms
+    add, multiply, found = over_axes.add, over_axes.multiply, over_axes.any
     size = x.magnitude
     middle, radius = (x.lo + x.hi) / 2, (x.hi - x.lo) / 2
-    spans = np.any((x.lo <= 0) & (x.hi >= 0), **how)
+    spans = found((x.lo <= 0) & (x.hi >= 0))
     relative = np.where(middle != 0, radius / np.abs(middle), 0.0)
-    error = np.expm1(np.sum(np.log1p(relative), **how))
+    error = np.expm1(add(np.log1p(relative)))
     error = (1 + error) * (1 + ALLOWED * terms * float(limits.eps)) - 1
     logs = np.log2(np.where(size > 0, size, 1.0))
-    up = np.sum(np.maximum(logs, 0.0), **how)
-    down = np.sum(np.minimum(logs, 0.0), **how)
+    up = add(np.maximum(logs, 0.0))
+    down = add(np.minimum(logs, 0.0))
     lost = np.where(down < limits.minexp, np.exp2(np.minimum(limits.minexp + up, 2000.0)), 0.0)
     lost = lost + ALLOWED * float(limits.smallest_subnormal)
-    most = np.prod(size, **how) * (1 + ALLOWED * terms * float(limits.eps)) + lost
-    value = np.prod(middle, **how)
+    most = multiply(size) * (1 + ALLOWED * terms * float(limits.eps)) + lost
+    value = multiply(middle)
     swing = np.abs(value) * error + lost
     low, high = np.where(spans, -most, value - swing), np.where(spans, most, value + swing)
-    over = (up >= limits.maxexp - 1) | np.any(~np.isfinite(size) & ~x.empty, **how)
+    over = (up >= limits.maxexp - 1) | found(~np.isfinite(size) & ~x.empty)
     over = over | np.isnan(low) | np.isnan(high)
-    nan, empty, wild = (np.any(part, **how) for part in (x.nan, x.empty, x.wild))
+    nan, empty, wild = map(found, (x.nan, x.empty, x.wild))
     return settled_sum(low, high, over, nan, empty, wild, element)
 
 

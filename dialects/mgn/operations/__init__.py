@@ -17,6 +17,7 @@ from mgn.dialects.mgn.operations import order as order
 from mgn.dialects.mgn.operations import rearrangement as rearrangement
 from mgn.dialects.mgn.operations import reductions as reductions
 from mgn.dialects.mgn.operations import rope as rope
+from mgn.dialects.mgn.operations import scans as scans
 from mgn.dialects.mgn.operations import scatter as scatter
 from mgn.dialects.mgn.operations import slices as slices
 from mgn.dialects.mgn.operations import statistics as statistics

@@ -179,10 +179,10 @@ def _infer_topk(x: TensorType, k: int, axis: int) -> tuple[TensorType, TensorTyp
     several_results=True,
 )
 def topk(b: Emitter, x: SSAValue, k: int, axis: int) -> Sequence[SSAValue]:
-    """`values, indices = topk(x, k, axis = -1)`: the k largest elements along an axis, the largest
-    first, and their i32 positions.
+    """`values, indices = topk(x, 3, axis = -1)`: the k largest elements along an axis, the
+    largest first, and their i32 positions.
 
-    Shapes: that of x with k on the axis. Of equal elements the first comes first; NaN is last.
+    Shape: that of x with k on the axis. Of equal elements the first comes first; NaN is last.
     Errors: a scalar, a k below 0 or above the axis.
     """
     shape = shape_of(x)

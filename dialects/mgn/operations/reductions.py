@@ -1,4 +1,4 @@
-"""Core reductions and scans. Float sums and products accumulate in f32 or wider and round once."""
+"""Core reductions. Float sums and products accumulate in f32 or wider and round once."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 
-from mgn.dialects.mgn.attributes import AXES, BOOL, INT
+from mgn.dialects.mgn.attributes import AXES, BOOL
 from mgn.dialects.mgn.operation import (
     NUMERIC,
     AttributeSpec,
@@ -127,24 +127,3 @@ SUM = _reduction("sum", "the sum over axes; 0 when empty.", _sum)
 PROD = _reduction("prod", "the product over axes; 1 when empty.", _prod)
 MAX = _reduction("max_reduce", "the maximum over axes; nan passes on.", _maximum)
 MIN = _reduction("min_reduce", "the minimum over axes; nan passes on.", _minimum)
-
-
-def _infer_running_sum(x: TensorType, axis: int) -> TensorType:
-    return x
-
-
-def _running_sum(x: Array, axis: int) -> Array:
-    return np.cumsum(x, axis=axis, dtype=sums_in(x.dtype, x.shape[axis])).astype(x.dtype)
-
-
-RUNNING_SUM = define(
-    OperationSpec(
-        "running_sum",
-        Kind.SCAN,
-        "`y = running_sum(x, axis = -1)`: the sums up to each element along one axis.",
-        (OperandSpec("x", NUMERIC), AttributeSpec("axis", INT, -1)),
-        _infer_running_sum,
-        evaluate=in_float32(_running_sum),
-        canonical=canonical_axis,
-    )
-)

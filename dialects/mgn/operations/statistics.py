@@ -4,7 +4,7 @@ Floats narrower than f32 are reduced in f32 and rounded once.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import TensorType
@@ -24,8 +24,8 @@ from mgn.dialects.mgn.operations.reductions import (
     infer_reduction,
     reduction_signature,
 )
-from mgn.dialects.shapes import ShapeError, normalise_axes, reduce_shape, row_major_strides
-from mgn.dialects.types import ElementType, element_of, largest_number, tensor
+from mgn.dialects.shapes import ShapeError, reduce_shape, row_major_strides
+from mgn.dialects.types import ElementType, largest_number, tensor
 
 Axes = tuple[int, ...]
 
@@ -70,32 +70,6 @@ def logsumexp(b: Emitter, x: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
     total = b.log(b.sum(b.exp(b.sub(x, shift)), axis=axis, keepdims=True))
     result = b.add(total, shift)
     return result if keepdims else b.reshape(result, reduce_shape(shape_of(x), axis, False))
-
-
-def _canonical_cumsum(x: TensorType, axis: Axes | None, keepdims: bool) -> Mapping[str, Any]:
-    axes = {} if axis is None else {"axis": normalise_axes(axis, len(x.get_shape()))}
-    return {**axes, "keepdims": False}
-
-
-def _infer_cumsum(x: TensorType, axis: Axes | None, keepdims: bool) -> TensorType:
-    return tensor(element_of(x), (math.prod(x.get_shape()),)) if axis is None else x
-
-
-@composite("cumsum", ANY_REDUCTION, _infer_cumsum, canonical=_canonical_cumsum)
-@in_single_precision
-def cumsum(b: Emitter, x: SSAValue, axis: Axes | None, keepdims: bool) -> SSAValue:
-    """`y = cumsum(x, axis = -1)`: the sums up to each element along an axis.
-
-    Shape: that of x; without an axis x is flattened first, as numpy.cumsum does. Several axes are
-    summed one after the other, so that each element becomes the sum of the box that ends at it.
-    `keepdims` is accepted for likeness with the other reductions and changes nothing.
-    """
-    if axis is None:
-        return b.running_sum(b.reshape(x, (math.prod(shape_of(x)),)), axis=0)
-    result = x if axis else b.identity(x)
-    for one in axis:
-        result = b.running_sum(result, axis=one)
-    return result
 
 
 def _infer_index(x: TensorType, axis: Axes, keepdims: bool, T: ElementType) -> TensorType:

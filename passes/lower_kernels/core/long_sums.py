@@ -30,7 +30,7 @@ lowers the number of work-items that run at once. A loop of at most so many step
 UNIT_BLOCK, MOST_UNIT = 256, 1024
 """The same two of instructions of a matrix unit, each of which adds several terms to a sum."""
 
-ADDED = frozenset({"sum", "running_sum"})
+ADDED = frozenset({"sum", "running_sum", "running_sum_in_parts"})
 """The reductions and scans whose parts are added up. A product of many factors is as exact in one
 chain as in a tree: each of its roundings is of the whole.
 """
@@ -109,24 +109,27 @@ def loop_of_blocks(
 
 def long_scan(
     code: Code,
-    length: int,
+    length: Index | int,
     add: Callable[[Index, SSAValue], SSAValue],
     write: Callable[[Index, SSAValue], None],
     start: SSAValue,
     in_blocks: bool,
+    first: SSAValue | None = None,
 ) -> None:
     """A loop that writes running sums: each is the sum before its block plus the sum in the block.
 
-    `add` gives a sum with the term of a turn; `write` takes the turn and the sum up to it.
+    `add` gives a sum with the term of a turn; `write` takes the turn and the sum up to it. `start`
+    is a sum of nothing, `first` what was before the loop, if anything was.
     """
-    if not in_blocks or length <= 2 * BLOCK:
+    first = start if first is None else first
+    if not in_blocks or (length if isinstance(length, int) else length.high) <= 2 * BLOCK:
 
         def short(turn: Index, held: Values) -> Values:
             total = add(turn, held[0])
             write(turn, total)
             return [total]
 
-        code.loop(0, length, short, [start])
+        code.loop(0, length, short, [first])
         return
 
     def step(turn: Index, held: Values) -> Values:
@@ -140,7 +143,7 @@ def long_scan(
     def join(before: Values, found: Values) -> Values:
         return [before[0], code.binary(arith.AddfOp, before[1], found[1])]
 
-    loop_of_blocks(code, 0, length, step, [start, start], begin, join)
+    loop_of_blocks(code, 0, length, step, [first, start], begin, join)
 
 
 def _nothing(code: Code, value: SSAValue) -> SSAValue:

@@ -288,6 +288,9 @@ def start_of(code: Code, node: Node, count: int) -> SSAValue:
 _COMBINE: dict[str, tuple[type[Operation], type[Operation], type[Operation]]] = {
     "sum": (arith.AddfOp, arith.AddiOp, arith.AddiOp),
     "running_sum": (arith.AddfOp, arith.AddiOp, arith.AddiOp),
+    "running_sum_in_parts": (arith.AddfOp, arith.AddiOp, arith.AddiOp),
+    "running_product": (arith.MulfOp, arith.MuliOp, arith.MuliOp),
+    "running_product_in_parts": (arith.MulfOp, arith.MuliOp, arith.MuliOp),
     "prod": (arith.MulfOp, arith.MuliOp, arith.MuliOp),
     "max_reduce": (arith.MaximumfOp, arith.MaxSIOp, arith.MaxUIOp),
     "min_reduce": (arith.MinimumfOp, arith.MinSIOp, arith.MinUIOp),

@@ -35,6 +35,7 @@ from mgn.passes.arrangements.split_reductions import (
     busy_from,
     choose_cut,
 )
+from mgn.passes.arrangements.split_scans import SplitScan, choose_part
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.attention import AttentionSizes
 from mgn.passes.kernels.product import Product
@@ -65,6 +66,10 @@ def arrangements_of(
     if form.kind is KernelKind.REDUCTION:
         cut = reduction_cut(body, form, types, signatures, device)
         return [] if cut is None else [SplitReduction(form.shape, form.axes, cut)]
+    if form.kind is KernelKind.SCAN:
+        scan = next(signatures[node[1]] for node in body if node[0] == form.heavy)
+        part = choose_part(scan.name, form.shape, scan.values["axis"], device)
+        return [] if part is None else [SplitScan(part)]
     if form.kind is KernelKind.ATTENTION and not device.is_cpu:
         sizes = AttentionSizes.of_body(
             request_of(body, form, types, signatures, device, facts).body

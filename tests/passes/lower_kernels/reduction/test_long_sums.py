@@ -15,8 +15,9 @@ import pytest
 
 import mgn
 from benchmarks.long_sums import Form, constant, error, forms, random
+from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.mgn.operations.contraction import MATMUL
-from mgn.dialects.mgn.operations.reductions import RUNNING_SUM, SUM
+from mgn.dialects.mgn.operations.reductions import SUM
 from mgn.passes.lower_kernels.core import long_totals
 from mgn.runtime.devices import choose
 from mgn.runtime.errors import DeviceError
@@ -26,6 +27,8 @@ from tests.support.opencl_fixture import cl_queue  # noqa: F401
 RANDOM_BOUND, CONSTANT_BOUND = 1e-6, 1e-5
 CHAIN_BOUND = 2e-5
 """Of equal numbers in a chain of up to 8192, the longest that a product adds up."""
+
+RUNNING_SUM = OPERATIONS["running_sum"]
 
 BOUNDARIES = (127, 128, 129, 130, 191, 192, 193, 4095, 4097, 8255, 8257, 12_289)
 """Lengths beside those at which loops are cut, where a turn takes one element."""
@@ -246,7 +249,10 @@ def test_infinities_and_nan_pass_through_blocks(cl_queue: Any) -> None:  # noqa:
 
 def test_the_definition_adds_up_in_f64_whatever_the_axis() -> None:
     x = np.full((1_000_000, 3), 0.1, np.float32)
-    for spec, want in ((SUM, x.sum(0, np.float64)), (RUNNING_SUM, x.cumsum(0, np.float64))):
+    for spec, want in (
+        (SUM, x.sum(0, np.float64)),
+        (RUNNING_SUM, x.cumsum(0, np.float64)),
+    ):
         assert spec.evaluate is not None
         axis = 0 if spec is RUNNING_SUM else (0,)
         how = {} if spec is RUNNING_SUM else {"keepdims": False}

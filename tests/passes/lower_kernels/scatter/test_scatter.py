@@ -16,7 +16,8 @@ NUMBERS = [name for name in ELEMENTS if ELEMENT_TYPES[name].family is not Family
 SHAPES: list[tuple[tuple[int, ...], int, int, bool]] = [
     ((5,), 0, 3, True), ((7, 8), 0, 4, False), ((7, 8), 1, 9, False), ((7, 8), 1, 3, True),
     ((7, 8), 0, 11, True), ((4, 5, 6), 1, 70, False), ((4, 5, 6), 1, 7, True),
-    ((1, 3), 0, 9, False), ((33, 16), 0, 100, False), ((3, 1, 5), 1, 4, True), ((2, 3, 37), 2, 5, False),
+    ((1, 3), 0, 9, False), ((33, 16), 0, 100, False), ((3, 1, 5), 1, 4, True),
+    ((2, 3, 37), 2, 5, False),
     ((6, 48), 0, 2100, False), ((0, 3), 1, 2, False), ((3, 5), 0, 0, False), ((64,), 0, 1, True),
 ]  # fmt: skip
 """The result's shape, the axis, how many ids, and whether each element has an id of its own."""

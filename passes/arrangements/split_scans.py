@@ -1,0 +1,109 @@
+"""Scans of few long rows, cut so that the whole device has work: what each part comes to first.
+
+Before:
+    %y = fusion.kernel scan (%a = %x : tensor<16777216xf32>) -> (tensor<16777216xf32>) {
+      %0 = mgn.running_sum(%a) axis = 0 : tensor<16777216xf32>
+      fusion.return %0 : tensor<16777216xf32>
+    }
+After:
+    %p = fusion.kernel reduction (…) -> (tensor<512xf32>) { … mgn.sum … }
+    %b = fusion.kernel scan (%q = %p : tensor<512xf32>) -> (tensor<512xf32>) { … mgn.running_sum … }
+    %y = fusion.kernel scan (%a = %x : …, %c = %b : …) -> (tensor<16777216xf32>) {
+      %0 = mgn.running_sum_in_parts(%a, %c) axis = 0, part = 32768 : …
+      fusion.return %0 : tensor<16777216xf32>
+    }
+
+A row is read twice and written once.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.ir import SSAValue
+
+from mgn.dialects.fusion import KernelKind
+from mgn.dialects.kernel import Device
+from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.composite import shape_of
+from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.dialects.mgn.operations.scans import IN_PARTS
+from mgn.dialects.types import element_of
+from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made, as_element
+from mgn.passes.kernels.accumulation import accumulator, neutral
+
+LEAST_ELEMENTS = 1 << 16
+"""Rows shorter than this are not worth further launches."""
+
+STEP = 4096
+"""What the length of a part is a multiple of."""
+
+PARTS_A_UNIT = 4
+
+REDUCED = {"running_sum": "sum", "running_product": "prod"}
+"""What gives what a part comes to."""
+
+
+def choose_part(name: str, shape: tuple[int, ...], axis: int, device: Device) -> int | None:
+    """How long the parts of a scan should be; None where the device has enough rows to work on."""
+    length = shape[axis]
+    rows, inner = prod(shape) // max(length, 1), prod(shape[axis + 1 :])
+    wanted = PARTS_A_UNIT * device.compute_units
+    if name not in IN_PARTS or length < LEAST_ELEMENTS or inner > 1 or 2 * rows > wanted:
+        return None
+    steps = -(-length // STEP)
+    part = STEP * -(-steps // max(wanted // rows, 1))
+    return part if part < length else None
+
+
+@dataclass(frozen=True)
+class SplitScan:
+    """A scan whose rows are cut into parts of so many elements."""
+
+    part: int
+
+    @property
+    def text(self) -> str:
+        return f"rows in parts of {self.part}"
+
+    def write(self, pieces: KernelPieces) -> None:
+        (scan,) = (
+            op
+            for op in pieces.fused.block.ops
+            if isinstance(op, TensorOp) and op.spec.kind is Kind.SCAN
+        )
+        operand = scan.operands[0]
+        totals = pieces.add(
+            KernelKind.REDUCTION,
+            [operand],
+            finish=lambda b, given: [self._total(b, scan, given[0])],
+        )
+        before = pieces.follow(
+            KernelKind.SCAN, totals, lambda b, given: [self._before(b, scan, given[0])]
+        )
+
+        def whole(b: Emitter, given: list[SSAValue]) -> SSAValue:
+            axis = scan.values["axis"]
+            return b.call(IN_PARTS[scan.spec.name], *given, axis=axis, part=self.part)
+
+        pieces.finish(KernelKind.SCAN, [Made(scan, before, whole, [operand])])
+
+    def _total(self, b: Emitter, scan: TensorOp, value: SSAValue) -> SSAValue:
+        """What each part comes to."""
+        axis, shape, element = scan.values["axis"], shape_of(value), element_of(value.type)
+        count = -(-shape[axis] // self.part)
+        missing = count * self.part - shape[axis]
+        if missing:
+            sides = [[0, missing if i == axis else 0] for i in range(len(shape))]
+            value = b.pad(value, sides, neutral(scan.spec.name, element))
+        value = b.reshape(value, [*shape[:axis], count, self.part, *shape[axis + 1 :]])
+        value = as_element(b, value, accumulator(element))
+        return b.call(REDUCED[scan.spec.name], value, axis=[axis + 1])
+
+    def _before(self, b: Emitter, scan: TensorOp, totals: SSAValue) -> SSAValue:
+        """What the parts before each one come to."""
+        axis, shape = scan.values["axis"], shape_of(totals)
+        stops = [size - (i == axis) for i, size in enumerate(shape)]
+        value = b.slice(totals, [0] * len(shape), stops)
+        sides = [[int(i == axis), 0] for i in range(len(shape))]
+        value = b.pad(value, sides, neutral(scan.spec.name, element_of(totals.type)))
+        return b.call(scan.spec.name, value, axis=axis)

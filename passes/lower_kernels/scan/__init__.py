@@ -1,0 +1,1 @@
+"""Kernels that reduce rows, and what other kernels reduce of rows beside."""

@@ -1,0 +1,155 @@
+"""Scans by groups: the work-items of a group share a part of a row, or of a few short rows.
+
+In a trip each work-item scans some neighbouring elements in registers. What they come to is scanned
+in local memory, in steps that reach twice as far each. A result is what the trips before came to,
+then the work-items before, then the elements before: so its rounding errors are few.
+"""
+
+from xdsl.ir import SSAValue
+
+from mgn.dialects import kernel
+from mgn.dialects.mgn.operation import Kind
+from mgn.passes.kernels.accumulation import accumulator
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.index import Index, lanes
+from mgn.passes.kernels.rows import row_space
+from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
+from mgn.passes.lower_kernels.core.scalar import combine, narrowed, start_of, widened
+from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.scan.parts import before_part
+from mgn.passes.schedules.scan import parts_of
+
+
+def lower_groups(job: Job) -> Launch:
+    """Writes a scan kernel of groups."""
+    return _Groups(job).write()
+
+
+class _Groups:
+    def __init__(self, job: Job) -> None:
+        self.job, self.code = job, job.code
+        self.space = row_space(job.body, Kind.SCAN)
+        (self.scan,) = job.body.of_kind(Kind.SCAN)
+        self.parts = parts_of(self.scan, self.space)
+        self.width, self.vectors = job.entry("width"), job.entry("vectors")
+        self.shares, self.together = job.entry("shares"), job.entry("together")
+        self.items = self.shares * self.together
+        self.own = self.width * self.vectors
+        type = memory_type(accumulator(self.scan.element))
+        self.memory = [self.code.local(type, self.items) for _ in range(2)]
+        self.nothing = start_of(self.code, self.scan, 1)
+
+    def write(self) -> Launch:
+        code, parts = self.code, self.parts
+        groups = ceil_div(parts.all, self.together)
+        group = code.counter(kernel.GroupIdOp, 0, groups)
+        self.place = code.counter(kernel.LocalIdOp, 0, self.items)
+        self.share = self.place % self.shares
+        number = group * self.together + self.place // self.shares
+        self.in_part = code.is_below(number, parts.all, 1)
+        number = code.bounded(number, parts.all)
+        self.row, self.part = number // parts.count, number % parts.count
+        self.begin = self.part * parts.length
+        trips = ceil_div(parts.length, self.shares * self.own)
+        first = before_part(self.job.evaluator(), self.scan, self.space, self.row, self.part)
+        code.loop(0, trips, self._trip, [self.nothing if first is None else first])
+        return Launch((groups * self.items,), (self.items,))
+
+    def _trip(self, trip: Index, held: list[SSAValue]) -> list[SSAValue]:
+        """Scans what the group takes in a trip, after what came before."""
+        code = self.code
+        first = trip * (self.shares * self.own) + self.share * self.own
+        sums: list[SSAValue] = []
+        for number in range(self.vectors):
+            sums += self._prefixes(first + number * self.width, sums[-1] if sums else None)
+        before, total = self._across(sums[-1])
+        before = self._join(held[0], before)
+        for number in range(self.vectors):
+            own = sums[number * self.width : (number + 1) * self.width]
+            self._write(first + number * self.width, [self._join(before, item) for item in own])
+        code.barrier()
+        return [self._join(held[0], total)]
+
+    def _prefixes(self, place: Index, before: SSAValue | None) -> list[SSAValue]:
+        """What the elements of a vector come to, one after the other."""
+        code, operand = self.code, self.scan.operands[0]
+        element, inside = self._element(place)
+        evaluator = self.job.evaluator(self.width)
+        index = self.space.index_in(operand, self.row, element + lanes(self.width))
+        vector = widened(code, evaluator.lanes_at(operand, index), self.scan.element)
+        sums: list[SSAValue] = []
+        for lane in range(self.width):
+            value = code.select(inside, lane_of(code, vector, lane), self.nothing)
+            before = value if before is None else self._join(before, value)
+            sums.append(before)
+        return sums
+
+    def _element(self, place: Index) -> tuple[Index, SSAValue | bool]:
+        """The element of the row at a place of the part, and whether the part has it."""
+        code, width, length = self.code, self.width, self.space.length
+        inside = code.is_below(place, self.parts.length, 1)
+        element = self.begin + place
+        if length % self.parts.length:
+            in_row = code.is_below(element, length, 1)
+            inside = code.both(inside, in_row)
+        element = element.clamp(0, length - width)
+        return code.known(element // width, length // width) * width, inside
+
+    def _across(self, value: SSAValue) -> tuple[SSAValue, SSAValue]:
+        """What the work-items of the row before this one come to, and what all of them do."""
+        code = self.code
+        if self.shares == 1:
+            return self.nothing, value
+        source, target = self.memory
+        code.store(value, source, code.index(self.place))
+        code.barrier()
+        reach = 1
+        while reach < self.shares:
+            value = self._reached(source, reach, value)
+            code.store(value, target, code.index(self.place))
+            code.barrier()
+            source, target = target, source
+            reach *= 2
+        last = self.place - self.share + (self.shares - 1)
+        total = code.load(source, code.index(last))
+        left = self.place.clamp(1, self.items - 1) - 1
+        before = code.load(source, code.index(left))
+        is_first = code.is_below(self.share, 1, 1)
+        return code.select(is_first, self.nothing, before), total
+
+    def _reached(self, source: SSAValue, reach: int, value: SSAValue) -> SSAValue:
+        """What a work-item has, after what one so many before it has in local memory."""
+        code = self.code
+
+        def joined() -> list[SSAValue]:
+            return [self._join(code.load(source, code.index(self.place - reach)), value)]
+
+        return code.branch(code.is_below(self.share, reach, 1), lambda: [value], joined)[0]
+
+    def _join(self, left: SSAValue, right: SSAValue) -> SSAValue:
+        return combine(self.code, self.scan.name, self.scan.element, left, right)
+
+    def _write(self, place: Index, sums: list[SSAValue]) -> None:
+        """Writes the results of a vector."""
+        code, job = self.code, self.job
+        element, inside = self._element(place)
+
+        def results() -> None:
+            evaluator = job.evaluator(self.width)
+            vector = sums[0]
+            if self.width > 1:
+                op = kernel.FromElementsOp(sums)
+                code.block.add_op(op)
+                vector = op.result
+            total = narrowed(code, vector, self.scan.element)
+            evaluator.given[self.scan] = lambda _: total
+            there = element + lanes(self.width)
+            job.write(
+                evaluator,
+                [
+                    (n, node, self.space.index_in(node, self.row, there))
+                    for n, node in enumerate(job.body.written)
+                ],
+            )
+
+        code.when(code.both(self.in_part, inside), results)
