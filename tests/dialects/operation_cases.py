@@ -7,11 +7,11 @@ operation without a case.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tests.dialects.case import Array, Source, case
 from tests.dialects.case_references import (
     attention_parts_reference,
     attention_reference,
@@ -20,52 +20,10 @@ from tests.dialects.case_references import (
     group_norm_reference,
     layer_norm_reference,
     rope_reference,
-    scattered,
     take_rows,
     trimmed,
-    with_part,
 )
-
-Array = np.ndarray
-
-
-class Source:
-    """Random arrays: `f` floats in the type under test, `i` integers, `b` bools."""
-
-    def __init__(self, dtype: Any, seed: int = 0) -> None:
-        self.dtype = np.dtype(dtype)
-        self.random = np.random.default_rng(seed)
-
-    def f(self, *shape: int, low: float = -2.0, high: float = 2.0) -> Array:
-        return np.asarray(self.random.uniform(low, high, shape)).astype(self.dtype)
-
-    def i(self, *shape: int, low: int = -9, high: int = 9, dtype: Any = np.int32) -> Array:
-        return np.asarray(self.random.integers(low, high, shape), dtype)
-
-    def b(self, *shape: int) -> Array:
-        return np.asarray(self.random.integers(0, 2, shape), np.bool_)
-
-
-@dataclass(frozen=True)
-class Case:
-    """`arguments(source)` are given to the operation and, floats as f64, to `reference`."""
-
-    name: str
-    arguments: Callable[[Source], tuple[Any, ...]]
-    reference: Callable[..., Any]
-    keywords: tuple[tuple[str, Any], ...] = ()
-
-    def __str__(self) -> str:
-        return "-".join([self.name, *(f"{key}={value}" for key, value in self.keywords)])
-
-
-def case(
-    name: str,
-    arguments: Callable[[Source], tuple[Any, ...]],
-    reference: Callable[..., Any],
-    **keywords: Any,
-) -> Case:
-    return Case(name, arguments, reference, tuple(keywords.items()))
+from tests.dialects.order_cases import ORDER, SCANS, WRITTEN
 
 
 def _one(*shape: int, **bounds: float) -> Callable[[Source], tuple[Any, ...]]:
@@ -213,26 +171,6 @@ REDUCTIONS = (
         keepdims=True,
     ),
     case("running_sum", ROWS, lambda x, axis: np.cumsum(x, axis), axis=1),
-    case("running_product", ROWS, lambda x, axis: np.cumprod(x, axis), axis=1),
-    case(
-        "running_sum_in_parts",
-        lambda s: (s.f(2, 5), s.f(2, 3)),
-        lambda x, p, part: np.concatenate(
-            [np.cumsum(x[:, n : n + 2], 1) + p[:, n // 2, None] for n in (0, 2, 4)], 1
-        ),
-        part=2,
-    ),
-    case(
-        "running_product_in_parts",
-        lambda s: (s.f(4, 2), s.f(2, 2)),
-        lambda x, p, axis, part: np.concatenate(
-            [np.cumprod(x[:3], 0) * p[0], np.cumprod(x[3:], 0) * p[1]]
-        ),
-        axis=0,
-        part=3,
-    ),
-    case("cumprod", ROWS, lambda x, axis: np.cumprod(x, axis), axis=-2),
-    case("cumprod", ROWS, lambda x: np.cumprod(x)),
     case("cumsum", ROWS, lambda x: np.cumsum(x)),
     case("cumsum", lambda s: (s.f(),), lambda x: np.cumsum(x)),
     case("cumsum", ROWS, lambda x, axis: np.cumsum(x, axis), axis=-2),
@@ -411,75 +349,6 @@ INDEXING = (
     ),
     case("dynamic_slice", lambda s: (s.f(4, 5), [1, 9], [2, 3]), lambda x, *_: x[1:3, 2:]),
     case("dynamic_slice", lambda s: (s.f(4, 5), [-4, 0], [2, 5]), lambda x, *_: x[:2]),
-    case(
-        "dynamic_update_slice",
-        lambda s: (s.f(4, 5), s.f(2, 3), [1, 9]),
-        lambda x, src, _: with_part(x, src, (1, 2)),
-    ),
-    case(
-        "scatter_along",
-        lambda s: (s.f(4, 3), s.i(5, 1, low=-1, high=6), s.f(5, 3)),
-        lambda x, ids, src: scattered(x, ids[:, 0], src, 0, True),
-    ),
-    case(
-        "scatter_add",
-        lambda s: (s.f(2, 4, 3), s.i(3, 2, low=-1, high=6), s.f(2, 3, 2, 3)),
-        lambda x, ids, src, axis: scattered(x, ids, src, axis, True),
-        axis=1,
-    ),
-    case(
-        "scatter_add",
-        lambda s: (s.f(4, 5), s.i(3, 7, low=-1, high=6), s.f(3, 7)),
-        lambda x, ids, src, axis: scattered(x, ids, src, 1, True),
-        axis=-1,
-    ),
-    case(
-        "scatter",
-        lambda s: (s.f(5, 3), s.i(7, low=-1, high=6), s.f(7, 3)),
-        lambda x, ids, src: scattered(x, ids, src, 0, False),
-    ),
-    case(
-        "scatter",
-        lambda s: (s.f(2, 6), s.i(2, 9, low=-1, high=7), s.f(2, 9)),
-        lambda x, ids, src, axis: scattered(x, ids, src, 1, False),
-        axis=1,
-    ),
-)
-
-ORDER = (
-    case("sort", ROWS, lambda x: np.sort(x, -1)),
-    case(
-        "sort",
-        lambda s: (s.f(9, 2),),
-        lambda x, axis, descending: -np.sort(-x, 0),
-        axis=0,
-        descending=True,
-    ),
-    case("argsort", lambda s: (s.i(3, 40),), lambda x: np.argsort(x, -1, kind="stable")),
-    case(
-        "argsort",
-        lambda s: (s.i(40, 3),),
-        lambda x, axis, descending: np.argsort(-x, 0, kind="stable"),
-        axis=-2,
-        descending=True,
-    ),
-    case(
-        "sort_runs",
-        lambda s: (s.f(2, 12), s.i(2, 12)),
-        lambda x, p, run: np.concatenate(
-            [
-                np.take_along_axis(p[:, n : n + 5], np.argsort(x[:, n : n + 5], -1), -1)
-                for n in (0, 5, 10)
-            ],
-            -1,
-        ),
-        run=5,
-    ),
-    case(
-        "topk",
-        lambda s: (s.f(3, 9), 4),
-        lambda x, k: (-np.sort(-x, -1)[:, :k], np.argsort(-x, -1, kind="stable")[:, :k]),
-    ),
 )
 
 LABELLED = (
@@ -538,6 +407,8 @@ CASES = (
     *ATTENTION,
     *SHAPES,
     *INDEXING,
+    *WRITTEN,
     *ORDER,
+    *SCANS,
     *LOSSES,
 )

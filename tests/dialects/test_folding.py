@@ -11,7 +11,8 @@ from mgn.dialects.dense import dense_of
 from mgn.dialects.mgn.fold import KEPT, LARGEST_FOLDED
 from mgn.dialects.mgn.structure import ConstantOp, MgnConstants, graphs_of
 from mgn.passes.simplify import SimplifyPass
-from tests.dialects.operation_cases import CASES, Case, Source
+from tests.dialects.case import Case, Source
+from tests.dialects.operation_cases import CASES
 from tests.support.programs import call, context, evaluate, parse
 
 PROGRAM = """

@@ -21,7 +21,8 @@ from mgn.dialects.mgn.structure import (
     graphs_of,
 )
 from mgn.dialects.types import ELEMENT_TYPES, element_of_dtype, spelling, tensor
-from tests.dialects.operation_cases import CASES, Case, Source
+from tests.dialects.case import Case, Source
+from tests.dialects.operation_cases import CASES
 from tests.support.programs import call, parse
 
 

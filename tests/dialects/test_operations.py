@@ -11,7 +11,8 @@ from mgn.dialects.mgn import OPERATIONS
 from mgn.dialects.mgn.decompose import decomposition_of
 from mgn.dialects.mgn.operation import Kind, OperationSpec, TensorOp
 from mgn.dialects.mgn.structure import ConstantOp
-from tests.dialects.operation_cases import CASES, Case, Source
+from tests.dialects.case import Case, Source
+from tests.dialects.operation_cases import CASES
 from tests.support.programs import call, evaluate
 
 TOLERANCE = {"float64": 1e-11, "float32": 4e-6, "float16": 4e-3, "bfloat16": 3e-2}

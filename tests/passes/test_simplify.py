@@ -17,7 +17,8 @@ from mgn.dialects.types import tensor
 from mgn.passes.decompose_composites import DecomposePass
 from mgn.passes.inline_kernels import InlineKernelsPass
 from mgn.passes.simplify import SimplifyPass
-from tests.dialects.operation_cases import CASES, Case, Source
+from tests.dialects.case import Case, Source
+from tests.dialects.operation_cases import CASES
 from tests.support.programs import call, context, parse
 
 Build = Callable[[Emitter, SSAValue], SSAValue]

@@ -1,0 +1,106 @@
+"""Cases of what is written at ids and starts, of what is put in order, and of scans."""
+
+import numpy as np
+
+from tests.dialects.case import Source, case
+from tests.dialects.case_references import scattered, with_part
+
+
+def ROWS(s: Source) -> tuple[np.ndarray, ...]:
+    return (s.f(2, 3, 5),)
+
+
+WRITTEN = (
+    case(
+        "dynamic_update_slice",
+        lambda s: (s.f(4, 5), s.f(2, 3), [1, 9]),
+        lambda x, src, _: with_part(x, src, (1, 2)),
+    ),
+    case(
+        "scatter_along",
+        lambda s: (s.f(4, 3), s.i(5, 1, low=-1, high=6), s.f(5, 3)),
+        lambda x, ids, src: scattered(x, ids[:, 0], src, 0, True),
+    ),
+    case(
+        "scatter_add",
+        lambda s: (s.f(2, 4, 3), s.i(3, 2, low=-1, high=6), s.f(2, 3, 2, 3)),
+        lambda x, ids, src, axis: scattered(x, ids, src, axis, True),
+        axis=1,
+    ),
+    case(
+        "scatter_add",
+        lambda s: (s.f(4, 5), s.i(3, 7, low=-1, high=6), s.f(3, 7)),
+        lambda x, ids, src, axis: scattered(x, ids, src, 1, True),
+        axis=-1,
+    ),
+    case(
+        "scatter",
+        lambda s: (s.f(5, 3), s.i(7, low=-1, high=6), s.f(7, 3)),
+        lambda x, ids, src: scattered(x, ids, src, 0, False),
+    ),
+    case(
+        "scatter",
+        lambda s: (s.f(2, 6), s.i(2, 9, low=-1, high=7), s.f(2, 9)),
+        lambda x, ids, src, axis: scattered(x, ids, src, 1, False),
+        axis=1,
+    ),
+)
+
+ORDER = (
+    case("sort", ROWS, lambda x: np.sort(x, -1)),
+    case(
+        "sort",
+        lambda s: (s.f(9, 2),),
+        lambda x, axis, descending: -np.sort(-x, 0),
+        axis=0,
+        descending=True,
+    ),
+    case("argsort", lambda s: (s.i(3, 40),), lambda x: np.argsort(x, -1, kind="stable")),
+    case(
+        "argsort",
+        lambda s: (s.i(40, 3),),
+        lambda x, axis, descending: np.argsort(-x, 0, kind="stable"),
+        axis=-2,
+        descending=True,
+    ),
+    case(
+        "sort_runs",
+        lambda s: (s.f(2, 12), s.i(2, 12)),
+        lambda x, p, run: np.concatenate(
+            [
+                np.take_along_axis(p[:, n : n + 5], np.argsort(x[:, n : n + 5], -1), -1)
+                for n in (0, 5, 10)
+            ],
+            -1,
+        ),
+        run=5,
+    ),
+    case(
+        "topk",
+        lambda s: (s.f(3, 9), 4),
+        lambda x, k: (-np.sort(-x, -1)[:, :k], np.argsort(-x, -1, kind="stable")[:, :k]),
+    ),
+)
+
+SCANS = (
+    case("running_product", ROWS, lambda x, axis: np.cumprod(x, axis), axis=1),
+    case(
+        "running_sum_in_parts",
+        lambda s: (s.f(2, 5), s.f(2, 3)),
+        lambda x, p, part: np.concatenate(
+            [np.cumsum(x[:, n : n + 2], 1) + p[:, n // 2, None] for n in (0, 2, 4)], 1
+        ),
+        part=2,
+    ),
+    case(
+        "running_product_in_parts",
+        lambda s: (s.f(4, 2), s.f(2, 2)),
+        lambda x, p, axis, part: np.concatenate(
+            [np.cumprod(x[:3], 0) * p[0], np.cumprod(x[3:], 0) * p[1]]
+        ),
+        axis=0,
+        part=3,
+    ),
+    case("cumprod", ROWS, lambda x, axis: np.cumprod(x, axis), axis=-2),
+    case("cumprod", ROWS, lambda x: np.cumprod(x)),
+)
