@@ -34,13 +34,13 @@ def _for(writer: Writer, operation: scf.ForOp) -> None:
         for argument, initial in zip(carried, operation.iter_args, strict=True)
     ]
     end, step = writer.value(operation.ub), writer.value(operation.step)
-    if not end.text.isdigit():
+    if not _is_number(end):
         end = writer.name_of(operation.ub)
-    if not step.text.isdigit():
+    if not _is_number(step):
         step = writer.name_of(operation.step)
     name = writer.fresh(counter.name_hint or "i")
     writer.set(counter, Expression(name))
-    advance = f"++{name}" if step.text == "1" else f"{name} += {step}"
+    advance = f"++{name}" if step.text in ("1", "1L") else f"{name} += {step}"
     start = f"{writer.type(counter)} {name} = {writer.value(operation.lb)}"
     unroll = operation.attributes.get("unroll")
     if isinstance(unroll, IntegerAttr):
@@ -53,6 +53,11 @@ def _for(writer: Writer, operation: scf.ForOp) -> None:
     writer.line("}")
     for result, variable in zip(operation.results, variables, strict=True):
         writer.set(result, variable)
+
+
+def _is_number(value: Expression) -> bool:
+    """Whether an expression is a whole number as it is written, of 32 bits or 64."""
+    return value.text.removesuffix("L").isdigit()
 
 
 def _if(writer: Writer, operation: scf.IfOp) -> None:

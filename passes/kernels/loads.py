@@ -55,6 +55,8 @@ class _Reader:
             self._concat(node, index)
         elif node.name == "gather":
             self._gather(node, index)
+        elif node.name == "run_bounds":
+            self._anywhere(node, index)
         elif node.name in MOVES:
             self.at(node.operands[0], MOVES[node.name](node, index))
         elif node.name not in (SPLAT, "full", "iota"):
@@ -107,6 +109,13 @@ class _Reader:
         self.at(ids, index[axis : axis + rank])
         picked = of(Counter(None, 0, table.shape[axis] - 1))
         self.at(table, (*index[:axis], picked, *index[axis + rank :]))
+
+    def _anywhere(self, node: Node, index: Indices) -> None:
+        """Any element along the axis."""
+        (source,), axis = node.operands, node.values["axis"]
+        if source.shape[axis]:
+            picked = of(Counter(None, 0, source.shape[axis] - 1))
+            self.at(source, (*index[:axis], picked, *index[axis + 1 :]))
 
 
 def is_plain(index: Index, *counters: Counter) -> bool:

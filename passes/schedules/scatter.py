@@ -3,6 +3,7 @@
 `each id`: every work-item goes over all ids, for a few elements of the result, and combines in
 registers what is meant for them. `owners`: on a CPU a work-item owns some of the places along the
 axis. It copies them, then goes over all ids once, and combines in memory what is meant for its own.
+`runs`: ids are in order, and each element goes over its own run of them.
 """
 
 from collections.abc import Iterator
@@ -27,11 +28,14 @@ class ScatterVariant(StrEnum):
 
     EACH = "each id"
     OWNERS = "owners"
+    RUNS = "runs"
 
 
 def scatter_schedules(request: Request) -> Schedules:
     """The schedules of a scatter, the fastest first."""
     (node,) = request.body.of_kind(Kind.SCATTER)
+    if node.name == "scatter_runs":
+        return [_runs(request, node)]
     found = [_each(request, node), *_owners(request, node)]
     return sorted(found, key=lambda schedule: schedule.seconds)
 
@@ -58,15 +62,32 @@ def _each(request: Request, node: Node) -> Schedule:
     vectors, ids = node.count // width, node.operands[2].shape[node.values["axis"]]
     alike = inner_size(node) > 1 and looks_once(node)
     looks = vectors * ids * LOOK * (1 if alike or not request.is_gpu else width)
-    if request.is_gpu:
-        numbers = {"width": width, "items": _group(request, vectors), "block": 1}
-    else:
-        share = ceil_div(vectors, ITEMS_A_UNIT * request.number("units", 1))
-        numbers = {"width": width, "items": 1, "block": max(1, share)}
+    numbers = _split(request, node, width)
     asked = vectors * ids / max(node.operands[1].count, 1)
     facts = request.facts("form")
     seconds = _seconds(request, node, looks)
     return Schedule(ScatterVariant.EACH, numbers, facts, seconds, (1.0, asked, 1.0))
+
+
+def _runs(request: Request, node: Node) -> Schedule:
+    """Each vector of the result has one run."""
+    alike = inner_size(node) > 1 and looks_once(node)
+    width = dividing_lanes(node.shape[-1], request.number("lanes", 16)) if alike else 1
+    numbers = _split(request, node, width)
+    steps = (node.count + node.operands[3].count) / width * LOOK
+    seconds = _seconds(request, node, steps)
+    asked = node.count / width / max(node.operands[1].count, 1)
+    passes = (1.0, asked, 1.0, 1.0)
+    return Schedule(ScatterVariant.RUNS, numbers, request.facts("form"), seconds, passes)
+
+
+def _split(request: Request, node: Node, width: int) -> dict[str, int]:
+    """How vectors of the result are dealt to work-items."""
+    vectors = node.count // width
+    if request.is_gpu:
+        return {"width": width, "items": _group(request, vectors), "block": 1}
+    share = ceil_div(vectors, ITEMS_A_UNIT * request.number("units", 1))
+    return {"width": width, "items": 1, "block": max(1, share)}
 
 
 def _group(request: Request, vectors: int) -> int:

@@ -12,6 +12,22 @@ def ROWS(s: Source) -> tuple[np.ndarray, ...]:
 
 WRITTEN = (
     case(
+        "run_bounds",
+        lambda s: (np.sort(s.i(2, 9, low=-1, high=6)), 4),
+        lambda ids, places, axis: (ids[:, None] < np.arange(5)[None, :, None]).sum(-1),
+        axis=1,
+    ),
+    case(
+        "scatter_runs",
+        lambda s: (
+            s.f(3, 2),
+            np.int32([[0], [2], [2], [4]]),
+            np.int32([[3], [1], [0], [2]]),
+            s.f(4, 2),
+        ),
+        lambda x, bounds, order, src: scattered(x, np.array([2, 0, 2, 0]), src, 0, True),
+    ),
+    case(
         "dynamic_update_slice",
         lambda s: (s.f(4, 5), s.f(2, 3), [1, 9]),
         lambda x, src, _: with_part(x, src, (1, 2)),

@@ -34,6 +34,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "take_along_axis": {"ids": "i32[4, 2]"},
     "running_sum_in_parts": {"before": "f32[4, 4]"},
     "running_product_in_parts": {"before": "f32[4, 4]"},
+    "scatter_runs": {"bounds": "i32[5, 1]", "order": "i32[4, 1]", "src": "f32[4, 8]"},
     "scatter_along": {"ids": "i32[4, 1]", "src": "f32[4, 8]"},
     "scatter_add": {"src": "f32[4, 8]"},
     "scatter": {"src": "f32[4, 8]"},

@@ -61,6 +61,8 @@ EXAMPLES: dict[str, str] = {
     "take_along_axis": "take_along_axis(x, near, axis = 1)",
     "dynamic_update_slice": "dynamic_update_slice(x, y[0:1, 1:3], [1, ids[0]])",
     "scatter_along": "scatter_along(x, near[:, 0:1], y[:, 1:2], axis = 1)",
+    "run_bounds": "run_bounds(ids, 3)",
+    "scatter_runs": "scatter_runs(x[0:1], near[:, 0:1], near[:, 1:2], y)",
     "scatter_add": "scatter_add(x, ids, y)",
     "scatter": "scatter(x, near, y, axis = 1)",
     "sort": "sort(x, axis = 0, descending = true)",

@@ -139,7 +139,7 @@ class Bounds:
         if op.spec.kind in (Kind.MOVEMENT, Kind.INDEXING):
             return _moved(op, name, element, operands)
         if op.spec.kind is Kind.SCATTER:
-            return scattered(op, operands[0], operands[1], operands[2], element)
+            return scattered(op, operands, element)
         if op.spec.kind is Kind.ORDER:
             return ordered(op, operands[0], operands[1])
         if not all(isinstance(operand, Floats) for operand in operands):
@@ -297,6 +297,8 @@ def _moved(op: TensorOp, name: str, element: ElementType, operands: Sequence[Val
     first = operands[0]
     ids: list[Any] = []
     where: Discrete | None = None
+    if name == "run_bounds":
+        return _discrete(op, operands)
     if name == "gather":
         assert isinstance(operands[1], Discrete)
         where, operands = operands[1], operands[:1]

@@ -8,6 +8,8 @@ import random
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
+
 from mgn.dialects.mgn.operation import NUMERIC
 from mgn.dialects.types import ELEMENT_TYPES, Family
 from tests.fuzz.axes import axes_of, axis_of
@@ -227,6 +229,28 @@ def scattering(draw: Draw, name: str) -> int:
     return draw.step(name, x, draw.ids(index, shape[axis]), src, axis=axis)
 
 
+def run_bounds(draw: Draw) -> int:
+    count, places = draw.rng.choice((0, 1, 5, 33)), draw.rng.choice((0, 1, 4, 40))
+    shape = (draw.rng.choice((1, 3)), count)
+    ids = np.sort(draw.arrays.integers(-1, places + 2, shape), -1).astype(np.int32)
+    return draw.step("run_bounds", draw.given(ids), places=places, axis=-1)
+
+
+def scatter_runs(draw: Draw) -> int:
+    """What a scatter by ids in order reads, of ids that are all inside."""
+    x = draw.among(NUMERIC, 1)
+    shape = draw.shape(x)
+    axis, count = axis_of(draw.rng, len(shape)) % len(shape), draw.rng.choice((1, 5, 33))
+    ids = draw.arrays.integers(0, max(shape[axis], 1), count)
+    line = [-1 if i == axis else 1 for i in range(len(shape))]
+    order = np.argsort(ids, kind="stable").astype(np.int32).reshape(line)
+    bounds = np.searchsorted(np.sort(ids), np.arange(shape[axis] + 1)).astype(np.int32)
+    given = tuple(count if i == axis else size for i, size in enumerate(shape))
+    src = draw.value(draw.element(x).name, given)
+    operands = draw.given(bounds.reshape(line)), draw.given(order), src
+    return draw.step("scatter_runs", x, *operands, axis=axis)
+
+
 def scan_in_parts(draw: Draw, name: str) -> int:
     x = draw.among(NUMERIC, 1)
     shape = list(draw.shape(x))
@@ -259,7 +283,8 @@ MOVERS: dict[str, Callable[[Draw], int]] = {
     "expand_dims": expand_dims, "flatten": flatten, "tile": tile, "repeat": repeat, "iota": iota,
     "full": full, "one_hot": one_hot, "gather": gather, "embedding": embedding,
     "take_along_axis": take_along_axis, "dynamic_slice": dynamic_slice,
-    "dynamic_update_slice": dynamic_update_slice,
+    "dynamic_update_slice": dynamic_update_slice, "run_bounds": run_bounds,
+    "scatter_runs": scatter_runs,
     **{n: partial(scattering, name=n) for n in ("scatter", "scatter_add", "scatter_along")},
     **{
         n: partial(scan_in_parts, name=n)

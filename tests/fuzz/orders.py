@@ -4,6 +4,7 @@ In: an operation with sets for its operands. Out: the set of its result. What id
 scatter may be anywhere; a run of keys that are not known may be in any order.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,19 +16,24 @@ from tests.fuzz.intervals import Array, Discrete, Floats, Values
 from tests.fuzz.sums import settled_sum, summed
 
 
-def scattered(op: TensorOp, x: Values, ids: Values, src: Values, element: ElementType) -> Values:
+def scattered(op: TensorOp, operands: Sequence[Values], element: ElementType) -> Values:
     """A scatter, whose sums may have any order of terms."""
-    assert isinstance(ids, Discrete)
+    x, *where, src = operands
+    ids = [item for item in where if isinstance(item, Discrete)]
     axis, combine = op.values["axis"], op.values["combine"]
 
     def over(base: Array, terms: Array, how: str = "add") -> Array:
-        found: Any = op.spec.evaluate(base, ids.value, terms, axis=axis, combine=how)  # type: ignore
+        places = [item.value for item in ids]
+        found: Any = op.spec.evaluate(base, *places, terms, axis=axis, combine=how)  # type: ignore
         return np.asarray(found)
 
     def anywhere(base: Array, terms: Array) -> Array:
         return over(base.astype(np.int64), terms.astype(np.int64)) > 0
 
-    unsure, wild = bool(ids.unsure.any()), bool(ids.wild.any())
+    unsure, wild = (
+        any(bool(part.any()) for part in parts)
+        for parts in ([item.unsure for item in ids], [item.wild for item in ids])
+    )
     if isinstance(x, Discrete) or isinstance(src, Discrete):
         assert isinstance(x, Discrete) and isinstance(src, Discrete)
         value = over(x.value, src.value, combine)

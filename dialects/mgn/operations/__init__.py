@@ -19,5 +19,6 @@ from mgn.dialects.mgn.operations import reductions as reductions
 from mgn.dialects.mgn.operations import rope as rope
 from mgn.dialects.mgn.operations import scans as scans
 from mgn.dialects.mgn.operations import scatter as scatter
+from mgn.dialects.mgn.operations import scatter_runs as scatter_runs
 from mgn.dialects.mgn.operations import slices as slices
 from mgn.dialects.mgn.operations import statistics as statistics

@@ -172,10 +172,51 @@ def clamped_id(elements: Elements, ids: Node, number: SSAValue, limit: int) -> S
     return number if count > 1 else code.convert("index_cast", number, INDEX)
 
 
+def _run_bounds(elements: Elements, node: Node, index: Indices) -> SSAValue:
+    """How many ids in order are below a number, by bisection."""
+    (ids,), axis, code = node.operands, node.values["axis"], elements.code
+    count, number = ids.shape[axis], index[axis]
+    lanes_of = elements.lanes if any(part.varies for part in index) else 1
+    type = code.index_type(number)
+
+    def value_of(part: Index) -> SSAValue:
+        if part.varies:
+            return code.lanes_index(part, lanes_of, type)
+        return code.spread(code.convert("index_cast", code.index(part), type), lanes_of)
+
+    wanted = value_of(number)
+    zero, one, last = (code.constant(n, type, lanes_of) for n in (0, 1, max(count - 1, 0)))
+    if not count:
+        return code.constant(0, i32, lanes_of)
+
+    def turn(_: Index, held: list[SSAValue]) -> list[SSAValue]:
+        low, high = held
+        middle = code.binary(arith.ShRUIOp, code.binary(arith.AddiOp, low, high), one)
+        place = code.binary(arith.MinSIOp, middle, last)
+        if lanes_of == 1:
+            place = code.convert("index_cast", place, INDEX)
+        picked = of(Counter(place, 0, count - 1, lanes_of))
+        value = elements.at(ids, (*index[:axis], picked, *index[axis + 1 :]))
+        wide = scalar_type(value)
+        sought = wanted if wide == type else code.convert("extsi", wanted, wide)
+        below = code.compare_integers("slt", code.spread(value, lanes_of), sought)
+        open_ = code.compare_integers("slt", low, high)
+        below = code.binary(arith.AndIOp, below, open_)
+        return [
+            code.select(below, code.binary(arith.AddiOp, middle, one), low),
+            code.select(below, high, middle),
+        ]
+
+    start = [zero, code.constant(count, type, lanes_of)]
+    found = code.loop(0, count.bit_length(), turn, start)[0]
+    return found if type == i32 else code.convert("trunci", found, i32)
+
+
 MOVEMENT_ROWS: dict[str, Row] = {
     **dict.fromkeys(MOVES, _moved),
     "pad": _pad,
     "concat": _concat,
     "gather": _gather,
+    "run_bounds": _run_bounds,
 }
 """Every core movement and indexing operation."""

@@ -1,8 +1,11 @@
 """The scatter template, by its schedule's variant.
 
 `each id`: a work-item holds a vector of the result in registers, goes over all ids in their order
-and combines what is meant for it. What follows the scatter is computed in registers, too.
+and combines what is meant for it. `runs`: ids are in order, and it goes over those meant for it
+alone. What follows the scatter is computed in registers, too.
 """
+
+from collections.abc import Callable
 
 from xdsl.ir import SSAValue
 
@@ -11,7 +14,7 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.mgn.operations.scatter import ADD
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.body import Indices, Node
-from mgn.passes.kernels.index import Index, delinearised, lanes
+from mgn.passes.kernels.index import Counter, Index, delinearised, lanes, of
 from mgn.passes.kernels.index_maps import broadcast_index
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.evaluate import Evaluator
@@ -24,17 +27,23 @@ from mgn.passes.lower_kernels.scatter.joining import join
 from mgn.passes.lower_kernels.scatter.owners import lower_owners
 from mgn.passes.schedules.scatter import ScatterVariant
 
+SHORT = 128
+"""Ids of a run that are added up in one chain."""
+
 
 def lower_scatter(job: Job) -> Launch:
     """Writes a scatter kernel as its schedule says."""
     match job.variant(ScatterVariant):
         case ScatterVariant.EACH:
-            return _lower_each(job)
+            return _by_element(job, _combined)
+        case ScatterVariant.RUNS:
+            return _by_element(job, _run_combined)
         case ScatterVariant.OWNERS:
             return lower_owners(job)
 
 
-def _lower_each(job: Job) -> Launch:
+def _by_element(job: Job, combined: Callable[[Code, Evaluator, Node, Indices], SSAValue]) -> Launch:
+    """Each work-item has a few vectors of the result."""
     code = job.code
     (node,) = job.body.of_kind(Kind.SCATTER)
     width, local, block = (job.entry(name) for name in ("width", "items", "block"))
@@ -46,7 +55,7 @@ def _lower_each(job: Job) -> Launch:
         number = code.known(item * block + step, vectors)
         index = delinearised(number * width + lanes(width), node.shape)
         evaluator = job.evaluator(width)
-        total = narrowed(code, _combined(code, evaluator, node, index), node.element)
+        total = narrowed(code, combined(code, evaluator, node, index), node.element)
         evaluator.given[node] = lambda _: total
         job.write(evaluator, [(n, written, index) for n, written in enumerate(job.body.written)])
 
@@ -79,6 +88,38 @@ def _combined(code: Code, evaluator: Evaluator, node: Node, index: Indices) -> S
     before = widened(code, evaluator.lanes_at(x, index), node.element)
     sums = [node.element.is_float and node.values["combine"] == ADD]
     return long_loop(code, 0, src.shape[axis], step, [before], sums)[0]
+
+
+def _run_combined(code: Code, evaluator: Evaluator, node: Node, index: Indices) -> SSAValue:
+    """What is scattered to a vector of the result by its run of ids, and was there before."""
+    x, bounds, order, src = node.operands
+    axis, count = node.values["axis"], node.operands[3].shape[node.values["axis"]]
+
+    def step(turn: Index, held: list[SSAValue]) -> list[SSAValue]:
+        place = broadcast_index((*index[:axis], turn, *index[axis + 1 :]), order.shape)
+        number = clamped_id(evaluator, order, evaluator.at(order, place), count - 1)
+        there = (*index[:axis], of(Counter(number, 0, count - 1)), *index[axis + 1 :])
+        part = widened(code, evaluator.lanes_at(src, there), node.element)
+        return [join(code, node, held[0], part)]
+
+    def bound(offset: int) -> Index:
+        there = (*index[:axis], index[axis] + offset, *index[axis + 1 :])
+        value = evaluator.at(bounds, broadcast_index(there, bounds.shape))
+        return of(Counter(clamped_id(evaluator, bounds, value, count), 0, count))
+
+    before = widened(code, evaluator.lanes_at(x, index), node.element)
+    if not count:
+        return before
+    first, last = bound(0), bound(1)
+    sums = [node.element.is_float and node.values["combine"] == ADD]
+    if count <= SHORT or not sums[0]:
+        return code.loop(first, last, step, [before])[0]
+    short = code.is_below(last - first, SHORT, 1)
+    return code.branch(
+        short,
+        lambda: code.loop(first, last, step, [before]),
+        lambda: long_loop(code, first, last, step, [before], sums),
+    )[0]
 
 
 def _names(

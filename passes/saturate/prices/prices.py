@@ -46,6 +46,9 @@ not packed with others for a product, and how many in a row are read half as bad
 
 GATHER_READ = 1.25
 
+BISECTED = 8.0
+"""Simple operations that a turn of a bisection takes."""
+
 ARRANGING = {TILED: 1.0, SCATTERED: 5.0, TO_PANELS: 1.0}
 """How much longer a copy for a product takes than one that leaves everything in its order."""
 
@@ -162,6 +165,8 @@ def operation_weight(signature: Signature, device: Device) -> float:
         return INDEX if signature.kind is Kind.MOVEMENT else 0.0
     if widens_half(signature):
         return 1.0
+    if signature.name == "run_bounds":
+        return BISECTED * math.log2(2 + signature.operand_shapes[0][signature.values["axis"]])
     by_tanh = signature.name in BY_TANH and signature.values["approx"] == "tanh"
     cost = (BY_TANH if by_tanh else ELEMENT_COST).get(signature.name)
     if cost is None:

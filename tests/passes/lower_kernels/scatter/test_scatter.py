@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.types import ELEMENT_TYPES, Family
 from tests.passes.lower_kernels.test_differential import ELEMENTS, EPSILON, assert_near, draw
-from tests.support.lower_fixture import Run, check_all, forms_of, fused_kernel
+from tests.support.lower_fixture import Run, check_all, forms_of, fused_kernel, pieces, same_values
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
 NUMBERS = [name for name in ELEMENTS if ELEMENT_TYPES[name].family is not Family.BOOL]
@@ -57,7 +58,7 @@ def runs_of(
 def check(run: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
     element = run.what.split()[0]
     terms = run.arrays[2].size + 3
-    largest = sum(np.abs(run.arrays[n].astype(np.float64)).max(initial=1.0) for n in (0, 2))
+    largest = sum(np.abs(run.arrays[n].astype(np.float64)).max(initial=1.0) for n in (0, -1))
     unit = EPSILON.get("f64" if element == "f64" else "f32", 0)
     for one, other in zip(got, want, strict=True):
         bound = 4 * terms * unit * largest * (1 + terms**0.5)
@@ -86,3 +87,60 @@ def test_scatters_of_any_shape_are_right(alone: bool, cl_queue: Any) -> None:  #
 def test_the_largest_stays(element: str, cl_queue: Any) -> None:  # noqa: F811
     runs = [run for where in SHAPES for run in runs_of(element, "i32", where, True, combine="max")]
     check_all(cl_queue, runs, check)
+
+
+def test_ids_in_order_say_what_is_scattered_where(cl_queue: Any) -> None:  # noqa: F811
+    runs: list[Run] = []
+    for element in ("f32", "f64", "bf16", "i32"):
+        for where in SHAPES:
+            shape, axis, count, own = where
+            if not shape[axis]:
+                continue
+            x, ids, src = arrays_of(element, "i32", shape, axis, count, own, 5)
+            ids = ids.clip(0, shape[axis] - 1)
+            order = np.argsort(ids, axis, kind="stable").astype(np.int32)
+            ids = np.take_along_axis(ids, order, axis)
+            spec = OPERATIONS["run_bounds"]
+            assert spec.evaluate is not None
+            bounds = np.asarray(spec.evaluate(ids, places=shape[axis], axis=axis))
+            arrays = [x, bounds, order, src]
+            names = (element, "i32", "i32", element)
+            types = [(name, array.shape) for name, array in zip(names, arrays, strict=True)]
+            kernel = fused_kernel(
+                "scatter", types, lambda b, *x, a=axis: b.add(b.scatter_runs(*x, axis=a), 1)
+            )
+            runs += forms_of(kernel, arrays, f"{element} {where}")
+    check_all(cl_queue, runs, check)
+
+
+def test_runs_of_ids_in_order_are_found_by_bisection(cl_queue: Any) -> None:  # noqa: F811
+    runs: list[Run] = []
+    random = np.random.default_rng(3)
+    for ids in ("i32", "i64"):
+        for shape, axis, places in (
+            ((100,), 0, 31), ((3, 40), 1, 64), ((17, 16), 0, 5), ((1,), 0, 3), ((0,), 0, 4),
+            ((2, 65), 1, 200),
+        ):  # fmt: skip
+            values = np.sort(random.integers(-2, places + 3, shape), axis)
+            kernel = fused_kernel(
+                "pointwise",
+                [(ids, shape)],
+                lambda b, x, a=axis, n=places: b.run_bounds(x, n, axis=a),
+            )
+            runs += forms_of(kernel, [values.astype(ids.replace("i", "int"))], f"{ids} {shape}")
+    check_all(cl_queue, runs, same_values)
+
+
+def test_a_gpu_puts_many_ids_in_order() -> None:
+    types = [("f32", (50_000, 64)), ("i32", (5_000, 1)), ("f32", (5_000, 64))]
+    kernel = fused_kernel(
+        "scatter", types, lambda b, x, i, s: b.relu(b.scatter_along(x, i, s, axis=0))
+    )
+    kinds = [item.kind.data for item in pieces(kernel)]
+    assert kinds == ["order", "order", "order", "pointwise", "scatter"]
+
+
+def test_a_gpu_looks_at_few_ids_as_they_are() -> None:
+    types = [("f32", (512, 64)), ("i32", (4, 1)), ("f32", (4, 64))]
+    kernel = fused_kernel("scatter", types, lambda b, x, i, s: b.scatter_along(x, i, s, axis=0))
+    assert len(pieces(kernel)) == 1
