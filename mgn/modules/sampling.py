@@ -95,6 +95,9 @@ _INDEXED = {
     "embedding": _Indexed(ids=0, data=1, axis=0),
     "gather": _Indexed(ids=1, data=0, axis=None),
     "take_along_axis": _Indexed(ids=1, data=0, axis=None),
+    "scatter": _Indexed(ids=1, data=0, axis=None),
+    "scatter_add": _Indexed(ids=1, data=0, axis=None),
+    "scatter_along": _Indexed(ids=1, data=0, axis=None),
     "cross_entropy": _Indexed(ids=1, data=0, axis=-1),
     "nll": _Indexed(ids=1, data=0, axis=-1),
 }

@@ -11,6 +11,11 @@ from tests.support.lower_fixture import fused_kernel
 X = ("f32", (4, 6))
 Build = Callable[..., Any]
 
+
+def in_order(b: Any, keys: Any, *values: Any) -> list[Any]:
+    return [b.abs(b.sort_runs(keys, value)) for value in values]
+
+
 ACCEPTED: dict[str, tuple[str, list[Any], Build]] = {
     "a chain of elementwise and movement operations": (
         "pointwise",
@@ -34,6 +39,21 @@ ACCEPTED: dict[str, tuple[str, list[Any], Build]] = {
         lambda b, x, y: b.relu(
             b.mul(b.reshape(b.sub(x, b.sum(x, axis=1, keepdims=True)), [2, 3, 4]), y)
         ),
+    ),
+    "a part of a tensor in memory": (
+        "update",
+        [X, ("f32", (1, 6)), ("i32", ())],
+        lambda b, x, row, i: b.dynamic_update_slice(x, b.exp(row), [i, 0]),
+    ),
+    "two values in the order of the same keys": (
+        "order",
+        [X, ("i32", (4, 6))],
+        lambda b, x, i: in_order(b, b.neg(x), x, i),
+    ),
+    "a scatter with an epilogue": (
+        "scatter",
+        [X, ("i32", (9, 1)), ("f32", (9, 6))],
+        lambda b, x, i, s: b.relu(b.scatter_along(b.exp(x), i, s, axis=0)),
     ),
     "a scan with an epilogue": ("scan", [X], lambda b, x: b.relu(b.running_sum(x, axis=1))),
     "a matmul with prologue, bias and reshape": (
@@ -173,6 +193,36 @@ REFUSED: dict[str, tuple[str, list[Any], Build, str]] = {
         [X],
         lambda b, x: b.reshape(b.running_sum(x, axis=1), [24]),
         "cannot follow a scan",
+    ),
+    "an update of what is computed": (
+        "update",
+        [X, ("f32", (1, 6)), ("i32", ())],
+        lambda b, x, row, i: b.dynamic_update_slice(b.exp(x), row, [i, 0]),
+        "must be in memory, and read for nothing else",
+    ),
+    "an update by what is read of the same": (
+        "update",
+        [X, ("i32", ())],
+        lambda b, x, i: b.dynamic_update_slice(x, b.slice(x, [0, 0], [1, 6]), [i, 0]),
+        "must be in memory, and read for nothing else",
+    ),
+    "an update with an epilogue": (
+        "update",
+        [X, ("f32", (1, 6)), ("i32", ())],
+        lambda b, x, row, i: b.exp(b.dynamic_update_slice(x, row, [i, 0])),
+        "nothing else",
+    ),
+    "values in the orders of two keys": (
+        "order",
+        [X, X],
+        lambda b, x, y: [b.sort_runs(x, y), b.sort_runs(y, y)],
+        "the same keys in the same way",
+    ),
+    "movement after an order": (
+        "order",
+        [X],
+        lambda b, x: b.transpose(b.sort_runs(x, x), [1, 0]),
+        "cannot follow an? order",
     ),
     "a kind without a template": ("convolution", [X], lambda b, x: b.exp(x), "no template"),
 }

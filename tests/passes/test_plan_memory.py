@@ -14,8 +14,8 @@ from mgn.dialects import plan
 from mgn.dialects.fusion import LaunchOp
 from mgn.dialects.kernel import DEVICES, FuncOp
 from mgn.dialects.kernel import ReturnOp as KernelReturnOp
-from mgn.dialects.kernel.buffers import allow_in_place
-from mgn.dialects.mgn.structure import GraphOp, ReturnOp
+from mgn.dialects.kernel.buffers import allow_in_place, start_as
+from mgn.dialects.mgn.structure import GraphOp, ParamOp, ReadOp, ReturnOp
 from mgn.dialects.plan import buffers as plan_buffers
 from mgn.dialects.plan import steps as plan_steps
 from mgn.passes.arena import Interval, pack
@@ -149,3 +149,46 @@ def test_a_graph_that_is_not_lowered_is_refused_by_name() -> None:
         PlanMemory().apply(Context(), module)
     with pytest.raises(PassFailedException, match="multiple of 256"):
         PlanMemory(alignment=64).apply(Context(), ModuleOp([]))
+
+
+def parts_written(read_later: bool) -> plan.ProgramOp:
+    """A launch that writes a part of what another one made, which may be read after it."""
+    block = Block(arg_types=[TensorType(f32, [64])])
+    first = LaunchOp("make", [block.args[0]], [TensorType(f32, [64])])
+    second = LaunchOp("write", list(first.outputs), [TensorType(f32, [64])])
+    results = [*second.outputs, *(first.outputs if read_later else ())]
+    block.add_ops([first, second, ReturnOp(results)])
+    functions = [kernel("make", [64, 64], 1), kernel("write", [64, 64], 1, in_place=True)]
+    start_as(functions[1], [(0, 1)])
+    names = [f"y{n}" for n in range(len(results))]
+    return planned(ModuleOp([*functions, GraphOp("g", ["x"], names, Region(block))]))
+
+
+def steps_of(program: plan.ProgramOp) -> list[str]:
+    steps = plan_steps.LaunchOp | plan_steps.CopyOp
+    return [op.name for op in program.body.block.ops if isinstance(op, steps)]
+
+
+def test_a_part_is_written_where_the_rest_of_a_result_lies() -> None:
+    program = parts_written(False)
+    assert steps_of(program) == ["plan.launch", "plan.launch"]
+    assert program.arena_bytes == 256
+
+
+def test_what_is_read_later_is_copied_before_a_part_of_it_is_written() -> None:
+    program = parts_written(True)
+    assert steps_of(program) == ["plan.launch", "plan.copy", "plan.launch"]
+    assert program.arena_bytes == 512
+
+
+def test_a_part_of_what_parameters_decide_is_written_in_every_run() -> None:
+    block = Block()
+    whole = ReadOp("w", TensorType(f32, [64]))
+    second = LaunchOp("write", [whole.result], [TensorType(f32, [64])])
+    third = LaunchOp("make", list(second.outputs), [TensorType(f32, [64])])
+    block.add_ops([whole, second, third, ReturnOp(list(third.outputs))])
+    functions = [kernel("make", [64, 64], 1), kernel("write", [64, 64], 1, in_place=True)]
+    start_as(functions[1], [(0, 1)])
+    parameter = ParamOp("w", TensorType(f32, [64]))
+    program = planned(ModuleOp([parameter, *functions, GraphOp("g", [], ["y"], Region(block))]))
+    assert steps_of(program) == ["plan.copy", "plan.launch", "plan.launch"]

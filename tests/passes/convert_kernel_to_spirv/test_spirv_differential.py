@@ -10,11 +10,25 @@ from tests.passes.lower_kernels.attention.test_attention_kernels import (
     test_nan_and_infinity_pass_as_in_the_interpreter,  # noqa: F401
     test_other_element_types_are_computed_wide_and_rounded_once,  # noqa: F401
 )
+from tests.passes.lower_kernels.order.test_order import (
+    test_rows_of_any_shape_are_sorted,  # noqa: F401
+    test_runs_in_order_are_merged_stably,  # noqa: F401
+    test_values_of_any_element_type_are_sorted_stably,  # noqa: F401
+)
 from tests.passes.lower_kernels.product.test_products import (
     test_a_convolution_is_a_matmul_read_through_an_index_map,  # noqa: F401
     test_a_matmul_of_any_element_type_is_right,  # noqa: F401
     test_a_matmul_of_any_shape_is_right,  # noqa: F401
     test_a_matmul_takes_prologues_and_epilogues,  # noqa: F401
+)
+from tests.passes.lower_kernels.scan.test_scans import (
+    test_parts_begin_with_what_is_given_for_them,  # noqa: F401
+    test_scans_of_any_element_type_are_right,  # noqa: F401
+)
+from tests.passes.lower_kernels.scatter.test_scatter import (
+    test_ids_in_order_say_what_is_scattered_where,  # noqa: F401
+    test_numbers_of_any_element_type_are_added,  # noqa: F401
+    test_runs_of_ids_in_order_are_found_by_bisection,  # noqa: F401
 )
 from tests.passes.lower_kernels.test_differential import (
     test_a_cast_truncates_saturates_or_wraps,  # noqa: F401
