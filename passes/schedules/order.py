@@ -2,13 +2,15 @@
 memory of its own, or by merging runs that are in order.
 
 `groups`: a work-group sorts a few runs by a bitonic network (Batcher 1968). `rows`: on a CPU a
-work-item sorts a run by merging. `merges`: each work-item finds where its part of the result begins
-in a pair of runs (Odeh, Green, Mwassi, Shmueli and Birk 2012, "Merge Path"), and merges that part.
+work-item sorts a run by merging. `selections`: it keeps the first few alone. `merges`: each
+work-item finds where its part of the result begins in a pair of runs (Odeh, Green, Mwassi, Shmueli
+and Birk 2012, "Merge Path"), and merges that part.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from math import log2, prod
+from math import log, log2, prod
 
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.kernels.arithmetic import ceil_div, power_above, power_below
@@ -18,8 +20,10 @@ from mgn.passes.schedules.schedule import VARIANT, Request, Schedule, Schedules
 GROUP_RUN = 4096
 """The longest run that a group sorts."""
 
-EXCHANGE, MERGED, SEARCHED = 14.0, 12.0, 8.0
-"""Steps of comparing two elements and exchanging them, of merging one, and of a search's turn."""
+EXCHANGE, MERGED, SEARCHED, PASSED = 14.0, 12.0, 8.0, 6.0
+"""Steps of comparing two elements and exchanging them, of merging one, of a search's turn, and of
+looking at an element that is passed by.
+"""
 
 PART = {True: 512, False: 8}
 """Elements of the result that a work-item merges, on a CPU and on a GPU."""
@@ -30,6 +34,7 @@ class OrderVariant(StrEnum):
 
     GROUPS = "groups"
     ROWS = "rows"
+    SELECTIONS = "selections"
     MERGES = "merges"
 
 
@@ -68,7 +73,8 @@ def order_schedules(request: Request) -> Schedules:
     elif request.is_gpu or request.word(VARIANT) == OrderVariant.GROUPS:
         found = [_groups(request, runs)] if runs.run <= GROUP_RUN else []
     else:
-        found = [_rows(request, runs)]
+        found = [_rows(request, runs), *_selections(request, node, runs)]
+        found.sort(key=lambda schedule: schedule.seconds)
     return found
 
 
@@ -98,6 +104,20 @@ def _rows(request: Request, runs: Runs) -> Schedule:
     units = request.number("units", 1)
     steps *= max(1.0, units / max(runs.all, 1))
     return _schedule(request, OrderVariant.ROWS, steps, {})
+
+
+def _selections(request: Request, node: Node, runs: Runs) -> Iterator[Schedule]:
+    """Where few of a row are wanted. In a row of random order, n-th elements are among the k first
+    of those before with a chance of k in n.
+    """
+    kept = node.values["first"]
+    if not 0 < kept < runs.length:
+        return
+    inserted = kept * (1.0 + log(runs.length / kept))
+    steps = runs.all * (runs.length * PASSED + inserted * kept * MERGED)
+    units = request.number("units", 1)
+    steps *= max(1.0, units / max(runs.all, 1))
+    yield _schedule(request, OrderVariant.SELECTIONS, steps, {})
 
 
 def _merges(request: Request, runs: Runs) -> Schedule:

@@ -4,6 +4,7 @@ from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.order.merges import lower_merges
 from mgn.passes.lower_kernels.order.networks import lower_groups
 from mgn.passes.lower_kernels.order.own_runs import lower_rows
+from mgn.passes.lower_kernels.order.selections import lower_selections
 from mgn.passes.schedules.order import OrderVariant
 
 
@@ -14,5 +15,7 @@ def lower_order(job: Job) -> Launch:
             return lower_groups(job)
         case OrderVariant.ROWS:
             return lower_rows(job)
+        case OrderVariant.SELECTIONS:
+            return lower_selections(job)
         case OrderVariant.MERGES:
             return lower_merges(job)
