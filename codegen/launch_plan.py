@@ -4,7 +4,7 @@ In: what `mgn.codegen.plan_to_launches` reads from a `plan.program`, or anyone w
 hand. Out: all that `mgn.runtime` needs besides the kernels' signatures; no IR.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -19,13 +19,14 @@ class BufferKind(StrEnum):
     CONSTANT = "constant"
     VIEW = "view"
     DERIVED = "derived"
+    STATE = "state"
 
 
 @dataclass(frozen=True)
 class BufferPlan:
     """One buffer. `element` is the language's name (`u8` too); a view has an `offset` in the arena.
 
-    `name` is the external name of an input or parameter, and only for messages elsewhere.
+    `name` is the external name of an input, parameter or state, and only for messages elsewhere.
     """
 
     kind: BufferKind
@@ -67,7 +68,7 @@ class LaunchPlan:
     """Everything a run does. `arena` is the size in bytes of the memory that the views share.
 
     `prepare` writes the derived buffers, from parameters and constants alone: before the first run,
-    and again what depends on a parameter that has changed.
+    and again what depends on a parameter that has changed. States keep what a run leaves in them.
     """
 
     name: str
@@ -89,6 +90,23 @@ class LaunchPlan:
     def launches(self) -> tuple[LaunchStep, ...]:
         """The kernel launches of a run, in order."""
         return tuple(step for step in self.steps if isinstance(step, LaunchStep))
+
+    def written_states(self, accesses: Mapping[str, Sequence[str]]) -> dict[int, int]:
+        """The buffers of the states that a run writes, and the first step that writes each.
+
+        `accesses` has, by a kernel's name, those of its arguments.
+        """
+        found: dict[int, int] = {}
+        for number, step in enumerate(self.steps):
+            if isinstance(step, CopyStep):
+                written = [step.target]
+            else:
+                pairs = zip(step.arguments, accesses[step.kernel], strict=True)
+                written = [buffer for buffer, access in pairs if access != "read"]
+            for buffer in written:
+                if self.buffers[buffer].kind is BufferKind.STATE:
+                    found.setdefault(buffer, number)
+        return found
 
     def derivations(self) -> dict[int, tuple[int, frozenset[int]]]:
         """For each derived buffer the number of the step that makes it, and the parameters, by

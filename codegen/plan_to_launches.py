@@ -20,6 +20,7 @@ from mgn.codegen.launch_plan import (
 from mgn.dialects import plan
 from mgn.dialects.mgn.structure import array_of
 from mgn.dialects.plan import buffers as plan_buffers
+from mgn.dialects.plan import states as plan_states
 from mgn.dialects.plan import steps as plan_steps
 from mgn.dialects.types import element_of
 
@@ -42,6 +43,8 @@ def launch_plan(program: plan.ProgramOp) -> LaunchPlan:
             case plan_steps.OutputOp():
                 element, shape = _tensor(op.tensor)
                 outputs.append(OutputPlan(op.label.data, numbers[op.source], element, shape))
+            case plan_states.NextOp():
+                numbers[op.result] = numbers[op.state]
             case _:
                 numbers[op.results[0]] = len(buffers)
                 buffers.append(_buffer(op, len(buffers)))
@@ -68,6 +71,8 @@ def _buffer(op: Operation, number: int) -> BufferPlan:
             return BufferPlan(BufferKind.INPUT, op.label.data, *_tensor(op.tensor))
         case plan_buffers.ParamOp():
             return BufferPlan(BufferKind.PARAM, op.parameter_name, *_tensor(op.tensor))
+        case plan_states.StateOp():
+            return BufferPlan(BufferKind.STATE, op.state_name, *_tensor(op.tensor))
         case plan_buffers.ConstantOp():
             value = array_of(op.value)
             return BufferPlan(BufferKind.CONSTANT, hint, *_tensor(op.value.type), value=value)

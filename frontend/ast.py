@@ -241,10 +241,11 @@ class Param(Statement):
 
 @dataclass(slots=True)
 class State(Statement):
-    """`state cache: f32[4] = zeros()`."""
+    """`state cache: f32[4] as "layer.cache" = zeros()`."""
 
     name: str
     type: TypeExpression
+    external: Expression | None
     initialiser: Expression | None
 
 

@@ -118,13 +118,12 @@ class AstBuilder(Transformer[Token, Any]):
         return ast.Input(children[0].place, str(children[0]), children[1])
 
     def param(self, children: list[Any]) -> ast.Param:
-        external = next((item.value for item in children if isinstance(item, _External)), None)
-        return ast.Param(
-            children[1].place, str(children[1]), children[2], external, _default(children)
-        )
+        name, type = children[1:3]
+        return ast.Param(name.place, str(name), type, _external(children), _default(children))
 
     def state(self, children: list[Any]) -> ast.State:
-        return ast.State(children[1].place, str(children[1]), children[2], _default(children))
+        name, type = children[1:3]
+        return ast.State(name.place, str(name), type, _external(children), _default(children))
 
     def write(self, children: list[Any]) -> ast.Write:
         return ast.Write(children[0].place, str(children[0]), children[2])
@@ -273,6 +272,10 @@ class AstBuilder(Transformer[Token, Any]):
 
     def interpolation(self, children: list[Any]) -> Expression:
         return children[0]
+
+
+def _external(children: list[Any]) -> ast.Expression | None:
+    return next((item.value for item in children if isinstance(item, _External)), None)
 
 
 def _default(children: list[Any]) -> Expression | None:

@@ -15,11 +15,12 @@ from xdsl.ir import Block, Operation, SSAValue
 from mgn.diagnostics import SHOWN, Diagnostic
 from mgn.dialects.mgn.build import Emitter, suggestion
 from mgn.dialects.mgn.operation import OPERATIONS
+from mgn.dialects.mgn.states import ReadStateOp
 from mgn.dialects.types import ELEMENT_TYPES
 from mgn.frontend.ast import Place
 from mgn.frontend.lists import Items, Several
 from mgn.frontend.units import Definition, Unit
-from mgn.frontend.values import POISON
+from mgn.frontend.values import POISON, StateRef
 
 MOST_OPERATIONS = 100_000
 """Operations that a module may have after unrolling and inlining, beside what its text spells."""
@@ -154,7 +155,8 @@ class Context:
         """The value of a name, or POISON after an error."""
         scope = self.frame.find(name)
         if scope is not None:
-            return scope[name]
+            value = scope[name]
+            return self.read_state(value, place) if isinstance(value, StateRef) else value
         unit = self.frame.unit
         definition = unit.names.get(name)
         if definition is not None:
@@ -166,8 +168,15 @@ class Context:
         return self._unknown(name, place)
 
     def top_level_value(self, definition: Definition, place: Place) -> Any:
-        """The value of a const or param."""
+        """The value of a const, param or state."""
         raise NotImplementedError
+
+    def read_state(self, state: StateRef, place: Place) -> SSAValue:
+        """What a state holds at this place of the program."""
+        op = ReadStateOp(state.name, state.type)
+        op.location = self.location(place)
+        self.insert(op)
+        return op.result
 
     def _unknown(self, name: str, place: Place) -> Any:
         unit = self.frame.unit
@@ -193,7 +202,8 @@ class Context:
     def known_names(self) -> Sequence[str]:
         """Names that an expression may use here."""
         local = [name for scope in self.frame.scopes for name in scope]
-        shared = [n for n, d in self.frame.unit.names.items() if d.kind in ("const", "param")]
+        kinds = ("const", "param", "state")
+        shared = [name for name, item in self.frame.unit.names.items() if item.kind in kinds]
         return [*local, *shared, *ELEMENT_TYPES, "true", "false", "none"]
 
     def tensor_result(self, results: Sequence[SSAValue], several: bool) -> Any:

@@ -9,21 +9,22 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Region, SSAValue
 
+from mgn.dialects.mgn.states import state_accesses
 from mgn.dialects.mgn.structure import GraphOp, ReadOp, ReturnOp
 from mgn.dialects.shapes import ShapeError
-from mgn.dialects.types import ELEMENT_TYPES, Family, tensor
+from mgn.dialects.types import ELEMENT_TYPES, tensor
 from mgn.frontend import ast
 from mgn.frontend.ast import Place
 from mgn.frontend.context import Abandoned, Frame, TooLarge
 from mgn.frontend.lists import MOST_ITEMS, several_of
-from mgn.frontend.lower_calls import Calls
 from mgn.frontend.lower_expressions import LOGICAL
+from mgn.frontend.lower_states import States, is_block_format
 from mgn.frontend.parameters import ParameterTable
 from mgn.frontend.units import Definition, Unit
-from mgn.frontend.values import POISON, describe, holds_poison, is_number
+from mgn.frontend.values import POISON, StateRef, describe, holds_poison, is_number
 
 LONGEST_LOOP = 1_000_000
 LARGEST_SIZE = 2**62
@@ -38,7 +39,7 @@ _TOP_LEVEL_KEYWORDS: dict[type[ast.Statement], str] = {
 }
 
 
-class Lowering(Calls):
+class Lowering(States):
     """Lowers graphs of one unit into one module."""
 
     def __init__(self, unit: Unit) -> None:
@@ -48,18 +49,22 @@ class Lowering(Calls):
         self.graphs: list[GraphOp] = []
 
     def module(self, only_read: bool = False) -> ModuleOp:
-        """The module of all graphs lowered so far; `only_read` drops parameters nobody reads."""
-        parameters = self.parameters.ops
+        """The module of all graphs lowered so far; `only_read` drops what nobody uses of parameters
+        and states.
+        """
+        parameters, states = self.parameters.ops, self.states.ops
         if only_read:
             ops = (op for graph in self.graphs for op in graph.block.ops)
             read = {op.parameter_name for op in ops if isinstance(op, ReadOp)}
+            used = {name for graph in self.graphs for name, _ in state_accesses(graph)}
             parameters = [op for op in parameters if op.sym_name.data in read]
-        return ModuleOp([*parameters, *self.graphs])
+            states = [op for op in states if op.sym_name.data in used]
+        return ModuleOp([*parameters, *states, *self.graphs])
 
     # ---- graphs and top level
 
     def lower_top_level(self) -> None:
-        """Evaluates every const and declares every param of the file."""
+        """Evaluates every const and declares every param and state of the file."""
         for definition in self.unit.names.values():
             self.frame = Frame(definition.unit, "")
             try:
@@ -77,6 +82,8 @@ class Lowering(Calls):
             self.top_level_value(definition, definition.node.place)
         elif isinstance(definition.node, ast.Param):
             self.parameters.declare(definition.node)
+        elif isinstance(definition.node, ast.State):
+            self.top_level_state(definition)
 
     def lower_graph(self, definition: Definition, dims: Mapping[str, int]) -> None:
         """Lowers one graph with values for its dimensions."""
@@ -130,7 +137,7 @@ class Lowering(Calls):
         types: list[Any] = []
         for item in graph.inputs:
             type = self.type_of(item.type)
-            if type is not POISON and _is_block_format(type):
+            if type is not POISON and is_block_format(type):
                 type = self.error(item.type.place, "only a parameter can have a block format")
             if item.name in scope:
                 self.error(item.place, f"'{item.name}' is declared twice")
@@ -174,10 +181,13 @@ class Lowering(Calls):
         if isinstance(node, ast.Param):
             key = (definition.unit, node.name)
             if key not in self.top_level_reads:
-                self.top_level_reads[key] = self._in_unit(
+                self.top_level_reads[key] = self.in_unit(
                     definition.unit, lambda: self._read(node, top_level=True)
                 )
             return self.top_level_reads[key]
+        if isinstance(node, ast.State):
+            state = self.top_level_state(definition)
+            return self.read_state(state, place) if isinstance(state, StateRef) else POISON
         return self.error(place, f"'{node.name}' is a {definition.kind}, not a value")
 
     def _constant_value(self, definition: Definition, node: ast.Constant) -> Any:
@@ -185,7 +195,7 @@ class Lowering(Calls):
             self._evaluate_constants(definition)
         if self.constants[definition] is None:
             self.constants[definition] = (POISON,)
-            self._in_unit(
+            self.in_unit(
                 definition.unit,
                 lambda: self.error(node.place, f"const '{node.name}' depends on itself"),
             )
@@ -203,7 +213,7 @@ class Lowering(Calls):
             pending.pop()
             if self.constants[last] is None:
                 assert isinstance(last.node, ast.Constant)
-                value = self._in_unit(last.unit, partial(self._evaluate_constant, last.node))
+                value = self.in_unit(last.unit, partial(self._evaluate_constant, last.node))
                 self.constants[last] = self.constants[last] or (value,)
 
     def _evaluate_constant(self, node: ast.Constant) -> Any:
@@ -212,7 +222,7 @@ class Lowering(Calls):
             return self.error(node.value.place, "a const is known when compiling")
         return value
 
-    def _in_unit(self, unit: Unit, function: Callable[[], Any]) -> Any:
+    def in_unit(self, unit: Unit, function: Callable[[], Any]) -> Any:
         frame, self.frame = self.frame, Frame(unit, "")
         active, self.active = self.active, set[Definition]()
         try:
@@ -287,23 +297,17 @@ class Lowering(Calls):
             self._bind(target, value)
 
     def _bind(self, target: tuple[str, Place], value: Any) -> None:
-        name, _ = target
+        name, place = target
+        scope = self.frame.find(name)
+        if scope is not None and isinstance(scope[name], StateRef):
+            self.error(place, f"'{name}' is a state, which is written with '<-'")
+            return
         if isinstance(value, SSAValue) and value.name_hint is None:
             value.name_hint = name
         self.frame.bind(name, value)
 
     def _param(self, node: ast.Param) -> None:
         self.frame.scopes[-1][node.name] = self._read(node)
-
-    def _state(self, node: ast.State) -> None:
-        self.error(node.place, "'state' is not supported by this version")
-        self.frame.scopes[-1][node.name] = POISON
-
-    def _write(self, node: ast.Write) -> None:
-        self.evaluate(node.value)
-        if self.frame.find(node.name) is None and node.name in self.frame.unit.broken:
-            return
-        self.error(node.place, "writing a state with '<-' is not supported by this version")
 
     def _expression(self, node: ast.ExpressionStatement) -> None:
         value = node.value
@@ -422,8 +426,8 @@ class Lowering(Calls):
     _EXECUTE: ClassVar[dict[type[ast.Statement], Callable[..., None]]] = {
         ast.Assign: _assign,
         ast.Param: _param,
-        ast.State: _state,
-        ast.Write: _write,
+        ast.State: States.declare_state,
+        ast.Write: States.write_state,
         ast.ExpressionStatement: _expression,
         ast.Scope: _scope,
         ast.For: _for,
@@ -450,12 +454,6 @@ def _constants_named(definition: Definition) -> list[Definition]:
     names = [item.name for item in inside if isinstance(item, ast.Name) and id(item) not in perhaps]
     found = [known[name] for name in names if name in known]
     return [item for item in found if isinstance(item.node, ast.Constant)]
-
-
-def _is_block_format(type: Attribute) -> bool:
-    assert isinstance(type, TensorType)
-    block = (row.attribute for row in ELEMENT_TYPES.values() if row.family is Family.BLOCK)
-    return type.element_type in block
 
 
 def _bound_by(statement: ast.Statement) -> Sequence[str]:

@@ -52,7 +52,7 @@ def _check(
     inside = list(walk(node))
     bound = _bound_by(inside)
     for item in inside:
-        if isinstance(item, ast.Name):
+        if isinstance(item, ast.Name | ast.Write):
             kind, known = "name", shared.values
         elif isinstance(item, ast.Call):
             kind, known = "operation", shared.callable

@@ -1,7 +1,8 @@
-"""Parameters of a program: external names, types and initialisers, each tensor declared once.
+"""Parameters and states of a program: external names, types and initialisers, each tensor declared
+once.
 
-In: `param` statements. Out: `mgn.param` operations; two statements with one external name and
-type are one tensor.
+In: `param` and `state` statements. Out: `mgn.param` and `mgn.state` operations; two
+statements with one external name and type are one tensor.
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import Any
 from xdsl.dialects.builtin import TensorType
 
 from mgn.diagnostics import Diagnostic
+from mgn.dialects.mgn.declared import DeclaredOp
 from mgn.dialects.mgn.initialiser import INITIALISERS, InitialiserAttr, check_initialiser
 from mgn.dialects.mgn.structure import ParamOp
 from mgn.dialects.shapes import ShapeError
@@ -25,21 +27,23 @@ FIRST = "first declared here"
 
 
 class ParameterTable:
-    """The parameters declared so far, by external name."""
+    """The parameters, or the states, declared so far, by external name."""
 
-    def __init__(self, lowering: Calls) -> None:
+    def __init__(self, lowering: Calls, made: type[DeclaredOp] = ParamOp) -> None:
         self.lowering = lowering
-        self.declared: dict[str, tuple[ParamOp, Diagnostic]] = {}
+        self.made = made
+        self.kind = "parameter" if made is ParamOp else "state"
+        self.declared: dict[str, tuple[DeclaredOp, Diagnostic]] = {}
 
     @property
-    def ops(self) -> list[ParamOp]:
+    def ops(self) -> list[DeclaredOp]:
         """The declarations in order."""
         return [op for op, _ in self.declared.values()]
 
     def declare(
-        self, node: ast.Param, prefixes: Sequence[str] = ()
+        self, node: ast.Param | ast.State, prefixes: Sequence[str] = ()
     ) -> tuple[str, TensorType] | None:
-        """A parameter's external name and type, declared now if not yet; None after an error."""
+        """The external name and type of one, declared now if not yet; None after an error."""
         context = self.lowering
         type = context.type_of(node.type)
         name = self._external_name(node, prefixes)
@@ -54,14 +58,14 @@ class ParameterTable:
                 return None
         known = self.declared.get(name)
         if known is None:
-            op = ParamOp(name, type, initialiser)
+            op = self.made(name, type, initialiser)
             op.location = context.location(node.place)
             here = context.frame.unit.source.note(node.place, FIRST)
             self.declared[name] = (op, here)
             return name, type
         op, first = known
         if op.type != type:
-            message = f"parameter '{name}' is {spelling(op.type)} already, not {spelling(type)}"
+            message = f"{self.kind} '{name}' is {spelling(op.type)} already, not {spelling(type)}"
             context.error(node.type.place, message, [first])
             return None
         if node.initialiser is None:
@@ -71,11 +75,11 @@ class ParameterTable:
             self.declared[name] = (op, context.frame.unit.source.note(node.place, FIRST))
         elif op.initialiser.text != initialiser.text:
             said = f"is {op.initialiser.text} at first, not {initialiser.text}"
-            context.error(node.initialiser.place, f"parameter '{name}' {said}", [first])
+            context.error(node.initialiser.place, f"{self.kind} '{name}' {said}", [first])
             return None
         return name, type
 
-    def _external_name(self, node: ast.Param, prefixes: Sequence[str]) -> Any:
+    def _external_name(self, node: ast.Param | ast.State, prefixes: Sequence[str]) -> Any:
         context = self.lowering
         name: Any = node.name
         if node.external is not None:

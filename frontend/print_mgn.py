@@ -1,8 +1,8 @@
 """A module as `.mgn` text that parses and lowers to the same module, up to the names of values.
 
-In: a module of `mgn.param` and `mgn.graph` operations. Out: text, one statement an operation. A
-constant is a literal where lowering would make the same constant at the same place again, else
-`constant(…, T = f32)`.
+In: a module of `mgn.param`, `mgn.state` and `mgn.graph` operations. Out: text, one
+statement an operation. A constant is a literal where lowering would make the same constant at the
+same place again, else `constant(…, T = f32)`.
 """
 
 import re
@@ -16,7 +16,9 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from mgn.diagnostics import MgnError
 from mgn.dialects.mgn.attributes import REQUIRED, same_value
+from mgn.dialects.mgn.declared import DeclaredOp
 from mgn.dialects.mgn.operation import AttributeSpec, OperandSpec, TensorOp
+from mgn.dialects.mgn.states import ReadStateOp, StateOp, WriteStateOp
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ParamOp, ReadOp, ReturnOp
 from mgn.dialects.mgn.user_operations import WORDS
 from mgn.dialects.types import ElementType, element_of, spelling
@@ -35,22 +37,29 @@ class PrintError(MgnError):
 def print_mgn(module: ModuleOp) -> str:
     """The text of a module. Raises PrintError."""
     parameters: dict[str, ParamOp] = {}
+    states: dict[str, StateOp] = {}
     graphs: list[GraphOp] = []
     for op in module.body.block.ops:
         if isinstance(op, ParamOp):
             parameters[op.sym_name.data] = op
+        elif isinstance(op, StateOp):
+            states[op.sym_name.data] = op
         elif isinstance(op, GraphOp):
             graphs.append(op)
         else:
             raise PrintError(f"the language has no form for '{op.name}'")
     declared: set[str] = set()
     parts: list[str] = []
+    names = Names([name for item in graphs for name in (item.sym_name.data, *item.input_names)])
     if not _declared_by_reads(parameters, graphs):
-        names = Names([graph.sym_name.data for graph in graphs])
-        lines = [_param(names.fresh(name), op) for name, op in parameters.items()]
+        lines = [_declared("param", names.fresh(name), op) for name, op in parameters.items()]
         parts.append("\n".join(lines))
         declared.update(parameters)
-    parts += [_GraphPrinter(graph, parameters, declared).text() for graph in graphs]
+    held = {name: names.fresh(name) for name in states}
+    if states:
+        lines = [_declared("state", held[name], op) for name, op in states.items()]
+        parts.append("\n".join(lines))
+    parts += [_GraphPrinter(graph, parameters, declared, held).text() for graph in graphs]
     return "\n\n".join(parts) + "\n"
 
 
@@ -60,11 +69,11 @@ def _declared_by_reads(parameters: dict[str, ParamOp], graphs: Sequence[GraphOp]
     return list(dict.fromkeys(op.parameter_name for op in reads)) == list(parameters)
 
 
-def _param(name: str, op: ParamOp, declared: bool = False) -> str:
+def _declared(keyword: str, name: str, op: DeclaredOp, again: bool = False) -> str:
     external = op.sym_name.data
     suffix = "" if external == name else f" as {quote(external)}"
-    text = f"param {name}: {spelling(op.type)}{suffix}"
-    if op.initialiser is None or declared:
+    text = f"{keyword} {name}: {spelling(op.type)}{suffix}"
+    if op.initialiser is None or again:
         return text
     values = ", ".join(number(value) for value in op.initialiser.values)
     return f"{text} = {op.initialiser.function.data}({values})"
@@ -91,11 +100,18 @@ class Names:
 
 
 class _GraphPrinter:
-    def __init__(self, graph: GraphOp, parameters: dict[str, ParamOp], declared: set[str]) -> None:
+    def __init__(
+        self,
+        graph: GraphOp,
+        parameters: dict[str, ParamOp],
+        declared: set[str],
+        states: dict[str, str],
+    ) -> None:
         self.graph = graph
         self.parameters = parameters
         self.declared = declared
-        self.names = Names(graph.input_names)
+        self.states = states
+        self.names = Names([*graph.input_names, *states.values()])
         self.values: dict[SSAValue, str] = {}
         self.literals: set[SSAValue] = set()
 
@@ -104,11 +120,10 @@ class _GraphPrinter:
         for name in (graph.sym_name.data, *graph.input_names, *graph.result_names):
             if not _NAME.match(name) or name in WORDS:
                 raise PrintError(f"'{name}' is no name of the language")
-        self.values.update(zip(graph.block.args, graph.input_names, strict=True))
-        inputs = [
-            f"{name}: {spelling(argument.type)}"
-            for name, argument in zip(graph.input_names, graph.block.args, strict=True)
-        ]
+        if graph.state_names or graph.written_names:
+            raise PrintError("the language has no form for a graph after 'thread-states'")
+        self.values.update((argument, name) for name, argument in graph.named_inputs)
+        inputs = [f"{name}: {spelling(argument.type)}" for name, argument in graph.named_inputs]
         for op in graph.block.ops:
             self.literals |= set(literal_operands(op))
         lines = [line for op in graph.block.ops for line in self._statement(op)]
@@ -121,8 +136,13 @@ class _GraphPrinter:
         elif isinstance(op, ReadOp):
             external = op.parameter_name
             name = self._bind(op.result)
-            yield _param(name, self.parameters[external], external in self.declared)
+            known = external in self.declared
+            yield _declared("param", name, self.parameters[external], known)
             self.declared.add(external)
+        elif isinstance(op, ReadStateOp):
+            yield f"{self._bind(op.result)} = {self.states[op.state_name]}"
+        elif isinstance(op, WriteStateOp):
+            yield f"{self.states[op.state_name]} <- {self._operand(op.value)}"
         elif isinstance(op, ConstantOp):
             if op.result not in self.literals:
                 yield f"{self._bind(op.result)} = {constant(op)}"

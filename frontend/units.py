@@ -13,13 +13,14 @@ from mgn.frontend.ast import Place
 from mgn.frontend.parser import parse_text
 from mgn.frontend.source import Source, read_source
 
-Node = ast.Constant | ast.Function | ast.Graph | ast.Param
+Node = ast.Constant | ast.Function | ast.Graph | ast.Param | ast.State
 
 KIND = {
     ast.Constant: "const",
     ast.Function: "fn",
     ast.Graph: "graph",
     ast.Param: "param",
+    ast.State: "state",
 }
 
 
@@ -32,7 +33,7 @@ class Definition:
 
     @property
     def kind(self) -> str:
-        """`const`, `fn`, `graph` or `param`."""
+        """`const`, `fn`, `graph`, `param` or `state`."""
         return KIND[type(self.node)]
 
 
@@ -49,8 +50,8 @@ class Unit:
 
     @property
     def has_top_level_params(self) -> bool:
-        """Whether parameters are declared outside graphs, here or in an import."""
-        return any(item.kind == "param" for item in self.names.values())
+        """Whether parameters or states are declared outside graphs, here or in an import."""
+        return any(item.kind in ("param", "state") for item in self.names.values())
 
     @property
     def imported_graphs(self) -> list[Definition]:
@@ -94,9 +95,6 @@ class Loader:
         elif isinstance(statement, ast.Broken):
             unit.broken |= statement.names
             unit.incomplete = unit.incomplete or not statement.names
-        elif isinstance(statement, ast.State):
-            self._error(unit, statement.place, "'state' is not supported by this version")
-            unit.broken.add(statement.name)
         else:
             message = "only const, fn, graph, param, state and import stand at the top level"
             self._error(unit, statement.place, message)

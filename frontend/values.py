@@ -7,9 +7,11 @@ truncates, as for tensors.
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.build import BoundCall
@@ -22,6 +24,14 @@ LARGEST = 2**64
 
 
 POISON: Final = Poison()
+
+
+@dataclass(frozen=True)
+class StateRef:
+    """What the name of a state is bound to: each use of the name reads the state."""
+
+    name: str
+    type: TensorType
 
 
 def is_number(value: Any) -> bool:

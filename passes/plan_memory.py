@@ -29,6 +29,9 @@ buffers of their own (`plan.derived`): a run finds them there. One that writes a
 copied before stays a launch. Without `prepare` it stays a launch,
 as is right where a run itself changes parameters.
 
+A state that the graph reads or writes is a `plan.state`. Copies behind all launches write what the
+run leaves in states, so that a run which fails before them has changed none.
+
 The order of the launches stays. Outputs lie in the arena too, and live to the end: a run hands out
 copies for the host anyway, and one buffer is one allocation. `tensor_bytes` is what all launch
 results would take without sharing, `lower_bound` the most that live at one step, `derived_bytes`
@@ -40,7 +43,7 @@ from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, i64
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
@@ -52,6 +55,7 @@ from mgn.dialects.kernel.function import FuncOp
 from mgn.dialects.mgn.parameter_only import parameter_only
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp, graphs_of
 from mgn.dialects.plan import buffers as plan_buffers
+from mgn.dialects.plan import states as plan_states
 from mgn.dialects.plan import steps as plan_steps
 from mgn.passes.arena import Interval, aligned, pack
 from mgn.passes.liveness import Pairs, assign_slots, tensor_bytes
@@ -115,9 +119,13 @@ def plan_graph(
     prepared = [op for op in launches if _is_in(constant, op)]
     launches = [op for op in launches if not _is_in(constant, op)]
     derived: set[SSAValue] = {value for op in prepared for value in op.outputs}
-    returned = [value for value in graph.results_returned if value not in derived]
-    slots = assign_slots(launches, returned, in_place)
-    unlaunched = [value for value in dict.fromkeys(returned) if value not in slots]
+    results = [value for _, value in graph.named_results]
+    returned = [value for value in results if value not in derived]
+    kept = [*returned, *(value for _, value in graph.named_written if value not in derived)]
+    slots = assign_slots(launches, kept, in_place)
+    found = {value for _, value in graph.named_states}
+    moved = [value for _, value in graph.named_written if value in found]
+    unlaunched = [value for value in dict.fromkeys([*returned, *moved]) if value not in slots]
     intervals = {
         id(slot): Interval(slot.size, slot.first, slot.last) for slot in slots.values()
     } | {
@@ -167,10 +175,15 @@ class _Writer:
 
     def write(self) -> None:
         graph = self._graph
-        for label, argument in zip(graph.input_names, graph.block.args, strict=True):
-            self._hold(
-                argument, plan_buffers.InputOp(label, cast(TensorType[Attribute], argument.type))
-            )
+        for label, argument in graph.named_inputs:
+            type = cast(TensorType[Attribute], argument.type)
+            self._hold(argument, plan_buffers.InputOp(label, type))
+        found = dict(graph.named_states)
+        for label, value in graph.named_written:
+            found.setdefault(label, value)
+        states = {label: self._state(label, value) for label, value in found.items()}
+        for label, argument in graph.named_states:
+            self._buffers[argument] = states[label]
         later: list[Operation] = []
         for op in graph.block.ops:
             if isinstance(op, LaunchOp) and not self._derived.issuperset(op.outputs):
@@ -179,13 +192,25 @@ class _Writer:
                 self._write_operation(op)
         for op in later:
             self._write_operation(op)
-        sources = [self._returned(value) for value in graph.results_returned]
-        for label, value, source in zip(
-            graph.result_names, graph.results_returned, sources, strict=True
-        ):
-            self._block.add_op(
-                plan_steps.OutputOp(label, source, cast(TensorType[Attribute], value.type))
-            )
+        results = [(label, value, self._returned(value)) for label, value in graph.named_results]
+        written = [(label, self._returned(value)) for label, value in graph.named_written]
+        for label, source in written:
+            self._leave(states[label], source)
+        for label, value, source in results:
+            type = cast(TensorType[Attribute], value.type)
+            self._block.add_op(plan_steps.OutputOp(label, source, type))
+
+    def _state(self, label: str, value: SSAValue) -> SSAValue:
+        op = plan_states.StateOp(label, cast(TensorType[Attribute], value.type))
+        op.result.name_hint = value.name_hint if isinstance(value, BlockArgument) else None
+        self._block.add_op(op)
+        return op.result
+
+    def _leave(self, state: SSAValue, source: SSAValue) -> None:
+        """Copies what a run leaves in a state to it, behind all launches."""
+        following = plan_states.NextOp(state)
+        self._block.add_op(following)
+        self._block.add_op(plan_steps.CopyOp(source, following.result))
 
     def _write_operation(self, op: Operation) -> None:
         match op:

@@ -9,6 +9,7 @@ from mgn.dialects.mgn import fold as fold
 from mgn.dialects.mgn import operations as operations
 from mgn.dialects.mgn.initialiser import InitialiserAttr
 from mgn.dialects.mgn.operation import OPERATIONS
+from mgn.dialects.mgn.states import ReadStateOp, StateOp, WriteStateOp
 from mgn.dialects.mgn.structure import (
     ConstantOp,
     GraphOp,
@@ -21,7 +22,10 @@ from mgn.dialects.types import BlockFormatType
 
 Mgn = Dialect(
     "mgn",
-    [GraphOp, ReturnOp, ParamOp, ReadOp, ConstantOp, *(s.op_class for s in OPERATIONS.values())],
+    [
+        *(GraphOp, ReturnOp, ParamOp, ReadOp, ConstantOp, StateOp, ReadStateOp, WriteStateOp),
+        *(s.op_class for s in OPERATIONS.values()),
+    ],
     [BlockFormatType, InitialiserAttr],
     [MgnConstants()],
 )

@@ -1,6 +1,7 @@
 """The reference interpreter: runs `mgn` programs on NumPy, and so says what every program means.
 
-In: a graph with arrays for its inputs and parameters. Out: arrays by result name. Each operation is
+In: a graph with arrays for its inputs, parameters and states. Out: arrays by result name, and
+what the run left in the states. Each operation is
 computed in its declared element types, or all floats in f64 on request (`wide=True`). A composite
 is computed by its decomposition. A fused program is interpreted through its kernels' bodies.
 """
@@ -16,6 +17,7 @@ from xdsl.utils.exceptions import InterpretationError
 
 from mgn.dialects.mgn.decompose import decomposition_of
 from mgn.dialects.mgn.operation import TensorOp
+from mgn.dialects.mgn.states import ReadStateOp, WriteStateOp
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, HoldsProgram, ReadOp
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of, spelling
 
@@ -26,12 +28,20 @@ Environment = dict[SSAValue, Array]
 class Interpreter:
     """Evaluates operations; `wide` computes every float in f64, as the oracle of tolerance tests.
 
+    `states` holds what a run finds in states, and, once it has succeeded, what it left there.
     Errors are InterpretationError: a missing, unknown or misshaped array, or an unknown operation.
     """
 
-    def __init__(self, parameters: Mapping[str, Array] | None = None, wide: bool = False) -> None:
+    def __init__(
+        self,
+        parameters: Mapping[str, Array] | None = None,
+        wide: bool = False,
+        states: Mapping[str, Array] | None = None,
+    ) -> None:
         self.parameters = dict(parameters or {})
+        self.states = dict(states or {})
         self.wide = wide
+        self._now: dict[str, Array] = {}
 
     def run(self, graph: GraphOp, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Results of a graph by name. A value is dropped after its last use."""
@@ -39,12 +49,17 @@ class Interpreter:
         if unknown:
             raise InterpretationError(f"graph '{graph.sym_name.data}' has no input '{unknown[0]}'")
         environment: Environment = {}
-        for name, argument in zip(graph.input_names, graph.block.args, strict=True):
+        for name, argument in graph.named_inputs:
             if name not in inputs:
                 raise InterpretationError(f"input '{name}' is missing")
             environment[argument] = self._given(f"input '{name}'", inputs[name], argument.type)
+        self._now = dict(self.states)
+        for name, argument in graph.named_states:
+            environment[argument] = self._state(name, argument.type)
         returned = self.run_block(graph.block, environment, last_uses(graph.block))
-        return dict(zip(graph.result_names, returned, strict=True))
+        count = len(graph.result_names)
+        self.states = self._now | dict(zip(graph.written_names, returned[count:], strict=True))
+        return dict(zip(graph.result_names, returned[:count], strict=True))
 
     def run_block(
         self,
@@ -83,6 +98,11 @@ class Interpreter:
             return [op.array]
         if isinstance(op, ReadOp):
             return [self._parameter(op)]
+        if isinstance(op, ReadStateOp):
+            return [self._state(op.state_name, op.result.type)]
+        if isinstance(op, WriteStateOp):
+            self._now[op.state_name] = operands[0]
+            return []
         if isinstance(op, HoldsProgram):
             return self.run_block(op.block, dict(zip(op.block.args, operands, strict=True)))
         if not isinstance(op, TensorOp):
@@ -101,6 +121,12 @@ class Interpreter:
         if name not in self.parameters:
             raise InterpretationError(f"parameter '{name}' is missing")
         return self._given(f"parameter '{name}'", self.parameters[name], op.result.type)
+
+    def _state(self, name: str, type: Attribute) -> Array:
+        """What a state holds at this point of a run."""
+        if name not in self._now:
+            raise InterpretationError(f"state '{name}' is missing")
+        return self._given(f"state '{name}'", self._now[name], type)
 
     def _given(self, what: str, array: Array, type: Attribute) -> Array:
         """An array from outside. A float does not become an integer, nor a number a bool."""

@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import (
     SymbolRefAttr,
     TensorType,
 )
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -42,7 +42,8 @@ from xdsl.utils.exceptions import VerifyException
 from mgn.dialects.dense import array_of as array_of
 from mgn.dialects.dense import dense_of as dense_of
 from mgn.dialects.dense import parse_dense, print_dense
-from mgn.dialects.mgn.initialiser import InitialiserAttr, check_initialiser
+from mgn.dialects.mgn.declared import DeclaredOp, parse_tensor
+from mgn.dialects.mgn.states import StateOp, state_accesses, states_of
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import Family, check_size, element_of
 
@@ -51,54 +52,10 @@ PRECISION = "mgn.precision"
 
 
 @irdl_op_definition
-class ParamOp(IRDLOperation):
-    """A trainable tensor, known by its external name: `mgn.param @"w" : tensor<4xf32> = ones()`.
-
-    The name is a key of weight files and no symbol of the module: a graph may have the same one.
-    """
+class ParamOp(DeclaredOp):
+    """A trainable tensor, known by its external name: `mgn.param @"w" : tensor<4xf32> = ones()`."""
 
     name = "mgn.param"
-    sym_name = prop_def(SymbolNameConstraint(), prop_name="external_name")
-    type = prop_def(TensorType)
-    initialiser = opt_prop_def(InitialiserAttr)
-
-    def __init__(
-        self, name: str, type: TensorType, initialiser: InitialiserAttr | None = None
-    ) -> None:
-        super().__init__(
-            properties={
-                "external_name": StringAttr(name),
-                "type": type,
-                "initialiser": initialiser,
-            }
-        )
-
-    def verify_(self) -> None:
-        try:
-            check_size(self.type)
-            if self.initialiser is not None:
-                check_initialiser(self.initialiser, self.type)
-        except ShapeError as error:
-            raise VerifyException(f"mgn.param: {error}") from error
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_symbol_name(self.sym_name.data)
-        printer.print_string(" : ")
-        printer.print_attribute(self.type)
-        if self.initialiser is not None:
-            printer.print_string(" = ")
-            self.initialiser.print_call(printer)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> "ParamOp":
-        name = parser.parse_symbol_name().data
-        parser.parse_punctuation(":")
-        type = _parse_tensor(parser)
-        initialiser = None
-        if parser.parse_optional_punctuation("="):
-            initialiser = InitialiserAttr.parse_call(parser)
-        return cls(name, type, initialiser)
 
 
 @irdl_op_definition
@@ -127,7 +84,7 @@ class ReadOp(IRDLOperation):
     def parse(cls, parser: Parser) -> "ReadOp":
         name = parser.parse_symbol_name().data
         parser.parse_punctuation(":")
-        return cls(name, _parse_tensor(parser))
+        return cls(name, parse_tensor(parser))
 
 
 @irdl_op_definition
@@ -203,31 +160,46 @@ class ReturnOp(IRDLOperation):
         graph = self.parent_op()
         if not isinstance(graph, GraphOp):
             raise VerifyException("mgn.return: must end an mgn.graph")
-        if len(self.values) != len(graph.result_names):
-            raise VerifyException(
-                f"mgn.return: {len(self.values)} values for {len(graph.result_names)} results"
-            )
+        wanted = len(graph.result_names) + len(graph.written_names)
+        if len(self.values) != wanted:
+            raise VerifyException(f"mgn.return: {len(self.values)} values for {wanted} results")
 
 
 @irdl_op_definition
 class GraphOp(IRDLOperation):
-    """A program with named inputs and named results; its one block ends in `mgn.return`."""
+    """A program with named inputs and named results; its one block ends in `mgn.return`.
+
+    After `thread-states`, what it finds in states are arguments behind its inputs, and what it
+    leaves in states are values that it returns behind its results:
+
+        mgn.graph @g("x" = %x: T, state "k" = %k: S) -> ("y" : U, state "k" : S) { … }
+    """
 
     name = "mgn.graph"
     sym_name = prop_def(SymbolNameConstraint())
     inputs = prop_def(ArrayAttr[StringAttr])
     outputs = prop_def(ArrayAttr[StringAttr])
+    states = opt_prop_def(ArrayAttr[StringAttr])
+    written = opt_prop_def(ArrayAttr[StringAttr])
     body = region_def("single_block")
     traits = traits_def(SymbolOpInterface(), IsolatedFromAbove(), HasParent(ModuleOp))
 
     def __init__(
-        self, name: str, inputs: Sequence[str], outputs: Sequence[str], body: Region
+        self,
+        name: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        body: Region,
+        states: Sequence[str] = (),
+        written: Sequence[str] = (),
     ) -> None:
         super().__init__(
             properties={
                 "sym_name": StringAttr(name),
-                "inputs": ArrayAttr([StringAttr(item) for item in inputs]),
-                "outputs": ArrayAttr([StringAttr(item) for item in outputs]),
+                "inputs": _names(inputs),
+                "outputs": _names(outputs),
+                "states": _names(states) if states else None,
+                "written": _names(written) if written else None,
             },
             regions=[body],
         )
@@ -245,6 +217,38 @@ class GraphOp(IRDLOperation):
         return [item.data for item in self.outputs]
 
     @property
+    def state_names(self) -> list[str]:
+        """The states whose values are arguments, behind the inputs."""
+        return [item.data for item in self.states or ()]
+
+    @property
+    def written_names(self) -> list[str]:
+        """The states whose next values are returned, behind the results."""
+        return [item.data for item in self.written or ()]
+
+    @property
+    def named_inputs(self) -> list[tuple[str, BlockArgument]]:
+        """The inputs with their names."""
+        return list(zip(self.input_names, self.block.args, strict=False))
+
+    @property
+    def named_states(self) -> list[tuple[str, BlockArgument]]:
+        """What the graph finds in states, with their names."""
+        found = self.block.args[len(self.inputs) :]
+        return list(zip(self.state_names, found, strict=True))
+
+    @property
+    def named_results(self) -> list[tuple[str, SSAValue]]:
+        """The results with their names."""
+        return list(zip(self.result_names, self.results_returned, strict=False))
+
+    @property
+    def named_written(self) -> list[tuple[str, SSAValue]]:
+        """What the graph leaves in states, with their names."""
+        left = self.results_returned[len(self.outputs) :]
+        return list(zip(self.written_names, left, strict=True))
+
+    @property
     def return_op(self) -> ReturnOp:
         last = self.block.last_op
         if not isinstance(last, ReturnOp):
@@ -253,13 +257,13 @@ class GraphOp(IRDLOperation):
 
     @property
     def results_returned(self) -> Sequence[SSAValue]:
-        """The values the graph returns, in the order of its result names."""
+        """The values the graph returns: its results, then what it leaves in states."""
         return self.return_op.operands
 
     def verify_(self) -> None:
-        if len(self.block.args) != len(self.inputs):
+        if len(self.block.args) != len(self.inputs) + len(self.state_names):
             raise VerifyException("mgn.graph: number of input names and arguments differ")
-        for names in (self.input_names, self.result_names):
+        for names in (self.input_names, self.result_names, self.state_names, self.written_names):
             if len(set(names)) != len(names):
                 raise VerifyException("mgn.graph: a name is used twice")
         for argument in self.block.args:
@@ -273,6 +277,7 @@ class GraphOp(IRDLOperation):
                 raise VerifyException("mgn.graph: an input cannot have a block format")
         _ = self.return_op
         self._verify_reads()
+        self._verify_states()
 
     def _verify_reads(self) -> None:
         module = self.parent_op()
@@ -293,20 +298,35 @@ class GraphOp(IRDLOperation):
                     f'mgn.read: parameter @"{op.parameter_name}" has type {declared.type}'
                 )
 
+    def _verify_states(self) -> None:
+        """Each access must be of a declared state, with its type."""
+        module = self.parent_op()
+        if not isinstance(module, ModuleOp):
+            return
+        states = states_of(module)
+        for op in module.body.block.ops:
+            if isinstance(op, StateOp) and states[op.sym_name.data] is not op:
+                raise VerifyException(f'mgn.state: two states are named "{op.sym_name.data}"')
+        threaded = [*self.named_states, *self.named_written]
+        accesses = [*state_accesses(self), *((name, value.type) for name, value in threaded)]
+        for name, type in accesses:
+            declared = states.get(name)
+            if declared is None:
+                raise VerifyException(f'mgn.graph: there is no state @"{name}"')
+            if declared.type != type:
+                raise VerifyException(f'mgn.graph: state @"{name}" has type {declared.type}')
+
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         printer.print_symbol_name(self.sym_name.data)
         printer.print_string("(")
-        printer.print_list(
-            list(zip(self.input_names, self.block.args, strict=True)),
-            lambda item: _print_named_argument(printer, *item),
-        )
+        arguments = [("", *item) for item in self.named_inputs]
+        arguments += [("state ", *item) for item in self.named_states]
+        printer.print_list(arguments, lambda item: _print_named_argument(printer, *item))
         printer.print_string(") -> (")
-        returned = [value.type for value in self.results_returned]
-        printer.print_list(
-            list(zip(self.result_names, returned, strict=True)),
-            lambda item: _print_named_type(printer, *item),
-        )
+        returned = [("", *item) for item in self.named_results]
+        returned += [("state ", *item) for item in self.named_written]
+        printer.print_list(returned, lambda item: _print_named_type(printer, *item))
         printer.print_string(") ")
         if self.attributes:
             printer.print_string("attributes ")
@@ -318,30 +338,42 @@ class GraphOp(IRDLOperation):
     def parse(cls, parser: Parser) -> "GraphOp":
         name = parser.parse_symbol_name().data
 
-        def parse_input() -> tuple[str, Any]:
+        def parse_input() -> tuple[bool, str, Any]:
+            is_state = parser.parse_optional_keyword("state") is not None
             label = parser.parse_str_literal()
             parser.parse_punctuation("=")
-            return label, parser.parse_argument()
+            return is_state, label, parser.parse_argument()
 
-        def parse_output() -> tuple[str, Attribute, int]:
+        def parse_output() -> tuple[bool, str, Attribute, int]:
+            is_state = parser.parse_optional_keyword("state") is not None
             label = parser.parse_str_literal()
             parser.parse_punctuation(":")
             position = parser.pos
-            return label, parser.parse_type(), position
+            return is_state, label, parser.parse_type(), position
 
         inputs = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parse_input)
         parser.parse_punctuation("->")
         outputs = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parse_output)
+        for items in (inputs, outputs):
+            if sorted(items, key=lambda item: item[0]) != list(items):
+                parser.raise_error("states stand behind inputs and results")
         attributes = parser.parse_optional_attr_dict_with_keyword()
-        body = parser.parse_region([argument for _, argument in inputs])
+        body = parser.parse_region([argument for *_, argument in inputs])
         last = body.block.last_op
-        for returned, (label, type, at) in zip(
+        for returned, (_, label, type, at) in zip(
             last.operands if last else (), outputs, strict=False
         ):
             if returned.type != type:
                 message = f"result '{label}' is said to be {type}, but {returned.type} is returned"
                 parser.raise_error(message, at, at)
-        op = cls(name, [label for label, _ in inputs], [label for label, *_ in outputs], body)
+        op = cls(
+            name,
+            [label for is_state, label, _ in inputs if not is_state],
+            [label for is_state, label, *_ in outputs if not is_state],
+            body,
+            [label for is_state, label, _ in inputs if is_state],
+            [label for is_state, label, *_ in outputs if is_state],
+        )
         if attributes is not None:
             op.attributes.update(attributes.data)
         return op
@@ -359,20 +391,19 @@ def parameters_of(module: ModuleOp) -> dict[str, ParamOp]:
     return {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, ParamOp)}
 
 
-def _parse_tensor(parser: Parser) -> TensorType:
-    type = parser.parse_type()
-    if not isinstance(type, TensorType):
-        parser.raise_error("expected a tensor type")
-    return type
+def _names(names: Sequence[str]) -> ArrayAttr[StringAttr]:
+    return ArrayAttr([StringAttr(name) for name in names])
 
 
-def _print_named_argument(printer: Printer, label: str, argument: Any) -> None:
+def _print_named_argument(printer: Printer, kind: str, label: str, argument: Any) -> None:
+    printer.print_string(kind)
     printer.print_string_literal(label)
     printer.print_string(" = ")
     printer.print_block_argument(argument)
 
 
-def _print_named_type(printer: Printer, label: str, type: Attribute) -> None:
+def _print_named_type(printer: Printer, kind: str, label: str, value: SSAValue) -> None:
+    printer.print_string(kind)
     printer.print_string_literal(label)
     printer.print_string(" : ")
-    printer.print_attribute(type)
+    printer.print_attribute(value.type)

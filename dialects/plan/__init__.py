@@ -13,7 +13,8 @@ In: what `plan-memory` decides. Out: what the runtime records once and replays.
       plan.output "logits" %y tensor<32x16xf32>
     }
 
-Inputs, parameters and constants are buffers of their own that no launch writes. What depends on
+Inputs, parameters and constants are buffers of their own that no launch writes. A state is one
+too: a run finds a value there, and may leave another (`plan.next`). What depends on
 parameters and constants alone is *derived*: `plan.prepare` runs before the first run, and again
 when a parameter that it reads has changed; what it writes has a buffer of its own, which no launch
 writes. Everything else is a view of the arena. The verifier of `plan.program` follows the launches

@@ -26,7 +26,7 @@ from xdsl.printer import Printer
 from xdsl.traits import HasParent, IsolatedFromAbove, NoTerminator, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from mgn.dialects.kernel.buffers import ALIGNMENT, in_place_pairs
+from mgn.dialects.kernel.buffers import ALIGNMENT, byte_size, in_place_pairs
 from mgn.dialects.kernel.function import FuncOp
 from mgn.dialects.kernel.types import Access
 from mgn.dialects.plan.buffers import (
@@ -38,6 +38,7 @@ from mgn.dialects.plan.buffers import (
     ViewOp,
 )
 from mgn.dialects.plan.hazards import Extent, Hazard, Memory, Step, check_steps
+from mgn.dialects.plan.states import NextOp, StateOp
 from mgn.dialects.plan.steps import CopyOp, KernelCallOp, LaunchOp, OutputOp, PrepareOp
 
 
@@ -147,6 +148,10 @@ def _check_names(program: ProgramOp) -> None:
             name = op.label.data
         elif isinstance(op, ParamOp):
             name = op.parameter_name
+        elif isinstance(op, StateOp):
+            name = op.state_name
+        elif isinstance(op, NextOp):
+            name = op.holder.state_name
         else:
             continue
         if (type(op), name) in seen:
@@ -160,15 +165,21 @@ def _check_memory(program: ProgramOp) -> None:
     memory = Memory()
     try:
         derived = _check_preparations(program, kernels)
-        check_steps((_step(op, kernels, derived) for op in program.steps), memory)
+        places = _places(program)
         for op in program.body.block.ops:
+            if isinstance(op, StateOp):
+                memory.write("a run before", places[op.result])
+        check_steps((_step(op, kernels, derived, places) for op in program.steps), memory)
+        for op in program.body.block.ops:
+            if isinstance(op, NextOp):
+                memory.read(f'state "{op.holder.state_name}" after the run', places[op.result])
             if not isinstance(op, OutputOp):
                 continue
             label, owner = f'output "{op.label.data}"', op.source.owner
             if isinstance(owner, DerivedOp):
                 _check_derived(label, op.source, derived)
-            elif isinstance(owner, ViewOp):
-                memory.read(label, _extent(op.source, owner))
+            elif op.source in places:
+                memory.read(label, places[op.source])
     except Hazard as hazard:
         raise VerifyException(f"plan.program: {hazard}") from None
 
@@ -233,15 +244,37 @@ def _check_derived(label: str, argument: SSAValue, derived: set[SSAValue]) -> No
         raise Hazard(f"{label} reads {shown}, which nothing has prepared")
 
 
+def _places(program: ProgramOp) -> dict[SSAValue, Extent]:
+    """Where all that launches may write lies: views in the arena, each state behind it."""
+    places: dict[SSAValue, Extent] = {}
+    end = program.arena_bytes + 1
+    for op in program.body.block.ops:
+        if isinstance(op, ViewOp):
+            places[op.result] = _extent(op.result, op)
+        elif isinstance(op, StateOp):
+            size = max(byte_size(op.result.type), 1)
+            label = f'state "{op.state_name}"'
+            places[op.result] = Extent(op.result, f"{label} before the run", end, end + size)
+            end += size
+        elif isinstance(op, NextOp):
+            place = places[op.state]
+            label = f'the next value of state "{op.holder.state_name}"'
+            places[op.result] = Extent(op.result, label, place.start, place.end)
+    return places
+
+
 def _step(
-    op: "LaunchOp | CopyOp", kernels: dict[str, _Interface] | None, derived: set[SSAValue]
+    op: "LaunchOp | CopyOp",
+    kernels: dict[str, _Interface] | None,
+    derived: set[SSAValue],
+    places: dict[SSAValue, Extent],
 ) -> Step:
     if isinstance(op, CopyOp):
         access = (Access.READ, Access.WRITE)
-        return _step_of("plan.copy", op.operands, access, frozenset(), derived)
+        return _step_of("plan.copy", op.operands, access, frozenset(), derived, places)
     label = f"launch of @{op.kernel_name}"
     kernel = _kernel_of(op, label, kernels)
-    return _step_of(label, op.arguments, kernel.access, kernel.in_place, derived)
+    return _step_of(label, op.arguments, kernel.access, kernel.in_place, derived, places)
 
 
 def _kernel_of(op: KernelCallOp, label: str, kernels: dict[str, _Interface] | None) -> _Interface:
@@ -265,18 +298,20 @@ def _step_of(
     access: Sequence[Access],
     in_place: frozenset[tuple[int, int]],
     derived: set[SSAValue],
+    places: dict[SSAValue, Extent],
 ) -> Step:
     reads: dict[int, Extent] = {}
     writes: dict[int, Extent] = {}
     for i, (argument, mode) in enumerate(zip(arguments, access, strict=True)):
         owner = argument.owner
-        if not isinstance(owner, ViewOp):
-            if mode.writes:
-                raise Hazard(f"{label}: argument {i} is written and must be a view of the arena")
-            if isinstance(owner, DerivedOp):
-                _check_derived(label, argument, derived)
+        if mode.writes and not isinstance(owner, ViewOp | NextOp):
+            wanted = "a view of the arena, or a state's next value"
+            raise Hazard(f"{label}: argument {i} is written and must be {wanted}")
+        if isinstance(owner, DerivedOp):
+            _check_derived(label, argument, derived)
+        if argument not in places:
             continue
-        extent = _extent(argument, owner)
+        extent = places[argument]
         if mode.reads:
             reads[i] = extent
         if mode.writes:
@@ -293,7 +328,7 @@ def _extent(value: SSAValue, view: ViewOp) -> Extent:
 Plan = Dialect(
     "plan",
     [
-        *(ProgramOp, InputOp, ParamOp, ConstantOp, DerivedOp, ViewOp),
+        *(ProgramOp, InputOp, ParamOp, ConstantOp, DerivedOp, ViewOp, StateOp, NextOp),
         *(PrepareOp, LaunchOp, CopyOp, OutputOp),
     ],
 )

@@ -31,7 +31,7 @@ from mgn.dialects.kernel.buffers import buffer_type
 from mgn.dialects.plan.buffers import ArenaProgram
 
 
-def _parse_defined(parser: Parser) -> SSAValue:
+def parse_defined(parser: Parser) -> SSAValue:
     """A buffer by its name alone; it must stand above, so its type need not be written again."""
     operand = parser.parse_unresolved_operand()
     values = parser.ssa_values.get(operand.operand_name)
@@ -69,7 +69,7 @@ class KernelCallOp(IRDLOperation, ABC):
     def parse(cls, parser: Parser) -> Self:
         kernel = parser.parse_symbol_name().data
         arguments = parser.parse_comma_separated_list(
-            parser.Delimiter.PAREN, lambda: _parse_defined(parser)
+            parser.Delimiter.PAREN, lambda: parse_defined(parser)
         )
         op = cls(kernel, arguments)
         op.attributes.update(parser.parse_optional_attr_dict())
@@ -115,9 +115,9 @@ class CopyOp(IRDLOperation):
 
     @classmethod
     def parse(cls, parser: Parser) -> "CopyOp":
-        source = _parse_defined(parser)
+        source = parse_defined(parser)
         parser.parse_keyword("to")
-        op = cls(source, _parse_defined(parser))
+        op = cls(source, parse_defined(parser))
         op.attributes.update(parser.parse_optional_attr_dict())
         return op
 
@@ -153,7 +153,7 @@ class OutputOp(IRDLOperation):
     @classmethod
     def parse(cls, parser: Parser) -> "OutputOp":
         label = parser.parse_str_literal()
-        source = _parse_defined(parser)
+        source = parse_defined(parser)
         tensor = parser.parse_type()
         if not isinstance(tensor, TensorType):
             parser.raise_error("an output's type must be a tensor")

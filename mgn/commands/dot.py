@@ -11,11 +11,14 @@ from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, LaunchOp
 from mgn.dialects.mgn.operation import TensorOp
+from mgn.dialects.mgn.states import ReadStateOp, WriteStateOp
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp, graphs_of
 from mgn.dialects.types import element_of, spelling
 
 _FILL: dict[type[Operation], str] = {
     ReadOp: "lightyellow",
+    ReadStateOp: "lightyellow",
+    WriteStateOp: "lightyellow",
     ConstantOp: "gray92",
     LaunchOp: "lightblue",
 }
@@ -43,7 +46,7 @@ class _GraphWriter:
         graph = self._graph
         yield f"  subgraph cluster_{self._prefix} {{"
         yield f"    label={_quoted('graph ' + graph.sym_name.data)};"
-        for name, argument in zip(graph.input_names, graph.block.args, strict=True):
+        for name, argument in (*graph.named_inputs, *graph.named_states):
             node = self._node(argument)
             yield f"    {node} [label={_quoted(_label(name, argument))}, fillcolor=palegreen];"
         for op in graph.block.ops:
@@ -55,7 +58,7 @@ class _GraphWriter:
             yield from self._kernel(op, indent)
             return
         if isinstance(op, ReturnOp):
-            for name, value in zip(self._graph.result_names, op.operands, strict=True):
+            for name, value in (*self._graph.named_results, *self._graph.named_written):
                 node = self._fresh()
                 yield f"{indent}{node} [label={_quoted(_label(name, value))}, fillcolor=palegreen];"
                 yield f"{indent}{self._nodes[value]} -> {node};"
@@ -92,6 +95,10 @@ class _GraphWriter:
 def _title(op: Operation) -> str:
     if isinstance(op, ReadOp):
         return _label(op.parameter_name, op.result)
+    if isinstance(op, ReadStateOp):
+        return _label(op.state_name, op.result)
+    if isinstance(op, WriteStateOp):
+        return _label(f"{op.state_name} <-", op.value)
     if isinstance(op, ConstantOp):
         return _label(_constant(op), op.result)
     name = op.spec.name if isinstance(op, TensorOp) else op.name

@@ -31,6 +31,9 @@ class PassRow:
 
 
 PASSES: dict[str, PassRow] = {
+    "thread-states": PassRow(
+        "mgn.passes.thread_states", "states become arguments and results of their graphs"
+    ),
     "simplify": PassRow("mgn.passes.simplify", "canonical forms, constant folding, CSE and DCE"),
     "convert-precision": PassRow(
         "mgn.passes.convert_precision", "rounds the operands of f32 products for matrix units"
@@ -57,6 +60,7 @@ PASSES: dict[str, PassRow] = {
 """Passes by name."""
 
 _INFERENCE = (
+    "thread-states",
     "simplify",
     "convert-precision",
     "saturate",

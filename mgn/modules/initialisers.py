@@ -1,6 +1,6 @@
-"""Draws the first values of parameters.
+"""Draws the first values of parameters and states.
 
-In: a parameter's name, type and initialiser, and a seed. Out: an array. Each parameter has a random
+In: the name, type and initialiser, and a seed. Out: an array. Each has a random
 stream of its own, made from the seed and its name, so the order in which they are drawn is of no
 matter.
 
@@ -16,8 +16,9 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 
 from mgn.diagnostics import MgnError
+from mgn.dialects.mgn.declared import DeclaredOp
 from mgn.dialects.mgn.initialiser import InitialiserAttr
-from mgn.dialects.mgn.structure import ParamOp
+from mgn.dialects.mgn.states import StateOp
 from mgn.dialects.types import element_of, spelling
 
 Array = np.ndarray
@@ -27,9 +28,16 @@ FALLBACK = InitialiserAttr.of("normal", 0.0, 0.02)
 """What `mgn-run` uses for a parameter that has neither a value nor an initialiser."""
 
 
-def initial_value(parameter: ParamOp, seed: int) -> Array:
-    """The first value of a parameter by its initialiser, or by `FALLBACK` where it has none."""
-    initialiser = parameter.initialiser or FALLBACK
+ZEROS = InitialiserAttr.of("zeros")
+"""What a state without an initialiser begins with."""
+
+
+def initial_value(parameter: DeclaredOp, seed: int) -> Array:
+    """The first value of a parameter by its initialiser, or by `FALLBACK` where it has none; that
+    of a state by its initialiser, or zeros.
+    """
+    fallback = ZEROS if isinstance(parameter, StateOp) else FALLBACK
+    initialiser = parameter.initialiser or fallback
     type = parameter.type
     assert isinstance(type, TensorType)
     element = element_of(type)

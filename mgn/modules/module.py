@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError
+from mgn.dialects.mgn.states import state_accesses, states_of
 from mgn.dialects.mgn.structure import ReadOp, graphs_of, parameters_of
 from mgn.modules.call_arguments import check_arguments
 from mgn.modules.mlir_text import check_module, print_mlir
@@ -131,7 +133,10 @@ def keep_graph(module: ModuleOp, name: str) -> None:
             graph.detach()
             graph.erase()
     read = {op.parameter_name for op in graphs[name].walk() if isinstance(op, ReadOp)}
-    for external, parameter in parameters_of(module).items():
-        if external not in read:
-            parameter.detach()
-            parameter.erase()
+    used = {state for state, _ in state_accesses(graphs[name])}
+    used.update(graphs[name].state_names, graphs[name].written_names)
+    unused: list[Operation] = [op for key, op in parameters_of(module).items() if key not in read]
+    unused += [op for key, op in states_of(module).items() if key not in used]
+    for op in unused:
+        op.detach()
+        op.erase()

@@ -30,10 +30,7 @@ class Sample:
 
 def sample_inputs(graph: GraphOp, seed: int) -> dict[str, Sample]:
     """A random array for every input of a graph."""
-    return {
-        name: sample(name, argument, seed)
-        for name, argument in zip(graph.input_names, graph.block.args, strict=True)
-    }
+    return {name: sample(name, argument, seed) for name, argument in graph.named_inputs}
 
 
 def sample(name: str, value: SSAValue, seed: int) -> Sample:

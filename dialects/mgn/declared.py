@@ -1,0 +1,78 @@
+"""What a module declares by an external name: the base of parameters and states.
+
+In: a name, a tensor type, perhaps an initialiser. Out: an operation with the text form
+
+    mgn.param @"layers.0.w" : tensor<128x64xf32> = normal(0.0, 0.02)
+    mgn.state @"layers.0.k" : tensor<128x64xf32> = zeros()
+
+The name is a key of weight files and no symbol of the module: a graph may have the same one.
+"""
+
+from abc import ABC
+from typing import Self
+
+from xdsl.dialects.builtin import StringAttr, SymbolNameConstraint, TensorType
+from xdsl.irdl import IRDLOperation, opt_prop_def, prop_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from mgn.dialects.mgn.initialiser import InitialiserAttr, check_initialiser
+from mgn.dialects.shapes import ShapeError
+from mgn.dialects.types import check_size
+
+
+class DeclaredOp(IRDLOperation, ABC):
+    """Base of `mgn.param` and `mgn.state`. Errors: a tensor that is too large; an initialiser that
+    cannot draw its type.
+    """
+
+    sym_name = prop_def(SymbolNameConstraint(), prop_name="external_name")
+    type = prop_def(TensorType)
+    initialiser = opt_prop_def(InitialiserAttr)
+
+    def __init__(
+        self, name: str, type: TensorType, initialiser: InitialiserAttr | None = None
+    ) -> None:
+        super().__init__(
+            properties={
+                "external_name": StringAttr(name),
+                "type": type,
+                "initialiser": initialiser,
+            }
+        )
+
+    def verify_(self) -> None:
+        try:
+            check_size(self.type)
+            if self.initialiser is not None:
+                check_initialiser(self.initialiser, self.type)
+        except ShapeError as error:
+            raise VerifyException(f"{self.name}: {error}") from error
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.sym_name.data)
+        printer.print_string(" : ")
+        printer.print_attribute(self.type)
+        if self.initialiser is not None:
+            printer.print_string(" = ")
+            self.initialiser.print_call(printer)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        name = parser.parse_symbol_name().data
+        parser.parse_punctuation(":")
+        type = parse_tensor(parser)
+        initialiser = None
+        if parser.parse_optional_punctuation("="):
+            initialiser = InitialiserAttr.parse_call(parser)
+        return cls(name, type, initialiser)
+
+
+def parse_tensor(parser: Parser) -> TensorType:
+    """A type that has to be a tensor's."""
+    type = parser.parse_type()
+    if not isinstance(type, TensorType):
+        parser.raise_error("expected a tensor type")
+    return type
