@@ -91,6 +91,18 @@ class LaunchPlan:
         """The kernel launches of a run, in order."""
         return tuple(step for step in self.steps if isinstance(step, LaunchStep))
 
+    @property
+    def commits(self) -> int:
+        """The first of the copies behind all launches that write states."""
+        first = len(self.steps)
+        for step in reversed(self.steps):
+            if not isinstance(step, CopyStep):
+                break
+            if self.buffers[step.target].kind is not BufferKind.STATE:
+                break
+            first -= 1
+        return first
+
     def written_states(self, accesses: Mapping[str, Sequence[str]]) -> dict[int, int]:
         """The buffers of the states that a run writes, and the first step that writes each.
 

@@ -51,6 +51,11 @@ class KernelSignature:
     il: bytes | None = None
 
     @property
+    def accesses(self) -> tuple[str, ...]:
+        """What the kernel does with each argument."""
+        return tuple(item.access for item in self.arguments)
+
+    @property
     def program(self) -> str | bytes:
         """What is built: source text, or the words of SPIR-V."""
         return self.source if self.il is None else self.il

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError
     from mgn.driver.report import OptimizeReport
     from mgn.executable import Executable
+    from mgn.program import Program
     from mgn.runtime.packages.load import load_package
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Module",
     "OptimizeReport",
     "Optimized",
+    "Program",
     "Trainer",
     "compile",
     "graph",
@@ -51,6 +53,7 @@ _HOMES = {
     **dict.fromkeys(("Diagnostic", "DiagnosticsError", "MgnError"), "mgn.diagnostics"),
     "Executable": "mgn.executable",
     "OptimizeReport": "mgn.driver.report",
+    "Program": "mgn.program",
     "graph": "mgn.builder",
     "load_package": "mgn.runtime.packages.load",
 }

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -23,6 +23,8 @@ from mgn.driver.report import OptimizeReport
 from mgn.executable import Executable
 from mgn.modules.call_arguments import check_arguments, check_saturation
 from mgn.modules.module import Module, load_program
+from mgn.parameters import Parameters
+from mgn.program import Program
 from mgn.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -113,6 +115,7 @@ def optimize(
     return Optimized(ir, report, recipe)
 
 
+@overload
 def compile(
     module: AnyModule,
     graph: str | None = None,
@@ -124,8 +127,39 @@ def compile(
     saturation: "SaturateOptions | None" = None,
     precision: str = "f32",
     tune: float = 0.0,
-) -> Executable:
+) -> Executable: ...
+
+
+@overload
+def compile(
+    module: AnyModule,
+    graph: list[str] | tuple[str, ...],
+    dims: Mapping[str, int] | None = None,
+    device: str = "auto",
+    mode: str = "inference",
+    seed: int = 0,
+    target: str = "auto",
+    saturation: "SaturateOptions | None" = None,
+    precision: str = "f32",
+    tune: float = 0.0,
+) -> Program: ...
+
+
+def compile(
+    module: AnyModule,
+    graph: str | list[str] | tuple[str, ...] | None = None,
+    dims: Mapping[str, int] | None = None,
+    device: str = "auto",
+    mode: str = "inference",
+    seed: int = 0,
+    target: str = "auto",
+    saturation: "SaturateOptions | None" = None,
+    precision: str = "f32",
+    tune: float = 0.0,
+) -> Executable | Program:
     """An executable for a graph of a program. The graph may be left out where there is one only.
+
+    For a list of graphs, it is a `Program`: these graphs share parameters and states on the device.
 
     `dims` binds dimension parameters, `device` selects an OpenCL device (`auto`, `cpu`, `gpu`, an
     index, part of a name), `seed` fixes what the initialisers draw. `target` is the form of the
@@ -135,7 +169,7 @@ def compile(
     stay in f32. `tune` is for how many seconds better schedules are searched for by measuring; what
     is found is kept on disk, and used by later compilations of the same kernels for the device.
     """
-    check_arguments("mgn.compile", graph=graph, dims=dims, device=device, mode=mode, seed=seed)
+    check_arguments("mgn.compile", graphs=graph, dims=dims, device=device, mode=mode, seed=seed)
     check_arguments("mgn.compile", target=target, precision=precision, tune=tune)
     check_saturation("mgn.compile", saturation)
     check_precision(precision)
@@ -151,11 +185,23 @@ def compile(
     from mgn.runtime.devices import choose
 
     chosen = choose(device)
-    recipe = _recipe(module, graph, dims, describe_device(chosen), saturation, precision)
-    ir, seconds = _lower(recipe)
-    executable = compile_lowered(ir, chosen, recipe, seed, target, tune)
-    executable.report.times.insert(0, ("lower", seconds))
-    return executable
+    described = describe_device(chosen)
+    several = isinstance(graph, list | tuple)
+    names = list(graph) if several else [graph]
+    bound = as_module(module).dims_of(names, dims) if several else [dims]
+    params: Parameters | None = None
+    executables: dict[str, Executable] = {}
+    for name, sizes in zip(names, bound, strict=True):
+        recipe = _recipe(module, name, sizes, described, saturation, precision)
+        ir, seconds = _lower(recipe)
+        executable = compile_lowered(ir, chosen, recipe, seed, target, tune, params)
+        executable.report.times.insert(0, ("lower", seconds))
+        executables[recipe.graph] = executable
+        params = executable.params
+    if not several:
+        return next(iter(executables.values()))
+    assert params is not None
+    return Program(executables, params)
 
 
 def compile_lowered(
@@ -165,8 +211,11 @@ def compile_lowered(
     seed: int = 0,
     target: str = "auto",
     tune: float = 0.0,
+    params: Parameters | None = None,
 ) -> Executable:
-    """An executable for the module of a recipe's graph, which is changed in place."""
+    """An executable for the module of a recipe's graph, which is changed in place. Its parameters
+    are among `params` where these are given.
+    """
     from mgn.driver.kernel_targets import choose_target
     from mgn.program_cache.cache import compile_or_recall
     from mgn.tuning.store import ScheduleStore
@@ -190,7 +239,7 @@ def compile_lowered(
     def cautious() -> Compiled:
         return compiled(recipe.lower(), recipe.cautious)
 
-    return Executable(compiled(ir, recipe.saturation), device, recipe, seed, cautious)
+    return Executable(compiled(ir, recipe.saturation), device, recipe, seed, cautious, params)
 
 
 def describe_device(device: "ComputeDevice", again: bool = False) -> Device:

@@ -6,10 +6,10 @@ large lies in large pages. Guarded memory gives each place its own slice with a 
 either side, so that a kernel which leaves its buffer is found out and named.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -47,15 +47,33 @@ def largest_buffer(plan: LaunchPlan) -> int:
     return max(plan.arena, *(buffer_bytes(buffer) for buffer in own), 0)
 
 
+class Holder(Protocol):
+    """Holds buffers by name: `mgn.runtime.launching.session.Session`."""
+
+    def hold(self, plan: BufferPlan, make: Callable[[], Any], owner: object) -> Any:
+        """The buffer of a planned parameter or state, made where there is none yet."""
+        ...
+
+
 class DeviceMemory:
     """One buffer a planned buffer; constants are filled, views lie in the arena.
 
-    What is derived has buffers of its own, as parameters have: it outlives a run.
+    What is derived has buffers of its own, as parameters have: it outlives a run. `holder` has the
+    buffers of parameters and states, which may be those of other plans too.
     """
 
-    def __init__(self, plan: LaunchPlan, device: ComputeDevice, context: Any, queue: Any) -> None:
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        device: ComputeDevice,
+        context: Any,
+        queue: Any,
+        holder: Holder | None = None,
+    ) -> None:
         cl = opencl()
         self._plan = plan
+        self._holder = holder
+        self._owner: object = None
         self._queue = queue
         self._context = context
         self._alignment = max(device.handle.mem_base_addr_align // 8, 1)
@@ -104,11 +122,18 @@ class DeviceMemory:
     def _allocate(self) -> list[Any]:
         slices = self._slices()
         return [
-            slices[_place_of(buffer)]
-            if buffer.kind is BufferKind.VIEW
-            else self._new_buffer(buffer_bytes(buffer))
+            slices[_place_of(buffer)] if buffer.kind is BufferKind.VIEW else self._own(buffer)
             for buffer in self._plan.buffers
         ]
+
+    def _own(self, buffer: BufferPlan) -> Any:
+        """The buffer of what lies outside the arena."""
+        if self._holder is None or buffer.kind not in (BufferKind.PARAM, BufferKind.STATE):
+            return self._made(buffer)
+        return self._holder.hold(buffer, lambda: self._made(buffer), self._owner)
+
+    def _made(self, buffer: BufferPlan) -> Any:
+        return self._new_buffer(buffer_bytes(buffer))
 
     def _slices(self) -> dict[Place, Any]:
         """What stands for each place of the arena."""
@@ -155,19 +180,22 @@ class GuardedMemory(DeviceMemory):
     _holders: list[tuple[Any, int, str]]
 
     def _allocate(self) -> list[Any]:
-        self._holders = []
+        self._holders, self._owner = [], self
         places: dict[tuple[int, int], Any] = {}
         buffers: list[Any] = []
         for buffer in self._plan.buffers:
             size = buffer_bytes(buffer)
             if buffer.kind is not BufferKind.VIEW:
-                buffers.append(self._guarded(size, f"{buffer.kind} '{buffer.name}'"))
+                buffers.append(self._own(buffer))
                 continue
             place = (buffer.offset, size)
             if place not in places:
                 places[place] = self._guarded(size, f"view {buffer.name}")
             buffers.append(places[place])
         return buffers
+
+    def _made(self, buffer: BufferPlan) -> Any:
+        return self._guarded(buffer_bytes(buffer), f"{buffer.kind} '{buffer.name}'")
 
     def _guarded(self, size: int, label: str) -> Any:
         guard = self._guard

@@ -24,6 +24,7 @@ from mgn.dialects.garbage import collector_paused
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.parameter_only import parameter_only
+from mgn.dialects.mgn.states import StateOp, states_of
 from mgn.dialects.mgn.structure import GraphOp, ParamOp, graphs_of, parameters_of
 from mgn.driver.kernel_work import kernel_work
 from mgn.driver.pipelines import PIPELINES, find_pass, run_passes
@@ -64,11 +65,14 @@ class TuningPass(ModulePass):
 
 @dataclass(frozen=True)
 class Compiled:
-    """A graph as a plan and kernels, with the parameters it reads and how it came about."""
+    """A graph as a plan and kernels, with the parameters it reads, its states, and how it came
+    about.
+    """
 
     plan: LaunchPlan
     kernels: dict[str, KernelSignature]
     parameters: dict[str, ParamOp]
+    states: dict[str, StateOp]
     report: OptimizeReport
 
 
@@ -203,7 +207,7 @@ def _run(
 def _only_graph(module: ModuleOp) -> GraphOp:
     """The graph of a module. MgnError where there are others, or something lowered beside it."""
     for op in module.body.block.ops:
-        if not isinstance(op, GraphOp | ParamOp):
+        if not isinstance(op, GraphOp | ParamOp | StateOp):
             raise WrongLevel("compile", op, "graph and no parameter", "a graph is compiled once")
     graphs = list(graphs_of(module))
     if len(graphs) != 1:
@@ -239,7 +243,7 @@ def _emitted(
     report.distinct_kernels = len(kernels)
     report.kernels = _named(report.kernels, plan.launches)
     report.prepared = _named(report.prepared, plan.prepare)
-    return Compiled(plan, kernels, parameters_of(module), report)
+    return Compiled(plan, kernels, parameters_of(module), states_of(module), report)
 
 
 @contextmanager

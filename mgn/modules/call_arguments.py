@@ -13,6 +13,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "name": ((str,), "a file's name for messages"),
     "path": ((str, PathLike), "a path"),
     "graph": ((str, type(None)), "the name of a graph"),
+    "graphs": ((str, list, tuple, type(None)), "the name of a graph, or a list of names"),
     "dims": ((Mapping, type(None)), "sizes by name, such as {'B': 32}"),
     "device": ((str,), "a selector such as 'auto', 'cpu' or '0:0'"),
     "description": ((str, Device), "the name of a device description, or one"),
@@ -25,12 +26,16 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 """What the arguments of the calls may be, and how that is said."""
 
 
+_SHOWN = {"description": "device", "graphs": "graph"}
+"""Arguments that a call has by another name."""
+
+
 def check_arguments(call: str, **arguments: object) -> None:
     """TypeError where an argument of a call is of another type."""
     for name, value in arguments.items():
         kinds, wanted = _KINDS[name]
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            shown = "device" if name == "description" else name
+            shown = _SHOWN.get(name, name)
             raise TypeError(f"{call}: '{shown}' takes {wanted}, not {_said(value)}")
 
 

@@ -3,7 +3,7 @@
 In: any of these. Out: `Module`, which lists its graphs and gives the IR of one, dimensions bound.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,6 +71,31 @@ class Module:
         if graph is not None:
             keep_graph(module, graph)
         return module
+
+    def dims_of(
+        self, graphs: Sequence[str], dims: Mapping[str, int] | None
+    ) -> list[Mapping[str, int] | None]:
+        """For each of several graphs its own of the dimensions. MgnError where a graph is named
+        twice or is none, or a dimension belongs to none of them.
+        """
+        for name in graphs:
+            check_arguments("dims_of", graph=name)
+            if name not in self.graphs:
+                raise MgnError(
+                    f"there is no graph '{name}'; the graphs are {', '.join(self.graphs) or 'none'}"
+                )
+        if not graphs or len(set(graphs)) != len(graphs):
+            raise MgnError("several graphs are a list of different names, and not empty")
+        if isinstance(self.source, ModuleOp):
+            return [dims for _ in graphs]
+        known = {item.name: item.dimensions for item in self.source.graphs}
+        given = dict(dims or {})
+        for name in given:
+            if not any(name in known[graph] for graph in graphs):
+                raise MgnError(f"there is no dimension '{name}' in graph {', '.join(graphs)}")
+        return [
+            {name: size for name, size in given.items() if name in known[graph]} for graph in graphs
+        ]
 
     def choose_graph(self, graph: str | None) -> str:
         """The graph asked for, or the only one. MgnError where that does not say which."""

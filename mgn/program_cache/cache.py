@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 
+from mgn.codegen.launch_plan import BufferKind
 from mgn.dialects.kernel.device import Device
+from mgn.dialects.mgn.states import StateOp, states_of
 from mgn.dialects.mgn.structure import ParamOp, parameters_of
 from mgn.driver.compilation import Compiled, compile_graph
 from mgn.program_cache.key import NoKey, program_key
@@ -44,8 +46,8 @@ def compile_or_recall(
         key = None
     if cache is None or key is None:
         return compile_graph(module, device, tuner=tuner, **settings)
-    found = parameters_of(module)
-    recalled = _recalled(cache, key, found, device)
+    found, states = parameters_of(module), states_of(module)
+    recalled = _recalled(cache, key, found, states, device)
     if recalled is not None:
         recalled.report.recalled = True
         recalled.report.times = [("recall", time.perf_counter() - start)]
@@ -60,17 +62,24 @@ def compile_or_recall(
 
 
 def _recalled(
-    cache: KernelCache, key: str, declared: dict[str, ParamOp], device: Device
+    cache: KernelCache,
+    key: str,
+    declared: dict[str, ParamOp],
+    states: dict[str, StateOp],
+    device: Device,
 ) -> Compiled | None:
-    """What is kept under a key, if it is whole and fits the parameters that a module declares."""
+    """What is kept under a key, if it is whole and fits what a module declares."""
     from mgn.program_cache.entry import entry_of
 
     data = cache.load(key)
     entry = None if data is None else entry_of(data, device)
     if entry is None or not declared.keys() >= set(entry.parameters):
         return None
+    planned = {buffer.name for _, buffer in entry.plan.of_kind(BufferKind.STATE)}
+    if not planned <= states.keys():
+        return None
     parameters = {name: declared[name] for name in entry.parameters}
-    return Compiled(entry.plan, entry.kernels, parameters, entry.report)
+    return Compiled(entry.plan, entry.kernels, parameters, states, entry.report)
 
 
 def _keep(cache: KernelCache, key: str, compiled: Compiled) -> None:

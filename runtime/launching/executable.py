@@ -4,9 +4,9 @@ In: a `LaunchPlan`, the signatures of its kernels and a device. Out: `run`, whic
 and gives new ones.
 """
 
-import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,23 @@ from mgn.codegen.launch_plan import BufferKind, CopyStep, LaunchPlan, LaunchStep
 from mgn.codegen.signature import KernelSignature
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.devices import ComputeDevice, choose, opencl
-from mgn.runtime.errors import InputError, NoParameter, RuntimeFault
-from mgn.runtime.host_arrays import DTYPES, check_inputs, fitting, nearest, shown
+from mgn.runtime.errors import InputError, RuntimeFault
+from mgn.runtime.host_arrays import DTYPES, check_inputs
 from mgn.runtime.launching.command_buffers import CommandBuffer, record
 from mgn.runtime.launching.launches import Copy, Launch
 from mgn.runtime.launching.preparation import Preparation
 from mgn.runtime.launching.profile import LaunchTime, launch_times, write_trace
 from mgn.runtime.launching.programs import build_kernels
+from mgn.runtime.launching.session import Session
 from mgn.runtime.memory import DeviceMemory, GuardedMemory, buffer_bytes, guard_is_wanted
 
 
 class Executable:
     """Runs one planned graph on one device, any number of times, from any thread.
+
+    Executables of one `session` share parameters and states of one name. What a run leaves in
+    states is copied there once all else has succeeded. Where launches of a plan write states in
+    place, a run that fails after they began has lost these: they have to be set or reset.
 
     `guard` surrounds every buffer with poisoned zones that are checked after each run, and fills
     the views with NaN before it: slow, and sure to notice a kernel that writes too far, or whose
@@ -43,31 +48,37 @@ class Executable:
         cache: KernelCache | None = None,
         options: Sequence[str] = (),
         guard: bool | None = None,
+        session: Session | None = None,
     ) -> None:
-        cl = opencl()
         self.plan = plan
-        self.device = choose(device) if isinstance(device, str) else device
+        chosen = choose(device) if isinstance(device, str) else device
+        self.session = Session(chosen) if session is None else session
+        self.device = self.session.device
         self.profile: list[LaunchTime] = []
         _check_launches(plan, kernels)
-        self._lock = threading.Lock()
-        self._context = cl.Context([self.device.handle])
-        self._queue = cl.CommandQueue(self._context)
+        self._lock = self.session.lock
+        self._context, self._queue = self.session.context, self.session.queue
         used = dict.fromkeys(step.kernel for step in (*plan.prepare, *plan.launches))
         cache = KernelCache.default() if cache is None else cache
         signatures = [kernels[name] for name in used]
         self.build = build_kernels(signatures, self.device, self._context, cache, options)
         guarded = guard_is_wanted() if guard is None else guard
         memory_class = GuardedMemory if guarded else DeviceMemory
-        self._memory = memory_class(plan, self.device, self._context, self._queue)
+        self._memory = memory_class(plan, self.device, self._context, self._queue, self.session)
         self._queue.finish()
         self._inputs = list(plan.of_kind(BufferKind.INPUT))
         self._params = {buffer.name: number for number, buffer in plan.of_kind(BufferKind.PARAM)}
-        self._unset = set(self._params)
-        self._steps = [self._bind(step, kernels) for step in plan.steps]
+        self._states = {buffer.name: number for number, buffer in plan.of_kind(BufferKind.STATE)}
+        steps = [self._bind(step, kernels) for step in plan.steps]
+        self._steps, self._commits = steps[: plan.commits], steps[plan.commits :]
+        written = plan.written_states({name: kernels[name].accesses for name in used})
+        self._written = {plan.buffers[number].name: step for number, step in written.items()}
+        self._writes_early = any(step < plan.commits for step in self._written.values())
         self._recorded: CommandBuffer | None = None
         self._runs = 0
         self._preparing = [self._bind(step, kernels) for step in plan.prepare]
         self.preparation = Preparation(plan)
+        self.session.listen(self)
 
     @property
     def parameters(self) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -80,39 +91,33 @@ class Executable:
         """Bytes of device memory in use."""
         return self._memory.allocated
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of parameters and states, which executables of one session share."""
+        kinds = (BufferKind.PARAM, BufferKind.STATE)
+        return sum(buffer_bytes(buffer) for buffer in self.plan.buffers if buffer.kind in kinds)
+
+    @property
+    def states(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Name to element and shape of every state that the graph reads or writes."""
+        planned = self.plan.of_kind(BufferKind.STATE)
+        return {buffer.name: (buffer.element, buffer.shape) for _, buffer in planned}
+
     def set_param(self, name: str, array: Any) -> None:
         """Copy a parameter to the device. InputError where its name, dtype or shape is wrong.
 
         What derives from it is made again before the next run.
         """
-        number = self._number(name)
-        buffer = self.plan.buffers[number]
-        try:
-            value = fitting(array, buffer.element, buffer.shape)
-        except InputError as error:
-            raise InputError(f"parameter {shown(name)} {error}") from None
-        with self._lock:
-            self._memory.upload(number, value)
-            self._queue.finish()
-            self.preparation.parameter_changed(number)
-        self._unset.discard(name)
+        self.session.set(BufferKind.PARAM, name, array)
 
     def get_param(self, name: str) -> np.ndarray:
         """A copy of a parameter's value. InputError where there is none of that name."""
-        number = self._number(name)
-        buffer = self.plan.buffers[number]
-        value = np.empty(buffer.shape, DTYPES[buffer.element])
-        with self._lock:
-            self._memory.download(number, value)
-            self._queue.finish()
-        return value
+        return self.session.get(BufferKind.PARAM, name)
 
-    def _number(self, name: str) -> int:
-        """The number of a parameter's buffer. NoParameter where there is none of that name."""
-        if name not in self._params:
-            hint = nearest(name, list(self._params))
-            raise NoParameter(f"there is no parameter {shown(name)}{hint}")
-        return self._params[name]
+    def parameter_changed(self, name: str) -> None:
+        """Notes that a parameter of the session has another value now."""
+        if name in self._params:
+            self.preparation.parameter_changed(self._params[name])
 
     def run(self, inputs: Mapping[str, Any], *, profile: bool = False) -> dict[str, np.ndarray]:
         """Run the graph. With `profile`, the time of each launch is in `self.profile` afterwards.
@@ -120,12 +125,10 @@ class Executable:
         InputError where an input is missing, unexpected or of another type, or a parameter unset.
         """
         arrays = check_inputs([buffer for _, buffer in self._inputs], inputs)
-        if self._unset:
-            names = ", ".join(f"'{name}'" for name in sorted(self._unset)[:8])
-            have = "parameter has" if len(self._unset) == 1 else "parameters have"
-            raise InputError(f"{len(self._unset)} {have} no value: {names}; load or set them first")
+        self._check_parameters()
         try:
             with self._lock:
+                self._check_states()
                 return self._run(arrays, profile)
         except opencl().Error as error:
             raise RuntimeFault(
@@ -138,12 +141,36 @@ class Executable:
         With `profile`, the time of each launch is in `self.profile` afterwards.
         """
         with self._lock:
+            self._check_states()
             self._prepare()
-            if profile:
-                self.profile = self._replay_profiled()
-            else:
-                self._enqueue_all()
-            self._queue.finish()
+            with self._writing_states(early=True):
+                self._launch(profile)
+                if not profile:
+                    self._enqueue(self._commits)
+                self._queue.finish()
+
+    def _check_parameters(self) -> None:
+        unset = {name for kind, name in self.session.unset if kind is BufferKind.PARAM}
+        unset &= self._params.keys()
+        if unset:
+            names = ", ".join(f"'{name}'" for name in sorted(unset)[:8])
+            have = "parameter has" if len(unset) == 1 else "parameters have"
+            raise InputError(f"{len(unset)} {have} no value: {names}; load or set them first")
+
+    def _check_states(self) -> None:
+        """Every state has a value now: its first one where nothing else was set or left there."""
+        self.session.begin_unset(self._states)
+        self.session.refuse_lost(self._states)
+
+    @contextmanager
+    def _writing_states(self, early: bool) -> Iterator[None]:
+        """Around what writes states: those that it may have half written are lost if it fails."""
+        try:
+            yield
+        except BaseException:
+            if early:
+                self.session.lost.update(self._written)
+            raise
 
     def trace(self, path: str | Path) -> None:
         """Write the last profiled run for Perfetto or chrome://tracing."""
@@ -180,18 +207,26 @@ class Executable:
         ]
         self._memory.poison()
         self._prepare()
+        with self._writing_states(early=profile or self._writes_early):
+            self._launch(profile)
+            outputs = self._collect()
+            del uploads
+            self._memory.check()
+        if self._commits and not profile:
+            with self._writing_states(early=True):
+                self._enqueue(self._commits)
+        return outputs
+
+    def _launch(self, profile: bool) -> None:
         if profile:
             self.profile = self._replay_profiled()
         else:
             self._enqueue_all()
-        outputs = self._collect()
-        del uploads
-        self._memory.check()
-        return outputs
 
     def _enqueue_all(self) -> None:
-        """All steps, which the second run records for those after it: Intel's driver keeps what was
-        recorded of a kernel for ever, and most programs of a process that compiles many run once.
+        """All steps but the commits, which the second run records for those after it: Intel's
+        driver keeps what was recorded of a kernel for ever, and most programs of a process that
+        compiles many run once.
         """
         self._runs += 1
         if self._runs == 2:
@@ -214,7 +249,7 @@ class Executable:
         self._queue.finish()
         names: list[str] = []
         events: list[Any] = []
-        for planned, step in zip(self.plan.steps, self._steps, strict=True):
+        for planned, step in zip(self.plan.steps, [*self._steps, *self._commits], strict=True):
             if isinstance(step, Copy) and not step.size:
                 continue
             names.append(planned.kernel if isinstance(planned, LaunchStep) else "copy")

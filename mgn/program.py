@@ -1,0 +1,76 @@
+"""Several graphs compiled together: one device, one set of parameters, one set of states.
+
+In: an executable for each graph. Out: `Program`:
+
+    lm = mgn.compile(module, graph=["prefill", "decode"])
+    lm.load_params("model.safetensors")
+    logits = lm["prefill"](tokens=ids)["logits"]
+    logits = lm["decode"](token=next)["logits"]
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from mgn.diagnostics import MgnError
+from mgn.executable import Executable
+from mgn.modules.call_arguments import check_arguments
+from mgn.parameters import Parameters
+from mgn.runtime.host_arrays import nearest, shown
+from mgn.runtime.launching.session import States
+from mgn.runtime.weights import load_params, save_params
+
+
+class Program(Mapping[str, Executable]):
+    """The executables of several graphs by name, which share parameters and states.
+
+    Each of these is on the device once. `params` and `state` hold those of all graphs.
+    """
+
+    def __init__(self, executables: Mapping[str, Executable], params: Parameters) -> None:
+        self._executables = dict(executables)
+        self.params = params
+        self.state = States(params.session)
+
+    def __getitem__(self, graph: str) -> Executable:
+        if graph not in self._executables:
+            names = list(self._executables)
+            hint = nearest(graph, names) or f"; there are {', '.join(names)}"
+            raise MgnError(f"there is no graph {shown(graph)}{hint}")
+        return self._executables[graph]
+
+    def __contains__(self, graph: object) -> bool:
+        return graph in self._executables
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._executables)
+
+    def __len__(self) -> int:
+        return len(self._executables)
+
+    def __repr__(self) -> str:
+        return f"Program(graphs={list(self._executables)})"
+
+    @property
+    def allocated(self) -> int:
+        """Bytes of device memory in use; what graphs share counts once."""
+        own = sum(item.allocated - item.held_bytes for item in self._executables.values())
+        return own + self.params.session.held_bytes
+
+    def reset(self) -> None:
+        """Gives every state its first value."""
+        self.params.session.reset()
+
+    def load_params(self, path: str | Path) -> int:
+        """Loads all parameters from a .safetensors or .npz file; the number of arrays left over.
+
+        WeightsError where one is missing or of another type.
+        """
+        check_arguments("load_params", path=path)
+        loaded = load_params(path, self.params.types)
+        self.params.update(loaded.arrays)
+        return loaded.extra
+
+    def save_params(self, path: str | Path) -> None:
+        """Writes all parameters to a .safetensors file."""
+        check_arguments("save_params", path=path)
+        save_params(path, dict(self.params))

@@ -1,0 +1,210 @@
+"""What the executables of one device share: a context, a queue, and tensors that are held by name.
+
+In: a device, and the parameters and states that executables plan. Out: `Session`, in which a
+parameter or a state is one buffer for all that name it, and `States`, which reads and sets states.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+from weakref import WeakSet
+
+import numpy as np
+
+from mgn.codegen.launch_plan import BufferKind, BufferPlan
+from mgn.runtime.devices import ComputeDevice, opencl
+from mgn.runtime.errors import InputError, NoParameter, RuntimeFault
+from mgn.runtime.host_arrays import (
+    DTYPES,
+    as_bytes,
+    fitting,
+    nearest,
+    shown,
+    spelling,
+)
+from mgn.runtime.memory import buffer_bytes
+
+Key = tuple[BufferKind, str]
+
+HELD_KINDS = {BufferKind.PARAM: "parameter", BufferKind.STATE: "state"}
+"""The kinds of buffers that are held by name, and what messages call them."""
+
+
+class Listener(Protocol):
+    """Hears of parameters that were set."""
+
+    def parameter_changed(self, name: str) -> None:
+        """Called, while the session is locked, once a parameter has another value."""
+        ...
+
+
+@dataclass
+class Held:
+    """A buffer that is held by name; `owner` keeps alive what the buffer lies in."""
+
+    plan: BufferPlan
+    buffer: Any
+    owner: object
+
+
+class Session:
+    """One device's context and queue, whose commands run in order, and what is held there.
+
+    `lock` is taken by whoever runs or changes something. A state that a run has half written is in
+    `lost` until it is set or begun again.
+    """
+
+    def __init__(self, device: ComputeDevice) -> None:
+        cl = opencl()
+        self.device = device
+        self.context = cl.Context([device.handle])
+        self.queue = cl.CommandQueue(self.context)
+        self.lock = threading.Lock()
+        self.unset: set[Key] = set()
+        self.lost: set[str] = set()
+        self._held: dict[Key, Held] = {}
+        self._first: dict[str, Callable[[], np.ndarray]] = {}
+        self._listeners: WeakSet[Listener] = WeakSet()
+
+    def listen(self, listener: Listener) -> None:
+        """Tells a listener, for as long as it lives, of parameters that are set."""
+        self._listeners.add(listener)
+
+    def begin_with(self, name: str, first: Callable[[], np.ndarray]) -> None:
+        """Gives a state another first value than zeros; it is drawn when it is needed."""
+        self._first[name] = first
+
+    def hold(self, plan: BufferPlan, make: Callable[[], Any], owner: object) -> Any:
+        """The buffer of a planned parameter or state, made where there is none yet.
+
+        RuntimeFault where another graph has one of the name, and of another type.
+        """
+        key = (plan.kind, plan.name)
+        held = self._held.get(key)
+        if held is None:
+            self._held[key] = held = Held(plan, make(), owner)
+            self.unset.add(key)
+            value = plan.value
+            if value is not None:
+                self._first.setdefault(plan.name, lambda: value)
+        known = held.plan
+        if (known.element, known.shape) != (plan.element, plan.shape):
+            types = [spelling(item.element, item.shape) for item in (known, plan)]
+            what = f"{HELD_KINDS[plan.kind]} {shown(plan.name)}"
+            raise RuntimeFault(f"{what} is {types[0]} in one graph and {types[1]} in another")
+        return held.buffer
+
+    def held(self, kind: BufferKind) -> dict[str, BufferPlan]:
+        """What is held of a kind, by name."""
+        return {name: held.plan for (found, name), held in self._held.items() if found is kind}
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of all parameters and states."""
+        return sum(buffer_bytes(held.plan) for held in self._held.values())
+
+    def set(self, kind: BufferKind, name: str, array: Any) -> None:
+        """Copies a value to the device. InputError where its name, dtype or shape is wrong."""
+        held = self._find(kind, name)
+        try:
+            value = fitting(array, held.plan.element, held.plan.shape)
+        except InputError as error:
+            raise InputError(f"{HELD_KINDS[kind]} {shown(name)} {error}") from None
+        with self.lock:
+            self._upload(held, value)
+            self._is_set(kind, name)
+
+    def get(self, kind: BufferKind, name: str) -> np.ndarray:
+        """A copy of a value. InputError where there is none of that name."""
+        held = self._find(kind, name)
+        value = np.empty(held.plan.shape, DTYPES[held.plan.element])
+        with self.lock:
+            if kind is BufferKind.STATE:
+                self.begin_unset([name])
+                self.refuse_lost([name])
+            if value.size:
+                opencl().enqueue_copy(self.queue, as_bytes(value), held.buffer)
+        return value
+
+    def reset(self) -> None:
+        """Gives every state its first value."""
+        with self.lock:
+            for name in self.held(BufferKind.STATE):
+                self._begin(name)
+
+    def begin_unset(self, names: Iterable[str]) -> None:
+        """Gives those states their first values that have none yet; the caller holds the lock."""
+        for name in names:
+            if (BufferKind.STATE, name) in self.unset:
+                self._begin(name)
+
+    def refuse_lost(self, names: Iterable[str]) -> None:
+        """RuntimeFault where a run that failed has half written one of these states."""
+        lost = [name for name in names if name in self.lost]
+        if lost:
+            listing = ", ".join(map(shown, lost[:8]))
+            raise RuntimeFault(
+                f"a run failed while it wrote state {listing}; reset the states, or set these"
+            )
+
+    def _begin(self, name: str) -> None:
+        held = self._held[BufferKind.STATE, name]
+        first = self._first.get(name)
+        if first is not None:
+            self._upload(held, fitting(first(), held.plan.element, held.plan.shape))
+        elif size := buffer_bytes(held.plan):
+            zero = np.zeros(1, np.uint8)
+            opencl().enqueue_fill_buffer(self.queue, held.buffer, zero, 0, size)
+        self._is_set(BufferKind.STATE, name)
+
+    def _upload(self, held: Held, value: np.ndarray) -> None:
+        data = as_bytes(value)
+        if data.size:
+            opencl().enqueue_copy(self.queue, held.buffer, data)
+
+    def _is_set(self, kind: BufferKind, name: str) -> None:
+        self.unset.discard((kind, name))
+        if kind is BufferKind.STATE:
+            self.lost.discard(name)
+            return
+        for listener in self._listeners:
+            listener.parameter_changed(name)
+
+    def _find(self, kind: BufferKind, name: str) -> Held:
+        """What is held of a name. NoParameter where nothing is."""
+        held = self._held.get((kind, name)) if isinstance(name, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        if held is None:
+            hint = nearest(name, list(self.held(kind)))
+            raise NoParameter(f"there is no {HELD_KINDS[kind]} {shown(name)}{hint}")
+        return held
+
+
+class States(MutableMapping[str, np.ndarray]):
+    """The states of a session by external name, on the device.
+
+    Reading gives a copy. Setting checks name, shape and dtype. States cannot be deleted.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._session.get(BufferKind.STATE, name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._session.set(BufferKind.STATE, name, value)
+
+    def __delitem__(self, name: str) -> None:
+        raise TypeError("states cannot be deleted")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._session.held(BufferKind.STATE))
+
+    def __len__(self) -> int:
+        return len(self._session.held(BufferKind.STATE))
+
+    def __repr__(self) -> str:
+        held = self._session.held(BufferKind.STATE).values()
+        listing = ", ".join(f"{item.name}: {spelling(item.element, item.shape)}" for item in held)
+        return f"States({listing})"
