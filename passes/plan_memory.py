@@ -30,7 +30,8 @@ copied before stays a launch. Without `prepare` it stays a launch,
 as is right where a run itself changes parameters.
 
 A state that the graph reads or writes is a `plan.state`. Copies behind all launches write what the
-run leaves in states, so that a run which fails before them has changed none.
+run leaves in states, so that a run which fails before them has changed none; but a kernel that
+writes a part of a state does so in place, where nobody reads it later as it was.
 
 The order of the launches stays. Outputs lie in the arena too, and live to the end: a run hands out
 copies for the host anyway, and one buffer is one allocation. `tensor_bytes` is what all launch
@@ -59,6 +60,7 @@ from mgn.dialects.plan import states as plan_states
 from mgn.dialects.plan import steps as plan_steps
 from mgn.passes.arena import Interval, aligned, pack
 from mgn.passes.liveness import Pairs, assign_slots, tensor_bytes
+from mgn.passes.states_in_place import states_in_place
 from mgn.passes.wrong_level import WrongLevel
 
 GPU_ALIGNMENT = 512
@@ -122,10 +124,13 @@ def plan_graph(
     results = [value for _, value in graph.named_results]
     returned = [value for value in results if value not in derived]
     kept = [*returned, *(value for _, value in graph.named_written if value not in derived)]
+    held = states_in_place(graph, launches, starting)
     slots = assign_slots(launches, kept, in_place)
+    slots = {value: slot for value, slot in slots.items() if value not in held}
     found = {value for _, value in graph.named_states}
     moved = [value for _, value in graph.named_written if value in found]
-    unlaunched = [value for value in dict.fromkeys([*returned, *moved]) if value not in slots]
+    unlaunched = dict.fromkeys(item for item in [*returned, *moved] if item not in slots)
+    unlaunched = [value for value in unlaunched if value not in held]
     intervals = {
         id(slot): Interval(slot.size, slot.first, slot.last) for slot in slots.values()
     } | {
@@ -146,7 +151,7 @@ def plan_graph(
         statistics["derived_bytes"] = sum(map(tensor_bytes, derived))
     for name, value in statistics.items():
         program.attributes[name] = IntegerAttr(value, i64)
-    _Writer(program, graph, offsets, derived, starting).write()
+    _Writer(program, graph, offsets, derived, starting, held).write()
     return program
 
 
@@ -164,12 +169,15 @@ class _Writer:
         offsets: dict[SSAValue, int],
         derived: set[SSAValue],
         starting: Pairs,
+        in_states: dict[SSAValue, str],
     ) -> None:
         self._block = program.body.block
         self._graph = graph
         self._offsets = offsets
         self._derived = derived
         self._starting = starting
+        self._in_states = in_states
+        self._next: dict[str, SSAValue] = {}
         self._buffers: dict[SSAValue, SSAValue] = {}
         self._held: dict[tuple[str, object], SSAValue] = {}
 
@@ -184,6 +192,10 @@ class _Writer:
         states = {label: self._state(label, value) for label, value in found.items()}
         for label, argument in graph.named_states:
             self._buffers[argument] = states[label]
+        for value, label in self._in_states.items():
+            if label not in self._next:
+                self._next[label] = self._following(states[label])
+            self._buffers[value] = self._next[label]
         later: list[Operation] = []
         for op in graph.block.ops:
             if isinstance(op, LaunchOp) and not self._derived.issuperset(op.outputs):
@@ -195,7 +207,9 @@ class _Writer:
         results = [(label, value, self._returned(value)) for label, value in graph.named_results]
         written = [(label, self._returned(value)) for label, value in graph.named_written]
         for label, source in written:
-            self._leave(states[label], source)
+            if label not in self._next:
+                following = self._following(states[label])
+                self._block.add_op(plan_steps.CopyOp(source, following))
         for label, value, source in results:
             type = cast(TensorType[Attribute], value.type)
             self._block.add_op(plan_steps.OutputOp(label, source, type))
@@ -206,11 +220,11 @@ class _Writer:
         self._block.add_op(op)
         return op.result
 
-    def _leave(self, state: SSAValue, source: SSAValue) -> None:
-        """Copies what a run leaves in a state to it, behind all launches."""
-        following = plan_states.NextOp(state)
-        self._block.add_op(following)
-        self._block.add_op(plan_steps.CopyOp(source, following.result))
+    def _following(self, state: SSAValue) -> SSAValue:
+        """The place of what a run leaves in a state."""
+        op = plan_states.NextOp(state)
+        self._block.add_op(op)
+        return op.result
 
     def _write_operation(self, op: Operation) -> None:
         match op:
@@ -232,7 +246,7 @@ class _Writer:
             if is_prepared:
                 type = buffer_type(result.type)
                 self._hold(result, plan_buffers.DerivedOp(type))
-            else:
+            elif result not in self._in_states:
                 self._view(result)
         call = plan_steps.PrepareOp if is_prepared else plan_steps.LaunchOp
         operands = [self._buffers[value] for value in (*op.inputs, *op.outputs)]
@@ -244,6 +258,8 @@ class _Writer:
 
     def _start(self, result: SSAValue, source: SSAValue) -> None:
         """Has a result hold what another buffer holds, unless it lies there."""
+        if isinstance(result.owner, plan_states.NextOp):
+            return
         ends = [item.owner for item in (result, source)]
         places = [item.start for item in ends if isinstance(item, plan_buffers.ViewOp)]
         if len(places) < 2 or places[0] != places[1]:

@@ -32,12 +32,15 @@ class Extent:
 
 @dataclass(frozen=True)
 class Step:
-    """One launch or copy, by argument position; `in_place` pairs (read, written) may coincide."""
+    """One launch or copy, by argument position; `in_place` pairs (read, written) may coincide. Of
+    `parts` pairs the second is written in part, and has to begin as the first.
+    """
 
     label: str
     reads: dict[int, Extent]
     writes: dict[int, Extent]
     in_place: frozenset[tuple[int, int]] = frozenset()
+    parts: frozenset[tuple[int, int]] = frozenset()
 
 
 @dataclass
@@ -81,6 +84,10 @@ def check_steps(steps: Iterable[Step], memory: Memory) -> None:
         for extent in step.reads.values():
             memory.read(step.label, extent)
         _check_overlaps(step)
+        for read, written in step.parts:
+            place, source = step.writes[written], step.reads.get(read)
+            if source is None or not place.same_bytes(source):
+                memory.read(f"{step.label}, which writes a part,", place)
         for extent in step.writes.values():
             memory.write(step.label, extent)
 

@@ -5,7 +5,7 @@ which reads what is not, or no longer, there.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import (
     IntegerAttr,
@@ -26,7 +26,7 @@ from xdsl.printer import Printer
 from xdsl.traits import HasParent, IsolatedFromAbove, NoTerminator, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from mgn.dialects.kernel.buffers import ALIGNMENT, byte_size, in_place_pairs
+from mgn.dialects.kernel.buffers import ALIGNMENT, byte_size, in_place_pairs, starting_pairs
 from mgn.dialects.kernel.function import FuncOp
 from mgn.dialects.kernel.types import Access
 from mgn.dialects.plan.buffers import (
@@ -134,11 +134,14 @@ class ProgramOp(ArenaProgram):
 
 @dataclass(frozen=True)
 class _Interface:
-    """What a launch must know of a kernel: its arguments, and the pairs that may share memory."""
+    """What a launch must know of a kernel: its arguments, the pairs that may share memory, and
+    those of which the second begins as the first.
+    """
 
     types: tuple[Attribute, ...]
     access: tuple[Access, ...]
     in_place: frozenset[tuple[int, int]]
+    parts: frozenset[tuple[int, int]]
 
 
 def _check_names(program: ProgramOp) -> None:
@@ -201,7 +204,7 @@ def _interface(function: FuncOp) -> _Interface:
     if function.noalias is not None:
         pairs = frozenset[tuple[int, int]]()
     types = tuple(argument.type for argument in function.arguments)
-    return _Interface(types, function.accesses, pairs)
+    return _Interface(types, function.accesses, pairs, starting_pairs(function))
 
 
 def _check_preparations(program: ProgramOp, kernels: dict[str, _Interface] | None) -> set[SSAValue]:
@@ -271,10 +274,11 @@ def _step(
 ) -> Step:
     if isinstance(op, CopyOp):
         access = (Access.READ, Access.WRITE)
-        return _step_of("plan.copy", op.operands, access, frozenset(), derived, places)
+        return _step_of("plan.copy", op.operands, access, derived, places)
     label = f"launch of @{op.kernel_name}"
     kernel = _kernel_of(op, label, kernels)
-    return _step_of(label, op.arguments, kernel.access, kernel.in_place, derived, places)
+    step = _step_of(label, op.arguments, kernel.access, derived, places)
+    return replace(step, in_place=kernel.in_place, parts=kernel.parts)
 
 
 def _kernel_of(op: KernelCallOp, label: str, kernels: dict[str, _Interface] | None) -> _Interface:
@@ -296,7 +300,6 @@ def _step_of(
     label: str,
     arguments: Sequence[SSAValue],
     access: Sequence[Access],
-    in_place: frozenset[tuple[int, int]],
     derived: set[SSAValue],
     places: dict[SSAValue, Extent],
 ) -> Step:
@@ -316,7 +319,7 @@ def _step_of(
             reads[i] = extent
         if mode.writes:
             writes[i] = extent
-    return Step(label, reads, writes, in_place)
+    return Step(label, reads, writes)
 
 
 def _extent(value: SSAValue, view: ViewOp) -> Extent:
