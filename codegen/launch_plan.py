@@ -91,31 +91,26 @@ class LaunchPlan:
         """The kernel launches of a run, in order."""
         return tuple(step for step in self.steps if isinstance(step, LaunchStep))
 
-    @property
-    def commits(self) -> int:
-        """The first of the copies behind all launches that write states."""
+    def commits(self, accesses: Mapping[str, Sequence[str]]) -> int:
+        """The number of the step from which on the rest write states alone, which no result is
+        read from: they may wait until the results are there. `accesses` has, by a kernel's name,
+        those of its arguments.
+        """
         first = len(self.steps)
+        if any(self.buffers[output.buffer].kind is BufferKind.STATE for output in self.outputs):
+            return first
         for step in reversed(self.steps):
-            if not isinstance(step, CopyStep):
-                break
-            if self.buffers[step.target].kind is not BufferKind.STATE:
+            kinds = {self.buffers[buffer].kind for buffer in _written(step, accesses)}
+            if kinds != {BufferKind.STATE}:
                 break
             first -= 1
         return first
 
     def written_states(self, accesses: Mapping[str, Sequence[str]]) -> dict[int, int]:
-        """The buffers of the states that a run writes, and the first step that writes each.
-
-        `accesses` has, by a kernel's name, those of its arguments.
-        """
+        """The buffers of the states that a run writes, and the first step that writes each."""
         found: dict[int, int] = {}
         for number, step in enumerate(self.steps):
-            if isinstance(step, CopyStep):
-                written = [step.target]
-            else:
-                pairs = zip(step.arguments, accesses[step.kernel], strict=True)
-                written = [buffer for buffer, access in pairs if access != "read"]
-            for buffer in written:
+            for buffer in _written(step, accesses):
                 if self.buffers[buffer].kind is BufferKind.STATE:
                     found.setdefault(buffer, number)
         return found
@@ -136,3 +131,11 @@ class LaunchPlan:
                 if self.buffers[item].kind is BufferKind.DERIVED:
                     found.setdefault(item, (step, frozenset(parameters)))
         return found
+
+
+def _written(step: LaunchStep | CopyStep, accesses: Mapping[str, Sequence[str]]) -> list[int]:
+    """The buffers that a step writes."""
+    if isinstance(step, CopyStep):
+        return [step.target]
+    pairs = zip(step.arguments, accesses[step.kernel], strict=True)
+    return [buffer for buffer, access in pairs if access != "read"]

@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from mgn.dialects.mgn.build import CallError
 from mgn.dialects.mgn.states import StateOp, WriteStateOp
+from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import ELEMENT_TYPES, Family, element_of, spelling
 from mgn.frontend import ast
 from mgn.frontend.ast import Place
@@ -75,7 +76,7 @@ class States(Calls):
         self.locate(place)
         try:
             scalar = self.emitter.constant(value, element_of(state.type))
-        except CallError as error:
+        except (CallError, ShapeError) as error:
             return self.error(place, str(error))
         shape = list(state.type.get_shape())
         return self.emit_operation(place, "broadcast_to", scalar, shape) if shape else scalar

@@ -31,8 +31,9 @@ class Executable:
     """Runs one planned graph on one device, any number of times, from any thread.
 
     Executables of one `session` share parameters and states of one name. What a run leaves in
-    states is copied there once all else has succeeded. Where launches of a plan write states in
-    place, a run that fails after they began has lost these: they have to be set or reset.
+    states is written there last, once all else has succeeded. Where a launch writes a part of a state
+    that others read in the same run, a run that fails after it has lost the state: it has to be set
+    or reset.
 
     `guard` surrounds every buffer with poisoned zones that are checked after each run, and fills
     the views with NaN before it: slow, and sure to notice a kernel that writes too far, or whose
@@ -70,11 +71,14 @@ class Executable:
         self._params = {buffer.name: number for number, buffer in plan.of_kind(BufferKind.PARAM)}
         self._states = {buffer.name: number for number, buffer in plan.of_kind(BufferKind.STATE)}
         steps = [self._bind(step, kernels) for step in plan.steps]
-        self._steps, self._commits = steps[: plan.commits], steps[plan.commits :]
-        written = plan.written_states({name: kernels[name].accesses for name in used})
-        self._written = {plan.buffers[number].name: step for number, step in written.items()}
-        self._writes_early = any(step < plan.commits for step in self._written.values())
+        accesses = {name: kernels[name].accesses for name in used}
+        first = plan.commits(accesses)
+        self._steps, self._commits = steps[:first], steps[first:]
+        written = plan.written_states(accesses)
+        self._written = {plan.buffers[number].name for number in written}
+        self._writes_early = any(step < first for step in written.values())
         self._recorded: CommandBuffer | None = None
+        self._recorded_commits: CommandBuffer | None = None
         self._runs = 0
         self._preparing = [self._bind(step, kernels) for step in plan.prepare]
         self.preparation = Preparation(plan)
@@ -146,7 +150,7 @@ class Executable:
             with self._writing_states(early=True):
                 self._launch(profile)
                 if not profile:
-                    self._enqueue(self._commits)
+                    self._commit()
                 self._queue.finish()
 
     def _check_parameters(self) -> None:
@@ -214,7 +218,7 @@ class Executable:
             self._memory.check()
         if self._commits and not profile:
             with self._writing_states(early=True):
-                self._enqueue(self._commits)
+                self._commit()
         return outputs
 
     def _launch(self, profile: bool) -> None:
@@ -231,10 +235,19 @@ class Executable:
         self._runs += 1
         if self._runs == 2:
             self._recorded = record(self.device.handle, self._queue, self._steps)
+            self._recorded_commits = record(self.device.handle, self._queue, self._commits)
         if self._recorded is None:
             self._enqueue(self._steps)
             return
         self._recorded.enqueue()
+        self._queue.flush()
+
+    def _commit(self) -> None:
+        """The steps that write states once all else has succeeded."""
+        if self._recorded_commits is None:
+            self._enqueue(self._commits)
+            return
+        self._recorded_commits.enqueue()
         self._queue.flush()
 
     def _enqueue(self, steps: Sequence[Launch | Copy]) -> None:

@@ -267,7 +267,7 @@ def test_wrong_mlir_is_a_diagnostic_with_its_place(tmp_path: Path, text: str, me
     [
         ({"device": None}, "'device' takes a selector such as 'auto', 'cpu' or '0:0', not None"),
         ({"dims": [1]}, "'dims' takes sizes by name, such as .*, not list"),
-        ({"graph": 3}, "'graph' takes the name of a graph, not int"),
+        ({"graph": 3}, "'graph' takes the name of a graph, or a list of names, not int"),
         ({"seed": "a"}, "'seed' takes a whole number, not str"),
         ({"seed": True}, "'seed' takes a whole number, not bool"),
         ({"target": None}, "'target' takes 'opencl', 'spirv' or 'auto', not None"),

@@ -145,9 +145,11 @@ def test_code_names_source_files_that_exist() -> None:
 
 
 def public_definitions(tree: ast.Module) -> Iterator[ast.ClassDef | ast.FunctionDef]:
-    """Public classes and functions of a module."""
+    """Public classes and functions of a module; an overload is documented where it is defined."""
     for node in tree.body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.name.startswith("_"):
+            continue
+        if not any(ast.unparse(item) == "overload" for item in node.decorator_list):
             yield node
 
 

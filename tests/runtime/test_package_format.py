@@ -122,7 +122,7 @@ def test_every_flipped_bit_is_noticed() -> None:
         ("arguments", 0, 4, "<I", 8, "cannot hold u32"),
         ("arguments", 0, 8, "<Q", 97, "do not fit kernel"),
         ("arguments", 3, 0, "<I", 1, "writes input 'x', which is no view"),
-        ("buffers", 0, 0, "<I", 5, "no kind of buffer 5"),
+        ("buffers", 0, 0, "<I", 6, "no kind of buffer 6"),
         ("buffers", 0, 4, "<I", 99, "no element 99"),
         ("buffers", 0, 20, "<I", 40, "40 dimensions, more than 32"),
         ("buffers", 0, 24, "<Q", 64, "cannot have data"),

@@ -1,0 +1,318 @@
+"""States on the device: what runs leave is what the interpreter leaves; a run that fails leaves
+nothing; graphs that are compiled together share states and parameters.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mgn
+from mgn.codegen.launch_plan import BufferKind
+from mgn.dialects.mgn.interpreter import Interpreter
+from mgn.dialects.mgn.states import states_of
+from mgn.dialects.mgn.structure import graphs_of
+from mgn.executable import Executable
+from mgn.modules.initialisers import initial_value
+from mgn.modules.module import Module
+from mgn.passes.thread_states import ThreadStates
+from mgn.runtime.errors import InputError, NoParameter, RuntimeFault
+from mgn.runtime.launching.launches import Copy, Launch
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DEVICE = os.environ.get("MGN_TEST_DEVICE", "cpu")
+PROMPT, TOKENS = 8, 64
+
+PROGRAMS = {
+    "reads and writes in order": """
+        state total: f32[3] = ones()
+        fn add(x, i: int) {
+          state k: f32[3] as "layer.{i}" = constant(2)
+          old = k
+          k <- k + x
+          total <- total + k
+          return old
+        }
+        graph g(x: f32[3]) {
+          state steps: i32[]
+          before = total
+          steps <- steps + 1
+          for i in 0..3 { scope "s" { x = add(x, i) } }
+          return x, steps = steps, total = total, before
+        }""",
+    "two states change places": """
+        graph g(x: f32[3]) {
+          state j: f32[3] = ones()
+          state k: f32[3] = normal(0, 1)
+          old = k
+          k <- j + x
+          j <- old
+          return y = j * 2, k = k
+        }""",
+    "states of one value": """
+        graph g(x: f32[3]) {
+          state j: f32[3]
+          state k: f32[3]
+          j <- x * 3
+          k <- j
+          return y = x
+        }""",
+    "inputs, parameters and numbers are written": """
+        graph g(x: f32[3]) {
+          param w: f32[3] = ones()
+          state a: f32[3]
+          state b: f32[3]
+          state c: f32[3]
+          was = a + b + c
+          a <- x
+          b <- w
+          c <- 4
+          return y = was
+        }""",
+    "a state that nobody writes": """
+        graph g(x: f32[3]) { state k: f32[3] = constant(5); return y = x * k }""",
+    "a state of every kind": """
+        graph g(x: f32[3]) {
+          state a: bool[3]
+          state b: u8[2]
+          state c: f16[0, 4]
+          state d: i64[]
+          a <- x > 0
+          b <- b + 200
+          c <- c + 1
+          d <- d - 1
+          return y = cast(a, f32) + cast(d, f32)
+        }""",
+    "a part is written and read": """
+        graph g(x: f32[3]) {
+          state at: i32[]
+          state k: f32[300, 3]
+          k <- dynamic_update_slice(k, reshape(x, [1, 3]), [at, 0])
+          at <- at + 2
+          return y = sum(k, axis = 0), z = k[0:4, :] @ k.T
+        }""",
+    "a part is written of what is read before and returned": """
+        graph g(x: f32[3]) {
+          state k: f32[3000, 8] = ones()
+          before = sum(k)
+          part = reshape(pad(x, [[0, 5]], 0.0), [1, 8])
+          k <- dynamic_update_slice(k, part, [7, 0])
+          k <- dynamic_update_slice(k, part * 2, [8, 0])
+          return before, k = k, after = sum(k)
+        }""",
+    "a part is written of what is returned as it was": """
+        graph g(x: f32[3]) {
+          state k: f32[3000, 3]
+          old = k
+          k <- dynamic_update_slice(k, reshape(x, [1, 3]), [2999, 0])
+          return old, new = sum(k, axis = 0)
+        }""",
+}
+
+
+def first_values(program: Module) -> dict[str, np.ndarray]:
+    return {name: initial_value(op, 0) for name, op in states_of(program.lower()).items()}
+
+
+@pytest.mark.parametrize("target", ["opencl", "spirv"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_runs_leave_in_states_what_the_interpreter_leaves(name: str, target: str) -> None:
+    program = mgn.parse(PROGRAMS[name])
+    exe = mgn.compile(program, device=DEVICE, target=target)
+    plain, threaded = program.lower(), program.lower()
+    ThreadStates().apply(None, threaded)  # type: ignore[arg-type]
+    parameters = {"w": np.ones(3, np.float32)}
+    reference = Interpreter(parameters, states=first_values(program))
+    other = Interpreter(parameters, states=first_values(program))
+    random = np.random.default_rng(0)
+    for _ in range(4):
+        x = random.standard_normal(3).astype(np.float32)
+        wanted = reference.run(next(graphs_of(plain)), {"x": x})
+        again = other.run(next(graphs_of(threaded)), {"x": x})
+        found = exe(x=x)
+        for key, array in wanted.items():
+            np.testing.assert_array_equal(again[key], array)
+            np.testing.assert_allclose(found[key], array, rtol=1e-5, atol=1e-4)
+        for key, array in exe.state.items():
+            np.testing.assert_array_equal(other.states[key], reference.states[key])
+            np.testing.assert_allclose(array, reference.states[key], rtol=1e-5, atol=1e-4)
+    exe.reset()
+    for key, array in first_values(program).items():
+        np.testing.assert_array_equal(exe.state[key], array)
+
+
+@pytest.mark.parametrize("target", ["opencl", "spirv"])
+def test_tokens_decoded_with_a_cache_are_those_that_are_recomputed(target: str) -> None:
+    program = mgn.parse_file(ROOT / "examples/cached_decoder.mgn")
+    lm = mgn.compile(program, graph=["prefill", "decode"], device=DEVICE, target=target)
+    prompt = np.random.default_rng(1).integers(0, 97, (1, PROMPT)).astype(np.int32)
+    token = lm["prefill"](tokens=prompt)["next"]
+    tokens = [int(token[0])]
+    for _ in range(TOKENS - 1):
+        token = lm["decode"](token=token)["next"]
+        tokens.append(int(token[0]))
+    assert lm.state["position"] == PROMPT + TOKENS - 1
+    whole = np.concatenate([prompt[0], tokens[:-1]])[None].astype(np.int32)
+    graph = next(graphs_of(program.lower("whole", {"S": whole.shape[1]})))
+    recomputed = Interpreter(dict(lm.params)).run(graph, {"tokens": whole})["next"]
+    assert recomputed[0, PROMPT - 1 :].tolist() == tokens
+    assert len(set(tokens)) > 8
+
+
+def test_graphs_compiled_together_hold_parameters_and_states_once() -> None:
+    program = mgn.parse_file(ROOT / "examples/cached_decoder.mgn")
+    lm = mgn.compile(program, graph=["prefill", "decode"], dims={"S": 4}, device=DEVICE)
+    bytes_of = sum(lm.params[name].nbytes for name in lm.params)
+    bytes_of += sum(lm.state[name].nbytes for name in lm.state)
+    assert lm.params.session.held_bytes == bytes_of
+    assert lm["prefill"].held_bytes == lm["decode"].held_bytes == bytes_of
+    apart = sum(exe.allocated for exe in lm.values())
+    assert lm.allocated == apart - bytes_of
+
+
+SHARED = """
+    param a: f32[8, 8] = ones()
+    state k: f32[8]
+    graph write(x: f32[8]) { k <- x @ tanh(a @ a); return y = k }
+    graph read[N = 2](z: f32[N]) { return y = k * 2, z = z, w = k @ tanh(a @ a) }
+"""
+
+
+def test_a_parameter_that_is_set_is_seen_by_all_graphs_with_what_derives_from_it() -> None:
+    program = mgn.compile(mgn.parse(SHARED), graph=["write", "read"], device=DEVICE)
+    x, z = np.ones(8, np.float32), np.zeros(2, np.float32)
+    for scale in (0.1, 0.2, 0.0):
+        program.params["a"] = a = np.full((8, 8), scale, np.float32)
+        wanted = x @ np.tanh(a @ a)
+        np.testing.assert_allclose(program["write"](x=x)["y"], wanted, rtol=1e-5)
+        np.testing.assert_allclose(program["read"](z=z)["y"], wanted * 2, rtol=1e-5)
+        np.testing.assert_allclose(program["read"](z=z)["w"], wanted @ np.tanh(a @ a), rtol=1e-5)
+        np.testing.assert_allclose(program.state["k"], wanted, rtol=1e-5)
+    assert program["read"].params is program["write"].params
+
+
+def test_dimensions_go_to_the_graphs_that_have_them() -> None:
+    program = mgn.compile(mgn.parse(SHARED), graph=["write", "read"], dims={"N": 5}, device=DEVICE)
+    assert program["read"](z=np.ones(5, np.float32))["z"].shape == (5,)
+    with pytest.raises(mgn.MgnError, match="there is no dimension 'M' in graph write, read"):
+        mgn.compile(mgn.parse(SHARED), graph=["write", "read"], dims={"M": 5}, device=DEVICE)
+    with pytest.raises(mgn.MgnError, match="there is no graph 'wr'; the graphs are write, read"):
+        mgn.compile(mgn.parse(SHARED), graph=["wr"], device=DEVICE)
+    with pytest.raises(mgn.MgnError, match="a list of different names"):
+        mgn.compile(mgn.parse(SHARED), graph=["read", "read"], device=DEVICE)
+    with pytest.raises(mgn.MgnError, match="there is no graph 'wrote'; did you mean 'write'"):
+        program["wrote"]
+
+
+def test_a_name_of_two_types_in_two_graphs_is_refused() -> None:
+    text = "graph g[N = 2](x: f32[N]) { state k: f32[N]; k <- k + x; return y = k }"
+    text += text.replace("graph g[N = 2]", "\ngraph h[M = 3]").replace("N", "M")
+    with pytest.raises(mgn.MgnError, match=r"state 'k' is f32\[2\] already, not f32\[3\]"):
+        mgn.parse(text)
+    late = text.replace("M = 3", "M")
+    with pytest.raises(RuntimeFault, match=r"state 'k' is f32\[2\] in one graph and f32\[3\] in"):
+        mgn.compile(mgn.parse(late), graph=["g", "h"], dims={"M": 3}, device=DEVICE)
+
+
+def test_states_are_read_and_set_by_external_name() -> None:
+    exe = mgn.compile(mgn.parse(PROGRAMS["reads and writes in order"]), device=DEVICE)
+    assert list(exe.state["s.layer.1"]) == [2, 2, 2]
+    exe.state["s.layer.0"] = np.array([1, 2, 3], np.float32)
+    exe(x=np.ones(3, np.float32))
+    assert list(exe.state["s.layer.0"]) == [2, 3, 4]
+    with pytest.raises(NoParameter, match=r"there is no state 's.layer.3'; did you mean 's.layer"):
+        exe.state["s.layer.3"]
+    with pytest.raises(InputError, match=r"state 'steps' has dtype float64, not int32"):
+        exe.state["steps"] = np.zeros(())
+    with pytest.raises(InputError, match=r"state 'total' has shape \[4\], not \[3\]"):
+        exe.state["total"] = np.zeros(4, np.float32)
+    with pytest.raises(TypeError, match="cannot be deleted"):
+        del exe.state["total"]
+    assert "total: f32[3]" in repr(exe.state)
+
+
+def contents(exe: Executable) -> dict[str, np.ndarray]:
+    return {name: exe.state[name] for name in exe.state}
+
+
+@contextmanager
+def failing_after(steps: int) -> Iterator[None]:
+    """Turns the launches and copies of runs, but for the first ones, into failures."""
+    left = [steps]
+
+    def limited(method: Any) -> Any:
+        def step(self: Any) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise RuntimeFault("the driver refused")
+            method(self)
+
+        return step
+
+    with pytest.MonkeyPatch.context() as patched:
+        for kind in (Launch, Copy):
+            patched.setattr(kind, "enqueue", limited(kind.enqueue))
+        yield
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_run_that_fails_leaves_states_as_they_were_or_says_that_they_are_lost(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half-written states are never read by mistake: only a reset or new values help."""
+    monkeypatch.setattr("mgn.runtime.launching.executable.record", lambda *_: None)
+    exe = mgn.compile(mgn.parse(PROGRAMS[name]), device=DEVICE)
+    x = np.array([1, 2, 3], np.float32)
+    before = contents(exe)
+    early = exe.plan.commits({key: item.accesses for key, item in exe.kernels.items()})
+    for steps in range(len(exe.plan.steps)):
+        exe.reset()
+        with failing_after(steps), pytest.raises(RuntimeFault, match="the driver refused"):
+            exe(x=x)
+        lost = set(exe.params.session.lost)
+        if steps < early and name != "a part is written of what is read before and returned":
+            assert not lost
+        for key, array in before.items():
+            if key in lost:
+                with pytest.raises(RuntimeFault, match="a run failed while it wrote state"):
+                    exe.state[key]
+            else:
+                np.testing.assert_array_equal(exe.state[key], array)
+        if lost:
+            with pytest.raises(RuntimeFault, match="reset the states, or set these"):
+                exe(x=x)
+        for key in lost:
+            exe.state[key] = before[key]
+        assert not exe.params.session.lost
+
+
+def test_a_run_with_wrong_inputs_leaves_states_as_they_were() -> None:
+    exe = mgn.compile(mgn.parse(PROGRAMS["two states change places"]), device=DEVICE)
+    before = contents(exe)
+    with pytest.raises(InputError):
+        exe(x=np.ones(4, np.float32))
+    for key, array in before.items():
+        np.testing.assert_array_equal(exe.state[key], array)
+
+
+def test_only_the_row_of_a_large_cache_is_written() -> None:
+    text = """graph step(row: f32[2, 1, 64], at: i32[]) {
+      state k: f32[2, 4096, 64]
+      k <- dynamic_update_slice(k, row, [0, at, 0])
+      return s = sum(k * k, axis = [1, 2])
+    }"""
+    exe = mgn.compile(mgn.parse(text), device=DEVICE)
+    plan = exe.plan
+    assert plan.arena < 1 << 20, "no second cache"
+    copied = [step for step in plan.steps if step not in plan.launches]
+    assert not copied
+    assert sum(buffer.kind is BufferKind.STATE for buffer in plan.buffers) == 1
+    for at in (0, 5, 4095, 9000, -3):
+        exe(row=np.full((2, 1, 64), at + 1, np.float32), at=np.array(at, np.int32))
+    k = exe.state["k"]
+    assert k[:, 0].max() == -2 and k[0, 5, 0] == 6 and k[1, 4095, 63] == 9001
+    assert np.count_nonzero(k) == 3 * 128
