@@ -41,7 +41,7 @@ typedef struct {
 typedef struct { uint32_t kind, kernel, first, count; } Step;
 typedef struct { Name name; uint32_t buffer, element, first_dimension, dimensions; } Output;
 
-enum { INPUT, PARAM, CONSTANT, VIEW, DERIVED };
+enum { INPUT, PARAM, CONSTANT, VIEW, DERIVED, STATE };
 enum { LAUNCH, COPY, PREPARE };
 enum { F64, F32 };
 static const char *const ELEMENTS[] = {"f64", "f32", "f16", "bf16", "i64", "i32",
@@ -114,7 +114,7 @@ static void open_package(const char *path) {
     header = (const Header *)file;
     if (file_size < sizeof(Header) || memcmp(header->magic, "\x89MGNPKG\n", 8) != 0)
         fail("'%s' is no mgn package", path);
-    if (header->version != 2) fail("'%s' has another version than 2", path);
+    if (header->version != 3) fail("'%s' has another version than 3", path);
     if (header->size != file_size || crc32(file + 16, file_size - 16) != header->checksum)
         fail("'%s' is damaged", path);
 }

@@ -3,7 +3,7 @@
      run_package digits.mgnpkg images=images.bin labels=labels.bin -o results.bin
 
    Inputs, and parameters that the package does not hold, come from files of their plain bytes; the
-   results go to one file, one after the other. */
+   results go to one file, one after the other. States begin with their first values. */
 #define _POSIX_C_SOURCE 200809L
 #include "mgnpkg.h"
 #include "opencl.h"
@@ -113,7 +113,9 @@ static void create_buffers(int count, char **arguments) {
         } else {
             if (bytes && buffer->place)
                 data = rows((Table){buffer->place, bytes}, 1);
-            else if (bytes && buffer->kind != DERIVED)
+            else if (bytes && buffer->kind == STATE && !(data = calloc(bytes, 1)))
+                fail("out of memory");
+            else if (bytes && buffer->kind != STATE && buffer->kind != DERIVED)
                 data = given(text(buffer->name), bytes, count, arguments);
             cl_flags copied = data ? CL_MEM_COPY_HOST_PTR : 0;
             memory[i] = clCreateBuffer(context, CL_MEM_READ_WRITE | copied, size, (void *)data,

@@ -1,7 +1,7 @@
 """From a program to a package: what a file that runs without the compiler holds.
 
 In: an xDSL module of one graph and a device's description. Out: a `Package` with every kernel as
-SPIR-V and as OpenCL C, and no parameters yet; no OpenCL was touched.
+SPIR-V and as OpenCL C, the first values of states, and no parameters yet; no OpenCL was touched.
 """
 
 from dataclasses import replace
@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 
+from mgn.codegen.launch_plan import BufferKind, BufferPlan, LaunchPlan
 from mgn.codegen.signature import KernelSignature
 from mgn.dialects.kernel import Device, FuncOp
-from mgn.driver.compilation import compile_graph
+from mgn.driver.compilation import Compiled, compile_graph
 from mgn.driver.kernel_targets import kernel_signature
+from mgn.modules.initialisers import initial_value
+from mgn.runtime.host_arrays import as_bytes
 from mgn.runtime.packages.format import Package, PackagedKernel
 
 if TYPE_CHECKING:
@@ -35,7 +38,19 @@ def package_graph(
         name: PackagedKernel(source, _spirv(functions[name], device))
         for name, source in compiled.kernels.items()
     }
-    return Package(compiled.plan, kernels, {}, device.name)
+    return Package(_with_first_values(compiled), kernels, {}, device.name)
+
+
+def _with_first_values(compiled: Compiled) -> LaunchPlan:
+    """The plan with what its states begin with; none where that is all zeros."""
+    buffers: list[BufferPlan] = []
+    for buffer in compiled.plan.buffers:
+        first = None
+        if buffer.kind is BufferKind.STATE:
+            first = initial_value(compiled.states[buffer.name], 0)
+        begins = first is not None and any(as_bytes(first))
+        buffers.append(replace(buffer, value=first) if begins else buffer)
+    return replace(compiled.plan, buffers=tuple(buffers))
 
 
 def _spirv(func: FuncOp, device: Device) -> KernelSignature | None:

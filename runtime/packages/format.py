@@ -10,7 +10,7 @@ header, blocks of data (each at the next multiple of 64) and eight tables in the
 nothing after them. So it can be mapped into memory and read in place.
 
     header, 192 bytes
-      0  magic "\\x89MGNPKG\\n"    8  u32 version, 2    12  u32 CRC-32 of all from byte 16 on
+      0  magic "\\x89MGNPKG\\n"    8  u32 version, 3    12  u32 CRC-32 of all from byte 16 on
      16  u64 bytes of the file
      24  name of the graph        32  name of the device that it was compiled for
      40  u64 bytes of the arena   48  u64 bytes of all tensors   56  u64 least possible arena
@@ -39,8 +39,9 @@ buffers, then the outputs; the blocks each kernel's SPIR-V and OpenCL C, then th
 - A kernel has SPIR-V, OpenCL C, or both; 0 bytes at place 0 stands for none. An argument is a
   pointer to global memory that holds `count` elements.
 - A buffer's *place* is that of its data (a constant; a parameter, or 0 where it is not embedded, or
-  where there are no bytes), its offset in the arena (a view), or 0 (an input). Inputs and
-  parameters are named as callers name them. Only views are written.
+  where there are no bytes; a state's first value, or 0 where that is all zeros), its offset in the
+  arena (a view), or 0 (an input). Inputs, parameters and states are named as callers name them. Only
+  views and states are written. A state keeps what a run leaves in it for the next run.
 - A tensor has at most 32 dimensions and 2^48 elements, counting a dimension of 0 as 1; an arena at
   most 2^48 bytes.
 - A step launches a kernel on its operands, or (kind 1, kernel 0) copies the first operand to the
@@ -61,7 +62,7 @@ from mgn.codegen.launch_plan import BufferKind, LaunchPlan
 from mgn.codegen.signature import KernelSignature
 
 MAGIC = b"\x89MGNPKG\n"
-VERSION = 2
+VERSION = 3
 TABLE_ALIGNMENT = 8
 BLOCK_ALIGNMENT = 64
 MOST_DIMENSIONS = 32

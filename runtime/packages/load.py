@@ -17,6 +17,7 @@ from mgn.runtime.devices import ComputeDevice, choose
 from mgn.runtime.errors import DeviceError, PackageError
 from mgn.runtime.host_arrays import shown
 from mgn.runtime.launching.executable import Executable
+from mgn.runtime.launching.session import States
 from mgn.runtime.memory import planned_bytes
 from mgn.runtime.packages.format import Package
 from mgn.runtime.packages.reader import read_package
@@ -45,7 +46,8 @@ def load_package(path: str | Path, device: str = "auto") -> "PackagedExecutable"
 class PackagedExecutable(Executable):
     """A packaged graph on a device: `out = exe(x=array)`.
 
-    `params` holds its parameters; those that the package lacks have to be loaded or set.
+    `params` holds its parameters; those that the package lacks have to be loaded or set. `state`
+    holds its states, which begin with the values that the package has.
     """
 
     def __init__(
@@ -60,11 +62,16 @@ class PackagedExecutable(Executable):
         self.kernels = kernels_for(package, chosen)
         super().__init__(package.plan, self.kernels, chosen, cache=cache, guard=guard)
         self.params = PackagedParameters(self)
+        self.state = States(self.session)
         self.params.update(package.parameters)
 
     def __call__(self, /, **inputs: Any) -> dict[str, np.ndarray]:
         """Runs the graph on arrays by input name and gives its results by name."""
         return self.run(inputs)
+
+    def reset(self) -> None:
+        """Gives every state its first value."""
+        self.session.reset()
 
     def load_params(self, path: str | Path) -> int:
         """Loads all parameters from a .safetensors or .npz file; the number of arrays left over.

@@ -90,7 +90,7 @@ class _Reader:
             self._fail(self._tables["kernels"][0], "two kernels have one name")
         parameters: dict[str, np.ndarray] = {}
         buffers = [self._buffer(at, row, parameters) for at, row in self._rows("buffers")]
-        for kind in (BufferKind.INPUT, BufferKind.PARAM):
+        for kind in (BufferKind.INPUT, BufferKind.PARAM, BufferKind.STATE):
             names = [buffer.name for buffer in buffers if buffer.kind is kind]
             self._check_distinct("buffers", f"{kind}s", names)
         launches = list(kernels.items())
@@ -187,9 +187,8 @@ class _Reader:
         value = np.frombuffer(block, DTYPES[element]).reshape(shape) if len(block) == size else None
         if kind is BufferKind.PARAM and value is not None:
             parameters[name] = value
-        return BufferPlan(
-            kind, name, element, shape, value=value if kind is BufferKind.CONSTANT else None
-        )
+        planned = kind is BufferKind.CONSTANT or (kind is BufferKind.STATE and len(block) > 0)
+        return BufferPlan(kind, name, element, shape, value=value if planned else None)
 
     def _steps(
         self, buffers: Sequence[BufferPlan], kernels: Sequence[tuple[str, PackagedKernel]]
@@ -300,8 +299,9 @@ class _Reader:
                 self._fail(at, f"nothing prepares '{buffers[number].name}'")
 
     def _check_written(self, buffer: BufferPlan, at: int) -> None:
-        if buffer.kind is not BufferKind.VIEW:
-            self._fail(at, f"a step writes {buffer.kind} '{buffer.name}', which is no view")
+        if buffer.kind not in (BufferKind.VIEW, BufferKind.STATE):
+            what = f"{buffer.kind} '{buffer.name}'"
+            self._fail(at, f"a step writes {what}, which is no view and no state")
 
     def _check_distinct(self, table: str, what: str, names: Sequence[str]) -> None:
         if len(set(names)) != len(names):

@@ -11,6 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mgn
+from mgn.dialects.kernel.device import DEVICES
+from mgn.driver.packaging import package_graph
 from mgn.runtime.devices import list_devices
 from mgn.runtime.icd import find_intel_library
 from mgn.runtime.launching.ptx import completed
@@ -206,3 +209,21 @@ def test_the_readme_names_what_is_there() -> None:
         assert (EXAMPLE / name).is_file()
     lines = (EXAMPLE / "run_package.c").read_text().splitlines()
     assert len(lines) < 220, "the README says about 200"
+
+
+def test_states_begin_with_their_first_values(runner: Path, tmp_path: Path) -> None:
+    library, _ = opencl_library()
+    text = """graph g(x: f32[3]) {
+      state a: f32[3] = constant(2)
+      state b: f32[3]
+      a <- a * x
+      b <- b + a
+      return a = a, b = b
+    }"""
+    package = package_graph(mgn.parse(text).lower(), DEVICES["cpu"])
+    path, results = tmp_path / "g.mgnpkg", tmp_path / "y.bin"
+    path.write_bytes(package_bytes(package))
+    np.array([1, 2, 3], np.float32).tofile(tmp_path / "x.bin")
+    done = run(runner, library, path, f"x={tmp_path}/x.bin", "-o", results)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "a: f32[3] 2 4 6\nb: f32[3] 2 4 6\n"

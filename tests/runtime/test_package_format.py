@@ -88,8 +88,8 @@ def test_another_file_is_no_package(data: bytes) -> None:
 
 
 def test_another_version_is_told_from_damage() -> None:
-    data = MAGIC + struct.pack("<I", 3) + DATA[12:]
-    with pytest.raises(PackageError, match="version 3 of the package format; this mgn reads") as c:
+    data = MAGIC + struct.pack("<I", 2) + DATA[12:]
+    with pytest.raises(PackageError, match="version 2 of the package format; this mgn reads") as c:
         read_package(data)
     assert c.value.offset == 8
 

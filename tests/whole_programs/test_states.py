@@ -13,15 +13,18 @@ import pytest
 
 import mgn
 from mgn.codegen.launch_plan import BufferKind
+from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.states import states_of
 from mgn.dialects.mgn.structure import graphs_of
+from mgn.driver.packaging import package_graph
 from mgn.executable import Executable
 from mgn.modules.initialisers import initial_value
 from mgn.modules.module import Module
 from mgn.passes.thread_states import ThreadStates
 from mgn.runtime.errors import InputError, NoParameter, RuntimeFault
 from mgn.runtime.launching.launches import Copy, Launch
+from mgn.runtime.packages.writer import package_bytes
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEVICE = os.environ.get("MGN_TEST_DEVICE", "cpu")
@@ -316,3 +319,38 @@ def test_only_the_row_of_a_large_cache_is_written() -> None:
     k = exe.state["k"]
     assert k[:, 0].max() == -2 and k[0, 5, 0] == 6 and k[1, 4095, 63] == 9001
     assert np.count_nonzero(k) == 3 * 128
+
+
+def test_a_package_holds_states_with_their_first_values(tmp_path: Path) -> None:
+    text = """graph g(x: f32[3]) {
+      state at: i32[] = constant(2)
+      state k: f32[300, 3]
+      k <- dynamic_update_slice(k, reshape(x, [1, 3]), [at, 0])
+      at <- at + 2
+      return y = sum(k, axis = 0), at = at
+    }"""
+    package = package_graph(mgn.parse(text).lower(), DEVICES["cpu"])
+    (tmp_path / "g.mgnpkg").write_bytes(package_bytes(package))
+    exe = mgn.load_package(tmp_path / "g.mgnpkg", device=DEVICE)
+    for run in range(1, 4):
+        out = exe(x=np.ones(3, np.float32))
+        assert out["at"] == exe.state["at"] == 2 + 2 * run
+        assert out["y"].tolist() == [run] * 3
+    assert np.flatnonzero(exe.state["k"][:, 0]).tolist() == [2, 4, 6]
+    exe.reset()
+    assert exe.state["at"] == 2 and not exe.state["k"].any()
+
+
+def test_states_of_a_program_from_the_cache_begin_as_they_were_declared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MGN_PROGRAM_CACHE", "on")
+    monkeypatch.setenv("MGN_CACHE_DIR", str(tmp_path))
+    text = PROGRAMS["reads and writes in order"]
+    runs = [mgn.compile(mgn.parse(text), device=DEVICE) for _ in range(2)]
+    assert [exe.report.recalled for exe in runs] == [False, True]
+    x = np.ones(3, np.float32)
+    first, second = ([exe(x=x) for _ in range(3)] for exe in runs)
+    for one, other in zip(first, second, strict=True):
+        for key, array in one.items():
+            np.testing.assert_array_equal(other[key], array)
