@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Region, SSAValue
 
+from mgn.dialects.mgn.build import Draws
 from mgn.dialects.mgn.states import state_accesses
 from mgn.dialects.mgn.structure import GraphOp, ReadOp, ReturnOp
 from mgn.dialects.shapes import ShapeError
@@ -94,6 +95,7 @@ class Lowering(States):
         self.top_level_reads.clear()
         self.prefixes.clear()
         self.emitter.location = None
+        self.emitter.draws = Draws()
         try:
             self._bind_dimensions(graph, dims)
             types = self._bind_inputs(graph)
@@ -109,6 +111,7 @@ class Lowering(States):
             return
         if POISON in types or any(value is POISON for _, value, _ in results):
             return
+        self.finish_draws(self.emitter.draws)
         self.block.add_op(ReturnOp([value for _, value, _ in results]))
         inputs = [item.name for item in graph.inputs]
         op = GraphOp(graph.name, inputs, [name for name, _, _ in results], Region(self.block))

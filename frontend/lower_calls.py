@@ -26,7 +26,7 @@ from mgn.frontend.values import POISON, describe, fold_call, holds_poison, is_nu
 NOT_YET = frozenset(
     [
         *("conv2d", "conv1d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "global_avg_pool"),
-        *("upsample", "group_norm", "batch_norm", "dropout"),
+        *("upsample", "group_norm", "batch_norm"),
     ]
 )
 """Operations of the language that a version of the compiler may lack."""

@@ -10,7 +10,7 @@ from typing import Any
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
-from mgn.dialects.mgn.build import CallError
+from mgn.dialects.mgn.build import RANDOM_STATE, RANDOM_TYPE, CallError, Draws
 from mgn.dialects.mgn.states import StateOp, WriteStateOp
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import ELEMENT_TYPES, Family, element_of, spelling
@@ -59,6 +59,14 @@ class States(Calls):
         op = WriteStateOp(state.name, value)
         op.location = self.location(node.place)
         self.insert(op)
+
+    def finish_draws(self, draws: Draws) -> None:
+        """Counts a run of a graph that draws random numbers, and declares their state."""
+        if not draws.sites:
+            return
+        self.emitter.location = None
+        draws.finish(self.emitter)
+        self.states.hidden.setdefault(RANDOM_STATE, StateOp(RANDOM_STATE, RANDOM_TYPE))
 
     def _declared(self, node: ast.State, prefixes: Sequence[str]) -> Any:
         type = self.type_of(node.type)

@@ -11,8 +11,10 @@ from typing import Any
 from xdsl.dialects.builtin import TensorType
 
 from mgn.diagnostics import Diagnostic
+from mgn.dialects.mgn.build import RANDOM_STATE
 from mgn.dialects.mgn.declared import DeclaredOp
 from mgn.dialects.mgn.initialiser import INITIALISERS, InitialiserAttr, check_initialiser
+from mgn.dialects.mgn.states import StateOp
 from mgn.dialects.mgn.structure import ParamOp
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import spelling
@@ -34,11 +36,12 @@ class ParameterTable:
         self.made = made
         self.kind = "parameter" if made is ParamOp else "state"
         self.declared: dict[str, tuple[DeclaredOp, Diagnostic]] = {}
+        self.hidden: dict[str, DeclaredOp] = {}
 
     @property
     def ops(self) -> list[DeclaredOp]:
         """The declarations in order."""
-        return [op for op, _ in self.declared.values()]
+        return [*(op for op, _ in self.declared.values()), *self.hidden.values()]
 
     def declare(
         self, node: ast.Param | ast.State, prefixes: Sequence[str] = ()
@@ -93,6 +96,8 @@ class ParameterTable:
             place = node.external.place if node.external is not None else node.place
             return context.error(place, "an external name is empty")
         whole = ".".join([*(prefix for prefix in prefixes if prefix), name])
+        if self.made is StateOp and whole == RANDOM_STATE:
+            return context.error(node.place, f"state '{whole}' is that of random numbers")
         if len(whole) > LONGEST_TEXT:
             message = f"an external name may have {LONGEST_TEXT} characters, with its scopes"
             return context.error(node.place, message)

@@ -26,9 +26,17 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr,
 from xdsl.ir import Block, Region, SSAValue
 
 from mgn.diagnostics import Diagnostic, DiagnosticsError
-from mgn.dialects.mgn.build import CallError, Emitter, suggestion
+from mgn.dialects.mgn.build import (
+    RANDOM_STATE,
+    RANDOM_TYPE,
+    CallError,
+    Draws,
+    Emitter,
+    suggestion,
+)
 from mgn.dialects.mgn.initialiser import InitialiserAttr, check_initialiser
 from mgn.dialects.mgn.operation import OPERATIONS
+from mgn.dialects.mgn.states import ReadStateOp, StateOp, WriteStateOp
 from mgn.dialects.mgn.structure import GraphOp, ParamOp, ReadOp, ReturnOp
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import (
@@ -143,6 +151,22 @@ for _symbol in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(Value, f"__{_symbol}__", _binary(_symbol))
 
 
+class State:
+    """A state of a graph that is being built: read by `.value`, written by `.write(x)`, in order."""
+
+    def __init__(self, graph: "GraphBuilder", name: str, type: TensorType) -> None:
+        self.graph, self.name, self.type = graph, name, type
+
+    @property
+    def value(self) -> Value:
+        """What it holds at this point of the graph."""
+        return self.graph.read_state(self)
+
+    def write(self, value: Any) -> None:
+        """Gives it another value, which later reads see."""
+        self.graph.write_state(self, value)
+
+
 class GraphBuilder:
     """One graph being built. Inside `with`, it is the graph that `ops` without operands add to."""
 
@@ -150,9 +174,11 @@ class GraphBuilder:
         self.name = checked_name(name, "a graph")
         self._block = Block()
         self._emitter = Emitter(self._block.add_op)
+        self._emitter.draws = self._draws = Draws()
         self._inputs: list[str] = []
         self._outputs: dict[str, SSAValue] = {}
         self._parameters: dict[str, tuple[ParamOp, object]] = {}
+        self._states: dict[str, StateOp] = {}
         self._prefixes: list[str] = []
         self._module: ModuleOp | None = None
         self._token: Token[GraphBuilder | None] | None = None
@@ -250,6 +276,60 @@ class GraphBuilder:
         self._block.add_op(read)
         return Value(self, read.result)
 
+    def state(
+        self, name: str, type: str | TensorType, initialiser: InitialiserAttr | None = None
+    ) -> State:
+        """A tensor that lives on the device across runs: `k = g.state("k", "f32[2, 64]")`.
+
+        `k.value` is what it holds at this point, and `k.write(x)` gives it another value. It begins
+        with zeros where there is no initialiser; scopes stand before its name as before those of
+        parameters.
+        """
+        self._check_open()
+        external = ".".join([*self._prefixes, checked_text(name, "a state")])
+        wanted = tensor_type(type)
+        if external == RANDOM_STATE:
+            fail(f"state '{external}' is that of random numbers")
+        if element_of(wanted).dtype is None:
+            fail("only a parameter can have a block format")
+        if initialiser is not None:
+            try:
+                check_initialiser(initialiser, wanted)
+            except ShapeError as error:
+                fail(f"state '{external}': {error}")
+        made = StateOp(external, wanted, initialiser)
+        made.location = location()
+        known = self._states.setdefault(external, made)
+        if known.type != wanted:
+            fail(f"state '{external}' is {spelling(known.type)} already, not {spelling(wanted)}")
+        if known.initialiser != initialiser and initialiser is not None:
+            fail(f"state '{external}' begins in another way already")
+        return State(self, external, wanted)
+
+    def read_state(self, state: State) -> Value:
+        """What a state holds at this point of the graph."""
+        self._check_open()
+        op = ReadStateOp(state.name, state.type)
+        op.location = location()
+        self._block.add_op(op)
+        return Value(self, op.result)
+
+    def write_state(self, state: State, value: Any) -> None:
+        """Gives a state another value."""
+        self._check_open()
+        element = element_of(state.type).name
+        if isinstance(value, bool | int | float) and not state.type.get_shape():
+            value = self.constant(value, element)
+        elif isinstance(value, bool | int | float):
+            value = self.call("full", list(state.type.get_shape()), value, T=element)
+        if not isinstance(value, Value) or value.graph is not self:
+            fail(f"state '{state.name}' is given what is no value of this graph")
+        if value.type != state.type:
+            fail(f"state '{state.name}' is {spelling(state.type)}, not {spelling(value.type)}")
+        op = WriteStateOp(state.name, value.value)
+        op.location = location()
+        self._block.add_op(op)
+
     @contextmanager
     def scope(self, prefix: str) -> Iterator[None]:
         """Puts a text and a dot before the names of the parameters made inside."""
@@ -337,10 +417,14 @@ class GraphBuilder:
     def _finish(self) -> None:
         if not self._outputs:
             fail(f"graph '{self.name}' has no output")
+        if self._draws.sites:
+            self._draws.finish(self._emitter)
+            self._states[RANDOM_STATE] = StateOp(RANDOM_STATE, RANDOM_TYPE)
         self._block.add_op(ReturnOp(list(self._outputs.values())))
         op = GraphOp(self.name, self._inputs, list(self._outputs), Region(self._block))
         op.location = location()
-        self._module = ModuleOp([*(param for param, _ in self._parameters.values()), op])
+        parameters = (param for param, _ in self._parameters.values())
+        self._module = ModuleOp([*parameters, *self._states.values(), op])
 
 
 def graph(name: str) -> GraphBuilder:

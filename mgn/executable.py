@@ -11,6 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from mgn.codegen.launch_plan import BufferKind
+from mgn.diagnostics import MgnError
+from mgn.dialects.mgn.build import RANDOM_STATE
+from mgn.dialects.mgn.philox import key_of
 from mgn.dialects.moderate import is_moderate
 from mgn.driver.compilation import Compiled
 from mgn.driver.report import OptimizeReport
@@ -22,6 +26,8 @@ from mgn.runtime.launching.executable import Executable as DeviceExecutable
 from mgn.runtime.launching.profile import LaunchTime
 from mgn.runtime.launching.session import Session, States
 from mgn.runtime.weights import load_params, save_params
+
+MOST_SEEDS = 1 << 64
 
 
 class Executable:
@@ -103,11 +109,25 @@ class Executable:
         return self._executable.profile
 
     def __call__(self, /, **inputs: Any) -> dict[str, np.ndarray]:
-        """Runs the graph on arrays by input name and gives its results by name."""
-        return self.run(inputs)
+        """Runs the graph on arrays by input name and gives its results by name.
 
-    def run(self, inputs: Mapping[str, Any], *, profile: bool = False) -> dict[str, np.ndarray]:
+        In a graph that draws random numbers, `seed = 7` begins the numbers of that seed; a run
+        without one goes on with others.
+        """
+        draws = RANDOM_STATE in self._executable.states and "seed" not in self._input_names
+        seed = inputs.pop("seed", None) if draws else None
+        return self.run(inputs, seed=seed)
+
+    @property
+    def _input_names(self) -> set[str]:
+        return {buffer.name for _, buffer in self.plan.of_kind(BufferKind.INPUT)}
+
+    def run(
+        self, inputs: Mapping[str, Any], *, profile: bool = False, seed: int | None = None
+    ) -> dict[str, np.ndarray]:
         """The same with a mapping; with `profile`, each launch is timed."""
+        if seed is not None:
+            self.seed(seed)
         self.params.initialise_declared()
         outputs = self._executable.run(inputs, profile=profile)
         if self.plan.prepare:
@@ -115,6 +135,15 @@ class Executable:
         if profile:
             self.report.measured_seconds = sum(item.seconds for item in self.profile)
         return outputs
+
+    def seed(self, seed: int) -> None:
+        """Begins the random numbers of a seed. MgnError where the graph draws none."""
+        check_arguments("seed", seed=seed)
+        if not 0 <= seed < MOST_SEEDS:
+            raise MgnError("seed takes a number from 0 to 2**64 - 1")
+        if RANDOM_STATE not in self._executable.states:
+            raise MgnError(f"graph '{self.plan.name}' draws no random numbers")
+        self.state[RANDOM_STATE] = key_of(seed)
 
     def replay(self, *, profile: bool = False) -> list[LaunchTime]:
         """Runs the launches again on what is on the device, and waits: for timing.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mgn.codegen.launch_plan import BufferKind
+from mgn.dialects.mgn.build import RANDOM_STATE
 from mgn.dialects.mgn.structure import ParamOp
 from mgn.dialects.types import spelling
 from mgn.driver.compilation import Compiled
@@ -39,7 +40,7 @@ class Parameters(MutableMapping[str, np.ndarray]):
             if known.initialiser is None:
                 self._declared[name] = parameter
         for name, state in compiled.states.items():
-            if state.initialiser is not None:
+            if state.initialiser is not None or name == RANDOM_STATE:
                 self.session.begin_with(name, partial(initial_value, state, self._seed))
 
     def __getitem__(self, name: str) -> np.ndarray:

@@ -25,9 +25,15 @@ from mgn.dialects.mgn.operation import (
     OperationSpec,
     create_operation,
 )
+from mgn.dialects.mgn.states import ReadStateOp, WriteStateOp
 from mgn.dialects.mgn.structure import ConstantOp
 from mgn.dialects.shapes import ShapeError
-from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of
+from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of, tensor
+
+RANDOM_STATE = "mgn.random"
+"""The state of random numbers: the two words of the seed, and the number of the run."""
+
+RANDOM_TYPE = tensor("u32", (3,))
 
 
 class CallError(ValueError):
@@ -160,8 +166,38 @@ def _spelled(value: float) -> str:
     return str(int(value)) if is_whole else repr(value)
 
 
+class Draws:
+    """The random numbers of one graph: the key that calls share, and the number of each call."""
+
+    def __init__(self) -> None:
+        self.sites = 0
+
+    def bound(self, b: "Emitter", call: BoundCall) -> BoundCall:
+        """A call with the run's key, and its own number, where it draws and was given no key."""
+        drawn = [item.drawn for item in call.spec.operands]
+        if not any(drawn) or call.operands[drawn.index(True)] is not None:
+            return call
+        op = ReadStateOp(RANDOM_STATE, RANDOM_TYPE)
+        if b.location is not None:
+            op.location = b.location
+        b.insert(op)
+        place = drawn.index(True)
+        operands = [*call.operands[:place], op.result, *call.operands[place + 1 :]]
+        self.sites += 1
+        return BoundCall(call.spec, operands, {**call.attributes, "site": self.sites - 1})
+
+    def finish(self, b: "Emitter") -> None:
+        """Counts the run, at the end of a graph that draws."""
+        if self.sites:
+            op = ReadStateOp(RANDOM_STATE, RANDOM_TYPE)
+            b.insert(op)
+            counted = b.add(op.result, b.constant_array(np.array([0, 0, 1], np.uint32)))
+            b.insert(WriteStateOp(RANDOM_STATE, counted))
+
+
 class Emitter:
-    """Creates operations and hands each to `insert`. `b.NAME(…)` is `b.call("NAME", …)`.
+    """Creates operations and hands each to `insert`. `b.NAME(…)` is `b.call("NAME", …)`. `draws`
+    are the random numbers of the graph that is built, if one is.
 
     Errors are CallError (the call does not fit the signature) and ShapeError (the types do not
     fit).
@@ -172,6 +208,7 @@ class Emitter:
     ) -> None:
         self.insert = insert
         self.location = location
+        self.draws: Draws | None = None
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in OPERATIONS:
@@ -190,6 +227,8 @@ class Emitter:
 
     def emit(self, call: BoundCall) -> Operation:
         """Creates the operation of a bound call, its numbers turned into constants."""
+        if self.draws is not None:
+            call = self.draws.bound(self, call)
         elements = self._literal_elements(call)
         operands: list[SSAValue] = []
         for item, value in zip(call.spec.operands, call.operands, strict=True):

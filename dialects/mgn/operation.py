@@ -66,8 +66,9 @@ class OperandSpec:
     """One operand. Operands of one `group` share an element type, which literals take.
 
     `element` fixes the element type instead; `default` is the number used when the operand is left
-    out. A `variadic` operand is one list argument, or all remaining arguments where `starred`; a
-    `bare` one may be a value by itself, which stands for a list of it.
+    out. A `variadic` operand is one list argument, or all remaining arguments where `starred`;
+    where `bare`, a value by itself stands for a list of it. A `drawn` one that is left out is the
+    key of the run's random numbers.
     """
 
     name: str
@@ -79,6 +80,7 @@ class OperandSpec:
     variadic: bool = False
     starred: bool = False
     bare: bool = False
+    drawn: bool = False
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,10 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 
 from mgn.diagnostics import MgnError
+from mgn.dialects.mgn.build import RANDOM_STATE
 from mgn.dialects.mgn.declared import DeclaredOp
 from mgn.dialects.mgn.initialiser import InitialiserAttr
+from mgn.dialects.mgn.philox import key_of
 from mgn.dialects.mgn.states import StateOp
 from mgn.dialects.types import element_of, spelling
 
@@ -34,8 +36,10 @@ ZEROS = InitialiserAttr.of("zeros")
 
 def initial_value(parameter: DeclaredOp, seed: int) -> Array:
     """The first value of a parameter by its initialiser, or by `FALLBACK` where it has none; that
-    of a state by its initialiser, or zeros.
+    of a state by its initialiser, or zeros; that of random numbers is the seed.
     """
+    if isinstance(parameter, StateOp) and parameter.sym_name.data == RANDOM_STATE:
+        return key_of(seed)
     fallback = ZEROS if isinstance(parameter, StateOp) else FALLBACK
     initialiser = parameter.initialiser or fallback
     type = parameter.type

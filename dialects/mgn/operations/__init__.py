@@ -14,6 +14,7 @@ from mgn.dialects.mgn.operations import masks as masks
 from mgn.dialects.mgn.operations import movement as movement
 from mgn.dialects.mgn.operations import normalisation as normalisation
 from mgn.dialects.mgn.operations import order as order
+from mgn.dialects.mgn.operations import random as random
 from mgn.dialects.mgn.operations import rearrangement as rearrangement
 from mgn.dialects.mgn.operations import reductions as reductions
 from mgn.dialects.mgn.operations import rope as rope

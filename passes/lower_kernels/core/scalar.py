@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import f32, i32, i64
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects import kernel
+from mgn.dialects.mgn.philox import MULTIPLIERS, ROUNDS, STEPS
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, Family
 from mgn.passes.kernels.accumulation import GUIDE, accumulator, is_scaled, neutral
 from mgn.passes.kernels.body import Node
@@ -220,6 +221,31 @@ def _cast(code: Code, node: Node, operands: Values) -> SSAValue:
     return cast(code, operands[0], node.operands[0].element, node.element)
 
 
+def _philox(code: Code, node: Node, operands: Values) -> SSAValue:
+    """Ten rounds of two products of 32 bits, of which both halves are used."""
+    lanes = lane_count(operands[0])
+    half = code.constant(32, i64, lanes)
+
+    def product(word: SSAValue, factor: int) -> tuple[SSAValue, SSAValue]:
+        wide = code.convert("extui", word, i64)
+        whole = code.binary(arith.MuliOp, wide, code.constant(factor, i64, lanes))
+        high = code.convert("trunci", code.binary(arith.ShRUIOp, whole, half), i32)
+        return high, code.convert("trunci", whole, i32)
+
+    def mixed(high: SSAValue, word: SSAValue, key: SSAValue) -> SSAValue:
+        return code.binary(arith.XOrIOp, code.binary(arith.XOrIOp, high, word), key)
+
+    c0, c1, c2, c3, k0, k1 = operands
+    steps = [code.constant(step, i32, lanes) for step in STEPS]
+    for number in range(ROUNDS):
+        if number:
+            k0, k1 = (code.binary(arith.AddiOp, k, s) for k, s in zip((k0, k1), steps, strict=True))
+        high0, low0 = product(c0, MULTIPLIERS[0])
+        high1, low1 = product(c2, MULTIPLIERS[1])
+        c0, c1, c2, c3 = mixed(high1, c1, k0), low1, mixed(high0, c3, k1), low0
+    return (c0, c1, c2, c3)[node.values["word"]]
+
+
 SCALAR_ROWS: dict[str, Row] = {
     "neg": _negate,
     "abs": _absolute,
@@ -262,6 +288,7 @@ SCALAR_ROWS: dict[str, Row] = {
     "ge": _compare("oge", "sge", "uge"),
     "where": _where,
     "cast": _cast,
+    "philox": _philox,
     CHOICE: lambda code, node, operands: guided(code, node, *operands),
 }
 """Every core elementwise operation, and what stands in their place in a body."""
