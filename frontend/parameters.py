@@ -11,7 +11,7 @@ from typing import Any
 from xdsl.dialects.builtin import TensorType
 
 from mgn.diagnostics import Diagnostic
-from mgn.dialects.mgn.build import RANDOM_STATE
+from mgn.dialects.mgn.build import RANDOM_STATE, RANDOM_TYPE
 from mgn.dialects.mgn.declared import DeclaredOp
 from mgn.dialects.mgn.initialiser import INITIALISERS, InitialiserAttr, check_initialiser
 from mgn.dialects.mgn.states import StateOp
@@ -24,6 +24,8 @@ from mgn.frontend.values import LONGEST_TEXT, POISON, describe
 
 EXACT_INTEGERS = 2**53
 """An initialiser keeps its numbers in f64, which has all integers up to here."""
+
+_RANDOM = (RANDOM_TYPE, None)
 
 FIRST = "first declared here"
 
@@ -41,7 +43,8 @@ class ParameterTable:
     @property
     def ops(self) -> list[DeclaredOp]:
         """The declarations in order."""
-        return [*(op for op, _ in self.declared.values()), *self.hidden.values()]
+        hidden = [op for name, op in self.hidden.items() if name not in self.declared]
+        return [*(op for op, _ in self.declared.values()), *hidden]
 
     def declare(
         self, node: ast.Param | ast.State, prefixes: Sequence[str] = ()
@@ -52,6 +55,10 @@ class ParameterTable:
         name = self._external_name(node, prefixes)
         initialiser = self._initialiser(node.initialiser)
         if type is POISON or name is POISON or initialiser is POISON:
+            return None
+        if self.made is StateOp and name == RANDOM_STATE and (type, initialiser) != _RANDOM:
+            held = f"{spelling(RANDOM_TYPE)} and begins with the seed"
+            context.error(node.place, f"state '{name}' is that of random numbers: it is {held}")
             return None
         if node.initialiser is not None:
             try:
@@ -96,8 +103,6 @@ class ParameterTable:
             place = node.external.place if node.external is not None else node.place
             return context.error(place, "an external name is empty")
         whole = ".".join([*(prefix for prefix in prefixes if prefix), name])
-        if self.made is StateOp and whole == RANDOM_STATE:
-            return context.error(node.place, f"state '{whole}' is that of random numbers")
         if len(whole) > LONGEST_TEXT:
             message = f"an external name may have {LONGEST_TEXT} characters, with its scopes"
             return context.error(node.place, message)

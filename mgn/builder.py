@@ -9,30 +9,32 @@ In: calls inside `with mgn.graph("name") as g`. Out: `g.module`, which `mgn.comp
 Errors are DiagnosticsErrors that point at the line of the caller.
 """
 
-import linecache
-import os
-import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from itertools import islice
-from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, Region, SSAValue
 
-from mgn.diagnostics import Diagnostic, DiagnosticsError
+from mgn.builder_arguments import (
+    NAME,
+    array_of,
+    checked_name,
+    checked_text,
+    element_type,
+    fail,
+    location,
+    tensor_type,
+)
 from mgn.dialects.mgn.build import (
     RANDOM_STATE,
     RANDOM_TYPE,
     CallError,
     Draws,
     Emitter,
-    suggestion,
 )
 from mgn.dialects.mgn.initialiser import InitialiserAttr, check_initialiser
 from mgn.dialects.mgn.operation import OPERATIONS
@@ -41,27 +43,15 @@ from mgn.dialects.mgn.structure import GraphOp, ParamOp, ReadOp, ReturnOp
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import (
     ELEMENT_TYPES,
-    ElementType,
     element_of,
     element_of_dtype,
     spelling,
-    tensor,
 )
 from mgn.frontend.indexing import index_value, transpose_last
-from mgn.runtime.errors import InputError
-from mgn.runtime.host_arrays import as_array
 
-_TYPE = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\[([\d\s,]*)\])?\s*\Z")
 _NUMERIC = "biufV"
 """NumPy's kinds of dtypes that are numbers; bfloat16 is the last."""
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_PARTS = ("frontend", "dialects")
-_HERE = Path(__file__).resolve().parent
-_OWN_FOLDERS = tuple(
-    f"{folder}{os.sep}"
-    for folder in (_HERE, *(base / part for base in (_HERE, _HERE.parent) for part in _PARTS))
-)
 _current: ContextVar["GraphBuilder | None"] = ContextVar("mgn_current_graph", default=None)
 
 
@@ -152,7 +142,7 @@ for _symbol in ("eq", "ne", "lt", "le", "gt", "ge"):
 
 
 class State:
-    """A state of a graph that is being built: read by `.value`, written by `.write(x)`, in order."""
+    """A state of a graph that is built: `.value` reads it, `.write(x)` writes it, in order."""
 
     def __init__(self, graph: "GraphBuilder", name: str, type: TensorType) -> None:
         self.graph, self.name, self.type = graph, name, type
@@ -272,7 +262,7 @@ class GraphBuilder:
             op.initialiser = held
         read = ReadOp(external, wanted)
         read.location = location()
-        read.result.name_hint = name if _NAME.match(name) else None
+        read.result.name_hint = name if NAME.match(name) else None
         self._block.add_op(read)
         return Value(self, read.result)
 
@@ -369,7 +359,7 @@ class GraphBuilder:
     def constant(self, value: Any, element: Any = None) -> Value:
         """A tensor known now, from numbers, nested lists or an array."""
         wanted = element_type(element)
-        array = _array_of(value)
+        array = array_of(value)
         if wanted is None and array.dtype == np.float64 and not isinstance(value, np.ndarray):
             wanted = ELEMENT_TYPES["f32"]
         if wanted is None and array.dtype == np.int64 and not isinstance(value, np.ndarray):
@@ -450,56 +440,6 @@ def graph_of(values: Sequence[Any]) -> GraphBuilder:
     return current_graph()
 
 
-def tensor_type(type: str | TensorType) -> TensorType:
-    """A type as the language writes it: `f32[2, 3]`."""
-    if isinstance(type, TensorType):
-        return type
-    match = _TYPE.match(type) if isinstance(type, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
-    if match is None:
-        fail(f"{type!r:.80} is no tensor type; write it as 'f32[2, 3]'")
-    name, sizes = match.groups()
-    if name not in ELEMENT_TYPES:
-        fail(f"unknown element type '{name}'{suggestion(name, list(ELEMENT_TYPES))}")
-    try:
-        return tensor(name, [int(size) for size in (sizes or "").split(",") if size.strip()])
-    except (ShapeError, ValueError) as error:
-        fail(str(error))
-
-
-def element_type(value: Any) -> ElementType | None:
-    """An element type by name or NumPy dtype."""
-    if value is None or isinstance(value, ElementType):
-        return value
-    if isinstance(value, str) and value in ELEMENT_TYPES:
-        return ELEMENT_TYPES[value]
-    try:
-        return element_of_dtype(np.dtype(value))
-    except (KeyError, TypeError, ValueError):
-        fail(f"there is no element type {value!r:.80}")
-
-
-def checked_name(name: Any, what: str) -> str:
-    """A name that the language can spell. DiagnosticsError where it is none."""
-    if not _NAME.match(checked_text(name, what)):
-        fail(f"{name!r:.80} is no name for {what}")
-    return name
-
-
-def checked_text(name: Any, what: str) -> str:
-    """A name that is a text, and not empty. DiagnosticsError where it is none."""
-    if not isinstance(name, str) or not name or not name.isprintable():
-        fail(f"{name!r:.80} is no name for {what}")
-    return name
-
-
-def _array_of(value: Any) -> np.ndarray:
-    """Numbers, nested lists or an array as an array. DiagnosticsError where they are none."""
-    try:
-        return as_array(value)
-    except InputError as error:
-        fail(f"a constant {error}")
-
-
 def _index(items: Sequence[Any]) -> list[Any]:
     for item in items:
         if isinstance(item, Value | np.ndarray | list):
@@ -509,31 +449,3 @@ def _index(items: Sequence[Any]) -> list[Any]:
         if isinstance(item, bool) or not isinstance(item, int | np.integer):
             fail(f"an index must be an integer, not {item!r}")
     return [int(item) if isinstance(item, np.integer) else item for item in items]
-
-
-# ---- the caller's place
-
-
-def _caller() -> tuple[str, int, int]:
-    """File, line and column of the nearest frame outside mgn."""
-    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and frame.f_code.co_filename.startswith(_OWN_FOLDERS):
-        frame = frame.f_back
-    if frame is None:
-        return "<python>", 0, 0
-    positions = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
-    column = positions[2] if positions is not None else None
-    return frame.f_code.co_filename, frame.f_lineno, (column or 0) + 1
-
-
-def location() -> FileLineColLoc:
-    """The caller's place as operations carry it."""
-    file, line, column = _caller()
-    return FileLineColLoc(StringAttr(file), IntAttr(line), IntAttr(column))
-
-
-def fail(message: str) -> NoReturn:
-    """Raises a DiagnosticsError at the caller's line."""
-    file, line, column = _caller()
-    source = linecache.getline(file, line).rstrip("\n") or None
-    raise DiagnosticsError([Diagnostic(message, file, line, column, source)]) from None

@@ -21,7 +21,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mgn.builder import GraphBuilder, Value, current_graph, fail, graph_of
+from mgn.builder import GraphBuilder, Value, current_graph, graph_of
+from mgn.builder_arguments import fail
 from mgn.dialects.mgn.initialiser import InitialiserAttr
 
 __all__ = [

@@ -170,3 +170,42 @@ def trimmed(x: Array, padding: Any, value: float) -> Array:
     result = np.full((rows + above + below, columns + left + right), value)
     result[above : above + rows, left : left + columns] = x
     return result
+
+
+def philox_reference(words: Any, number: int) -> int:
+    """Philox 4×32-10 on whole numbers, as the paper writes it."""
+    c0, c1, c2, c3, k0, k1 = (int(word) for word in words)
+    for _ in range(10):
+        p0, p1 = 0xD2511F53 * c0, 0xCD9E8D57 * c2
+        c0, c1 = p1 >> 32 ^ c1 ^ k0, p1 & 0xFFFFFFFF
+        c2, c3 = p0 >> 32 ^ c3 ^ k1, p0 & 0xFFFFFFFF
+        k0, k1 = k0 + 0x9E3779B9 & 0xFFFFFFFF, k1 + 0xBB67AE85 & 0xFFFFFFFF
+    return (c0, c1, c2, c3)[number]
+
+
+def _fractions(count: int, key: Any, site: int, number: int) -> Array:
+    """Fractions of 53 bits of two words each."""
+    found: list[float] = []
+    for index in range(count):
+        counter = (index, 0, site, key[2], key[0], key[1])
+        high, low = (philox_reference(counter, 2 * number + half) for half in (0, 1))
+        found.append(((high >> 5) * 2**26 + (low >> 6)) / 2**53)
+    return np.array(found, np.float64)
+
+
+def uniform_reference(shape: Any, low: float, high: float, _: str, key: Any, site: int) -> Array:
+    count = math.prod(shape)
+    return (low + (high - low) * _fractions(count, key, site, 0)).reshape(shape)
+
+
+def normal_reference(shape: Any, mean: float, std: float, _: str, key: Any, site: int) -> Array:
+    first, second = (_fractions(math.prod(shape), key, site, number) for number in (0, 1))
+    drawn = np.sqrt(-2 * np.log(1 - first)) * np.cos(2 * np.pi * second)
+    return (mean + std * drawn).reshape(shape)
+
+
+def categorical_reference(logits: Array, key: Any, site: int) -> Array:
+    counters = [(index, 0, site, key[2], key[0], key[1]) for index in range(logits.size)]
+    whole = np.array([philox_reference(counter, 0) >> 9 for counter in counters])
+    noise = -np.log(-np.log((whole + 0.5) / 2**23)).reshape(logits.shape)
+    return np.argmax(logits + noise, axis=-1)

@@ -16,12 +16,16 @@ from tests.dialects.case_references import (
     attention_parts_reference,
     attention_reference,
     bias_mask,
+    categorical_reference,
     cross_entropy_reference,
     group_norm_reference,
     layer_norm_reference,
+    normal_reference,
+    philox_reference,
     rope_reference,
     take_rows,
     trimmed,
+    uniform_reference,
 )
 from tests.dialects.order_cases import ORDER, SCANS, WRITTEN
 
@@ -328,6 +332,22 @@ SHAPES = (
     case("triu", lambda s: (s.f(4, 3), -1), np.triu),
 )
 
+_KEY = np.array([7, 1, 3], np.uint32)
+
+RANDOM = (
+    case(
+        "philox",
+        lambda s: tuple(np.array([0, 9, 1 << 31], np.uint32) + i for i in range(6)),
+        lambda *words, word: [philox_reference(row, word) for row in zip(*words, strict=True)],
+        word=2,
+    ),
+    case("uniform", lambda s: ([2, 3], -1.0, 3.0, "f64", _KEY, 5), uniform_reference),
+    case("uniform", lambda s: ([0, 3], 0.0, 1.0, "f64", _KEY, 0), uniform_reference),
+    case("normal", lambda s: ([3, 2], 1.0, 2.0, "f64", _KEY, 5), normal_reference),
+    case("categorical", lambda s: (s.f(3, 5), _KEY, 1), categorical_reference),
+    case("dropout", lambda s: (s.f(3, 5), 0.25), lambda x, p: x),
+)
+
 INDEXING = (
     case(
         "gather",
@@ -406,6 +426,7 @@ CASES = (
     *NORMS,
     *ATTENTION,
     *SHAPES,
+    *RANDOM,
     *INDEXING,
     *WRITTEN,
     *ORDER,

@@ -17,6 +17,7 @@ from tests.fuzz.draw import FLOAT_ELEMENTS, INTEGER_ELEMENTS, REFUSALS, Draw
 from tests.fuzz.movers import ANYTHING
 from tests.fuzz.patterns import from_rule
 from tests.fuzz.program import Program
+from tests.fuzz.randoms import RANDOMS
 from tests.fuzz.values import Shape
 
 Maker = Callable[[Draw], Any]
@@ -276,7 +277,7 @@ MAKERS: dict[str, Maker] = {
     **_named(pair_loss, "bce", "bce_with_logits", "mse", "l1", "huber"),
     **_named(class_loss, "cross_entropy", "nll"),
     "cast": cast, "clamp": clamp, "matmul": matmul, "linear": linear, "einsum": einsum,
-    "rope": rope, **movers.MOVERS,
+    "rope": rope, **movers.MOVERS, **RANDOMS,
 }  # fmt: skip
 """The maker of each operation."""
 

@@ -52,6 +52,7 @@ ORDERED: dict[str, tuple[str, ...]] = {
     "passes/lower_kernels": (
         "core",
         "staging",
+        "update",
         "reduction",
         "scan",
         "scatter",

@@ -2,8 +2,8 @@
 key, and the numbers are a function of both (`mgn.dialects.mgn.philox`).
 
 The counter of an element is its index in the call's result (two words), the number of the call in
-its graph (`site`) and the number of the run. `key` holds the seed and the number of the run: u32[3].
-Where it is left out, it is the state `mgn.random` of the program.
+its graph (`site`) and the number of the run. `key`, a u32[3], holds the seed and the number of the
+run. Where it is left out, it is the state `mgn.random` of the program.
 
 The words are the same on every device and in the interpreter, and so are uniform numbers in f32 and
 f64, but for the last place of `low + u * (high - low)`. Logarithms and cosines may differ in the
@@ -31,9 +31,10 @@ from mgn.dialects.mgn.operation import (
 )
 from mgn.dialects.mgn.philox import philox
 from mgn.dialects.shapes import Shape, ShapeError, broadcast_shapes
-from mgn.dialects.types import ElementType, Family, element_of, tensor
+from mgn.dialects.types import ElementType, Family, tensor
 
 WORDS = frozenset({Family.UNSIGNED})
+COUNTER_AND_KEY = ("c0", "c1", "c2", "c3", "k0", "k1")
 MOST = 1 << 32
 """Elements that one word counts."""
 
@@ -44,9 +45,6 @@ HALF_BITS = {"f16": 11, "bf16": 8}
 def _infer_philox(*types: TensorType, word: int) -> TensorType:
     if not 0 <= word < 4:
         raise ShapeError(f"philox gives the words 0 to 3, not {word}")
-    for type in types:
-        if element_of(type).name != "u32":
-            raise ShapeError(f"philox takes u32, not {element_of(type).name}")
     return tensor("u32", broadcast_shapes(*(type.get_shape() for type in types)))
 
 
@@ -57,7 +55,7 @@ PHILOX = define(
         "`y = philox(c0, c1, c2, c3, k0, k1, word = 0)`: a word of Philox 4×32-10 of a counter "
         "and a key.",
         (
-            *(OperandSpec(name, WORDS) for name in ("c0", "c1", "c2", "c3", "k0", "k1")),
+            *(OperandSpec(name, WORDS, element="u32") for name in COUNTER_AND_KEY),
             AttributeSpec("word", INT, 0),
         ),
         _infer_philox,
@@ -65,14 +63,14 @@ PHILOX = define(
     )
 )
 
-KEY = OperandSpec("key", WORDS, group="key", optional=True, drawn=True)
+KEY = OperandSpec("key", WORDS, group="key", element="u32", optional=True, drawn=True)
 SITE = AttributeSpec("site", INT, 0)
 
 
 def _check_key(name: str, key: TensorType | None) -> None:
     if key is None:
         raise ShapeError(f"{name} needs a key of type u32[3]")
-    if element_of(key).name != "u32" or tuple(key.get_shape()) != (3,):
+    if tuple(key.get_shape()) != (3,):
         raise ShapeError(f"{name}: the key is a u32[3]")
 
 
@@ -143,8 +141,8 @@ def uniform(
     """`y = uniform([4, 8], low = 0.0, high = 1.0)`: random numbers from low on, below high but for
     rounding.
 
-    Of the seed of the run, `exe(…, seed = 7)`, or of a `key` of one's own. Errors: no finite
-    low <= high; no float type.
+    Of the seed of the run, `exe(…, seed = 7)`, or of a `key` of one's own. Shape: as given. Errors:
+    no finite low <= high; no float type.
     """
     fraction = _Words(b, shape, key, site).fraction(0, T)
     if low != 0.0 or high != 1.0:
@@ -178,7 +176,8 @@ def normal(
     """`y = normal([4, 8], mean = 0.0, std = 1.0)`: random numbers of a normal distribution.
 
     By the method of Box and Muller (1958), of two words an element; in f32 they lie within 5.8
-    standard deviations. Errors: no finite mean; no finite std of at least 0; no float type.
+    standard deviations. Shape: as given. Errors: no finite mean; no finite
+    std of at least 0; no float type.
     """
     wide: Any = T if T.name == "f64" else "f32"
     words = _Words(b, shape, key, site)
@@ -206,8 +205,8 @@ def categorical(b: Emitter, logits: SSAValue, key: SSAValue, site: int) -> SSAVa
     `softmax(logits)`.
 
     By the largest of the logits with Gumbel noise (Maddison, Tarlow, Minka: A* sampling; 2014); a
-    class of -inf is not drawn while another one is finite. Shape: without the last axis, i32. Error:
-    no class.
+    class of -inf is not drawn while another one is finite. Shape: without the last axis, i32.
+    Error: no class.
     """
     wide = "f64" if element_type_of(logits).name == "f64" else "f32"
     words = _Words(b, shape_of(logits), key, site)
@@ -227,6 +226,6 @@ def _infer_dropout(x: TensorType, p: float) -> TensorType:
 def dropout(b: Emitter, x: SSAValue, p: float) -> SSAValue:
     """`y = dropout(x, p = 0.5)`: x itself, as this version runs graphs in inference alone.
 
-    Error: a share that is not from 0 to 1.
+    Shape: x's. Error: a share that is not from 0 to 1.
     """
     return b.identity(x)

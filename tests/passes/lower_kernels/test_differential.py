@@ -73,7 +73,12 @@ def ulps(element: str, want: np.ndarray, count: float) -> np.ndarray:
 def elementwise_cases() -> dict[str, list[str]]:
     """Operations, and the element types they take."""
     return {
-        spec.name: [e for e in ELEMENTS if ELEMENT_TYPES[e].family in spec.operands[0].accepts]
+        spec.name: [
+            e
+            for e in ELEMENTS
+            if ELEMENT_TYPES[e].family in spec.operands[0].accepts
+            and e == (spec.operands[0].element or e)
+        ]
         for spec in OPERATIONS.values()
         if spec.kind is Kind.ELEMENTWISE and spec.is_core and spec.name not in ("where", "cast")
     }
