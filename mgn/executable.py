@@ -22,6 +22,7 @@ from mgn.modules.call_arguments import check_arguments
 from mgn.parameters import Parameters
 from mgn.recipe import Recipe
 from mgn.runtime.devices import ComputeDevice
+from mgn.runtime.launching.device_arrays import DeviceArray
 from mgn.runtime.launching.executable import Executable as DeviceExecutable
 from mgn.runtime.launching.profile import LaunchTime
 from mgn.runtime.launching.session import Session, States
@@ -114,13 +115,8 @@ class Executable:
         In a graph that draws random numbers, `seed = 7` begins the numbers of that seed; a run
         without one goes on with others.
         """
-        draws = RANDOM_STATE in self._executable.states and "seed" not in self._input_names
-        seed = inputs.pop("seed", None) if draws else None
+        seed = self._seed_among(inputs)
         return self.run(inputs, seed=seed)
-
-    @property
-    def _input_names(self) -> set[str]:
-        return {buffer.name for _, buffer in self.plan.of_kind(BufferKind.INPUT)}
 
     def run(
         self, inputs: Mapping[str, Any], *, profile: bool = False, seed: int | None = None
@@ -135,6 +131,22 @@ class Executable:
         if profile:
             self.report.measured_seconds = sum(item.seconds for item in self.profile)
         return outputs
+
+    def run_on_device(self, /, **inputs: Any) -> dict[str, DeviceArray]:
+        """Runs the graph and leaves its results on the device, for `numpy()` or as inputs of the
+        graphs that were compiled together with this one: then nothing crosses to the host.
+        """
+        self.params.initialise_declared()
+        seed = self._seed_among(inputs)
+        if seed is not None:
+            self.seed(seed)
+        return self._executable.run_on_device(inputs)
+
+    def _seed_among(self, inputs: dict[str, Any]) -> int | None:
+        """The seed among the arguments of a call, where the graph draws and has no such input."""
+        names = {buffer.name for _, buffer in self.plan.of_kind(BufferKind.INPUT)}
+        draws = RANDOM_STATE in self._executable.states and "seed" not in names
+        return inputs.pop("seed", None) if draws else None
 
     def seed(self, seed: int) -> None:
         """Begins the random numbers of a seed. MgnError where the graph draws none."""

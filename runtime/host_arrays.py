@@ -4,7 +4,7 @@ In: the arrays of a call. Out: contiguous arrays of exactly the planned types, o
 that lists everything that is wrong and what to do.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -62,6 +62,8 @@ def as_array(value: Any) -> np.ndarray:
     if isinstance(value, np.ma.MaskedArray):
         raise InputError("is a masked array, whose mask would be lost; .filled(…) makes it plain")
     try:
+        if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
+            return np.from_dlpack(value)
         return np.asarray(value)
     except MemoryError:
         raise
@@ -91,8 +93,12 @@ def dtype_expression(dtype: np.dtype[Any]) -> str:
     return f"{'ml_dtypes' if dtype == DTYPES['bf16'] else 'np'}.{dtype.name}"
 
 
-def check_inputs(inputs: Sequence[BufferPlan], arrays: Mapping[str, Any]) -> list[np.ndarray]:
-    """The arrays in the order of the planned inputs. InputError with every fault at once."""
+def check_inputs(
+    inputs: Sequence[BufferPlan], arrays: Mapping[str, Any], given: Callable[[Any, BufferPlan], Any]
+) -> list[Any]:
+    """The arrays in the order of the planned inputs, as `given` takes each. InputError with every
+    fault at once.
+    """
     if not isinstance(arrays, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"inputs are arrays by name, not {type(arrays).__name__}")
     names = [buffer.name for buffer in inputs]
@@ -100,14 +106,14 @@ def check_inputs(inputs: Sequence[BufferPlan], arrays: Mapping[str, Any]) -> lis
     faults = [f"there is no input {shown(name)}{nearest(name, names)}" for name in foreign[:_MOST]]
     if len(foreign) > _MOST:
         faults.append(f"and {len(foreign) - _MOST} more that there are not")
-    checked: list[np.ndarray] = []
+    checked: list[Any] = []
     for buffer in inputs:
         wanted = spelling(buffer.element, buffer.shape)
         if buffer.name not in arrays:
             faults.append(f"input {shown(buffer.name)} is missing; it is {wanted}")
             continue
         try:
-            checked.append(fitting(arrays[buffer.name], buffer.element, buffer.shape))
+            checked.append(given(arrays[buffer.name], buffer))
         except InputError as error:
             faults.append(f"input {shown(buffer.name)} {error}")
     if faults:

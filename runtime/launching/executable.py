@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from mgn.codegen.launch_plan import BufferKind, CopyStep, LaunchPlan, LaunchStep
+from mgn.codegen.launch_plan import BufferKind, CopyStep, LaunchPlan, LaunchStep, OutputPlan
 from mgn.codegen.signature import KernelSignature
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.devices import ComputeDevice, choose, opencl
 from mgn.runtime.errors import InputError, RuntimeFault
 from mgn.runtime.host_arrays import DTYPES, check_inputs
 from mgn.runtime.launching.command_buffers import CommandBuffer, record
+from mgn.runtime.launching.device_arrays import DeviceArray
 from mgn.runtime.launching.launches import Copy, Launch
 from mgn.runtime.launching.preparation import Preparation
 from mgn.runtime.launching.profile import LaunchTime, launch_times, write_trace
@@ -128,16 +129,55 @@ class Executable:
 
         InputError where an input is missing, unexpected or of another type, or a parameter unset.
         """
-        arrays = check_inputs([buffer for _, buffer in self._inputs], inputs)
+        arrays = self._checked(inputs)
+        with self._running():
+            return self._run(arrays, profile)
+
+    def run_on_device(self, inputs: Mapping[str, Any]) -> dict[str, DeviceArray]:
+        """Run the graph, and leave its results on the device. It waits for nothing but inputs that
+        come from the host.
+
+        Inputs may be such arrays too: then nothing crosses to the host. InputError as for `run`,
+        and where an array lies in another session's memory.
+        """
+        arrays = self._checked(inputs)
+        with self._running():
+            uploads = self._begin(arrays)
+            with self._writing_states(early=True):
+                self._launch(False)
+                results = {output.name: self._kept(output) for output in self.plan.outputs}
+                self._memory.check()
+                self._commit()
+            del uploads
+            return results
+
+    def _checked(self, inputs: Mapping[str, Any]) -> list[np.ndarray | DeviceArray]:
+        planned = [buffer for _, buffer in self._inputs]
+        arrays = check_inputs(planned, inputs, self.session.given)
         self._check_parameters()
+        return arrays
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        """The session locked, its states begun; OpenCL's errors as RuntimeFaults."""
         try:
             with self._lock:
                 self._check_states()
-                return self._run(arrays, profile)
+                yield
         except opencl().Error as error:
             raise RuntimeFault(
                 f"'{self.plan.name}' failed on {self.device.name}: {error}"
             ) from None
+
+    def _kept(self, output: OutputPlan) -> DeviceArray:
+        """A result in a buffer of its own, which later runs do not write."""
+        cl = opencl()
+        size = buffer_bytes(self.plan.buffers[output.buffer])
+        buffer = cl.Buffer(self._context, cl.mem_flags.READ_WRITE, max(size, 1))
+        if size:
+            source = self._memory.buffers[output.buffer]
+            cl.enqueue_copy(self._queue, buffer, source, byte_count=size)
+        return DeviceArray(self.session, buffer, output.element, output.shape)
 
     def replay(self, *, profile: bool = False) -> None:
         """Run the launches once more on what the buffers hold, and wait: for timing.
@@ -204,13 +244,20 @@ class Executable:
         kernel.set_args(*(buffers[number] for number in step.arguments))
         return Launch(self._queue, kernel, signature.global_size, signature.local_size)
 
-    def _run(self, arrays: Sequence[np.ndarray], profile: bool) -> dict[str, np.ndarray]:
+    def _begin(self, arrays: Sequence[np.ndarray | DeviceArray]) -> list[Any]:
+        """Begins to copy the inputs, and makes what derives from parameters. The events."""
         uploads = [
-            self._memory.upload(number, array)
+            self.session.fill(self._memory.buffers[number], array)
             for (number, _), array in zip(self._inputs, arrays, strict=True)
         ]
         self._memory.poison()
         self._prepare()
+        return uploads
+
+    def _run(
+        self, arrays: Sequence[np.ndarray | DeviceArray], profile: bool
+    ) -> dict[str, np.ndarray]:
+        uploads = self._begin(arrays)
         with self._writing_states(early=profile or self._writes_early):
             self._launch(profile)
             outputs = self._collect()

@@ -23,6 +23,7 @@ from mgn.runtime.host_arrays import (
     shown,
     spelling,
 )
+from mgn.runtime.launching.device_arrays import DeviceArray
 from mgn.runtime.memory import buffer_bytes
 
 Key = tuple[BufferKind, str]
@@ -108,12 +109,33 @@ class Session:
         """Copies a value to the device. InputError where its name, dtype or shape is wrong."""
         held = self._find(kind, name)
         try:
-            value = fitting(array, held.plan.element, held.plan.shape)
+            value = self.given(array, held.plan)
         except InputError as error:
             raise InputError(f"{HELD_KINDS[kind]} {shown(name)} {error}") from None
         with self.lock:
-            self._upload(held, value)
+            self.fill(held.buffer, value)
+            self.queue.finish()
             self._is_set(kind, name)
+
+    def given(self, value: Any, planned: BufferPlan) -> np.ndarray | DeviceArray:
+        """What a caller gave for a buffer. InputError with what is wrong with it."""
+        if not isinstance(value, DeviceArray):
+            return fitting(value, planned.element, planned.shape)
+        value.check(planned, self)
+        return value
+
+    def fill(self, buffer: Any, value: np.ndarray | DeviceArray) -> Any:
+        """Begins to copy a value to a buffer. The event holds the value; dropping it waits for
+        what comes from the host.
+        """
+        if isinstance(value, DeviceArray):
+            size = value.nbytes
+            copied = (self.queue, buffer, value.buffer)
+            return opencl().enqueue_copy(*copied, byte_count=size) if size else None
+        data = as_bytes(value)
+        if not data.size:
+            return None
+        return opencl().enqueue_copy(self.queue, buffer, data, is_blocking=False)
 
     def get(self, kind: BufferKind, name: str) -> np.ndarray:
         """A copy of a value. InputError where there is none of that name."""
@@ -152,16 +174,12 @@ class Session:
         held = self._held[BufferKind.STATE, name]
         first = self._first.get(name)
         if first is not None:
-            self._upload(held, fitting(first(), held.plan.element, held.plan.shape))
+            self.fill(held.buffer, fitting(first(), held.plan.element, held.plan.shape))
+            self.queue.finish()
         elif size := buffer_bytes(held.plan):
             zero = np.zeros(1, np.uint8)
             opencl().enqueue_fill_buffer(self.queue, held.buffer, zero, 0, size)
         self._is_set(BufferKind.STATE, name)
-
-    def _upload(self, held: Held, value: np.ndarray) -> None:
-        data = as_bytes(value)
-        if data.size:
-            opencl().enqueue_copy(self.queue, held.buffer, data)
 
     def _is_set(self, kind: BufferKind, name: str) -> None:
         self.unset.discard((kind, name))

@@ -24,6 +24,7 @@ from mgn.modules.module import Module
 from mgn.passes.thread_states import ThreadStates
 from mgn.runtime.errors import InputError, NoParameter, RuntimeFault
 from mgn.runtime.launching.launches import Copy, Launch
+from mgn.runtime.memory import DeviceMemory
 from mgn.runtime.packages.writer import package_bytes
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -354,3 +355,63 @@ def test_states_of_a_program_from_the_cache_begin_as_they_were_declared(
     for one, other in zip(first, second, strict=True):
         for key, array in one.items():
             np.testing.assert_array_equal(other[key], array)
+
+
+def test_arrays_stay_on_the_device_between_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the prompt, nothing but the tokens that are asked for crosses to the host."""
+    program = mgn.parse_file(ROOT / "examples/cached_decoder.mgn")
+    lm = mgn.compile(program, graph=["prefill", "decode"], device=DEVICE)
+    prompt = np.random.default_rng(2).integers(0, 97, (1, PROMPT)).astype(np.int32)
+    token: Any = lm["prefill"](tokens=prompt)["next"]
+    wanted = [int(token[0])]
+    for _ in range(9):
+        token = lm["decode"](token=token)["next"]
+        wanted.append(int(token[0]))
+    lm.reset()
+    token = lm["prefill"].run_on_device(tokens=prompt)["next"]
+    drawn = [token]
+    with monkeypatch.context() as patched:
+        for name in ("upload", "download"):
+            patched.setattr(DeviceMemory, name, None)
+        patched.setattr("mgn.runtime.launching.session.as_bytes", None)
+        for _ in range(9):
+            token = lm["decode"].run_on_device(token=token)["next"]
+            drawn.append(token)
+    assert [int(item.numpy()[0]) for item in drawn] == wanted
+    assert token.shape == (1,) and token.dtype == np.int32 and len(token) == 1
+    assert "i32[1] on " in repr(token)
+    np.testing.assert_array_equal(np.asarray(token), np.from_dlpack(token))
+
+
+def test_an_array_of_another_device_or_type_is_refused() -> None:
+    text = "graph g(x: f32[3]) { state k: f32[3]; k <- k + x; return y = k, z = x[0:2] }"
+    one, other = (mgn.compile(mgn.parse(text), device=DEVICE) for _ in range(2))
+    out = one.run_on_device(x=np.arange(3, dtype=np.float32))
+    np.testing.assert_array_equal(one(x=out["y"])["y"], [0, 2, 4])
+    one.state["k"] = out["y"]
+    np.testing.assert_array_equal(one.state["k"], [0, 1, 2])
+    with pytest.raises(InputError, match=r"input 'x' is f32\[2\], not f32\[3\]"):
+        one(x=out["z"])
+    with pytest.raises(InputError, match="lies in the memory of other executables"):
+        other(x=out["y"])
+
+
+class Lent:
+    """What only DLPack can read."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+def test_arrays_of_other_libraries_come_by_dlpack() -> None:
+    exe = mgn.compile(mgn.parse("graph g(x: f32[3]) { return y = x + 1 }"), device=DEVICE)
+    out = exe(x=Lent(np.arange(3, dtype=np.float32)))
+    np.testing.assert_array_equal(out["y"], [1, 2, 3])
+    with pytest.raises(InputError, match="has dtype float64"):
+        exe(x=Lent(np.arange(3.0)))

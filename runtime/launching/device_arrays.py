@@ -1,0 +1,81 @@
+"""Arrays that stay on the device: results of one run that are inputs of another.
+
+In: a buffer of a session. Out: `DeviceArray`, which crosses to the host only where that is asked
+for: by `numpy()`, by `np.asarray`, or by DLPack.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mgn.codegen.launch_plan import BufferPlan
+from mgn.runtime.devices import opencl
+from mgn.runtime.errors import InputError
+from mgn.runtime.host_arrays import DTYPES, as_bytes, spelling
+
+if TYPE_CHECKING:
+    from mgn.runtime.launching.session import Session
+
+
+class DeviceArray:
+    """A tensor on the device of a session, which nobody changes any more."""
+
+    def __init__(
+        self, session: "Session", buffer: Any, element: str, shape: tuple[int, ...]
+    ) -> None:
+        self.session = session
+        self.buffer = buffer
+        self.element = element
+        self.shape = shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's name of the element type."""
+        return DTYPES[self.element]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the content."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    def numpy(self) -> np.ndarray:
+        """The content, copied to the host."""
+        array = np.empty(self.shape, self.dtype)
+        with self.session.lock:
+            if array.size:
+                opencl().enqueue_copy(self.session.queue, as_bytes(array), self.buffer)
+        return array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a scalar has no length")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"DeviceArray({spelling(self.element, self.shape)} on {self.session.device.name})"
+
+    def check(self, planned: BufferPlan, session: "Session") -> None:
+        """InputError where it is of another type than planned, or on another device."""
+        if (self.element, self.shape) != (planned.element, planned.shape):
+            wanted = spelling(planned.element, planned.shape)
+            raise InputError(f"is {spelling(self.element, self.shape)}, not {wanted}")
+        if self.session is not session:
+            raise InputError(
+                "lies in the memory of other executables; graphs that are compiled together share "
+                "arrays, and .numpy() copies one to the host"
+            )
