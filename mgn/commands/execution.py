@@ -60,9 +60,12 @@ def execute(arguments: argparse.Namespace) -> None:
     exe = compile_lowered(ir, chosen, recipe, arguments.seed, arguments.target, arguments.tune)
     exe.report.times.insert(0, ("parse and lower", seconds))
     _set_parameters(exe, arguments.params)
+    for name, array in (load_arrays(arguments.states) if arguments.states else {}).items():
+        exe.state[name] = array
     profile = arguments.report or arguments.trace is not None or arguments.explain is not None
     outputs = exe.run(inputs, profile=False)
     lines = [_output_line(label, array) for label, array in outputs.items()]
+    lines += [_output_line(f"state {name}", array) for name, array in exe.state.items()]
     sys.stdout.write("\n".join(lines) + "\n")
     if arguments.repeat > 1:
         sys.stdout.write(_timing_line(exe, inputs, arguments.repeat) + "\n")
@@ -80,7 +83,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
 def _check_targets(arguments: argparse.Namespace, program: Module) -> None:
     """What is written can be, and takes the place of nothing that is read or written beside it."""
-    given = (arguments.file, arguments.inputs, arguments.params)
+    given = (arguments.file, arguments.inputs, arguments.params, arguments.states)
     taken = [*program.files, *(Path(file) for file in given if file not in (None, "-"))]
     for path in (arguments.outputs, arguments.trace, arguments.explain):
         if path is None:

@@ -67,6 +67,7 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help=".safetensors or .npz by external name (default: the initialisers)",
     )
+    add("--states", metavar="FILE", help="set states by external name before the first run")
     add("--outputs", metavar="FILE.npz", help="write the results here")
     add("--seed", type=int, default=0, metavar="N", help="what random arrays are drawn from")
     device = parser.add_argument_group("the device")

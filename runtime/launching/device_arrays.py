@@ -4,25 +4,29 @@ In: a buffer of a session. Out: `DeviceArray`, which crosses to the host only wh
 for: by `numpy()`, by `np.asarray`, or by DLPack.
 """
 
-from typing import TYPE_CHECKING, Any
+import threading
+from typing import Any, Protocol
 
 import numpy as np
 
 from mgn.codegen.launch_plan import BufferPlan
-from mgn.runtime.devices import opencl
+from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import InputError
 from mgn.runtime.host_arrays import DTYPES, as_bytes, spelling
 
-if TYPE_CHECKING:
-    from mgn.runtime.launching.session import Session
+
+class Home(Protocol):
+    """Where arrays lie: `mgn.runtime.launching.session.Session`."""
+
+    device: ComputeDevice
+    queue: Any
+    lock: threading.Lock
 
 
 class DeviceArray:
     """A tensor on the device of a session, which nobody changes any more."""
 
-    def __init__(
-        self, session: "Session", buffer: Any, element: str, shape: tuple[int, ...]
-    ) -> None:
+    def __init__(self, session: Home, buffer: Any, element: str, shape: tuple[int, ...]) -> None:
         self.session = session
         self.buffer = buffer
         self.element = element
@@ -69,7 +73,7 @@ class DeviceArray:
     def __repr__(self) -> str:
         return f"DeviceArray({spelling(self.element, self.shape)} on {self.session.device.name})"
 
-    def check(self, planned: BufferPlan, session: "Session") -> None:
+    def check(self, planned: BufferPlan, session: Home) -> None:
         """InputError where it is of another type than planned, or on another device."""
         if (self.element, self.shape) != (planned.element, planned.shape):
             wanted = spelling(planned.element, planned.shape)

@@ -32,9 +32,9 @@ class Executable:
     """Runs one planned graph on one device, any number of times, from any thread.
 
     Executables of one `session` share parameters and states of one name. What a run leaves in
-    states is written there last, once all else has succeeded. Where a launch writes a part of a state
-    that others read in the same run, a run that fails after it has lost the state: it has to be set
-    or reset.
+    states is written there last, once all else has succeeded. Where a launch writes a part of a
+    state that others read in the same run, a run that fails after it has lost the state: it has to
+    be set or reset.
 
     `guard` surrounds every buffer with poisoned zones that are checked after each run, and fills
     the views with NaN before it: slow, and sure to notice a kernel that writes too far, or whose

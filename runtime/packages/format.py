@@ -40,8 +40,8 @@ buffers, then the outputs; the blocks each kernel's SPIR-V and OpenCL C, then th
   pointer to global memory that holds `count` elements.
 - A buffer's *place* is that of its data (a constant; a parameter, or 0 where it is not embedded, or
   where there are no bytes; a state's first value, or 0 where that is all zeros), its offset in the
-  arena (a view), or 0 (an input). Inputs, parameters and states are named as callers name them. Only
-  views and states are written. A state keeps what a run leaves in it for the next run.
+  arena (a view), or 0 (an input). Inputs, parameters and states are named as callers name them.
+  Only views and states are written. A state keeps what a run leaves in it for the next run.
 - A tensor has at most 32 dimensions and 2^48 elements, counting a dimension of 0 as 1; an arena at
   most 2^48 bytes.
 - A step launches a kernel on its operands, or (kind 1, kernel 0) copies the first operand to the
