@@ -14,6 +14,7 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.shifts import LARGEST
 from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet
+from mgn.passes.saturate.candidates.commits import commit_seconds
 from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.extraction.selection import Selection
 from mgn.passes.saturate.prices.forms import classify
@@ -61,6 +62,7 @@ def check_selection(view: View, found: CandidateSet, selection: Selection, devic
         if kind is not candidate.kind:
             raise ExtractionError(f"kernel {number}: the body is not a {candidate.kind} kernel")
         prepared = view.prepares and constant.issuperset(candidate.reads)
+        price += commit_seconds(view, candidate, device)
         total += price / PREPARED_RUNS if prepared else price
         memory.update(candidate.results)
         if prepared:

@@ -23,6 +23,7 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.structure import PRECISION, GraphOp, graphs_of
 from mgn.passes.saturate.candidates.baseline import price_of_separate_kernels
 from mgn.passes.saturate.candidates.candidates import CandidateSet
+from mgn.passes.saturate.candidates.commits import charge_commits
 from mgn.passes.saturate.candidates.limits import SMALL, CutLimits
 from mgn.passes.saturate.candidates.offers import find_candidates
 from mgn.passes.saturate.candidates.prepared_copies import prepared_copies
@@ -251,7 +252,9 @@ def _searched(task: _Task, way: _Way, extract_budget: float, least: int = 0) -> 
             for template, classes in [*joined, *prepared_copies(view, found, device)]:
                 if not limits.keep_bits or keeps_bits(template.body, view.signatures):
                     found.add(template, classes)
-        if limits.whole:
+        view.left = len(task.graph.written_names)
+        charge_commits(view, found, device)
+        if limits.whole and not view.left:
             found = found.without_dominated()
         report.candidates, report.considered = len(found.candidates), found.considered
         report.passed_over = +found.left_out

@@ -152,7 +152,8 @@ class View:
     """All classes that the outputs can need, operands before users.
 
     Where it `prepares`, values that parameters and constants alone decide are computed once; of
-    their forms only those remain that need nothing else.
+    their forms only those remain that need nothing else. The last `left` outputs are what states
+    are left with.
     """
 
     classes: dict[int, ValueClass]
@@ -160,6 +161,7 @@ class View:
     signatures: list[Signature]
     locations: dict[int, Any] = field(default_factory=dict[int, Any])
     prepares: bool = False
+    left: int = 0
 
 
 def make_view(
