@@ -60,7 +60,7 @@ from mgn.dialects.plan import states as plan_states
 from mgn.dialects.plan import steps as plan_steps
 from mgn.passes.arena import Interval, aligned, pack
 from mgn.passes.liveness import Pairs, assign_slots, tensor_bytes
-from mgn.passes.states_in_place import delay_updates, states_in_place
+from mgn.passes.states_in_place import states_in_place
 from mgn.passes.wrong_level import WrongLevel
 
 GPU_ALIGNMENT = 512
@@ -113,7 +113,6 @@ def plan_graph(
     start as an argument: they lie where it lies, or are copies of it before the launch.
     """
     starting = starting or {}
-    delay_updates(graph, starting)
     constant = parameter_only(graph) if prepare else set[SSAValue]()
     launches = [op for op in graph.block.ops if isinstance(op, LaunchOp)]
     for op in launches:

@@ -18,30 +18,6 @@ from mgn.dialects.mgn.structure import GraphOp
 from mgn.passes.liveness import Pairs
 
 
-def delay_updates(graph: GraphOp, starting: Pairs) -> None:
-    """Moves each launch that writes a part of a value behind the last one that reads the value as
-    it was, unless its result is read before that; and behind all launches where its result is left
-    in a state and no launch reads it, for what a run does last it does only if all else succeeded.
-    """
-    left = {value for _, value in graph.named_written}
-    launches = [op for op in graph.block.ops if isinstance(op, LaunchOp)]
-    order = {launch: number for number, launch in enumerate(launches)}
-    for launch in launches:
-        for read, _ in starting.get(launch.kernel_name, ()):
-            readers = [order.get(use.operation, -1) for use in launch.inputs[read].uses]
-            users = [order.get(use.operation) for value in launch.outputs for use in value.uses]
-            last = max(readers)
-            if users and left.issuperset(launch.outputs) and all(user is None for user in users):
-                last = len(launches) - 1
-            if last > order[launch] and all(user is None or user > last for user in users):
-                launch.detach()
-                if last == len(launches) - 1:
-                    graph.block.insert_op_before(launch, graph.return_op)
-                else:
-                    graph.block.insert_op_after(launch, launches[last])
-                order[launch] = last
-
-
 def states_in_place(
     graph: GraphOp, launches: Sequence[LaunchOp], starting: Pairs
 ) -> dict[SSAValue, str]:

@@ -62,8 +62,8 @@ def check_selection(view: View, found: CandidateSet, selection: Selection, devic
         if kind is not candidate.kind:
             raise ExtractionError(f"kernel {number}: the body is not a {candidate.kind} kernel")
         prepared = view.prepares and constant.issuperset(candidate.reads)
-        price += commit_seconds(view, candidate, device)
         total += price / PREPARED_RUNS if prepared else price
+        total += commit_seconds(view, candidate, device)
         memory.update(candidate.results)
         if prepared:
             constant.update(candidate.results)

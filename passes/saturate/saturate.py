@@ -40,6 +40,7 @@ from mgn.passes.saturate.encoding.encode import EncodedGraph, encode_graph
 from mgn.passes.saturate.encoding.facts import Facts
 from mgn.passes.saturate.explain.alternatives import choices_of
 from mgn.passes.saturate.explain.trace import SaturateTrace
+from mgn.passes.saturate.extraction.delayed_updates import delay_updates
 from mgn.passes.saturate.extraction.extract import Extraction, extract
 from mgn.passes.saturate.extraction.report import PROVED, SaturateReport
 from mgn.passes.saturate.extraction.selection import Selection
@@ -260,6 +261,8 @@ def _searched(task: _Task, way: _Way, extract_budget: float, least: int = 0) -> 
         report.passed_over = +found.left_out
     with _timed(seconds, "extract"):
         extraction = extract(found, extract_budget)
+        selection = delay_updates(view, found, extraction.selection)
+        extraction = replace(extraction, selection=selection)
         _describe_extraction(report, view, found, extraction)
         report.choices = choices_of(view, found, extraction.selection)
     return _Search(view, found, extraction.selection, report, limits.whole)

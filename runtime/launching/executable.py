@@ -5,7 +5,7 @@ and gives new ones.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,8 @@ class Executable:
         self._steps, self._commits = steps[:first], steps[first:]
         written = plan.written_states(accesses)
         self._written = {plan.buffers[number].name for number in written}
-        self._writes_early = any(step < first for step in written.values())
+        early = (number for number, step in written.items() if step < first)
+        self._written_early = {plan.buffers[number].name for number in early}
         self._recorded: CommandBuffer | None = None
         self._recorded_commits: CommandBuffer | None = None
         self._runs = 0
@@ -143,7 +144,7 @@ class Executable:
         arrays = self._checked(inputs)
         with self._running():
             uploads = self._begin(arrays)
-            with self._writing_states(early=True):
+            with self._writing_states(self._written):
                 self._launch(False)
                 results = {output.name: self._kept(output) for output in self.plan.outputs}
                 self._memory.check()
@@ -187,7 +188,7 @@ class Executable:
         with self._lock:
             self._check_states()
             self._prepare()
-            with self._writing_states(early=True):
+            with self._writing_states(self._written):
                 self._launch(profile)
                 if not profile:
                     self._commit()
@@ -207,13 +208,12 @@ class Executable:
         self.session.refuse_lost(self._states)
 
     @contextmanager
-    def _writing_states(self, early: bool) -> Iterator[None]:
-        """Around what writes states: those that it may have half written are lost if it fails."""
+    def _writing_states(self, names: Set[str]) -> Iterator[None]:
+        """Around what writes these states, which are lost if it fails."""
         try:
             yield
         except BaseException:
-            if early:
-                self.session.lost.update(self._written)
+            self.session.lost.update(names)
             raise
 
     def trace(self, path: str | Path) -> None:
@@ -258,13 +258,13 @@ class Executable:
         self, arrays: Sequence[np.ndarray | DeviceArray], profile: bool
     ) -> dict[str, np.ndarray]:
         uploads = self._begin(arrays)
-        with self._writing_states(early=profile or self._writes_early):
+        with self._writing_states(self._written if profile else self._written_early):
             self._launch(profile)
             outputs = self._collect()
             del uploads
             self._memory.check()
         if self._commits and not profile:
-            with self._writing_states(early=True):
+            with self._writing_states(self._written):
                 self._commit()
         return outputs
 

@@ -72,13 +72,17 @@ class SaturateTrace:
         handles = encoded.handles
         self.given_unions = list(encoded.facts.new_unions)
         recorder = _Parts(encoded.facts)
-        for name, argument in (*graph.named_inputs, *graph.named_states):
+        for name, argument in graph.named_inputs:
             self.names.setdefault(handles[argument], name)
+        for name, argument in graph.named_states:
+            self.names.setdefault(handles[argument], f"state {name}")
         for op in graph.block.ops:
             if isinstance(op, TensorOp) and op.results[0] in handles:
                 self.operations.append(_source_operation(op, handles, recorder.of(op, handles)))
-        for name, value in (*graph.named_results, *graph.named_written):
-            self.outputs.setdefault(name, handles[value])
+        for name, value in graph.named_results:
+            self.outputs[name] = handles[value]
+        for name, value in graph.named_written:
+            self.outputs[f"state {name}"] = handles[value]
         encoded.facts.new_unions[:] = self.given_unions
 
 
