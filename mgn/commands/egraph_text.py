@@ -28,6 +28,7 @@ from mgn.passes.saturate.encoding.facts import Leaf
 from mgn.passes.saturate.explain.trace import SaturateTrace, attributes_text
 from mgn.passes.saturate.rules.table import DEFAULT_CLASSES, rules_of
 from mgn.passes.saturate.saturate import literals_of
+from mgn.passes.thread_states import thread_states
 
 SECONDS = 60.0
 """For saturation, which is not cut short here as in a compilation."""
@@ -74,6 +75,7 @@ def egraph_json(module: ModuleOp) -> str:
 
 def _saturate(module: ModuleOp, keep_program: bool = False) -> _Saturated:
     graph = only_graph(module)
+    thread_states(graph)
     rules = rules_of(DEFAULT_CLASSES)
     encoded = encode_graph(graph, literals_of(rules))
     trace = SaturateTrace()

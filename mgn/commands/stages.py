@@ -25,7 +25,7 @@ from mgn.modules.module import Module, load_program
 STAGES: dict[str, tuple[str | None, Callable[[ModuleOp], str]]] = {
     "mgn": (None, lambda module: TARGETS["mgn"].text(module)),
     "mlir": (None, print_mlir),
-    "simplified": ("thread-states,simplify", print_mlir),
+    "simplified": ("simplify", print_mlir),
     "fusion": ("saturate", print_mlir),
     "scheduled": ("choose-schedules", print_mlir),
     "kernel": ("lower-kernels", print_mlir),

@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 import mgn
+from mgn import nn
 from mgn.codegen.launch_plan import BufferKind
+from mgn.commands.opt import main as main_of_opt
+from mgn.commands.run import main as main_of_run
 from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.states import states_of
@@ -26,6 +29,7 @@ from mgn.runtime.errors import InputError, NoParameter, RuntimeFault
 from mgn.runtime.launching.launches import Copy, Launch
 from mgn.runtime.memory import DeviceMemory
 from mgn.runtime.packages.writer import package_bytes
+from tests.conftest import run_in_process
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEVICE = os.environ.get("MGN_TEST_DEVICE", "cpu")
@@ -418,3 +422,71 @@ def test_arrays_of_other_libraries_come_by_dlpack() -> None:
     np.testing.assert_array_equal(out["y"], [1, 2, 3])
     with pytest.raises(InputError, match="has dtype float64"):
         exe(x=Lent(np.arange(3.0)))
+
+
+def test_rows_of_a_cache_are_written_in_place_behind_all_that_reads_it() -> None:
+    """Even of small caches, as a copy would cost a command more; so no failing run loses one."""
+    program = mgn.parse_file(ROOT / "examples/cached_decoder.mgn")
+    exe = mgn.compile(program, graph="decode", device=DEVICE)
+    accesses = {name: kernel.accesses for name, kernel in exe.kernels.items()}
+    first = exe.plan.commits(accesses)
+    written = exe.plan.written_states(accesses)
+    assert len(written) == 5 and min(written.values()) >= first
+    copied = [step for step in exe.plan.steps if step not in exe.plan.launches]
+    assert len(copied) == 1, "the position"
+
+
+def test_the_builder_makes_the_states_of_the_text() -> None:
+    text = """graph g(x: f32[2]) {
+      scope "a" { state k: f32[2] = ones() }
+      state n: i32[]
+      old = k
+      k <- k + x
+      n <- 3
+      return old, new = k
+    }"""
+    with mgn.graph("g") as g:
+        x = g.input("x", "f32[2]")
+        with g.scope("a"):
+            k = g.state("k", "f32[2]", nn.ones())
+        n = g.state("n", "i32[]")
+        old = k.value
+        k.write(k.value + x)
+        n.write(3)
+        g.output(old=old, new=k.value)
+        with pytest.raises(mgn.DiagnosticsError, match=r"state 'n' is i32\[\], not f32\[2\]"):
+            n.write(x)
+        with pytest.raises(mgn.DiagnosticsError, match=r"state 'n' is i32\[\] already"):
+            g.state("n", "f32[]")
+    given = np.array([1, 2], np.float32)
+    written, built = (mgn.compile(item, device=DEVICE) for item in (mgn.parse(text), g))
+    for _ in range(2):
+        one, other = written(x=given), built(x=given)
+        for name, array in one.items():
+            np.testing.assert_array_equal(other[name], array)
+    assert list(built.state) == list(written.state) == ["a.k", "n"]
+
+
+@pytest.mark.parametrize("form", ["egglog", "egraph-json", "dot", "mgn", "mlir", "plan"])
+def test_programs_with_states_are_printed_in_every_form(form: str, tmp_path: Path) -> None:
+    file = tmp_path / "g.mgn"
+    file.write_text(PROGRAMS["reads and writes in order"])
+    passes = ["-p", "default"] if form == "plan" else []
+    done = run_in_process(main_of_opt, [str(file), *passes, "-t", form])
+    assert done.status == 0 and done.stdout, done.stderr
+
+
+def test_states_are_printed_and_set_by_the_command(tmp_path: Path) -> None:
+    file = tmp_path / "g.mgn"
+    file.write_text("graph g() { state n: i32[]; n <- n + 2; return n = n }")
+    np.savez(tmp_path / "s.npz", n=np.array(5, np.int32))
+    common = [str(file), "--device", DEVICE]
+    done = run_in_process(main_of_run, [*common, "--states", str(tmp_path / "s.npz")])
+    assert done.status == 0, done.stderr
+    assert "n: i32[] mean 7" in done.stdout and "state n: i32[] mean 7" in done.stdout
+    page = tmp_path / "out.html"
+    done = run_in_process(main_of_run, [*common, "--repeat", "2", "--report", f"--explain={page}"])
+    assert done.status == 0 and page.exists(), done.stderr
+    np.savez(tmp_path / "s.npz", m=np.array(5, np.int32))
+    done = run_in_process(main_of_run, [*common, "--states", str(tmp_path / "s.npz")])
+    assert done.status == 1 and "there is no state 'm'" in done.stderr

@@ -95,7 +95,7 @@ class Encoder:
             results = self._tensor_op(op, operands, location)
             handles.update(zip(op.results, results, strict=True))
         else:
-            before = "saturate comes after simplify and convert-precision, and once"
+            before = "saturate comes after thread-states and simplify, and once"
             raise WrongLevel("saturate", op, "operation on whole tensors", before)
 
     def enter(
