@@ -58,7 +58,7 @@ TILED_ROWS = 5
 many are asked for where halves of the product meet, or where the kernel reduces rows for it.
 """
 
-MOVED = frozenset({"reshape", "transpose", "slice", "broadcast_to"})
+MOVED = frozenset({"reshape", "transpose", "slice", "broadcast_to", "windows"})
 """Operations that leave each number as it is."""
 
 HALVES = ("bf16", "f16")

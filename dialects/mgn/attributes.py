@@ -118,6 +118,28 @@ def _accept_pairs(value: Any) -> Pairs:
     return tuple((pair[0], pair[1]) for pair in pairs)
 
 
+PADDING_WORDS = ("same", "valid")
+
+
+def _accept_padding(value: Any) -> "Pairs | str":
+    """What surrounds axes: pairs, one of which stands for all axes, or a word that types resolve.
+
+    A number is both sides of all axes, a list of numbers both sides of each.
+    """
+    if isinstance(value, str) and value in PADDING_WORDS:
+        return () if value == "valid" else value
+    if isinstance(value, bool | str) or not isinstance(value, int | Sequence):
+        raise TypeError(_PADDING)
+    sides = [value] if isinstance(value, int) else list(value)
+    try:
+        return _accept_pairs([(one, one) if isinstance(one, int) else one for one in sides])
+    except TypeError:
+        raise TypeError(_PADDING) from None
+
+
+_PADDING = 'a number, a list of numbers or of [low, high] pairs, "same" or "valid"'
+
+
 def _accept_element(value: Any) -> ElementType:
     if isinstance(value, str) and value in ELEMENT_TYPES:
         return ELEMENT_TYPES[value]
@@ -265,6 +287,9 @@ PAIRS = AttributeKind(
     lambda attribute: tuple(tuple(pair.get_values()) for pair in attribute.data),
     _print_pairs,
     _parse_pairs,
+)
+PADDING = AttributeKind(
+    "padding", _accept_padding, PAIRS.encode, PAIRS.decode, PAIRS.print, PAIRS.parse
 )
 ELEMENT = AttributeKind(
     "element type",

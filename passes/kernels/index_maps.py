@@ -46,12 +46,22 @@ def _flipped(node: Node, index: Indices) -> Indices:
     )
 
 
+def _windowed(node: Node, index: Indices) -> Indices:
+    """The element of the operand that is at an index of its windows."""
+    steps = list(zip(node.values["strides"], node.values["dilation"], strict=True))
+    outer = len(index) - 2 * len(steps)
+    places, elements = index[outer : outer + len(steps)], index[outer + len(steps) :]
+    rows = zip(places, elements, steps, strict=True)
+    return (*index[:outer], *(place * step + part * apart for place, part, (step, apart) in rows))
+
+
 MOVES: Mapping[str, Callable[[Node, Indices], Indices]] = {
     "reshape": lambda node, index: reshaped_index(index, node.shape, node.operands[0].shape),
     "transpose": _transposed,
     "broadcast_to": lambda node, index: broadcast_index(index, node.operands[0].shape),
     "slice": _sliced,
     "flip": _flipped,
+    "windows": _windowed,
 }
 """Movement of one operand → the element of the operand that is at an index of the result."""
 

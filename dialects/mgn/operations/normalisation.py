@@ -150,6 +150,24 @@ def group_norm(
     return b.reshape(_affine(b, normal, scale, shift), shape)
 
 
+def _infer_instance_norm(x: TensorType, *parameters: TensorType | None, eps: float) -> Any:
+    if len(x.get_shape()) < 3:
+        raise ShapeError("x must be [N, C, …] with axes after the channels")
+    return _infer_channels(x, *parameters)
+
+
+@composite("instance_norm", (X, WEIGHT, BIAS, EPS), _infer_instance_norm)
+def instance_norm(
+    b: Emitter, x: SSAValue, w: SSAValue | None, bias: SSAValue | None, eps: float
+) -> SSAValue:
+    """`y = instance_norm(x, w, b, eps = 1e-5)`: each channel of each sample normalised.
+
+    Shape: that of x, `[N, C, …]`; w and b are `[C]`, and may be left out. Ulyanov, Vedaldi,
+    Lempitsky 2016 (arXiv:1607.08022).
+    """
+    return b.group_norm(x, w, bias, groups=shape_of(x)[1], eps=eps)
+
+
 @composite(
     "batch_norm",
     (

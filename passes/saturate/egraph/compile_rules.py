@@ -31,7 +31,7 @@ from mgn.passes.saturate.rules.rule import Rule, RuleClass
 Constructor = tuple[str, int]
 """An operation's name with a number of operands."""
 
-SPLAT_PRESERVING = ("broadcast_to", "reshape", "transpose", "flip", "slice")
+SPLAT_PRESERVING = ("broadcast_to", "reshape", "transpose", "flip", "slice", "windows")
 """Movement that leaves a constant with one value everywhere such a constant."""
 
 

@@ -32,7 +32,8 @@ def _largest(bounds: Sequence[float]) -> float:
 BOUNDS: dict[str, Callable[[Sequence[float]], float]] = {
     # operation: a bound of its result from those of its operands
     **dict.fromkeys(
-        ("identity", "reshape", "transpose", "broadcast_to", "slice", "concat", "flip"), _largest
+        ("identity", "reshape", "transpose", "broadcast_to", "slice", "concat", "flip", "windows"),
+        _largest,
     ),
     **dict.fromkeys(("neg", "abs", "max", "min", "gather"), _largest),
     **dict.fromkeys(("tanh", "sigmoid", "erf"), lambda bounds: 1.0),

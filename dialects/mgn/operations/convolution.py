@@ -1,0 +1,200 @@
+"""Convolutions: windows of the padded input, multiplied with weights as one matrix product.
+
+A convolution of one channel a group is a sum over its windows instead. Half precision is summed in
+f32 and rounded once, after the bias.
+"""
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import SSAValue
+
+from mgn.dialects.mgn.attributes import INT, PADDING, SHAPE
+from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.composite import composite, in_single_precision, shape_of
+from mgn.dialects.mgn.operation import NUMERIC, AttributeSpec, OperandSpec
+from mgn.dialects.shapes import ShapeError
+from mgn.dialects.spatial import Ints, Pairs, padded, places, resolved_padding, spread_over
+from mgn.dialects.types import element_of, tensor
+
+SIGNATURE = (
+    OperandSpec("x", NUMERIC),
+    OperandSpec("w", NUMERIC),
+    OperandSpec("b", NUMERIC, optional=True),
+    AttributeSpec("stride", SHAPE, 1),
+    AttributeSpec("padding", PADDING, 0),
+    AttributeSpec("dilation", SHAPE, 1),
+    AttributeSpec("groups", INT, 1),
+)
+AXIS_NAMES = {1: "[N, C, L]", 2: "[N, C, H, W]", 3: "[N, C, D, H, W]"}
+
+
+def check_ranks(x: TensorType, w: TensorType, axes: int) -> None:
+    """Raises ShapeError where an image or weights have another number of axes."""
+    for name, type in (("x", x), ("w", w)):
+        if len(type.get_shape()) != axes + 2:
+            wanted = AXIS_NAMES[axes] if name == "x" else f"of rank {axes + 2}"
+            raise ShapeError(f"{name} must be {wanted}, not {list(type.get_shape())}")
+
+
+def check_groups(channels: int, out: int, groups: int) -> None:
+    """Raises ShapeError where groups do not divide the channels."""
+    if groups < 1 or channels % groups or out % groups:
+        raise ShapeError(f"{groups} groups do not divide {channels} channels into {out}")
+
+
+def check_bias(b: TensorType | None, channels: int) -> None:
+    """Raises ShapeError where a bias is no vector of the channels."""
+    if b is not None and b.get_shape() != (channels,):
+        raise ShapeError(f"b must be [{channels}], not {list(b.get_shape())}")
+
+
+def _canonical(
+    x: TensorType,
+    w: TensorType,
+    b: TensorType | None,
+    stride: Ints,
+    padding: Pairs | str,
+    dilation: Ints,
+    groups: int,
+) -> Mapping[str, Any]:
+    axes = len(x.get_shape()) - 2
+    if axes < 1 or len(w.get_shape()) != axes + 2:
+        return {}
+    stride, dilation = spread_over(stride, axes, "stride"), spread_over(dilation, axes, "dilation")
+    spatial, sizes = x.get_shape()[2:], w.get_shape()[2:]
+    resolved = resolved_padding(padding, spatial, sizes, stride, dilation)
+    return {"stride": stride, "padding": resolved, "dilation": dilation}
+
+
+def _infer(axes: int) -> Any:
+    def infer(
+        x: TensorType,
+        w: TensorType,
+        b: TensorType | None,
+        stride: Ints,
+        padding: Pairs,
+        dilation: Ints,
+        groups: int,
+    ) -> TensorType:
+        check_ranks(x, w, axes)
+        (batch, channels, *spatial), (out, each, *sizes) = x.get_shape(), w.get_shape()
+        check_groups(channels, out, groups)
+        if each != channels // groups:
+            raise ShapeError(
+                f"w must be [{out}, {channels // groups}, …] for {channels} channels in {groups} "
+                f"groups, not {list(w.get_shape())}"
+            )
+        check_bias(b, out)
+        counts = places(padded(spatial, padding), tuple(sizes), stride, dilation)
+        return tensor(element_of(x), [batch, out, *counts])
+
+    return infer
+
+
+def _convolve(
+    b: Emitter,
+    x: SSAValue,
+    w: SSAValue,
+    bias: SSAValue | None,
+    stride: Ints,
+    padding: Pairs,
+    dilation: Ints,
+    groups: int,
+) -> SSAValue:
+    found = window_places(b, x, shape_of(w)[2:], stride, padding, dilation)
+    if bias is None and not _is_depthwise(found, groups):
+        return _product(b, found, w, groups)
+    return weighted_windows(b, found, w, bias, groups=groups)
+
+
+def window_places(
+    b: Emitter, x: SSAValue, sizes: Ints, stride: Ints, padding: Pairs, dilation: Ints
+) -> SSAValue:
+    """Windows of x, padded with zeros: `[N, C, *places, *sizes]`. Those of one element are a slice
+    of x.
+    """
+    x = surrounded(b, x, padding)
+    if any(size != 1 for size in sizes):
+        return b.windows(x, sizes, stride, dilation)
+    shape = shape_of(x)
+    outer = len(shape) - len(sizes)
+    if any(step != 1 for step in stride):
+        x = b.slice(x, (0,) * len(shape), shape, (*(1,) * outer, *stride))
+    return b.reshape(x, (*shape_of(x), *sizes))
+
+
+def surrounded(b: Emitter, x: SSAValue, padding: Pairs, value: float = 0.0) -> SSAValue:
+    """x with its last axes padded."""
+    if not any(side for pair in padding for side in pair):
+        return x
+    outer = ((0, 0),) * (len(shape_of(x)) - len(padding))
+    return b.pad(x, (*outer, *padding), value)
+
+
+@in_single_precision
+def weighted_windows(
+    b: Emitter, found: SSAValue, w: SSAValue, bias: SSAValue | None, groups: int
+) -> SSAValue:
+    """Windows `[N, C, *places, *sizes]` weighted by `[O, C/groups, *sizes]`, added up, plus bias:
+    `[N, O, *places]`.
+    """
+    add_up = _sums if _is_depthwise(found, groups) else _product
+    result = add_up(b, found, w, groups)
+    if bias is None:
+        return result
+    ones = (1,) * (len(shape_of(result)) - 2)
+    return b.add(result, b.reshape(bias, (*shape_of(bias), *ones)))
+
+
+def _is_depthwise(found: SSAValue, groups: int) -> bool:
+    return groups == shape_of(found)[1] and groups > 1
+
+
+def _product(b: Emitter, found: SSAValue, w: SSAValue, groups: int) -> SSAValue:
+    """Weights times windows: `[O, C·sizes] @ [N, C·sizes, places]`, groups as a batch axis."""
+    out, each, *sizes = shape_of(w)
+    axes = len(sizes)
+    batch, _, *rest = shape_of(found)
+    counts, depth = rest[:axes], each * prod(sizes)
+    elements = range(2 + axes, 2 + 2 * axes)
+    columns = b.transpose(found, (0, 1, *elements, *range(2, 2 + axes)))
+    group = (groups,) if groups > 1 else ()
+    outer = group if batch == 1 else (batch, *group)
+    columns = b.reshape(columns, (*outer, depth, prod(counts)))
+    rows = b.reshape(w, (*group, out // groups, depth))
+    return b.reshape(b.matmul(rows, columns), (batch, out, *counts))
+
+
+def _sums(b: Emitter, found: SSAValue, w: SSAValue, groups: int) -> SSAValue:
+    """Each channel's windows, weighted and added up."""
+    out, _, *sizes = shape_of(w)
+    axes, each = len(sizes), out // groups
+    batch, channels, *rest = shape_of(found)
+    several = (each,) if each > 1 else ()
+    if several:
+        found = b.reshape(found, (batch, channels, 1, *rest))
+    weights = b.reshape(w, (channels, *several, *(1,) * axes, *sizes))
+    first = 2 + len(several) + axes
+    total = b.sum(b.mul(found, weights), axis=tuple(range(first, first + axes)))
+    return b.reshape(total, (batch, out, *rest[:axes])) if several else total
+
+
+def _example(axes: int, sizes: str) -> str:
+    return (
+        f"`y = conv{axes}d(x, w, b, stride = 1, padding = 1)`: x {AXIS_NAMES[axes]} with weights "
+        f"`[O, C/groups, {sizes}]`, as PyTorch and ONNX have it."
+    )
+
+
+_DETAILS = """
+
+Shape: `[N, O, …]` with as many places as the windows have; b `[O]` may be left out. padding: one
+number, one for each axis, `[[low, high], …]`, "same" or "valid". Half precision is summed in f32
+and rounded once. Errors: groups that do not divide the channels, a window that does not fit."""
+
+for _axes, _sizes in ((1, "k"), (2, "kh, kw"), (3, "kd, kh, kw")):
+    _convolve.__doc__ = _example(_axes, _sizes) + _DETAILS
+    composite(f"conv{_axes}d", SIGNATURE, _infer(_axes), canonical=_canonical)(_convolve)
