@@ -23,12 +23,7 @@ from mgn.frontend.lower_expressions import Expressions
 from mgn.frontend.units import Definition
 from mgn.frontend.values import POISON, describe, fold_call, holds_poison, is_number
 
-NOT_YET = frozenset(
-    [
-        *("conv2d", "conv1d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "global_avg_pool"),
-        *("upsample", "group_norm", "batch_norm"),
-    ]
-)
+NOT_YET = frozenset(("lstm", "gru", "rnn"))
 """Operations of the language that a version of the compiler may lack."""
 
 DEEPEST_CALLS = 100

@@ -28,6 +28,7 @@ from tests.dialects.case_references import (
     uniform_reference,
 )
 from tests.dialects.order_cases import ORDER, SCANS, WRITTEN
+from tests.dialects.spatial_cases import SPATIAL
 
 
 def _one(*shape: int, **bounds: float) -> Callable[[Source], tuple[Any, ...]]:
@@ -251,6 +252,11 @@ NORMS = (
         lambda x, w, eps: x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * w,
         eps=1e-3,
     ),
+    case(
+        "instance_norm",
+        _two((2, 6, 3, 2), (6,), (6,)),
+        lambda x, w, b: group_norm_reference(x, w, b, groups=6),
+    ),
     case("group_norm", _two((2, 6, 3, 2), (6,), (6,)), group_norm_reference, groups=3),
     case(
         "batch_norm",
@@ -417,6 +423,17 @@ LOSSES = tuple(
     for how in ({**how, "reduction": reduction},)
 )
 
+SPATIAL_CASES = tuple(
+    case(
+        name,
+        lambda s, call=call: tuple(s.f(*shape) for shape in call.shapes),
+        reference,
+        **call.attributes,
+    )
+    for name, (draw, reference) in SPATIAL.items()
+    for call in (draw(Random(f"{name} {number}")) for number in range(3))
+)
+
 CASES = (
     *UNARY,
     *BINARY,
@@ -432,4 +449,5 @@ CASES = (
     *ORDER,
     *SCANS,
     *LOSSES,
+    *SPATIAL_CASES,
 )

@@ -27,6 +27,23 @@ OTHERS: dict[str, dict[str, str]] = {
     "layer_norm": {"b": "f32[8]"},
     "group_norm": {"x": "f32[2, 16, 3]", "w": "f32[16]", "b": "f32[16]"},
     "batch_norm": {"x": "f32[2, 8]", "b": "f32[8]", "mean": "f32[8]", "var": "f32[8]"},
+    "instance_norm": {"x": "f32[2, 8, 3]", "b": "f32[8]"},
+    **{
+        f"{name}{axes}d": {
+            "x": f"f32[2, 8, {size}]",
+            "w": f"f32[8, 8, {', '.join(['3'] * axes)}]",
+            "b": "f32[8]",
+        }
+        for axes, size in ((1, "9"), (2, "9, 8"), (3, "4, 5, 6"))
+        for name in ("conv", "conv_transpose", "max_pool", "avg_pool")
+    },
+    **dict.fromkeys(
+        (
+            *("global_avg_pool", "global_max_pool", "adaptive_avg_pool2d", "upsample"),
+            *("pixel_shuffle", "pixel_unshuffle"),
+        ),
+        {"x": "f32[2, 8, 4, 6]"},
+    ),
     "attention": {"q": "f32[5, 36]", "k": "f32[6, 12]", "v": "f32[6, 12]"},
     "attention_parts": {"q": "f32[5, 64]", "k": "f32[6, 64]", "v": "f32[6, 64]"},
     "rope": {"x": "f32[4, 128]"},

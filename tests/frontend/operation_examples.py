@@ -5,7 +5,8 @@ In: nothing. Out: `EXAMPLES`, expressions by operation name.
 
 HEADER = (
     "x: f32[2, 4], y: f32[2, 4], c: bool[2, 4], d: bool[2, 4], ids: i32[2], wide: f32[2, 3, 8], "
-    "w: f32[4], v: f32[4], near: i32[2, 4], labels: i32[2], n: i32[2, 4]"
+    "image: f32[1, 4, 6, 8], square: f32[4, 2, 3, 3], line: f32[3, 3, 2], volume: f32[1, 2, 5, 5, 5], "
+    "cube: f32[2, 2, 3, 3, 3], w: f32[4], v: f32[4], near: i32[2, 4], labels: i32[2], n: i32[2, 4]"
 )
 
 _UNARY = (
@@ -37,6 +38,7 @@ EXAMPLES: dict[str, str] = {
     "layer_norm": "layer_norm(x, w, v, eps = 1e-6)",
     "rms_norm": "rms_norm(x, w)",
     "group_norm": "group_norm(wide, groups = 1)",
+    "instance_norm": "instance_norm(wide)",
     "batch_norm": "batch_norm(x, w, v, w, v)",
     "attention": "attention(wide, wide, wide, heads = 2, causal = true)",
     "attention_parts": "attention_parts(wide, wide, wide, heads = 2, each = 2)",
@@ -57,6 +59,25 @@ EXAMPLES: dict[str, str] = {
     "full": "full([2, 4], inf, T = f16)",
     "one_hot": "one_hot(ids, 5, T = f16)",
     "embedding": "embedding(ids, x)",
+    "windows": "windows(x, [2], strides = 2)",
+    "conv1d": 'conv1d(wide, line, padding = "same")',
+    "conv2d": "conv2d(image, square, stride = [2, 1], padding = [[1, 0], [0, 2]], groups = 2)",
+    "conv3d": "conv3d(volume, cube, dilation = 2)",
+    "conv_transpose1d": "conv_transpose1d(wide, line, stride = 2, output_padding = 1)",
+    "conv_transpose2d": "conv_transpose2d(image, square)",
+    "conv_transpose3d": "conv_transpose3d(volume, cube, stride = 2)",
+    "max_pool1d": "max_pool1d(wide, 2)",
+    "max_pool2d": "max_pool2d(image, 3, stride = 2, padding = 1, ceil_mode = true)",
+    "max_pool3d": "max_pool3d(volume, [2, 1, 2])",
+    "avg_pool1d": "avg_pool1d(wide, 2, stride = 1)",
+    "avg_pool2d": "avg_pool2d(image, 3, padding = 1, count_include_pad = false)",
+    "avg_pool3d": "avg_pool3d(volume, 2)",
+    "global_avg_pool": "global_avg_pool(image)",
+    "global_max_pool": "global_max_pool(volume)",
+    "adaptive_avg_pool2d": "adaptive_avg_pool2d(image, [3, 2])",
+    "upsample": 'upsample(image, 2, mode = "bilinear")',
+    "pixel_shuffle": "pixel_shuffle(image, 2)",
+    "pixel_unshuffle": "pixel_unshuffle(image, 2)",
     "gather": "gather(x, ids, axis = 1)",
     "take_along_axis": "take_along_axis(x, near, axis = 1)",
     "dynamic_update_slice": "dynamic_update_slice(x, y[0:1, 1:3], [1, ids[0]])",

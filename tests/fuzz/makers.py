@@ -18,6 +18,7 @@ from tests.fuzz.movers import ANYTHING
 from tests.fuzz.patterns import from_rule
 from tests.fuzz.program import Program
 from tests.fuzz.randoms import RANDOMS
+from tests.fuzz.spatial import SPATIAL_MAKERS
 from tests.fuzz.values import Shape
 
 Maker = Callable[[Draw], Any]
@@ -221,7 +222,7 @@ def last_axes_norm(draw: Draw, name: str) -> int:
 
 
 def channel_norm(draw: Draw, name: str) -> int:
-    x = draw.among(FLOATS, 2)
+    x = draw.among(FLOATS, 3 if name == "instance_norm" else 2)
     element, channels = draw.element(x).name, draw.shape(x)[1]
     given = attributes_of(draw, OPERATIONS[name])
     if name == "group_norm":
@@ -273,11 +274,11 @@ MAKERS: dict[str, Maker] = {
     **{name: partial(along_axis, spec=OPERATIONS[name]) for name in _AXIS_NAMES},
     **_named(attention, "attention", "attention_parts"),
     **_named(last_axes_norm, "layer_norm", "rms_norm"),
-    **_named(channel_norm, "group_norm", "batch_norm"),
+    **_named(channel_norm, "group_norm", "batch_norm", "instance_norm"),
     **_named(pair_loss, "bce", "bce_with_logits", "mse", "l1", "huber"),
     **_named(class_loss, "cross_entropy", "nll"),
     "cast": cast, "clamp": clamp, "matmul": matmul, "linear": linear, "einsum": einsum,
-    "rope": rope, **movers.MOVERS, **RANDOMS,
+    "rope": rope, **movers.MOVERS, **RANDOMS, **SPATIAL_MAKERS,
 }  # fmt: skip
 """The maker of each operation."""
 

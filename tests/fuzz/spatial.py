@@ -1,0 +1,26 @@
+"""How calls of convolutions, pooling and resizing are drawn.
+
+In: a `Draw`. Out: a step of the operation in it: the shapes and attributes of a random case, over
+values of the program that have these shapes.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from mgn.dialects.mgn.operation import OPERATIONS
+from tests.dialects.spatial_cases import SPATIAL
+from tests.fuzz.draw import Draw
+
+
+def spatial(draw: Draw, name: str) -> int:
+    call = SPATIAL[name][0](draw.rng)
+    (first, *_) = OPERATIONS[name].operands
+    element = draw.element_name(first.accepts)
+    operands = [draw.value(element, shape) for shape in call.shapes]
+    return draw.step(name, *operands, **call.attributes)
+
+
+SPATIAL_MAKERS: dict[str, Callable[[Draw], int]] = {
+    name: partial(spatial, name=name) for name in SPATIAL
+}
+"""The maker of each of these operations."""
