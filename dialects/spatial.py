@@ -51,7 +51,7 @@ def resolved_padding(
         return tuple((count // 2, count - count // 2) for count in missing)
     if len(padding) not in (0, 1, len(shape)):
         raise ShapeError(
-            f"padding needs one number or one [low, high] pair, or one for each of {len(shape)} axes"
+            f"padding needs a number or a [low, high] pair, or one for each of {len(shape)} axes"
         )
     if any(side < 0 for pair in padding for side in pair):
         raise ShapeError("padding must not be negative; use slice to crop")

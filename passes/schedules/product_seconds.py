@@ -149,5 +149,6 @@ def is_turned(node: Node) -> bool:
         if node.name == "transpose":
             perm = node.values["perm"]
             turned ^= perm[-1] != len(perm) - 1
+        turned ^= node.name == "windows"  # whose places come before their elements
         node = node.operands[0]
     return turned

@@ -7,6 +7,7 @@ operation without a case.
 
 import math
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import numpy as np

@@ -171,9 +171,7 @@ def _windows(rng: Random) -> Drawn:
 
 
 SPATIAL: dict[str, tuple[Callable[[Random], Drawn], Callable[..., Array]]] = {
-    **{
-        f"conv{axes}d": (_convolution(axes, False), references.convolution) for axes in (1, 2, 3)
-    },
+    **{f"conv{axes}d": (_convolution(axes, False), references.convolution) for axes in (1, 2, 3)},
     **{
         f"conv_transpose{axes}d": (_convolution(axes, True), references.transposed_convolution)
         for axes in (1, 2, 3)

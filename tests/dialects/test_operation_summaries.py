@@ -37,13 +37,13 @@ OTHERS: dict[str, dict[str, str]] = {
         for axes, size in ((1, "9"), (2, "9, 8"), (3, "4, 5, 6"))
         for name in ("conv", "conv_transpose", "max_pool", "avg_pool")
     },
-    **dict.fromkeys(
-        (
+    **{
+        name: {"x": "f32[2, 8, 4, 6]"}
+        for name in (
             *("global_avg_pool", "global_max_pool", "adaptive_avg_pool2d", "upsample"),
             *("pixel_shuffle", "pixel_unshuffle"),
-        ),
-        {"x": "f32[2, 8, 4, 6]"},
-    ),
+        )
+    },
     "attention": {"q": "f32[5, 36]", "k": "f32[6, 12]", "v": "f32[6, 12]"},
     "attention_parts": {"q": "f32[5, 64]", "k": "f32[6, 64]", "v": "f32[6, 64]"},
     "rope": {"x": "f32[4, 128]"},

@@ -1,6 +1,5 @@
 """Convolutions, pooling and resizing in the interpreter, against plain loops in f64."""
 
-
 import numpy as np
 import pytest
 

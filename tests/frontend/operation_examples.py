@@ -5,8 +5,9 @@ In: nothing. Out: `EXAMPLES`, expressions by operation name.
 
 HEADER = (
     "x: f32[2, 4], y: f32[2, 4], c: bool[2, 4], d: bool[2, 4], ids: i32[2], wide: f32[2, 3, 8], "
-    "image: f32[1, 4, 6, 8], square: f32[4, 2, 3, 3], line: f32[3, 3, 2], volume: f32[1, 2, 5, 5, 5], "
-    "cube: f32[2, 2, 3, 3, 3], w: f32[4], v: f32[4], near: i32[2, 4], labels: i32[2], n: i32[2, 4]"
+    "image: f32[1, 4, 6, 8], square: f32[4, 2, 3, 3], line: f32[3, 3, 2], "
+    "volume: f32[1, 2, 5, 5, 5], cube: f32[2, 2, 3, 3, 3], "
+    "w: f32[4], v: f32[4], near: i32[2, 4], labels: i32[2], n: i32[2, 4]"
 )
 
 _UNARY = (

@@ -134,6 +134,14 @@ def surrounded(b: Emitter, x: SSAValue, padding: Pairs, value: float = 0.0) -> S
     return b.pad(x, (*outer, *padding), value)
 
 
+def elements_first(b: Emitter, found: SSAValue, axes: int) -> SSAValue:
+    """Windows with the axes of their elements before those of their places, which neighbours in
+    memory differ in.
+    """
+    elements = range(2 + axes, 2 + 2 * axes)
+    return b.transpose(found, (0, 1, *elements, *range(2, 2 + axes)))
+
+
 @in_single_precision
 def weighted_windows(
     b: Emitter, found: SSAValue, w: SSAValue, bias: SSAValue | None, groups: int
@@ -159,8 +167,7 @@ def _product(b: Emitter, found: SSAValue, w: SSAValue, groups: int) -> SSAValue:
     axes = len(sizes)
     batch, _, *rest = shape_of(found)
     counts, depth = rest[:axes], each * prod(sizes)
-    elements = range(2 + axes, 2 + 2 * axes)
-    columns = b.transpose(found, (0, 1, *elements, *range(2, 2 + axes)))
+    columns = elements_first(b, found, axes)
     group = (groups,) if groups > 1 else ()
     outer = group if batch == 1 else (batch, *group)
     columns = b.reshape(columns, (*outer, depth, prod(counts)))
@@ -174,10 +181,11 @@ def _sums(b: Emitter, found: SSAValue, w: SSAValue, groups: int) -> SSAValue:
     axes, each = len(sizes), out // groups
     batch, channels, *rest = shape_of(found)
     several = (each,) if each > 1 else ()
+    found = elements_first(b, found, axes)
     if several:
-        found = b.reshape(found, (batch, channels, 1, *rest))
-    weights = b.reshape(w, (channels, *several, *(1,) * axes, *sizes))
-    first = 2 + len(several) + axes
+        found = b.reshape(found, (batch, channels, 1, *shape_of(found)[2:]))
+    weights = b.reshape(w, (channels, *several, *sizes, *(1,) * axes))
+    first = 2 + len(several)
     total = b.sum(b.mul(found, weights), axis=tuple(range(first, first + axes)))
     return b.reshape(total, (batch, out, *rest[:axes])) if several else total
 

@@ -13,7 +13,7 @@ from mgn.dialects.mgn.attributes import BOOL, PADDING, SHAPE
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import composite, element_type_of, in_single_precision, shape_of
 from mgn.dialects.mgn.operation import FLOATS, NUMERIC, AttributeSpec, OperandSpec
-from mgn.dialects.mgn.operations.convolution import AXIS_NAMES, surrounded
+from mgn.dialects.mgn.operations.convolution import AXIS_NAMES, elements_first, surrounded
 from mgn.dialects.mgn.operations.reductions import neutral_maximum
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.spatial import Ints, Pairs, padded, places, resolved_padding, spans, spread_over
@@ -94,10 +94,6 @@ def _infer(axes: int) -> Any:
     return infer
 
 
-def _window_axes(axes: int) -> tuple[int, ...]:
-    return tuple(range(2 + axes, 2 + 2 * axes))
-
-
 def _max_pool(
     b: Emitter,
     x: SSAValue,
@@ -111,8 +107,9 @@ def _max_pool(
     dtype = element_type_of(x).dtype
     assert dtype is not None
     x = surrounded(b, x, sides, _plain(neutral_maximum(np.dtype(dtype))))
-    found = b.windows(x, kernel, stride, dilation)
-    return b.max_reduce(found, axis=_window_axes(len(kernel)))
+    axes = len(kernel)
+    found = elements_first(b, b.windows(x, kernel, stride, dilation), axes)
+    return b.max_reduce(found, axis=tuple(range(2, 2 + axes)))
 
 
 def _plain(number: Any) -> float | int:
@@ -132,8 +129,9 @@ def _avg_pool(
 ) -> SSAValue:
     spatial = shape_of(x)[2:]
     sides = _overhang(spatial, kernel, stride, padding, dilation, ceil_mode)
+    axes = len(kernel)
     found = b.windows(surrounded(b, x, sides), kernel, stride, dilation)
-    total = b.sum(found, axis=_window_axes(len(kernel)))
+    total = b.sum(elements_first(b, found, axes), axis=tuple(range(2, 2 + axes)))
     number, varying = 1, list[SSAValue]()
     for axis, size in enumerate(kernel):
         low, high = padding[axis] if count_include_pad else (0, 0)
@@ -259,8 +257,8 @@ def adaptive_avg_pool2d(b: Emitter, x: SSAValue, size: Ints) -> SSAValue:
     shape = shape_of(x)
     if all(n % m == 0 for n, m in zip(shape[2:], size, strict=True)):
         kernel = tuple(n // m for n, m in zip(shape[2:], size, strict=True))
-        found = b.windows(x, kernel, kernel)
-        return b.div(b.sum(found, axis=(4, 5)), float(prod(kernel)))
+        found = elements_first(b, b.windows(x, kernel, kernel), 2)
+        return b.div(b.sum(found, axis=(2, 3)), float(prod(kernel)))
     rows, columns = (_bins(n, m) for n, m in zip(shape[2:], size, strict=True))
     found = b.gather(x, b.constant_array(rows.ids), axis=2)
     found = b.gather(found, b.constant_array(columns.ids), axis=4)

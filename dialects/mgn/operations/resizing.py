@@ -71,8 +71,8 @@ def upsample(
 
     Shape: `[N, C, …]` with `size`, or the axes of x times `scale`. nearest: element i of m is that
     at floor(i·n/m) of n. bilinear: between the two nearest rows and columns at
-    (i + 1/2)·n/m - 1/2, not below 0; with align_corners at i·(n - 1)/(m - 1). As in PyTorch. Errors:
-    bilinear on other than [N, C, H, W] and floats, a size beside a scale.
+    (i + 1/2)·n/m - 1/2, not below 0; with align_corners at i·(n - 1)/(m - 1). As in PyTorch.
+    Errors: bilinear on other than [N, C, H, W] and floats, a size beside a scale.
     """
     if 0 in size or 0 in shape_of(x):
         return b.full((*shape_of(x)[:2], *size), 0.0, T=element_type_of(x))

@@ -12,8 +12,9 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import i32, i64
 from xdsl.ir import SSAValue
 
+from mgn.dialects.fusion.forms import MOVED
 from mgn.passes.kernels.body import Indices, Node
-from mgn.passes.kernels.index import Counter, Index, lanes, of
+from mgn.passes.kernels.index import Counter, Index, delinearised, lanes, linear, of
 from mgn.passes.kernels.index_maps import MOVES
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.pure_code import INDEX, lane_count, memory_type, scalar_type
@@ -40,26 +41,89 @@ def _moved(elements: Elements, node: Node, index: Indices) -> SSAValue:
     return elements.at(node.operands[0], MOVES[node.name](node, index))
 
 
-def _pad(elements: Elements, node: Node, index: Indices) -> SSAValue:
+def _reshape(elements: Elements, node: Node, index: Indices) -> SSAValue:
     (source,) = node.operands
-    code = elements.code
+    moved = MOVES[node.name](node, index)
+    count, inner = elements.lanes, source.shape[-1] if source.shape else 1
+    place = linear(index, node.shape)
+    turns = place.lane_stride == 1 and any(part.lane_stride is None for part in moved)
+    if not turns or inner < count or not _slides(source):
+        return elements.at(source, moved)
+    return _along_a_line(elements, source, place.at_lane(0), moved)
+
+
+def _slides(node: Node) -> bool:
+    """Whether a value is windows, moved: an element of one takes some steps to find."""
+    while node.name in MOVED:
+        if node.name == "windows":
+            return True
+        (node,) = node.operands
+    return False
+
+
+def _along_a_line(elements: Elements, source: Node, first: Index, moved: Indices) -> SSAValue:
+    """A vector of elements from a place on: neighbours, unless it goes beyond the innermost axis,
+    which few do.
+    """
+    code, count = elements.code, elements.lanes
+    *outer, inner = delinearised(first, source.shape)
+    last = source.shape[-1] - count
+    starts = code.known(inner, last + 1)
+
+    def line() -> list[SSAValue]:
+        return [code.spread(elements.at(source, (*outer, starts + lanes(count))), count)]
+
+    def lines() -> list[SSAValue]:
+        return [code.spread(elements.at(source, moved), count)]
+
+    return code.branch(code.is_below(inner, last + 1, 1), line, lines)[0]
+
+
+def _pad(elements: Elements, node: Node, index: Indices) -> SSAValue:
+    """The source's element, or the padding: tests that all lanes share come first, then whether all
+    lanes are inside, then each by itself.
+    """
+    (source,) = node.operands
+    code, count = elements.code, elements.lanes
     value = code.constant(_number(node), memory_type(node.element))
     if source.count == 0:
         return value
-    tests: list[SSAValue] = []
+    shared: list[SSAValue] = []
+    own: list[tuple[Index, int, Index, int]] = []
     moved: list[Index] = []
     for part, (low, _), size in zip(index, node.values["padding"], source.shape, strict=True):
         inner = part - low
         moved.append(inner)
-        from_low = code.is_below(part, low, elements.lanes)
-        below_high = code.is_below(inner, size, elements.lanes)
-        if from_low is True or below_high is False:
+        before, inside = part.below(low), inner.below(size)
+        if before is True or inside is False:
             return value
-        if from_low is not False:
-            tests.append(_negated(elements, from_low))
-        if below_high is not True:
-            tests.append(below_high)
-    return _guarded(elements, tests, source, tuple(moved), value)
+        if part.varies:
+            own += [] if before is False and inside is True else [(part, low, inner, size)]
+        else:
+            shared += _both(code, part, low, inner, size, 1)
+
+    def masked() -> list[SSAValue]:
+        clamped = tuple(
+            part.clamp(0, size - 1) for part, size in zip(moved, source.shape, strict=True)
+        )
+        found = elements.at(source, clamped)
+        tests = [test for item in own for test in _both(code, *item, count)]
+        if tests:
+            found = code.select(code.all_of(tests), found, code.spread(value, count))
+        return [code.spread(found, count)]
+
+    def inside() -> list[SSAValue]:
+        whole = _lies_inside(code, tuple(moved), source.shape, count) if own else None
+        if whole is None:
+            return masked()
+        return code.branch(
+            whole, lambda: [code.spread(elements.at(source, tuple(moved)), count)], masked
+        )
+
+    if not shared:
+        (found,) = inside()
+        return found
+    return code.branch(code.all_of(shared), inside, lambda: [code.spread(value, count)])[0]
 
 
 def _number(node: Node) -> float | int:
@@ -69,36 +133,33 @@ def _number(node: Node) -> float | int:
     return int(value != 0) if node.element.name == "bool" else int(value)
 
 
-def _negated(elements: Elements, test: SSAValue) -> SSAValue:
-    one = elements.code.constant(1, scalar_type(test), lane_count(test))
-    return elements.code.binary(arith.XOrIOp, test, one)
+def _both(code: Code, part: Index, low: int, inner: Index, size: int, count: int) -> list[SSAValue]:
+    """The tests whether an index is inside an operand that is padded."""
+    before, inside = code.is_below(part, low, count), code.is_below(inner, size, count)
+    tests = [] if isinstance(before, bool) else [_negated(code, before)]
+    return tests if isinstance(inside, bool) else [*tests, inside]
 
 
-def _guarded(
-    elements: Elements, tests: list[SSAValue], source: Node, index: Indices, other: SSAValue
-) -> SSAValue:
-    """The source's value where all tests hold, else another."""
-    code = elements.code
-    if not tests:
-        return elements.at(source, index)
-    shared = [test for test in tests if lane_count(test) == 1]
-    own = [test for test in tests if lane_count(test) > 1]
+def _negated(code: Code, test: SSAValue) -> SSAValue:
+    one = code.constant(1, scalar_type(test), lane_count(test))
+    return code.binary(arith.XOrIOp, test, one)
 
-    def inside() -> SSAValue:
-        clamped = tuple(
-            part.clamp(0, size - 1) for part, size in zip(index, source.shape, strict=True)
-        )
-        if not own:
-            return elements.at(source, clamped)
-        value = elements.at(source, clamped)
-        return code.select(code.all_of(own), value, code.spread(other, elements.lanes))
 
-    if not shared:
-        return inside()
-    test, count = code.all_of(shared), elements.lanes
-    return code.branch(
-        test, lambda: [code.spread(inside(), count)], lambda: [code.spread(other, count)]
-    )[0]
+def _lies_inside(code: Code, index: Indices, shape: tuple[int, ...], count: int) -> SSAValue | None:
+    """Whether all lanes of a vector are inside, by its ends; None where they do not tell."""
+    tests: list[SSAValue] = []
+    for part, size in zip(index, shape, strict=True):
+        if not part.varies:
+            continue
+        if part.lane_stride is None:
+            return None
+        first, last = sorted((part.at_lane(0), part.at_lane(count - 1)), key=lambda end: end.low)
+        outside, inside = code.is_below(first, 0, 1), code.is_below(last, size, 1)
+        if outside is True or inside is False:
+            return None
+        tests += [] if isinstance(outside, bool) else [_negated(code, outside)]
+        tests += [] if isinstance(inside, bool) else [inside]
+    return code.all_of(tests) if tests else None
 
 
 def _concat(elements: Elements, node: Node, index: Indices) -> SSAValue:
@@ -214,6 +275,7 @@ def _run_bounds(elements: Elements, node: Node, index: Indices) -> SSAValue:
 
 MOVEMENT_ROWS: dict[str, Row] = {
     **dict.fromkeys(MOVES, _moved),
+    "reshape": _reshape,
     "pad": _pad,
     "concat": _concat,
     "gather": _gather,

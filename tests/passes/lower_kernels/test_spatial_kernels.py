@@ -1,0 +1,123 @@
+"""Convolutions, pooling and resizing on the CPU device, on both targets, against the interpreter.
+
+Many calls of an operation are one graph, so that kernels are chosen for it as a whole.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mgn
+from mgn import ops
+from mgn.dialects.mgn.operation import OPERATIONS
+from mgn.dialects.types import ELEMENT_TYPES
+from tests.dialects.spatial_cases import SPATIAL, Drawn, drawn
+from tests.support.programs import evaluate
+
+CASES = 20
+HALF_EPSILON = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
+
+
+def graph_of(name: str, calls: list[Drawn], element: str) -> Any:
+    """A graph with all calls, the results `y0`, `y1`, … of inputs `x0_0`, `x0_1`, …."""
+    with mgn.graph("g") as graph:
+        results: dict[str, Any] = {}
+        for number, call in enumerate(calls):
+            inputs = [
+                graph.input(f"x{number}_{place}", f"{element}[{', '.join(map(str, shape))}]")
+                for place, shape in enumerate(call.shapes)
+            ]
+            results[f"y{number}"] = getattr(ops, name)(*inputs, **call.attributes)
+        graph.output(**results)
+    return graph.module
+
+
+def arrays_of(calls: list[Drawn], element: str) -> list[list[np.ndarray]]:
+    random, dtype = np.random.default_rng(7), ELEMENT_TYPES[element].dtype
+    if not ELEMENT_TYPES[element].is_float:
+        low = 0 if element.startswith("u") else -9
+        return [[random.integers(low, 9, s).astype(dtype) for s in c.shapes] for c in calls]
+    return [[random.uniform(-2, 2, s).astype(dtype) for s in c.shapes] for c in calls]
+
+
+def check(name: str, calls: list[Drawn], arrays: list[list[np.ndarray]], target: str) -> None:
+    """All calls on the device; each has the interpreter's value, but for what sums of so many terms
+    may lose.
+    """
+    dtype = arrays[0][0].dtype
+    element = next(item.name for item in ELEMENT_TYPES.values() if item.dtype == dtype)
+    executable = mgn.compile(graph_of(name, calls, element), device="cpu", target=target)
+    inputs = {
+        f"x{number}_{place}": array
+        for number, given in enumerate(arrays)
+        for place, array in enumerate(given)
+    }
+    found = executable(**inputs)
+    for number, (call, given) in enumerate(zip(calls, arrays, strict=True)):
+        with np.errstate(all="ignore"):
+            (want,) = evaluate(name, *given, wide=True, **call.attributes)
+        got, what = found[f"y{number}"], f"{name} of {element}: {call}"
+        assert got.shape == want.shape, what
+        if element not in HALF_EPSILON:
+            np.testing.assert_array_equal(got, want, err_msg=what)
+            continue
+        sums = 2.0 * (call.terms + 3) * HALF_EPSILON["f64" if element == "f64" else "f32"]
+        sizes = 4.0 * call.terms if len(call.shapes) > 1 else 2.0
+        rounding = 2.0 * HALF_EPSILON[element] * np.abs(want.astype(np.float64))
+        wide, exact = got.astype(np.float64), want.astype(np.float64)
+        np.testing.assert_array_equal(np.isnan(wide), np.isnan(exact), err_msg=what)
+        finite = np.isfinite(exact)
+        np.testing.assert_array_equal(wide[~finite], exact[~finite], err_msg=what)
+        error = np.abs(wide[finite] - exact[finite])
+        bound = (sums * sizes + rounding)[finite]
+        assert np.all(error <= bound), f"{what}: {np.max(error - bound)} above its bound"
+
+
+@pytest.mark.parametrize("target", ["opencl", "spirv"])
+@pytest.mark.parametrize("name", SPATIAL)
+def test_random_calls_have_the_interpreters_value(name: str, target: str) -> None:
+    calls = [drawn(name, number) for number in range(CASES)]
+    check(name, calls, arrays_of(calls, "f32"), target)
+
+
+ELEMENTS = [name for name, row in ELEMENT_TYPES.items() if row.dtype is not None and name != "f32"]
+
+
+@pytest.mark.parametrize("name", SPATIAL)
+def test_all_element_types_that_it_takes(name: str) -> None:
+    accepted = OPERATIONS[name].operands[0].accepts
+    for place, element in enumerate(ELEMENTS):
+        row = ELEMENT_TYPES[element]
+        if row.family not in accepted:
+            continue
+        calls = [drawn(name, 100 + 2 * place + number) for number in range(2)]
+        if not row.is_float and name == "upsample":
+            calls = [call for call in calls if call.attributes["mode"] == "nearest"]
+        if calls:
+            check(name, calls, arrays_of(calls, element), ("opencl", "spirv")[place % 2])
+
+
+SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0]
+
+
+@pytest.mark.parametrize("name", [name for name in SPATIAL if "conv" not in name])
+def test_special_values_pass_as_the_interpreter_says(name: str) -> None:
+    calls = [drawn(name, 300 + number) for number in range(6)]
+    arrays = arrays_of(calls, "f32")
+    random = np.random.default_rng(1)
+    for given in arrays:
+        chosen = random.random(given[0].shape) < 0.2
+        given[0] = np.where(chosen, random.choice(SPECIAL, given[0].shape), given[0])
+        given[0] = given[0].astype(np.float32)
+    check(name, calls, arrays, "opencl")
+
+
+def test_the_least_number_is_the_largest_of_nothing_else() -> None:
+    """Padding is never the largest element, not even of the least numbers."""
+    for element in ("f32", "bf16", "i32", "i8"):
+        dtype = ELEMENT_TYPES[element].dtype
+        least = -np.inf if ELEMENT_TYPES[element].is_float else np.iinfo(dtype).min
+        x = np.full((1, 1, 3, 5), least, dtype)
+        call = Drawn([x.shape], {"kernel": 3, "padding": 1, "stride": 1})
+        check("max_pool2d", [call], [[x]], "opencl")
