@@ -95,6 +95,11 @@ def _convolution(axes: int, transposed: bool) -> Callable[[Random], Drawn]:
     return draw
 
 
+def _any_convolution(rng: Random) -> Drawn:
+    call = _convolution(rng.choice((1, 2, 3)), False)(rng)
+    return Drawn(call.shapes[:2], call.attributes, call.terms)
+
+
 def _pooling(axes: int, average: bool) -> Callable[[Random], Drawn]:
     def draw(rng: Random) -> Drawn:
         kernel = [rng.choice((1, 2, 2, 3, 3, 4)) for _ in range(axes)]
@@ -190,6 +195,7 @@ SPATIAL: dict[str, tuple[Callable[[Random], Drawn], Callable[..., Array]]] = {
     "upsample": (_upsample, references.resized),
     "pixel_shuffle": (_pixels(False), references.shuffled_pixels),
     "pixel_unshuffle": (_pixels(True), references.unshuffled_pixels),
+    "convolution": (_any_convolution, references.convolution),
     "windows": (_windows, references.windows_of),
 }
 """How a call of each operation is drawn, and its value by plain loops."""

@@ -37,6 +37,7 @@ OTHERS: dict[str, dict[str, str]] = {
         for axes, size in ((1, "9"), (2, "9, 8"), (3, "4, 5, 6"))
         for name in ("conv", "conv_transpose", "max_pool", "avg_pool")
     },
+    "convolution": {"x": "f32[2, 8, 9, 8]", "w": "f32[8, 8, 3, 3]"},
     **{
         name: {"x": "f32[2, 8, 4, 6]"}
         for name in (

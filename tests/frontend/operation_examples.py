@@ -61,6 +61,7 @@ EXAMPLES: dict[str, str] = {
     "one_hot": "one_hot(ids, 5, T = f16)",
     "embedding": "embedding(ids, x)",
     "windows": "windows(x, [2], strides = 2)",
+    "convolution": "convolution(wide, line, dilation = 2)",
     "conv1d": 'conv1d(wide, line, padding = "same")',
     "conv2d": "conv2d(image, square, stride = [2, 1], padding = [[1, 0], [0, 2]], groups = 2)",
     "conv3d": "conv3d(volume, cube, dilation = 2)",

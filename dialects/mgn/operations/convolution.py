@@ -28,6 +28,9 @@ SIGNATURE = (
     AttributeSpec("dilation", SHAPE, 1),
     AttributeSpec("groups", INT, 1),
 )
+PLAIN = (*SIGNATURE[:2], *SIGNATURE[3:])
+"""The same without a bias."""
+
 AXIS_NAMES = {1: "[N, C, L]", 2: "[N, C, H, W]", 3: "[N, C, D, H, W]"}
 
 
@@ -35,7 +38,7 @@ def check_ranks(x: TensorType, w: TensorType, axes: int) -> None:
     """Raises ShapeError where an image or weights have another number of axes."""
     for name, type in (("x", x), ("w", w)):
         if len(type.get_shape()) != axes + 2:
-            wanted = AXIS_NAMES[axes] if name == "x" else f"of rank {axes + 2}"
+            wanted = AXIS_NAMES.get(axes, "") if name == "x" else f"of rank {axes + 2}"
             raise ShapeError(f"{name} must be {wanted}, not {list(type.get_shape())}")
 
 
@@ -54,7 +57,6 @@ def check_bias(b: TensorType | None, channels: int) -> None:
 def _canonical(
     x: TensorType,
     w: TensorType,
-    b: TensorType | None,
     stride: Ints,
     padding: Pairs | str,
     dilation: Ints,
@@ -69,27 +71,40 @@ def _canonical(
     return {"stride": stride, "padding": resolved, "dilation": dilation}
 
 
-def _infer(axes: int) -> Any:
-    def infer(
-        x: TensorType,
-        w: TensorType,
-        b: TensorType | None,
-        stride: Ints,
-        padding: Pairs,
-        dilation: Ints,
-        groups: int,
-    ) -> TensorType:
+def _canonical_of_axes(
+    x: TensorType, w: TensorType, b: TensorType | None, **how: Any
+) -> Mapping[str, Any]:
+    return _canonical(x, w, **how)
+
+
+def _infer(
+    x: TensorType,
+    w: TensorType,
+    stride: Ints,
+    padding: Pairs,
+    dilation: Ints,
+    groups: int,
+) -> TensorType:
+    axes = len(x.get_shape()) - 2
+    if axes < 1:
+        raise ShapeError(f"x must be [N, C, …], not {list(x.get_shape())}")
+    check_ranks(x, w, axes)
+    (batch, channels, *spatial), (out, each, *sizes) = x.get_shape(), w.get_shape()
+    check_groups(channels, out, groups)
+    if each != channels // groups:
+        raise ShapeError(
+            f"w must be [{out}, {channels // groups}, …] for {channels} channels in {groups} "
+            f"groups, not {list(w.get_shape())}"
+        )
+    counts = places(padded(spatial, padding), tuple(sizes), stride, dilation)
+    return tensor(element_of(x), [batch, out, *counts])
+
+
+def _infer_of_axes(axes: int) -> Any:
+    def infer(x: TensorType, w: TensorType, b: TensorType | None, **how: Any) -> TensorType:
         check_ranks(x, w, axes)
-        (batch, channels, *spatial), (out, each, *sizes) = x.get_shape(), w.get_shape()
-        check_groups(channels, out, groups)
-        if each != channels // groups:
-            raise ShapeError(
-                f"w must be [{out}, {channels // groups}, …] for {channels} channels in {groups} "
-                f"groups, not {list(w.get_shape())}"
-            )
-        check_bias(b, out)
-        counts = places(padded(spatial, padding), tuple(sizes), stride, dilation)
-        return tensor(element_of(x), [batch, out, *counts])
+        check_bias(b, w.get_shape()[0])
+        return _infer(x, w, **how)
 
     return infer
 
@@ -104,10 +119,34 @@ def _convolve(
     dilation: Ints,
     groups: int,
 ) -> SSAValue:
+    how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    return b.convolution(x, w, **how) if bias is None else _affine(b, x, w, bias, **how)
+
+
+@in_single_precision
+def _affine(b: Emitter, x: SSAValue, w: SSAValue, bias: SSAValue, **how: Any) -> SSAValue:
+    ones = (1,) * len(how["stride"])
+    return b.add(b.convolution(x, w, **how), b.reshape(bias, (*shape_of(bias), *ones)))
+
+
+@composite("convolution", PLAIN, _infer, canonical=_canonical)
+def convolution(
+    b: Emitter,
+    x: SSAValue,
+    w: SSAValue,
+    stride: Ints,
+    padding: Pairs,
+    dilation: Ints,
+    groups: int,
+) -> SSAValue:
+    """`y = convolution(x, w, stride = 1, padding = 1)`: what conv1d, conv2d and conv3d are, but for
+    the bias.
+
+    Shape: x `[N, C, …]` and w `[O, C/groups, …]` with as many axes give `[N, O, …]`. Half precision
+    is summed in f32 and rounded once. Errors: those of conv2d.
+    """
     found = window_places(b, x, shape_of(w)[2:], stride, padding, dilation)
-    if bias is None and not _is_depthwise(found, groups):
-        return _product(b, found, w, groups)
-    return weighted_windows(b, found, w, bias, groups=groups)
+    return weighted_windows(b, found, w, groups)
 
 
 def window_places(
@@ -142,23 +181,12 @@ def elements_first(b: Emitter, found: SSAValue, axes: int) -> SSAValue:
     return b.transpose(found, (0, 1, *elements, *range(2, 2 + axes)))
 
 
-@in_single_precision
-def weighted_windows(
-    b: Emitter, found: SSAValue, w: SSAValue, bias: SSAValue | None, groups: int
-) -> SSAValue:
-    """Windows `[N, C, *places, *sizes]` weighted by `[O, C/groups, *sizes]`, added up, plus bias:
+def weighted_windows(b: Emitter, found: SSAValue, w: SSAValue, groups: int) -> SSAValue:
+    """Windows `[N, C, *places, *sizes]` weighted by `[O, C/groups, *sizes]` and added up:
     `[N, O, *places]`.
     """
-    add_up = _sums if _is_depthwise(found, groups) else _product
-    result = add_up(b, found, w, groups)
-    if bias is None:
-        return result
-    ones = (1,) * (len(shape_of(result)) - 2)
-    return b.add(result, b.reshape(bias, (*shape_of(bias), *ones)))
-
-
-def _is_depthwise(found: SSAValue, groups: int) -> bool:
-    return groups == shape_of(found)[1] and groups > 1
+    depthwise = groups == shape_of(found)[1] and groups > 1
+    return _sums(b, found, w, groups=groups) if depthwise else _product(b, found, w, groups)
 
 
 def _product(b: Emitter, found: SSAValue, w: SSAValue, groups: int) -> SSAValue:
@@ -175,6 +203,7 @@ def _product(b: Emitter, found: SSAValue, w: SSAValue, groups: int) -> SSAValue:
     return b.reshape(b.matmul(rows, columns), (batch, out, *counts))
 
 
+@in_single_precision
 def _sums(b: Emitter, found: SSAValue, w: SSAValue, groups: int) -> SSAValue:
     """Each channel's windows, weighted and added up."""
     out, _, *sizes = shape_of(w)
@@ -205,4 +234,6 @@ and rounded once. Errors: groups that do not divide the channels, a window that 
 
 for _axes, _sizes in ((1, "k"), (2, "kh, kw"), (3, "kd, kh, kw")):
     _convolve.__doc__ = _example(_axes, _sizes) + _DETAILS
-    composite(f"conv{_axes}d", SIGNATURE, _infer(_axes), canonical=_canonical)(_convolve)
+    composite(f"conv{_axes}d", SIGNATURE, _infer_of_axes(_axes), canonical=_canonical_of_axes)(
+        _convolve
+    )

@@ -217,7 +217,7 @@ def _of_phases(
     phases = tuple(one.count for one in chosen)
     rows = each * groups * prod(phases)
     weights = b.reshape(_weights(b, w, chosen, groups), (rows, channels // groups, *sizes))
-    result = weighted_windows(b, found, weights, None, groups=groups)
+    result = weighted_windows(b, found, weights, groups)
     return b.reshape(result, (batch, each * groups, *phases, *own))
 
 
