@@ -83,6 +83,7 @@ KINDS: dict[str, tuple[object, ...]] = {
     "ints": ((), (0,), (1, 0), (2, 2), (2,), (3, 1)),
     "int or ints": ((2,), (3, 4), (2, 2)),
     "int, ints or none": ((0,), (1,), (0, 1)),
+    "padding": (((0, 0),), ((1, 2),)),
     "pairs": (((0, 0), (0, 0)), ((1, 2),)),
     "element type": tuple(ELEMENT_TYPES[name] for name in ("f32", "f64", "i32")),
 }

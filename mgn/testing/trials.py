@@ -59,6 +59,7 @@ WANTED = 100
 
 LARGEST = {
     "moderate_parameters": (2.0**20, 2.0**20),
+    "usual_channels": (2.0**20, 2.0**20),
     "usual_scores": (2.0**70, 2.0**32),
     "small_scores": (2.0**26, 2.0**10),
 }

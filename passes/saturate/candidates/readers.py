@@ -13,6 +13,7 @@ an output goes through s. If s has a form that takes v through one reader, v has
 from collections.abc import Container, Mapping, Sequence
 
 from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.shapes import element_count
 from mgn.passes.saturate.egraph.view import View
 
 MOST = 8
@@ -42,10 +43,11 @@ def _between(
 ) -> list[int]:
     """What lies on the ways from a class to the one to which all of them lead, in order, that one
     last; nothing where that is far, or where values of another size or no elementwise ones lie
-    there.
+    there. Where all readers are products, the size is that of the first.
     """
-    size = view.classes[key].type.get_shape()
     waiting, between = set(users[key]), list[int]()
+    products = all(_is_product(view, item) for item in waiting)
+    size = _count(view, min(waiting, key=place.__getitem__) if products else key)
     while len(between) < MOST:
         first = min(waiting, key=place.__getitem__)
         between.append(first)
@@ -53,15 +55,26 @@ def _between(
         if not waiting:
             return between
         value = view.classes[first]
-        if value.is_output or value.type.get_shape() != size or not _is_elementwise(view, first):
+        kept = _is_elementwise(view, first) or (products and _is_product(view, first))
+        if value.is_output or _count(view, first) != size or not kept:
             return []
         waiting.update(users[first])
     return []
 
 
+def _count(view: View, key: int) -> int:
+    return element_count(view.classes[key].type.get_shape())
+
+
 def _is_elementwise(view: View, key: int) -> bool:
+    """Whether a value has its operands' elements in their order."""
+    signatures = [view.signatures[item.signature] for item in view.classes[key].members]
+    return all(item.kind is Kind.ELEMENTWISE or item.name == "reshape" for item in signatures)
+
+
+def _is_product(view: View, key: int) -> bool:
     members = view.classes[key].members
-    return all(view.signatures[item.signature].kind is Kind.ELEMENTWISE for item in members)
+    return all(view.signatures[item.signature].kind is Kind.CONTRACTION for item in members)
 
 
 def _is_enough(view: View, key: int, reader: int, between: Sequence[int]) -> bool:

@@ -37,6 +37,7 @@ from mgn.passes.saturate.prices.arrangements import long_rows
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, Place
 from mgn.passes.saturate.prices.matrix_price import ROUNDINGS, matrix_use, unit_facts
 from mgn.passes.saturate.prices.scheduled import schedule_of
+from mgn.passes.saturate.prices.windows import BELOW, window_weight
 
 STRIDED_READ = 2.0
 CPU_STRIDED_READ, CPU_RUN = 4.0, 32.0
@@ -161,6 +162,8 @@ def _new_figures(signature: Signature, device: Device) -> _Figures:
 
 def operation_weight(signature: Signature, device: Device) -> float:
     """Simple operations that one element takes."""
+    if signature.name == "windows":
+        return window_weight(signature, device)
     if signature.kind in (Kind.MOVEMENT, Kind.CONSTANT):
         return INDEX if signature.kind is Kind.MOVEMENT else 0.0
     if widens_half(signature):
@@ -236,6 +239,7 @@ def measure_kernel(
     leaves: dict[int, tuple[int, int]] = {}
     strided: dict[int, float] = {}
     scattered: set[int] = set()
+    below: set[int] = set()
     seconds = beside = 0.0
     schedule, passes, evaluation = None, (1.0, 1.0), 1.0
     if form.kind in SCHEDULED:
@@ -265,6 +269,10 @@ def measure_kernel(
             steps = figures.steps
             own_seconds = evaluations * figures.element * evaluation
             seconds += own_seconds if steps is None else steps
+            if signature.name == "windows" or name in below:
+                below.update(operands)
+            if name in below and signature.kind is Kind.ELEMENTWISE:
+                seconds += (BELOW - 1.0) * own_seconds
         factor = 1.0 if arranging else figures.strided[heavy is not None]
         if strided:
             factor = max(factor, strided.get(name, 1.0))

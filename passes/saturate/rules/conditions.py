@@ -390,6 +390,15 @@ PREDICATES: dict[str, Predicate] = {
         "these values, or products of the first two",
         lambda *x: True,
     ),
+    "per_filter": Predicate(
+        "x has one number for each filter of the weights w of a convolution",
+        lambda x, w: x.shape == (w.shape[0], *(1,) * (len(w.shape) - 2)),
+    ),
+    "usual_channels": Predicate(
+        "what a convolution reads, its weights and the scales and shifts of its results are taken "
+        "to be less than 2²⁰ in size: these values",
+        lambda *x: True,
+    ),
     "small_scores": Predicate("the same, less than 2²⁶", lambda *x: True),
     "spans": Predicate(
         "m has a row for each of q and a column for each of k",
@@ -451,6 +460,7 @@ ATTRIBUTE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "compose": _compose,
     "as_matrix": lambda x: (math.prod(x.shape[:-1]), x.shape[-1]),
     "inner": lambda x, turned: x.shape[-1:] if turned else (x.shape[-1], 1),
+    "of_filters": lambda w: (w.shape[0], *(1,) * (len(w.shape) - 1)),
     "number_of": lambda x: x.constant,
     "scaled_by": layouts.scaled_by,
     "divided_by": lambda scale, c: scale / c.constant,

@@ -18,6 +18,7 @@ from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.passes.saturate.rules.activations import ACTIVATIONS
 from mgn.passes.saturate.rules.algebra import ALGEBRA
 from mgn.passes.saturate.rules.attention import ATTENTION
+from mgn.passes.saturate.rules.convolutions import CONVOLUTIONS
 from mgn.passes.saturate.rules.movement import MOVEMENT
 from mgn.passes.saturate.rules.patterns import PatternError, calls_of
 from mgn.passes.saturate.rules.products import PRODUCTS
@@ -32,7 +33,10 @@ ROUNDING_CLASSES = DEFAULT_CLASSES | {RuleClass.ROUNDS}
 CLASS_SETS = {"fast": DEFAULT_CLASSES | {RuleClass.FAST}}
 """Names that stand for several classes where a run chooses them; each other name is one class."""
 
-BUILT_IN = (*ALGEBRA, *MOVEMENT, *PRODUCTS, *ACTIVATIONS, *RECOGNITION, *ROTARY, *ATTENTION)
+BUILT_IN = (
+    *(*ALGEBRA, *MOVEMENT, *PRODUCTS, *CONVOLUTIONS, *ACTIVATIONS, *RECOGNITION, *ROTARY),
+    *ATTENTION,
+)
 """mgn's own rows."""
 
 _OWN_NAMES = {rule.name for rule in BUILT_IN}

@@ -245,9 +245,31 @@ def _broadcast_factors(row: str, rng: random.Random, variables: list[str]) -> In
     return Instance(types, {"A": tuple(sorted(axes)), "K": rng.random() < 0.5})
 
 
+def _filters(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """A convolution, and numbers of each of its filters; elsewhere, of all or of each place."""
+    groups = rng.choice([1, 2, 3])
+    axes, out = rng.choice([1, 2]), 3 * groups
+    each = rng.choice([1, 2])
+    ones = (1,) * axes
+    shapes: dict[str, Shape] = {
+        "x": (rng.choice([1, 2]), each * groups, *(rng.choice([3, 4]) for _ in range(axes))),
+        "w": (out, each, *(rng.choice([1, 2, 3]) for _ in range(axes))),
+    }
+    shape: Shape = (out, *ones) if rng.random() < 0.9 else rng.choice([(), ones, (1, out, *ones)])
+    shapes |= dict.fromkeys("mshc", shape)
+    attributes: dict[str, object] = {
+        "S": tuple(rng.choice([1, 2]) for _ in ones),
+        "P": tuple((rng.choice([0, 1]), rng.choice([0, 2])) for _ in ones),
+        "D": ones,
+        "G": groups,
+    }
+    return Instance([tensor("f32", shapes[name]) for name in variables], attributes)
+
+
 EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "unrounded": attention.unrounded,
     "sum-of-broadcast-factors": _broadcast_factors,
+    "normalised-convolution": _filters,
     "erf-of-quotient": _double,
     "cubic-scaled-in-parts": _double,
     "slice-of-pairs": attention.pairs,
