@@ -1,4 +1,5 @@
-"""Convolutions, pooling and resizing on the CPU device, on both targets, against the interpreter.
+"""Convolutions, pooling and resizing on the CPU device, on both targets and in the forms for a GPU,
+against the interpreter.
 
 Many calls of an operation are one graph, so that kernels are chosen for it as a whole.
 """
@@ -13,6 +14,8 @@ from mgn import ops
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.types import ELEMENT_TYPES
 from tests.dialects.spatial_cases import SPATIAL, Drawn, drawn
+from tests.fuzz.device import Job, Runner
+from tests.fuzz.variants import Variant
 from tests.support.programs import evaluate
 
 CASES = 20
@@ -41,51 +44,81 @@ def arrays_of(calls: list[Drawn], element: str) -> list[list[np.ndarray]]:
     return [[random.uniform(-2, 2, s).astype(dtype) for s in c.shapes] for c in calls]
 
 
-def check(name: str, calls: list[Drawn], arrays: list[list[np.ndarray]], target: str) -> None:
+FORMS = {
+    "opencl": Variant(),
+    "spirv": Variant(target="spirv"),
+    "gpu": Variant(
+        figures=(
+            *(("kind", "gpu"), ("vector_bits", 128), ("sub_group_size", 32)),
+            *(("max_work_group_size", 256), ("local_memory", 48 << 10), ("compute_units", 4)),
+        )
+    ),
+}
+"""Both targets, and the forms that templates have for a GPU, which a CPU runs as well."""
+
+
+def check(
+    runner: Runner, name: str, calls: list[Drawn], arrays: list[list[np.ndarray]], *forms: str
+) -> None:
     """All calls on the device; each has the interpreter's value, but for what sums of so many terms
     may lose.
     """
     dtype = arrays[0][0].dtype
     element = next(item.name for item in ELEMENT_TYPES.values() if item.dtype == dtype)
-    executable = mgn.compile(graph_of(name, calls, element), device="cpu", target=target)
     inputs = {
         f"x{number}_{place}": array
         for number, given in enumerate(arrays)
         for place, array in enumerate(given)
     }
-    found = executable(**inputs)
+    jobs: list[Job] = []
+    for form in forms:
+        variant, module = FORMS[form], graph_of(name, calls, element)
+        described = variant.described(runner.description)
+        compiled = variant.compile(module, runner.description)
+        jobs.append(runner.job(compiled, module, described, variant.target, False))
+    runner.build(jobs)
+    for form, job in zip(forms, jobs, strict=True):
+        assert job.error is None, job.error
+        judge(f"{name} of {element}, {form}", calls, arrays, runner.run(job, inputs, {}))
+
+
+def judge(
+    what: str, calls: list[Drawn], arrays: list[list[np.ndarray]], found: dict[str, np.ndarray]
+) -> None:
+    name, dtype = what.split()[0], arrays[0][0].dtype
+    element = next(item.name for item in ELEMENT_TYPES.values() if item.dtype == dtype)
     for number, (call, given) in enumerate(zip(calls, arrays, strict=True)):
         with np.errstate(all="ignore"):
             (want,) = evaluate(name, *given, wide=True, **call.attributes)
-        got, what = found[f"y{number}"], f"{name} of {element}: {call}"
-        assert got.shape == want.shape, what
+        got, told = found[f"y{number}"], f"{what}: {call}"
+        assert got.shape == want.shape, told
         if element not in HALF_EPSILON:
-            np.testing.assert_array_equal(got, want, err_msg=what)
+            np.testing.assert_array_equal(got, want, err_msg=told)
             continue
         sums = 2.0 * (call.terms + 3) * HALF_EPSILON["f64" if element == "f64" else "f32"]
         sizes = 4.0 * call.terms if len(call.shapes) > 1 else 2.0
         rounding = 2.0 * HALF_EPSILON[element] * np.abs(want.astype(np.float64))
         wide, exact = got.astype(np.float64), want.astype(np.float64)
-        np.testing.assert_array_equal(np.isnan(wide), np.isnan(exact), err_msg=what)
+        np.testing.assert_array_equal(np.isnan(wide), np.isnan(exact), err_msg=told)
         finite = np.isfinite(exact)
-        np.testing.assert_array_equal(wide[~finite], exact[~finite], err_msg=what)
+        np.testing.assert_array_equal(wide[~finite], exact[~finite], err_msg=told)
         error = np.abs(wide[finite] - exact[finite])
         bound = (sums * sizes + rounding)[finite]
-        assert np.all(error <= bound), f"{what}: {np.max(error - bound)} above its bound"
+        assert np.all(error <= bound), f"{told}: {np.max(error - bound)} above its bound"
 
 
-@pytest.mark.parametrize("target", ["opencl", "spirv"])
+@pytest.mark.long
 @pytest.mark.parametrize("name", SPATIAL)
-def test_random_calls_have_the_interpreters_value(name: str, target: str) -> None:
+def test_random_calls_have_the_interpreters_value(name: str, device_runner: Runner) -> None:
     calls = [drawn(name, number) for number in range(CASES)]
-    check(name, calls, arrays_of(calls, "f32"), target)
+    check(device_runner, name, calls, arrays_of(calls, "f32"), *FORMS)
 
 
 ELEMENTS = [name for name, row in ELEMENT_TYPES.items() if row.dtype is not None and name != "f32"]
 
 
 @pytest.mark.parametrize("name", SPATIAL)
-def test_all_element_types_that_it_takes(name: str) -> None:
+def test_all_element_types_that_it_takes(name: str, device_runner: Runner) -> None:
     accepted = OPERATIONS[name].operands[0].accepts
     for place, element in enumerate(ELEMENTS):
         row = ELEMENT_TYPES[element]
@@ -95,14 +128,15 @@ def test_all_element_types_that_it_takes(name: str) -> None:
         if not row.is_float and name == "upsample":
             calls = [call for call in calls if call.attributes["mode"] == "nearest"]
         if calls:
-            check(name, calls, arrays_of(calls, element), ("opencl", "spirv")[place % 2])
+            form = list(FORMS)[place % len(FORMS)]
+            check(device_runner, name, calls, arrays_of(calls, element), form)
 
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0]
 
 
 @pytest.mark.parametrize("name", [name for name in SPATIAL if "conv" not in name])
-def test_special_values_pass_as_the_interpreter_says(name: str) -> None:
+def test_special_values_pass_as_the_interpreter_says(name: str, device_runner: Runner) -> None:
     calls = [drawn(name, 300 + number) for number in range(6)]
     arrays = arrays_of(calls, "f32")
     random = np.random.default_rng(1)
@@ -110,14 +144,14 @@ def test_special_values_pass_as_the_interpreter_says(name: str) -> None:
         chosen = random.random(given[0].shape) < 0.2
         given[0] = np.where(chosen, random.choice(SPECIAL, given[0].shape), given[0])
         given[0] = given[0].astype(np.float32)
-    check(name, calls, arrays, "opencl")
+    check(device_runner, name, calls, arrays, "opencl", "gpu")
 
 
-def test_the_least_number_is_the_largest_of_nothing_else() -> None:
-    """Padding is never the largest element, not even of the least numbers."""
+def test_padding_is_never_the_largest_element(device_runner: Runner) -> None:
+    """Not even beside the least numbers."""
     for element in ("f32", "bf16", "i32", "i8"):
         dtype = ELEMENT_TYPES[element].dtype
         least = -np.inf if ELEMENT_TYPES[element].is_float else np.iinfo(dtype).min
         x = np.full((1, 1, 3, 5), least, dtype)
         call = Drawn([x.shape], {"kernel": 3, "padding": 1, "stride": 1})
-        check("max_pool2d", [call], [[x]], "opencl")
+        check(device_runner, "max_pool2d", [call], [[x]], "opencl")
