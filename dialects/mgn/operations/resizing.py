@@ -139,7 +139,8 @@ def _blocks(x: TensorType, factor: int) -> tuple[list[int], int, int, int]:
         raise ShapeError(f"x must be […, C, H, W], not {shape}")
     if factor < 1:
         raise ShapeError(f"factor must be 1 or more, not {factor}")
-    return shape[:-3], *shape[-3:]
+    *outer, channels, height, width = shape
+    return outer, channels, height, width
 
 
 def _infer_pixel_shuffle(x: TensorType, factor: int) -> TensorType:
