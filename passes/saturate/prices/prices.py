@@ -162,7 +162,7 @@ def _new_figures(signature: Signature, device: Device) -> _Figures:
 
 def operation_weight(signature: Signature, device: Device) -> float:
     """Simple operations that one element takes."""
-    if signature.name == "windows":
+    if signature.name in ("windows", "slice"):
         return window_weight(signature, device)
     if signature.kind in (Kind.MOVEMENT, Kind.CONSTANT):
         return INDEX if signature.kind is Kind.MOVEMENT else 0.0

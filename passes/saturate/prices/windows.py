@@ -1,6 +1,7 @@
-"""What it takes to read through windows that slide along axes.
+"""What it takes to read through windows that slide along axes, and through slices with steps.
 
-In: the signature of a `windows`, a device. Out: multiply-adds in whose time an element is found.
+In: the signature of a `windows` or a `slice`, a device. Out: multiply-adds in whose time an element
+is found.
 
 A vector of a CPU reads neighbours where the windows' places along the innermost axis are enough for
 it, and each lane for itself where it goes on in the next row, as it does the more often the shorter
@@ -17,6 +18,9 @@ IN_LINE, BEYOND, STRIDED = 24.0, 160.0, 96.0
 neighbours are apart.
 """
 
+APART = 40.0
+"""Of an element of a vector that a slice takes from elements that are not neighbours."""
+
 ON_GPU = 4.0
 """The same for a work-item of a GPU, whose whole numbers are for the most part computed once."""
 
@@ -27,7 +31,10 @@ of tests, for parts of vectors.
 
 
 def window_weight(signature: Signature, device: Device) -> float:
-    """The weight of a `windows`, as that of an elementwise operation."""
+    """The weight of a `windows`, or of a `slice`, as that of an elementwise operation."""
+    if signature.name == "slice":
+        apart = device.is_cpu and max(signature.values["steps"][-1:], default=1) > 1
+        return APART if apart else 0.0
     if not device.is_cpu:
         return ON_GPU
     axes = len(signature.values["sizes"])
