@@ -1,5 +1,7 @@
 """xDSL's own folder and its `canonicalize` pass work on `mgn` operations, as `simplify` does."""
 
+import math
+
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
@@ -53,7 +55,8 @@ def test_an_operation_on_constants_folds_to_what_the_interpreter_computes(case: 
     op = first.owner
     assert isinstance(op, Operation)
     folded = Folder(context()).try_fold(op)
-    if case.name in KEPT or not op.operands:
+    large = any(math.prod(value.type.get_shape()) > LARGEST_FOLDED for value in op.results)
+    if case.name in KEPT or not op.operands or large:
         assert folded is None
         return
     assert folded is not None
