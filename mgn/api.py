@@ -187,8 +187,8 @@ def compile(
     chosen = choose(device)
     described = describe_device(chosen)
     several = isinstance(graph, list | tuple)
-    names = list(graph) if several else [graph]
-    bound = as_module(module).dims_of(names, dims) if several else [dims]
+    names: list[str | None] = [*graph] if several else [graph]
+    bound = as_module(module).dims_of(graph, dims) if several else [dims]
     params: Parameters | None = None
     executables: dict[str, Executable] = {}
     for name, sizes in zip(names, bound, strict=True):

@@ -186,7 +186,7 @@ class _Writer:
         for label, argument in graph.named_inputs:
             type = cast(TensorType[Attribute], argument.type)
             self._hold(argument, plan_buffers.InputOp(label, type))
-        found = dict(graph.named_states)
+        found: dict[str, SSAValue] = dict(graph.named_states)
         for label, value in graph.named_written:
             found.setdefault(label, value)
         states = {label: self._state(label, value) for label, value in found.items()}

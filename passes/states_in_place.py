@@ -45,7 +45,7 @@ def _chain(left: SSAValue, starting: Pairs) -> list[SSAValue]:
         launch = chain[-1].owner
         if not isinstance(launch, LaunchOp):
             return []
-        written = len(launch.inputs) + list(launch.outputs).index(chain[-1])
+        written = len(launch.inputs) + [*map(id, launch.outputs)].index(id(chain[-1]))
         reads = [read for read, result in starting.get(launch.kernel_name, ()) if result == written]
         if not reads:
             return []

@@ -59,7 +59,7 @@ def _infer_along(
 def _along(x: Array, ids: Array, src: Array, axis: int, combine: str) -> Array:
     dtype = np.dtype(np.float32) if x.dtype in HALVES else sums_in(x.dtype, src.shape[axis])
     result = np.array(x, dtype)
-    index = list(np.indices(src.shape, sparse=True))
+    index: list[Array] = list(np.indices(src.shape, sparse=True))
     inside = np.clip(ids.astype(np.int64), 0, max(x.shape[axis] - 1, 0))
     index[axis] = np.broadcast_to(inside, src.shape)
     join = np.add if combine == ADD else np.maximum

@@ -145,9 +145,11 @@ def _negated(code: Code, test: SSAValue) -> SSAValue:
     return code.binary(arith.XOrIOp, test, one)
 
 
-def _lies_inside(code: Code, index: Indices, shape: tuple[int, ...], count: int) -> SSAValue | None:
+def _lies_inside(
+    code: Code, index: Indices, shape: tuple[int, ...], count: int
+) -> SSAValue | bool | None:
     """Whether all lanes of a vector are inside, by its ends; None where they do not tell."""
-    tests: list[SSAValue] = []
+    tests: list[SSAValue | bool] = []
     for part, size in zip(index, shape, strict=True):
         if not part.varies:
             continue
@@ -157,8 +159,7 @@ def _lies_inside(code: Code, index: Indices, shape: tuple[int, ...], count: int)
         outside, inside = code.is_below(first, 0, 1), code.is_below(last, size, 1)
         if outside is True or inside is False:
             return None
-        tests += [] if isinstance(outside, bool) else [_negated(code, outside)]
-        tests += [] if isinstance(inside, bool) else [inside]
+        tests += [inside] if outside is False else [_negated(code, outside), inside]
     return code.all_of(tests) if tests else None
 
 
