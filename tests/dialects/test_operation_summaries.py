@@ -52,6 +52,7 @@ OTHERS: dict[str, dict[str, str]] = {
     "take_along_axis": {"ids": "i32[4, 2]"},
     "running_sum_in_parts": {"before": "f32[4, 4]"},
     "running_product_in_parts": {"before": "f32[4, 4]"},
+    "philox": dict.fromkeys(("c0", "c1", "c2", "c3", "k0", "k1"), "u32[4]"),
     "scatter_runs": {"bounds": "i32[5, 1]", "order": "i32[4, 1]", "src": "f32[4, 8]"},
     "scatter_along": {"ids": "i32[4, 1]", "src": "f32[4, 8]"},
     "scatter_add": {"src": "f32[4, 8]"},
@@ -79,7 +80,7 @@ def test_the_example_of_a_summary_is_a_call_of_the_operation(name: str) -> None:
     examples = examples_of(name)
     assert examples
     for statement in examples:
-        used = set(re.findall(r"\b[a-z]+\b", statement.partition("=")[2]))
+        used = set(re.findall(r"\b[a-z]+[0-9]?\b", statement.partition("=")[2]))
         head = ", ".join(f"{key}: {types[key]}" for key in types if key in used)
         results = statement.partition(" = ")[0]
         module = mgn.parse(f"graph g({head}) {{\n{statement}\nreturn {results}\n}}").lower()

@@ -24,7 +24,8 @@ from mgn.passes.saturate.egraph.compile_rules import CompiledRule
 from mgn.passes.saturate.encoding.definitions import Definition
 from mgn.passes.saturate.encoding.encode import Encoder
 from mgn.passes.saturate.encoding.facts import Facts, Leaf
-from mgn.passes.saturate.rules.conditions import ATTRIBUTE_FUNCTIONS, PREDICATES, Operand
+from mgn.passes.saturate.rules.attribute_functions import ATTRIBUTE_FUNCTIONS
+from mgn.passes.saturate.rules.conditions import PREDICATES, Operand
 from mgn.passes.saturate.rules.patterns import (
     ROOT_ELEMENT,
     ROOT_SHAPE,

@@ -13,7 +13,8 @@ from mgn.dialects.mgn.attributes import REQUIRED
 from mgn.dialects.mgn.build import suggestion
 from mgn.dialects.mgn.operation import OPERATIONS, AttributeSpec
 from mgn.dialects.shapes import ShapeError
-from mgn.passes.saturate.rules.conditions import ATTRIBUTE_FUNCTIONS, PREDICATES
+from mgn.passes.saturate.rules.attribute_functions import ATTRIBUTE_FUNCTIONS
+from mgn.passes.saturate.rules.conditions import PREDICATES
 from mgn.passes.saturate.rules.patterns import (
     ARITHMETIC,
     ROOT_ELEMENT,
