@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.fold import LARGEST_FOLDED
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReturnOp, graphs_of
 from mgn.dialects.types import tensor
@@ -235,7 +236,8 @@ def test_folding_gives_the_bits_that_the_operation_computes(case: Case) -> None:
         assert before[name].tobytes() == after[name].tobytes()
         assert before[name].dtype == after[name].dtype
     free = {"mgn.constant", "mgn.broadcast_to", "mgn.stop_gradient", "mgn.iota", "mgn.reshape"}
-    assert {op.name for op in ops} <= free
+    large = any(before[name].size > LARGEST_FOLDED for name in names)
+    assert large or {op.name for op in ops} <= free
 
 
 def test_a_large_result_is_not_folded() -> None:

@@ -80,12 +80,14 @@ def _infer_runs(
 
 
 def _runs(x: Array, bounds: Array, order: Array, src: Array, axis: int, combine: str) -> Array:
+    if not x.size:
+        return x
     shape = list(src.shape)
     taken = np.take_along_axis(src, np.broadcast_to(order, shape).astype(np.int64), axis)
     rows = np.moveaxis(bounds, axis, -1)
     ids = np.empty(np.moveaxis(order, axis, -1).shape, np.int64)
     for row in np.ndindex(*rows.shape[:-1]):
-        ids[row] = np.repeat(np.arange(x.shape[axis]), np.diff(rows[row]))
+        ids[row] = np.searchsorted(rows[row][1:], np.arange(ids.shape[-1]), side="right")
     evaluate = SCATTER_ALONG.evaluate
     assert evaluate is not None
     return np.asarray(evaluate(x, np.moveaxis(ids, -1, axis), taken, axis=axis, combine=combine))

@@ -49,7 +49,11 @@ def every_node_cone(
     traits: Sequence[Traits],
 ) -> list[Cone]:
     """All legal cones of an e-node, each operand computed inside or read."""
-    choices = [builder._choices(number, mapped, traits) for number, mapped in operands]  # pyright: ignore
+    root = builder.view.signatures[signature]
+    choices = [
+        builder._choices(number, mapped, traits, root.heavy, builder._before(root, position))  # pyright: ignore
+        for position, (number, mapped) in enumerate(operands)
+    ]
     merged = (
         builder._merge(signature, operands, combination, traits)  # pyright: ignore
         for combination in islice(product(*choices), builder.limits.merges)
