@@ -31,7 +31,7 @@ os.environ["MGN_PROGRAM_CACHE"] = "off"  # what is tested is the compiler, not w
 
 os.environ.setdefault("MGN_GUARD", "on")
 DEVICE_VARIABLE = "MGN_TEST_DEVICE"
-DEVICE_FIXTURES = frozenset({"cl_queue", "device_runner"})
+DEVICE_FIXTURES = frozenset({"cl_queue", "device_runner", "target"})
 """Fixtures of the device under test."""
 
 
@@ -117,3 +117,20 @@ def device_runner() -> "Runner":
         return Runner(os.environ.get(DEVICE_VARIABLE, "cpu"))
     except DeviceError:
         pytest.skip(f"no such OpenCL device: install the extra 'cpu', or set {DEVICE_VARIABLE}")
+
+
+@pytest.fixture(params=["opencl", "spirv"])
+def target(request: pytest.FixtureRequest) -> str:
+    """Each form of kernels; the test is skipped, saying so, where the device does not take it."""
+    if request.param not in targets_of_the_device():
+        pytest.skip("the device takes no SPIR-V")
+    return request.param
+
+
+@cache
+def targets_of_the_device() -> tuple[str, ...]:
+    """The forms of kernels that the device under test takes."""
+    from mgn.runtime.devices import choose
+
+    device = choose(os.environ.get(DEVICE_VARIABLE, "cpu"))
+    return ("opencl", "spirv") if device.accepts_spirv else ("opencl",)

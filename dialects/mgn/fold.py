@@ -123,11 +123,21 @@ def constant_results(op: Operation) -> Sequence[np.ndarray] | None:
     """The results of an operation on constants, where they are small enough to be kept."""
     if not isinstance(op, TensorOp) or not op.operands or op.spec.name in KEPT:
         return None
-    owners = [value.owner for value in op.operands]
-    constants = [owner for owner in owners if isinstance(owner, ConstantOp)]
-    if len(constants) < len(owners) or any(map(_is_large, op.results)):
+    if any(map(_is_large, op.results)):
         return None
-    return Interpreter().run_op(op, [constant.array for constant in constants])
+    arrays = [array for value in op.operands if (array := _known_array(value)) is not None]
+    return Interpreter().run_op(op, arrays) if len(arrays) == len(op.operands) else None
+
+
+def _known_array(value: SSAValue) -> np.ndarray | None:
+    """The elements of a constant, or of a constant that is broadcast to a few elements."""
+    broadcast = defining(value, "broadcast_to")
+    if broadcast is None:
+        return value.owner.array if isinstance(value.owner, ConstantOp) else None
+    source = broadcast.operands[0].owner
+    if not isinstance(source, ConstantOp) or _is_large(value):
+        return None
+    return np.broadcast_to(source.array, shape_of(value))
 
 
 def _is_large(value: SSAValue) -> bool:

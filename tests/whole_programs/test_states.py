@@ -16,7 +16,6 @@ from mgn import nn
 from mgn.codegen.launch_plan import BufferKind
 from mgn.commands.opt import main as main_of_opt
 from mgn.commands.run import main as main_of_run
-from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.states import states_of
 from mgn.dialects.mgn.structure import graphs_of
@@ -25,11 +24,13 @@ from mgn.executable import Executable
 from mgn.modules.initialisers import initial_value
 from mgn.modules.module import Module
 from mgn.passes.thread_states import ThreadStates
+from mgn.runtime.devices import choose
 from mgn.runtime.errors import InputError, NoParameter, RuntimeFault
 from mgn.runtime.launching.launches import Copy, Launch
 from mgn.runtime.memory import DeviceMemory
 from mgn.runtime.packages.writer import package_bytes
 from tests.conftest import run_in_process
+from tests.fuzz.device import described
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEVICE = os.environ.get("MGN_TEST_DEVICE", "cpu")
@@ -126,7 +127,6 @@ def first_values(program: Module) -> dict[str, np.ndarray]:
     return {name: initial_value(op, 0) for name, op in states_of(program.lower()).items()}
 
 
-@pytest.mark.parametrize("target", ["opencl", "spirv"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_runs_leave_in_states_what_the_interpreter_leaves(name: str, target: str) -> None:
     program = mgn.parse(PROGRAMS[name])
@@ -153,7 +153,6 @@ def test_runs_leave_in_states_what_the_interpreter_leaves(name: str, target: str
         np.testing.assert_array_equal(exe.state[key], array)
 
 
-@pytest.mark.parametrize("target", ["opencl", "spirv"])
 def test_tokens_decoded_with_a_cache_are_those_that_are_recomputed(target: str) -> None:
     program = mgn.parse_file(ROOT / "examples/cached_decoder.mgn")
     lm = mgn.compile(program, graph=["prefill", "decode"], device=DEVICE, target=target)
@@ -337,7 +336,7 @@ def test_a_package_holds_states_with_their_first_values(tmp_path: Path) -> None:
       at <- at + 2
       return y = sum(k, axis = 0), at = at
     }"""
-    package = package_graph(mgn.parse(text).lower(), DEVICES["cpu"])
+    package = package_graph(mgn.parse(text).lower(), described(choose(DEVICE)))
     (tmp_path / "g.mgnpkg").write_bytes(package_bytes(package))
     exe = mgn.load_package(tmp_path / "g.mgnpkg", device=DEVICE)
     for run in range(1, 4):

@@ -15,6 +15,7 @@ import mgn
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.dialects.types import ELEMENT_TYPES
+from tests.conftest import targets_of_the_device
 from tests.dialects.case_references import scattered, with_part
 
 DEVICE = os.environ.get("MGN_TEST_DEVICE", "cpu")
@@ -187,9 +188,7 @@ def test_twenty_shapes_of_an_operation_are_right_everywhere(name: str) -> None:
     interpreted = Interpreter().run(graph, calls.inputs)
     for label, want in calls.wanted.items():
         near(np.asarray(interpreted[label]), want, f"{name} {label} interpreted")
-    for target in ("opencl", "spirv"):
-        if DEVICE != "cpu" and target == "spirv":
-            continue
+    for target in targets_of_the_device():
         found: Mapping[str, Any] = mgn.compile(module, device=DEVICE, target=target)(**calls.inputs)
         for label, want in calls.wanted.items():
             near(found[label], want, f"{name} {label} by {target}")

@@ -14,7 +14,6 @@ import mgn
 from mgn import ops
 from mgn.diagnostics import MgnError
 from mgn.dialects.kernel import DEVICES, Device, needs_wide_index
-from mgn.runtime.devices import choose
 from mgn.runtime.errors import DeviceError
 from tests.support.lower_fixture import FORMS, forms_of, fused_kernel, lowered, run_all
 from tests.support.opencl_fixture import cl_queue, kernel  # noqa: F401
@@ -140,10 +139,7 @@ VIRTUAL: dict[str, Any] = {
 """Expressions whose values are never in memory as a whole, and what they are."""
 
 
-@pytest.mark.parametrize("target", ["opencl", "spirv"])
 def test_values_beyond_two_to_the_31_are_those_of_their_places(target: str) -> None:
-    if target == "spirv" and not choose(DEVICE).accepts_spirv:
-        pytest.skip("the device takes no SPIR-V")
     results = ", ".join(f"r{n} = {text}" for n, text in enumerate(VIRTUAL))
     module = mgn.parse(f"graph g(ids: i64[3], last: i32[]) {{ return {results} }}")
     exe = mgn.compile(module, device=DEVICE, target=target)
