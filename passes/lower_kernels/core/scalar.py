@@ -164,7 +164,12 @@ def _modulo(code: Code, node: Node, operands: Values) -> SSAValue:
     differs = code.binary(arith.XOrIOp, rest_below, divisor_below)
     fixed = code.select(differs, code.binary(arith.AddfOp, rest, b), rest)
     nothing = code.select(divisor_below, minus_zero, zero)
-    return code.select(code.compare_floats("oeq", rest, zero), nothing, fixed)
+    none_left = code.binary(
+        arith.OrIOp,
+        code.compare_floats("oeq", rest, zero),
+        code.compare_floats("oeq", *(unary(code, math.AbsFOp, value) for value in (rest, b))),
+    )  # Intel's `fmod` of small multiples of numbers near the smallest normal one is the divisor
+    return code.select(none_left, nothing, fixed)
 
 
 _TF32_DROPPED = {32: 13, 64: 42}

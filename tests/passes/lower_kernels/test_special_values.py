@@ -169,3 +169,20 @@ def test_constant_zeros_are_ordered_as_others_are(target: str) -> None:
         "min1": [True, True],
     }
     assert all(np.isnan(value[2]) for value in found.values())
+
+
+@pytest.mark.parametrize("target", ["opencl", "spirv"])
+def test_multiples_of_tiny_divisors_leave_nothing(target: str) -> None:
+    """Near the smallest normal number, drivers' `fmod` has given the divisor."""
+    random = np.random.default_rng(0)
+    y = random.integers(1, 0x01800000, 4096).astype(np.uint32).view(np.float32)
+    y[::2] *= -1
+    factors = (-4, -2, -1, 1, 2, 4)
+    given = ", ".join(f"x{n}: f32[4096]" for n in range(len(factors)))
+    results = ", ".join(f"y{n} = x{n} % y" for n in range(len(factors)))
+    module = mgn.parse(f"graph g(y: f32[4096], {given}) {{ return {results} }}")
+    executable = mgn.compile(module, device="cpu", target=target)
+    found = executable(y=y, **{f"x{n}": y * np.float32(k) for n, k in enumerate(factors)})
+    for value in found.values():
+        np.testing.assert_array_equal(value, np.zeros_like(y))
+        np.testing.assert_array_equal(np.signbit(value), y < 0)
