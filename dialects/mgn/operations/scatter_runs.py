@@ -87,7 +87,7 @@ def _runs(x: Array, bounds: Array, order: Array, src: Array, axis: int, combine:
     rows = np.moveaxis(bounds, axis, -1)
     ids = np.empty(np.moveaxis(order, axis, -1).shape, np.int64)
     for row in np.ndindex(*rows.shape[:-1]):
-        ids[row] = np.searchsorted(rows[row][1:], np.arange(ids.shape[-1]), side="right")
+        ids[row] = np.searchsorted(rows[row][1:], np.arange(order.shape[axis]), side="right")
     evaluate = SCATTER_ALONG.evaluate
     assert evaluate is not None
     return np.asarray(evaluate(x, np.moveaxis(ids, -1, axis), taken, axis=axis, combine=combine))
