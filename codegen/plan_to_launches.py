@@ -70,9 +70,9 @@ def _buffer(op: Operation, number: int) -> BufferPlan:
         case plan_buffers.InputOp():
             return BufferPlan(BufferKind.INPUT, op.label.data, *_tensor(op.tensor))
         case plan_buffers.ParamOp():
-            return BufferPlan(BufferKind.PARAM, op.parameter_name, *_tensor(op.tensor))
+            return BufferPlan(BufferKind.PARAM, op.external_name, *_tensor(op.tensor))
         case plan_states.StateOp():
-            return BufferPlan(BufferKind.STATE, op.state_name, *_tensor(op.tensor))
+            return BufferPlan(BufferKind.STATE, op.external_name, *_tensor(op.tensor))
         case plan_buffers.ConstantOp():
             value = array_of(op.value)
             return BufferPlan(BufferKind.CONSTANT, hint, *_tensor(op.value.type), value=value)

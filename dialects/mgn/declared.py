@@ -11,8 +11,8 @@ The name is a key of weight files and no symbol of the module: a graph may have 
 from abc import ABC
 from typing import Self
 
-from xdsl.dialects.builtin import StringAttr, SymbolNameConstraint, TensorType
-from xdsl.irdl import IRDLOperation, opt_prop_def, prop_def
+from xdsl.dialects.builtin import StringAttr, SymbolNameConstraint, SymbolRefAttr, TensorType
+from xdsl.irdl import IRDLOperation, opt_prop_def, prop_def, result_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
@@ -68,6 +68,33 @@ class DeclaredOp(IRDLOperation, ABC):
         if parser.parse_optional_punctuation("="):
             initialiser = InitialiserAttr.parse_call(parser)
         return cls(name, type, initialiser)
+
+
+class ReadsDeclaredOp(IRDLOperation, ABC):
+    """Base of what reads a declared tensor: `%w = mgn.read @"w" : tensor<4xf32>`."""
+
+    symbol = prop_def(SymbolRefAttr)
+    result = result_def(TensorType)
+
+    def __init__(self, name: str, type: TensorType) -> None:
+        super().__init__(properties={"symbol": SymbolRefAttr(name)}, result_types=[type])
+
+    @property
+    def external_name(self) -> str:
+        """What is read."""
+        return self.symbol.root_reference.data
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.external_name)
+        printer.print_string(" : ")
+        printer.print_attribute(self.result.type)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Self:
+        name = parser.parse_symbol_name().data
+        parser.parse_punctuation(":")
+        return cls(name, parse_tensor(parser))
 
 
 def parse_tensor(parser: Parser) -> TensorType:

@@ -23,7 +23,6 @@ from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
     prop_def,
-    result_def,
     traits_def,
 )
 from xdsl.parser import Parser
@@ -31,7 +30,7 @@ from xdsl.printer import Printer
 from xdsl.traits import MemoryReadEffect, MemoryWriteEffect
 from xdsl.utils.exceptions import VerifyException
 
-from mgn.dialects.mgn.declared import DeclaredOp, parse_tensor
+from mgn.dialects.mgn.declared import DeclaredOp, ReadsDeclaredOp, parse_tensor
 from mgn.dialects.types import Family, element_of
 
 
@@ -51,33 +50,16 @@ class StateOp(DeclaredOp):
 
 
 @irdl_op_definition
-class ReadStateOp(IRDLOperation):
+class ReadStateOp(ReadsDeclaredOp):
     """What a state holds here: `%k = mgn.read_state @"k" : tensor<4xf32>`."""
 
     name = "mgn.read_state"
-    symbol = prop_def(SymbolRefAttr)
-    result = result_def(TensorType)
     traits = traits_def(MemoryReadEffect())
-
-    def __init__(self, name: str, type: TensorType) -> None:
-        super().__init__(properties={"symbol": SymbolRefAttr(name)}, result_types=[type])
 
     @property
     def state_name(self) -> str:
         """The external name of the state."""
-        return self.symbol.root_reference.data
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_symbol_name(self.state_name)
-        printer.print_string(" : ")
-        printer.print_attribute(self.result.type)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> "ReadStateOp":
-        name = parser.parse_symbol_name().data
-        parser.parse_punctuation(":")
-        return cls(name, parse_tensor(parser))
+        return self.external_name
 
 
 @irdl_op_definition

@@ -9,7 +9,7 @@ mgn.graph @mlp("x" = %x : tensor<32x64xf32>) -> ("y" : tensor<32x128xf32>) {
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     StringAttr,
     SymbolNameConstraint,
-    SymbolRefAttr,
     TensorType,
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
@@ -42,8 +41,8 @@ from xdsl.utils.exceptions import VerifyException
 from mgn.dialects.dense import array_of as array_of
 from mgn.dialects.dense import dense_of as dense_of
 from mgn.dialects.dense import parse_dense, print_dense
-from mgn.dialects.mgn.declared import DeclaredOp, parse_tensor
-from mgn.dialects.mgn.states import StateOp, state_accesses, states_of
+from mgn.dialects.mgn.declared import DeclaredOp, ReadsDeclaredOp
+from mgn.dialects.mgn.states import StateOp, state_accesses
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import Family, check_size, element_of
 
@@ -59,32 +58,15 @@ class ParamOp(DeclaredOp):
 
 
 @irdl_op_definition
-class ReadOp(IRDLOperation):
+class ReadOp(ReadsDeclaredOp):
     """The value of a parameter: `%w = mgn.read @"w" : tensor<4xf32>`."""
 
     name = "mgn.read"
-    symbol = prop_def(SymbolRefAttr)
-    result = result_def(TensorType)
     traits = traits_def(Pure())
-
-    def __init__(self, name: str, type: TensorType) -> None:
-        super().__init__(properties={"symbol": SymbolRefAttr(name)}, result_types=[type])
 
     @property
     def parameter_name(self) -> str:
-        return self.symbol.root_reference.data
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(" ")
-        printer.print_symbol_name(self.parameter_name)
-        printer.print_string(" : ")
-        printer.print_attribute(self.result.type)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> "ReadOp":
-        name = parser.parse_symbol_name().data
-        parser.parse_punctuation(":")
-        return cls(name, parse_tensor(parser))
+        return self.external_name
 
 
 @irdl_op_definition
@@ -163,6 +145,26 @@ class ReturnOp(IRDLOperation):
         wanted = len(graph.result_names) + len(graph.written_names)
         if len(self.values) != wanted:
             raise VerifyException(f"mgn.return: {len(self.values)} values for {wanted} results")
+
+
+def _check_declared(
+    module: ModuleOp,
+    kind: type[DeclaredOp],
+    what: str,
+    where: str,
+    accesses: Iterable[tuple[str, Attribute]],
+) -> None:
+    """Each name must be declared once, and each access be of a declared one, with its type."""
+    declared: dict[str, DeclaredOp] = {}
+    for op in module.body.block.ops:
+        if isinstance(op, kind) and declared.setdefault(op.sym_name.data, op) is not op:
+            raise VerifyException(f'{op.name}: two {what}s are named "{op.sym_name.data}"')
+    for name, accessed in accesses:
+        found = declared.get(name)
+        if found is None:
+            raise VerifyException(f'{where}: there is no {what} @"{name}"')
+        if found.type != accessed:
+            raise VerifyException(f'{where}: {what} @"{name}" has type {found.type}')
 
 
 @irdl_op_definition
@@ -276,45 +278,14 @@ class GraphOp(IRDLOperation):
             if element_of(argument.type).family is Family.BLOCK:
                 raise VerifyException("mgn.graph: an input cannot have a block format")
         _ = self.return_op
-        self._verify_reads()
-        self._verify_states()
-
-    def _verify_reads(self) -> None:
         module = self.parent_op()
-        if not isinstance(module, ModuleOp):
-            return
-        parameters = parameters_of(module)
-        for op in module.body.block.ops:
-            if isinstance(op, ParamOp) and parameters[op.sym_name.data] is not op:
-                raise VerifyException(f'mgn.param: two parameters are named "{op.sym_name.data}"')
-        for op in self.walk():
-            if not isinstance(op, ReadOp):
-                continue
-            declared = parameters.get(op.parameter_name)
-            if declared is None:
-                raise VerifyException(f'mgn.read: there is no parameter @"{op.parameter_name}"')
-            if declared.type != op.result.type:
-                raise VerifyException(
-                    f'mgn.read: parameter @"{op.parameter_name}" has type {declared.type}'
-                )
-
-    def _verify_states(self) -> None:
-        """Each access must be of a declared state, with its type."""
-        module = self.parent_op()
-        if not isinstance(module, ModuleOp):
-            return
-        states = states_of(module)
-        for op in module.body.block.ops:
-            if isinstance(op, StateOp) and states[op.sym_name.data] is not op:
-                raise VerifyException(f'mgn.state: two states are named "{op.sym_name.data}"')
-        threaded = [*self.named_states, *self.named_written]
-        accesses = [*state_accesses(self), *((name, value.type) for name, value in threaded)]
-        for name, type in accesses:
-            declared = states.get(name)
-            if declared is None:
-                raise VerifyException(f'mgn.graph: there is no state @"{name}"')
-            if declared.type != type:
-                raise VerifyException(f'mgn.graph: state @"{name}" has type {declared.type}')
+        if isinstance(module, ModuleOp):
+            reads = (op for op in self.walk() if isinstance(op, ReadOp))
+            read = ((op.parameter_name, op.result.type) for op in reads)
+            _check_declared(module, ParamOp, "parameter", "mgn.read", read)
+            threaded = ((n, value.type) for n, value in (*self.named_states, *self.named_written))
+            accesses = (*state_accesses(self), *threaded)
+            _check_declared(module, StateOp, "state", "mgn.graph", accesses)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

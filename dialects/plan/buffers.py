@@ -86,11 +86,9 @@ class InputOp(HeldOp):
         return self.tensor
 
 
-@irdl_op_definition
-class ParamOp(HeldOp):
-    """A parameter's buffer: `%w = plan.param @"layers.0.w" tensor<4xf32> : memref<4xf32>`."""
+class NamedOp(HeldOp, ABC):
+    """Base of the buffers that outlive a run, each known by its external name."""
 
-    name = "plan.param"
     symbol = prop_def(SymbolRefAttr)
     tensor = prop_def(TensorType)
     assembly_format = "$symbol $tensor `:` type($result) attr-dict"
@@ -102,13 +100,20 @@ class ParamOp(HeldOp):
         )
 
     @property
-    def parameter_name(self) -> str:
-        """The external name of the parameter."""
+    def external_name(self) -> str:
+        """The name of the parameter or the state."""
         return self.symbol.root_reference.data
 
     @property
     def held(self) -> TensorType[Attribute]:
         return self.tensor
+
+
+@irdl_op_definition
+class ParamOp(NamedOp):
+    """A parameter's buffer: `%w = plan.param @"layers.0.w" tensor<4xf32> : memref<4xf32>`."""
+
+    name = "plan.param"
 
 
 @irdl_op_definition

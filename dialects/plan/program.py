@@ -149,12 +149,10 @@ def _check_names(program: ProgramOp) -> None:
     for op in program.body.block.ops:
         if isinstance(op, InputOp | OutputOp):
             name = op.label.data
-        elif isinstance(op, ParamOp):
-            name = op.parameter_name
-        elif isinstance(op, StateOp):
-            name = op.state_name
+        elif isinstance(op, ParamOp | StateOp):
+            name = op.external_name
         elif isinstance(op, NextOp):
-            name = op.holder.state_name
+            name = op.holder.external_name
         else:
             continue
         if (type(op), name) in seen:
@@ -175,7 +173,7 @@ def _check_memory(program: ProgramOp) -> None:
         check_steps((_step(op, kernels, derived, places) for op in program.steps), memory)
         for op in program.body.block.ops:
             if isinstance(op, NextOp):
-                memory.read(f'state "{op.holder.state_name}" after the run', places[op.result])
+                memory.read(f'state "{op.holder.external_name}" after the run', places[op.result])
             if not isinstance(op, OutputOp):
                 continue
             label, owner = f'output "{op.label.data}"', op.source.owner
@@ -256,12 +254,12 @@ def _places(program: ProgramOp) -> dict[SSAValue, Extent]:
             places[op.result] = _extent(op.result, op)
         elif isinstance(op, StateOp):
             size = max(byte_size(op.result.type), 1)
-            label = f'state "{op.state_name}"'
+            label = f'state "{op.external_name}"'
             places[op.result] = Extent(op.result, f"{label} before the run", end, end + size)
             end += size
         elif isinstance(op, NextOp):
             place = places[op.state]
-            label = f'the next value of state "{op.holder.state_name}"'
+            label = f'the next value of state "{op.holder.external_name}"'
             places[op.result] = Extent(op.result, label, place.start, place.end)
     return places
 

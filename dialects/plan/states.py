@@ -12,13 +12,12 @@ on that writes `%k1`, nothing reads `%k`.
 
 from typing import cast
 
-from xdsl.dialects.builtin import MemRefType, SymbolRefAttr, TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects.builtin import MemRefType
+from xdsl.ir import SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
-    prop_def,
     result_def,
     traits_def,
 )
@@ -27,34 +26,15 @@ from xdsl.printer import Printer
 from xdsl.traits import HasParent
 from xdsl.utils.exceptions import VerifyException
 
-from mgn.dialects.kernel.buffers import buffer_type
-from mgn.dialects.plan.buffers import ArenaProgram, HeldOp
+from mgn.dialects.plan.buffers import ArenaProgram, NamedOp
 from mgn.dialects.plan.steps import parse_defined
 
 
 @irdl_op_definition
-class StateOp(HeldOp):
+class StateOp(NamedOp):
     """What a run finds in a state: `%k = plan.state @"k" tensor<4xf32> : memref<4xf32>`."""
 
     name = "plan.state"
-    symbol = prop_def(SymbolRefAttr)
-    tensor = prop_def(TensorType)
-    assembly_format = "$symbol $tensor `:` type($result) attr-dict"
-
-    def __init__(self, symbol: str, tensor: TensorType[Attribute]) -> None:
-        super().__init__(
-            properties={"symbol": SymbolRefAttr(symbol), "tensor": tensor},
-            result_types=[buffer_type(tensor)],
-        )
-
-    @property
-    def state_name(self) -> str:
-        """The external name of the state."""
-        return self.symbol.root_reference.data
-
-    @property
-    def held(self) -> TensorType[Attribute]:
-        return self.tensor
 
 
 @irdl_op_definition
