@@ -123,21 +123,20 @@ def constant_results(op: Operation) -> Sequence[np.ndarray] | None:
     """The results of an operation on constants, where they are small enough to be kept."""
     if not isinstance(op, TensorOp) or not op.operands or op.spec.name in KEPT:
         return None
-    if any(map(_is_large, op.results)):
+    known = [constant for value in op.operands if (constant := _known(value)) is not None]
+    if len(known) < len(op.operands) or any(map(_is_large, op.results)):
         return None
-    arrays = [array for value in op.operands if (array := _known_array(value)) is not None]
-    return Interpreter().run_op(op, arrays) if len(arrays) == len(op.operands) else None
+    shapes = map(shape_of, op.operands)
+    arrays = [np.broadcast_to(constant.array, s) for constant, s in zip(known, shapes, strict=True)]
+    return Interpreter().run_op(op, arrays)
 
 
-def _known_array(value: SSAValue) -> np.ndarray | None:
-    """The elements of a constant, or of a constant that is broadcast to a few elements."""
+def _known(value: SSAValue) -> ConstantOp | None:
+    """The constant that a value is, or that is broadcast to its few elements."""
     broadcast = defining(value, "broadcast_to")
-    if broadcast is None:
-        return value.owner.array if isinstance(value.owner, ConstantOp) else None
-    source = broadcast.operands[0].owner
-    if not isinstance(source, ConstantOp) or _is_large(value):
-        return None
-    return np.broadcast_to(source.array, shape_of(value))
+    if broadcast is not None and not _is_large(value):
+        (value,) = broadcast.operands
+    return value.owner if isinstance(value.owner, ConstantOp) else None
 
 
 def _is_large(value: SSAValue) -> bool:

@@ -50,12 +50,14 @@ class KernelPieces:
     @property
     def product(self) -> TensorOp:
         """The one product of the body."""
-        (product,) = (
-            op
-            for op in self.fused.block.ops
-            if isinstance(op, TensorOp) and op.spec.kind is Kind.CONTRACTION
+        return self.only(Kind.CONTRACTION)
+
+    def only(self, kind: Kind) -> TensorOp:
+        """The one operation of a kind in the body."""
+        (found,) = (
+            op for op in self.fused.block.ops if isinstance(op, TensorOp) and op.spec.kind is kind
         )
-        return product
+        return found
 
     def add(
         self,

@@ -21,7 +21,7 @@ from xdsl.ir import SSAValue
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import element_type_of, shape_of
-from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.mgn.operations.order import RUN
 from mgn.dialects.types import counting_type
 from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made
@@ -37,11 +37,7 @@ class SortedScatter:
     text: str = "ids in order"
 
     def write(self, pieces: KernelPieces) -> None:
-        (scatter,) = (
-            op
-            for op in pieces.fused.block.ops
-            if isinstance(op, TensorOp) and op.spec.kind is Kind.SCATTER
-        )
+        scatter = pieces.only(Kind.SCATTER)
         x, ids, src = scatter.operands
         axis, places = scatter.values["axis"], shape_of(x)[scatter.values["axis"]]
         count = shape_of(ids)[axis]

@@ -66,11 +66,7 @@ class SplitScan:
         return f"rows in parts of {self.part}"
 
     def write(self, pieces: KernelPieces) -> None:
-        (scan,) = (
-            op
-            for op in pieces.fused.block.ops
-            if isinstance(op, TensorOp) and op.spec.kind is Kind.SCAN
-        )
+        scan = pieces.only(Kind.SCAN)
         operand = scan.operands[0]
         totals = pieces.add(
             KernelKind.REDUCTION,

@@ -115,6 +115,11 @@ def _infer_drawn(name: str, shape: Shape, key: TensorType | None, T: ElementType
     return tensor(T, shape)
 
 
+def _of_type(b: Emitter, drawn: SSAValue, T: ElementType) -> SSAValue:
+    """What was drawn in a type that may be wider."""
+    return b.identity(drawn) if element_type_of(drawn) is T else b.cast(drawn, T)
+
+
 def _infer_uniform(
     key: TensorType | None, shape: Shape, low: float, high: float, T: ElementType, site: int
 ) -> TensorType:
@@ -147,7 +152,7 @@ def uniform(
     fraction = _Words(b, shape, key, site).fraction(0, T)
     if low != 0.0 or high != 1.0:
         fraction = b.add(b.mul(fraction, high - low), low)
-    return b.identity(fraction) if element_type_of(fraction) is T else b.cast(fraction, T)
+    return _of_type(b, fraction, T)
 
 
 def _infer_normal(
@@ -188,7 +193,7 @@ def normal(
         drawn = b.mul(drawn, std)
     if mean != 0.0:
         drawn = b.add(drawn, mean)
-    return b.identity(drawn) if element_type_of(drawn) is T else b.cast(drawn, T)
+    return _of_type(b, drawn, T)
 
 
 def _infer_categorical(logits: TensorType, key: TensorType | None, site: int) -> TensorType:

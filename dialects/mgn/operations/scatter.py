@@ -56,7 +56,8 @@ def _infer_along(
     return x
 
 
-def _along(x: Array, ids: Array, src: Array, axis: int, combine: str) -> Array:
+def combined_along(x: Array, ids: Array, src: Array, axis: int, combine: str) -> Array:
+    """The value of `scatter_along`."""
     dtype = np.dtype(np.float32) if x.dtype in HALVES else sums_in(x.dtype, src.shape[axis])
     result = np.array(x, dtype)
     index: list[Array] = list(np.indices(src.shape, sparse=True))
@@ -82,7 +83,7 @@ SCATTER_ALONG = define(
             AttributeSpec("combine", STRING, ADD),
         ),
         _infer_along,
-        evaluate=_along,
+        evaluate=combined_along,
         canonical=lambda x, ids, src, axis, combine: canonical_axis(x, axis=axis),
     )
 )

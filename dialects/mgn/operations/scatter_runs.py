@@ -18,7 +18,7 @@ from mgn.dialects.mgn.operation import (
     define,
 )
 from mgn.dialects.mgn.operations.reductions import canonical_axis
-from mgn.dialects.mgn.operations.scatter import ADD, COMBINES, SCATTER_ALONG
+from mgn.dialects.mgn.operations.scatter import ADD, COMBINES, combined_along
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import tensor
 
@@ -88,9 +88,7 @@ def _runs(x: Array, bounds: Array, order: Array, src: Array, axis: int, combine:
     ids = np.empty(np.moveaxis(order, axis, -1).shape, np.int64)
     for row in np.ndindex(*rows.shape[:-1]):
         ids[row] = np.searchsorted(rows[row][1:], np.arange(order.shape[axis]), side="right")
-    evaluate = SCATTER_ALONG.evaluate
-    assert evaluate is not None
-    return np.asarray(evaluate(x, np.moveaxis(ids, -1, axis), taken, axis=axis, combine=combine))
+    return combined_along(x, np.moveaxis(ids, -1, axis), taken, axis, combine)
 
 
 SCATTER_RUNS = define(

@@ -14,12 +14,13 @@ from typing import Any
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
-from mgn.dialects.mgn.attributes import INT, PADDING, SHAPE
+from mgn.dialects.mgn.attributes import SHAPE
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import composite, element_type_of, in_single_precision, shape_of
-from mgn.dialects.mgn.operation import NUMERIC, AttributeSpec, OperandSpec
+from mgn.dialects.mgn.operation import AttributeSpec
 from mgn.dialects.mgn.operations.convolution import (
     AXIS_NAMES,
+    SIGNATURE,
     check_bias,
     check_groups,
     check_ranks,
@@ -30,16 +31,8 @@ from mgn.dialects.shapes import ShapeError
 from mgn.dialects.spatial import Ints, Pairs, resolved_padding, spans, spread_over
 from mgn.dialects.types import element_of, tensor
 
-SIGNATURE = (
-    OperandSpec("x", NUMERIC),
-    OperandSpec("w", NUMERIC),
-    OperandSpec("b", NUMERIC, optional=True),
-    AttributeSpec("stride", SHAPE, 1),
-    AttributeSpec("padding", PADDING, 0),
-    AttributeSpec("output_padding", SHAPE, 0),
-    AttributeSpec("dilation", SHAPE, 1),
-    AttributeSpec("groups", INT, 1),
-)
+TRANSPOSED = (*SIGNATURE[:5], AttributeSpec("output_padding", SHAPE, 0), *SIGNATURE[5:])
+"""The signature of a convolution, and what its result is longer by at its end."""
 
 
 def _canonical(
@@ -259,6 +252,6 @@ for _axes, _sizes in ((1, "k"), (2, "kh, kw"), (3, "kd, kh, kw")):
         f"`[C, O/groups, {_sizes}]`, the transpose of a convolution, as PyTorch and ONNX have it."
         + _DETAILS
     )
-    composite(f"conv_transpose{_axes}d", SIGNATURE, _infer(_axes), canonical=_canonical)(
+    composite(f"conv_transpose{_axes}d", TRANSPOSED, _infer(_axes), canonical=_canonical)(
         _transposed
     )

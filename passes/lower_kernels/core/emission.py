@@ -299,14 +299,6 @@ class Code(PureCode):
         value = self.lanes_index(index, count)
         return self.compare_integers("slt", value, self.constant(bound, scalar_type(value), count))
 
-    def both(self, first: SSAValue | bool, second: SSAValue | bool) -> SSAValue | bool:
-        """Whether two tests hold, each of which may be known."""
-        if isinstance(first, bool):
-            return second if first else False
-        if isinstance(second, bool):
-            return first if second else False
-        return self.binary(arith.AndIOp, first, second)
-
 
 def _fixed(number: int) -> Index:
     return Index((), number, number, number)

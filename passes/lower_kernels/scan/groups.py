@@ -91,7 +91,7 @@ class _Groups:
         element = self.begin + place
         if length % self.parts.length:
             in_row = code.is_below(element, length, 1)
-            inside = code.both(inside, in_row)
+            inside = code.all_of([inside, in_row])
         element = element.clamp(0, length - width)
         return code.known(element // width, length // width) * width, inside
 
@@ -152,4 +152,4 @@ class _Groups:
                 ],
             )
 
-        code.when(code.both(self.in_part, inside), results)
+        code.when(code.all_of([self.in_part, inside]), results)
