@@ -26,7 +26,6 @@ from mgn.runtime.launching.device_arrays import DeviceArray
 from mgn.runtime.launching.executable import Executable as DeviceExecutable
 from mgn.runtime.launching.profile import LaunchTime
 from mgn.runtime.launching.session import Session, States
-from mgn.runtime.weights import load_params, save_params
 
 MOST_SEEDS = 1 << 64
 
@@ -144,9 +143,11 @@ class Executable:
 
     def _seed_among(self, inputs: dict[str, Any]) -> int | None:
         """The seed among the arguments of a call, where the graph draws and has no such input."""
+        if "seed" not in inputs:
+            return None
         names = {buffer.name for _, buffer in self.plan.of_kind(BufferKind.INPUT)}
         draws = RANDOM_STATE in self._executable.states and "seed" not in names
-        return inputs.pop("seed", None) if draws else None
+        return inputs.pop("seed") if draws else None
 
     def seed(self, seed: int) -> None:
         """Begins the random numbers of a seed. MgnError where the graph draws none."""
@@ -184,13 +185,8 @@ class Executable:
 
         WeightsError where one is missing or of another type.
         """
-        check_arguments("load_params", path=path)
-        loaded = load_params(path, self._executable.parameters)
-        for name, array in loaded.arrays.items():
-            self.params[name] = array
-        return loaded.extra
+        return self.params.load(path, self._executable.parameters)
 
     def save_params(self, path: str | Path) -> None:
         """Writes all parameters to a .safetensors file."""
-        check_arguments("save_params", path=path)
-        save_params(path, dict(self.params))
+        self.params.save(path)

@@ -3,8 +3,9 @@
 In: what graphs declare, and the session in which they run. Out: `Parameters`, a mapping.
 """
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ from mgn.dialects.mgn.build import RANDOM_STATE
 from mgn.dialects.mgn.structure import ParamOp
 from mgn.dialects.types import spelling
 from mgn.driver.compilation import Compiled
+from mgn.modules.call_arguments import check_arguments
 from mgn.modules.initialisers import initial_value
 from mgn.runtime.host_arrays import as_array
 from mgn.runtime.launching.session import Session
+from mgn.runtime.weights import load_params, save_params
 
 
 class Parameters(MutableMapping[str, np.ndarray]):
@@ -72,6 +75,20 @@ class Parameters(MutableMapping[str, np.ndarray]):
         """Name to element and shape of every parameter."""
         held = self.session.held(BufferKind.PARAM)
         return {name: (item.element, item.shape) for name, item in held.items()}
+
+    def load(self, path: str | Path, wanted: Mapping[str, tuple[str, tuple[int, ...]]]) -> int:
+        """Sets those that are wanted, of these types, from a .safetensors or .npz file; the number
+        of arrays left over. WeightsError where one is missing or of another type.
+        """
+        check_arguments("load_params", path=path)
+        loaded = load_params(path, wanted)
+        self.update(loaded.arrays)
+        return loaded.extra
+
+    def save(self, path: str | Path) -> None:
+        """Writes all to a .safetensors file."""
+        check_arguments("save_params", path=path)
+        save_params(path, dict(self))
 
     @property
     def _unset(self) -> set[str]:

@@ -13,11 +13,9 @@ from pathlib import Path
 
 from mgn.diagnostics import MgnError
 from mgn.executable import Executable
-from mgn.modules.call_arguments import check_arguments
 from mgn.parameters import Parameters
 from mgn.runtime.host_arrays import nearest, shown
 from mgn.runtime.launching.session import States
-from mgn.runtime.weights import load_params, save_params
 
 
 class Program(Mapping[str, Executable]):
@@ -65,12 +63,8 @@ class Program(Mapping[str, Executable]):
 
         WeightsError where one is missing or of another type.
         """
-        check_arguments("load_params", path=path)
-        loaded = load_params(path, self.params.types)
-        self.params.update(loaded.arrays)
-        return loaded.extra
+        return self.params.load(path, self.params.types)
 
     def save_params(self, path: str | Path) -> None:
         """Writes all parameters to a .safetensors file."""
-        check_arguments("save_params", path=path)
-        save_params(path, dict(self.params))
+        self.params.save(path)

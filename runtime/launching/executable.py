@@ -89,8 +89,7 @@ class Executable:
     @property
     def parameters(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Name to element and shape of every parameter that the graph reads."""
-        planned = self.plan.of_kind(BufferKind.PARAM)
-        return {buffer.name: (buffer.element, buffer.shape) for _, buffer in planned}
+        return self._types(BufferKind.PARAM)
 
     @property
     def allocated(self) -> int:
@@ -106,7 +105,10 @@ class Executable:
     @property
     def states(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Name to element and shape of every state that the graph reads or writes."""
-        planned = self.plan.of_kind(BufferKind.STATE)
+        return self._types(BufferKind.STATE)
+
+    def _types(self, kind: BufferKind) -> dict[str, tuple[str, tuple[int, ...]]]:
+        planned = self.plan.of_kind(kind)
         return {buffer.name: (buffer.element, buffer.shape) for _, buffer in planned}
 
     def set_param(self, name: str, array: Any) -> None:
@@ -283,22 +285,17 @@ class Executable:
         if self._runs == 2:
             self._recorded = record(self.device.handle, self._queue, self._steps)
             self._recorded_commits = record(self.device.handle, self._queue, self._commits)
-        if self._recorded is None:
-            self._enqueue(self._steps)
-            return
-        self._recorded.enqueue()
-        self._queue.flush()
+        self._enqueue(self._steps, self._recorded)
 
     def _commit(self) -> None:
         """The steps that write states once all else has succeeded."""
-        if self._recorded_commits is None:
-            self._enqueue(self._commits)
-            return
-        self._recorded_commits.enqueue()
-        self._queue.flush()
+        self._enqueue(self._commits, self._recorded_commits)
 
-    def _enqueue(self, steps: Sequence[Launch | Copy]) -> None:
-        for step in steps:
+    def _enqueue(
+        self, steps: Sequence[Launch | Copy], recorded: CommandBuffer | None = None
+    ) -> None:
+        """Hands steps to the device, as they were recorded if they were."""
+        for step in steps if recorded is None else [recorded]:
             step.enqueue()
         self._queue.flush()
 
