@@ -31,7 +31,7 @@ os.environ["MGN_PROGRAM_CACHE"] = "off"  # what is tested is the compiler, not w
 
 os.environ.setdefault("MGN_GUARD", "on")
 DEVICE_VARIABLE = "MGN_TEST_DEVICE"
-DEVICE_FIXTURES = frozenset({"cl_queue", "device_runner", "target"})
+DEVICE_FIXTURES = frozenset({"cl_queue", "device_runner", "device_target"})
 """Fixtures of the device under test."""
 
 
@@ -120,7 +120,7 @@ def device_runner() -> "Runner":
 
 
 @pytest.fixture(params=["opencl", "spirv"])
-def target(request: pytest.FixtureRequest) -> str:
+def device_target(request: pytest.FixtureRequest) -> str:
     """Each form of kernels; the test is skipped, saying so, where the device does not take it."""
     if request.param not in targets_of_the_device():
         pytest.skip("the device takes no SPIR-V")

@@ -47,7 +47,7 @@ def interpreted(program: Module, seed: int, **inputs: np.ndarray) -> dict[str, n
 
 
 @pytest.mark.parametrize("element", ["f32", "f64", "f16", "bf16"])
-def test_devices_draw_what_the_interpreter_draws(element: str, target: str) -> None:
+def test_devices_draw_what_the_interpreter_draws(element: str, device_target: str) -> None:
     """All shapes in one graph. Bits of uniform numbers are equal but for the last place of their
     scaling; those of logarithms and cosines differ by a few units in the last place.
     """
@@ -55,7 +55,7 @@ def test_devices_draw_what_the_interpreter_draws(element: str, target: str) -> N
     body = "\n".join(f"y{number} = {call}" for number, call in enumerate(calls))
     names = ", ".join(f"y{number}" for number in range(len(calls)))
     program = mgn.parse(f"graph g() {{\n{body}\nreturn {names}\n}}")
-    exe = mgn.compile(program, device=DEVICE, target=target)
+    exe = mgn.compile(program, device=DEVICE, target=device_target)
     found, wanted = exe(seed=11), interpreted(program, 11)
     unit = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}[element]
     for name, array in wanted.items():
@@ -64,10 +64,10 @@ def test_devices_draw_what_the_interpreter_draws(element: str, target: str) -> N
         assert error.max(initial=0) <= 16 * unit, name
 
 
-def test_words_are_equal_bit_by_bit(target: str) -> None:
+def test_words_are_equal_bit_by_bit(device_target: str) -> None:
     program = mgn.parse("graph g() { return u = uniform([100, 33]), d = uniform([999], T = f64) }")
     wanted = interpreted(program, 5)
-    found = mgn.compile(program, device=DEVICE, target=target, seed=5)()
+    found = mgn.compile(program, device=DEVICE, target=device_target, seed=5)()
     for name, array in wanted.items():
         np.testing.assert_array_equal(found[name], array)
 

@@ -128,9 +128,9 @@ def first_values(program: Module) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_runs_leave_in_states_what_the_interpreter_leaves(name: str, target: str) -> None:
+def test_runs_leave_in_states_what_the_interpreter_leaves(name: str, device_target: str) -> None:
     program = mgn.parse(PROGRAMS[name])
-    exe = mgn.compile(program, device=DEVICE, target=target)
+    exe = mgn.compile(program, device=DEVICE, target=device_target)
     plain, threaded = program.lower(), program.lower()
     ThreadStates().apply(None, threaded)  # type: ignore[arg-type]
     parameters = {"w": np.ones(3, np.float32)}
@@ -153,9 +153,9 @@ def test_runs_leave_in_states_what_the_interpreter_leaves(name: str, target: str
         np.testing.assert_array_equal(exe.state[key], array)
 
 
-def test_tokens_decoded_with_a_cache_are_those_that_are_recomputed(target: str) -> None:
+def test_tokens_decoded_with_a_cache_are_those_that_are_recomputed(device_target: str) -> None:
     program = mgn.parse_file(ROOT / "examples/cached_decoder.mgn")
-    lm = mgn.compile(program, graph=["prefill", "decode"], device=DEVICE, target=target)
+    lm = mgn.compile(program, graph=["prefill", "decode"], device=DEVICE, target=device_target)
     prompt = np.random.default_rng(1).integers(0, 97, (1, PROMPT)).astype(np.int32)
     token = lm["prefill"](tokens=prompt)["next"]
     tokens = [int(token[0])]

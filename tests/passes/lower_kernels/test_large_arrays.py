@@ -139,10 +139,10 @@ VIRTUAL: dict[str, Any] = {
 """Expressions whose values are never in memory as a whole, and what they are."""
 
 
-def test_values_beyond_two_to_the_31_are_those_of_their_places(target: str) -> None:
+def test_values_beyond_two_to_the_31_are_those_of_their_places(device_target: str) -> None:
     results = ", ".join(f"r{n} = {text}" for n, text in enumerate(VIRTUAL))
     module = mgn.parse(f"graph g(ids: i64[3], last: i32[]) {{ return {results} }}")
-    exe = mgn.compile(module, device=DEVICE, target=target)
+    exe = mgn.compile(module, device=DEVICE, target=device_target)
     out = exe(ids=np.array([END - 1, WIDE, 0]), last=np.int32(WIDE - 1))
     for n, (text, want) in enumerate(VIRTUAL.items()):
         np.testing.assert_array_equal(out[f"r{n}"], want, text)

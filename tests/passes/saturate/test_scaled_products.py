@@ -107,7 +107,7 @@ def test_all_forms_of_a_kernel_multiply_so(cl_queue: Any) -> None:  # noqa: F811
 
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid")
 @pytest.mark.parametrize("element", ["f64", "f32", "f16", "bf16"])
-def test_a_device_gives_what_the_definition_does(element: str, target: str) -> None:
+def test_a_device_gives_what_the_definition_does(element: str, device_target: str) -> None:
     _, rows = table(1000)
     text = (
         f"graph g(x: {element}[{len(rows)}, 1000]) {{ return a = prod(x, axis = 1), b = prod(x[1]),"
@@ -116,7 +116,7 @@ def test_a_device_gives_what_the_definition_does(element: str, target: str) -> N
     module = mgn.parse(text)
     (graph,) = graphs_of(module.lower())
     device = os.environ.get("MGN_TEST_DEVICE", "cpu")
-    executable = mgn.compile(module, device=device, target=target)
+    executable = mgn.compile(module, device=device, target=device_target)
     rows = rows.astype(ELEMENT_TYPES[element].dtype)
     wanted = Interpreter().run(graph, {"x": rows})
     for name, got in executable(x=rows).items():
