@@ -24,7 +24,7 @@ from mgn.dialects.mgn.structure import PRECISION, GraphOp, graphs_of
 from mgn.passes.saturate.candidates.baseline import price_of_separate_kernels
 from mgn.passes.saturate.candidates.candidates import CandidateSet
 from mgn.passes.saturate.candidates.commits import charge_commits
-from mgn.passes.saturate.candidates.limits import SMALL, CutLimits
+from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.offers import find_candidates
 from mgn.passes.saturate.candidates.prepared_copies import prepared_copies
 from mgn.passes.saturate.candidates.reach import Reach
@@ -42,8 +42,8 @@ from mgn.passes.saturate.explain.alternatives import choices_of
 from mgn.passes.saturate.explain.trace import SaturateTrace
 from mgn.passes.saturate.extraction.delayed_updates import delay_updates
 from mgn.passes.saturate.extraction.extract import Extraction, extract
-from mgn.passes.saturate.extraction.report import PROVED, SaturateReport
-from mgn.passes.saturate.extraction.selection import Selection
+from mgn.passes.saturate.extraction.report import SaturateReport
+from mgn.passes.saturate.extraction.whole_search import Searched, search_whole
 from mgn.passes.saturate.memo import Choice, choice_key, choice_of, recall, remember
 from mgn.passes.saturate.prices.scheduled import is_possible
 from mgn.passes.saturate.rebuild import rebuild_graph
@@ -204,34 +204,7 @@ def _saturated_way(task: _Task, rules: list[Rule], trace: SaturateTrace | None) 
 
 
 def _chosen(task: _Task, way: _Way, extract_budget: float) -> Choice:
-    """The kernels for a graph as rules rewrite it: in a small graph the cheaper ones of a search
-    that leaves out little and is cut short, and of one that goes further and leaves out more.
-    """
-    search = _searched(task, way, extract_budget)
-    if search.whole and not task.options.limits.whole:
-        besides = _searched(task, way, extract_budget, SMALL + 1)
-        if besides.selection.cost < search.selection.cost * (1.0 - PROVED):
-            search = besides
-    view, found, selection = search.view, search.found, search.selection
-    if way.trace is not None:
-        way.trace.saturated, way.trace.view = way.saturated, view
-        way.trace.found, way.trace.selection = found, selection
-    return choice_of(task.graph, view, found, selection, search.report)
-
-
-@dataclass(frozen=True)
-class _Search:
-    """What a search found, and whether it was whole."""
-
-    view: View
-    found: CandidateSet
-    selection: Selection
-    report: SaturateReport
-    whole: bool
-
-
-def _searched(task: _Task, way: _Way, extract_budget: float, least: int = 0) -> _Search:
-    """The kernels that a search finds with the limits of a graph of so many values at least."""
+    """The kernels for a graph as rules rewrite it: of a small one the best of all."""
     device, options, seconds = task.device, task.options, task.seconds
     report = SaturateReport(task.graph.sym_name.data, way.encoded.operations)
     _describe_egraph(report, way.saturated)
@@ -243,7 +216,7 @@ def _searched(task: _Task, way: _Way, extract_budget: float, least: int = 0) -> 
         whole = whole_composites(options, device)
         view = make_view(way.saturated, way.encoded.outputs, whole, options.prepare)
     computed = sum(value.leaf is None for value in view.classes.values())
-    limits = limits_of(options).for_size(max(computed, least))
+    limits = limits_of(options).for_size(computed)
     with _timed(seconds, "candidates"):
         reach = Reach(view)
         found = find_candidates(view, device, reach, limits)
@@ -255,17 +228,19 @@ def _searched(task: _Task, way: _Way, extract_budget: float, least: int = 0) -> 
                     found.add(template, classes)
         view.left = len(task.graph.written_names)
         charge_commits(view, found, device)
-        if limits.whole and not view.left:
-            found = found.without_dominated()
-        report.candidates, report.considered = len(found.candidates), found.considered
-        report.passed_over = +found.left_out
     with _timed(seconds, "extract"):
-        extraction = extract(found, extract_budget)
+        searched = Searched(found, extract(found, extract_budget))
+        if limits.whole:
+            searched = search_whole(view, searched, device, limits, extract_budget)
+        found, extraction = searched.found, searched.extraction
         selection = delay_updates(view, found, extraction.selection)
         extraction = replace(extraction, selection=selection)
         _describe_extraction(report, view, found, extraction)
-        report.choices = choices_of(view, found, extraction.selection)
-    return _Search(view, found, extraction.selection, report, limits.whole)
+        report.choices = choices_of(view, found, selection)
+    if way.trace is not None:
+        way.trace.saturated, way.trace.view = way.saturated, view
+        way.trace.found, way.trace.selection = found, selection
+    return choice_of(task.graph, view, found, selection, report)
 
 
 def _saturated(
@@ -343,6 +318,8 @@ def _describe_extraction(
     )
     arranged = [item.template.arranged for item in chosen]
     report.arrangements = Counter(item.text for item in arranged if item is not None)
+    report.candidates, report.considered = len(found.candidates), found.considered
+    report.passed_over = +found.left_out
     report.rejected = len(found.candidates) - len(chosen)
     report.cost_after, report.bound = extraction.selection.cost, extraction.bound
     report.gap, report.timed_out = extraction.gap, extraction.timed_out

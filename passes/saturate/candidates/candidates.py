@@ -8,9 +8,9 @@ diamond.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar
 
 from mgn.dialects.fusion import KernelKind
-from mgn.passes.saturate.candidates.limits import DOMINATED
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, renamed
 
 ALONE = "one kernel"
@@ -84,18 +84,43 @@ class Candidate:
         return self._body
 
 
-def undominated(templates: Sequence[Template]) -> list[Template]:
+class Kernel(Protocol):
+    """What writes and reads something at a price: a template or a candidate."""
+
+    @property
+    def results(self) -> tuple[int, ...]: ...
+    @property
+    def inputs(self) -> tuple[int, ...]: ...
+    @property
+    def price(self) -> float: ...
+
+
+K = TypeVar("K", bound=Kernel)
+
+
+def undominated(kernels: Sequence[K]) -> list[K]:
     """Those that no other one replaces: same results or more, same inputs or fewer, no dearer."""
-    kept: list[tuple[frozenset[int], frozenset[int]]] = []
-    chosen: list[tuple[int, Template]] = []
+    bits: dict[int, int] = {}
+    kept: dict[int, list[tuple[int, int]]] = {}
+    chosen: list[int] = []
     for place, item in sorted(
-        enumerate(templates), key=lambda pair: (pair[1].price, len(pair[1].inputs), pair[0])
+        enumerate(kernels), key=lambda pair: (pair[1].price, len(pair[1].inputs), pair[0])
     ):
-        results, inputs = frozenset(item.results), frozenset(item.inputs)
-        if not any(results <= others and inputs >= needed for others, needed in kept):
-            kept.append((results, inputs))
-            chosen.append((place, item))
-    return [item for _, item in sorted(chosen, key=lambda pair: pair[0])]
+        results, inputs = _set_of(item.results, bits), _set_of(item.inputs, bits)
+        others = min([kept.setdefault(key, []) for key in item.results], key=len)
+        if not any(results & ~written == needed & ~inputs == 0 for written, needed in others):
+            chosen.append(place)
+            for key in item.results:
+                kept[key].append((results, inputs))
+    return [kernels[place] for place in sorted(chosen)]
+
+
+def _set_of(names: Sequence[int], bits: dict[int, int]) -> int:
+    """Names as a set of bits, of which each new name gets the next."""
+    found = 0
+    for name in names:
+        found |= bits.setdefault(name, 1 << len(bits))
+    return found
 
 
 @dataclass
@@ -128,23 +153,9 @@ class CandidateSet:
                 writers[result] = [number]
         return candidate
 
-    def without_dominated(self) -> "CandidateSet":
-        """Without candidates in whose place another one may always stand: it writes no less, reads
-        no more and costs no more.
-        """
+    def only(self, candidates: Sequence[Candidate]) -> "CandidateSet":
+        """A set of some of its candidates, under new numbers."""
         kept = replace(self, candidates=[], writers={}, left_out=Counter(self.left_out))
-        for candidate in self.candidates:
-            if self._replaces(candidate):
-                kept.left_out[DOMINATED] += 1
-            else:
-                kept.add(candidate.template, candidate.classes)
+        for candidate in candidates:
+            kept.add(candidate.template, candidate.classes).price = candidate.price
         return kept
-
-    def _replaces(self, candidate: Candidate) -> bool:
-        results, inputs = frozenset(candidate.results), frozenset(candidate.inputs)
-        for number in self.writers[candidate.results[0]]:
-            other = self.candidates[number]
-            rank, own = (other.price, other.number), (candidate.price, candidate.number)
-            if rank < own and results.issubset(other.results) and inputs.issuperset(other.inputs):
-                return True
-        return False

@@ -152,7 +152,7 @@ class CutBuilder:
         """Notes a class's traits, and gives their number; types are hashed once each."""
         users = min(self.readers[value.key], 3)
         outside = users, value.is_output, value.prepared, self.repeats.get(value.key, 0.0)
-        rest = (value.in_memory, value.inline, *outside, self.limits.whole)
+        rest = value.in_memory, value.inline, *outside
         known = self.known_traits.get((id(value.type), *rest))
         if known is None:
             known = self.known_traits[id(value.type), *rest] = self._note_traits(
@@ -240,7 +240,7 @@ class CutBuilder:
             tiled = KernelKind.CONTRACTION not in kinds and heavy not in GOING_ONCE
             chosen = self._prepared_choices(cones, tiled)
         else:
-            first = cones if self.limits.whole else [cone for cone in cones if not cone.besides]
+            first = [cone for cone in cones if not cone.besides]
             chosen = [*best_of_each_kind(first, self.limits), None]
             if heavy in GOING_ONCE and any(map(self._reshapes, chosen)):
                 chosen.pop()

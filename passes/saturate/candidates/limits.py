@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, replace
 
-SMALL = 10
+SMALL = 20
 """Values that kernels compute up to which a graph is small: it is searched whole."""
 MEDIUM = 64
 """Those up to which wide joins are tried."""
 
 DEARER = "kernels that read what the next one computes as it goes"
-DOMINATED = "kernels that write no more, read no less and cost no less than another"
+BEYOND = "kernels that are in no choice that costs less, or have another one in their place"
 NO_GAIN = "joint kernels that cost as much as those they join"
 TIME = "kernels beyond the limits of the search"
 """Why a candidate is left out: another is no worse, or for want of time."""
@@ -26,8 +26,8 @@ class CutLimits:
     value, `readers` are joined with each other and up to `together` at once, `forms` of each
     result. `operations` and `leaves` bound a body.
 
-    `whole` says that the search leaves out nothing that may win: kernels that read what a reader
-    could compute, kernels of three results whose pairs save nothing; up to `joins` joint kernels.
+    `whole` says that the search goes on to all kernels that may win, while they are at most
+    `kernels` (every_kernel.py).
     `wide` joins are of more than two, and of pointwise kernels beside reductions.
     `keep_bits` says that a kernel must give the bits of its operations alone, `memoise` that what
     repeats is worked out once.
@@ -44,7 +44,7 @@ class CutLimits:
     readers: int = 6
     together: int = 18
     forms: int = 2
-    joins: int = 500
+    kernels: int = 20000
     operations: int = 64
     leaves: int = 16
     whole: bool = False
@@ -56,20 +56,4 @@ class CutLimits:
         """The limits for a graph of which kernels compute so many values."""
         if values > MEDIUM or self.operations == 1:
             return self
-        if values > SMALL:
-            return replace(self, wide=True, forms=max(self.forms, 4))
-        return replace(
-            self,
-            cones=max(self.cones, 16),
-            besides=max(self.besides, 16),
-            merges=max(self.merges, 256),
-            attention=max(self.attention, 256),
-            ways=max(self.ways, 8),
-            pointwise=max(self.pointwise, 4),
-            others=max(self.others, 2),
-            extras=max(self.extras, 8),
-            readers=max(self.readers, 64),
-            forms=max(self.forms, 16),
-            whole=True,
-            wide=True,
-        )
+        return replace(self, wide=True, forms=max(self.forms, 4), whole=values <= SMALL)

@@ -21,8 +21,6 @@ from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.prices.prices import price_per_run
 
 DEFAULT_LIMITS = CutLimits()
-FEW = 4
-"""Values inside a body of which each subset may be tried as further results."""
 
 
 class NoKernel(RuntimeError):
@@ -183,9 +181,8 @@ class _Offers:
                 yield Template(body, form, results, leaves, inputs, price, facts)
 
     def _subsets(self, names: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        """Non-empty subsets worth trying: singles, pairs, and all; or each of a few names."""
-        sizes, each = set(range(1, len(names) + 1)), self.limits.whole and len(names) <= FEW
-        for size in sorted(sizes if each else {1, 2, len(names)} & sizes):
+        """Non-empty subsets worth trying: singles, pairs, and all."""
+        for size in sorted({1, 2, len(names)}.intersection(range(1, len(names) + 1))):
             yield from combinations(names, size)
 
 

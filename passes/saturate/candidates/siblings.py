@@ -14,17 +14,13 @@ is joined with further ones of the same space. Three kinds of join are left out:
 Beyond that there are limits (`CutLimits`) for want of time.
 """
 
-import math
-from collections import deque
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
-from itertools import combinations, count
+from itertools import combinations
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.shifts import LARGEST, SHIFTS
-from mgn.dialects.types import tensor_bytes
 from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet, Template
 from mgn.passes.saturate.candidates.cuts import body_order, leaves_of
 from mgn.passes.saturate.candidates.limits import NO_GAIN, TIME, CutLimits
@@ -72,19 +68,12 @@ class _Joiner:
     ) -> None:
         self.view, self.found, self.reach, self.limits = view, found, reach, limits
         self.merger = _Merger(view, device, found.memoise)
-        self.device = device
-        self.least: dict[int, float] = {}
         self.known: set[frozenset[int]] = set()
         self.beyond: dict[Group, list[Candidate]] = {}
-        self.contents: set[tuple[frozenset[int], frozenset[BodyNode]]] = set()
 
     def joins(self) -> Iterator[Placed]:
         """The joins that save something."""
-        groups = self._groups()
-        if self.limits.whole:
-            yield from map(_placed, self._all(groups))
-            self.known.clear()
-        yield from map(_placed, self._some(groups))
+        yield from map(_placed, self._some(self._groups()))
 
     def _groups(self) -> dict[Group, list[Candidate]]:
         """The candidates of one space that read a value. Beside reductions are pointwise ones that
@@ -116,48 +105,6 @@ class _Joiner:
                 readers += plain.get((read, shape), ())[: self.limits.readers]
         return groups
 
-    def _all(self, groups: Mapping[Group, Sequence[Candidate]]) -> Iterator[_Join]:
-        """The joins of any number, also of pairs that save nothing, while there is time: those of
-        the fewest candidates first, and by turns those that are worth most.
-        """
-        near: dict[int, list[Group]] = {}
-        for group, readers in groups.items():
-            for candidate in readers:
-                near.setdefault(candidate.number, []).append(group)
-        alone = [_Join(self.found.candidates[item], frozenset({item})) for item in near]
-        for join in alone:
-            (result,) = join.candidate.results
-            self.least[result] = min(self._cost(join), self.least.get(result, math.inf))
-        waiting = deque(alone)
-        places = count()
-        best = [(-self._worth(join), next(places), join) for join in alone]
-        heapify(best)
-        offered = frozenset(map(_content, self.found.candidates))
-        while waiting and len(self.contents) < self.limits.joins:
-            first = heappop(best)[2] if best and len(self.contents) % 2 else waiting.popleft()
-            for join in self._next_to(first, near, groups):
-                waiting.append(join)
-                heappush(best, (-self._worth(join), next(places), join))
-                if join.saves and _content(join.candidate) not in offered:
-                    yield join
-        self.found.left_out[TIME] += len(waiting)
-
-    def _next_to(
-        self,
-        join: _Join,
-        near: Mapping[int, Sequence[Group]],
-        groups: Mapping[Group, Sequence[Candidate]],
-    ) -> Iterator[_Join]:
-        """The joins with one candidate more that no join before computes and writes."""
-        spaces = {group: None for item in join.parts for group in near[item]}
-        for second in {item: None for group in spaces for item in groups[group]}:
-            wider = self._joined(join, second)
-            if wider is not None:
-                content = _content(wider.candidate)
-                if content not in self.contents:
-                    self.contents.add(content)
-                    yield wider
-
     def _some(self, groups: Mapping[Group, Sequence[Candidate]]) -> Iterator[_Join]:
         """The pairs of each group, and in graphs that are not large what the first pair that saves
         something is joined with. Wider joins tie classes together, for which kernels then have to
@@ -178,17 +125,6 @@ class _Joiner:
             if wider is not None and wider.saves:
                 join = wider
                 yield wider
-
-    def _cost(self, join: _Join) -> float:
-        """The price of a join, and what it is guessed to cost to have its inputs in memory."""
-        device, classes = self.device, self.view.classes
-        inputs = join.candidate.inputs
-        moved = sum([2.0 * tensor_bytes(classes[item].type) for item in inputs])
-        return join.candidate.price + len(inputs) * device.launch_cost + moved / device.bandwidth
-
-    def _worth(self, join: _Join) -> float:
-        """What a join is guessed to save beside the kernels that write its results alone."""
-        return sum([self.least[item] for item in join.candidate.results]) - self._cost(join)
 
     def _joined(self, join: _Join, second: Candidate) -> _Join | None:
         """A join and one candidate more; None where there is none, or it was tried before."""
@@ -241,11 +177,6 @@ def _cheap_alone(found: CandidateSet, forms: int) -> Iterator[Candidate]:
                 break
     for place in ways:
         yield from place
-
-
-def _content(candidate: Candidate) -> tuple[frozenset[int], frozenset[BodyNode]]:
-    """What a candidate writes and computes."""
-    return frozenset(candidate.results), frozenset(candidate.body)
 
 
 def _waits(template: Template, classes: tuple[int, ...], reach: Reach) -> bool:

@@ -43,22 +43,9 @@ FEW_RULES = frozenset({RuleClass.FAST})
 
 BY_ITSELF = SaturateOptions(classes=FEW_RULES)
 AT_LENGTH = SaturateOptions(
-    classes=FEW_RULES,
-    extract_budget=60.0,
-    limits=CutLimits(
-        cones=32,
-        merges=512,
-        ways=16,
-        pointwise=8,
-        others=4,
-        extras=8,
-        readers=64,
-        forms=16,
-        joins=4000,
-        whole=True,
-    ),
+    classes=FEW_RULES, extract_budget=60.0, limits=CutLimits(kernels=1_000_000)
 )
-"""Limits that graphs of twelve operations hardly reach."""
+"""Limits that graphs of twelve operations do not reach."""
 
 
 class TooMany(Exception):
