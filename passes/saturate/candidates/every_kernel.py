@@ -1,296 +1,168 @@
-"""Every kernel of a small graph: each legal body, with each set of its values that it may write.
+"""Every kernel of a small graph that a choice of some cost may have.
 
-In: a view, a device, limits, and the most that a choice may cost. Out: templates over the places of
-the view's classes.
+In: a view, what is known of its candidates, a device, limits, and the most that a choice may cost.
+Out: templates: each legal body (kernel_bodies.py), with each set of its values that it may write,
+and what it is arranged as. Left out is:
 
-A body is found from its results down: a class that the body so far asks for is read, or computed by
-one of its e-nodes; one that it does not ask for is a further result, or left. So each body is met
-once. What is none is left out: roots side by side that have no value in common, an input that
-depends on a result, what no form or template can be. Beyond that:
-
-- Of bodies with the same results and inputs the cheapest stays (`undominated`).
+- What no form or template can be.
+- A kernel that writes no output, and with one more launch costs more than a choice may.
 - A value inside a body that is no output, and whose one reader r is elementwise, of its shape, of
-  elements as narrow, and inside too, is not written. Let a kernel c read the value: it does so to
-  compute r. The kernel that writes r in its place writes no more, and c that reads r reads no more
-  and computes less.
-
-- A kernel that reads a value is in no choice that costs less than obtaining the value and running
-  the kernel. To obtain a value takes at least one of the kernels that write it alone, and what that
-  one reads: a kernel that writes more costs no less. To run a kernel takes a launch and writing its
-  results. What so comes to more than `most` is left out, and not followed.
+  elements as narrow, and inside too: it is not written. Let a kernel c read the value: it does so
+  to compute r. The kernel that writes r in its place writes no more, and c that reads r reads no
+  more and computes less.
 
 So each choice that costs at most `most` is a choice among these kernels, or one of these is no
-dearer; where the search went on to `CutLimits.kernels`, nothing is said.
+dearer, if prices are such that a kernel of a wider body, or of more results, costs no less.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import combinations
 from math import inf
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
-from mgn.dialects.types import tensor_bytes
+from mgn.passes.saturate.candidates.arranging import Arranger, NewValues
 from mgn.passes.saturate.candidates.candidates import CandidateSet, Template
+from mgn.passes.saturate.candidates.cones import Traits
+from mgn.passes.saturate.candidates.kernel_bodies import KernelBodies, Part
 from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.candidates.rounding_order import keeps_bits
 from mgn.passes.saturate.candidates.within import SLACK
-from mgn.passes.saturate.egraph.view import Member, Signature, ValueClass, View
+from mgn.passes.saturate.egraph.view import ValueClass, View
 from mgn.passes.saturate.prices.forms import Body, BodyNode, Form
 from mgn.passes.saturate.prices.prices import price_per_run
 
 SIDE_BY_SIDE = (KernelKind.POINTWISE, KernelKind.REDUCTION, KernelKind.ORDER)
 """Kinds of kernels that may have several roots."""
 
-PART = 0.1
-"""What a part of a body takes of the time of a kernel."""
-
-_Space = tuple[tuple[int, ...], tuple[int, ...]]
-
-
-class TooMany(Exception):
-    """A graph of more kernels than there is time for."""
-
-
-@dataclass(frozen=True)
-class _Choice:
-    """An e-node: as a node of a body, the computed classes that it needs, and the space that it
-    reduces; sets of classes are bits by place.
-    """
-
-    node: BodyNode
-    needs: int
-    space: _Space | None
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A body down to some class: what it computes, asks for and reads, its roots from the last one
-    on, and its nodes, users first. To obtain what it reads costs at least `before`, and to run it
-    `own`.
-    """
-
-    inside: int = 0
-    asked: int = 0
-    inputs: int = 0
-    roots: tuple[int, ...] = ()
-    space: _Space | None = None
-    nodes: tuple[BodyNode, ...] = ()
-    before: float = 0.0
-    own: float = 0.0
-
 
 class EveryKernel:
-    """The kernels of a view, over the places of its `classes`: 0 is the first one. Values that
-    arrangements hand from kernel to kernel are none of them.
-    """
+    """The kernels of a view, over the places of its `classes`, and what arrangements make."""
 
-    def __init__(
-        self,
-        view: View,
-        found: CandidateSet,
-        device: Device,
-        limits: CutLimits,
-        priced: PricedBodies,
-    ) -> None:
-        self.device, self.limits, self.priced = device, limits, priced
-        self.signatures = view.signatures
-        self.values = [value for value in view.classes.values() if value.key not in found.handed]
-        self.classes = tuple([value.key for value in self.values])
-        self.place = {key: place for place, key in enumerate(self.classes)}
-        self.others = 0
-        self.choices = [self._choices_of(value) for value in self.values]
-        self.below = self._all_below()
+    def __init__(self, view: View, found: CandidateSet, device: Device, limits: CutLimits) -> None:
+        self.device, self.limits, self.signatures = device, limits, view.signatures
+        self.priced = PricedBodies(view.signatures, device)
+        self.bodies = KernelBodies(view, found.handed, device, limits.kernels)
+        self.values, self.classes = self.bodies.values, self.bodies.classes
+        self.outputs = [self.bodies.place[key] for key in found.outputs]
         self.hidden = self._hidden()
-        self.written = [self._seconds_to_write(value) for value in self.values]
-        self.outputs = [self.place[key] for key in found.outputs]
-        self.most, self.left, self.met = inf, 0.0, 0
-        self.obtained = [0.0] * len(self.values)
+        self.arranger = Arranger(view, device, limits.keep_bits)
+        self.made = NewValues([_traits_of(value) for value in self.values])
+        self.met = 0
 
     def least(self, most: float) -> float:
         """The least that any choice costs, if not more than `most`: found from what it takes to
         obtain each class, which is noted.
         """
-        self.most, self.left = most, self.limits.kernels
+        obtained = self.bodies.obtained
         for place, value in enumerate(self.values):
             if value.leaf is None:
-                self.obtained[place] = self._least(place)
-        return max([self.obtained[place] for place in self.outputs], default=0.0)
+                obtained[place] = self._least(place, most)
+        return max([obtained[place] for place in self.outputs], default=0.0)
 
     def templates(self, most: float) -> list[Template]:
-        """The templates of all kernels that a choice of at most that cost may hold, which is no
+        """The templates of all kernels that a choice of at most that cost may have, which is no
         more than that which `least` was asked about; TooMany where there are too many.
         """
-        self.most, self.left = most * (1.0 + SLACK), self.limits.kernels
-        parts = self._bodies(_Part(), len(self.values) - 1, True)
-        return [item for part in parts for item in self._of(part, True)]
+        most *= 1.0 + SLACK
+        return [item for part in self.bodies.of(most) for item in self._of(part, most)]
 
-    def _least(self, place: int) -> float:
-        """The least that it takes to obtain a class by a kernel that writes it alone; a launch
-        where arrangements or updates may do so.
+    def _least(self, place: int, most: float) -> float:
+        """The least that it takes to obtain a class by a kernel that writes it alone; or in any
+        way, where several kernels or an update may do so.
         """
-        first = _Part(roots=(place,), own=self._own(place, 0.0))
-        if self.others & (self.below[place] | 1 << place):
-            return first.own
-        found = inf
-        for start in self._computed(place, first):
-            for part in self._bodies(start, place - 1, False):
-                for template in self._of(part, False):
-                    found = min(found, part.before + template.price)
+        least, found = self.bodies.least(place), inf
+        if self.bodies.others & (self.bodies.below[place] | 1 << place):
+            return least
+        for part in self.bodies.alone(place, most):
+            for template in self._of(part, most, alone=True):
+                if template.results != (place,) or template.arranged is not None:
+                    return least
+                found = min(found, part.before + template.price)
         return found
-
-    def _own(self, place: int, own: float) -> float:
-        """The least that a kernel costs that writes one class more."""
-        value = self.values[place]
-        return (own or price_per_run(self.device.launch_cost, value.prepared)) + self.written[place]
-
-    def _seconds_to_write(self, value: ValueClass) -> float:
-        """The least that it takes to write a class, besides a launch."""
-        device = self.device
-        fastest = device.bandwidth * (max(device.cache_gain, 1.0) if device.cache else 1.0)
-        return price_per_run(tensor_bytes(value.type) / fastest, value.prepared)
-
-    def _choices_of(self, value: ValueClass) -> list[_Choice]:
-        if value.leaf is not None:
-            return []
-        choices = [self._choice(value, member) for member in value.members]
-        if None in choices:
-            self.others |= 1 << self.place[value.key]
-        return [item for item in choices if item is not None]
-
-    def _choice(self, value: ValueClass, member: Member) -> _Choice | None:
-        signature = self.signatures[member.signature]
-        known = all(item in self.place for item in member.operands)
-        if not known or signature.heavy is KernelKind.UPDATE:
-            return None
-        operands = tuple(self.place[item] for item in member.operands)
-        needs = sum({1 << item for item in operands if self.values[item].leaf is None})
-        node = (self.place[value.key], member.signature, operands)
-        return _Choice(node, needs, _space_of(signature))
-
-    def _all_below(self) -> list[int]:
-        """The classes that some form of each class uses, directly or not."""
-        below: list[int] = []
-        for value in self.values:
-            found = 0
-            for member in value.members:
-                for item in filter(self.place.__contains__, member.operands):
-                    found |= 1 << self.place[item] | below[self.place[item]]
-            below.append(found)
-        return below
 
     def _hidden(self) -> dict[int, int]:
         """The classes that are not written beside their one reader, with that reader."""
         readers: dict[int, list[BodyNode]] = {}
         for place, value in enumerate(self.values):
             for member in value.members:
-                operands = tuple(self.place.get(item, -1) for item in member.operands)
+                operands = tuple(self.bodies.place.get(item, -1) for item in member.operands)
                 for item in set(operands):
                     readers.setdefault(item, []).append((place, member.signature, operands))
         return {
             place: nodes[0][0]
             for place, nodes in readers.items()
-            if len(nodes) == 1 and self._stands_for(nodes[0], self.values[place])
+            if len(nodes) == 1 and self._stands_for(nodes[0], place)
         }
 
-    def _stands_for(self, reader: BodyNode, value: ValueClass) -> bool:
+    def _stands_for(self, reader: BodyNode, place: int) -> bool:
         """Whether what a value's one reader computes may be written in the value's place."""
-        signature, made = self.signatures[reader[1]], self.values[reader[0]]
+        signature, made, value = self.signatures[reader[1]], reader[0], self.values[place]
         if value.is_output or value.users != 1 or signature.kind is not Kind.ELEMENTWISE:
             return False
         same = signature.shape == tuple(value.type.get_shape())
-        same = same and made.prepared is value.prepared
-        return same and tensor_bytes(made.type) <= tensor_bytes(value.type)
+        same = same and self.values[made].prepared is value.prepared
+        return same and self.bodies.bytes[made] <= self.bodies.bytes[place]
 
-    def _bodies(self, start: _Part, place: int, several: bool) -> Iterator[_Part]:
-        """The bodies that go on from a part with what is decided of classes from a place down:
-        those whose roots have something in common, or with no further roots.
-        """
-        pending = [(place, start)]
-        while pending:
-            place, part = pending.pop()
-            self._count(PART)
-            while place >= 0 and not (several or part.asked >> place & 1):
-                place -= 1
-            if place >= 0:
-                for wider in self._wider(place, part):
-                    if wider.before + wider.own <= self.most:
-                        pending.append((place - 1, wider))
-            elif part.nodes and _hang_together(part):
-                yield part
-
-    def _wider(self, place: int, part: _Part) -> Iterator[_Part]:
-        """The parts that a part may become by what is done about a class."""
-        bit, roots, inputs = 1 << place, part.roots, part.inputs
-        if part.asked & bit:
-            if not any(self.below[place] >> root & 1 for root in roots):
-                before = max(part.before, self.obtained[place])
-                yield replace(part, inputs=inputs | bit, before=before)
-            yield from self._computed(place, part)
-            return
-        yield part
-        if self.values[place].leaf is not None:
-            return
-        if roots and self.values[roots[0]].prepared is not self.values[place].prepared:
-            return
-        if any(inputs >> item & 1 and self.below[item] & bit for item in range(len(self.values))):
-            return
-        own = self._own(place, part.own)
-        yield from self._computed(place, replace(part, roots=(*roots, place), own=own))
-
-    def _computed(self, place: int, part: _Part) -> Iterator[_Part]:
-        """A part that computes a class besides, by each of its e-nodes that may be there."""
-        for choice in self.choices[place]:
-            if choice.space is None or part.space is None or choice.space == part.space:
-                yield replace(
-                    part,
-                    inside=part.inside | 1 << place,
-                    asked=part.asked | choice.needs,
-                    space=part.space or choice.space,
-                    nodes=(*part.nodes, choice.node),
-                )
-
-    def _of(self, part: _Part, several: bool) -> Iterator[Template]:
-        """The kernels of a body: each writes its roots, and any other values of it if several."""
+    def _of(self, part: Part, most: float, alone: bool = False) -> Iterator[Template]:
+        """The kernels of a body: each writes its roots, and not `alone` any other values of it."""
         body: Body = part.nodes[::-1]
         form = self._form(body, part)
-        if form is None:
-            return
         reads = self._reads(body, part)
-        if len(reads) > self.limits.leaves:
+        if form is None or len(reads) > self.limits.leaves:
             return
         types = {item: self.values[item].type for item in reads}
         inputs = tuple(item for item in reads if self.values[item].leaf is None)
         prepared = self.values[part.roots[0]].prepared
-        for extra in self._extras(body, form, part) if several else [()]:
+        for extra in [()] if alone else self._extras(body, form, part):
             results = (*part.roots, *extra)
-            if self._floor(part, extra) > self.most:
+            if not alone and self._floor(part, extra) > most:
                 continue
-            self._count(1.0)
+            self.bodies.count(1.0)
             self.met += 1
             price = price_per_run(self.priced.price(body, form, results, types), prepared)
-            if part.before + price <= self.most:
-                facts = self.priced.facts(body, form, results, types)
-                yield Template(body, form, results, reads, inputs, price, facts)
+            dear = part.before + price > most
+            if price == inf or (dear and form.kind is KernelKind.POINTWISE):
+                if not extra:
+                    return
+                continue
+            facts = self.priced.facts(body, form, results, types)
+            template = Template(body, form, results, reads, inputs, price, facts)
+            offered = self._arranged(template)
+            if len(offered) > 1 or not dear:
+                yield from offered
+            elif not extra:
+                return
 
-    def _floor(self, part: _Part, extra: Sequence[int]) -> float:
-        """What a choice costs at least that has a kernel of a body: it is read by another one where
-        it writes no output.
+    def _arranged(self, template: Template) -> Sequence[Template]:
+        """A template as it is, or what is best in its place and waits for none of its results."""
+        if template.form.kind is KernelKind.POINTWISE:
+            return [template]
+        offered = list(self.arranger.offers(template, self.made))
+        return [template] if any(map(self._waits, offered)) else offered
+
+    def _waits(self, piece: Template) -> bool:
+        """Whether an input of a kernel of an arrangement depends on a result."""
+        if len(piece.results) == 1:
+            return False
+        needed = {name for item in piece.inputs for name in self.made.made_from(item)}
+        return any(
+            self.bodies.below[item] >> result & 1 for item in needed for result in piece.results
+        )
+
+    def _floor(self, part: Part, extra: Sequence[int]) -> float:
+        """What a choice costs at least that has a kernel of a body: another one reads a result
+        where none is an output.
         """
-        floor = part.before + part.own + sum([self.written[item] for item in extra])
-        if any(self.values[item].is_output for item in (*part.roots, *extra)):
+        floor = self.bodies.floor(part, extra)
+        results = (*part.roots, *extra)
+        if any(self.values[item].is_output for item in results):
             return floor
-        return floor + price_per_run(self.device.launch_cost, self.values[part.roots[0]].prepared)
+        return floor + price_per_run(self.device.launch_cost, self.values[results[0]].prepared)
 
-    def _count(self, work: float) -> None:
-        """Counts what takes as long as to price so many kernels."""
-        self.left -= work
-        if self.left < 0.0:
-            raise TooMany
-
-    def _form(self, body: Body, part: _Part) -> Form | None:
+    def _form(self, body: Body, part: Part) -> Form | None:
         """The form of a body; None where no kernel computes its roots."""
         limits = self.limits
         if len(body) > limits.operations:
@@ -307,21 +179,18 @@ class EveryKernel:
         fits = all(form.writable(root, signatures[root], first) for root in part.roots)
         return form if fits else None
 
-    def _reads(self, body: Body, part: _Part) -> tuple[int, ...]:
+    def _reads(self, body: Body, part: Part) -> tuple[int, ...]:
         """What a body reads from memory, in order."""
         met = dict.fromkeys(item for _, _, operands in body for item in operands)
         return tuple(
             [item for item in met if not part.inside >> item & 1 and not self.values[item].inline]
         )
 
-    def _extras(self, body: Body, form: Form, part: _Part) -> Iterator[tuple[int, ...]]:
-        """The sets of values inside a body that may be written besides its roots."""
+    def _extras(self, body: Body, form: Form, part: Part) -> Iterator[tuple[int, ...]]:
+        """The sets of values inside a body that may be written besides its roots, none first."""
         root = self.signatures[body[-1][1]]
         prepared = self.values[part.roots[0]].prepared
-        needed = 0
-        for place, below in enumerate(self.below):
-            if part.inputs >> place & 1:
-                needed |= below
+        needed = self.bodies.needed(part)
         extras = [
             name
             for name, number, _ in body
@@ -335,24 +204,7 @@ class EveryKernel:
             yield from combinations(extras, count)
 
 
-def _space_of(signature: Signature) -> _Space | None:
-    if signature.kind is not Kind.REDUCTION:
-        return None
-    return signature.operand_shapes[0], tuple(signature.values["axis"])
-
-
-def _hang_together(part: _Part) -> bool:
-    """Whether each root computes or reads what another one does."""
-    if len(part.roots) == 1:
-        return True
-    groups: list[set[int]] = []
-    for name, _, operands in part.nodes:
-        group = {name, *operands}
-        apart: list[set[int]] = []
-        for other in groups:
-            if group.isdisjoint(other):
-                apart.append(other)
-            else:
-                group |= other
-        groups = [*apart, group]
-    return len(groups) == 1
+def _traits_of(value: ValueClass) -> Traits:
+    return Traits(
+        value.type, value.in_memory, value.inline, value.users, value.is_output, value.prepared
+    )

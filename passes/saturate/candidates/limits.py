@@ -44,7 +44,7 @@ class CutLimits:
     readers: int = 6
     together: int = 18
     forms: int = 2
-    kernels: int = 20000
+    kernels: int = 8000
     operations: int = 64
     leaves: int = 16
     whole: bool = False

@@ -16,17 +16,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mgn.dialects.kernel.device import Device
+from mgn.passes.saturate.candidates.arranging import Placer
 from mgn.passes.saturate.candidates.candidates import CandidateSet, Template, undominated
 from mgn.passes.saturate.candidates.commits import commit_seconds
-from mgn.passes.saturate.candidates.every_kernel import EveryKernel, TooMany
+from mgn.passes.saturate.candidates.every_kernel import EveryKernel
+from mgn.passes.saturate.candidates.kernel_bodies import TooMany
 from mgn.passes.saturate.candidates.limits import BEYOND, TIME, CutLimits
-from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
+from mgn.passes.saturate.candidates.prepared_copies import prepared_copies
 from mgn.passes.saturate.candidates.within import SLACK, Within
 from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.extraction.extract import Extraction, extract
 
-STEPS = (0.1, 0.3, 1.0)
+STEPS = (0.05, 0.15, 0.4, 1.0)
 """Where the figures lie between what any choice costs at least and what the known one costs."""
+
+MOST = 2000
+"""Candidates of which the best choice is found soon in any graph."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +57,11 @@ class _WholeSearch:
     ) -> None:
         self.view, self.known, self.device, self.limits = view, known, device, limits
         self.deadline = time.process_time() + budget
-        priced = PricedBodies(view.signatures, device)
-        self.every = EveryKernel(view, known.found, device, limits, priced)
+        self.every = EveryKernel(view, known.found, device, limits)
+        self.placer = Placer(view)
+        for key in known.found.handed:
+            first = view.classes[key].members[0]
+            self.placer.known[first.signature, first.operands] = key
 
     def best(self) -> Searched:
         """The best choice found; candidates are those among which it was made."""
@@ -78,11 +86,17 @@ class _WholeSearch:
         """The choice among the known candidates and those templates that may be in one of at most
         that cost.
         """
-        found = self.known.found
+        found, view = self.known.found, self.view
+        classes = self.placer.place(self.every.made, self.every.classes)
+        self.placer.sort()
         wider = found.only(found.candidates)
+        wider.handed = frozenset(self.placer.known.values())
+        wider.position = {key: place for place, key in enumerate(view.classes)}
         for template in templates:
-            candidate = wider.add(template, self.every.classes)
-            candidate.price += commit_seconds(self.view, candidate, self.device)
+            candidate = wider.add(template, classes)
+            candidate.price += commit_seconds(view, candidate, self.device)
+        for template, names in prepared_copies(view, wider, self.device):
+            wider.add(template, names)
         within, usual = Within(wider), len(found.candidates)
         kept = [
             item
@@ -90,6 +104,8 @@ class _WholeSearch:
             if item.number < usual or within.cost_with(item) <= most * (1.0 + SLACK)
         ]
         wider = wider.only(kept if self.view.left else undominated(kept))
+        if len(wider.candidates) > MOST:
+            raise TooMany
         budget = max(self.deadline - time.process_time(), 0.0)
         return Searched(wider, extract(wider, budget))
 

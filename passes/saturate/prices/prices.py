@@ -184,6 +184,15 @@ def widens_half(signature: Signature) -> bool:
     return element_of(signature.operand_types[0]).name in HALVES
 
 
+def least_seconds(signature: Signature, device: Device) -> float:
+    """Seconds of computing that all elements of an elementwise operation take of any kernel without
+    a heavy operation; nothing for other operations.
+    """
+    if signature.kind is not Kind.ELEMENTWISE or signature.name in ROUNDINGS:
+        return 0.0
+    return signature.size * _figures_of(signature, device).element
+
+
 def kernel_seconds(work: Work, device: Device) -> float:
     """The price of a kernel. On a CPU the shorter of moving and computing is not wholly hidden."""
     moving = device.seconds_to_move(work.bytes)
