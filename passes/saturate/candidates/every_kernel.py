@@ -37,6 +37,9 @@ from mgn.passes.saturate.prices.prices import price_per_run
 SIDE_BY_SIDE = (KernelKind.POINTWISE, KernelKind.REDUCTION, KernelKind.ORDER)
 """Kinds of kernels that may have several roots."""
 
+BODY = 0.3
+"""What a body takes of the time of pricing a kernel."""
+
 
 class EveryKernel:
     """The kernels of a view, over the places of its `classes`, and what arrangements make."""
@@ -108,6 +111,7 @@ class EveryKernel:
 
     def _of(self, part: Part, most: float, alone: bool = False) -> Iterator[Template]:
         """The kernels of a body: each writes its roots, and not `alone` any other values of it."""
+        self.bodies.count(BODY)
         body: Body = part.nodes[::-1]
         form = self._form(body, part)
         reads = self._reads(body, part)

@@ -6,7 +6,8 @@ view's classes: what a kernel computes, reads, and writes at least.
 A body is found from its results down: a class that the body so far asks for is read, or computed by
 one of its e-nodes; one that it does not ask for is a further root, or left. So each body is met
 once. A body is not followed where no kernel can be: roots side by side that have no value in
-common, an input that depends on a root, rows of two spaces.
+common, an input that depends on a root, rows of two spaces, two heavy operations, or one of them
+and two roots, but where values are put in the order of the same keys.
 
 Nor is it followed where what is decided comes to more than a choice may cost. To run the kernel
 takes a launch, and to write its roots, to read what all of is asked for, and to compute what all of
@@ -45,8 +46,9 @@ class TooMany(Exception):
 
 class _Choice(NamedTuple):
     """An e-node: as a node of a body, the computed classes and the values in memory that it needs,
-    the space that it reduces, whether it asks for all of what it needs, and seconds of computing;
-    sets of classes are bits by place.
+    the space that it reduces, whether it asks for all of what it needs, seconds of computing, and
+    whether a kernel of it has nothing else that is heavy and one root; sets of classes are bits by
+    place.
     """
 
     node: BodyNode
@@ -55,12 +57,14 @@ class _Choice(NamedTuple):
     space: _Space | None
     asks_for_all: bool
     seconds: float
+    alone: bool
 
 
 class Part(NamedTuple):
     """A body down to some class: what it computes, asks for and reads, its roots from the last one
     on, and its nodes, users first. All elements of `whole` are asked for, and of `read` are read.
-    To obtain what it reads takes at least `before`; to run it, so many bytes and seconds.
+    To obtain what it reads takes at least `before`; to run it, so many bytes and seconds. It stays
+    `alone` where a heavy operation wants it so.
     """
 
     inside: int = 0
@@ -74,6 +78,7 @@ class Part(NamedTuple):
     before: float = 0.0
     bytes: float = 0.0
     seconds: float = 0.0
+    alone: bool = False
 
 
 class KernelBodies:
@@ -141,7 +146,8 @@ class KernelBodies:
         node = (self.place[value.key], member.signature, operands)
         seconds = least_seconds(signature, self.device)
         asks = signature.kind in ASKING_FOR_ALL
-        return _Choice(node, needs, leaves, _space_of(signature), asks, seconds)
+        alone = signature.heavy not in (None, KernelKind.ORDER)
+        return _Choice(node, needs, leaves, _space_of(signature), asks, seconds, alone)
 
     def _all_below(self) -> list[int]:
         """The classes that some form of each class uses, directly or not."""
@@ -181,15 +187,18 @@ class KernelBodies:
             return
         yield part
         roots, bit = part.roots, 1 << place
-        if roots and self.values[roots[0]].prepared is not self.values[place].prepared:
+        if (
+            part.alone
+            or self.values[roots[0] if roots else place].prepared is not self.values[place].prepared
+        ):
             return
         if not self.needed(part) & bit:
-            first = part._replace(
+            wider = part._replace(
                 roots=(*roots, place),
                 whole=part.whole | bit,
                 bytes=part.bytes + self.bytes[place],
             )
-            yield from self._computed(place, first)
+            yield from self._computed(place, wider)
 
     def needed(self, part: Part) -> int:
         """What the inputs of a body depend on."""
@@ -213,6 +222,8 @@ class KernelBodies:
         for choice in self.choices[place]:
             if choice.space is not None and part.space not in (None, choice.space):
                 continue
+            if choice.alone and (part.alone or len(part.roots) > 1):
+                continue
             whole, read, moved, seconds = part.whole, part.read, part.bytes, part.seconds
             if whole & bit:
                 seconds += choice.seconds
@@ -235,6 +246,7 @@ class KernelBodies:
                 part.before,
                 moved,
                 seconds,
+                part.alone or choice.alone,
             )
 
 

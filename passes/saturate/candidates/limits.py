@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-SMALL = 20
+SMALL = 12
 """Values that kernels compute up to which a graph is small: it is searched whole."""
+NEARLY_SMALL = 20
+"""Those up to which a graph is searched whole if that takes a quarter of the time."""
 MEDIUM = 64
 """Those up to which wide joins are tried."""
 
@@ -27,7 +29,7 @@ class CutLimits:
     result. `operations` and `leaves` bound a body.
 
     `whole` says that the search goes on to all kernels that may win, while they are at most
-    `kernels` (every_kernel.py).
+    `kernels` (every_kernel.py), and a quarter of them worth a look together.
     `wide` joins are of more than two, and of pointwise kernels beside reductions.
     `keep_bits` says that a kernel must give the bits of its operations alone, `memoise` that what
     repeats is worked out once.
@@ -56,4 +58,6 @@ class CutLimits:
         """The limits for a graph of which kernels compute so many values."""
         if values > MEDIUM or self.operations == 1:
             return self
-        return replace(self, wide=True, forms=max(self.forms, 4), whole=values <= SMALL)
+        kernels = self.kernels if values <= SMALL else self.kernels // 4
+        whole = values <= NEARLY_SMALL
+        return replace(self, wide=True, forms=max(self.forms, 4), whole=whole, kernels=kernels)

@@ -26,12 +26,10 @@ from mgn.passes.saturate.candidates.prepared_copies import prepared_copies
 from mgn.passes.saturate.candidates.within import SLACK, Within
 from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.extraction.extract import Extraction, extract
+from mgn.passes.saturate.extraction.report import PROVED
 
 STEPS = (0.05, 0.15, 0.4, 1.0)
 """Where the figures lie between what any choice costs at least and what the known one costs."""
-
-MOST = 2000
-"""Candidates of which the best choice is found soon in any graph."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +68,9 @@ class _WholeSearch:
             least = every.least(best.extraction.selection.cost)
             for step in STEPS:
                 cost = best.extraction.selection.cost
-                if least >= cost * (1.0 - SLACK):
+                if least >= cost * (1.0 - PROVED):
                     break
-                most = least + step * (cost - least)
+                most = min(least + step * (cost - least), cost * (1.0 - PROVED))
                 searched = self._within(every.templates(most), most)
                 if searched.extraction.selection.cost < cost:
                     best = searched
@@ -104,7 +102,7 @@ class _WholeSearch:
             if item.number < usual or within.cost_with(item) <= most * (1.0 + SLACK)
         ]
         wider = wider.only(kept if self.view.left else undominated(kept))
-        if len(wider.candidates) > MOST:
+        if 4 * len(wider.candidates) > self.limits.kernels:
             raise TooMany
         budget = max(self.deadline - time.process_time(), 0.0)
         return Searched(wider, extract(wider, budget))
