@@ -58,6 +58,6 @@ class CutLimits:
         """The limits for a graph of which kernels compute so many values."""
         if values > MEDIUM or self.operations == 1:
             return self
-        kernels = self.kernels if values <= SMALL else self.kernels // 4
-        whole = values <= NEARLY_SMALL
+        kernels = self.kernels if self.whole or values <= SMALL else self.kernels // 4
+        whole = self.whole or values <= NEARLY_SMALL
         return replace(self, wide=True, forms=max(self.forms, 4), whole=whole, kernels=kernels)

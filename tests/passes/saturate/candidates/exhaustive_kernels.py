@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, product
 
-from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
+from benchmarks.small_graphs import BINARY, UNARY, broadcasts, shape_of, small_graph
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
@@ -43,7 +43,7 @@ FEW_RULES = frozenset({RuleClass.FAST})
 
 BY_ITSELF = SaturateOptions(classes=FEW_RULES)
 AT_LENGTH = SaturateOptions(
-    classes=FEW_RULES, extract_budget=60.0, limits=CutLimits(kernels=1_000_000)
+    classes=FEW_RULES, extract_budget=60.0, limits=CutLimits(whole=True, kernels=1_000_000)
 )
 """Limits that graphs of twelve operations do not reach."""
 
@@ -197,46 +197,6 @@ def least_cost(view: View, kernels: list[Kernel]) -> float:
     return least(frozenset(o for o in view.outputs if view.classes[o].leaf is None), frozenset())
 
 
-SHAPES = ((512, 768), (512, 768), (512, 1), (1, 768), (768,), (1, 1))
-UNARY = ("tanh", "neg", "exp", "sigmoid", "relu", "abs", "log", "sin")
-BINARY = ("add", "mul", "sub", "max", "div")
-
-
-def small_graph(seed: int, operations: int) -> GraphOp:
-    """A graph of elementwise operations that broadcast, and of reductions; values have several
-    users, and the graph several results.
-    """
-    rng = random.Random(seed)
-    types = [f32(*rng.choice(SHAPES)) for _ in range(rng.randint(1, 3))]
-    if rng.random() < 0.6:
-        types[0] = f32(512, 768)
-
-    def body(b: Emitter, *inputs: SSAValue) -> list[SSAValue]:
-        pool, made = list(inputs), list[SSAValue]()
-        for _ in range(operations):
-            made.append(_step(b, rng, pool))
-            pool.append(made[-1])
-        used = [value for value in made if any(True for _ in value.uses)]
-        last = [value for value in made if value not in used]
-        return [*last[-3:], *[value for value in used if rng.random() < 0.1][:2]]
-
-    return build_graph(body, *types)
-
-
-def _step(b: Emitter, rng: random.Random, pool: list[SSAValue]) -> SSAValue:
-    """A value computed from some of a pool."""
-    x, kind = rng.choice(pool[-4:]), rng.choice("uuubbbbrr")
-    shape = _shape(x)
-    if kind == "b":
-        fits = [y for y in pool if _broadcast(shape, _shape(y))]
-        return b.call(rng.choice(BINARY), x, rng.choice(fits))
-    axes = [axis for axis, size in enumerate(shape) if size > 1]
-    if kind == "r" and len(shape) == 2 and axes:
-        reduction = rng.choice(("sum", "max_reduce"))
-        return b.call(reduction, x, axis=axes[-1], keepdims=rng.random() < 0.7)
-    return b.call(rng.choice(UNARY), x)
-
-
 def tree_graph(seed: int, operations: int, size: int) -> GraphOp:
     """A graph of such operations in which each value has one reader."""
     rng = random.Random(seed)
@@ -249,7 +209,7 @@ def tree_graph(seed: int, operations: int, size: int) -> GraphOp:
         free = list(inputs)
         for _ in range(operations):
             x = free.pop(rng.randrange(len(free)))
-            fits = [y for y in free if _broadcast(_shape(x), _shape(y))]
+            fits = [y for y in free if broadcasts(shape_of(x), shape_of(y))]
             if fits and rng.random() < 0.5:
                 y = rng.choice(fits)
                 free.remove(y)
@@ -263,22 +223,11 @@ def tree_graph(seed: int, operations: int, size: int) -> GraphOp:
 
 def _of_one(b: Emitter, rng: random.Random, x: SSAValue) -> SSAValue:
     """A value computed from another, as often as not by a reduction where it has rows."""
-    axes = [axis for axis, size in enumerate(_shape(x)) if size > 1]
-    if len(_shape(x)) == 2 and axes and rng.random() < 0.25:
+    axes = [axis for axis, size in enumerate(shape_of(x)) if size > 1]
+    if len(shape_of(x)) == 2 and axes and rng.random() < 0.25:
         name = rng.choice(("sum", "max_reduce"))
         return b.call(name, x, axis=axes[-1], keepdims=rng.random() < 0.7)
     return b.call(rng.choice(UNARY), x)
-
-
-def _broadcast(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Whether two shapes broadcast."""
-    pairs = zip(reversed(one), reversed(other), strict=False)
-    return all(m == n or 1 in (m, n) for m, n in pairs)
-
-
-def _shape(value: SSAValue) -> tuple[int, ...]:
-    assert isinstance(value.type, TensorType)
-    return tuple(value.type.get_shape())
 
 
 def compared(

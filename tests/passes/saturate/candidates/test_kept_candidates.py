@@ -7,6 +7,7 @@ import pytest
 from xdsl.ir import SSAValue
 
 import mgn
+from benchmarks.small_graphs import small_graph
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
@@ -23,7 +24,6 @@ from tests.passes.saturate.candidates.exhaustive_kernels import (
     AT_LENGTH,
     BY_ITSELF,
     compared,
-    small_graph,
     tree_graph,
 )
 from tests.passes.saturate.saturate_programs import (
