@@ -21,7 +21,7 @@ from mgn.passes.saturate.candidates.limits import TIME, CutLimits
 from mgn.passes.saturate.extraction.report import PROVED
 
 LONGER = SaturateOptions(
-    extract_budget=60.0, memoise=False, limits=CutLimits(whole=True, kernels=100_000)
+    extract_budget=60.0, memoise=False, limits=CutLimits(whole=True, kernels=100_000, likely=8_000)
 )
 USUAL = SaturateOptions(memoise=False)
 OPERATIONS = (8, 10, 12, 14, 16, 18, 20)

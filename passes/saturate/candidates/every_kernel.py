@@ -70,7 +70,7 @@ class EveryKernel:
         more than that which `least` was asked about; TooMany where there are too many.
         """
         most *= 1.0 + SLACK
-        return [item for part in self.bodies.of(most) for item in self._of(part, most)]
+        return [item for part in self.bodies.of(most) for item in self.kernels_of(part, most)]
 
     def _least(self, place: int, most: float) -> float:
         """The least that it takes to obtain a class by a kernel that writes it alone; or in any
@@ -80,7 +80,7 @@ class EveryKernel:
         if self.bodies.others & (self.bodies.below[place] | 1 << place):
             return least
         for part in self.bodies.alone(place, most):
-            for template in self._of(part, most, alone=True):
+            for template in self.kernels_of(part, most, alone=True):
                 if template.results != (place,) or template.arranged is not None:
                     return least
                 found = min(found, part.before + template.price)
@@ -109,7 +109,7 @@ class EveryKernel:
         same = same and self.values[made].prepared is value.prepared
         return same and self.bodies.bytes[made] <= self.bodies.bytes[place]
 
-    def _of(self, part: Part, most: float, alone: bool = False) -> Iterator[Template]:
+    def kernels_of(self, part: Part, most: float, alone: bool = False) -> Iterator[Template]:
         """The kernels of a body: each writes its roots, and not `alone` any other values of it."""
         self.bodies.count(BODY)
         body: Body = part.nodes[::-1]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 SMALL = 12
 """Values that kernels compute up to which a graph is small: it is searched whole."""
 NEARLY_SMALL = 20
-"""Those up to which a graph is searched whole if that takes a quarter of the time."""
+"""Those up to which a graph is searched whole if a quarter as many kernels are likely."""
 MEDIUM = 64
 """Those up to which wide joins are tried."""
 
@@ -29,7 +29,7 @@ class CutLimits:
     result. `operations` and `leaves` bound a body.
 
     `whole` says that the search goes on to all kernels that may win, while they are at most
-    `kernels` (every_kernel.py), and a quarter of them worth a look together.
+    `kernels` (every_kernel.py), of which `likely` ones may be in a cheaper choice.
     `wide` joins are of more than two, and of pointwise kernels beside reductions.
     `keep_bits` says that a kernel must give the bits of its operations alone, `memoise` that what
     repeats is worked out once.
@@ -47,6 +47,7 @@ class CutLimits:
     together: int = 18
     forms: int = 2
     kernels: int = 8000
+    likely: int = 2000
     operations: int = 64
     leaves: int = 16
     whole: bool = False
@@ -58,6 +59,6 @@ class CutLimits:
         """The limits for a graph of which kernels compute so many values."""
         if values > MEDIUM or self.operations == 1:
             return self
-        kernels = self.kernels if self.whole or values <= SMALL else self.kernels // 4
+        likely = self.likely if self.whole or values <= SMALL else self.likely // 4
         whole = self.whole or values <= NEARLY_SMALL
-        return replace(self, wide=True, forms=max(self.forms, 4), whole=whole, kernels=kernels)
+        return replace(self, wide=True, forms=max(self.forms, 4), whole=whole, likely=likely)

@@ -102,7 +102,7 @@ class _WholeSearch:
             if item.number < usual or within.cost_with(item) <= most * (1.0 + SLACK)
         ]
         wider = wider.only(kept if self.view.left else undominated(kept))
-        if 4 * len(wider.candidates) > self.limits.kernels:
+        if len(wider.candidates) > self.limits.likely:
             raise TooMany
         budget = max(self.deadline - time.process_time(), 0.0)
         return Searched(wider, extract(wider, budget))

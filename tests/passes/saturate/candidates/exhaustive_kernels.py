@@ -43,7 +43,9 @@ FEW_RULES = frozenset({RuleClass.FAST})
 
 BY_ITSELF = SaturateOptions(classes=FEW_RULES)
 AT_LENGTH = SaturateOptions(
-    classes=FEW_RULES, extract_budget=60.0, limits=CutLimits(whole=True, kernels=1_000_000)
+    classes=FEW_RULES,
+    extract_budget=60.0,
+    limits=CutLimits(whole=True, kernels=1_000_000, likely=250_000),
 )
 """Limits that graphs of twelve operations do not reach."""
 
