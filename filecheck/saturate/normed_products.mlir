@@ -8,7 +8,8 @@
 // DEFAULT:      mgn.graph @normed
 // DEFAULT:      fusion.kernel contraction
 // DEFAULT:        mgn.sum
-// DEFAULT:        mgn.mul
+// DEFAULT:        mgn.rsqrt
+// DEFAULT-NEXT:   mgn.mul
 // DEFAULT-NEXT:   mgn.matmul
 // DEFAULT-NOT:  fusion.kernel
 

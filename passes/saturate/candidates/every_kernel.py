@@ -25,6 +25,7 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.passes.saturate.candidates.arranging import Arranger, NewValues
 from mgn.passes.saturate.candidates.candidates import CandidateSet, Template
 from mgn.passes.saturate.candidates.cones import Traits
+from mgn.passes.saturate.candidates.cuts import body_order
 from mgn.passes.saturate.candidates.kernel_bodies import KernelBodies, Part
 from mgn.passes.saturate.candidates.limits import CutLimits
 from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
@@ -112,7 +113,9 @@ class EveryKernel:
     def kernels_of(self, part: Part, most: float, alone: bool = False) -> Iterator[Template]:
         """The kernels of a body: each writes its roots, and not `alone` any other values of it."""
         self.bodies.count(BODY)
-        body: Body = part.nodes[::-1]
+        ordered = body_order({node[0]: node for node in part.nodes}, part.roots)
+        assert ordered is not None, "e-nodes of a view wait for themselves"
+        body = tuple(ordered)
         form = self._form(body, part)
         reads = self._reads(body, part)
         if form is None or len(reads) > self.limits.leaves:
@@ -161,26 +164,24 @@ class EveryKernel:
         where none is an output.
         """
         floor = self.bodies.floor(part, extra)
-        results = (*part.roots, *extra)
-        if any(self.values[item].is_output for item in results):
+        if any(self.values[item].is_output for item in (*part.roots, *extra)):
             return floor
-        return floor + price_per_run(self.device.launch_cost, self.values[results[0]].prepared)
+        return floor + price_per_run(self.device.launch_cost, self.values[part.roots[0]].prepared)
 
     def _form(self, body: Body, part: Part) -> Form | None:
         """The form of a body; None where no kernel computes its roots."""
-        limits = self.limits
+        limits, several, last = self.limits, len(part.roots) > 1, part.roots[0]
         if len(body) > limits.operations:
             return None
         form = self.priced.form(body)
-        if form is None or (form.reduced and (self.device.is_cpu or len(part.roots) > 1)):
+        if form is None or (form.reduced and (self.device.is_cpu or several)):
             return None
-        if len(part.roots) > 1 and form.kind not in SIDE_BY_SIDE:
+        if several and form.kind not in SIDE_BY_SIDE:
             return None
         if limits.keep_bits and not keeps_bits(body, self.signatures):
             return None
         signatures = {name: self.signatures[number] for name, number, _ in body}
-        first = signatures[part.roots[0]]
-        fits = all(form.writable(root, signatures[root], first) for root in part.roots)
+        fits = all(form.writable(root, signatures[root], signatures[last]) for root in part.roots)
         return form if fits else None
 
     def _reads(self, body: Body, part: Part) -> tuple[int, ...]:
@@ -192,7 +193,7 @@ class EveryKernel:
 
     def _extras(self, body: Body, form: Form, part: Part) -> Iterator[tuple[int, ...]]:
         """The sets of values inside a body that may be written besides its roots, none first."""
-        root = self.signatures[body[-1][1]]
+        root = next(self.signatures[number] for name, number, _ in body if name == part.roots[0])
         prepared = self.values[part.roots[0]].prepared
         needed = self.bodies.needed(part)
         extras = [
