@@ -23,6 +23,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import irdl_attr_definition, param_def
 
+from mgn.dialects.block_formats import BLOCK, BLOCK_FORMATS
 from mgn.dialects.shapes import ShapeError
 
 
@@ -90,8 +91,10 @@ ELEMENT_TYPES: dict[str, ElementType] = {
         ElementType("u16", _unsigned(16), np.dtype(np.uint16), 16, Family.UNSIGNED),
         ElementType("u8", _unsigned(8), np.dtype(np.uint8), 8, Family.UNSIGNED),
         ElementType("bool", IntegerType(1), np.dtype(np.bool_), 1, Family.BOOL),
-        ElementType("q8_0", BlockFormatType(StringAttr("q8_0")), None, 8, Family.BLOCK),
-        ElementType("q4_1", BlockFormatType(StringAttr("q4_1")), None, 4, Family.BLOCK),
+        *(
+            ElementType(name, BlockFormatType(StringAttr(name)), None, format.bits, Family.BLOCK)
+            for name, format in BLOCK_FORMATS.items()
+        ),
     )
 }
 
@@ -167,6 +170,17 @@ def check_size(type: TensorType) -> None:
         raise ShapeError(f"a tensor has at most {MOST_AXES} axes, not {len(type.get_shape())}")
     if math.prod(size for size in type.get_shape() if size) * element.bytes > LARGEST_BYTES:
         raise ShapeError(f"{spelling(type)} is too large: over 2**63 bytes")
+    if element.family is Family.BLOCK and (not type.get_shape() or type.get_shape()[-1] % BLOCK):
+        raise ShapeError(
+            f"{spelling(type)}: the last axis is of whole blocks, {BLOCK} elements each"
+        )
+
+
+def value_type(type: TensorType) -> TensorType:
+    """The type of the values that a parameter stands for: f32 for a block format, else its own."""
+    if element_of(type).family is Family.BLOCK:
+        return tensor("f32", type.get_shape())
+    return type
 
 
 def spelling(type: Attribute) -> str:

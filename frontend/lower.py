@@ -16,7 +16,7 @@ from mgn.dialects.mgn.build import Draws
 from mgn.dialects.mgn.states import state_accesses
 from mgn.dialects.mgn.structure import GraphOp, ReadOp, ReturnOp
 from mgn.dialects.shapes import ShapeError
-from mgn.dialects.types import ELEMENT_TYPES, tensor
+from mgn.dialects.types import ELEMENT_TYPES, tensor, value_type
 from mgn.frontend import ast
 from mgn.frontend.ast import Place
 from mgn.frontend.context import Abandoned, Frame, TooLarge
@@ -256,7 +256,8 @@ class Lowering(States):
         declared = self.parameters.declare(node, () if top_level else self.prefixes)
         if declared is None:
             return POISON
-        op = ReadOp(*declared)
+        external, type = declared
+        op = ReadOp(external, value_type(type))
         op.location = self.location(node.place)
         op.result.name_hint = node.name
         self.insert(op)

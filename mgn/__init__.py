@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from mgn.builder import graph
     from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError
+    from mgn.dialects.block_formats import pack_blocks, unpack_blocks
     from mgn.driver.report import OptimizeReport
     from mgn.executable import Executable
     from mgn.program import Program
@@ -41,8 +42,10 @@ __all__ = [
     "graph",
     "load_package",
     "optimize",
+    "pack_blocks",
     "parse",
     "parse_file",
+    "unpack_blocks",
 ]
 
 _HOMES = {
@@ -55,6 +58,7 @@ _HOMES = {
     "OptimizeReport": "mgn.driver.report",
     "Program": "mgn.program",
     "graph": "mgn.builder",
+    **dict.fromkeys(("pack_blocks", "unpack_blocks"), "mgn.dialects.block_formats"),
     "load_package": "mgn.runtime.packages.load",
 }
 _SUBPACKAGES = frozenset(

@@ -46,6 +46,7 @@ from mgn.dialects.types import (
     element_of,
     element_of_dtype,
     spelling,
+    value_type,
 )
 from mgn.frontend.indexing import index_value, transpose_last
 
@@ -260,7 +261,7 @@ class GraphBuilder:
             if held is not None and initialiser is not None and held.text != initialiser.text:
                 fail(f"parameter '{external}' is {held.text} at first, not {initialiser.text}")
             op.initialiser = held
-        read = ReadOp(external, wanted)
+        read = ReadOp(external, value_type(wanted))
         read.location = location()
         read.result.name_hint = name if NAME.match(name) else None
         self._block.add_op(read)

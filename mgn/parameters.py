@@ -92,7 +92,7 @@ class Parameters(MutableMapping[str, np.ndarray]):
 
     @property
     def _unset(self) -> set[str]:
-        return {name for kind, name in self.session.unset if kind is BufferKind.PARAM}
+        return self.session.unset_parameters
 
     def initialise(self, name: str) -> None:
         """Draws a parameter's first value; normal(0, 0.02) where it has no initialiser."""

@@ -18,6 +18,8 @@ import ml_dtypes
 import numpy as np
 
 from mgn.diagnostics import one_line
+from mgn.dialects.block_formats import BLOCK_FORMATS
+from mgn.runtime.block_parameters import block_mismatch
 from mgn.runtime.errors import WeightsError
 from mgn.runtime.host_arrays import DTYPES, mismatch, nearest, shown, spelling
 from mgn.runtime.whole_files import as_path, write_file
@@ -69,7 +71,8 @@ def load_params(
             hint = nearest(name, [other for other in arrays if other not in expected])
             faults.append(f"{shown(name)} ({spelling(element, shape)}) is missing{hint}")
             continue
-        fault = mismatch(arrays[name], element, shape)
+        check = block_mismatch if element in BLOCK_FORMATS else mismatch
+        fault = check(arrays[name], element, shape)
         if fault is not None:
             faults.append(f"{shown(name)} {fault}")
     if faults:

@@ -10,16 +10,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import InterpretationError
 
+from mgn.dialects.block_formats import pack_blocks, part_of_name, split_parts, unpack_blocks
 from mgn.dialects.mgn.decompose import decomposition_of
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.states import ReadStateOp, WriteStateOp
-from mgn.dialects.mgn.structure import ConstantOp, GraphOp, HoldsProgram, ReadOp
-from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of, spelling
+from mgn.dialects.mgn.structure import ConstantOp, GraphOp, HoldsProgram, ReadOp, parameters_of
+from mgn.dialects.types import ELEMENT_TYPES, ElementType, Family, element_of, spelling
 
 Array = np.ndarray
 Environment = dict[SSAValue, Array]
@@ -118,9 +119,20 @@ class Interpreter:
 
     def _parameter(self, op: ReadOp) -> Array:
         name = op.parameter_name
-        if name not in self.parameters:
+        found = part_of_name(name)
+        if name in self.parameters:
+            array = self.parameters[name]
+            format = _block_format(op)
+            if format is not None and np.asarray(array).dtype == np.uint8:
+                array = unpack_blocks(array, format)
+        elif found is not None and found[0] in self.parameters:
+            whole, row, part = found
+            array = np.asarray(self.parameters[whole])
+            packed = array if array.dtype == np.uint8 else pack_blocks(array, row.name)
+            array = split_parts(packed, row.name)[part.name]
+        else:
             raise InterpretationError(f"parameter '{name}' is missing")
-        return self._given(f"parameter '{name}'", self.parameters[name], op.result.type)
+        return self._given(f"parameter '{name}'", array, op.result.type)
 
     def _state(self, name: str, type: Attribute) -> Array:
         """What a state holds at this point of a run."""
@@ -153,6 +165,16 @@ class Interpreter:
                 f"{what} has shape {list(array.shape)}, expected {spelling(type)}"
             )
         return array
+
+
+def _block_format(op: ReadOp) -> str | None:
+    """The block format of the parameter that is read, if it has one."""
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, ModuleOp):
+        parent = parent.parent_op()
+    declared = parameters_of(parent).get(op.parameter_name) if parent is not None else None
+    element = None if declared is None else element_of(declared.type)
+    return element.name if element is not None and element.family is Family.BLOCK else None
 
 
 def last_uses(block: Block) -> dict[Operation, list[SSAValue]]:

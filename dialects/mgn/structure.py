@@ -9,8 +9,8 @@ mgn.graph @mlp("x" = %x : tensor<32x64xf32>) -> ("y" : tensor<32x128xf32>) {
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from xdsl.dialect_interfaces.constant_materialization import ConstantMaterializationInterface
@@ -38,13 +38,16 @@ from xdsl.printer import Printer
 from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from mgn.dialects.block_formats import part_of_name
 from mgn.dialects.dense import array_of as array_of
 from mgn.dialects.dense import dense_of as dense_of
 from mgn.dialects.dense import parse_dense, print_dense
 from mgn.dialects.mgn.declared import DeclaredOp, ReadsDeclaredOp
 from mgn.dialects.mgn.states import StateOp, state_accesses
 from mgn.dialects.shapes import ShapeError
-from mgn.dialects.types import Family, check_size, element_of
+from mgn.dialects.types import Family, check_size, element_of, tensor, value_type
+
+Declared = TypeVar("Declared", bound=DeclaredOp)
 
 PRECISION = "mgn.precision"
 """The attribute of a module whose products have rounded operands: what they are rounded to."""
@@ -59,7 +62,9 @@ class ParamOp(DeclaredOp):
 
 @irdl_op_definition
 class ReadOp(ReadsDeclaredOp):
-    """The value of a parameter: `%w = mgn.read @"w" : tensor<4xf32>`."""
+    """The value of a parameter: `%w = mgn.read @"w" : tensor<4xf32>`; f32 for one that has a block
+    format. After `unpack-blocks` its parts are read, by names as `@"w#q8_0.scales"`.
+    """
 
     name = "mgn.read"
     traits = traits_def(Pure())
@@ -147,24 +152,29 @@ class ReturnOp(IRDLOperation):
             raise VerifyException(f"mgn.return: {len(self.values)} values for {wanted} results")
 
 
+def _own_type(declared: Mapping[str, DeclaredOp], name: str) -> Attribute | None:
+    return declared[name].type if name in declared else None
+
+
 def _check_declared(
     module: ModuleOp,
-    kind: type[DeclaredOp],
+    kind: type[Declared],
     what: str,
     where: str,
     accesses: Iterable[tuple[str, Attribute]],
+    type_of: Callable[[Mapping[str, Declared], str], Attribute | None] = _own_type,
 ) -> None:
     """Each name must be declared once, and each access be of a declared one, with its type."""
-    declared: dict[str, DeclaredOp] = {}
+    declared: dict[str, Declared] = {}
     for op in module.body.block.ops:
         if isinstance(op, kind) and declared.setdefault(op.sym_name.data, op) is not op:
             raise VerifyException(f'{op.name}: two {what}s are named "{op.sym_name.data}"')
     for name, accessed in accesses:
-        found = declared.get(name)
+        found = type_of(declared, name)
         if found is None:
             raise VerifyException(f'{where}: there is no {what} @"{name}"')
-        if found.type != accessed:
-            raise VerifyException(f'{where}: {what} @"{name}" has type {found.type}')
+        if found != accessed:
+            raise VerifyException(f'{where}: {what} @"{name}" has type {found}')
 
 
 @irdl_op_definition
@@ -282,7 +292,7 @@ class GraphOp(IRDLOperation):
         if isinstance(module, ModuleOp):
             reads = (op for op in self.walk() if isinstance(op, ReadOp))
             read = ((op.parameter_name, op.result.type) for op in reads)
-            _check_declared(module, ParamOp, "parameter", "mgn.read", read)
+            _check_declared(module, ParamOp, "parameter", "mgn.read", read, read_type)
             threaded = ((n, value.type) for n, value in (*self.named_states, *self.named_written))
             accesses = (*state_accesses(self), *threaded)
             _check_declared(module, StateOp, "state", "mgn.graph", accesses)
@@ -360,6 +370,21 @@ def graphs_of(module: ModuleOp) -> Iterator[GraphOp]:
 def parameters_of(module: ModuleOp) -> dict[str, ParamOp]:
     """The parameters of a module by external name, in order."""
     return {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, ParamOp)}
+
+
+def read_type(parameters: Mapping[str, ParamOp], name: str) -> TensorType | None:
+    """The type in which a parameter, or a part of one that has a block format, is read; None where
+    there is none of the name.
+    """
+    if name in parameters:
+        return value_type(parameters[name].type)
+    found = part_of_name(name)
+    if found is None:
+        return None
+    whole, format, part = found
+    if whole not in parameters or element_of(parameters[whole].type).name != format.name:
+        return None
+    return tensor(part.element, format.part_shape(part, parameters[whole].type.get_shape()))
 
 
 def _names(names: Sequence[str]) -> ArrayAttr[StringAttr]:

@@ -119,7 +119,7 @@ def _checks(graph: SaturatedGraph) -> Iterator[str]:
 def _leaf(leaf: Leaf, trace: SaturateTrace, handle: int) -> str:
     if leaf.kind == "input":
         return f"input {trace.names.get(handle, leaf.key)}"
-    if leaf.kind == "parameter":
+    if leaf.kind in ("parameter", "packed"):
         return f"parameter {leaf.key}"
     array = array_of(leaf.key)
     return f"constant {array.item()}" if array.size == 1 else f"constant {spelling(leaf.type)}"

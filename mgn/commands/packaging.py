@@ -12,6 +12,7 @@ from mgn.commands.errors import say
 from mgn.commands.stages import device_of, program_of
 from mgn.driver.packaging import package_graph
 from mgn.driver.report import counted
+from mgn.runtime.block_parameters import planned_values, whole_name
 from mgn.runtime.packages.format import Package
 from mgn.runtime.packages.writer import package_bytes
 from mgn.runtime.weights import load_params
@@ -28,7 +29,7 @@ def emit_package(arguments: argparse.Namespace) -> bytes:
         if loaded.extra:
             arrays = counted(loaded.extra, "array")
             say(f"{arguments.params}: not used by this graph: {arrays}")
-        package = replace(package, parameters=loaded.arrays)
+        package = replace(package, parameters=planned_values(loaded.arrays, package.expected))
     data = package_bytes(package)
     say(_summary(package, len(data)))
     return data
@@ -36,7 +37,8 @@ def emit_package(arguments: argparse.Namespace) -> bytes:
 
 def _summary(package: Package, size: int) -> str:
     spirv = sum(kernel.spirv is not None for kernel in package.kernels.values())
-    held, expected = len(package.parameters), len(package.expected)
+    held = len({*map(whole_name, package.parameters)})
+    expected = len(package.expected)
     lines = [
         f"{package.plan.name} for {package.device}: {counted(len(package.kernels), 'kernel')}, "
         f"{spirv} of them also as SPIR-V; {held} of {counted(expected, 'parameter')} embedded; "

@@ -34,6 +34,9 @@ PASSES: dict[str, PassRow] = {
     "thread-states": PassRow(
         "mgn.passes.thread_states", "states become arguments and results of their graphs"
     ),
+    "unpack-blocks": PassRow(
+        "mgn.passes.unpack_blocks", "parameters of block formats are read as their parts"
+    ),
     "simplify": PassRow("mgn.passes.simplify", "canonical forms, constant folding, CSE and DCE"),
     "convert-precision": PassRow(
         "mgn.passes.convert_precision", "rounds the operands of f32 products for matrix units"
@@ -61,6 +64,7 @@ PASSES: dict[str, PassRow] = {
 
 _INFERENCE = (
     "thread-states",
+    "unpack-blocks",
     "simplify",
     "convert-precision",
     "saturate",

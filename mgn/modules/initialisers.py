@@ -15,13 +15,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 
-from mgn.diagnostics import MgnError
 from mgn.dialects.mgn.build import RANDOM_STATE
 from mgn.dialects.mgn.declared import DeclaredOp
 from mgn.dialects.mgn.initialiser import InitialiserAttr
 from mgn.dialects.mgn.philox import key_of
 from mgn.dialects.mgn.states import StateOp
-from mgn.dialects.types import element_of, spelling
+from mgn.dialects.types import Family, element_of
 
 Array = np.ndarray
 Draw = Callable[[np.random.Generator, Sequence[int], np.dtype, tuple[float, ...]], Array]
@@ -36,7 +35,8 @@ ZEROS = InitialiserAttr.of("zeros")
 
 def initial_value(parameter: DeclaredOp, seed: int) -> Array:
     """The first value of a parameter by its initialiser, or by `FALLBACK` where it has none; that
-    of a state by its initialiser, or zeros; that of random numbers is the seed.
+    of a state by its initialiser, or zeros; that of random numbers is the seed. A parameter of a
+    block format is drawn in f32.
     """
     if isinstance(parameter, StateOp) and parameter.sym_name.data == RANDOM_STATE:
         return key_of(seed)
@@ -45,11 +45,9 @@ def initial_value(parameter: DeclaredOp, seed: int) -> Array:
     type = parameter.type
     assert isinstance(type, TensorType)
     element = element_of(type)
-    dtype = element.dtype
+    dtype = np.dtype(np.float32) if element.dtype is None else element.dtype
     name = parameter.sym_name.data
-    if dtype is None:
-        raise MgnError(f"parameter '{name}' is {spelling(type)}, which no initialiser can draw")
-    narrow = element.is_float and element.bits <= 32
+    narrow = (element.is_float and element.bits <= 32) or element.family is Family.BLOCK
     wide = np.dtype(np.float32 if narrow else np.float64)
     draw = INITIALISERS[initialiser.function.data]
     value = draw(stream(name, seed), type.get_shape(), wide, initialiser.values)

@@ -27,6 +27,7 @@ from mgn.driver.report import (
 )
 from mgn.passes.saturate.extraction.report import SaturateReport
 from mgn.program_cache.plain_data import NotPlain, plain, restored
+from mgn.runtime.block_parameters import whole_name
 from mgn.runtime.errors import PackageError, RuntimeFault
 from mgn.runtime.packages.format import Package, PackagedKernel
 from mgn.runtime.packages.reader import read_package
@@ -103,7 +104,7 @@ def entry_of(compressed: bytes, device: Device) -> Entry | None:
         told.graph == plan.name
         and _names(told.kernels) == [step.kernel for step in plan.launches]
         and _names(told.prepared) == [step.kernel for step in plan.prepare]
-        and set(names) <= set(told.parameters)
+        and {*map(whole_name, names)} <= set(told.parameters)
         and not package.parameters
     )
     return Entry(plan, _kernels(package), told.parameters, _report(told, device)) if fits else None

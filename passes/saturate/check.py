@@ -35,7 +35,7 @@ def check_selection(view: View, found: CandidateSet, selection: Selection, devic
     constant = {
         key
         for key, value in view.classes.items()
-        if view.prepares and value.leaf is not None and value.leaf.kind != "input"
+        if view.prepares and value.leaf is not None and value.leaf.prepares
     }
     total = 0.0
     prices: dict[Hashable, tuple[KernelKind | None, float]] = {}

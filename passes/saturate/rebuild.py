@@ -102,7 +102,7 @@ class _Rebuilder:
     def _leaf(self, leaf: Leaf, key: int) -> SSAValue:
         if leaf.kind == "input":
             return self.block.args[leaf.key]
-        if leaf.kind == "parameter":
+        if leaf.kind in ("parameter", "packed"):
             made, properties = ReadOp, {"symbol": self.symbols[leaf.key]}
         else:
             made, properties = ConstantOp, {"value": leaf.key}

@@ -15,6 +15,7 @@ import numpy as np
 from mgn.codegen.launch_plan import BufferKind, CopyStep, LaunchPlan, LaunchStep, OutputPlan
 from mgn.codegen.signature import KernelSignature
 from mgn.runtime.cache import KernelCache
+from mgn.runtime.block_parameters import whole_name, whole_types
 from mgn.runtime.devices import ComputeDevice, choose, opencl
 from mgn.runtime.errors import InputError, RuntimeFault
 from mgn.runtime.host_arrays import DTYPES, check_inputs
@@ -89,7 +90,7 @@ class Executable:
     @property
     def parameters(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Name to element and shape of every parameter that the graph reads."""
-        return self._types(BufferKind.PARAM)
+        return whole_types(self._types(BufferKind.PARAM))
 
     @property
     def allocated(self) -> int:
@@ -197,8 +198,7 @@ class Executable:
                 self._queue.finish()
 
     def _check_parameters(self) -> None:
-        unset = {name for kind, name in self.session.unset if kind is BufferKind.PARAM}
-        unset &= self._params.keys()
+        unset = self.session.unset_parameters & {*map(whole_name, self._params)}
         if unset:
             names = ", ".join(f"'{name}'" for name in sorted(unset)[:8])
             have = "parameter has" if len(unset) == 1 else "parameters have"

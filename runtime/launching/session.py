@@ -13,6 +13,8 @@ from weakref import WeakSet
 import numpy as np
 
 from mgn.codegen.launch_plan import BufferKind, BufferPlan
+from mgn.dialects.block_formats import BlockFormat, join_parts, part_name
+from mgn.runtime.block_parameters import format_of, parts_of_value, whole_name, whole_plan
 from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import InputError, NoParameter, RuntimeFault
 from mgn.runtime.host_arrays import (
@@ -97,8 +99,16 @@ class Session:
         return held.buffer
 
     def held(self, kind: BufferKind) -> dict[str, BufferPlan]:
-        """What is held of a kind, by name."""
-        return {name: held.plan for (found, name), held in self._held.items() if found is kind}
+        """What is held of a kind, by name. The parts of a parameter are one."""
+        held = (item.plan for (found, _), item in self._held.items() if found is kind)
+        if kind is BufferKind.PARAM:
+            held = map(whole_plan, held)
+        return {plan.name: plan for plan in held}
+
+    @property
+    def unset_parameters(self) -> set[str]:
+        """The parameters without a value."""
+        return {whole_name(name) for kind, name in self.unset if kind is BufferKind.PARAM}
 
     @property
     def held_bytes(self) -> int:
@@ -107,6 +117,9 @@ class Session:
 
     def set(self, kind: BufferKind, name: str, array: Any) -> None:
         """Copies a value to the device. InputError where its name, dtype or shape is wrong."""
+        if (kind, name) not in self._held and (format := self._format(kind, name)) is not None:
+            self._set_parts(name, format, array)
+            return
         held = self._find(kind, name)
         try:
             value = self.given(array, held.plan)
@@ -116,6 +129,26 @@ class Session:
             self.fill(held.buffer, value)
             self.queue.finish()
             self._is_set(kind, name)
+
+    def _format(self, kind: BufferKind, name: object) -> BlockFormat | None:
+        """The block format of what is held by a name, if it has one."""
+        if kind is not BufferKind.PARAM or not isinstance(name, str):
+            return None
+        return format_of(name, {key for found, key in self._held if found is kind})
+
+    def _set_parts(self, name: str, format: BlockFormat, array: Any) -> None:
+        shape = self.held(BufferKind.PARAM)[name].shape
+        try:
+            parts = parts_of_value(array, format.name, shape)
+        except InputError as error:
+            raise InputError(f"parameter {shown(name)} {error}") from None
+        with self.lock:
+            for part in format.parts:
+                key = part_name(name, format, part)
+                event = self.fill(self._find(BufferKind.PARAM, key).buffer, parts[part.name])
+                self.queue.finish()
+                del event
+                self._is_set(BufferKind.PARAM, key)
 
     def given(self, value: Any, planned: BufferPlan) -> np.ndarray | DeviceArray:
         """What a caller gave for a buffer. InputError with what is wrong with it."""
@@ -139,6 +172,10 @@ class Session:
 
     def get(self, kind: BufferKind, name: str) -> np.ndarray:
         """A copy of a value. InputError where there is none of that name."""
+        if (kind, name) not in self._held and (format := self._format(kind, name)) is not None:
+            named = {part.name: part_name(name, format, part) for part in format.parts}
+            parts = {part: self.get(kind, key) for part, key in named.items()}
+            return join_parts(parts, format.name)
         held = self._find(kind, name)
         value = np.empty(held.plan.shape, DTYPES[held.plan.element])
         with self.lock:

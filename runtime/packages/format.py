@@ -60,6 +60,7 @@ import numpy as np
 
 from mgn.codegen.launch_plan import BufferKind, LaunchPlan
 from mgn.codegen.signature import KernelSignature
+from mgn.runtime.block_parameters import whole_types
 
 MAGIC = b"\x89MGNPKG\n"
 VERSION = 3
@@ -133,7 +134,7 @@ class Package:
     def expected(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Name to element and shape of every parameter, embedded or not."""
         planned = self.plan.of_kind(BufferKind.PARAM)
-        return {buffer.name: (buffer.element, buffer.shape) for _, buffer in planned}
+        return whole_types({buffer.name: (buffer.element, buffer.shape) for _, buffer in planned})
 
 
 def aligned(place: int, alignment: int) -> int:

@@ -334,7 +334,7 @@ class _Engine:
             elif operation in ROUNDINGS:
                 roundings[result].append(Rounding(operation, attributes, operands[0]))
         things = self.facts.leaves.things
-        leaves = {result for result, leaf in tables.leaves if things[leaf].kind != "input"}
+        leaves = {result for result, leaf in tables.leaves if things[leaf].prepares}
         constant = constant_classes(
             leaves, ((result, node.operands) for result, node in tables.nodes)
         )

@@ -216,7 +216,7 @@ def make_view(
 def _note_prepared(value: ValueClass, classes: Mapping[int, ValueClass]) -> None:
     """Keeps, where there are any, only the e-nodes that need nothing but prepared values."""
     if value.leaf is not None:
-        value.prepared = value.leaf.kind != "input"
+        value.prepared = value.leaf.prepares
         return
     members = [
         member

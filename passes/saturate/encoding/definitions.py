@@ -34,6 +34,7 @@ ORIGINS = {
     "constant": Origin.CONSTANTS,
     "parameter": Origin.PARAMETERS,
     "input": Origin.INPUTS,
+    "packed": Origin.INPUTS,
 }
 
 

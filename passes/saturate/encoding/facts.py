@@ -27,11 +27,20 @@ Properties = tuple[tuple[str, Attribute], ...]
 
 @dataclass(frozen=True)
 class Leaf:
-    """A value that no operation computes: `kind` is input, parameter or constant."""
+    """A value that no operation computes: `kind` is input, parameter, constant, or packed, which is
+    a part of a parameter that has a block format.
+    """
 
     kind: str
     key: Any
     type: TensorType
+
+    @property
+    def prepares(self) -> bool:
+        """Whether what is computed of it alone may be kept from run to run. Of what is packed it is
+        not: that would take the memory that packing saves.
+        """
+        return self.kind in ("parameter", "constant")
 
 
 class Interner:
