@@ -106,6 +106,12 @@ def part_of_name(name: str) -> tuple[str, BlockFormat, Part] | None:
     return None
 
 
+def is_codes(name: str) -> bool:
+    """Whether a name stands for the codes of a parameter, which are nearly all of it."""
+    found = part_of_name(name)
+    return found is not None and found[2].name == CODES
+
+
 def pack_blocks(array: Any, format: str) -> Array:
     """The packed bytes of an array of floats, each code the nearest. ValueError for an unknown
     format, a last axis that is no multiple of 32, and what no scale of f16 covers.

@@ -20,8 +20,8 @@ After:
       mgn.return %7 : tensor<4x64xf32>
     }
 
-These are plain operations, so the e-graph makes them part of the kernels that read the values. They
-are never computed ahead of a run.
+These are plain operations, so the e-graph makes them part of the kernels that read the values. What
+depends on the codes is never computed ahead of a run, since it would take more memory than these.
 """
 
 from collections.abc import Sequence
@@ -79,9 +79,11 @@ def _values(b: Emitter, parameter: ParamOp) -> SSAValue:
     shape = parameter.type.get_shape()
     parts = {part.name: _read(b, parameter, format, part) for part in format.parts}
     codes = parts[CODES]
+    values = b.cast(codes, _F32)
     if format.bits == 4:
-        codes = b.concat([b.mod(codes, 16), b.div(codes, 16)], axis=-1)
-    values = b.mul(b.cast(codes, _F32), b.cast(parts[SCALES], _F32))
+        high = b.floor(b.mul(values, 1 / 16))
+        values = b.concat([b.sub(values, b.mul(high, 16)), high], axis=-1)
+    values = b.mul(values, b.cast(parts[SCALES], _F32))
     if format.has_minimum:
         values = b.add(values, b.cast(parts[MINIMUMS], _F32))
     return b.reshape(values, list(shape))

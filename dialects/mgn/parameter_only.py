@@ -6,17 +6,17 @@ In: an `mgn.graph` of operations, kernels or launches. Out: the set of those val
 
 from xdsl.ir import SSAValue
 
-from mgn.dialects.block_formats import part_of_name
+from mgn.dialects.block_formats import is_codes
 from mgn.dialects.mgn.structure import GraphOp, ReadOp
 
 
 def parameter_only(graph: GraphOp) -> set[SSAValue]:
     """Parameters and constants as they are read, and all that is computed of nothing else. What
-    is computed of a block format is not among it: it would take the memory that the format saves.
+    is computed of a block format's codes is not: it would take the memory that the format saves.
     """
     found: set[SSAValue] = set()
     for op in graph.block.ops:
-        if isinstance(op, ReadOp) and part_of_name(op.parameter_name) is not None:
+        if isinstance(op, ReadOp) and is_codes(op.parameter_name):
             continue
         if all(operand in found for operand in op.operands):
             found.update(op.results)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mgn.dialects.fusion.forms import HALVES
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import ElementType
-from mgn.passes.kernels.body import INPUT, Body, Indices, Node
+from mgn.passes.kernels.body import INPUT, SPLAT, Body, Indices, Node
 from mgn.passes.kernels.index import Index
 from mgn.passes.kernels.index_maps import broadcast_index, reshaped_index
 
@@ -57,10 +57,10 @@ class Product:
 
     @property
     def right_runs_along_depth(self) -> bool:
-        """Whether the right operand is in memory and its columns are contiguous."""
+        """Whether the right operand is in memory, packed or not, and its columns are contiguous."""
         right = self.node.operands[1]
         transposed = self.node.values["transpose_b"] or len(right.shape) == 1
-        return lies_in_memory(right) and transposed
+        return transposed and (lies_in_memory(right) or is_unpacked(right))
 
     def left_index(self, batch: Indices, row: Index, k: Index) -> Indices:
         """The element of the left operand that a row takes at a step."""
@@ -114,6 +114,32 @@ def lies_in_memory(node: Node) -> bool:
     if node.name == "cast" and node.element.name == "f32":
         (node,) = node.operands if node.operands[0].element.name in HALVES else (node,)
     return node.name == INPUT
+
+
+UNPACKING = frozenset(
+    {"cast", "mul", "add", "sub", "floor", "reshape", "broadcast_to", "concat", "full", SPLAT}
+)
+"""What computes the values of a block format from its parts."""
+
+
+def is_unpacked(node: Node) -> bool:
+    """Whether a value is computed from less than half of its bytes, which lie in its order: a
+    parameter of a block format.
+    """
+    inputs: set[Node] = set()
+    pending = [node]
+    while pending:
+        item = pending.pop()
+        if item.name == INPUT:
+            inputs.add(item)
+        elif item.name not in UNPACKING:
+            return False
+        else:
+            pending.extend(item.operands)
+    if not any(item.element.bits == 8 for item in inputs):
+        return False
+    read = sum(item.count * item.element.bytes for item in inputs)
+    return 0 < 2 * read < node.count * node.element.bytes
 
 
 def _halves_meet(body: Body, product: Node) -> bool:

@@ -14,11 +14,12 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
+from mgn.dialects.block_formats import BLOCK
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.body import Indices
 from mgn.passes.kernels.index import Index, delinearised, lanes
-from mgn.passes.kernels.product import Product
+from mgn.passes.kernels.product import Product, is_unpacked
 from mgn.passes.kernels.product_as_sum import product_as_sum
 from mgn.passes.lower_kernels.core.long_sums import long_loop
 from mgn.passes.lower_kernels.core.operand import Operand
@@ -118,24 +119,31 @@ def _dot_tile(
     vectors = product.depth // width
     unroll = 4 if len(rows) * len(columns) <= 2 and vectors >= 8 else 1
     count = len(rows) * len(columns)
+    packed = is_unpacked(product.node.operands[1])
+    together = max(BLOCK // width, 1) if packed and product.depth % BLOCK == 0 else 1
+    unroll = min(unroll, max(vectors // together, 1))
 
     def block(number: Index, held: list[SSAValue]) -> list[SSAValue]:
         result: list[SSAValue] = []
         for part in range(unroll):
-            k = (number * unroll + part) * width
-            result += step(width, k, held[part * count : (part + 1) * count])
+            sums = held[part * count : (part + 1) * count]
+            for place in range(together):
+                k = number * (unroll * together * width) + (part * together + place) * width
+                sums = step(width, k, sums)
+            result += sums
         return result
 
     zeros = [code.constant(0, type, width)] * (count * unroll)
     sums = [element.is_float] * len(zeros)
-    held = long_loop(code, 0, vectors // unroll, block, zeros, sums)
+    taken = unroll * together
+    held = long_loop(code, 0, vectors // taken, block, zeros, sums)
     totals = held[:count]
     for part in range(1, unroll):
         totals = [
             combine(code, "sum", accumulator(element), x, y)
             for x, y in zip(totals, held[part * count : (part + 1) * count], strict=True)
         ]
-    done = vectors // unroll * unroll
+    done = vectors // taken * taken
     totals = code.loop(done, vectors, lambda n, held: step(width, n * width, held), totals)
     totals = [across_lanes(code, "sum", accumulator(element), total) for total in totals]
     return code.loop(vectors * width, product.depth, lambda k, held: step(1, k, held), totals)

@@ -16,7 +16,7 @@ from typing import Any
 from xdsl.dialects.builtin import LocationAttr, TensorType, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from mgn.dialects.block_formats import part_of_name
+from mgn.dialects.block_formats import is_codes
 from mgn.dialects.fusion.forms import WHOLE_COMPOSITES
 from mgn.dialects.mgn.decompose import Decomposition, decompose_signature, decomposition_of
 from mgn.dialects.mgn.operation import Kind, OperationSpec, TensorOp
@@ -86,7 +86,7 @@ class Encoder:
         if isinstance(op, ReturnOp):
             return
         if isinstance(op, ReadOp):
-            kind = "parameter" if part_of_name(op.parameter_name) is None else "packed"
+            kind = "packed" if is_codes(op.parameter_name) else "parameter"
             leaf = Leaf(kind, op.parameter_name, tensor_type(op.result))
             handles[op.result] = self.facts.leaf(leaf, location)
         elif isinstance(op, ConstantOp):

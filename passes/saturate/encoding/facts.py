@@ -28,7 +28,7 @@ Properties = tuple[tuple[str, Attribute], ...]
 @dataclass(frozen=True)
 class Leaf:
     """A value that no operation computes: `kind` is input, parameter, constant, or packed, which is
-    a part of a parameter that has a block format.
+    the codes of a parameter that has a block format.
     """
 
     kind: str

@@ -91,6 +91,11 @@ GROUP_ROWS, GROUP_SHARE = 32, 2.4
 bandwidth that a compute unit has. Measured there, on 128 rows of 576.
 """
 
+WIDENED_BYTE = 2.0
+"""Simple operations that it takes to make an integer of a byte a float: it is widened, then
+converted.
+"""
+
 INDEX = 1e-3
 """What an index counts that movement computes for an element, in simple operations: less than any
 price is sure to, so that it decides where nothing else does.
@@ -168,6 +173,8 @@ def operation_weight(signature: Signature, device: Device) -> float:
         return INDEX if signature.kind is Kind.MOVEMENT else 0.0
     if widens_half(signature):
         return 1.0
+    if widens_byte(signature):
+        return WIDENED_BYTE
     if signature.name == "run_bounds":
         return BISECTED * math.log2(2 + signature.operand_shapes[0][signature.values["axis"]])
     by_tanh = signature.name in BY_TANH and signature.values["approx"] == "tanh"
@@ -191,6 +198,13 @@ def least_seconds(signature: Signature, device: Device) -> float:
     if signature.kind is not Kind.ELEMENTWISE or signature.name in ROUNDINGS:
         return 0.0
     return signature.size * _figures_of(signature, device).element
+
+
+def widens_byte(signature: Signature) -> bool:
+    """Whether an operation makes integers of a byte floats."""
+    if signature.name != "cast" or element_of(signature.type).name != "f32":
+        return False
+    return element_of(signature.operand_types[0]).name in ("i8", "u8")
 
 
 def kernel_seconds(work: Work, device: Device) -> float:
