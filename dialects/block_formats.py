@@ -122,12 +122,13 @@ def pack_blocks(array: Any, format: str) -> Array:
         raise ValueError(f"pack_blocks: floats are packed, not {values.dtype}")
     if values.ndim == 0 or values.shape[-1] % BLOCK:
         raise ValueError(f"pack_blocks: the last axis of {list(values.shape)} is not {BLOCK} * n")
-    blocks = values.astype(np.float32).reshape(*values.shape[:-1], values.shape[-1] // BLOCK, BLOCK)
-    low = blocks.min(-1, keepdims=True) if row.has_minimum else np.zeros_like(blocks[..., :1])
-    reach = (blocks - low).max(-1, keepdims=True) if row.has_minimum else _largest(blocks)
+    shape = (*values.shape[:-1], values.shape[-1] // BLOCK, BLOCK)
     steps = (1 << row.bits) - 1 if row.has_minimum else (1 << (row.bits - 1)) - 1
-    scale = reach / np.float32(steps)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
+        blocks = values.astype(np.float32).reshape(shape)
+        low = blocks.min(-1, keepdims=True) if row.has_minimum else np.zeros_like(blocks[..., :1])
+        reach = (blocks - low).max(-1, keepdims=True) if row.has_minimum else _largest(blocks)
+        scale = reach / np.float32(steps)
         narrow = {SCALES: scale.astype(np.float16), MINIMUMS: low.astype(np.float16)}
     if not all(isfinite(part.sum(dtype=np.float64)) for part in narrow.values()):
         raise ValueError(f"pack_blocks: a value is not finite, or too large for {format}")

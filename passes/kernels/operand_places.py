@@ -4,15 +4,19 @@ from mgn.dialects.fusion.forms import MOVED
 from mgn.passes.kernels.body import INPUT, Node
 from mgn.passes.kernels.index import Counter, of
 from mgn.passes.kernels.index_maps import place_of
-from mgn.passes.kernels.product import Product
+from mgn.passes.kernels.product import Product, is_unpacked
 
 COLUMNS, DEPTH = "columns", "depth"
 """The axes of a right operand, in which neighbours in memory may differ."""
 
 
 def right_axis(product: Product) -> str | None:
-    """The axis in which neighbours in the right operand's memory differ; None if it is computed."""
+    """The axis in which neighbours in the right operand's memory differ; None if it is computed,
+    but for what is unpacked on the way.
+    """
     node = product.node.operands[1]
+    if is_unpacked(node) and product.right_runs_along_depth:
+        return DEPTH
     if not _is_moved(node) or len(node.shape) < 2:
         return None
     k = Counter(None, 0, product.depth - 1)

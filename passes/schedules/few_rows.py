@@ -8,7 +8,7 @@ from math import prod
 
 from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes, power_below
 from mgn.passes.kernels.body import INPUT, Node
-from mgn.passes.kernels.product import Product
+from mgn.passes.kernels.product import Product, is_unpacked
 from mgn.passes.schedules.schedule import Entries, Request
 
 NAMES = ("own_columns", "shares", "item_columns", "width")
@@ -97,7 +97,9 @@ def few_rows_tiling(request: Request, product: Product, along: bool) -> FewRowsT
 
 def _width(product: Product, along: bool) -> int:
     """Elements of the right operand in one load."""
-    held = min((node.element.bytes for node in _leaves(product.node.operands[1])), default=4)
+    right = product.node.operands[1]
+    held = min((node.element.bytes for node in _leaves(right)), default=4)
+    held = 1 if is_unpacked(right) else held
     width = dividing_lanes(product.depth if along else product.columns, VECTOR_BYTES // held)
     while width > 1 and product.rows * width > MOST_SUMS // 2:
         width //= 2

@@ -14,8 +14,8 @@ import numpy as np
 
 from mgn.codegen.launch_plan import BufferKind, CopyStep, LaunchPlan, LaunchStep, OutputPlan
 from mgn.codegen.signature import KernelSignature
-from mgn.runtime.cache import KernelCache
 from mgn.runtime.block_parameters import whole_name, whole_types
+from mgn.runtime.cache import KernelCache
 from mgn.runtime.devices import ComputeDevice, choose, opencl
 from mgn.runtime.errors import InputError, RuntimeFault
 from mgn.runtime.host_arrays import DTYPES, check_inputs

@@ -120,7 +120,7 @@ print(json.dumps([float(out["accuracy"]), sorted(sys.modules)]))
     assert not {name.split(".")[0] for name in modules} & COMPILER
     ours = {name for name in modules if name.split(".")[0] == "mgn"}
     plain = {"mgn", "mgn.codegen", "mgn.codegen.signature", "mgn.codegen.launch_plan"}
-    plain.add("mgn.diagnostics")
+    plain |= {"mgn.diagnostics", "mgn.dialects", "mgn.dialects.block_formats"}
     assert {name for name in ours if not name.startswith("mgn.runtime")} == plain
 
 
