@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.operand_places import DEPTH, right_axis
-from mgn.passes.kernels.product import Product, lies_in_memory
+from mgn.passes.kernels.product import Product, is_unpacked, lies_in_memory
 from mgn.passes.kernels.product_as_sum import product_as_sum
 from mgn.passes.schedules.few_rows import (
     FEW_FOR_UNIT,
@@ -119,7 +119,8 @@ def _cpu_schedules(request: Request, product: Product) -> Schedules:
     right = product.node.operands[1]
     along_k = product.depth >= request.number("lanes", 16)
     if along_k and product.right_runs_along_depth and product.rows <= FEW_ROWS:
-        return [_dots(request, product, product.rows, min(8 // product.rows, product.columns))]
+        most = 1 if is_unpacked(right) else 8 // product.rows
+        return [_dots(request, product, product.rows, min(most, product.columns))]
     if along_k and product.left_runs_along_depth and product.columns == 1 and lies_in_memory(right):
         return [_dots(request, product, min(8, product.rows), 1)]
     _refuse_statistics(request)

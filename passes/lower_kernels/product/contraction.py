@@ -119,9 +119,10 @@ def _dot_tile(
     vectors = product.depth // width
     unroll = 4 if len(rows) * len(columns) <= 2 and vectors >= 8 else 1
     count = len(rows) * len(columns)
-    packed = is_unpacked(product.node.operands[1])
-    together = max(BLOCK // width, 1) if packed and product.depth % BLOCK == 0 else 1
-    unroll = min(unroll, max(vectors // together, 1))
+    together = _vectors_of_a_block(product, width)
+    if together > 1:
+        blocks = vectors // together
+        unroll = max(part for part in (1, 2, 3, 4) if blocks % part == 0 and part * count <= 16)
 
     def block(number: Index, held: list[SSAValue]) -> list[SSAValue]:
         result: list[SSAValue] = []
@@ -147,6 +148,12 @@ def _dot_tile(
     totals = code.loop(done, vectors, lambda n, held: step(width, n * width, held), totals)
     totals = [across_lanes(code, "sum", accumulator(element), total) for total in totals]
     return code.loop(vectors * width, product.depth, lambda k, held: step(1, k, held), totals)
+
+
+def _vectors_of_a_block(product: Product, width: int) -> int:
+    """How many vectors a block of a packed right operand has; 1 where it is not packed."""
+    packed = is_unpacked(product.node.operands[1]) and product.depth % BLOCK == 0
+    return max(BLOCK // width, 1) if packed else 1
 
 
 def _direct(job: Job, product: Product) -> Launch:
