@@ -91,6 +91,9 @@ GROUP_ROWS, GROUP_SHARE = 32, 2.4
 bandwidth that a compute unit has. Measured there, on 128 rows of 576.
 """
 
+WIDENED_ALONE = 4.0
+"""The same for a number of two bytes that is read by itself on a CPU, for all lanes of a vector."""
+
 WIDENED_BYTE = 2.0
 """Simple operations that it takes to make an integer of a byte a float: it is widened, then
 converted.
@@ -172,7 +175,7 @@ def operation_weight(signature: Signature, device: Device) -> float:
     if signature.kind in (Kind.MOVEMENT, Kind.CONSTANT):
         return INDEX if signature.kind is Kind.MOVEMENT else 0.0
     if widens_half(signature):
-        return 1.0
+        return WIDENED_ALONE if device.is_cpu and signature.shape[-1:] == (1,) else 1.0
     if widens_byte(signature):
         return WIDENED_BYTE
     if signature.name == "run_bounds":
