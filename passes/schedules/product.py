@@ -119,7 +119,7 @@ def _cpu_schedules(request: Request, product: Product) -> Schedules:
     right = product.node.operands[1]
     along_k = product.depth >= request.number("lanes", 16)
     if along_k and product.right_runs_along_depth and product.rows <= FEW_ROWS:
-        most = 1 if is_unpacked(right) else 8 // product.rows
+        most = 1 if is_unpacked(right) and product.rows == 1 else 8 // product.rows
         return [_dots(request, product, product.rows, min(most, product.columns))]
     if along_k and product.left_runs_along_depth and product.columns == 1 and lies_in_memory(right):
         return [_dots(request, product, min(8, product.rows), 1)]
