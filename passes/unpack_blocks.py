@@ -10,14 +10,14 @@ After:
     mgn.param @w : tensor<4x64x!mgn.block<"q8_0">>
     mgn.graph @g() -> ("w" : tensor<4x64xf32>) {
       %0 = mgn.read @"w#q8_0.scales" : tensor<4x2xf16>
-      %1 = mgn.read @"w#q8_0.codes" : tensor<4x64xi8>
-      %2 = mgn.reshape(%1) shape = [4, 2, 32] : (tensor<4x64xi8>) -> tensor<4x2x32xi8>
-      %3 = mgn.cast(%2) dtype = f32 : (tensor<4x2x32xi8>) -> tensor<4x2x32xf32>
-      %4 = mgn.reshape(%0) shape = [4, 2, 1] : (tensor<4x2xf16>) -> tensor<4x2x1xf16>
-      %5 = mgn.cast(%4) dtype = f32 : (tensor<4x2x1xf16>) -> tensor<4x2x1xf32>
-      %6 = mgn.mul(%3, %5) : (tensor<4x2x32xf32>, tensor<4x2x1xf32>) -> tensor<4x2x32xf32>
-      %7 = mgn.reshape(%6) shape = [4, 64] : (tensor<4x2x32xf32>) -> tensor<4x64xf32>
-      mgn.return %7 : tensor<4x64xf32>
+      %1 = mgn.reshape(%0) shape = [4, 2, 1] : (tensor<4x2xf16>) -> tensor<4x2x1xf16>
+      %2 = mgn.read @"w#q8_0.codes" : tensor<4x64xi8>
+      %3 = mgn.reshape(%2) shape = [4, 2, 32] : (tensor<4x64xi8>) -> tensor<4x2x32xi8>
+      %4 = mgn.cast(%3) T = f32 : (tensor<4x2x32xi8>) -> tensor<4x2x32xf32>
+      %5 = mgn.cast(%1) T = f32 : (tensor<4x2x1xf16>) -> tensor<4x2x1xf32>
+      %6 = mgn.mul(%4, %5) : (tensor<4x2x32xf32>, tensor<4x2x1xf32>) -> tensor<4x2x32xf32>
+      %w = mgn.reshape(%6) shape = [4, 64] : (tensor<4x2x32xf32>) -> tensor<4x64xf32>
+      mgn.return %w : tensor<4x64xf32>
     }
 
 These are plain operations, so the e-graph makes them part of the kernels that read the values. What

@@ -11,10 +11,13 @@ language. Out: the operation's result values, created through the emitter's inse
 import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
+from warnings import warn
 
 import numpy as np
-from xdsl.dialects.builtin import LocationAttr, TensorType
+from ml_dtypes import finfo
+from xdsl.dialects.builtin import FileLineColLoc, LocationAttr, TensorType
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects.mgn.attributes import REQUIRED
@@ -257,7 +260,10 @@ class Emitter:
         if isinstance(value, SSAValue):
             return value
         if isinstance(value, bool | int | float | np.number) and element is not None:
-            return self.constant(value if isinstance(value, bool) else _plain(value), element)
+            number = value if isinstance(value, bool) else _plain(value)
+            if self.draws is not None and not fits(number, element):
+                warn(f"{_placed(self.location)}{overflow_text(number, element)}", stacklevel=2)
+            return self.constant(number, element)
         raise CallError(f"{value!r} is not a value")
 
     @staticmethod
@@ -278,6 +284,29 @@ class Emitter:
             item.name: ELEMENT_TYPES[item.element] if item.element else by_group.get(item.group)
             for item in call.spec.operands
         }
+
+
+def fits(value: float, element: ElementType) -> bool:
+    """Whether a finite number stays finite in a float type."""
+    if not element.is_float or not isfinite(value):
+        return True
+    return bool(np.isfinite(literal_array(value, element)))
+
+
+def overflow_text(value: float, element: ElementType) -> str:
+    """What is said of a number that does not."""
+    wider, infinite = "f64" if element.name == "f32" else "f32", "-inf" if value < 0 else "inf"
+    largest = f"{float(finfo(element.dtype).max):.5g}"
+    said = f"{value:g} is {infinite} in {element.name}, whose largest number is {largest}"
+    return f"{said}; cast(x, {wider}) on the other operand keeps it"
+
+
+def _placed(location: LocationAttr | None) -> str:
+    """`file:line:column: ` of a place in a text, or nothing."""
+    if not isinstance(location, FileLineColLoc):
+        return ""
+    line, column = location.line.data, location.column.data
+    return f"{location.filename.data}:{line}:{column}: "
 
 
 def _plain(value: Any) -> int | float:
