@@ -5,7 +5,7 @@
 // CHECK: mgn.param @w : tensor<4x64x!mgn.block<"q8_0">>
 // CHECK: %0 = mgn.read @"w#q8_0.scales" : tensor<4x2xf16>
 // CHECK: mgn.read @"w#q8_0.codes" : tensor<4x64xi8>
-// CHECK: mgn.cast({{%[0-9]+}}) T = f32 : tensor<4x2x32xi8> -> tensor<4x2x32xf32>
+// CHECK: mgn.cast({{%[0-9]+}}) T = f32 : (tensor<4x2x32xi8>) -> tensor<4x2x32xf32>
 // CHECK: mgn.mul
 // CHECK: mgn.reshape({{%[0-9]+}}) shape = [4, 64]
 // CHECK: mgn.read @v : tensor<64xf32>
