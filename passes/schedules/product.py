@@ -14,8 +14,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import INPUT
 from mgn.passes.kernels.operand_places import DEPTH, right_axis
-from mgn.passes.kernels.product import Product, is_unpacked, lies_in_memory
+from mgn.passes.kernels.product import Product, lies_in_memory
 from mgn.passes.kernels.product_as_sum import product_as_sum
 from mgn.passes.schedules.few_rows import (
     FEW_FOR_UNIT,
@@ -119,7 +120,7 @@ def _cpu_schedules(request: Request, product: Product) -> Schedules:
     right = product.node.operands[1]
     along_k = product.depth >= request.number("lanes", 16)
     if along_k and product.right_runs_along_depth and product.rows <= FEW_ROWS:
-        most = 1 if is_unpacked(right) and product.rows == 1 else 8 // product.rows
+        most = 1 if _is_row_by_row(product) else 8 // product.rows
         return [_dots(request, product, product.rows, min(most, product.columns))]
     if along_k and product.left_runs_along_depth and product.columns == 1 and lies_in_memory(right):
         return [_dots(request, product, min(8, product.rows), 1)]
@@ -129,6 +130,15 @@ def _cpu_schedules(request: Request, product: Product) -> Schedules:
         seconds, passes = packed_seconds(request, product, sizes)
         return [Schedule(ProductVariant.PACKED, sizes.entries, facts, seconds, passes)]
     return [_direct(request, product)]
+
+
+def _is_row_by_row(product: Product) -> bool:
+    """Whether a row of a narrow right operand, which is short, is best walked alone: a processor
+    fetches few short rows ahead at once. What is computed on the left is computed for several.
+    """
+    right = product.node.operands[1]
+    narrow = right.element.bytes < 4 or right.name != INPUT
+    return narrow and product.rows == 1 and product.left_runs_along_depth
 
 
 def _has_operands(product: Product) -> bool:
