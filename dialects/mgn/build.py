@@ -288,7 +288,7 @@ class Emitter:
 
 def fits(value: float, element: ElementType) -> bool:
     """Whether a finite number stays finite in a float type."""
-    if not element.is_float or not isfinite(value):
+    if not element.is_float or (isinstance(value, float) and not isfinite(value)):
         return True
     return bool(np.isfinite(literal_array(value, element)))
 
