@@ -23,9 +23,6 @@ from mgn.frontend.lower_expressions import Expressions
 from mgn.frontend.units import Definition
 from mgn.frontend.values import POISON, describe, fold_call, holds_poison, is_number
 
-NOT_YET = frozenset(("lstm", "gru", "rnn"))
-"""Operations of the language that a version of the compiler may lack."""
-
 DEEPEST_CALLS = 100
 
 MOST_ELEMENTS = 1 << 24
@@ -68,13 +65,11 @@ class Calls(Expressions):
 
     def _unknown_call(self, node: ast.Call, definition: Definition | None) -> Any:
         name = node.name
-        if name in NOT_YET:
-            return self.error(node.place, f"operation '{name}' is not supported by this version")
         if definition is not None or self.frame.find(name) is not None:
             kind = definition.kind if definition is not None else "value"
             return self.error(node.place, f"'{name}' is a {kind}, which cannot be called")
         functions = [n for n, d in self.frame.unit.names.items() if d.kind == "fn"]
-        hint = self.hint(name, [*functions, *OPERATIONS, *NOT_YET])
+        hint = self.hint(name, [*functions, *OPERATIONS])
         return self.error(node.place, f"unknown operation '{name}'{hint}")
 
     # ---- operations

@@ -12,7 +12,6 @@ from typing import Any
 from mgn.builder import Value, current_graph
 from mgn.dialects.mgn import OPERATIONS
 from mgn.dialects.mgn.build import suggestion
-from mgn.frontend.lower_calls import NOT_YET
 from mgn.op_functions import operation_function
 
 __all__ = ["constant", *OPERATIONS]  # pyright: ignore[reportUnsupportedDunderAll]
@@ -26,8 +25,6 @@ def constant(value: Any, T: Any = None) -> Value:
 def __getattr__(name: str) -> Any:
     if name in OPERATIONS:
         return operation_function(OPERATIONS[name])
-    if name in NOT_YET:
-        raise AttributeError(f"operation '{name}' is not supported by this version")
     raise AttributeError(f"there is no operation '{name}'{suggestion(name, list(OPERATIONS))}")
 
 

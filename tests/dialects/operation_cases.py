@@ -29,6 +29,7 @@ from tests.dialects.case_references import (
     uniform_reference,
 )
 from tests.dialects.order_cases import ORDER, SCANS, WRITTEN
+from tests.dialects.recurrent_cases import RECURRENT
 from tests.dialects.spatial_cases import SPATIAL
 
 
@@ -448,6 +449,7 @@ CASES = (
     *INDEXING,
     *WRITTEN,
     *ORDER,
+    *RECURRENT,
     *SCANS,
     *LOSSES,
     *SPATIAL_CASES,

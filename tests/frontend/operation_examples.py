@@ -7,7 +7,7 @@ HEADER = (
     "x: f32[2, 4], y: f32[2, 4], c: bool[2, 4], d: bool[2, 4], ids: i32[2], wide: f32[2, 3, 8], "
     "image: f32[1, 4, 6, 8], square: f32[4, 2, 3, 3], line: f32[3, 3, 2], "
     "volume: f32[1, 2, 5, 5, 5], cube: f32[2, 2, 3, 3, 3], "
-    "w: f32[4], v: f32[4], near: i32[2, 4], labels: i32[2], n: i32[2, 4]"
+    "thin: f32[1, 16, 8], w: f32[4], v: f32[4], near: i32[2, 4], labels: i32[2], n: i32[2, 4]"
 )
 
 _UNARY = (
@@ -102,6 +102,9 @@ EXAMPLES: dict[str, str] = {
     "normal": "normal([2, 3], std = 0.5)",
     "categorical": "categorical(x)",
     "dropout": "dropout(x, 0.25)",
+    "lstm": 'lstm(wide, thin[:, 0:8, :], thin[:, 8:16, 0:2], direction = "reverse")[2]',
+    "gru": "gru(wide, thin[0, 0:3, :], thin[0, 0:3, 0:1], linear_before_reset = false)[0]",
+    "rnn": 'rnn(wide, thin[0, 0:8, :], thin[0, 8:16, :], activation = "relu")[1]',
     "cross_entropy": "cross_entropy(x, labels)",
     "nll": 'nll(log_softmax(x), labels, reduction = "sum")',
     "huber": "huber(x, y, delta = 0.5)",

@@ -1,4 +1,4 @@
-"""How calls of convolutions, pooling and resizing are drawn.
+"""How calls of convolutions, pooling, resizing and recurrences are drawn.
 
 In: a `Draw`. Out: a step of the operation in it: the shapes and attributes of a random case, over
 values of the program that have these shapes.
@@ -7,7 +7,8 @@ values of the program that have these shapes.
 from collections.abc import Callable
 from functools import partial
 
-from mgn.dialects.mgn.operation import OPERATIONS
+from mgn.dialects.mgn.operation import FLOATS, OPERATIONS
+from tests.dialects.recurrent_cases import GATES, drawn
 from tests.dialects.spatial_cases import SPATIAL
 from tests.fuzz.draw import Draw
 
@@ -20,7 +21,15 @@ def spatial(draw: Draw, name: str) -> int:
     return draw.step(name, *operands, **call.attributes)
 
 
+def recurrent(draw: Draw, name: str) -> int:
+    _, shapes, attributes = drawn(draw.rng, name)
+    element = draw.element_name(FLOATS)
+    operands = [draw.value(element, shape) for shape in shapes]
+    return draw.rng.choice(draw.steps_of(name, *operands, **attributes))
+
+
 SPATIAL_MAKERS: dict[str, Callable[[Draw], int]] = {
-    name: partial(spatial, name=name) for name in SPATIAL
+    **{name: partial(spatial, name=name) for name in SPATIAL},
+    **{name: partial(recurrent, name=name) for name in GATES},
 }
 """The maker of each of these operations."""
