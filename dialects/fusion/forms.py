@@ -17,6 +17,7 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
                         matmul of many, for its left operand and after it
     update              one update of a part of a tensor, which is read for nothing else: it is the
                         result but for that part; pointwise before what is written
+    recurrence          one recurrence, pointwise before it
     attention           one attention, or parts of one, as it stands; pointwise before it,
                         elementwise and reshape after
 
@@ -43,11 +44,17 @@ POINTWISE = frozenset({Kind.ELEMENTWISE, Kind.MOVEMENT, Kind.INDEXING, Kind.CONS
 
 UPDATE = "dynamic_update_slice"
 
-WHOLE_COMPOSITES = frozenset({"attention", UPDATE})
+RECURRENCE = "recurrence"
+
+WHOLE_COMPOSITES = frozenset({"attention", UPDATE, RECURRENCE})
 """Composites that a template computes as they stand, of which the e-graph makes kernels."""
 
 ATTENTION_PARTS = "attention_parts"
-HELD_WHOLE = {"attention": ("attention", ATTENTION_PARTS), "update": (UPDATE,)}
+HELD_WHOLE = {
+    "attention": ("attention", ATTENTION_PARTS),
+    "update": (UPDATE,),
+    "recurrence": (RECURRENCE,),
+}
 """Kind of kernel → the composites that its template computes as they stand."""
 
 NOT_EXPANDED = frozenset(name for names in HELD_WHOLE.values() for name in names)
@@ -340,6 +347,15 @@ def _verify_update(kernel: KernelBody, operations: Operations) -> None:
         _fail(kernel, "it writes what it updates, and nothing else")
 
 
+def _verify_recurrence(kernel: KernelBody, operations: Operations) -> None:
+    _only(kernel, operations)
+    found = [op for op in operations if op.spec.name == RECURRENCE]
+    if len(found) != 1:
+        _fail(kernel, f"needs exactly one {RECURRENCE}, not {len(found)}")
+    if list(kernel.written) != [found[0].results[0]]:
+        _fail(kernel, "it writes the states of all steps, and nothing else")
+
+
 def _verify_epilogue(kernel: KernelBody, operations: Operations, heavy: TensorOp) -> None:
     """What follows the heavy operation keeps its elements in order, and all results follow it."""
     name = heavy.spec.name
@@ -405,5 +421,6 @@ FORMS: dict[str, Callable[[KernelBody, Operations], None]] = {
     "contraction": _verify_contraction,
     "attention": _verify_attention,
     "update": _verify_update,
+    "recurrence": _verify_recurrence,
 }
 """The form of each kind that has a template."""

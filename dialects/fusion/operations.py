@@ -51,6 +51,7 @@ class KernelKind(StrEnum):
     SCATTER = "scatter"
     UPDATE = "update"
     ORDER = "order"
+    RECURRENCE = "recurrence"
 
 
 @irdl_attr_definition

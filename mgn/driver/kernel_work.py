@@ -16,7 +16,7 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.types import element_of
 
-ATTENTION = "attention"
+RECURRENCE, ATTENTION = "recurrence", "attention"
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,8 @@ def _operations(op: Operation) -> int:
         return 0
     if op.spec.name == ATTENTION:
         return _attention_operations(op)
+    if op.spec.name == RECURRENCE:
+        return 2 * _size(op.operands[0].type) * op.operands[1].type.get_shape()[1]  # pyright: ignore
     match op.spec.kind:
         case Kind.ELEMENTWISE:
             return _size(op.results[0].type)

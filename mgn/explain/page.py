@@ -24,6 +24,7 @@ KINDS = (
     "scatter",
     "update",
     "order",
+    "recurrence",
 )
 
 

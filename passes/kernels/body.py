@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp
 from mgn.dialects.fusion.forms import NOT_EXPANDED
@@ -165,6 +165,19 @@ def read_operation(op: Operation) -> Body:
     environment = dict(zip(op.operands, inputs, strict=True))
     builder.operation(op, environment)
     return Body(inputs, [environment[op.results[0]]], builder.nodes)
+
+
+def read_block(block: Block, results: Sequence[SSAValue]) -> Body:
+    """A block as core operations; its inputs are its arguments."""
+    builder = _Builder()
+    inputs = [
+        Node(INPUT, Kind.CONSTANT, (), {}, shape_of(item), element_of(item.type), number=number)
+        for number, item in enumerate(block.args)
+    ]
+    environment: dict[SSAValue, Node] = dict(zip(block.args, inputs, strict=True))
+    for op in block.ops:
+        builder.operation(op, environment)
+    return Body(inputs, [environment[value] for value in results], builder.nodes)
 
 
 def _live(nodes: list[Node], written: list[Node]) -> list[Node]:

@@ -36,6 +36,7 @@ from mgn.passes.lower_kernels.core.template import Job, Launch, Said
 from mgn.passes.lower_kernels.order.order import lower_order
 from mgn.passes.lower_kernels.pointwise.pointwise import lower_pointwise
 from mgn.passes.lower_kernels.product.contraction import lower_contraction
+from mgn.passes.lower_kernels.recurrence.recurrence import lower_recurrence
 from mgn.passes.lower_kernels.reduction.reduction import lower_reduction
 from mgn.passes.lower_kernels.scan.scan import lower_scan
 from mgn.passes.lower_kernels.scatter.scatter import lower_scatter
@@ -52,6 +53,7 @@ TEMPLATES: Mapping[KernelKind, Callable[[Job], Launch]] = {
     KernelKind.SCATTER: lower_scatter,
     KernelKind.ORDER: lower_order,
     KernelKind.UPDATE: lower_update,
+    KernelKind.RECURRENCE: lower_recurrence,
 }
 """Which template writes a kernel's loops."""
 

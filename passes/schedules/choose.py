@@ -15,6 +15,7 @@ from mgn.passes.schedules.figures import figures_of
 from mgn.passes.schedules.order import order_schedules
 from mgn.passes.schedules.pointwise import pointwise_schedules
 from mgn.passes.schedules.product import product_schedules
+from mgn.passes.schedules.recurrence import recurrence_schedules
 from mgn.passes.schedules.reduction import reduction_schedules
 from mgn.passes.schedules.scan import scan_schedules
 from mgn.passes.schedules.scatter import scatter_schedules
@@ -31,6 +32,7 @@ _KINDS: Mapping[KernelKind, Callable[[Request], Schedules]] = {
     KernelKind.SCATTER: scatter_schedules,
     KernelKind.ORDER: order_schedules,
     KernelKind.UPDATE: update_schedules,
+    KernelKind.RECURRENCE: recurrence_schedules,
 }
 """What enumerates the schedules of a kind of kernel."""
 

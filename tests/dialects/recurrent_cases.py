@@ -110,7 +110,33 @@ def _case(name: str, many: int = 0, optional: int = 3, bias: int = 2, **keywords
     return case(name, _arguments(name, many, optional, bias), by_loops, **keywords)
 
 
+def _loop(cell: str, name: str, direction: str, bias: bool = False, **how: Any) -> Any:
+    """A case of the loop by itself: of a recurrence whose input is what it contributes."""
+    many, gates = (2 if direction == "bidirectional" else 1), GATES[name]
+
+    def arguments(s: Source) -> tuple[Any, ...]:
+        wide = np.float32 if s.dtype.itemsize == 2 else s.dtype
+        shapes = [(3, 2, many * gates * 4), (many, 4, gates * 4)]
+        shapes += [(many, 2, 4)] * STATES[name] + [(many, gates * 4)] * bias
+        given, r, *states = (s.f(*shape).astype(wide) for shape in shapes)
+        return given, r, states, cell, direction
+
+    def by_loops(given: Array, r: Array, states: list[Array], *_: Any) -> Array:
+        w = np.eye(many * gates * 4).reshape(many, gates * 4, -1)
+        own = np.zeros((many, gates * 4))
+        both = np.concatenate([own, states[STATES[name]] if bias else own], -1)
+        operands = given, w, np.swapaxes(r, 1, 2), both, *states[: STATES[name]]
+        y, _, *c = reference(name, *operands, direction=direction, **how)
+        return np.concatenate([y, *(item[None] for item in c)])
+
+    return case("recurrence", arguments, by_loops)
+
+
 RECURRENT = (
+    _loop("lstm", "lstm", "bidirectional"),
+    _loop("gru", "gru", "reverse", bias=True),
+    _loop("gru_reset_first", "gru", "forward", linear_before_reset=False),
+    _loop("rnn_relu", "rnn", "forward", activation="relu"),
     _case("lstm"),
     _case("lstm", many=1, optional=1, bias=1, direction="reverse"),
     _case("lstm", many=2, optional=3, direction="bidirectional"),

@@ -45,6 +45,11 @@ ACCEPTED: dict[str, tuple[str, list[Any], Build]] = {
         [X, ("f32", (1, 6)), ("i32", ())],
         lambda b, x, row, i: b.dynamic_update_slice(x, b.exp(row), [i, 0]),
     ),
+    "a recurrence after something pointwise": (
+        "recurrence",
+        [("f32", (3, 2, 4)), ("f32", (1, 4, 4)), ("f32", (1, 2, 4))],
+        lambda b, x, r, h: b.recurrence(b.neg(x), b.exp(r), [h], cell="rnn"),
+    ),
     "two values in the order of the same keys": (
         "order",
         [X, ("i32", (4, 6))],
@@ -89,6 +94,12 @@ REFUSED: dict[str, tuple[str, list[Any], Build, str]] = {
         [X],
         lambda b, x: b.softmax(x),
         "mgn.softmax cannot be part",
+    ),
+    "something after a recurrence": (
+        "recurrence",
+        [("f32", (3, 2, 4)), ("f32", (1, 4, 4)), ("f32", (1, 2, 4))],
+        lambda b, x, r, h: b.neg(b.recurrence(x, r, [h], cell="rnn")),
+        "the states of all steps, and nothing else",
     ),
     "no reduction": ("reduction", [X], lambda b, x: b.exp(x), "needs a reduction"),
     "reductions over two axes": (

@@ -47,6 +47,21 @@ OTHERS: dict[str, dict[str, str]] = {
     },
     "attention": {"q": "f32[5, 36]", "k": "f32[6, 12]", "v": "f32[6, 12]"},
     "attention_parts": {"q": "f32[5, 64]", "k": "f32[6, 64]", "v": "f32[6, 64]"},
+    **{
+        name: {
+            "x": "f32[3, 2, 5]",
+            "w": f"f32[{gates * 4}, 5]",
+            "r": f"f32[{gates * 4}, 4]",
+            "b": f"f32[{gates * 4}]",
+            **dict.fromkeys(("h0", "c0"), "f32[2, 4]"),
+        }
+        for name, gates in (("lstm", 4), ("gru", 3), ("rnn", 1))
+    },
+    "recurrence": {
+        "given": "f32[3, 2, 16]",
+        "r": "f32[1, 4, 16]",
+        **dict.fromkeys(("h0", "c0"), "f32[1, 2, 4]"),
+    },
     "rope": {"x": "f32[4, 128]"},
     "embedding": {"table": "f32[10, 4]"},
     "take_along_axis": {"ids": "i32[4, 2]"},

@@ -102,6 +102,7 @@ EXAMPLES: dict[str, str] = {
     "normal": "normal([2, 3], std = 0.5)",
     "categorical": "categorical(x)",
     "dropout": "dropout(x, 0.25)",
+    "recurrence": 'recurrence(wide[:, :, 0:2], thin[:, 0:2, 0:2], [thin[:, 0:3, 0:2]], "rnn")',
     "lstm": 'lstm(wide, thin[:, 0:8, :], thin[:, 8:16, 0:2], direction = "reverse")[2]',
     "gru": "gru(wide, thin[0, 0:3, :], thin[0, 0:3, 0:1], linear_before_reset = false)[0]",
     "rnn": 'rnn(wide, thin[0, 0:8, :], thin[0, 8:16, :], activation = "relu")[1]',

@@ -59,6 +59,7 @@ ORDERED: dict[str, tuple[str, ...]] = {
         "scatter",
         "order",
         "update",
+        "recurrence",
         "product",
         "attention",
         "pointwise",

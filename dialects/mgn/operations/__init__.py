@@ -19,6 +19,7 @@ from mgn.dialects.mgn.operations import pooling as pooling
 from mgn.dialects.mgn.operations import random as random
 from mgn.dialects.mgn.operations import rearrangement as rearrangement
 from mgn.dialects.mgn.operations import recurrence as recurrence
+from mgn.dialects.mgn.operations import recurrent as recurrent
 from mgn.dialects.mgn.operations import reductions as reductions
 from mgn.dialects.mgn.operations import resizing as resizing
 from mgn.dialects.mgn.operations import rope as rope

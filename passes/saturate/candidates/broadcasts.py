@@ -57,12 +57,16 @@ def repeats_of(view: View, device: Device, readers: Mapping[int, int]) -> dict[i
     return found
 
 
+GONE_OVER = (*HELD_WHOLE["attention"], *HELD_WHOLE["recurrence"])
+"""Composites whose schedule says how often their operands are gone over."""
+
+
 def _demands(view: View, node: BodyNode, evaluations: float, device: Device) -> Sequence[float]:
     """How often a kernel that evaluates an e-node so many times asks for each operand at most."""
     _, number, operands = node
     signature = view.signatures[number]
     sizes = [float(size) for size in signature.operand_sizes]
-    if signature.kind is Kind.CONTRACTION or signature.name in HELD_WHOLE["attention"]:
+    if signature.kind is Kind.CONTRACTION or signature.name in GONE_OVER:
         form = classify([node], view.signatures)
         types = {operand: view.classes[operand].type for operand in operands}
         schedule = form and schedule_of([node], form, types, view.signatures, device, ())

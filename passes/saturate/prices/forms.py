@@ -14,6 +14,7 @@ for each value how it lies in that space; or None where no template can compute 
     scatter      one scatter, and what keeps its shape
     order        values in the order of the same keys, and what keeps their shape
     update       one update of what lies in memory, and what it writes there
+    recurrence   one recurrence
 """
 
 import math
@@ -250,6 +251,9 @@ def _product_of_rows(
 KEEPING_SHAPE = (KernelKind.SCAN, KernelKind.SCATTER, KernelKind.ORDER)
 """Kinds of kernels whose results all have the shape of the heavy operation's."""
 
+ALONE = (KernelKind.UPDATE, KernelKind.RECURRENCE)
+"""Kinds of kernels in which nothing follows the heavy operation."""
+
 OF_ROWS = frozenset({Place.KEPT, Place.DROPPED, Place.FULL})
 """Where values beside a product are that its kernel reduces, or computes from what it reduced."""
 
@@ -259,7 +263,7 @@ def _elementwise(
 ) -> Place | None:
     if form.kind is KernelKind.REDUCTION:
         return _elementwise_in_rows(form, signature, operands)
-    if form.kind is KernelKind.UPDATE:
+    if form.kind in ALONE:
         return None
     if form.kind in KEEPING_SHAPE and signature.shape != form.shape:
         return None
@@ -323,7 +327,7 @@ def _movement(
     if len(operands) != 1:
         return None
     (place,) = operands
-    if form.kind is KernelKind.UPDATE:
+    if form.kind in ALONE:
         return None
     if form.reduced and heavy is not None and place in OF_ROWS:
         plain = signature.name == "broadcast_to"

@@ -69,6 +69,7 @@ SCHEDULED = (
     KernelKind.SCATTER,
     KernelKind.ORDER,
     KernelKind.UPDATE,
+    KernelKind.RECURRENCE,
 )
 """Kinds of kernels whose schedule says what their heavy operation takes."""
 

@@ -21,6 +21,9 @@ from tests.passes.lower_kernels.product.test_products import (
     test_a_matmul_of_any_shape_is_right,  # noqa: F401
     test_a_matmul_takes_prologues_and_epilogues,  # noqa: F401
 )
+from tests.passes.lower_kernels.recurrence.test_recurrence_kernels import (
+    test_a_kernel_walks_all_steps,  # noqa: F401
+)
 from tests.passes.lower_kernels.scan.test_scans import (
     test_parts_begin_with_what_is_given_for_them,  # noqa: F401
     test_scans_of_any_element_type_are_right,  # noqa: F401

@@ -1,0 +1,1 @@
+"""Recurrences: time loops in one kernel."""

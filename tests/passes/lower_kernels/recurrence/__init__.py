@@ -1,0 +1,1 @@
+"""Tests of reduction kernels: long rows, long sums, columns, rows ahead."""
