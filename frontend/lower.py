@@ -337,7 +337,9 @@ class Lowering(States):
             return
         for item in items:
             self.step(node.place)
+            self.turns.append((node.name, item))
             self._execute_inside(node.body, {node.name: item})
+            self.turns.pop()
             if self.frame.has_returned:
                 return
 

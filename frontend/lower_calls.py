@@ -23,6 +23,9 @@ from mgn.frontend.lower_expressions import Expressions
 from mgn.frontend.units import Definition
 from mgn.frontend.values import POISON, describe, fold_call, holds_poison, is_number
 
+Turn = tuple[str, Any]
+"""A loop's name, and what it stands for in one turn."""
+
 DEEPEST_CALLS = 100
 
 MOST_ELEMENTS = 1 << 24
@@ -45,6 +48,8 @@ class Calls(Expressions):
         super().__init__()
         self.active: set[Definition] = set()
         """The functions whose bodies are being lowered."""
+        self.turns: list[Turn] = []
+        """The loops whose bodies are being lowered, each with the turn."""
 
     def call(self, node: ast.Call) -> Any:
         unit = self.frame.unit

@@ -5,12 +5,13 @@ In: `param` and `state` statements. Out: `mgn.param` and `mgn.state` operations;
 statements with one external name and type are one tensor.
 """
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import TensorType
 
-from mgn.diagnostics import Diagnostic
+from mgn.diagnostics import Diagnostic, MgnWarning, one_line
 from mgn.dialects.mgn.build import RANDOM_STATE, RANDOM_TYPE
 from mgn.dialects.mgn.declared import DeclaredOp
 from mgn.dialects.mgn.initialiser import INITIALISERS, InitialiserAttr, check_initialiser
@@ -19,7 +20,7 @@ from mgn.dialects.mgn.structure import ParamOp
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import spelling
 from mgn.frontend import ast
-from mgn.frontend.lower_calls import Calls
+from mgn.frontend.lower_calls import Calls, Turn
 from mgn.frontend.values import LONGEST_TEXT, POISON, describe
 
 EXACT_INTEGERS = 2**53
@@ -38,6 +39,8 @@ class ParameterTable:
         self.made = made
         self.kind = "parameter" if made is ParamOp else "state"
         self.declared: dict[str, tuple[DeclaredOp, Diagnostic]] = {}
+        self._turns: dict[str, tuple[object, tuple[Turn, ...]]] = {}
+        self._warned: set[str] = set()
         self.hidden: dict[str, DeclaredOp] = {}
 
     @property
@@ -68,12 +71,14 @@ class ParameterTable:
                 return None
         known = self.declared.get(name)
         if known is None:
+            self._turns[name] = node, tuple(context.turns)
             op = self.made(name, type, initialiser)
             op.location = context.location(node.place)
             here = context.frame.unit.source.note(node.place, FIRST)
             self.declared[name] = (op, here)
             return name, type
         op, first = known
+        self._warn_of_turns(node, name)
         if op.type != type:
             message = f"{self.kind} '{name}' is {spelling(op.type)} already, not {spelling(type)}"
             context.error(node.type.place, message, [first])
@@ -88,6 +93,28 @@ class ParameterTable:
             context.error(node.initialiser.place, f"{self.kind} '{name}' {said}", [first])
             return None
         return name, type
+
+    def _warn_of_turns(self, node: ast.Param | ast.State, name: str) -> None:
+        """Warns of one statement that gives one tensor in several turns of a loop."""
+        context = self.lowering
+        first, before = self._turns.get(name, (None, ()))
+        if first is not node or len(before) != len(context.turns):
+            return
+        turn = next(
+            (now for was, now in zip(before, context.turns, strict=True) if was != now), None
+        )
+        if turn is None or name in self._warned:
+            return
+        self._warned.add(name)
+        place = context.frame.unit.source.note(node.place, "").place
+        shown, loop = one_line(name), turn[0]
+        warnings.warn(
+            f"{place}: all turns of the loop over '{loop}' have one {self.kind} '{shown}'; "
+            f'scope "layers.{{{loop}}}" {{ … }} gives each its own, and a {self.kind} '
+            "that is meant for all stands before the loop",
+            MgnWarning,
+            stacklevel=2,
+        )
 
     def _external_name(self, node: ast.Param | ast.State, prefixes: Sequence[str]) -> Any:
         context = self.lowering

@@ -9,6 +9,7 @@ In: calls inside `with mgn.graph("name") as g`. Out: `g.module`, which `mgn.comp
 Errors are DiagnosticsErrors that point at the line of the caller.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
@@ -37,7 +38,6 @@ from mgn.dialects.mgn.build import (
     Emitter,
 )
 from mgn.dialects.mgn.initialiser import InitialiserAttr, check_initialiser
-from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.mgn.states import ReadStateOp, StateOp, WriteStateOp
 from mgn.dialects.mgn.structure import GraphOp, ParamOp, ReadOp, ReturnOp
 from mgn.dialects.shapes import ShapeError
@@ -49,6 +49,7 @@ from mgn.dialects.types import (
     value_type,
 )
 from mgn.frontend.indexing import index_value, transpose_last
+from mgn.value_methods import method_of
 
 _NUMERIC = "biufV"
 """NumPy's kinds of dtypes that are numbers; bfloat16 is the last."""
@@ -77,6 +78,21 @@ class Value:
         return tuple(self.type.get_shape())
 
     @property
+    def ndim(self) -> int:
+        """How many axes there are."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements there are."""
+        return math.prod(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The element type as NumPy has it."""
+        return cast("np.dtype[Any]", element_of(self.type).dtype)
+
+    @property
     def element(self) -> str:
         """The name of the element type, such as `f32`."""
         return element_of(self.type).name
@@ -92,9 +108,8 @@ class Value:
 
     if not TYPE_CHECKING:  # a type checker knows which attributes there are
 
-        def __getattr__(self, name: str) -> NoReturn:
-            hint = f"; write ops.{name}(x, …)" if name in OPERATIONS else ""
-            raise AttributeError(f"a value has no '{name}'{hint}")
+        def __getattr__(self, name: str) -> Any:
+            return method_of(self, name)
 
     def __repr__(self) -> str:
         return f"Value({spelling(self.type)})"

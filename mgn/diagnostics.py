@@ -29,6 +29,10 @@ class MgnError(Exception):
     """Base of the errors that mgn raises on purpose; the text is for the user."""
 
 
+class MgnWarning(UserWarning):
+    """What is allowed, and seldom meant."""
+
+
 @dataclass(frozen=True)
 class Diagnostic:
     """A message at a place. `line` and `column` count from 1; line 0 means the whole file."""

@@ -124,10 +124,25 @@ def check_inputs(
 def fitting(value: Any, element: str, shape: Sequence[int]) -> np.ndarray:
     """What a caller gave as an array of a type. InputError with what is wrong with it."""
     array = as_array(value)
+    if not shape and isinstance(value, bool | int | float):
+        array = _scalar(value, element, array)
     fault = mismatch(array, element, shape)
     if fault is not None:
         raise InputError(fault)
     return array
+
+
+def _scalar(value: bool | int | float, element: str, array: np.ndarray) -> np.ndarray:
+    """A number of Python as a scalar of a type; as it came where that cannot hold it."""
+    wanted = DTYPES[element]
+    if isinstance(value, bool) != (wanted.kind == "b"):
+        return array
+    if wanted.kind in "iu":
+        limits = np.iinfo(wanted)
+        if not isinstance(value, int) or not limits.min <= value <= limits.max:
+            return array
+    with np.errstate(over="ignore"):
+        return np.asarray(value, wanted)
 
 
 def as_bytes(array: np.ndarray) -> np.ndarray:

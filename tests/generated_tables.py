@@ -1,4 +1,5 @@
-"""Tables of `docs/` made from the code. `python -m tests.generated_tables` renews them.
+"""Tables of `docs/`, and `mgn/ops.pyi`, made from the code; `python -m tests.generated_tables`
+renews them.
 
 In: the operations' specifications, and the commands' parsers. Out: the text between the marks
 `<!-- made from …: NAME -->` and `<!-- end of NAME -->` of each page.
@@ -15,6 +16,7 @@ from mgn.dialects.mgn import OPERATIONS
 from mgn.dialects.mgn.attributes import REQUIRED
 from mgn.dialects.mgn.operation import AttributeSpec, Kind, OperandSpec, OperationSpec
 from mgn.dialects.types import ElementType, Family
+from mgn.op_functions import signature_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 MARKED = re.compile(
@@ -87,8 +89,64 @@ def pages() -> Iterator[Path]:
             yield path
 
 
+STUB = DOCS.parent / "mgn" / "ops.pyi"
+
+ATTRIBUTE_TYPES = {
+    "int": "int",
+    "float": "float",
+    "number": "float",
+    "bool": "bool",
+    "str": "str",
+    "ints": "Sequence[int]",
+    "int or ints": "int | Sequence[int]",
+    "int, ints or none": "int | Sequence[int] | None",
+    "pairs": "Sequence[Sequence[int]]",
+    "padding": "int | str | Sequence[int] | Sequence[Sequence[int]]",
+    "element type": "Any",
+}
+"""Python's type of each kind of attribute."""
+
+
+def stub() -> str:
+    """The functions of `mgn.ops` with their types, for editors and type checkers."""
+    head = (
+        "# Made from the operations' specifications by `python -m tests.generated_tables`.\n"
+        "from collections.abc import Sequence\nfrom typing import Any\n\n"
+        "import numpy as np\n\nfrom mgn.builder import Value\n\n"
+        "Tensor = Value | np.ndarray | float\n\n"
+        "def constant(value: Any, T: Any = None) -> Value: ...\n"
+    )
+    return head + "".join(_stub_of(spec) for _, spec in sorted(OPERATIONS.items()))
+
+
+def _stub_of(spec: OperationSpec) -> str:
+    """One function; its arguments below each other where they do not fit on a line."""
+    items: list[str] = []
+    for parameter, item in zip(signature_of(spec).parameters.values(), spec.signature, strict=True):
+        starred = parameter.kind is parameter.VAR_POSITIONAL
+        if parameter.kind is parameter.KEYWORD_ONLY and not any(i.startswith("*") for i in items):
+            items.append("*")
+        if isinstance(item, OperandSpec):
+            type = "Sequence[Tensor]" if item.variadic and not starred else "Tensor"
+            type = f"Tensor | {type}" if item.bare else type
+            type = f"{type} | None" if item.optional else type
+        else:
+            type = ATTRIBUTE_TYPES[item.kind.name]
+            optional = item.default is None and not type.endswith("None") and type != "Any"
+            type = f"{type} | None" if optional else type
+        default = "" if parameter.default is parameter.empty else " = ..."
+        items.append(f"{'*' if starred else ''}{item.name}: {type}{default}")
+    result = "tuple[Value, ...]" if spec.several_results else "Value"
+    line = f"def {spec.name}({', '.join(items)}) -> {result}: ...\n"
+    if len(line) <= 101:
+        return line
+    rows = "".join(f"    {item},\n" for item in items)
+    return f"def {spec.name}(\n{rows}) -> {result}: ...\n"
+
+
 def main() -> None:
-    """Writes the pages anew."""
+    """Writes the pages and the stub anew."""
+    STUB.write_text(stub(), encoding="utf-8")
     for path in pages():
         path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
 

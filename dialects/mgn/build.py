@@ -39,6 +39,26 @@ RANDOM_STATE = "mgn.random"
 RANDOM_TYPE = tensor("u32", (3,))
 
 
+SYNONYMS = {
+    "dim": "axis",
+    "dims": "axis",
+    "keepdim": "keepdims",
+    "keep_dims": "keepdims",
+    "dtype": "T",
+    "bias": "b",
+    "weight": "w",
+    "kernel_size": "kernel",
+    "num_groups": "groups",
+    "num_classes": "classes",
+    "scale_factor": "scale",
+    "negative_slope": "slope",
+    "index": "ids",
+    "is_causal": "causal",
+    "approximate": "approx",
+}
+"""What PyTorch and others call an argument, and what it is called here."""
+
+
 class CallError(ValueError):
     """A call that does not fit the operation's signature."""
 
@@ -90,7 +110,8 @@ def bind(spec: OperationSpec, args: Sequence[Any], kwargs: dict[str, Any]) -> Bo
         raise CallError(f"{spec.name}() {most}, got {len(args)}{hint}")
     for name, value in kwargs.items():
         if name not in names:
-            raise CallError(f"{spec.name}() has no argument '{name}'{suggestion(name, names)}")
+            hint = suggestion(SYNONYMS.get(name, name), names)
+            raise CallError(f"{spec.name}() has no argument '{name}'{hint}")
         if name in given:
             raise CallError(f"{spec.name}() got two values for '{name}'")
         given[name] = value

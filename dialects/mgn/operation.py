@@ -37,7 +37,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.mgn.attributes import REQUIRED, AttributeKind, same_value
 from mgn.dialects.shapes import ShapeError
-from mgn.dialects.types import Family, element_of, static_element
+from mgn.dialects.types import ElementType, Family, element_of, static_element
 
 ANY = frozenset(Family) - {Family.BLOCK}
 NUMERIC = frozenset({Family.FLOAT, Family.SIGNED, Family.UNSIGNED})
@@ -194,19 +194,36 @@ class OperationSpec:
 
     def check_elements(self, grouped: Sequence[Any]) -> None:
         """Checks the element types of grouped operand types. Raises ShapeError."""
-        seen: dict[str, TensorType] = {}
+        seen: dict[str, tuple[TensorType, int]] = {}
+        number = 0
         for item, types in zip(self.operands, grouped, strict=True):
             for type in types if item.variadic else [types] if types is not None else []:
                 row = static_element(type)
                 if row.family not in item.accepts or (item.element and row.name != item.element):
                     wanted = item.element or _families(item.accepts)
                     raise ShapeError(f"operand '{item.name}' must be {wanted}, not {row.name}")
-                first = seen.setdefault(item.group, type)
+                first, place = seen.setdefault(item.group, (type, number))
                 if item.element is None and first.element_type != type.element_type:
-                    raise ShapeError(
-                        f"operands have different element types {element_of(first).name} and "
-                        f"{row.name}; use cast(x, {element_of(first).name})"
-                    )
+                    raise MixedElements((element_of(first), place), (row, number))
+                number += 1
+
+
+class MixedElements(ShapeError):
+    """Two operands whose element types should be one: each with its number among the operands. The
+    second is to be cast; an integer beside a float, whichever it is.
+    """
+
+    def __init__(self, one: tuple[ElementType, int], other: tuple[ElementType, int]) -> None:
+        kept, self.number = one[0], other[1]
+        if other[0].is_float and not kept.is_float:
+            kept, self.number = other[0], one[1]
+        self.said = f"operands have different element types {one[0].name} and {other[0].name}"
+        self.wanted = kept.name
+        super().__init__(self.naming("x"))
+
+    def naming(self, value: str) -> str:
+        """The message, for an operand of that name."""
+        return f"{self.said}; use cast({value}, {self.wanted})"
 
 
 def _families(accepted: frozenset[Family]) -> str:
@@ -407,7 +424,11 @@ def create_operation(
     `operands` is flat: a variadic operand's values stand in its place, an absent one is left out.
     """
     operand_types = tuple([operand.type for operand in operands])
-    result_types, properties = _made(spec, operand_types, attributes)
+    try:
+        result_types, properties = _made(spec, operand_types, attributes)
+    except MixedElements as error:
+        named = error.naming(operands[error.number].name_hint or "x")
+        raise ShapeError(named) from None
     op = spec.op_class.create(
         operands=operands, result_types=result_types, properties=dict(properties)
     )

@@ -5,7 +5,7 @@ and gives new ones.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ class Executable:
     Executables of one `session` share parameters and states of one name. What a run leaves in
     states is written there last, once all else has succeeded. Where a launch writes a part of a
     state that others read in the same run, a run that fails after it has lost the state: it has to
-    be set or reset.
+    be set or reset. So has one that is written already when a later write fails.
 
     `guard` surrounds every buffer with poisoned zones that are checked after each run, and fills
     the views with NaN before it: slow, and sure to notice a kernel that writes too far, or whose
@@ -77,9 +77,8 @@ class Executable:
         first = plan.commits(accesses)
         self._steps, self._commits = steps[:first], steps[first:]
         written = plan.written_states(accesses)
-        self._written = {plan.buffers[number].name for number in written}
-        early = (number for number, step in written.items() if step < first)
-        self._written_early = {plan.buffers[number].name for number in early}
+        self._written = {plan.buffers[number].name: step for number, step in written.items()}
+        self._reached = 0
         self._recorded: CommandBuffer | None = None
         self._recorded_commits: CommandBuffer | None = None
         self._runs = 0
@@ -147,8 +146,8 @@ class Executable:
         arrays = self._checked(inputs)
         with self._running():
             uploads = self._begin(arrays)
-            with self._writing_states(self._written):
-                self._launch(False)
+            with self._writing_states():
+                self._enqueue_all()
                 results = {output.name: self._kept(output) for output in self.plan.outputs}
                 self._memory.check()
                 self._commit()
@@ -191,9 +190,14 @@ class Executable:
         with self._lock:
             self._check_states()
             self._prepare()
-            with self._writing_states(self._written):
-                self._launch(profile)
-                if not profile:
+            with self._writing_states():
+                if profile:
+                    queue = self._timing_queue()
+                    events = self._timed([*self._steps, *self._commits], queue)
+                    queue.finish()
+                    self.profile = self._times_of(events)
+                else:
+                    self._enqueue_all()
                     self._commit()
                 self._queue.finish()
 
@@ -210,12 +214,16 @@ class Executable:
         self.session.refuse_lost(self._states)
 
     @contextmanager
-    def _writing_states(self, names: Set[str]) -> Iterator[None]:
-        """Around what writes these states, which are lost if it fails."""
+    def _writing_states(self) -> Iterator[None]:
+        """Around the steps of a run: if it fails, the states are lost that it has begun to write;
+        all others are as they were.
+        """
+        self._reached = 0
         try:
             yield
         except BaseException:
-            self.session.lost.update(names)
+            written = (name for name, step in self._written.items() if step < self._reached)
+            self.session.lost.update(written)
             raise
 
     def trace(self, path: str | Path) -> None:
@@ -260,21 +268,26 @@ class Executable:
         self, arrays: Sequence[np.ndarray | DeviceArray], profile: bool
     ) -> dict[str, np.ndarray]:
         uploads = self._begin(arrays)
-        with self._writing_states(self._written if profile else self._written_early):
-            self._launch(profile)
+        events: list[Any] = []
+        queue: Any = None
+        with self._writing_states():
+            if profile:
+                self._queue.finish()
+                queue = self._timing_queue()
+                events += self._timed(self._steps, queue)
+                queue.finish()
+            else:
+                self._enqueue_all()
             outputs = self._collect()
             del uploads
             self._memory.check()
-        if self._commits and not profile:
-            with self._writing_states(self._written):
+            if profile:
+                events += self._timed(self._commits, queue)
+                queue.finish()
+                self.profile = self._times_of(events)
+            elif self._commits:
                 self._commit()
         return outputs
-
-    def _launch(self, profile: bool) -> None:
-        if profile:
-            self.profile = self._replay_profiled()
-        else:
-            self._enqueue_all()
 
     def _enqueue_all(self) -> None:
         """All steps but the commits, which the second run records for those after it: Intel's
@@ -295,24 +308,39 @@ class Executable:
         self, steps: Sequence[Launch | Copy], recorded: CommandBuffer | None = None
     ) -> None:
         """Hands steps to the device, as they were recorded if they were."""
-        for step in steps if recorded is None else [recorded]:
-            step.enqueue()
+        if recorded is not None:
+            recorded.enqueue()
+            self._reached += len(steps)
+        else:
+            for step in steps:
+                step.enqueue()
+                self._reached += 1
         self._queue.flush()
 
-    def _replay_profiled(self) -> list[LaunchTime]:
+    def _timing_queue(self) -> Any:
+        """A queue whose commands are timed, after all that was begun before."""
         cl = opencl()
-        flags = cl.command_queue_properties.PROFILING_ENABLE
-        queue = cl.CommandQueue(self._context, properties=flags)
         self._queue.finish()
-        names: list[str] = []
+        flags = cl.command_queue_properties.PROFILING_ENABLE
+        return cl.CommandQueue(self._context, properties=flags)
+
+    def _timed(self, steps: Sequence[Launch | Copy], queue: Any) -> list[Any]:
+        """The events of steps, None for one that does nothing."""
         events: list[Any] = []
-        for planned, step in zip(self.plan.steps, [*self._steps, *self._commits], strict=True):
-            if isinstance(step, Copy) and not step.size:
-                continue
-            names.append(planned.kernel if isinstance(planned, LaunchStep) else "copy")
-            events.append(step.timed(queue))
-        queue.finish()
-        return launch_times(names, events)
+        for step in steps:
+            nothing = isinstance(step, Copy) and not step.size
+            events.append(None if nothing else step.timed(queue))
+            self._reached += 1
+        return events
+
+    def _times_of(self, events: Sequence[Any]) -> list[LaunchTime]:
+        """What all steps of a run took, by their events."""
+        named = [
+            (planned.kernel if isinstance(planned, LaunchStep) else "copy", event)
+            for planned, event in zip(self.plan.steps, events, strict=True)
+            if event is not None
+        ]
+        return launch_times([name for name, _ in named], [event for _, event in named])
 
     def _collect(self) -> dict[str, np.ndarray]:
         outputs = {

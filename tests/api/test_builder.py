@@ -213,7 +213,28 @@ def test_operations_outside_a_graph_or_of_another_graph_are_errors() -> None:
         h.input("x", "f32[2]") + other
     with pytest.raises(TypeError, match="no truth value"):
         bool(other)
-    with pytest.raises(AttributeError, match=r"no 'reshape'; write ops.reshape\(x, …\)"):
-        _ = other.reshape  # pyright: ignore
-    with pytest.raises(AttributeError, match=r"a value has no 'sahpe'$"):
+    with pytest.raises(AttributeError, match=r"a value has no 'reshpe'; did you mean 'reshape'\?"):
+        _ = other.reshpe  # pyright: ignore
+    with pytest.raises(AttributeError, match=r"a value has no 'sahpe'; did you mean 'shape'\?"):
         _ = other.sahpe  # pyright: ignore
+    with pytest.raises(AttributeError, match=r"no 'concat'; write ops.concat"):
+        _ = other.concat  # pyright: ignore
+    with pytest.raises(AttributeError, match=r"a value has no '__len__'"):
+        _ = other.__len__  # pyright: ignore
+
+
+def test_operations_are_methods_of_their_first_operand() -> None:
+    with mgn.graph("g") as g:
+        x = g.input("x", "f32[2, 3]")
+        assert (x.ndim, x.size, x.dtype, x.shape) == (2, 6, np.float32, (2, 3))
+        g.output(
+            a=x.reshape(3, 2), b=x.reshape([6]), c=x.sum(axis=0), d=x.max(), e=x.astype("f64"),
+            f=x.permute(1, 0).softmax(), g=x.add(1.0).relu(), h=x.to("i32").argmax(axis=-1),
+        )  # fmt: skip
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    found = Interpreter().run(next(graphs_of(g.module)), {"x": array})
+    np.testing.assert_array_equal(found["a"], array.reshape(3, 2))
+    np.testing.assert_array_equal(found["c"], array.sum(0))
+    assert found["d"] == 5 and found["e"].dtype == np.float64 and found["f"].shape == (3, 2)
+    np.testing.assert_array_equal(found["g"], array + 1)
+    np.testing.assert_array_equal(found["h"], [2, 2])

@@ -58,7 +58,7 @@ IN_GRAPH: list[tuple[str, int, str]] = [
     ("y = sum(x, axis = 5)", 5, "sum: axis 5 is out of range for rank 2"),
     ("y = softmax()", 5, "softmax() needs 'x'"),
     ("y = softmax(x, axis = \"a\")", 5, "softmax(): 'axis' must be an integer"),
-    ("y = x + h", 7, "operands have different element types f32 and f16; use cast(x, f32)"),
+    ("y = x + h", 7, "operands have different element types f32 and f16; use cast(h, f32)"),
     ("y = x + z", 7, "shapes [2, 3] and [4] do not broadcast: axis -1 differs"),
     ("y = i + 0.5", 7, "0.5 is not an i32; use cast(x, f32) on the other operand"),
     ("y = x + true", 7, "true is not an f32; write 1"),

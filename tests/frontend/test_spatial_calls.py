@@ -69,7 +69,7 @@ REFUSED: list[tuple[str, str]] = [
         "conv2d(x, w, padding = -1, groups = 2)",
         "conv2d: padding must not be negative; use slice to crop",
     ),
-    ("conv2d(i, w)", "conv2d: operands have different element types i32 and f32; use cast(x, i32)"),
+    ("conv2d(i, w)", "conv2d: operands have different element types i32 and f32; use cast(i, f32)"),
     (
         "conv_transpose2d(x, u, output_padding = 1)",
         "conv_transpose2d: output_padding must be less than the stride or the dilation",

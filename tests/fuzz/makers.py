@@ -39,6 +39,7 @@ ATTRIBUTES: dict[str, Callable[[random.Random], Any]] = {
     "approx": lambda rng: rng.choice(("none", "tanh")),
     "reduction": lambda rng: rng.choice(("mean", "sum", "none")),
     "eps": lambda rng: rng.choice((1e-5, 1e-3, 1e-6, 0.1)),
+    "ignore_index": lambda rng: rng.choice((0, 1, -100)),
     "delta": lambda rng: rng.choice((1.0, 0.75, 0.1)),
 }
 

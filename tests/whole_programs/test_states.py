@@ -13,7 +13,7 @@ import pytest
 
 import mgn
 from mgn import nn
-from mgn.codegen.launch_plan import BufferKind
+from mgn.codegen.launch_plan import BufferKind, LaunchStep
 from mgn.commands.opt import main as main_of_opt
 from mgn.commands.run import main as main_of_run
 from mgn.dialects.mgn.interpreter import Interpreter
@@ -27,7 +27,7 @@ from mgn.passes.thread_states import ThreadStates
 from mgn.runtime.devices import choose
 from mgn.runtime.errors import InputError, NoParameter, RuntimeFault
 from mgn.runtime.launching.launches import Copy, Launch
-from mgn.runtime.memory import DeviceMemory
+from mgn.runtime.memory import DeviceMemory, buffer_bytes
 from mgn.runtime.packages.writer import package_bytes
 from tests.conftest import run_in_process
 from tests.fuzz.device import described
@@ -247,45 +247,60 @@ def contents(exe: Executable) -> dict[str, np.ndarray]:
 
 
 @contextmanager
-def failing_after(steps: int) -> Iterator[None]:
+def failing_after(steps: int, method: str = "enqueue") -> Iterator[None]:
     """Turns the launches and copies of runs, but for the first ones, into failures."""
     left = [steps]
 
     def limited(method: Any) -> Any:
-        def step(self: Any) -> None:
+        def step(self: Any, *queue: Any) -> Any:
             left[0] -= 1
             if left[0] < 0:
                 raise RuntimeFault("the driver refused")
-            method(self)
+            return method(self, *queue)
 
         return step
 
     with pytest.MonkeyPatch.context() as patched:
         for kind in (Launch, Copy):
-            patched.setattr(kind, "enqueue", limited(kind.enqueue))
+            patched.setattr(kind, method, limited(getattr(kind, method)))
         yield
 
 
+RUNS = {
+    "run": lambda exe, x: exe(x=x),
+    "on the device": lambda exe, x: exe.run_on_device(x=x),
+    "timed": lambda exe, x: exe.run({"x": x}, profile=True),
+}
+
+
+@pytest.mark.parametrize("how", RUNS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_run_that_fails_leaves_states_as_they_were_or_says_that_they_are_lost(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half-written states are never read by mistake: only a reset or new values help."""
+    """Half-written states are never read by mistake: only a reset or new values help. Lost is what
+    was begun to be written, and nothing else.
+    """
     monkeypatch.setattr("mgn.runtime.launching.executable.record", lambda *_: None)
     exe = mgn.compile(mgn.parse(PROGRAMS[name]), device=DEVICE)
     x = np.array([1, 2, 3], np.float32)
     before = contents(exe)
     accesses = {key: item.accesses for key, item in exe.kernels.items()}
-    last = exe.plan.commits(accesses)
     written = exe.plan.written_states(accesses).items()
-    early = {exe.plan.buffers[number].name for number, step in written if step < last}
-    for steps in range(len(exe.plan.steps)):
+    timed = [
+        step
+        for step, planned in enumerate(exe.plan.steps)
+        if how != "timed"
+        or isinstance(planned, LaunchStep)
+        or buffer_bytes(exe.plan.buffers[planned.source])
+    ]
+    for count, steps in enumerate(timed):
         exe.reset()
-        with failing_after(steps), pytest.raises(RuntimeFault, match="the driver refused"):
-            exe(x=x)
+        refused = pytest.raises(RuntimeFault, match="the driver refused")
+        with failing_after(count, "timed" if how == "timed" else "enqueue"), refused:
+            RUNS[how](exe, x)
         lost = set(exe.params.session.lost)
-        if steps < last:
-            assert lost == early
+        assert lost == {exe.plan.buffers[number].name for number, step in written if step < steps}
         for key, array in before.items():
             if key in lost:
                 with pytest.raises(RuntimeFault, match="a run failed while it wrote state"):
@@ -294,7 +309,7 @@ def test_a_run_that_fails_leaves_states_as_they_were_or_says_that_they_are_lost(
                 np.testing.assert_array_equal(exe.state[key], array)
         if lost:
             with pytest.raises(RuntimeFault, match="reset the states, or set these"):
-                exe(x=x)
+                RUNS[how](exe, x)
         for key in lost:
             exe.state[key] = before[key]
         assert not exe.params.session.lost

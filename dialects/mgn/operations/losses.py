@@ -6,10 +6,11 @@
 import math
 from typing import Any
 
+import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
-from mgn.dialects.mgn.attributes import FLOAT, STRING
+from mgn.dialects.mgn.attributes import FLOAT, INT, STRING
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import composite, element_type_of, in_single_precision, shape_of
 from mgn.dialects.mgn.operation import FLOATS, INTEGERS, AttributeSpec, OperandSpec
@@ -18,6 +19,7 @@ from mgn.dialects.shapes import Shape, ShapeError
 from mgn.dialects.types import counting_type, element_of, tensor
 
 REDUCTION = AttributeSpec("reduction", STRING, "mean")
+IGNORE_INDEX = AttributeSpec("ignore_index", INT, None)
 PAIR = (OperandSpec("x", FLOATS), OperandSpec("target", FLOATS))
 
 
@@ -33,12 +35,32 @@ def _reduce(b: Emitter, x: SSAValue, reduction: str) -> SSAValue:
     return b.mean(x) if reduction == "mean" else b.sum(x)
 
 
+def _reduce_but(
+    b: Emitter, rows: SSAValue, labels: SSAValue, reduction: str, ignored: int | None
+) -> SSAValue:
+    """The same of rows but those with one label."""
+    if ignored is None:
+        return _reduce(b, rows, reduction)
+    element = element_type_of(labels)
+    assert element.dtype is not None
+    limits = np.iinfo(element.dtype)
+    if not limits.min <= ignored <= limits.max:
+        return _reduce(b, rows, reduction)
+    counted = b.ne(labels, ignored)
+    total = _reduce(b, b.where(counted, rows, 0.0), "none" if reduction == "none" else "sum")
+    if reduction != "mean":
+        return total
+    return b.div(total, b.sum(b.cast(counted, element_type_of(rows))))
+
+
 def _infer_pair(x: TensorType, target: TensorType, reduction: str, **_: Any) -> TensorType:
     shape = infer_broadcast(x, target).get_shape()
     return tensor(element_of(x), _reduced_shape(shape, reduction))
 
 
-def _infer_classes(x: TensorType, labels: TensorType, reduction: str) -> TensorType:
+def _infer_classes(
+    x: TensorType, labels: TensorType, reduction: str, ignore_index: int | None
+) -> TensorType:
     shape, ids = x.get_shape(), labels.get_shape()
     if not shape:
         raise ShapeError("a row of classes needs rank 1 or more")
@@ -47,6 +69,8 @@ def _infer_classes(x: TensorType, labels: TensorType, reduction: str) -> TensorT
         raise ShapeError(f"labels must have shape {list(wanted)}, not {list(ids)}")
     if not element_of(labels).is_float and shape[-1] == 0:
         raise ShapeError("class ids need at least one class")
+    if element_of(labels).is_float and ignore_index is not None:
+        raise ShapeError("ignore_index is a class id, and labels are probabilities")
     return tensor(element_of(x), _reduced_shape(shape[:-1], reduction))
 
 
@@ -66,37 +90,49 @@ def _at_label(b: Emitter, x: SSAValue, labels: SSAValue) -> SSAValue:
         OperandSpec("logits", FLOATS),
         OperandSpec("labels", FLOATS | INTEGERS, group="labels"),
         REDUCTION,
+        IGNORE_INDEX,
     ),
     _infer_classes,
 )
 @in_single_precision
-def cross_entropy(b: Emitter, logits: SSAValue, labels: SSAValue, reduction: str) -> SSAValue:
+def cross_entropy(
+    b: Emitter, logits: SSAValue, labels: SSAValue, reduction: str, ignore_index: int | None
+) -> SSAValue:
     """`loss = cross_entropy(logits, labels)`: minus the log-probability of each row's label.
 
     Shape: logits `[…, C]`; labels are class ids `[…]` or probabilities `[…, C]`. A scalar, or `[…]`
-    with reduction "none". An id outside the classes is clamped. Error: labels of another shape.
+    with reduction "none". An id outside the classes is clamped. Rows whose id is `ignore_index`
+    give 0, and the mean is over the others. Error: labels of another shape.
     """
     total = b.logsumexp(logits, axis=-1, keepdims=True)
     if element_type_of(labels).is_float:
         rows = b.sum(b.mul(labels, b.sub(total, logits)), axis=-1)
     else:
         rows = b.sub(b.squeeze(total, axis=-1), _at_label(b, logits, labels))
-    return _reduce(b, rows, reduction)
+    return _reduce_but(b, rows, labels, reduction, ignore_index)
 
 
 @composite(
     "nll",
-    (OperandSpec("x", FLOATS), OperandSpec("labels", INTEGERS, group="labels"), REDUCTION),
+    (
+        OperandSpec("x", FLOATS),
+        OperandSpec("labels", INTEGERS, group="labels"),
+        REDUCTION,
+        IGNORE_INDEX,
+    ),
     _infer_classes,
 )
 @in_single_precision
-def nll(b: Emitter, x: SSAValue, labels: SSAValue, reduction: str) -> SSAValue:
+def nll(
+    b: Emitter, x: SSAValue, labels: SSAValue, reduction: str, ignore_index: int | None
+) -> SSAValue:
     """`loss = nll(x, labels)`: minus the element of each row of log-probabilities at its label.
 
     Shape: x `[…, C]`, labels class ids `[…]`. A scalar, or `[…]` with reduction "none". An id
-    outside the classes is clamped. Error: labels of another shape.
+    outside the classes is clamped. Rows whose id is `ignore_index` give 0, and the mean is over
+    the others. Error: labels of another shape.
     """
-    return _reduce(b, b.neg(_at_label(b, x, labels)), reduction)
+    return _reduce_but(b, b.neg(_at_label(b, x, labels)), labels, reduction, ignore_index)
 
 
 @composite("bce", (*PAIR, REDUCTION), _infer_pair)

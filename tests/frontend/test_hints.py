@@ -1,0 +1,111 @@
+"""What is often meant and not written: casts, names of PyTorch's, tensors shared by a loop."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import mgn
+from mgn import ops
+from mgn.diagnostics import DiagnosticsError, MgnWarning
+from mgn.runtime.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        ("x + i", "different element types f32 and i32; use cast(i, f32)"),
+        ("i + x", "different element types i32 and f32; use cast(i, f32)"),
+        ("x * h", "different element types f32 and f16; use cast(h, f32)"),
+        ("(x + x) * (i * i)", "use cast(x, f32)"),
+        ("softmax(x, dim = 1)", "softmax() has no argument 'dim'; did you mean 'axis'?"),
+        ("sum(x, keepdim = true)", "sum() has no argument 'keepdim'; did you mean 'keepdims'?"),
+        ("cast(x, dtype = f16)", "cast() has no argument 'dtype'; did you mean 'T'?"),
+        ("softmax(x, bias = 1)", "softmax() has no argument 'bias'"),
+    ],
+)
+def test_an_error_says_what_is_meant(call: str, hint: str) -> None:
+    text = f"graph g(x: f32[2, 2], i: i32[2, 2], h: f16[2, 2]) {{ y = {call}\n return y }}"
+    with pytest.raises(DiagnosticsError) as found:
+        mgn.parse(text).lower()
+    assert hint in str(found.value)
+
+
+def test_the_builder_names_the_value_to_cast() -> None:
+    with pytest.raises(DiagnosticsError, match=r"use cast\(count, f32\)"), mgn.graph("g") as g:
+        _ = g.input("count", "i32[2]") + g.input("x", "f32[2]")
+
+
+SHARED = """graph g(x: f32[2, 2]) {
+  for i in 0..3 {
+    %s
+  }
+  return x
+}"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "param w: f32[2, 2]\n x = x @ w",
+        "state k: f32[2, 2]\n k <- k + x",
+        "for j in 0..2 { param w: f32[2, 2]\n x = x @ w }",
+    ],
+)
+def test_one_tensor_for_all_turns_of_a_loop_is_warned_of_once(body: str) -> None:
+    with pytest.warns(MgnWarning, match=r"all turns of the loop over '\w' have one") as found:
+        mgn.parse(SHARED % body).lower()
+    assert len(found) == 1
+    assert 'scope "layers.{' in str(found[0].message)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        'scope "layers.{i}" { param w: f32[2, 2]\n x = x @ w }',
+        'param w: f32[2, 2] as "w.{i}"\n x = x @ w',
+        "x = x + 1",
+    ],
+)
+def test_tensors_of_their_own_are_not_warned_of(body: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mgn.parse(SHARED % body).lower()
+        before = "param w: f32[2, 2]\ngraph g(x: f32[2, 2]) { for i in 0..3 { x = x @ w }\n"
+        mgn.parse(before + "return x }").lower()
+
+
+def test_numbers_of_python_are_scalars() -> None:
+    text = """graph g(s: f32, h: f16, i: i32, u: u8, b: bool) {
+      return s = s, h = h, i = i, u = u, b = b
+    }"""
+    exe = mgn.compile(mgn.parse(text))
+    found = exe(s=2, h=0.5, i=-3, u=255, b=True)
+    assert [found[name] for name in "shiub"] == [2.0, 0.5, -3, 255, True]
+    for name, value in (("i", 2.5), ("u", 256), ("u", -1), ("b", 1), ("s", True), ("i", 2**31)):
+        given = {"s": 1.0, "h": 1.0, "i": 1, "u": 1, "b": False, name: value}
+        with pytest.raises(InputError, match=f"input '{name}' has dtype"):
+            exe(**given)
+
+
+def test_rows_with_the_ignored_label_do_not_count() -> None:
+    random = np.random.default_rng(0)
+    logits = random.standard_normal((5, 7)).astype(np.float32)
+    labels = np.array([3, -100, 0, -100, 6], np.int32)
+    with mgn.graph("g") as g:
+        x, ids = g.input("x", "f32[5, 7]"), g.input("ids", "i32[5]")
+        for how in ("mean", "sum", "none"):
+            g.output(**{how: ops.cross_entropy(x, ids, reduction=how, ignore_index=-100)})
+            logs = ops.log_softmax(x)
+            g.output(**{f"nll_{how}": ops.nll(logs, ids, reduction=how, ignore_index=-100)})
+    exe = mgn.compile(g.module)
+    found = exe(x=logits, ids=labels)
+    wide = logits.astype(np.float64)
+    logs = wide - np.log(np.exp(wide).sum(1, keepdims=True))
+    rows = np.where(labels < 0, 0.0, -logs[range(5), labels.clip(0)])
+    for prefix in ("", "nll_"):
+        np.testing.assert_allclose(found[f"{prefix}none"], rows, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found[f"{prefix}sum"], rows.sum(), rtol=1e-5)
+        np.testing.assert_allclose(found[f"{prefix}mean"], rows.sum() / 3, rtol=1e-5)
+    nothing = exe(x=logits, ids=np.full(5, -100, np.int32))
+    assert np.isnan(nothing["mean"]) and nothing["sum"] == 0
