@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import ml_dtypes
+import numpy as np
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.types import ElementType, Family, element_of
@@ -192,6 +193,13 @@ def _computed(x: Operand) -> bool:
     return x.definition is not None and not x.definition.is_constant
 
 
+def _is_table_of(w: Operand, ids: Operand, turned: bool) -> bool:
+    shape, dtype = w.type.get_shape(), element_of(ids.type).dtype
+    if len(shape) != 2 or 0 in shape or dtype is None or not ids.type.get_shape():
+        return False
+    return shape[1 if turned else 0] - 1 <= np.iinfo(dtype).max
+
+
 PREDICATES: dict[str, Predicate] = {
     "constant": Predicate(
         "x is one number everywhere, known when compiling",
@@ -254,6 +262,13 @@ PREDICATES: dict[str, Predicate] = {
     ),
     "same_type": Predicate(
         "x and y have one shape and element type", lambda x, y: x.type == y.type
+    ),
+    "ends_with": Predicate(
+        "the last axis of the shape s has the size n", lambda s, n: tuple(s[-1:]) == (n,)
+    ),
+    "is_table_of": Predicate(
+        "w is a matrix with rows, or columns, that ids of the type of i can count",
+        _is_table_of,
     ),
     "matrix": Predicate("x has two axes or more", lambda x: len(x.type.get_shape()) >= 2),
     "at_most_one": Predicate(

@@ -20,6 +20,7 @@ from mgn.passes.saturate.rules.algebra import ALGEBRA
 from mgn.passes.saturate.rules.attention import ATTENTION
 from mgn.passes.saturate.rules.convolutions import CONVOLUTIONS
 from mgn.passes.saturate.rules.movement import MOVEMENT
+from mgn.passes.saturate.rules.one_hot import ONE_HOT
 from mgn.passes.saturate.rules.patterns import PatternError, calls_of
 from mgn.passes.saturate.rules.products import PRODUCTS
 from mgn.passes.saturate.rules.recognition import RECOGNITION
@@ -36,6 +37,7 @@ CLASS_SETS = {"fast": DEFAULT_CLASSES | {RuleClass.FAST}}
 BUILT_IN = (
     *(*ALGEBRA, *MOVEMENT, *PRODUCTS, *CONVOLUTIONS, *ACTIVATIONS, *RECOGNITION, *ROTARY),
     *ATTENTION,
+    *ONE_HOT,
 )
 """mgn's own rows."""
 
