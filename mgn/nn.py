@@ -26,7 +26,9 @@ from mgn.builder_arguments import fail
 from mgn.dialects.mgn.initialiser import InitialiserAttr
 
 __all__ = [
+    "BatchNorm",
     "Embedding",
+    "GroupNorm",
     "LayerNorm",
     "Linear",
     "Module",
@@ -148,6 +150,66 @@ class RMSNorm(_Layer):
         """The normalised value."""
         weight = self.param("weight", f"{self.T}[{self.size}]", ones())
         return graph_of([x]).call("rms_norm", x, weight, eps=self.eps)
+
+
+class GroupNorm(_Layer):
+    """Normalises each group of channels of `[N, C, …]`, then scales and shifts each channel."""
+
+    def __init__(
+        self,
+        groups: int,
+        channels: int,
+        eps: float = 1e-5,
+        *,
+        name: str | None = None,
+        T: str = "f32",
+    ) -> None:
+        super().__init__(name, T)
+        self.groups, self.channels, self.eps = groups, channels, eps
+
+    def forward(self, x: Value) -> Value:
+        """The normalised value."""
+        weight = self.param("weight", f"{self.T}[{self.channels}]", ones())
+        bias = self.param("bias", f"{self.T}[{self.channels}]", zeros())
+        how = {"groups": self.groups, "eps": self.eps}
+        return graph_of([x]).call("group_norm", x, weight, bias, **how)
+
+
+class BatchNorm(_Layer):
+    """Normalises each channel of `[N, C, …]`: in training by the batch, whose mean and variance go
+    into the states `running_mean` and `running_var`; else by these states. As PyTorch's
+    BatchNorm1d to 3d.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        *,
+        training: bool = False,
+        name: str | None = None,
+        T: str = "f32",
+    ) -> None:
+        super().__init__(name, T)
+        self.channels, self.eps, self.momentum = channels, eps, momentum
+        self.training = training
+
+    def forward(self, x: Value) -> Value:
+        """The normalised value."""
+        graph, line = graph_of([x]), f"{self.T}[{self.channels}]"
+        weight, bias = self.param("weight", line, ones()), self.param("bias", line, zeros())
+        mean = current_graph().state("running_mean", line, zeros())
+        var = current_graph().state("running_var", line, ones())
+        if not self.training:
+            return graph.call("batch_norm", x, weight, bias, mean.value, var.value, eps=self.eps)
+        axes = [axis for axis in range(x.ndim) if axis != 1]
+        count = x.size // max(self.channels, 1)
+        own = [graph.call(name, x, axis=axes) for name in ("mean", "var")]
+        unbiased = own[1] * (count / max(count - 1, 1))
+        for state, found in ((mean, own[0]), (var, unbiased)):
+            state.write(state.value * (1.0 - self.momentum) + found * self.momentum)
+        return graph.call("batch_norm", x, weight, bias, *own, eps=self.eps)
 
 
 class Sequential(Module):

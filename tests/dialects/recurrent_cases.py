@@ -19,12 +19,11 @@ def _sigmoid(x: Array) -> Array:
     return 1.0 / (1.0 + np.exp(-x))
 
 
-def _step(name: str, given: Array, states: list[Array], r: Array, bias: Array, how: Any) -> Any:
+def _step(name: str, given: Array, states: list[Array], r: Array, added: Array, how: Any) -> Any:
     """The states of one sample after a step, for rows of `r` that are those of each gate."""
     h, size = states[0], len(states[0])
     own = [r[k * size : (k + 1) * size] @ h for k in range(GATES[name])]
-    bias = np.split(bias, GATES[name])
-    x = np.split(given, GATES[name])
+    bias, x = np.split(added, GATES[name]), np.split(given, GATES[name])
     if name == "rnn":
         total = x[0] + own[0] + bias[0]
         return [np.maximum(total, 0.0) if how.get("activation") == "relu" else np.tanh(total)]
