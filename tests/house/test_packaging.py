@@ -83,7 +83,7 @@ def test_every_file_that_is_kept_has_its_place() -> None:
     for name in TRACKED:
         top, *inner = name.split("/")
         assert top in (FOLDERS if inner else TOP_FILES), name
-        known = Path(name).suffix in {".py", *DATA, *TEXTS} or name in NAMED | TOP_FILES
+        known = Path(name).suffix in {".py", ".pyi", *DATA, *TEXTS} or name in NAMED | TOP_FILES
         assert known, f"{name}: of no kind that is kept"
 
 

@@ -3,8 +3,6 @@ nothing; graphs that are compiled together share states and parameters.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import pytest
 
 import mgn
 from mgn import nn
-from mgn.codegen.launch_plan import BufferKind, LaunchStep
+from mgn.codegen.launch_plan import BufferKind
 from mgn.commands.opt import main as main_of_opt
 from mgn.commands.run import main as main_of_run
 from mgn.dialects.mgn.interpreter import Interpreter
@@ -26,8 +24,7 @@ from mgn.modules.module import Module
 from mgn.passes.thread_states import ThreadStates
 from mgn.runtime.devices import choose
 from mgn.runtime.errors import InputError, NoParameter, RuntimeFault
-from mgn.runtime.launching.launches import Copy, Launch
-from mgn.runtime.memory import DeviceMemory, buffer_bytes
+from mgn.runtime.memory import DeviceMemory
 from mgn.runtime.packages.writer import package_bytes
 from tests.conftest import run_in_process
 from tests.fuzz.device import described
@@ -244,75 +241,6 @@ def test_states_are_read_and_set_by_external_name() -> None:
 
 def contents(exe: Executable) -> dict[str, np.ndarray]:
     return {name: exe.state[name] for name in exe.state}
-
-
-@contextmanager
-def failing_after(steps: int, method: str = "enqueue") -> Iterator[None]:
-    """Turns the launches and copies of runs, but for the first ones, into failures."""
-    left = [steps]
-
-    def limited(method: Any) -> Any:
-        def step(self: Any, *queue: Any) -> Any:
-            left[0] -= 1
-            if left[0] < 0:
-                raise RuntimeFault("the driver refused")
-            return method(self, *queue)
-
-        return step
-
-    with pytest.MonkeyPatch.context() as patched:
-        for kind in (Launch, Copy):
-            patched.setattr(kind, method, limited(getattr(kind, method)))
-        yield
-
-
-RUNS = {
-    "run": lambda exe, x: exe(x=x),
-    "on the device": lambda exe, x: exe.run_on_device(x=x),
-    "timed": lambda exe, x: exe.run({"x": x}, profile=True),
-}
-
-
-@pytest.mark.parametrize("how", RUNS)
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_run_that_fails_leaves_states_as_they_were_or_says_that_they_are_lost(
-    name: str, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Half-written states are never read by mistake: only a reset or new values help. Lost is what
-    was begun to be written, and nothing else.
-    """
-    monkeypatch.setattr("mgn.runtime.launching.executable.record", lambda *_: None)
-    exe = mgn.compile(mgn.parse(PROGRAMS[name]), device=DEVICE)
-    x = np.array([1, 2, 3], np.float32)
-    before = contents(exe)
-    accesses = {key: item.accesses for key, item in exe.kernels.items()}
-    written = exe.plan.written_states(accesses).items()
-    timed = [
-        step
-        for step, planned in enumerate(exe.plan.steps)
-        if how != "timed"
-        or isinstance(planned, LaunchStep)
-        or buffer_bytes(exe.plan.buffers[planned.source])
-    ]
-    for count, steps in enumerate(timed):
-        exe.reset()
-        refused = pytest.raises(RuntimeFault, match="the driver refused")
-        with failing_after(count, "timed" if how == "timed" else "enqueue"), refused:
-            RUNS[how](exe, x)
-        lost = set(exe.params.session.lost)
-        assert lost == {exe.plan.buffers[number].name for number, step in written if step < steps}
-        for key, array in before.items():
-            if key in lost:
-                with pytest.raises(RuntimeFault, match="a run failed while it wrote state"):
-                    exe.state[key]
-            else:
-                np.testing.assert_array_equal(exe.state[key], array)
-        if lost:
-            with pytest.raises(RuntimeFault, match="reset the states, or set these"):
-                RUNS[how](exe, x)
-        for key in lost:
-            exe.state[key] = before[key]
-        assert not exe.params.session.lost
 
 
 def test_a_run_with_wrong_inputs_leaves_states_as_they_were() -> None:

@@ -263,6 +263,7 @@ PREDICATES: dict[str, Predicate] = {
     "same_type": Predicate(
         "x and y have one shape and element type", lambda x, y: x.type == y.type
     ),
+    "matrix": Predicate("x has two axes or more", lambda x: len(x.type.get_shape()) >= 2),
     "ends_with": Predicate(
         "the last axis of the shape s has the size n", lambda s, n: tuple(s[-1:]) == (n,)
     ),
@@ -270,7 +271,6 @@ PREDICATES: dict[str, Predicate] = {
         "w is a matrix with rows, or columns, that ids of the type of i can count",
         _is_table_of,
     ),
-    "matrix": Predicate("x has two axes or more", lambda x: len(x.type.get_shape()) >= 2),
     "at_most_one": Predicate(
         "the constant x is from -1 to 1",
         lambda x: x.constant is not None and abs(x.constant) <= 1,

@@ -1,0 +1,84 @@
+"""Runs that the driver refuses at each of their steps: what is left in states."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mgn
+from mgn.codegen.launch_plan import LaunchStep
+from mgn.runtime.errors import RuntimeFault
+from mgn.runtime.launching.launches import Copy, Launch
+from mgn.runtime.memory import buffer_bytes
+from tests.whole_programs.test_states import DEVICE, PROGRAMS, contents
+
+
+@contextmanager
+def failing_after(steps: int, method: str = "enqueue") -> Iterator[None]:
+    """Turns the launches and copies of runs, but for the first ones, into failures."""
+    left = [steps]
+
+    def limited(method: Any) -> Any:
+        def step(self: Any, *queue: Any) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise RuntimeFault("the driver refused")
+            return method(self, *queue)
+
+        return step
+
+    with pytest.MonkeyPatch.context() as patched:
+        for kind in (Launch, Copy):
+            patched.setattr(kind, method, limited(getattr(kind, method)))
+        yield
+
+
+RUNS = {
+    "run": lambda exe, x: exe(x=x),
+    "on the device": lambda exe, x: exe.run_on_device(x=x),
+    "timed": lambda exe, x: exe.run({"x": x}, profile=True),
+}
+
+
+@pytest.mark.parametrize("how", RUNS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_run_that_fails_leaves_states_as_they_were_or_says_that_they_are_lost(
+    name: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half-written states are never read by mistake: only a reset or new values help. Lost is what
+    was begun to be written, and nothing else.
+    """
+    monkeypatch.setattr("mgn.runtime.launching.executable.record", lambda *_: None)
+    exe = mgn.compile(mgn.parse(PROGRAMS[name]), device=DEVICE)
+    x = np.array([1, 2, 3], np.float32)
+    before = contents(exe)
+    accesses = {key: item.accesses for key, item in exe.kernels.items()}
+    written = exe.plan.written_states(accesses).items()
+    timed = [
+        step
+        for step, planned in enumerate(exe.plan.steps)
+        if how != "timed"
+        or isinstance(planned, LaunchStep)
+        or buffer_bytes(exe.plan.buffers[planned.source])
+    ]
+    for count, steps in enumerate(timed):
+        exe.reset()
+        refused = pytest.raises(RuntimeFault, match="the driver refused")
+        with failing_after(count, "timed" if how == "timed" else "enqueue"), refused:
+            RUNS[how](exe, x)
+        lost = set(exe.params.session.lost)
+        assert lost == {exe.plan.buffers[number].name for number, step in written if step < steps}
+        for key, array in before.items():
+            if key in lost:
+                with pytest.raises(RuntimeFault, match="a run failed while it wrote state"):
+                    exe.state[key]
+            else:
+                np.testing.assert_array_equal(exe.state[key], array)
+        if lost:
+            with pytest.raises(RuntimeFault, match="reset the states, or set these"):
+                RUNS[how](exe, x)
+        for key in lost:
+            exe.state[key] = before[key]
+        assert not exe.params.session.lost
