@@ -26,6 +26,9 @@ from mgn.frontend.values import POISON, describe, fold_call, holds_poison, is_nu
 Turn = tuple[str, Any]
 """A loop's name, and what it stands for in one turn."""
 
+GRAD = "grad"
+"""The call that gives gradients, whose second argument is a value or a list of them."""
+
 DEEPEST_CALLS = 100
 
 MOST_ELEMENTS = 1 << 24
@@ -64,6 +67,8 @@ class Calls(Expressions):
             return self._call_operation(node, positional, keywords)
         if node.name == "constant":
             return self._constant(node, positional, keywords)
+        if node.name == GRAD:
+            return self.gradient(node, positional, keywords)
         if node.name in unit.broken or unit.incomplete:
             return POISON
         return self._unknown_call(node, definition)
@@ -74,7 +79,7 @@ class Calls(Expressions):
             kind = definition.kind if definition is not None else "value"
             return self.error(node.place, f"'{name}' is a {kind}, which cannot be called")
         functions = [n for n, d in self.frame.unit.names.items() if d.kind == "fn"]
-        hint = self.hint(name, [*functions, *OPERATIONS])
+        hint = self.hint(name, [*functions, *OPERATIONS, GRAD])
         return self.error(node.place, f"unknown operation '{name}'{hint}")
 
     # ---- operations
@@ -120,6 +125,12 @@ class Calls(Expressions):
             return self.error(node.place, f"constant(): {error}")
         self.locate(node.place)
         return self.emitter.constant_array(array)
+
+    def gradient(
+        self, node: ast.Call, positional: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> Any:
+        """`grad(loss, x)`, or `grad(loss, [x, w])`."""
+        raise NotImplementedError
 
     # ---- functions
 

@@ -16,13 +16,13 @@ from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import ELEMENT_TYPES, Family, element_of, spelling
 from mgn.frontend import ast
 from mgn.frontend.ast import Place
-from mgn.frontend.lower_calls import Calls
+from mgn.frontend.lower_gradients import Gradients
 from mgn.frontend.parameters import ParameterTable
 from mgn.frontend.units import Definition, Unit
 from mgn.frontend.values import POISON, StateRef, describe, holds_poison, is_number
 
 
-class States(Calls):
+class States(Gradients):
     """Lowers the statements that declare and write states."""
 
     def __init__(self) -> None:

@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from mgn.diagnostics import MgnError
 from mgn.dialects.mgn.attributes import REQUIRED, same_value
 from mgn.dialects.mgn.declared import DeclaredOp
+from mgn.dialects.mgn.grad import GradOp
 from mgn.dialects.mgn.operation import AttributeSpec, OperandSpec, TensorOp
 from mgn.dialects.mgn.states import ReadStateOp, StateOp, WriteStateOp
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ParamOp, ReadOp, ReturnOp
@@ -143,6 +144,8 @@ class _GraphPrinter:
             yield f"{self._bind(op.result)} = {self.states[op.state_name]}"
         elif isinstance(op, WriteStateOp):
             yield f"{self.states[op.state_name]} <- {self._operand(op.value)}"
+        elif isinstance(op, GradOp):
+            yield self._gradient(op)
         elif isinstance(op, ConstantOp):
             if op.result not in self.literals:
                 yield f"{self._bind(op.result)} = {constant(op)}"
@@ -153,6 +156,12 @@ class _GraphPrinter:
             yield f"{targets} = {expression}{'[0]' if alone else ''}"
         else:
             raise PrintError(f"the language has no form for '{op.name}'")
+
+    def _gradient(self, op: GradOp) -> str:
+        values = [self._operand(value) for value in op.values]
+        targets = [self._bind(result) for result in op.outputs]
+        given = values[0] if len(values) == 1 else f"[{', '.join(values)}]"
+        return f"{', '.join(targets)} = grad({self._operand(op.of)}, {given})"
 
     def _bind(self, value: SSAValue) -> str:
         self.values[value] = self.names.fresh(value.name_hint)

@@ -37,6 +37,8 @@ from mgn.dialects.mgn.build import (
     Draws,
     Emitter,
 )
+from mgn.dialects.mgn.grad import GradOp, check_grad
+from mgn.dialects.mgn.gradients.reverse import check_gradients
 from mgn.dialects.mgn.initialiser import InitialiserAttr, check_initialiser
 from mgn.dialects.mgn.states import ReadStateOp, StateOp, WriteStateOp
 from mgn.dialects.mgn.structure import GraphOp, ParamOp, ReadOp, ReturnOp
@@ -392,6 +394,26 @@ class GraphBuilder:
         plain = [self._plain(value) for value in args]
         named = {key: self._plain(value) for key, value in kwargs.items()}
         return self.emit(lambda emitter: emitter.call(name, *plain, **named))
+
+    def grad(self, loss: Any, values: Any) -> Any:
+        """The gradient of a scalar by a value of this graph, or those by a list of values."""
+        several = isinstance(values, list | tuple)
+        listing = cast("list[Any]", list(values) if several else [values])
+        for value in (loss, *listing):
+            if not isinstance(value, Value) or value.graph is not self:
+                fail("grad takes values of one graph: a scalar, and a value or a list of values")
+        of, by = loss.value, [value.value for value in listing]
+
+        def emit(emitter: Emitter) -> tuple[SSAValue, ...]:
+            check_grad(of, by)
+            check_gradients(of, by)
+            op = GradOp(of, by)
+            op.location = location()
+            emitter.insert(op)
+            return tuple(op.outputs)
+
+        found = self.emit(emit)
+        return found if several else found[0]
 
     def constant(self, value: Any, element: Any = None) -> Value:
         """A tensor known now, from numbers, nested lists or an array."""

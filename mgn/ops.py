@@ -9,17 +9,22 @@ The functions are made from the table of operations; `help(ops.softmax)` shows o
 
 from typing import Any
 
-from mgn.builder import Value, current_graph
+from mgn.builder import Value, current_graph, graph_of
 from mgn.dialects.mgn import OPERATIONS
 from mgn.dialects.mgn.build import suggestion
 from mgn.op_functions import operation_function
 
-__all__ = ["constant", *OPERATIONS]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = ["constant", "grad", *OPERATIONS]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def constant(value: Any, T: Any = None) -> Value:
     """`y = ops.constant([[1.0, 2.0]], T="f32")`: a tensor from numbers, lists or an array."""
     return current_graph().constant(value, T)
+
+
+def grad(loss: Value, values: Any) -> Any:
+    """`g = ops.grad(loss, x)` or `gx, gw = ops.grad(loss, [x, w])`: the gradients of a scalar."""
+    return graph_of([loss]).grad(loss, values)
 
 
 def __getattr__(name: str) -> Any:

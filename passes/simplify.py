@@ -27,6 +27,7 @@ from xdsl.traits import Pure
 
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.fold import constant_results, existing_value
+from mgn.dialects.mgn.grad import grads_of
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.passes.canonical_forms import canonical_form
@@ -45,7 +46,9 @@ class SimplifyPass(ModulePass):
 
 
 def simplify_graph(graph: GraphOp) -> None:
-    """Simplifies one graph in place."""
+    """Simplifies one graph in place. One with gradients stays as it is, which name its values."""
+    if grads_of(graph):
+        return
     erase_dead(graph.block)
     rewrite_block(graph.block, _Simplification().rewrite)
     erase_dead(graph.block)

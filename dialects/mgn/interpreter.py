@@ -3,7 +3,8 @@
 In: a graph with arrays for its inputs, parameters and states. Out: arrays by result name, and
 what the run left in the states. Each operation is
 computed in its declared element types, or all floats in f64 on request (`wide=True`). A composite
-is computed by its decomposition. A fused program is interpreted through its kernels' bodies.
+is computed by its decomposition. A gradient is computed by the operations that
+`differentiate` puts in its place. A fused program is interpreted through its kernels' bodies.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,8 @@ from xdsl.utils.exceptions import InterpretationError
 
 from mgn.dialects.block_formats import pack_blocks, part_of_name, split_parts, unpack_blocks
 from mgn.dialects.mgn.decompose import decomposition_of
+from mgn.dialects.mgn.grad import grads_of
+from mgn.dialects.mgn.gradients.reverse import differentiate_block
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.states import ReadStateOp, WriteStateOp
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, HoldsProgram, ReadOp, parameters_of
@@ -49,6 +52,9 @@ class Interpreter:
         unknown = sorted(set(inputs) - set(graph.input_names))
         if unknown:
             raise InterpretationError(f"graph '{graph.sym_name.data}' has no input '{unknown[0]}'")
+        if grads_of(graph):
+            graph = graph.clone()
+            differentiate_block(graph.block)
         environment: Environment = {}
         for name, argument in graph.named_inputs:
             if name not in inputs:

@@ -31,6 +31,9 @@ class PassRow:
 
 
 PASSES: dict[str, PassRow] = {
+    "differentiate": PassRow(
+        "mgn.passes.differentiate", "gradients become the operations that compute them"
+    ),
     "thread-states": PassRow(
         "mgn.passes.thread_states", "states become arguments and results of their graphs"
     ),
@@ -63,6 +66,7 @@ PASSES: dict[str, PassRow] = {
 """Passes by name."""
 
 _INFERENCE = (
+    "differentiate",
     "thread-states",
     "unpack-blocks",
     "simplify",

@@ -12,6 +12,7 @@ from xdsl.utils.exceptions import DiagnosticException, ParseError
 
 from mgn.diagnostics import Diagnostic
 from mgn.modules.mlir_text import InvalidModule
+from mgn.passes.differentiate import NotDifferentiable
 from mgn.passes.wrong_level import WrongLevel
 
 MOST_CHARACTERS = 200
@@ -30,7 +31,7 @@ def diagnostics_of(error: BaseException, sources: Mapping[str, str]) -> list[Dia
             _at_operation(violation.operation, violation.message, sources)
             for violation in error.violations
         ]
-    if isinstance(error, WrongLevel):
+    if isinstance(error, WrongLevel | NotDifferentiable):
         return [_at_operation(error.operation, str(error), sources)]
     if isinstance(error, DiagnosticException):
         return [Diagnostic(first_lines(str(error)), file=next(iter(sources), "<input>"))]

@@ -121,7 +121,7 @@ def _infer_parts(
 
 
 @dataclass(frozen=True)
-class _Heads:
+class Heads:
     """How heads are laid out: `[…, heads, S, d]`, or `[…, kv_heads, group, S, d]` where they share
     keys.
     """
@@ -201,9 +201,9 @@ def _scaled(b: Emitter, product: SSAValue, scale: float) -> SSAValue:
     return b.div(product, inverse) if divides else b.mul(product, scale)
 
 
-def _scores(
+def scores_of(
     b: Emitter,
-    layout: _Heads,
+    layout: Heads,
     q: SSAValue,
     k: SSAValue,
     bias: SSAValue | None,
@@ -286,8 +286,8 @@ def attention(
         whole = b.call("attention", *wide, heads=heads, kv_heads=kv_heads, **how)
         assert isinstance(whole, SSAValue)
         return b.cast(whole, element_type_of(q))
-    layout = _Heads(heads, kv_heads)
-    scores = _scores(b, layout, q, k, bias, causal, window, scale, softcap)
+    layout = Heads(heads, kv_heads)
+    scores = scores_of(b, layout, q, k, bias, causal, window, scale, softcap)
     *_, rows, keys = shape_of(scores)
     if bias is not None or (causal and rows > keys):
         weights, total, _ = _powers(b, scores)
@@ -331,8 +331,8 @@ def attention_parts(
     """
     q, k, v = (_in_full(b, x) for x in (q, k, v))
     bias = None if bias is None else _in_full(b, bias)
-    layout = _Heads(heads, kv_heads)
-    scores = _scores(b, layout, q, k, bias, causal, window, scale, softcap)
+    layout = Heads(heads, kv_heads)
+    scores = scores_of(b, layout, q, k, bias, causal, window, scale, softcap)
     values = layout.shared(b, v)
     *front, rows, count = shape_of(scores)
     parts = -(-count // each)

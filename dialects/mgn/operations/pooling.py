@@ -47,7 +47,7 @@ def _canonical(
     return {"kernel": kernel, "stride": stride, "padding": resolved, "dilation": dilation}
 
 
-def _overhang(
+def overhang(
     shape: Sequence[int],
     kernel: Ints,
     stride: Ints,
@@ -87,7 +87,7 @@ def _infer(axes: int) -> Any:
                 raise ShapeError(f"padding {list(pair)} holds a whole window, which spans {span}")
         batch, channels, *spatial = x.get_shape()
         places(padded(spatial, padding), kernel, stride, dilation)
-        sides = _overhang(spatial, kernel, stride, padding, dilation, ceil_mode)
+        sides = overhang(spatial, kernel, stride, padding, dilation, ceil_mode)
         counts = places(padded(spatial, sides), kernel, stride, dilation)
         return tensor(element_of(x), [batch, channels, *counts])
 
@@ -103,7 +103,7 @@ def _max_pool(
     dilation: Ints,
     ceil_mode: bool,
 ) -> SSAValue:
-    sides = _overhang(shape_of(x)[2:], kernel, stride, padding, dilation, ceil_mode)
+    sides = overhang(shape_of(x)[2:], kernel, stride, padding, dilation, ceil_mode)
     dtype = element_type_of(x).dtype
     assert dtype is not None
     x = surrounded(b, x, sides, _plain(neutral_maximum(np.dtype(dtype))))
@@ -128,7 +128,7 @@ def _avg_pool(
     count_include_pad: bool,
 ) -> SSAValue:
     spatial = shape_of(x)[2:]
-    sides = _overhang(spatial, kernel, stride, padding, dilation, ceil_mode)
+    sides = overhang(spatial, kernel, stride, padding, dilation, ceil_mode)
     axes = len(kernel)
     found = b.windows(surrounded(b, x, sides), kernel, stride, dilation)
     total = b.sum(elements_first(b, found, axes), axis=tuple(range(2, 2 + axes)))

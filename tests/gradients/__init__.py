@@ -1,0 +1,1 @@
+"""Tests of gradients: against differences, at corners, of whole programs."""
