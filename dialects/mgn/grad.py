@@ -88,7 +88,7 @@ def check_grad(of: SSAValue, values: Sequence[SSAValue]) -> None:
         raise ShapeError(f"grad: differentiates floats, not {element_of(scalar).name}")
     for value in values:
         if not element_of(value.type).is_float:
-            raise ShapeError(f"grad: a {element_of(value.type).name} value has no gradient")
+            raise ShapeError(f"grad: {element_of(value.type).name} values have no gradient")
 
 
 def grads_of(graph: Operation) -> list[GradOp]:

@@ -67,10 +67,24 @@ class RowSpace:
         index: list[Index | None] = [None] * len(self.shape)
         for axis, part in zip(self.kept, delinearised(row, self.kept_shape), strict=True):
             index[axis] = part
-        parts = delinearised(element, self.reduced_shape)
-        for axis, part in zip(self.reduced, parts, strict=True):
-            index[axis] = part
+        lines = self._reduced_lines
+        starts = delinearised(element, tuple(prod(self.shape[i] for i in line) for line in lines))
+        for line, start in zip(lines, starts, strict=True):
+            parts = delinearised(start, tuple(self.shape[axis] for axis in line))
+            for axis, part in zip(line, parts, strict=True):
+                index[axis] = part
         return tuple(part for part in index if part is not None)
+
+    @property
+    def _reduced_lines(self) -> list[list[int]]:
+        """The reduced axes, neighbours together: they are one line in memory, and are cut as one."""
+        lines: list[list[int]] = []
+        for axis in self.reduced:
+            if lines and lines[-1][-1] == axis - 1:
+                lines[-1].append(axis)
+            else:
+                lines.append([axis])
+        return lines
 
     def is_full(self, node: Node) -> bool:
         """Whether a node has a value for each element, and not only for each row."""

@@ -12,7 +12,7 @@ from typing import cast
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects.mgn.build import Emitter
-from mgn.dialects.mgn.gradients.reverse import Tape
+from mgn.dialects.mgn.gradients.reverse import Tape, distinct
 from mgn.dialects.mgn.gradients.rules import Gradients, Site, gradient, in_full
 from mgn.dialects.mgn.operations.attention import Heads, scores_of
 
@@ -21,7 +21,9 @@ from mgn.dialects.mgn.operations.attention import Heads, scores_of
 @in_full
 def attention(b: Emitter, at: Site) -> Gradients:
     """Of queries, keys, values and bias. Hidden keys get 0, and what they hold counts for nothing."""
-    q, k, v, bias = cast("list[SSAValue]", at.operands)
+    operands = distinct(b, [value for value in at.operands if value is not None])
+    q, k, v = operands[:3]
+    bias = operands[3] if len(operands) > 3 else None
     values = dict(at.values)
     layout = Heads(values.pop("heads"), values.pop("kv_heads"))
     recorded, scoring = _recorder(b)

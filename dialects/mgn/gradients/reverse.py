@@ -316,7 +316,7 @@ def through_decomposition(b: Emitter, at: Site) -> Gradients:
         if value is not None
         for item in (value if isinstance(value, list) else [value])
     ]
-    leaves = [b.identity(value) if flat.count(value) > 1 else value for value in flat]
+    leaves = distinct(b, flat)
     mapping: dict[SSAValue, SSAValue] = dict(zip(expansion.block.args, leaves, strict=True))
     copies: list[Operation] = []
     for op in expansion.block.ops:
@@ -335,6 +335,14 @@ def through_decomposition(b: Emitter, at: Site) -> Gradients:
     return at.op.spec.split_operands(
         [next(found) if value in at.reached else None for value in flat]
     )
+
+
+def distinct(b: Emitter, values: Sequence[SSAValue]) -> list[SSAValue]:
+    """Values of which no two are one, so that each gets a gradient of its own."""
+    return [
+        b.identity(value) if value in values[:number] else value
+        for number, value in enumerate(values)
+    ]
 
 
 def _is_float(value: SSAValue) -> bool:
