@@ -77,7 +77,7 @@ class RowSpace:
 
     @property
     def _reduced_lines(self) -> list[list[int]]:
-        """The reduced axes, neighbours together: they are one line in memory, and are cut as one."""
+        """The reduced axes, neighbours together: these are one line in memory."""
         lines: list[list[int]] = []
         for axis in self.reduced:
             if lines and lines[-1][-1] == axis - 1:

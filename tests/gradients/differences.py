@@ -51,7 +51,7 @@ class Program:
 
     def values(self, arrays: Sequence[Array], wanted: Sequence[SSAValue]) -> list[Array]:
         """Some values of the block, of arrays for its arguments."""
-        environment = dict(zip(self.block.args, arrays, strict=True))
+        environment: dict[SSAValue, Array] = dict(zip(self.block.args, arrays, strict=True))
         Interpreter().run_block(self.block, environment)
         return [environment[value] for value in wanted]
 

@@ -143,7 +143,9 @@ def test_a_dead_branch_costs_nothing() -> None:
       return g = grad(sum(exp(x @ w.T)), w)
     }"""
     products = [
-        op for op in differentiated(text).block.ops if isinstance(op, TensorOp)
+        op
+        for op in differentiated(text).block.ops
+        if isinstance(op, TensorOp)
         if op.spec.name == "matmul"
     ]
     assert len(products) == 2

@@ -12,18 +12,18 @@ from xdsl.ir import SSAValue
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.gradients.rules import ELEMENTWISE, elementwise
 
-ELEMENTWISE |= {
-    "relu": lambda b, g, y, x: (b.where(b.le(x, 0.0), 0.0, g),),
-    "leaky_relu": lambda b, g, y, x, slope: (b.where(b.gt(x, 0.0), g, b.mul(g, slope)),),
-    "elu": lambda b, g, y, x, alpha: (
-        b.where(b.gt(x, 0.0), g, b.mul(g, b.mul(b.exp(x), alpha))),
-    ),
-    "softplus": lambda b, g, y, x: (b.mul(g, b.sigmoid(x)),),
-    "sigmoid": lambda b, g, y, x: (b.mul(g, b.mul(y, b.sub(1.0, y))),),
-    "hard_sigmoid": lambda b, g, y, x: (
-        b.where(b.lt(b.abs(x), 3.0), b.div(g, 6.0), 0.0),
-    ),
-}
+ELEMENTWISE.update(
+    {
+        "relu": lambda b, g, y, x: (b.where(b.le(x, 0.0), 0.0, g),),
+        "leaky_relu": lambda b, g, y, x, slope: (b.where(b.gt(x, 0.0), g, b.mul(g, slope)),),
+        "elu": lambda b, g, y, x, alpha: (
+            b.where(b.gt(x, 0.0), g, b.mul(g, b.mul(b.exp(x), alpha))),
+        ),
+        "softplus": lambda b, g, y, x: (b.mul(g, b.sigmoid(x)),),
+        "sigmoid": lambda b, g, y, x: (b.mul(g, b.mul(y, b.sub(1.0, y))),),
+        "hard_sigmoid": lambda b, g, y, x: (b.where(b.lt(b.abs(x), 3.0), b.div(g, 6.0), 0.0),),
+    }
+)
 
 
 @elementwise("silu")

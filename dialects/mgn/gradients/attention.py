@@ -2,8 +2,8 @@
 2022, arXiv:2205.14135).
 
 With D = Σ dO·O: P = exp(s - L), dV = Pᵀ dO, dS = P (dO Vᵀ - D). What dS sends to queries, keys and
-bias goes back through the operations that make scores: the scale, the soft cap, the bias, masks, and
-heads that share keys.
+bias goes back through the operations that make scores: the scale, the soft cap, the bias, masks,
+and heads that share keys.
 """
 
 import math
@@ -20,7 +20,7 @@ from mgn.dialects.mgn.operations.attention import Heads, scores_of
 @gradient("attention")
 @in_full
 def attention(b: Emitter, at: Site) -> Gradients:
-    """Of queries, keys, values and bias. Hidden keys get 0, and what they hold counts for nothing."""
+    """Of queries, keys, values and bias. Hidden keys get 0; what they hold counts for nothing."""
     operands = distinct(b, [value for value in at.operands if value is not None])
     q, k, v = operands[:3]
     bias = operands[3] if len(operands) > 3 else None

@@ -1,8 +1,8 @@
 """Gradients of elementwise core operations: `(b, g, y, *operands)` to one for each operand.
 
-At a tie, `max` and `min` send half to each side, and `abs` at 0 sends nothing, as in PyTorch. A side
-that `where` does not take gets zeros, which come from a choice and not from a product: what is not
-finite there stays there.
+At a tie, `max` and `min` send half to each side, and `abs` at 0 sends nothing, as in PyTorch. The
+side that `where` does not take gets zeros, which come from a choice and not from a product: what is
+not finite there stays there.
 """
 
 import math
@@ -16,37 +16,43 @@ from mgn.dialects.mgn.composite import element_type_of
 from mgn.dialects.mgn.gradients.rules import ELEMENTWISE, FLAT, elementwise
 from mgn.dialects.mgn.structure import ConstantOp
 
-ELEMENTWISE |= {
-    "neg": lambda b, g, y, x: (b.neg(g),),
-    "abs": lambda b, g, y, x: (b.mul(g, b.sign(x)),),
-    "exp": lambda b, g, y, x: (b.mul(g, y),),
-    "expm1": lambda b, g, y, x: (b.mul(g, b.add(y, 1.0)),),
-    "log": lambda b, g, y, x: (b.div(g, x),),
-    "log1p": lambda b, g, y, x: (b.div(g, b.add(x, 1.0)),),
-    "sqrt": lambda b, g, y, x: (b.div(g, b.mul(y, 2.0)),),
-    "rsqrt": lambda b, g, y, x: (b.mul(b.mul(g, -0.5), b.mul(y, b.mul(y, y))),),
-    "recip": lambda b, g, y, x: (b.neg(b.mul(g, b.mul(y, y))),),
-    "sin": lambda b, g, y, x: (b.mul(g, b.cos(x)),),
-    "cos": lambda b, g, y, x: (b.neg(b.mul(g, b.sin(x))),),
-    "tan": lambda b, g, y, x: (b.mul(g, b.add(b.mul(y, y), 1.0)),),
-    "tanh": lambda b, g, y, x: (b.mul(g, b.sub(1.0, b.mul(y, y))),),
-    "erf": lambda b, g, y, x: (b.mul(g, b.mul(b.exp(b.neg(b.mul(x, x))), 2 / math.sqrt(math.pi))),),
-    "identity": lambda b, g, y, x: (g,),
-    "round_tf32": lambda b, g, y, x: (g,),
-    "add": lambda b, g, y, p, q: (g, g),
-    "sub": lambda b, g, y, p, q: (g, b.neg(g)),
-    "mul": lambda b, g, y, p, q: (b.mul(g, q), b.mul(g, p)),
-    "div": lambda b, g, y, p, q: (b.div(g, q), b.neg(b.div(b.mul(g, y), q))),
-    "mod": lambda b, g, y, p, q: (g, b.neg(b.mul(g, b.floor(b.div(p, q))))),
-    "max": lambda b, g, y, p, q: (_unless(b, g, p, q, b.lt), _unless(b, g, q, p, b.lt)),
-    "min": lambda b, g, y, p, q: (_unless(b, g, p, q, b.gt), _unless(b, g, q, p, b.gt)),
-    "where": lambda b, g, y, c, p, q: (None, b.where(c, g, 0.0), b.where(c, 0.0, g)),
-}
+ELEMENTWISE.update(
+    {
+        "neg": lambda b, g, y, x: (b.neg(g),),
+        "abs": lambda b, g, y, x: (b.mul(g, b.sign(x)),),
+        "exp": lambda b, g, y, x: (b.mul(g, y),),
+        "expm1": lambda b, g, y, x: (b.mul(g, b.add(y, 1.0)),),
+        "log": lambda b, g, y, x: (b.div(g, x),),
+        "log1p": lambda b, g, y, x: (b.div(g, b.add(x, 1.0)),),
+        "sqrt": lambda b, g, y, x: (b.div(g, b.mul(y, 2.0)),),
+        "rsqrt": lambda b, g, y, x: (b.mul(b.mul(g, -0.5), b.mul(y, b.mul(y, y))),),
+        "recip": lambda b, g, y, x: (b.neg(b.mul(g, b.mul(y, y))),),
+        "sin": lambda b, g, y, x: (b.mul(g, b.cos(x)),),
+        "cos": lambda b, g, y, x: (b.neg(b.mul(g, b.sin(x))),),
+        "tan": lambda b, g, y, x: (b.mul(g, b.add(b.mul(y, y), 1.0)),),
+        "tanh": lambda b, g, y, x: (b.mul(g, b.sub(1.0, b.mul(y, y))),),
+        "erf": lambda b, g, y, x: (
+            b.mul(g, b.mul(b.exp(b.neg(b.mul(x, x))), 2 / math.sqrt(math.pi))),
+        ),
+        "identity": lambda b, g, y, x: (g,),
+        "round_tf32": lambda b, g, y, x: (g,),
+        "add": lambda b, g, y, p, q: (g, g),
+        "sub": lambda b, g, y, p, q: (g, b.neg(g)),
+        "mul": lambda b, g, y, p, q: (b.mul(g, q), b.mul(g, p)),
+        "div": lambda b, g, y, p, q: (b.div(g, q), b.neg(b.div(b.mul(g, y), q))),
+        "mod": lambda b, g, y, p, q: (g, b.neg(b.mul(g, b.floor(b.div(p, q))))),
+        "max": lambda b, g, y, p, q: (_unless(b, g, p, q, b.lt), _unless(b, g, q, p, b.lt)),
+        "min": lambda b, g, y, p, q: (_unless(b, g, p, q, b.gt), _unless(b, g, q, p, b.gt)),
+        "where": lambda b, g, y, c, p, q: (None, b.where(c, g, 0.0), b.where(c, 0.0, g)),
+    }
+)
 
-FLAT |= {
-    *("sign", "floor", "ceil", "round", "stop_gradient", "isnan"),
-    *("logical_not", "logical_and", "logical_or", "eq", "ne", "lt", "le", "gt", "ge"),
-}
+FLAT.update(
+    {
+        *("sign", "floor", "ceil", "round", "stop_gradient", "isnan"),
+        *("logical_not", "logical_and", "logical_or", "eq", "ne", "lt", "le", "gt", "ge"),
+    }
+)
 
 
 def _unless(b: Emitter, g: SSAValue, own: SSAValue, other: SSAValue, passed_over: Any) -> SSAValue:

@@ -13,9 +13,11 @@ from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.gradients.rules import WITHOUT, Gradients, Site, gradient, zeros_like
 from mgn.dialects.mgn.operations.scatter import ADD
 
-WITHOUT |= {
-    "scatter_runs": "use scatter_add",
-}
+WITHOUT.update(
+    {
+        "scatter_runs": "use scatter_add",
+    }
+)
 
 
 @gradient("gather")
@@ -112,6 +114,4 @@ def _line(b: Emitter, x: SSAValue, at: Site) -> SSAValue:
 def _put_back(b: Emitter, x: SSAValue, positions: SSAValue, at: Site) -> SSAValue:
     """What came back, at the positions that its elements had along an axis."""
     assert element_type_of(at.g) == element_type_of(x)
-    return cast(
-        SSAValue, b.scatter_add(zeros_like(b, x), positions, at.g, axis=at.values["axis"])
-    )
+    return cast(SSAValue, b.scatter_add(zeros_like(b, x), positions, at.g, axis=at.values["axis"]))

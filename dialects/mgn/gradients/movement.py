@@ -97,9 +97,7 @@ def concat(b: Emitter, at: Site) -> Gradients:
     axis = at.values["axis"]
     sizes = [shape_of(value)[axis] for value in at.operands[0]]
     ends = list(accumulate(sizes))
-    return [
-        [cut(b, at.g, axis, end - size, end) for size, end in zip(sizes, ends, strict=True)]
-    ]
+    return [[cut(b, at.g, axis, end - size, end) for size, end in zip(sizes, ends, strict=True)]]
 
 
 @gradient("split")

@@ -33,7 +33,7 @@ def matmul(b: Emitter, at: Site) -> Gradients:
 def _as_matrices(
     b: Emitter, left: SSAValue, right: SSAValue, g: SSAValue
 ) -> tuple[SSAValue, SSAValue, SSAValue]:
-    """Operands and result of rank 2 or more: a vector is a row on the left, a column on the right."""
+    """Operands and result of rank 2 or more: a vector is a row, or a column on the right."""
     row, column = shape_of(left), shape_of(right)
     batch = broadcast_shapes(row[:-2], column[:-2])
     a = b.reshape(left, (1, *row)) if len(row) == 1 else left

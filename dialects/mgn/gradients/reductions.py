@@ -20,11 +20,13 @@ from mgn.dialects.mgn.gradients.rules import (
     spread,
 )
 
-FLAT |= {"argmax", "argmin"}
-WITHOUT |= {
-    "running_sum_in_parts": "use cumsum",
-    "running_product_in_parts": "use cumprod",
-}
+FLAT.update({"argmax", "argmin"})
+WITHOUT.update(
+    {
+        "running_sum_in_parts": "use cumsum",
+        "running_product_in_parts": "use cumprod",
+    }
+)
 
 
 @gradient("sum")
@@ -94,9 +96,7 @@ def _shifted(b: Emitter, x: SSAValue, axis: int, by: int, value: float) -> SSAVa
     far = min(abs(by), shape[axis])
     starts = [far if by < 0 and i == axis else 0 for i in range(len(shape))]
     stops = [n - far if by > 0 and i == axis else n for i, n in enumerate(shape)]
-    sides = [
-        ([far, 0] if by > 0 else [0, far]) if i == axis else [0, 0] for i in range(len(shape))
-    ]
+    sides = [([far, 0] if by > 0 else [0, far]) if i == axis else [0, 0] for i in range(len(shape))]
     return b.pad(b.slice(x, starts, stops), sides, value)
 
 

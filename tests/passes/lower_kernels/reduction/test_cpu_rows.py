@@ -13,7 +13,15 @@ from xdsl.utils.exceptions import VerifyException
 from mgn.dialects.fusion import ScheduleAttr
 from mgn.passes.lower_kernels import lower_kernel
 from mgn.passes.schedules.choose import schedule_for
-from tests.support.lower_fixture import CPU, Run, check_all, fused_kernel, lowered, scheduled
+from tests.support.lower_fixture import (
+    CPU,
+    Run,
+    check_all,
+    forms_of,
+    fused_kernel,
+    lowered,
+    scheduled,
+)
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
 Build = Callable[..., Any]
@@ -156,3 +164,22 @@ def test_a_kernel_that_says_nothing_takes_the_exact_largest() -> None:
     assert "largest" not in schedule_for(fused, CPU).values
     function = lower_kernel(fused, "exact", schedule_for(fused, CPU).values)
     assert any(isinstance(op, arith.MaximumfOp) for op in function.walk())
+
+
+def test_a_row_of_several_axes_around_a_kept_one_is_stored_in_vectors(
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    """Sums for each channel of an image beside the image: lines of 36 in vectors of 4, which the
+    axes of 6 do not hold.
+    """
+
+    def channels(b: Any, x: Any) -> tuple[Any, Any]:
+        doubled = b.mul(x, 2.0)
+        return b.sum(doubled, axis=[0, 2, 3]), doubled
+
+    runs: list[Run] = []
+    for shape in ((4, 8, 6, 6), (3, 5, 2, 6), (2, 3, 7, 5)):
+        fused = fused_kernel("reduction", [("f32", shape)], channels)
+        x = np.random.default_rng(3).standard_normal(shape, np.float32)
+        runs += forms_of(fused, [x], str(shape))
+    check_all(cl_queue, runs, check)
