@@ -10,10 +10,10 @@ The operation means what its block says, so it is the first to be replaced: by `
 the operations that compute its results.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -29,6 +29,12 @@ from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import element_of, spelling
+
+
+EXPANDERS: list[Callable[[Block], bool]] = []
+"""What replaces the gradients of a block. `gradients/reverse.py` enters itself, which builds
+operations with this class.
+"""
 
 
 @irdl_op_definition

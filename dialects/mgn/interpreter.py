@@ -18,8 +18,7 @@ from xdsl.utils.exceptions import InterpretationError
 
 from mgn.dialects.block_formats import pack_blocks, part_of_name, split_parts, unpack_blocks
 from mgn.dialects.mgn.decompose import decomposition_of
-from mgn.dialects.mgn.grad import grads_of
-from mgn.dialects.mgn.gradients.reverse import differentiate_block
+from mgn.dialects.mgn.grad import EXPANDERS, grads_of
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.states import ReadStateOp, WriteStateOp
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, HoldsProgram, ReadOp, parameters_of
@@ -54,7 +53,8 @@ class Interpreter:
             raise InterpretationError(f"graph '{graph.sym_name.data}' has no input '{unknown[0]}'")
         if grads_of(graph):
             graph = graph.clone()
-            differentiate_block(graph.block)
+            for expand in EXPANDERS:
+                expand(graph.block)
         environment: Environment = {}
         for name, argument in graph.named_inputs:
             if name not in inputs:

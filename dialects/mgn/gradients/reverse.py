@@ -27,7 +27,7 @@ from xdsl.traits import is_side_effect_free
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.decompose import decomposition_of
-from mgn.dialects.mgn.grad import GradOp
+from mgn.dialects.mgn.grad import EXPANDERS, GradOp
 from mgn.dialects.mgn.gradients.rules import (
     ELEMENTWISE,
     FLAT,
@@ -60,6 +60,9 @@ def differentiate_block(block: Block) -> bool:
     for op in found:
         _replace(block, op)
     return bool(found)
+
+
+EXPANDERS.append(differentiate_block)
 
 
 def _replace(block: Block, op: GradOp) -> None:
