@@ -30,11 +30,8 @@ from xdsl.utils.exceptions import VerifyException
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import element_of, spelling
 
-
 EXPANDERS: list[Callable[[Block], bool]] = []
-"""What replaces the gradients of a block. `gradients/reverse.py` enters itself, which builds
-operations with this class.
-"""
+"""What replaces the gradients of a block; `dialects/mgn/gradients/reverse.py` enters itself."""
 
 
 @irdl_op_definition
