@@ -97,7 +97,7 @@ class Encoder:
             results = self._tensor_op(op, operands, location)
             handles.update(zip(op.results, results, strict=True))
         else:
-            before = "saturate comes after thread-states and simplify, and once"
+            before = "saturate comes after differentiate, thread-states and simplify, and once"
             raise WrongLevel("saturate", op, "operation on whole tensors", before)
 
     def enter(
