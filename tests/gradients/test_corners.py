@@ -1,5 +1,6 @@
 """Gradients where there is no derivative, or where a formula would form 0 · inf."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -67,8 +68,6 @@ def test_a_gradient_at_a_corner_is_pytorch_s(name: str) -> None:
 
 def _with_constants(expression: str) -> str:
     """Lists of numbers as constants in f64, but for those that are shapes or starts."""
-    import re
-
     return re.sub(
         r"\[((?:[\d.]*\.\d|nan|inf|-inf)(?:, [\w.-]+)*)\]", r"constant([\1], T = f64)", expression
     )

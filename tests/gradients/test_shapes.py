@@ -1,5 +1,7 @@
 """Gradients on shapes at the edge: axes of 1 and of 0, scalars, vectors, what broadcasts."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from xdsl.ir import SSAValue
@@ -57,7 +59,7 @@ def drawn(*shapes: Shape) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("shapes", PAIRS, ids=str)
 def test_what_was_broadcast_is_summed_back(shapes: tuple[Shape, Shape]) -> None:
-    def build(b: Emitter, values: list[SSAValue]) -> SSAValue:
+    def build(b: Emitter, values: Sequence[SSAValue]) -> SSAValue:
         x, y = values
         calls = ("add", "sub", "mul", "div", "pow", "max", "min", "mod", "swiglu", "geglu")
         results = [b.call(name, x, y) for name in calls]
@@ -69,7 +71,7 @@ def test_what_was_broadcast_is_summed_back(shapes: tuple[Shape, Shape]) -> None:
 
 @pytest.mark.parametrize(("a", "c", "flip_a", "flip_c"), PRODUCTS, ids=str)
 def test_products_of_all_shapes(a: Shape, c: Shape, flip_a: bool, flip_c: bool) -> None:
-    def build(b: Emitter, values: list[SSAValue]) -> SSAValue:
+    def build(b: Emitter, values: Sequence[SSAValue]) -> SSAValue:
         return weighted(b, [b.matmul(*values, transpose_a=flip_a, transpose_b=flip_c)])
 
     check(build, drawn(a, c), second=True)
@@ -80,7 +82,7 @@ def test_products_of_all_shapes(a: Shape, c: Shape, flip_a: bool, flip_c: bool) 
 def test_reductions_of_all_shapes(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> None:
     names = ("sum", "mean", "prod", "var", "logsumexp", "max_reduce", "min_reduce")
 
-    def build(b: Emitter, values: list[SSAValue]) -> SSAValue:
+    def build(b: Emitter, values: Sequence[SSAValue]) -> SSAValue:
         (x,) = values
         results = [b.call(name, x, axis=list(axes), keepdims=keepdims) for name in names]
         return weighted(b, [*results, b.cumsum(x, axis=list(axes)), b.cumprod(x, axis=list(axes))])
@@ -92,7 +94,7 @@ def test_reductions_of_all_shapes(shape: Shape, axes: tuple[int, ...], keepdims:
 def test_rows_and_movement_of_all_shapes(shape: Shape) -> None:
     rank = len(shape)
 
-    def build(b: Emitter, values: list[SSAValue]) -> SSAValue:
+    def build(b: Emitter, values: Sequence[SSAValue]) -> SSAValue:
         x, w = values
         rows = [b.softmax(x), b.log_softmax(x), b.layer_norm(x, w, w), b.rms_norm(x, w)]
         rows += [b.sort(x, descending=True), b.topk(x, shape[-1])[0], b.flip(x), b.tile(x, [2] * 3)]
@@ -110,7 +112,7 @@ def test_rows_and_movement_of_all_shapes(shape: Shape) -> None:
 @pytest.mark.parametrize("stride", [1, 2, 3, 4])
 @pytest.mark.parametrize("dilation", [1, 2])
 def test_windows_that_meet_are_added_up(size: int, stride: int, dilation: int) -> None:
-    def build(b: Emitter, values: list[SSAValue]) -> SSAValue:
+    def build(b: Emitter, values: Sequence[SSAValue]) -> SSAValue:
         (x,) = values
         return weighted(b, [b.windows(x, [2, size], [1, stride], [1, dilation])])
 
