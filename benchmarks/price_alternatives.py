@@ -4,8 +4,9 @@ In: a program, a device's description. Out: `Choice`s of kernels with their pred
 that compiling makes first. While one of them is `forced`, compiling the program takes its kernels.
 
 The others are the cheapest choices with one more kernel, or without one that was chosen, and a
-kernel for each operation. Each way to arrange a kernel as several counts as kernels of its own.
-Choices of kernels of the same kinds at the same cost count as one.
+kernel for each operation. Of those that differ only in what is written and never read, or made when
+parameters are set, the cheapest counts. Each way to arrange a kernel as several counts as kernels
+of its own. Choices of kernels of the same kinds at the same cost count as one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -49,10 +50,26 @@ def alternatives(program: Program, device: Device, most: int) -> list[Choice]:
         known.setdefault(run.text(selection), run.choice(selection))
     first, *others = known.values()
     bound = FAR * first.selection.cost
+    others.sort(key=lambda item: item.selection.cost)
+    needed = {_needed(item): item for item in (*reversed(others), first)}
+    others = [item for item in others if needed[_needed(item)] is item]
     unlike = {_outline(item): item for item in reversed(others) if item.selection.cost <= bound}
     unlike.pop(_outline(first), None)
     others = sorted(unlike.values(), key=lambda item: item.selection.cost)
     return [first, *_spread(others, most)]
+
+
+def _needed(choice: Choice) -> frozenset[object]:
+    """The kernels of each run of a choice, without what they write that nothing reads: compiling
+    drops it.
+    """
+    kernels = [choice.found.candidates[number] for number in choice.selection.kernels]
+    read = set(choice.found.outputs).union(*(item.inputs for item in kernels))
+    return frozenset(
+        (str(item.kind), frozenset(item.results) & read, frozenset(item.reads))
+        for item in kernels
+        if not all(choice.view.classes[key].prepared for key in item.results)
+    )
 
 
 def _outline(choice: Choice) -> tuple[str, ...]:

@@ -2,11 +2,12 @@
 predicted against measured times of programs, each in several arrangements.
 
 Each program is compiled to the kernels that are chosen for it and to others. All arrangements of a
-program compute the same, which is checked, and are timed in turn: on a CPU by the least wall clock
-of many runs, on a GPU by the median of the device's own times of the kernels, plus what the device
-takes for each launch. On a CPU a fixed product is timed with each program; times are in proportion
-to it, because the speed of a host drifts. The *loss* of a program is by how much the choice is
-slower than the fastest arrangement. Worst rows come first.
+program compute the same, which is checked, and are timed in many short turns by wall clock: of some
+runs which are enqueued one after another without a wait, so that what a launch costs shows as it
+does in a program, and the wait for the host does not. The least time of a turn counts, and the
+least of all turns. On a CPU, whose speed drifts, a fixed product takes turns with each program: the
+median of what times are in proportion to it counts there. The *loss* of a program is by how much
+the choice is slower than the fastest arrangement. Worst rows come first.
 """
 
 import argparse
@@ -36,8 +37,11 @@ MOST = 5
 LOSS = 0.05
 """From which loss on an alternative counts as better than the choice."""
 
-TURNS, TURN_SECONDS = 6, 0.012
+TURNS, TURN_SECONDS = 40, 0.003
 """Turns of each arrangement of a program, and how long about one lasts."""
+
+TOGETHER, TOGETHER_SECONDS = 50, 1e-3
+"""The most runs that are enqueued together, and how long about they last."""
 
 CALIBRATION = Program(
     "calibration", "graph g(a: f32[384, 384], b: f32[384, 384]) { return y = a @ b }"
@@ -93,52 +97,57 @@ class Row:
 class Contestant:
     """One arrangement of a program on a device."""
 
-    def __init__(self, program: Program, choice: Choice, device: str, launch_cost: float) -> None:
+    def __init__(self, program: Program, choice: Choice, device: str) -> None:
         with forced(choice):
             self.executable = mgn.compile(
                 mgn.parse(program.text), device=device, precision=program.precision
             )
-        self.on_gpu = self.executable.device.kind == "gpu"
-        self.predicted, self.launch_cost = choice.selection.cost, launch_cost
+        self.predicted = choice.selection.cost
         self.lines = self.executable.report.kernels
-        self.times: list[float] = []
+        self.turns: list[float] = []
+        self.together = 1
 
     def take_turn(self) -> None:
-        """Runs for a while and keeps the times."""
-        first = self._time()
-        for _ in range(max(2, min(200, int(TURN_SECONDS / max(first, 1e-7))))):
-            self.times.append(self._time())
+        """Runs for a while and keeps the least time."""
+        if not self.turns:
+            self.together = max(1, min(TOGETHER, int(TOGETHER_SECONDS / self._time())))
+        end, least = time.perf_counter() + TURN_SECONDS, self._time()
+        while time.perf_counter() < end:
+            least = min(least, self._time())
+        self.turns.append(least)
 
     def _time(self) -> float:
-        if self.on_gpu:
-            launches = self.executable.replay(profile=True)
-            return sum(launch.seconds + self.launch_cost for launch in launches)
+        """Seconds of a run, in the mean of as many as are enqueued together."""
         start = time.perf_counter()
-        self.executable.replay()
-        return time.perf_counter() - start
+        self.executable.replay(times=self.together)
+        return (time.perf_counter() - start) / self.together
 
-    @property
-    def arrangement(self) -> Arrangement:
-        seconds = median(self.times) if self.on_gpu else min(self.times)
-        names = "; ".join(" ".join(line.operations) for line in self.lines)
+    def arrangement(self, calibration: "Contestant") -> Arrangement:
+        """What was measured; on a CPU in proportion to what took the same turns."""
+        names, seconds = (
+            "; ".join(" ".join(line.operations) for line in self.lines),
+            min(self.turns),
+        )
+        if self.executable.device.kind == "cpu":
+            ratio = median(a / b for a, b in zip(self.turns, calibration.turns, strict=True))
+            seconds = ratio * min(calibration.turns)
         return Arrangement(len(self.lines), names, self.predicted, seconds)
 
 
 def row_of(program: Program, device: str, described: Device, calibration: Contestant) -> Row:
     """Compiles a program in its arrangements, compares what they compute, and times them."""
     contestants = [
-        Contestant(program, choice, device, described.launch_cost)
-        for choice in alternatives(program, described, MOST)
+        Contestant(program, choice, device) for choice in alternatives(program, described, MOST)
     ]
     check_results(program, contestants)
-    calibration.times.clear()
+    calibration.turns.clear()
     for _ in range(TURNS):
         for item in (calibration, *contestants):
             item.take_turn()
     return Row(
         program.name,
-        tuple(item.arrangement for item in contestants),
-        calibration.arrangement.measured,
+        tuple(item.arrangement(calibration) for item in contestants),
+        min(calibration.turns),
     )
 
 
@@ -243,7 +252,7 @@ def main() -> int:
     described, on_gpu = describe_device(device), device.kind == "gpu"
     programs = [*known_programs(on_gpu), *drawn_programs(on_gpu, options.seed, options.drawn)]
     (first,) = alternatives(CALIBRATION, described, 0)
-    calibration = Contestant(CALIBRATION, first, options.device, described.launch_cost)
+    calibration = Contestant(CALIBRATION, first, options.device)
     check_results(CALIBRATION, [calibration])
     end, rows = time.perf_counter() + options.seconds, list[Row]()
     for program in programs:

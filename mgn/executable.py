@@ -158,12 +158,13 @@ class Executable:
             raise MgnError(f"graph '{self.plan.name}' draws no random numbers")
         self.state[RANDOM_STATE] = key_of(seed)
 
-    def replay(self, *, profile: bool = False) -> list[LaunchTime]:
+    def replay(self, *, profile: bool = False, times: int = 1) -> list[LaunchTime]:
         """Runs the launches again on what is on the device, and waits: for timing.
 
-        With `profile`, gives the device's own time of each launch; else an empty list.
+        `times` runs follow one another without a wait between them. With `profile`, gives the
+        device's own time of each launch, in the last run; else an empty list.
         """
-        self._executable.replay(profile=profile)
+        self._executable.replay(profile=profile, times=times)
         return self._executable.profile if profile else []
 
     def trace(self, path: str | Path) -> None:

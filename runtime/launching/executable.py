@@ -182,23 +182,25 @@ class Executable:
             cl.enqueue_copy(self._queue, buffer, source, byte_count=size)
         return DeviceArray(self.session, buffer, output.element, output.shape)
 
-    def replay(self, *, profile: bool = False) -> None:
-        """Run the launches once more on what the buffers hold, and wait: for timing.
+    def replay(self, *, profile: bool = False, times: int = 1) -> None:
+        """Run the launches once more on what the buffers hold, or so many times one after another,
+        and wait at the end: for timing.
 
-        With `profile`, the time of each launch is in `self.profile` afterwards.
+        With `profile`, the time of each launch of the last run is in `self.profile` afterwards.
         """
         with self._lock:
             self._check_states()
             self._prepare()
             with self._writing_states():
-                if profile:
-                    queue = self._timing_queue()
-                    events = self._timed([*self._steps, *self._commits], queue)
-                    queue.finish()
-                    self.profile = self._times_of(events)
-                else:
-                    self._enqueue_all()
-                    self._commit()
+                for _ in range(times):
+                    if profile:
+                        queue = self._timing_queue()
+                        events = self._timed([*self._steps, *self._commits], queue)
+                        queue.finish()
+                        self.profile = self._times_of(events)
+                    else:
+                        self._enqueue_all()
+                        self._commit()
                 self._queue.finish()
 
     def _check_parameters(self) -> None:

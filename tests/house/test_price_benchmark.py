@@ -4,8 +4,10 @@ import math
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import mgn
 from mgn.dialects.kernel.device import DEVICES
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -33,13 +35,33 @@ def test_alternatives_are_compiled_compared_and_timed() -> None:
     except DeviceError:
         pytest.skip("no OpenCL device for the CPU: install the extra 'cpu'")
     (first, *_) = price_alternatives.alternatives(SMALL, device, 0)
-    calibration = prices.Contestant(SMALL, first, "cpu", device.launch_cost)
+    calibration = prices.Contestant(SMALL, first, "cpu")
     prices.check_results(SMALL, [calibration])
     row = prices.row_of(SMALL, "cpu", device, calibration)
     assert len({(item.names, item.predicted) for item in row.arrangements}) > 1
     assert row.loss >= 0.0
     assert all(item.measured > 0.0 for item in row.arrangements)
     assert "largest loss" in "\n".join(prices.summary(prices.in_proportion([row])))
+
+
+def test_alternatives_differ_in_more_than_what_nothing_reads() -> None:
+    text = "graph g(x: f32[256, 64], y: f32[64, 256]) { return z = relu(y.T) + exp(x) }"
+    found = price_alternatives.alternatives(Program("wide", text), DEVICES["cpu"], 8)
+    for choice in found[1:]:
+        kernels = [choice.found.candidates[number] for number in choice.selection.kernels]
+        read = set(choice.found.outputs).union(*(item.inputs for item in kernels))
+        assert all(read.issuperset(item.results) for item in kernels)
+
+
+def test_runs_that_follow_one_another_are_waited_for_once() -> None:
+    try:
+        choose("cpu")
+    except DeviceError:
+        pytest.skip("no OpenCL device for the CPU: install the extra 'cpu'")
+    executable = mgn.compile(mgn.parse("graph g(x: f32[8]) { return y = x + 1.0 }"), device="cpu")
+    executable.run({"x": np.zeros(8, np.float32)})
+    assert executable.replay(times=3) == []
+    assert len(executable.replay(times=3, profile=True)) == 1
 
 
 def test_ranks_of_equal_values_are_their_mean() -> None:
