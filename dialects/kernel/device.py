@@ -54,6 +54,8 @@ class Device:
     which instructions it is reached: none, mma, or wgmma besides. What a kernel reads and writes
     moves `cache_gain` times as fast if all of it fits into `cache`. `l1_cache` and `l2_cache` are
     those of one core, `l3_cache` the one that cores share: what the system says, 0 for unknown.
+    `function_share` is what functions such as tanh take on a CPU in the time that a chain of them
+    takes, by `ELEMENT_COST`: a core computes the next elements while one waits, as far as it sees.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Device:
     l1_cache: int = 0
     l2_cache: int = 0
     l3_cache: int = 0
+    function_share: float = 1.0
 
     @property
     def is_cpu(self) -> bool:
@@ -218,6 +221,7 @@ FIGURES: dict[str, Numbers | Choices | dict[str, Numbers]] = {
     "l1_cache": _SIZE,
     "l2_cache": _SIZE,
     "l3_cache": _SIZE,
+    "function_share": Numbers(float, 1e-3, 1e3),
 }
 """The values that each figure of a device may have; rates are numbers by element type. Within them
 no price overflows, and each template has a schedule.
@@ -225,7 +229,7 @@ no price overflows, and each template has a schedule.
 
 OPTIONAL_FIGURES = frozenset(
     ("rates", "matrix_rates", "matrix_unit", "cache", "cache_gain", "l1_cache", "l2_cache")
-) | {"l3_cache"}
+) | {"l3_cache", "function_share"}
 
 LEAST_ON_GPU = {"local_memory": 4096, "max_work_group_size": 32}
 """What the smallest tiles of attention and of products take."""

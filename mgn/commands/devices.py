@@ -37,6 +37,7 @@ UNITS: dict[str, Callable[[Any], str]] = {
     "matrix_rates": _rates,
     "cache": bytes_text,
     "cache_gain": lambda gain: f"{gain:.3g} times the bandwidth",
+    "function_share": lambda share: f"{share:.3g} of the time in a chain",
     **dict.fromkeys(("l1_cache", "l2_cache", "l3_cache"), _size),
 }
 """How fields of a description are written; the others as they are."""

@@ -88,7 +88,7 @@ class Scores:
 
 def score_seconds(attention: AttentionSizes, device: Device, unit: str = "") -> float:
     """Seconds of a score at the best rate of the device, or of its unit where one multiplies."""
-    power = ELEMENT_COST["exp"].cpu if device.is_cpu else GPU_POWER
+    power = device.function_share * ELEMENT_COST["exp"].cpu if device.is_cpu else GPU_POWER
     products, rate = 2.0 * (attention.depth + attention.width), device.rate(attention.element.name)
     steps = 2.0 * (power + (0.0 if unit in HALVES else SCORE_STEPS[device.is_cpu])) / rate
     if unit:

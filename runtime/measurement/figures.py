@@ -23,7 +23,7 @@ from mgn.runtime.measurement.caches import cache_sizes
 from mgn.runtime.measurement.matrix_figures import matrix_unit
 from mgn.runtime.measurement.speeds import MEASURED, ROUNDS, Speeds, add_rounds, source
 
-_VERSION = 6
+_VERSION = 7
 _MOST_BYTES = 1 << 16
 """No file of speeds is longer."""
 _VENDORS = ("intel", "nvidia", "amd", "pocl", "apple", "arm", "qualcomm")
@@ -170,7 +170,7 @@ def overrides() -> dict[str, Any]:
 def _with_overrides(figures: dict[str, Any]) -> dict[str, Any]:
     """Figures with those of the file in their places, each of its kind; rates one by one."""
     known: dict[str, Any] = {"bandwidth": 0.0, "launch_cost": 0.0, "cache": 0, "cache_gain": 1.0}
-    known |= {"rates": {}, "matrix_rates": {}, **figures}
+    known |= {"rates": {}, "matrix_rates": {}, "function_share": 1.0, **figures}
     merged = dict(figures)
     for name, value in overrides().items():
         if name not in known:

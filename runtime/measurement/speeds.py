@@ -42,7 +42,7 @@ _CACHED_ITEMS = 64
 
 MEASURED = frozenset(
     {
-        *("f32", "f64", "copy", "launches"),
+        *("f32", "f64", "copy", "launches", "tanh"),
         *(f"copy {size}" for size in _CACHED_SIZES),
         *(f"matrix {name}" for name in OPERATIONS),
     }
@@ -59,6 +59,23 @@ __kernel void copy(__global const COPIED *x, __global COPIED *y, int chunk) {
   for (int i = 0; i < chunk; i++) y[first + i] = x[first + i];
 }
 """
+_TANH_SOURCE = """
+__kernel void tanh_rate(__global VECTOR *y, int steps) {
+  VECTOR s[CHAINS];
+  for (int j = 0; j < CHAINS; j++) s[j] = (VECTOR)(0.1f * (j + 1 + get_global_id(0) % 7));
+  for (int i = 0; i < steps; i++) {
+    #pragma unroll
+    for (int j = 0; j < CHAINS; j++) s[j] = tanh(s[j]);
+  }
+  VECTOR total = s[0];
+  for (int j = 1; j < CHAINS; j++) total += s[j];
+  y[get_global_id(0)] = total;
+}
+"""
+_TANH_STEPS = 256
+TANH_IN_CHAINS = 76.0
+"""Multiply-adds in whose time a CPU does one tanh after another, as `ELEMENT_COST` says."""
+
 _RATE_SOURCE = """
 __kernel void rate_SCALAR(__global VECTOR *y, SCALAR a, SCALAR b, int steps) {
   VECTOR s[CHAINS];
@@ -104,6 +121,9 @@ _LANES = {"cpu": {"float": 16, "double": 8}, "gpu": {"float": 1, "double": 1}}
 def source(kind: str, has_fp64: bool) -> str:
     """All the measuring kernels as one program, since each build takes a while."""
     text = _SOURCE.replace("COPIED", _SCALES[kind].vector)
+    if kind == "cpu":
+        vector = _SCALES[kind].vector
+        text += _TANH_SOURCE.replace("VECTOR", vector).replace("CHAINS", str(_CHAINS))
     if has_fp64:
         text += "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
     for scalar, lanes in _LANES[kind].items():
@@ -150,7 +170,14 @@ class Speeds:
             "matrix_rates": matrix,
             "cache": cache,
             "cache_gain": gain,
+            "function_share": self._function_share(),
         }
+
+    def _function_share(self) -> float:
+        """What a tanh takes beside others, in the time that it takes in a chain; 1 if unknown."""
+        if "tanh" not in self.best:
+            return 1.0
+        return min(0.5 * self.best["f32"] / self.best["tanh"] / TANH_IN_CHAINS, 1.0)
 
     def _cache(self) -> tuple[int, float]:
         """How many bytes a CPU keeps between kernels, and how much faster it copies them.
@@ -203,6 +230,7 @@ class _Bench:
         speeds["copy"] = self._bandwidth(self._scale.bytes)
         if self._kind == "cpu":
             speeds |= {f"copy {size}": self._bandwidth(size) for size in _CACHED_SIZES}
+            speeds["tanh"] = self._functions()
         speeds["launches"] = self._launches()
         return speeds | {f"matrix {name}": rate for name, rate in self._matrix_rates().items()}
 
@@ -278,6 +306,16 @@ class _Bench:
                 self._launch(kernel, items, self._scale.group)
 
         return _LAUNCHES / self._time(enqueue)
+
+    def _functions(self) -> float:
+        """Values of tanh per second that do not depend on one another."""
+        scale, lanes = self._scale, _LANES[self._kind]["float"]
+        kernel = opencl().Kernel(self._program, "tanh_rate")
+        items = scale.items * self._units
+        target = self._buffer(items * scale.vector_bytes)
+        kernel.set_args(target, np.int32(_TANH_STEPS))
+        seconds = self._time(lambda: self._launch(kernel, items, scale.group))
+        return items * _TANH_STEPS * _CHAINS * lanes / seconds
 
     def _rate(self, scalar: str, number: type[np.floating[Any]]) -> float:
         """Operations per second of independent chains of fused multiply-adds."""

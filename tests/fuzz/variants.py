@@ -107,6 +107,7 @@ FIGURES: dict[str, tuple[Any, ...]] = {
     "launch_cost": (1e-8, 1e-6, 2e-5, 1e-2),
     "cache": (0, 1 << 12, 1 << 20, 1 << 30),
     "cache_gain": (1.0, 4.0),
+    "function_share": (0.1, 1.0, 4.0),
     "l1_cache": (0, 1 << 10, 1 << 15, 48 << 10),
     "l2_cache": (0, 1 << 14, 1 << 20),
     "l3_cache": (0, 1 << 16, 32 << 20),

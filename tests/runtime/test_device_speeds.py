@@ -121,6 +121,9 @@ def test_a_cache_is_as_large_as_the_buffers_whose_copies_are_fast() -> None:
     found.add(QUIET | quick | slow)
     assert found.figures("cpu")["cache"] == 2 << 22
     assert found.figures("cpu")["cache_gain"] == pytest.approx(3.0)
+    assert found.figures("cpu")["function_share"] == 1.0
+    found.add({"tanh": QUIET["f32"] / 2 / 19.0})
+    assert found.figures("cpu")["function_share"] == pytest.approx(0.25)
     found = Speeds()
     found.add({"f32": 5e13, "copy": 4e12, "launches": 2e5, "matrix bf16": 6e14})
     gpu = found.figures("gpu")

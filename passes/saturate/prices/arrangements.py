@@ -149,7 +149,11 @@ def long_rows(
     if reduction_cut(body, form, types, signatures, device) is None:
         return None
     workers, enough = busy_from(RowSpace(form.shape, form.axes), device)
-    return LongRows(enough / max(workers, 1), _stages(body, signatures) + writes_all)
+    workers, passes = max(workers, 1), _stages(body, signatures) + writes_all
+    if device.is_cpu:
+        units = device.compute_units
+        return LongRows(-(-workers // units) * units / workers, passes)
+    return LongRows(enough / workers, passes)
 
 
 def _stages(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> int:

@@ -5,8 +5,9 @@ In: a legal body, its leaves and results, a `Device`. Out: seconds:
     launch_cost + max(bytes / bandwidth, Σ weighted operations / rate)
 
 On a CPU a part of the shorter of both is added: what is written has a price even where computing
-takes longer. What fits into its cache moves faster. On a GPU a part of what a product reads, or
-writes, is added.
+takes longer. What fits into its cache moves faster. A function that others wait for is dearer, and
+so is what a row has one of, which takes the time of a vector. On a GPU a part of what a product
+reads, or writes, is added.
 
 Each leaf is read once, at most as many elements as are asked for. A value is computed as often as
 the template evaluates it: once an element of the space, once a row in row space, and again for each
@@ -55,6 +56,26 @@ ARRANGING = {TILED: 1.0, SCATTERED: 5.0, TO_PANELS: 1.0}
 
 SEEN = 0.2
 """The share of moving, or of computing, that a CPU does not do during the other."""
+
+COMPARED, COMPARING = frozenset({"max_reduce", "min_reduce", "argmax", "argmin"}), 6.0
+"""Reductions that look for the largest, and the multiply-adds in whose time a CPU does so with an
+element: NaN is the largest. Measured on an AMD EPYC (AVX-512), rows of 64 to 768.
+"""
+
+MOST_LANES = 16
+"""The most lanes of a CPU's vectors, all of which one value of a row takes the time of."""
+
+ROW_END = 19.0
+"""Multiply-adds of a whole vector in whose time a CPU goes from one walk along a row to the next:
+lanes are combined, and all that follows waits. Measured on an AMD EPYC (AVX-512), rows of 64 to
+512.
+"""
+
+FUNCTION, WAITING = 12.0, 0.8
+"""From which cost on an operation is a function that a CPU's core is busy with for long, and how
+much dearer it is for each one that waits for it, up to what it takes in a chain: the core sees less
+far into the next elements. Measured there, chains of up to 10 of exp, log, tanh, sigmoid and gelu.
+"""
 
 GPU_SEEN = 0.7
 """The share of moving that a GPU does not do while it multiplies: of reading, but of writing where
@@ -124,14 +145,16 @@ class Work:
 class _Figures:
     """What an operation takes of a device in any kernel.
 
-    `element` is seconds for an element, `steps` seconds for all of a reduction; `demands`
-    how often each operand is asked for an element, where the kernel does not matter; `alike` says
-    whether all are asked as often as the operation itself. `operands` has elements and bytes of an
-    element of each; `strided` is `_strided_read` without and with a heavy operation in the kernel.
+    `element` is seconds for an element, `function` whether the next ones wait for it; `steps` is
+    seconds for all of a reduction. `demands` is how often each operand is asked for an element,
+    where the kernel does not matter; `alike` says whether all are asked as often as the operation
+    itself. `operands` has elements and bytes of an element of each; `strided` is `_strided_read`
+    without and with a heavy operation in the kernel.
     """
 
     device: Device
     element: float
+    function: bool
     steps: float | None
     demands: Sequence[float] | None
     alike: bool
@@ -153,13 +176,15 @@ def _figures_of(signature: Signature, device: Device) -> _Figures:
 def _new_figures(signature: Signature, device: Device) -> _Figures:
     steps, demands, kind = None, None, signature.kind
     if kind is Kind.REDUCTION:
-        steps = 2.0 * signature.operand_sizes[0] / device.rate(signature.element)
+        weight = COMPARING if device.is_cpu and signature.name in COMPARED else 1.0
+        steps = 2.0 * weight * signature.operand_sizes[0] / device.rate(signature.element)
         demands = [float(signature.operand_sizes[0])]
     alike = min(signature.operand_sizes, default=2) > 1 and signature.name not in ("concat", "pad")
     element_bytes = [element_of(type).bytes for type in signature.operand_types]
     return _Figures(
         device,
         _element_seconds(signature, device),
+        device.is_cpu and operation_weight(signature, device) >= FUNCTION,
         steps,
         demands,
         alike,
@@ -185,7 +210,9 @@ def operation_weight(signature: Signature, device: Device) -> float:
     cost = (BY_TANH if by_tanh else ELEMENT_COST).get(signature.name)
     if cost is None:
         return 1.0
-    return cost.cpu if device.is_cpu else cost.gpu
+    if not device.is_cpu:
+        return cost.gpu
+    return min(cost.cpu, 1.0 + (cost.cpu - 1.0) * device.function_share)
 
 
 def widens_half(signature: Signature) -> bool:
@@ -283,6 +310,11 @@ def measure_kernel(
         rows = float(across * math.prod(form.reduced[:-1]))
     use = matrix_use(facts, body, signatures, leaf_types)
     arranging = next((ARRANGING[name] for name, _ in facts if name in ARRANGING), None)
+    along = device.is_cpu and reduces and len(form.shape) - 1 in form.axes
+    lanes = float(min(device.lanes(4), MOST_LANES)) if along else 1.0
+    ends = 2.0 * ROW_END * lanes * form.rows / device.rate("f32") if along else 0.0
+    waiting: dict[int, int] = {}
+    longest = max(1.0 / device.function_share, 1.0)
     for name, number, operands in reversed(body):
         signature = signatures[number]
         evaluations = times.get(name, 0.0)
@@ -295,7 +327,15 @@ def measure_kernel(
         elif use is None or signature.name not in ROUNDINGS:
             steps = figures.steps
             own_seconds = evaluations * figures.element * evaluation
-            seconds += own_seconds if steps is None else steps
+            if name in waiting:
+                own_seconds *= min(1.0 + WAITING * waiting[name], longest)
+            if along and places[name] in IN_ROWS:
+                own_seconds *= lanes
+            seconds += own_seconds if steps is None else steps + ends
+            if steps is None and (figures.function or name in waiting):
+                behind = waiting.get(name, 0) + figures.function
+                for operand in operands:
+                    waiting[operand] = max(behind, waiting.get(operand, 0))
             if signature.name == "windows" or name in below:
                 below.update(operands)
             if name in below and signature.kind is Kind.ELEMENTWISE:
