@@ -25,6 +25,23 @@ EXCHANGE, MERGED, SEARCHED, PASSED = 14.0, 12.0, 8.0, 6.0
 looking at an element that is passed by.
 """
 
+DIGITS = ("sort_digits", "place_digits")
+"""The operations that put a row in the order of a digit."""
+
+COUNTED, PLACED = {True: 4.0, False: 8.0}, {True: 12.0, False: 60.0}
+"""Steps of counting the digit of an element and of putting one in its place, on a CPU and on a
+GPU.
+"""
+
+COLUMNS = 128
+"""Work-items of a GPU's group that count digits, each for itself, in bytes."""
+
+GROUPS_A_UNIT = 4
+"""Groups that a compute unit of a GPU needs to be busy."""
+
+PLACES = 8
+"""Elements of a tile that a work-item has."""
+
 PART = {True: 512, False: 8}
 """Elements of the result that a work-item merges, on a CPU and on a GPU."""
 
@@ -36,6 +53,8 @@ class OrderVariant(StrEnum):
     ROWS = "rows"
     SELECTIONS = "selections"
     MERGES = "merges"
+    COUNTS = "digit counts"
+    DIGITS = "digits"
 
 
 @dataclass(frozen=True)
@@ -60,14 +79,18 @@ def runs_of(node: Node) -> Runs:
     shape, axis = node.operands[0].shape, node.values["axis"]
     length = shape[axis]
     rows = prod(shape) // max(length, 1)
-    run = min(node.values["run"] or length, length)
-    return Runs(rows, length, run, ceil_div(length, max(run, 1)), node.values["ordered"])
+    run = min(node.values.get("run") or node.values.get("part") or length, length)
+    return Runs(rows, length, run, ceil_div(length, max(run, 1)), node.values.get("ordered", 0))
 
 
 def order_schedules(request: Request) -> Schedules:
     """The schedules of an order."""
     node = request.body.of_kind(Kind.ORDER)[0]
     runs = runs_of(node)
+    if node.name == "digit_counts":
+        return [_counts(request, runs)]
+    if node.name in DIGITS:
+        return [_digits(request, runs)]
     if 1 < runs.ordered < runs.run:
         found = [_merges(request, runs)]
     elif request.is_gpu or request.word(VARIANT) == OrderVariant.GROUPS:
@@ -84,7 +107,9 @@ def _schedule(
     """A schedule of so many steps of work-items, all of them together."""
     width = 1 if request.is_gpu else request.number("lanes", 16)
     seconds = 2.0 * steps * width / request.device.rate("i32")
-    return Schedule(variant, numbers, request.facts("form"), seconds, (1.0, 1.0))
+    (node, *_) = request.body.of_kind(Kind.ORDER)
+    passes = (1.0,) * len(node.operands)
+    return Schedule(variant, numbers, request.facts("form"), seconds, passes)
 
 
 def _groups(request: Request, runs: Runs) -> Schedule:
@@ -126,3 +151,22 @@ def _merges(request: Request, runs: Runs) -> Schedule:
     steps = parts * (part * MERGED + log2(runs.ordered) * SEARCHED)
     items = min(request.number("local", 256), power_above(parts)) if request.is_gpu else 1
     return _schedule(request, OrderVariant.MERGES, steps, {"part": part, "items": items})
+
+
+def _counts(request: Request, runs: Runs) -> Schedule:
+    items = min(request.number("local", 256), COLUMNS) if request.is_gpu else 1
+    steps = runs.rows * runs.length * COUNTED[not request.is_gpu]
+    return _schedule(request, OrderVariant.COUNTS, steps * _idle(request, runs), {"items": items})
+
+
+def _digits(request: Request, runs: Runs) -> Schedule:
+    items = min(request.number("local", 256), 256) if request.is_gpu else 1
+    steps = runs.rows * runs.length * PLACED[not request.is_gpu]
+    numbers = {"items": items, "each": PLACES} if request.is_gpu else {}
+    return _schedule(request, OrderVariant.DIGITS, steps * _idle(request, runs), numbers)
+
+
+def _idle(request: Request, runs: Runs) -> float:
+    """How much longer it takes than with parts enough for all units."""
+    units = request.number("units", 1) * (1 if not request.is_gpu else GROUPS_A_UNIT)
+    return max(1.0, units / max(runs.all, 1))

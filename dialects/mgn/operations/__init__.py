@@ -7,6 +7,7 @@ from mgn.dialects.mgn.operations import activations as activations
 from mgn.dialects.mgn.operations import attention as attention
 from mgn.dialects.mgn.operations import contraction as contraction
 from mgn.dialects.mgn.operations import convolution as convolution
+from mgn.dialects.mgn.operations import digits as digits
 from mgn.dialects.mgn.operations import einsum as einsum
 from mgn.dialects.mgn.operations import elementwise as elementwise
 from mgn.dialects.mgn.operations import indexing as indexing

@@ -1,8 +1,8 @@
 """Order: sorting, and what is first in it. The order is stable, and NaN is last in both directions.
 
 `sort_runs` is the core: values in the order of keys, run by run along an axis. A long axis is
-sorted in runs, which are then merged in pairs; each merge is a `sort_runs` that is told how long
-the runs are that are in order already. So the definition of a long sort is what kernels compute.
+sorted by one digit of the keys after the other (digits.py). So the definition of a long sort is
+what kernels compute.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,6 +22,7 @@ from mgn.dialects.mgn.operation import (
     OperationSpec,
     define,
 )
+from mgn.dialects.mgn.operations.digits import shifts_of
 from mgn.dialects.mgn.operations.reductions import canonical_axis
 from mgn.dialects.shapes import Shape, ShapeError
 from mgn.dialects.types import ElementType, Family, element_of, largest_number, tensor
@@ -105,21 +106,18 @@ SORT_RUNS = define(
 def _sorted_by(
     b: Emitter, keys: SSAValue, payloads: Sequence[SSAValue], axis: int, descending: bool
 ) -> list[SSAValue]:
-    """Payloads in the order of keys along an axis; the keys are sorted beside them until the last
-    merge.
+    """Payloads in the order of keys along an axis; a long axis digit by digit, where the keys are
+    moved beside them until the last one.
     """
-    count = shape_of(keys)[axis]
     how = {"axis": axis, "descending": descending}
-    if count <= RUN:
+    if shape_of(keys)[axis] <= RUN:
         return [b.sort_runs(keys, payload, **how) for payload in payloads]
-    values = [b.sort_runs(keys, value, run=RUN, **how) for value in (keys, *payloads)]
-    length = RUN
-    while 2 * length < count:
-        how |= {"run": 2 * length, "ordered": length}
-        values = [b.sort_runs(values[0], value, **how) for value in values]
-        length *= 2
-    how |= {"run": 0, "ordered": length}
-    return [b.sort_runs(values[0], value, **how) for value in values[1:]]
+    moved = list(dict.fromkeys((keys, *payloads)))
+    wanted = [moved.index(payload) for payload in payloads]
+    *shifts, last = shifts_of(element_of(keys.type))
+    for shift in shifts:
+        moved = [b.sort_digits(moved[0], value, shift=shift, **how) for value in moved]
+    return [b.sort_digits(moved[0], moved[number], shift=last, **how) for number in wanted]
 
 
 def _positions(b: Emitter, shape: Shape, axis: int) -> Any:

@@ -1,6 +1,8 @@
 """The order template, by its schedule's variant."""
 
 from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.order.digit_counts import lower_counts
+from mgn.passes.lower_kernels.order.digit_places import lower_digits
 from mgn.passes.lower_kernels.order.merges import lower_merges
 from mgn.passes.lower_kernels.order.networks import lower_groups
 from mgn.passes.lower_kernels.order.own_runs import lower_rows
@@ -19,3 +21,7 @@ def lower_order(job: Job) -> Launch:
             return lower_selections(job)
         case OrderVariant.MERGES:
             return lower_merges(job)
+        case OrderVariant.COUNTS:
+            return lower_counts(job)
+        case OrderVariant.DIGITS:
+            return lower_digits(job)

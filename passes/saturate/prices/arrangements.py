@@ -27,6 +27,7 @@ from mgn.passes.arrangements.copied_operands import CopiedOperands
 from mgn.passes.arrangements.kernel_pieces import Arrangement
 from mgn.passes.arrangements.prepack_products import choose_panels
 from mgn.passes.arrangements.sorted_scatters import LEAST_IDS, SortedScatter
+from mgn.passes.arrangements.split_digits import SplitDigits, choose_digit_part
 from mgn.passes.arrangements.split_attention import SplitAttention, choose_keys
 from mgn.passes.arrangements.split_products import SplitProduct, choose_parts
 from mgn.passes.arrangements.split_reductions import (
@@ -76,6 +77,12 @@ def arrangements_of(
         ids = scatter.operand_shapes[1][scatter.values["axis"]]
         sorts = scatter.name == "scatter_along" and ids >= LEAST_IDS and scatter.size > 0
         return [SortedScatter()] if sorts else []
+    if form.kind is KernelKind.ORDER:
+        order = next(signatures[node[1]] for node in body if node[0] == form.heavy)
+        if order.name != "sort_digits":
+            return []
+        part = choose_digit_part(order.shape, order.values["axis"], device)
+        return [] if part is None else [SplitDigits(part)]
     if form.kind is KernelKind.ATTENTION and not device.is_cpu:
         sizes = AttentionSizes.of_body(
             request_of(body, form, types, signatures, device, facts).body
