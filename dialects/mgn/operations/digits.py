@@ -3,14 +3,17 @@
 The key of an element is an unsigned integer, in the order that a sort wants: zeros are one number,
 NaN is the largest. A digit is some of its bits. What a sort by a digit needs to know is how often
 each digit occurs in each part of a row; then every element knows where it goes.
+
+The attribute `of` is the keys' element type, which their digits depend on: it is filled in.
 """
 
 from math import prod
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 
-from mgn.dialects.mgn.attributes import BOOL, INT
+from mgn.dialects.mgn.attributes import BOOL, INT, STRING
 from mgn.dialects.mgn.operation import (
     INTEGERS,
     AttributeSpec,
@@ -21,7 +24,7 @@ from mgn.dialects.mgn.operation import (
 )
 from mgn.dialects.mgn.operations.reductions import canonical_axis
 from mgn.dialects.shapes import Shape, ShapeError
-from mgn.dialects.types import ElementType, Family, element_of, element_of_dtype, tensor
+from mgn.dialects.types import ELEMENT_TYPES, ElementType, Family, element_of, tensor
 
 Array = np.ndarray
 
@@ -71,10 +74,10 @@ def keys_of(values: Array, element: ElementType, descending: bool) -> Array:
     return np.where(np.isnan(floats), ~number(0), ~keys if descending else keys)
 
 
-def digits_of(values: Array, descending: bool, shift: int, bits: int) -> Array:
-    """A digit of each value's key."""
-    element = element_of_dtype(values.dtype)
-    keys = keys_of(values, element, descending)
+def digits_of(values: Array, of: str, descending: bool, shift: int, bits: int) -> Array:
+    """A digit of each value's key, as one of an element type."""
+    element = ELEMENT_TYPES[of]
+    keys = keys_of(values.astype(element.dtype), element, descending)
     mask = digit_mask(element, shift, bits)
     return (keys >> keys.dtype.type(shift) & keys.dtype.type(mask)).astype(np.int64)
 
@@ -89,6 +92,7 @@ DIGIT = (
     AttributeSpec("descending", BOOL, False),
     AttributeSpec("shift", INT, 0),
     AttributeSpec("bits", INT, DIGIT_BITS),
+    AttributeSpec("of", STRING, ""),
 )
 PART = AttributeSpec("part", INT, 1)
 
@@ -99,8 +103,12 @@ def counts_shape(shape: Shape, axis: int, bits: int, part: int) -> Shape:
     return (rows, 1 << bits, -(-shape[axis] // part))
 
 
+def _canonical(keys: TensorType, axis: int, **_: Any) -> dict[str, Any]:
+    return {**canonical_axis(keys, axis=axis), "of": element_of(keys).name}
+
+
 def _infer_counts(
-    keys: TensorType, axis: int, descending: bool, shift: int, bits: int, part: int
+    keys: TensorType, axis: int, descending: bool, shift: int, bits: int, of: str, part: int
 ) -> TensorType:
     _check(keys, shift, bits)
     if part < 1:
@@ -113,10 +121,10 @@ def _rows(values: Array, axis: int) -> Array:
 
 
 def _counts(
-    keys: Array, axis: int, descending: bool, shift: int, bits: int, part: int
+    keys: Array, axis: int, descending: bool, shift: int, bits: int, of: str, part: int
 ) -> Array:
     found = np.zeros(counts_shape(keys.shape, axis, bits, part), np.int32)
-    digits = _rows(digits_of(keys, descending, shift, bits), axis)
+    digits = _rows(digits_of(keys, of, descending, shift, bits), axis)
     lines = digits.reshape(found.shape[0], digits.shape[-1])
     for row, line in enumerate(lines):
         np.add.at(found[row], (line, np.arange(line.size) // part), 1)
@@ -132,13 +140,13 @@ DIGIT_COUNTS = define(
         (OperandSpec("keys"), *DIGIT, PART),
         _infer_counts,
         evaluate=_counts,
-        canonical=lambda keys, axis, **_: canonical_axis(keys, axis=axis),
+        canonical=_canonical,
     )
 )
 
 
 def _infer_sort(
-    keys: TensorType, payload: TensorType, axis: int, descending: bool, shift: int, bits: int
+    keys: TensorType, payload: TensorType, axis: int, descending: bool, shift: int, bits: int, of: str
 ) -> TensorType:
     _check(keys, shift, bits)
     if payload.get_shape() != keys.get_shape():
@@ -148,9 +156,9 @@ def _infer_sort(
 
 
 def _sort(
-    keys: Array, payload: Array, axis: int, descending: bool, shift: int, bits: int
+    keys: Array, payload: Array, axis: int, descending: bool, shift: int, bits: int, of: str
 ) -> Array:
-    digits = digits_of(keys, descending, shift, bits)
+    digits = digits_of(keys, of, descending, shift, bits)
     return np.take_along_axis(payload, np.argsort(digits, axis, kind="stable"), axis)
 
 
@@ -164,7 +172,7 @@ SORT_DIGITS = define(
         (OperandSpec("keys"), OperandSpec("payload", group="payload"), *DIGIT),
         _infer_sort,
         evaluate=_sort,
-        canonical=lambda keys, payload, axis, **_: canonical_axis(keys, axis=axis),
+        canonical=lambda keys, payload, axis, **_: _canonical(keys, axis),
     )
 )
 
@@ -177,10 +185,11 @@ def _infer_place(
     descending: bool,
     shift: int,
     bits: int,
+    of: str,
     part: int,
 ) -> TensorType:
-    result = _infer_sort(keys, payload, axis, descending, shift, bits)
-    wanted = _infer_counts(keys, axis, descending, shift, bits, part)
+    result = _infer_sort(keys, payload, axis, descending, shift, bits, of)
+    wanted = _infer_counts(keys, axis, descending, shift, bits, of, part)
     if sums.get_shape() != wanted.get_shape():
         raise ShapeError(f"sums must be {list(wanted.get_shape())}, not {list(sums.get_shape())}")
     return result
@@ -194,9 +203,10 @@ def _place(
     descending: bool,
     shift: int,
     bits: int,
+    of: str,
     part: int,
 ) -> Array:
-    return _sort(keys, payload, axis, descending, shift, bits)
+    return _sort(keys, payload, axis, descending, shift, bits, of)
 
 
 PLACE_DIGITS = define(
@@ -215,6 +225,6 @@ PLACE_DIGITS = define(
         ),
         _infer_place,
         evaluate=_place,
-        canonical=lambda keys, payload, sums, axis, **_: canonical_axis(keys, axis=axis),
+        canonical=lambda keys, payload, sums, axis, **_: _canonical(keys, axis),
     )
 )

@@ -10,7 +10,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
-from mgn.dialects.mgn.operations.digits import digit_mask, first_number
+from mgn.dialects.mgn.operations.digits import digit_mask, first_number, key_bits
 from mgn.passes.kernels.index import Counter, Index, of
 from mgn.passes.lower_kernels.core.pure_code import INDEX
 from mgn.passes.lower_kernels.core.template import Job
@@ -30,7 +30,9 @@ class DigitRows(OrderedRows):
     def digit(self, row: Index, element: Index) -> SSAValue:
         """The digit of an element, an i32."""
         code, type, key = self.code, self.keys.type, self.key(row, element)
-        turned = first_number(self.values.element)
+        turned, bits = first_number(self.values.element), key_bits(self.values.element)
+        if bits >= 32:  # these keys are signed, those of unsigned numbers too
+            turned = 1 << (bits - 1)
         if turned:
             key = code.binary(arith.XOrIOp, key, code.constant(turned, type))
         shift = self.node.values["shift"]
