@@ -10,8 +10,8 @@ After:
     %n = fusion.kernel pointwise (…) -> (…) { … mgn.run_bounds … }
     %y = fusion.kernel scatter (…) -> (…) { … mgn.scatter_runs … }
 
-Many ids are sorted in runs, which are merged by further kernels. Ids that name one place stay in
-their order.
+Many ids are sorted by one digit after the other (split_digits.py), each by further kernels. Ids
+that name one place stay in their order.
 """
 
 from dataclasses import dataclass
@@ -22,9 +22,11 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.mgn.operations.digits import DIGIT_BITS
 from mgn.dialects.mgn.operations.order import RUN
 from mgn.dialects.types import counting_type
-from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made
+from mgn.passes.arrangements.kernel_pieces import Finish, KernelPieces, Made
+from mgn.passes.arrangements.split_digits import sort_by_digit
 
 LEAST_IDS = 16
 """Fewer ids are looked at as they are."""
@@ -32,35 +34,36 @@ LEAST_IDS = 16
 
 @dataclass(frozen=True)
 class SortedScatter:
-    """A scatter by ids in order."""
+    """A scatter by ids in order; many are sorted in parts of so many."""
 
-    text: str = "ids in order"
+    part: int | None = None
+
+    @property
+    def text(self) -> str:
+        return "ids in order"
 
     def write(self, pieces: KernelPieces) -> None:
         scatter = pieces.only(Kind.SCATTER)
         x, ids, src = scatter.operands
         axis, places = scatter.values["axis"], shape_of(x)[scatter.values["axis"]]
         count = shape_of(ids)[axis]
-        run = RUN if count > RUN else 0
 
-        def first(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
+        def numbered(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
+            """The ids, brought inside, and their positions."""
             number = counting_type(places, element_type_of(given[0]))
             keys = b.clamp(b.cast(given[0], number), min=0.0, max=float(places - 1))
             line = [count if i == axis else 1 for i in range(len(shape_of(keys)))]
             order = b.broadcast_to(b.iota(line, axis=axis, T="i32"), shape_of(keys))
-            return [b.sort_runs(keys, item, axis=axis, run=run) for item in (keys, order)]
+            return [keys, order]
 
-        found = pieces.add(KernelKind.ORDER, [ids], finish=first)
-        while run:
-            length, run = run, 2 * run if 2 * run < count else 0
-
-            def merged(
-                b: Emitter, given: list[SSAValue], run: int = run, length: int = length
-            ) -> list[SSAValue]:
-                how = {"axis": axis, "run": run, "ordered": length}
-                return [b.sort_runs(given[0], item, **how) for item in given]
-
-            found = pieces.follow(KernelKind.ORDER, found, merged)
+        if count <= RUN:
+            found = pieces.add(
+                KernelKind.ORDER,
+                [ids],
+                finish=lambda b, given: _sorted(b, numbered(b, given), axis),
+            )
+        else:
+            found = self._sorted_by_digits(pieces, ids, numbered, axis, places)
         bounds = pieces.follow(
             KernelKind.POINTWISE,
             found[:1],
@@ -74,3 +77,29 @@ class SortedScatter:
 
         made = Made(scatter, [*bounds, found[1]], whole, [x, src])
         pieces.finish(KernelKind.SCATTER, [made])
+
+    def _sorted_by_digits(
+        self,
+        pieces: KernelPieces,
+        ids: SSAValue,
+        numbered: Finish,
+        axis: int,
+        places: int,
+    ) -> list[SSAValue]:
+        """Ids and positions in the order of the ids, which are below so many."""
+        known = pieces.known.get(ids)
+        values = pieces.add(KernelKind.POINTWISE, [ids]) if known is None else [known]
+        total, moved = max((places - 1).bit_length(), 1), numbered
+        for shift in range(0, total, DIGIT_BITS):
+            how = {"axis": axis, "shift": shift, "bits": min(DIGIT_BITS, total - shift)}
+            values = sort_by_digit(pieces, values, moved, self.part, **how)
+            moved = _unchanged
+        return values
+
+
+def _unchanged(_: Emitter, values: list[SSAValue]) -> list[SSAValue]:
+    return values
+
+
+def _sorted(b: Emitter, values: list[SSAValue], axis: int) -> list[SSAValue]:
+    return [b.sort_runs(values[0], value, axis=axis) for value in values]

@@ -11,6 +11,7 @@ After:
     %y = fusion.kernel order (…) -> (tensor<16777216xf32>) { … mgn.place_digits … }
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -56,17 +57,48 @@ class SplitDigits:
             if isinstance(op, TensorOp) and op.spec.kind is Kind.ORDER
         ]
         keys, how = sorts[0].operands[0], {**sorts[0].values, "part": self.part}
-
-        def counted(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
-            return [b.digit_counts(given[0], **how)]
-
-        counts = pieces.add(KernelKind.ORDER, [keys], finish=counted)
-        sums = pieces.follow(
-            KernelKind.SCAN, counts, lambda b, given: [b.running_sum(given[0], axis=2)]
+        counts = pieces.add(
+            KernelKind.ORDER, [keys], finish=lambda b, given: [b.digit_counts(given[0], **how)]
         )
+        sums = _summed(pieces, counts)
 
         def placed(b: Emitter, given: list[SSAValue]) -> SSAValue:
             return b.place_digits(*given, **how)
 
         made = [Made(op, sums, placed, list(op.operands)) for op in sorts]
         pieces.finish(KernelKind.ORDER, made)
+
+
+def sort_by_digit(
+    pieces: KernelPieces,
+    sources: Sequence[SSAValue],
+    moved: Callable[[Emitter, list[SSAValue]], list[SSAValue]],
+    part: int | None,
+    **how: int,
+) -> list[SSAValue]:
+    """Adds kernels that put values in the order of a digit. `moved` makes them, the keys first, of
+    values in memory; the keys of the first of these alone.
+    """
+
+    def counted(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
+        return [b.digit_counts(moved(b, given)[0], part=part, **how)]
+
+    def placed(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
+        *given, sums = given
+        values = moved(b, given)
+        return [b.place_digits(values[0], value, sums, part=part, **how) for value in values]
+
+    def sorted_(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
+        values = moved(b, given)
+        return [b.sort_digits(values[0], value, **how) for value in values]
+
+    if part is None:
+        return pieces.follow(KernelKind.ORDER, sources, sorted_)
+    sums = _summed(pieces, pieces.follow(KernelKind.ORDER, sources[:1], counted))
+    return pieces.follow(KernelKind.ORDER, [*sources, *sums], placed)
+
+
+def _summed(pieces: KernelPieces, counts: Sequence[SSAValue]) -> list[SSAValue]:
+    return pieces.follow(
+        KernelKind.SCAN, counts, lambda b, given: [b.running_sum(given[0], axis=2)]
+    )

@@ -146,7 +146,13 @@ DIGIT_COUNTS = define(
 
 
 def _infer_sort(
-    keys: TensorType, payload: TensorType, axis: int, descending: bool, shift: int, bits: int, of: str
+    keys: TensorType,
+    payload: TensorType,
+    axis: int,
+    descending: bool,
+    shift: int,
+    bits: int,
+    of: str,
 ) -> TensorType:
     _check(keys, shift, bits)
     if payload.get_shape() != keys.get_shape():

@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.kernels.arithmetic import ceil_div
-from mgn.passes.kernels.body import Node
+from mgn.passes.kernels.body import INPUT, Node
 from mgn.passes.kernels.index import Index, constant
 from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
 from mgn.passes.lower_kernels.core.template import Job, Launch
@@ -57,7 +57,7 @@ class _Tiles:
     def _staged(self) -> dict[Node, SSAValue]:
         """Local memory for what is moved and lies in memory."""
         nodes = list(dict.fromkeys(node.operands[1] for node in self.rows.nodes))
-        nodes = [node for node in nodes if node.name != "broadcast_to" and node.name != "iota"]
+        nodes = [node for node in nodes if _reads(node)]
         if sum(node.element.bytes for node in nodes) * self.tile > STAGED_BYTES:
             return {}
         return {node: self.code.local(memory_type(node.element), self.tile) for node in nodes}
@@ -313,3 +313,8 @@ class _Tiles:
 
             code.when(ends, note)
         code.barrier()
+
+
+def _reads(node: Node) -> bool:
+    """Whether a value is made of what lies in memory."""
+    return node.name == INPUT or any(map(_reads, node.operands))

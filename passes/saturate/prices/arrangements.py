@@ -27,8 +27,8 @@ from mgn.passes.arrangements.copied_operands import CopiedOperands
 from mgn.passes.arrangements.kernel_pieces import Arrangement
 from mgn.passes.arrangements.prepack_products import choose_panels
 from mgn.passes.arrangements.sorted_scatters import LEAST_IDS, SortedScatter
-from mgn.passes.arrangements.split_digits import SplitDigits, choose_digit_part
 from mgn.passes.arrangements.split_attention import SplitAttention, choose_keys
+from mgn.passes.arrangements.split_digits import SplitDigits, choose_digit_part
 from mgn.passes.arrangements.split_products import SplitProduct, choose_parts
 from mgn.passes.arrangements.split_reductions import (
     LEAST_ELEMENTS,
@@ -76,7 +76,8 @@ def arrangements_of(
         scatter = next(signatures[node[1]] for node in body if node[0] == form.heavy)
         ids = scatter.operand_shapes[1][scatter.values["axis"]]
         sorts = scatter.name == "scatter_along" and ids >= LEAST_IDS and scatter.size > 0
-        return [SortedScatter()] if sorts else []
+        part = choose_digit_part(scatter.operand_shapes[1], scatter.values["axis"], device)
+        return [SortedScatter(part)] if sorts else []
     if form.kind is KernelKind.ORDER:
         order = next(signatures[node[1]] for node in body if node[0] == form.heavy)
         if order.name != "sort_digits":

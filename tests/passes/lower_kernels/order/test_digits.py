@@ -21,7 +21,7 @@ SHAPES = [
 
 
 def placed(element: str, shape: Sequence[int], axis: int, part: int = 0, **how: Any) -> list[Run]:
-    """The values and their positions in the order of a digit: in parts that were counted, or not."""
+    """The values and their positions in the order of a digit, in parts that were counted or not."""
     values = with_ties(element, shape, len(shape) + shape[axis])
     line = [size if i == axis else 1 for i, size in enumerate(shape)]
     how |= {"axis": axis}

@@ -1,0 +1,143 @@
+"""What is timed of orders, scans and scatters: programs, their inputs, their peers.
+
+In: how many elements, in how many rows, of which type, how they are drawn. Out: `OrderCase`s.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+
+DTYPES = {"f32": np.float32, "i32": np.int32}
+
+DRAWS = ("random", "sorted", "equal")
+"""How elements are drawn: at random, at random and put in order, all alike."""
+
+FEW_PLACES = 1000
+"""Places of a small table that is scattered to."""
+
+BEST = 64
+
+
+@dataclass(frozen=True)
+class OrderCase:
+    """A program with its inputs, and the same by NumPy and by PyTorch.
+
+    `moved` counts the bytes that have to be read and written at least.
+    """
+
+    name: str
+    program: str
+    arrays: Arrays
+    numpy: Callable[..., np.ndarray]
+    torch: Callable[..., Any]
+    moved: int
+
+
+def drawn(how: str, shape: Sequence[int], element: str) -> np.ndarray:
+    """Elements, drawn in one of the ways of `DRAWS`."""
+    generator = np.random.default_rng(0)
+    if element == "f32":
+        values = generator.standard_normal(shape, np.float32)
+    else:
+        values = generator.integers(-(1 << 31), 1 << 31, shape, np.int64)
+    values = values.astype(DTYPES[element], copy=False)
+    if how == "equal":
+        return np.full(shape, values.reshape(-1)[0])
+    return np.sort(values, -1) if how == "sorted" else values
+
+
+def cases_of(elements: int, rows: int, element: str, how: str) -> Iterator[OrderCase]:
+    """All cases of so many elements; scatters go to one row."""
+    shape = (rows, elements // rows)
+    x, bytes = {"x": drawn(how, shape, element)}, elements * 4
+    given, name = (
+        f"x: {element}[{rows}, {elements // rows}]",
+        f"{elements} in {rows} {element} {how}",
+    )
+    best = min(BEST, shape[1])
+
+    def case(call: str, numpy: Any, torch: Any, moved: int, word: str) -> OrderCase:
+        text = f"graph g({given}) {{ return y = {call} }}"
+        return OrderCase(f"{word} {name}", text, x, numpy, torch, moved)
+
+    yield case("sort(x)", lambda x: np.sort(x, -1), lambda t, x: t.sort(x)[0], 2 * bytes, "sort")
+    yield case(
+        "argsort(x)",
+        lambda x: np.argsort(x, -1, kind="stable"),
+        lambda t, x: t.sort(x, stable=True)[1],
+        2 * bytes,
+        "argsort",
+    )
+    yield case(
+        f"topk(x, {best})[0]",
+        lambda x: -np.sort(-x.astype(np.float64), -1)[:, :best],
+        lambda t, x: t.topk(x, best)[0],
+        bytes,
+        "topk",
+    )
+    if element == "f32" and how == "random":
+        yield case(
+            "cumsum(x, axis = 1)",
+            lambda x: np.cumsum(x, 1, np.float64),
+            lambda t, x: t.cumsum(x, 1),
+            2 * bytes,
+            "cumsum",
+        )
+        yield case(
+            "cumsum(x, axis = 0)",
+            lambda x: np.cumsum(x, 0, np.float64),
+            lambda t, x: t.cumsum(x, 0),
+            2 * bytes,
+            "cumsum 0",
+        )
+        x = {"x": np.exp(np.float32(0.01) * x["x"])}  # products that stay in range
+        yield case(
+            "cumprod(x, axis = 1)",
+            lambda x: np.cumprod(x, 1, np.float64),
+            lambda t, x: t.cumprod(x, 1),
+            2 * bytes,
+            "cumprod",
+        )
+    if rows == 1 and element == "f32":
+        yield from scatter_cases(elements, how)
+
+
+def scatter_cases(elements: int, how: str) -> Iterator[OrderCase]:
+    """Scatters of so many elements into as many places, and into a few."""
+    generator = np.random.default_rng(1)
+    for places in (elements, min(elements, FEW_PLACES)):
+        ids = generator.integers(0, places, elements).astype(np.int32)
+        ids = (
+            np.sort(ids)
+            if how == "sorted"
+            else np.full_like(ids, ids[0])
+            if how == "equal"
+            else ids
+        )
+        arrays = {
+            "x": generator.standard_normal(places, np.float32),
+            "i": ids,
+            "s": generator.standard_normal(elements, np.float32),
+        }
+        given = f"x: f32[{places}], i: i32[{elements}], s: f32[{elements}]"
+        moved = 4 * (2 * elements + 2 * places)
+
+        def added(x: np.ndarray, i: np.ndarray, s: np.ndarray) -> np.ndarray:
+            return x + np.bincount(i, s, x.size)
+
+        def written(x: np.ndarray, i: np.ndarray, s: np.ndarray) -> np.ndarray:
+            result = x.copy()
+            result[i] = s
+            return result
+
+        for call, numpy, torch in (
+            ("scatter_add", added, lambda t, x, i, s: x.index_add(0, i, s)),
+            ("scatter", written, lambda t, x, i, s: x.scatter(0, i.long(), s)),
+        ):
+            text = f"graph g({given}) {{ return y = {call}(x, i, s) }}"
+            name = f"{call} {elements} to {places} {how}"
+            yield OrderCase(name, text, arrays, numpy, torch, moved)
