@@ -52,6 +52,7 @@ class OrderVariant(StrEnum):
     GROUPS = "groups"
     ROWS = "rows"
     SELECTIONS = "selections"
+    BEST = "best"
     MERGES = "merges"
     COUNTS = "digit counts"
     DIGITS = "digits"
@@ -95,6 +96,8 @@ def order_schedules(request: Request) -> Schedules:
         found = [_merges(request, runs)]
     elif request.is_gpu or request.word(VARIANT) == OrderVariant.GROUPS:
         found = [_groups(request, runs)] if runs.run <= GROUP_RUN else []
+        found += _best(request, node, runs)
+        found.sort(key=lambda schedule: schedule.seconds)
     else:
         found = [_rows(request, runs), *_selections(request, node, runs)]
         found.sort(key=lambda schedule: schedule.seconds)
@@ -143,6 +146,23 @@ def _selections(request: Request, node: Node, runs: Runs) -> Iterator[Schedule]:
     units = request.number("units", 1)
     steps *= max(1.0, units / max(runs.all, 1))
     yield _schedule(request, OrderVariant.SELECTIONS, steps, {})
+
+
+def _best(request: Request, node: Node, runs: Runs) -> Iterator[Schedule]:
+    """Where few of a row are wanted, on a GPU: tiles of half the slots, which twice the number of
+    those that are kept must fit.
+    """
+    kept, items = node.values["first"], request.number("local", 256)
+    slots = max(power_above(2 * kept), 4 * items)
+    if not 0 < kept < runs.length or runs.length < slots or slots > GROUP_RUN:
+        return
+    tiles = ceil_div(runs.length, slots // 2)
+    sorts = 2.0 + kept * log(runs.length / (slots // 2)) / (slots // 2)
+    stages = log2(slots)
+    sorting = slots / 2 * stages * (stages + 1) / 2 * EXCHANGE
+    steps = runs.rows * (sorts * sorting + runs.length * PASSED + tiles * items * 2 * log2(items))
+    steps *= _idle(request, runs)
+    yield _schedule(request, OrderVariant.BEST, steps, {"slots": slots, "items": items})
 
 
 def _merges(request: Request, runs: Runs) -> Schedule:

@@ -32,6 +32,9 @@ Array = np.ndarray
 RUN = 2048
 """The longest row that is sorted at once; longer ones are sorted in runs of so many elements."""
 
+BEST_RUN = 8 * RUN
+"""Of how many elements the best few are found at once; their best are then found among these."""
+
 MOST_KEPT = 4
 """The part of a run that is kept at most for the best of all, which else are a part of a sort."""
 
@@ -205,13 +208,13 @@ def _best_of_runs(
     """The best k of the best k of each run, until one run holds all that are left."""
     values = [x, positions]
     lowest = _lowest(element_type_of(x))
-    while (count := shape_of(values[0])[axis]) > RUN:
-        runs = -(-count // RUN)
+    while (count := shape_of(values[0])[axis]) > BEST_RUN:
+        runs = -(-count // BEST_RUN)
         shape = shape_of(values[0])
-        sides = [[0, runs * RUN - count if i == axis else 0] for i in range(len(shape))]
-        if runs * RUN > count:
+        sides = [[0, runs * BEST_RUN - count if i == axis else 0] for i in range(len(shape))]
+        if runs * BEST_RUN > count:
             values = [b.pad(values[0], sides, lowest), b.pad(values[1], sides, 0)]
-        cut = (*shape[:axis], runs, RUN, *shape[axis + 1 :])
+        cut = (*shape[:axis], runs, BEST_RUN, *shape[axis + 1 :])
         values = [b.reshape(value, cut) for value in values]
         values = [_leading(b, values[0], value, axis + 1, k) for value in values]
         left = (*shape[:axis], runs * k, *shape[axis + 1 :])

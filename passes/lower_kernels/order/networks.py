@@ -4,13 +4,16 @@ Each step joins blocks in order to blocks of twice the size: the first exchange 
 the one with its mirror image in the other, and those after it go on inside.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import Counter, Index, of
+from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.template import Job, Launch
-from mgn.passes.lower_kernels.order.keys import Record
+from mgn.passes.lower_kernels.order.keys import Record, Records
 from mgn.passes.lower_kernels.order.rows import OrderedRows
 
 Pair = Callable[[Index], tuple[Index, Index]]
@@ -54,21 +57,6 @@ def lower_groups(job: Job) -> Launch:
         record = code.branch(code.is_below(place, runs.run, 1), present_in_row, records.absent)
         records.store(record, arrays, code.index(slot))
 
-    def exchange(pair: Pair) -> None:
-        def one(step: Index) -> None:
-            number = code.known(step * items + item, together * slots // 2)
-            low, high = (code.index(place) for place in pair(number))
-            first, second = records.load(arrays, low), records.load(arrays, high)
-
-            def swap() -> None:
-                records.store(second, arrays, low)
-                records.store(first, arrays, high)
-
-            code.when(records.less(second, first), swap)
-
-        code.each(0, together * slots // 2 // items, one)
-        code.barrier()
-
     def put(row: Index, start: Index, place: Index, slot: Index) -> None:
         def present() -> None:
             position = records.position(records.load(arrays, code.index(slot)))
@@ -82,16 +70,45 @@ def lower_groups(job: Job) -> Launch:
 
     each_slot(fill)
     code.barrier()
+    sort_slots(code, records, arrays, together * slots, item, items, slots)
+    each_slot(put)
+    return Launch((groups * items,), (items,))
+
+
+def sort_slots(
+    code: Code,
+    records: Records,
+    arrays: Sequence[SSAValue],
+    slots: int,
+    item: Index,
+    items: int,
+    run: int | None = None,
+) -> None:
+    """Sorts records in local memory, or each run of so many of them: a power of two."""
+
+    def exchange(pair: Pair) -> None:
+        def one(step: Index) -> None:
+            number = code.known(step * items + item, slots // 2)
+            low, high = (code.index(place) for place in pair(number))
+            first, second = records.load(arrays, low), records.load(arrays, high)
+
+            def swap() -> None:
+                records.store(second, arrays, low)
+                records.store(first, arrays, high)
+
+            code.when(records.less(second, first), swap)
+
+        code.each(0, slots // 2 // items, one)
+        code.barrier()
+
     size = 2
-    while size <= slots:
+    while size <= (run or slots):
         exchange(lambda number, size=size: _mirrored(number, size))
         stride = size // 4
         while stride:
             exchange(lambda number, stride=stride: _apart(number, stride))
             stride //= 2
         size *= 2
-    each_slot(put)
-    return Launch((groups * items,), (items,))
 
 
 def _mirrored(number: Index, size: int) -> tuple[Index, Index]:

@@ -1,6 +1,7 @@
 """The order template, by its schedule's variant."""
 
 from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.order.best import lower_best
 from mgn.passes.lower_kernels.order.digit_counts import lower_counts
 from mgn.passes.lower_kernels.order.digit_places import lower_digits
 from mgn.passes.lower_kernels.order.merges import lower_merges
@@ -19,6 +20,8 @@ def lower_order(job: Job) -> Launch:
             return lower_rows(job)
         case OrderVariant.SELECTIONS:
             return lower_selections(job)
+        case OrderVariant.BEST:
+            return lower_best(job)
         case OrderVariant.MERGES:
             return lower_merges(job)
         case OrderVariant.COUNTS:

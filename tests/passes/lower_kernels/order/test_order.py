@@ -108,3 +108,25 @@ def test_runs_in_order_are_merged_stably(element: str, cl_queue: Any) -> None:  
         )
         runs += forms_of(merged, arrays, f"{element} {shape} {ordered}")
     check_all(cl_queue, runs, same)
+
+
+@pytest.mark.parametrize("element", ["f32", "i64", "u8"])
+@pytest.mark.parametrize("how", ["random", "rising", "falling"])
+def test_the_first_few_of_long_rows_are_found_whatever_their_order(
+    element: str,
+    how: str,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    runs: list[Run] = []
+    for shape, first in (((1, 5000), 3), ((2, 9000), 700), ((1, 16384), 64)):
+        values = with_ties(element, shape, first)
+        if how != "random":
+            values = np.sort(values, -1)
+        if how == "falling":
+            values = np.ascontiguousarray(values[:, ::-1])
+        order = {"axis": 1, "descending": True, "first": first}
+        kernel = fused_kernel(
+            "order", [(element, shape)], lambda b, x, s=shape, o=order: both(b, x, s, **o)
+        )
+        runs += forms_of(kernel, [values], f"{element} {shape} {how}")
+    check_all(cl_queue, runs, same)
