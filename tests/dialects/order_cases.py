@@ -10,6 +10,17 @@ def ROWS(s: Source) -> tuple[np.ndarray, ...]:
     return (s.f(2, 3, 5),)
 
 
+SUMS = np.bincount([3, 1, 2, 1], minlength=256).astype(np.int32).reshape(1, 256, 1)
+"""How often each digit occurs in the one part of 3, 1, 2, 1."""
+
+
+def counted(keys: np.ndarray, shift: int, part: int) -> np.ndarray:
+    """How often each digit of eight bits occurs in each part of a row."""
+    digits = keys >> shift & 255
+    cuts = [digits[:, n : n + part] for n in range(0, keys.shape[1], part)]
+    return np.stack([(cut[:, None] == np.arange(256)[:, None]).sum(-1) for cut in cuts], -1)
+
+
 WRITTEN = (
     case(
         "run_bounds",
@@ -90,6 +101,25 @@ ORDER = (
             -1,
         ),
         run=5,
+    ),
+    case(
+        "digit_counts",
+        lambda s: (s.i(2, 9, low=-600, high=600),),
+        lambda x, shift, part: counted(x.astype(np.int64) + (1 << 31), shift, part),
+        shift=8,
+        part=4,
+    ),
+    case(
+        "sort_digits",
+        lambda s: (s.i(3, 9, low=0, high=600), s.f(3, 9)),
+        lambda x, p, shift: np.take_along_axis(p, np.argsort(x >> 4, -1, kind="stable"), -1),
+        shift=4,
+    ),
+    case(
+        "place_digits",
+        lambda s: (np.int32([[3, 1, 2, 1]]), s.f(1, 4), SUMS),
+        lambda x, p, sums, part: p[:, [1, 3, 2, 0]],
+        part=4,
     ),
     case(
         "topk",

@@ -34,7 +34,7 @@ CORRECTLY_ROUNDED = frozenset(
         "dynamic_slice", "tril", "triu", "one_hot", "reshape", "transpose", "broadcast_to", "slice",
         "concat", "pad", "flip", "iota", "full", "expand_dims", "squeeze", "flatten", "stack",
         "split", "tile", "repeat", "dynamic_update_slice", "scatter", "sort", "argsort", "topk",
-        "sort_runs",
+        "sort_runs", "sort_digits", "digit_counts", "place_digits",
     )
 )  # fmt: skip
 """Operations whose results have the same bits on every device and in the interpreter."""

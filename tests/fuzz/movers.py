@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from mgn.dialects.mgn.operation import NUMERIC
+from mgn.dialects.mgn.operations.digits import shifts_of
 from mgn.dialects.types import ELEMENT_TYPES, Family
 from tests.fuzz.axes import axes_of, axis_of
 from tests.fuzz.draw import FLOAT_ELEMENTS, INTEGER_ELEMENTS, Draw
@@ -275,6 +276,28 @@ def ordering(draw: Draw, name: str) -> int:
     return draw.step(name, x, payload, axis=axis, descending=descending, run=run)
 
 
+def digits(draw: Draw, name: str) -> int:
+    """A digit of keys: how often it occurs in parts of rows, or values in its order."""
+    x = draw.among(ANYTHING, 1)
+    shape, element = draw.shape(x), draw.element(x)
+    how = {
+        "axis": axis_of(draw.rng, len(shape)),
+        "descending": draw.rng.random() < 0.5,
+        "shift": draw.rng.choice([0, *shifts_of(element)]),
+        "bits": draw.rng.choice((1, 5, 8)),
+    }
+    if name == "sort_digits":
+        payload = draw.value(draw.element_name(ANYTHING), shape)
+        return draw.step(name, x, payload, **how)
+    how["part"] = draw.rng.choice((1, 3, 64))
+    counts = draw.step("digit_counts", x, **how)
+    if name == "digit_counts":
+        return counts
+    sums = draw.step("running_sum", counts, axis=2)
+    payload = draw.value(draw.element_name(ANYTHING), shape)
+    return draw.step(name, x, payload, sums, **how)
+
+
 MOVERS: dict[str, Callable[[Draw], int]] = {
     "slice": slice_, "concat": partial(joined, name="concat"),
     "stack": partial(joined, name="stack"), "tril": partial(triangle, name="tril"),
@@ -291,5 +314,6 @@ MOVERS: dict[str, Callable[[Draw], int]] = {
         for n in ("running_sum_in_parts", "running_product_in_parts")
     },
     **{n: partial(ordering, name=n) for n in ("sort", "argsort", "topk", "sort_runs")},
+    **{n: partial(digits, name=n) for n in ("sort_digits", "digit_counts", "place_digits")},
 }  # fmt: skip
 """The maker of each operation that moves elements."""
