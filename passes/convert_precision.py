@@ -54,8 +54,10 @@ PRECISIONS: dict[str, Rounding | None] = {
 WHOLE = {"attention": 3}
 """Composites that are not expanded for the products in them, and how many operands those have."""
 
-PASSED = ("transpose", "reshape")
-"""Movement that stays next to the product it belongs to: what it moves is rounded before."""
+PASSED = ("transpose", "reshape", "windows", "pad")
+"""Movement that stays next to the product it belongs to: what it moves is rounded before. Padding
+is with zeros, which rounding leaves as they are.
+"""
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ class _Products:
     def _round(self, value: SSAValue) -> SSAValue:
         if value not in self.rounded:
             owner = value.owner
-            if isinstance(owner, TensorOp) and owner.spec.name in PASSED:
+            if isinstance(owner, TensorOp) and _is_passed(owner):
                 inner = self._round(owner.operands[0])
                 moved = _emitter_after(value).call(owner.spec.name, inner, **owner.values)
                 assert isinstance(moved, SSAValue)
@@ -124,6 +126,11 @@ class _Products:
             else:
                 self.rounded[value] = self.rounding(_emitter_after(value), value)
         return self.rounded[value]
+
+
+def _is_passed(op: TensorOp) -> bool:
+    """Whether an operation is movement of numbers that are rounded before."""
+    return op.spec.name in PASSED and not op.values.get("value", 0)
 
 
 def _emitter_after(value: SSAValue) -> Emitter:

@@ -302,13 +302,20 @@ def rounded_by(name: str, element: str, source: str) -> str | None:
     return source if name == "cast" and source in HALVES else None
 
 
+def keeps_rounding(name: str, values: Mapping[str, Any]) -> bool:
+    """Whether an operation gives rounded numbers where it is given such: movement, also with zeros
+    around what is moved.
+    """
+    return name in MOVED or (name == "pad" and values["value"] == 0)
+
+
 def _rounded_to(value: SSAValue) -> str | None:
     """What a value is known to be rounded to."""
     element, op = element_of(value.type).name, value.owner
     if not isinstance(op, TensorOp) or not op.operands:
         return element if element in HALVES else None
     rounded = rounded_by(op.spec.name, element, element_of(op.operands[0].type).name)
-    if rounded is None and op.spec.name in MOVED:
+    if rounded is None and keeps_rounding(op.spec.name, op.values):
         return _rounded_to(op.operands[0])
     return rounded
 

@@ -5,6 +5,7 @@ element; through several moves, the input of the kernel and the element's place 
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from mgn.passes.kernels.body import INPUT, Indices, Node
 from mgn.passes.kernels.index import ZERO, Index, delinearised, linear
@@ -73,6 +74,42 @@ def place_of(node: Node, index: Indices) -> tuple[Node, Index]:
             index = MOVES[node.name](node, index)
         (node,) = node.operands
     return node, linear(index, node.shape)
+
+
+@dataclass(frozen=True)
+class Place:
+    """An element of an input, or zero: it is the input's where all `inside` tests hold, each of
+    which says that an index, which may be negative, is an axis' of so many.
+    """
+
+    node: Node
+    index: Index
+    inside: tuple[tuple[Index, int], ...] = ()
+
+
+def is_zero_padding(node: Node) -> bool:
+    """Whether an operation surrounds its operand with zeros."""
+    return node.name == "pad" and node.values["value"] == 0 and node.operands[0].count > 0
+
+
+def padded_place_of(node: Node, index: Indices) -> Place:
+    """The same as `place_of`, through padding with zeros besides: the place is then clamped to what
+    is padded.
+    """
+    inside: list[tuple[Index, int]] = []
+    while node.name != INPUT:
+        (source,) = node.operands
+        if is_zero_padding(node):
+            moved = [
+                part - low for part, (low, _) in zip(index, node.values["padding"], strict=True)
+            ]
+            axes = list(zip(moved, source.shape, strict=True))
+            inside += [(part, size) for part, size in axes if part.low < 0 or part.high >= size]
+            index = tuple(part.clamp(0, size - 1) for part, size in axes)
+        elif node.name in MOVES:
+            index = MOVES[node.name](node, index)
+        node = source
+    return Place(node, linear(index, node.shape), tuple(inside))
 
 
 def bounded(index: Index, limit: int, width: int) -> Index:

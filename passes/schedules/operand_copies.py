@@ -12,7 +12,7 @@ from mgn.dialects.types import ElementType
 from mgn.passes.kernels.arithmetic import dividing_lanes
 from mgn.passes.kernels.body import INPUT, Indices, Node
 from mgn.passes.kernels.index import Counter, Index, lanes, of
-from mgn.passes.kernels.index_maps import bounded, place_of
+from mgn.passes.kernels.index_maps import Place, bounded, is_zero_padding, padded_place_of
 from mgn.passes.kernels.product import Product
 from mgn.passes.schedules.matrix_tiles import TensorTiling, any_tiling, held_element
 from mgn.passes.schedules.schedule import Request
@@ -20,13 +20,18 @@ from mgn.passes.schedules.schedule import Request
 
 def lies_in_memory(node: Node, name: str) -> bool:
     """Whether a rounded value is moved, but not computed, from memory that can be copied."""
-    while node.name in MOVED or node.name in ("cast", "round_tf32"):
+    while _is_moved(node) or node.name in ("cast", "round_tf32"):
         node = node.operands[0]
         if node.element.name == name:
             break
-    while node.name in MOVED:
+    while _is_moved(node):
         node = node.operands[0]
     return node.name == INPUT and node.element.name == ("f32" if name == "tf32" else name)
+
+
+def _is_moved(node: Node) -> bool:
+    """Whether a value is another one, moved or surrounded with zeros."""
+    return node.name in MOVED or is_zero_padding(node)
 
 
 @dataclass
@@ -95,16 +100,16 @@ class OperandCopies:
             return width
         line = of(Counter(None, 0, self.lines - 1))
         while width > 1:
-            _, index = self.source(line, self.place * width, width)
+            index = self.source(line, self.place * width, width).index
             if index.lane_stride == 1 and index.at_lane(0).multiple % width == 0:
                 break
             width //= 2
         return width
 
-    def source(self, line: Index, start: Index, width: int) -> tuple[Node, Index]:
+    def source(self, line: Index, start: Index, width: int) -> Place:
         """The input and the place in it of an element of the operand and those after it."""
         own, k = self.bounds(line, start, width)
-        return place_of(self.node, self.index_of(own, k))
+        return padded_place_of(self.node, self.index_of(own, k))
 
     def bounds(self, line: Index, start: Index, width: int) -> tuple[Index, Index]:
         """Row or column, and step, brought inside the operand; lanes run along the line."""

@@ -20,6 +20,7 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.passes.kernels.index import Counter, Index, of
+from mgn.passes.kernels.index_maps import Place
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.pure_code import INDEX, lane_of
 from mgn.passes.lower_kernels.core.scalar import cast
@@ -153,20 +154,27 @@ class Panel(OperandCopies):
     def _start_copy(self, block: Index, line: Index, start: Index, target: SSAValue) -> None:
         code, width = self.code, self.width
         line, start, k = self._absolute(block, line, start)
-        source, index = self.source(line, start, width)
+        source = self.source(line, start, width)
         operands = [
-            self.job.inputs[source.number],
-            code.index(index.at_lane(0)),
+            self.job.inputs[source.node.number],
+            code.index(source.index.at_lane(0)),
             self.memory,
             target,
         ]
-        inside = code.is_below(k, self.product.depth, 1)
+        inside = code.both(code.is_below(k, self.product.depth, 1), self.is_there(source))
         valid = None
         if not isinstance(inside, bool):
             valid = code.select(inside, code.constant(width, INDEX), code.constant(0, INDEX))
         elif not inside:
             valid = code.constant(0, INDEX)
         code.block.add_op(kernel.CopyChunkOp(*operands, count=width, valid=valid))
+
+    def is_there(self, place: Place) -> SSAValue | bool:
+        """Whether an element of the operand is an input's, and none of the zeros around it."""
+        tests: list[SSAValue | bool] = []
+        for part, size in place.inside:
+            tests += [self.code.is_below(part * -1, 1, 1), self.code.is_below(part, size, 1)]
+        return self.code.all_of(tests)
 
     def start(self, own: Index) -> Index:
         """Where in a stage the tile of `kernel.group_mma` from a row or column on begins."""

@@ -115,9 +115,10 @@ class StagedPanel(Panel):
         """Neighbouring numbers, as they lie in memory or as they are computed."""
         line, start, _ = self._absolute(block, line, start)
         if self._in_memory:
-            source, index = self.source(line, start, self.width)
-            buffer, first = self.job.inputs[source.number], index.at_lane(0)
-            return self.code.load(buffer, self.code.index(first), self.width, first.multiple)
+            source = self.source(line, start, self.width)
+            buffer, first = self.job.inputs[source.node.number], source.index.at_lane(0)
+            value = self.code.load(buffer, self.code.index(first), self.width, first.multiple)
+            return self.code.or_zeros(self.is_there(source), value)
         return self.computed(line, start, self.width)
 
     @property

@@ -274,10 +274,13 @@ class CutBuilder:
         return all(self.view.signatures[number].name == "reshape" for _, number, _ in cone.body)
 
     def _shows_rounding(self, cone: Cone) -> bool:
-        """Whether a body only rounds for the device's matrix unit what lies in memory."""
-        return bool(self.device.matrix_rates) and all(
-            shows_rounding(self.view.signatures[number], self.device) for _, number, _ in cone.body
-        )
+        """Whether a body rounds for the device's matrix unit what lies in memory, or views."""
+        if not self.device.matrix_rates:
+            return False
+        signatures = [self.view.signatures[number] for _, number, _ in cone.body]
+        rounding = [item for item in signatures if shows_rounding(item, self.device)]
+        views = sum(signature.name in VIEWS for signature in signatures)
+        return bool(rounding) and len(rounding) + views == len(signatures)
 
     def _merge(
         self,

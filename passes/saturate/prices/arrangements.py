@@ -23,6 +23,7 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of
+from mgn.passes.arrangements.channels_last import PASSED, ChannelsLast
 from mgn.passes.arrangements.copied_operands import CopiedOperands
 from mgn.passes.arrangements.kernel_pieces import Arrangement
 from mgn.passes.arrangements.prepack_products import choose_panels
@@ -107,11 +108,28 @@ def arrangements_of(
     if parts > 1:
         found.append(SplitProduct(parts))
     unit = unit_of(facts)
+    if _reads_windows(body, form, signatures):
+        if unit is None or device.matrix_unit == "wgmma":
+            found.append(ChannelsLast(unit))
+        return found
     if unit is not None and device.matrix_unit == "wgmma":
         copied = tuple(staged_operands(request, sizes, unit))
         if copied:
             found.append(CopiedOperands(copied, unit))
     return found
+
+
+def _reads_windows(body: Sequence[BodyNode], form: Form, signatures: Sequence[Signature]) -> bool:
+    """Whether the right operand of a product is windows of an image."""
+    nodes = {name: (signatures[number], operands) for name, number, operands in body}
+    assert form.heavy is not None
+    product, operands = nodes[form.heavy]
+    if product.values["transpose_a"] or product.values["transpose_b"]:
+        return False
+    name = operands[1]
+    while name in nodes and nodes[name][0].name in PASSED:
+        name = nodes[name][1][0]
+    return name in nodes and nodes[name][0].name == "windows"
 
 
 def reduction_cut(

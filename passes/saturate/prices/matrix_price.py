@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import TensorType
 
 from mgn.dialects.fusion import KernelKind
-from mgn.dialects.fusion.forms import HALVES, MOVED, rounded_by
+from mgn.dialects.fusion.forms import HALVES, MOVED, keeps_rounding, rounded_by
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import element_of
@@ -153,7 +153,7 @@ def _rounded(name: int, nodes: _Nodes, leaf_types: _Types) -> str | None:
     signature, operands = nodes[name]
     source = element_of(signature.operand_types[0]).name if operands else ""
     rounded = rounded_by(signature.name, signature.element, source)
-    if rounded is None and signature.name in MOVED:
+    if rounded is None and keeps_rounding(signature.name, signature.values):
         return _rounded(operands[0], nodes, leaf_types)
     return rounded
 
