@@ -4,8 +4,10 @@ from enum import StrEnum
 
 from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
 from mgn.passes.kernels.rows import RowSpace, elements_in_line, row_space
+from mgn.passes.kernels.window_planes import planes_of_reduction
 from mgn.passes.schedules.row_groups import grouping
 from mgn.passes.schedules.schedule import Request, Schedule, Schedules
+from mgn.passes.schedules.window_planes import planes_numbers
 
 SHORT = 255
 """Elements of rows up to which two are walked side by side: one's vectors have too little to do
@@ -19,6 +21,7 @@ class ReductionVariant(StrEnum):
     GROUPS = "groups"
     ALONG = "along rows"
     ACROSS = "across rows"
+    PLANES = "planes"
 
 
 def reduction_schedules(request: Request) -> Schedules:
@@ -27,6 +30,8 @@ def reduction_schedules(request: Request) -> Schedules:
     facts = request.facts("form", "lanes", "sub_group", "ahead", "largest")
     if request.is_gpu:
         variant, numbers = ReductionVariant.GROUPS, grouping(request, space).entries
+    elif (planes := planes_of_reduction(request.body, space)) is not None:
+        variant, numbers = ReductionVariant.PLANES, planes_numbers(request, planes)
     elif space.innermost_is_kept:
         variant, numbers = ReductionVariant.ACROSS, _across_rows(request, space)
     else:

@@ -38,7 +38,12 @@ from mgn.passes.saturate.prices.arrangements import long_rows
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, Place
 from mgn.passes.saturate.prices.matrix_price import ROUNDINGS, matrix_use, unit_facts
 from mgn.passes.saturate.prices.scheduled import schedule_of
-from mgn.passes.saturate.prices.windows import BELOW, window_weight
+from mgn.passes.saturate.prices.windows import (
+    BELOW,
+    IN_PLANES,
+    window_weight,
+    windows_in_planes,
+)
 
 STRIDED_READ = 2.0
 CPU_STRIDED_READ, CPU_RUN = 4.0, 32.0
@@ -309,6 +314,7 @@ def measure_kernel(
     if form.reduced:
         rows = float(across * math.prod(form.reduced[:-1]))
     use = matrix_use(facts, body, signatures, leaf_types)
+    copied = windows_in_planes(body, form, results, leaf_types, signatures, device)
     arranging = next((ARRANGING[name] for name, _ in facts if name in ARRANGING), None)
     along = device.is_cpu and reduces and len(form.shape) - 1 in form.axes
     lanes = float(min(device.lanes(4), MOST_LANES)) if along else 1.0
@@ -327,16 +333,18 @@ def measure_kernel(
         elif use is None or signature.name not in ROUNDINGS:
             steps = figures.steps
             own_seconds = evaluations * figures.element * evaluation
+            if name == copied:
+                own_seconds = evaluations * IN_PLANES * 2.0 / device.rate(signature.element)
             if name in waiting:
                 own_seconds *= min(1.0 + WAITING * waiting[name], longest)
-            if along and places[name] in IN_ROWS:
+            if along and places[name] in IN_ROWS and name != copied:
                 own_seconds *= lanes
             seconds += own_seconds if steps is None else steps + ends
             if steps is None and (figures.function or name in waiting):
                 behind = waiting.get(name, 0) + figures.function
                 for operand in operands:
                     waiting[operand] = max(behind, waiting.get(operand, 0))
-            if signature.name == "windows" or name in below:
+            if (signature.name == "windows" and name != copied) or name in below:
                 below.update(operands)
             if name in below and signature.kind is Kind.ELEMENTWISE:
                 seconds += (BELOW - 1.0) * own_seconds
@@ -350,6 +358,8 @@ def measure_kernel(
             gone_over = schedule.passes or (1.0,) * len(operands)
             sizes = zip(signature.operand_sizes, gone_over, strict=True)
             demands = [float(size * count) for size, count in sizes]
+        if name == copied:
+            demands = [float(size) for size in signature.operand_sizes]
         if demands is None:
             alike = (evaluations,) * len(operands) if figures.alike else None
             demands = alike or _demands(signature, evaluations, form)

@@ -8,10 +8,18 @@ it, and each lane for itself where it goes on in the next row, as it does the mo
 rows are. Both were measured on an AMD EPYC (AVX-512), 3 × 3 windows in padding.
 """
 
+from collections.abc import Mapping, Sequence
 from math import gcd
 
+from xdsl.dialects.builtin import TensorType
+
+from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
+from mgn.passes.kernels.rows import row_space
+from mgn.passes.kernels.window_planes import planes_of_reduction
 from mgn.passes.saturate.egraph.view import Signature
+from mgn.passes.saturate.prices.forms import BodyNode, Form
+from mgn.passes.saturate.prices.scheduled import body_of
 
 IN_LINE, BEYOND, STRIDED = 24.0, 160.0, 96.0
 """Of an element of a vector in one row, of one that goes on in the next, and of one in a row whose
@@ -28,6 +36,30 @@ BELOW = 12.0
 """How much longer it takes to compute what windows read than to compute it by itself: in the middle
 of tests, for parts of vectors.
 """
+
+
+IN_PLANES = 0.6
+"""Of an element of a window that is read from a copy of its plane."""
+
+
+def windows_in_planes(
+    body: Sequence[BodyNode],
+    form: Form,
+    results: Sequence[int],
+    leaf_types: Mapping[int, TensorType],
+    signatures: Sequence[Signature],
+    device: Device,
+) -> int | None:
+    """The windows of a reduction that a CPU's template reads from copies of planes, if any."""
+    if form.kind is not KernelKind.REDUCTION or not device.is_cpu:
+        return None
+    names = [name for name, number, _ in body if signatures[number].name == "windows"]
+    if len(names) != 1:
+        return None
+    met = {item for _, _, operands in body for item in operands}
+    read = {name: type for name, type in leaf_types.items() if name in met}
+    found = body_of(body, results, read, signatures)
+    return names[0] if planes_of_reduction(found, row_space(found)) is not None else None
 
 
 def window_weight(signature: Signature, device: Device) -> float:

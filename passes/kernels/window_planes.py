@@ -1,0 +1,210 @@
+"""Windows that slide over planes, as a CPU reads them: rows of a plane, copied with their padding.
+
+In: a body that reads `windows`. Out: `WindowPlanes`: where the windows stand in it, what is copied
+of which operand, and where a copy has an element of a window.
+
+A copy holds a band of rows of one channel. Where windows slide by more than one element, elements
+that follow each other in the same place of windows lie side by side: a plane of its own for each
+phase of the strides. So neighbouring windows read neighbours, wherever padding begins.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mgn.dialects.mgn.operation import Kind
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import Body, Indices, Node
+from mgn.passes.kernels.index import Index
+from mgn.passes.kernels.rows import RowSpace
+
+MOST_ELEMENTS = 49
+"""Elements of a window up to which all are written out, one after the other."""
+
+MOST_STRIDE = 2
+"""The largest stride of windows whose phases are told apart while vectors are copied."""
+
+REDUCED = frozenset({"sum", "max_reduce", "min_reduce"})
+"""Reductions of windows that are walked so."""
+
+COPIED = frozenset({"f32", "f64"})
+"""Types of elements that are copied."""
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class WindowPlanes:
+    """Windows over the last two axes of a value, or over its last one: a plane is then one row.
+
+    `view` is the windows with the axes of their elements first, `source` what is copied, in
+    padding of `value`.
+    """
+
+    view: Node
+    source: Node
+    value: float
+    low: Pair
+    size: Pair
+    kernel: Pair
+    strides: Pair
+    dilation: Pair
+    places: Pair
+
+    @property
+    def axes(self) -> int:
+        """Over how many axes windows slide."""
+        return len(self.view.operands[0].values["sizes"])
+
+    @property
+    def outer(self) -> tuple[int, ...]:
+        """The axes before: images and channels."""
+        return self.source.shape[: len(self.source.shape) - self.axes]
+
+    def source_index(self, outer: Indices, y: Index, x: Index) -> Indices:
+        """The element of the source in a row and column."""
+        return (*outer, y, x) if self.axes == 2 else (*outer, x)
+
+    def places_index(self, y: Index, x: Index) -> Indices:
+        """The place of a window in a row and column of places."""
+        return (y, x) if self.axes == 2 else (x,)
+
+    @property
+    def elements(self) -> Iterator[Pair]:
+        """All elements of a window, in order."""
+        rows, columns = self.kernel
+        return ((y, x) for y in range(rows) for x in range(columns))
+
+    def element_index(self, y: int, x: int) -> tuple[int, ...]:
+        """An element's index along the axes of windows."""
+        return (y, x) if self.axes == 2 else (x,)
+
+
+@dataclass(frozen=True)
+class Band:
+    """A copy of what so many rows of places read, of one channel."""
+
+    planes: WindowPlanes
+    rows: int
+
+    @property
+    def source_rows(self) -> int:
+        """Rows of the padded source."""
+        planes = self.planes
+        span = (planes.kernel[0] - 1) * planes.dilation[0]
+        return (self.rows - 1) * planes.strides[0] + span + 1
+
+    @property
+    def stride(self) -> int:
+        """Elements between rows of a phase."""
+        planes = self.planes
+        span = (planes.kernel[1] - 1) * planes.dilation[1]
+        needed = planes.places[1] + span // planes.strides[1]
+        return max(needed, ceil_div(planes.low[1] + planes.size[1], planes.strides[1]))
+
+    @property
+    def phase_size(self) -> int:
+        """Elements of a phase."""
+        return ceil_div(self.source_rows, self.planes.strides[0]) * self.stride
+
+    @property
+    def size(self) -> int:
+        """Elements of all phases."""
+        return self.phase_size * self.planes.strides[0] * self.planes.strides[1]
+
+    def at(self, row: Index, column: Index) -> Index:
+        """Where a row and a column of the padded source are."""
+        down, across = self.planes.strides
+        phase = row % down * across + column % across
+        return phase * self.phase_size + row // down * self.stride + column // across
+
+    def element(self, y: int, x: int) -> int:
+        """How far an element of a window is from where its place is: row times `stride`, and
+        column.
+        """
+        (down, across), (apart_y, apart_x) = self.planes.strides, self.planes.dilation
+        row, column = y * apart_y, x * apart_x
+        phase = row % down * across + column % across
+        return phase * self.phase_size + row // down * self.stride + column // across
+
+
+def planes_of_reduction(body: Body, space: RowSpace) -> WindowPlanes | None:
+    """The windows whose elements a body reduces, if these are all that depends on places."""
+    reductions = body.of_kind(Kind.REDUCTION)
+    if any(space.is_full(node) or node.name not in REDUCED for node in reductions):
+        return None
+    if any(space.is_full(node) for node in body.written):
+        return None
+    found: set[Node] = set()
+    for node in reductions:
+        views = _views(node.operands[0], space)
+        if views is None:
+            return None
+        found |= views
+    planes = planes_of_view(next(iter(found))) if len(found) == 1 else None
+    if planes is None:
+        return None
+    first = len(planes.outer)
+    in_order = space.reduced == tuple(range(first, first + planes.axes))
+    alike = in_order and space.shape == planes.view.shape and len(reductions) == 1
+    few = space.length <= MOST_ELEMENTS and planes.places[1] > 1
+    return planes if alike and few else None
+
+
+def _views(root: Node, space: RowSpace) -> set[Node] | None:
+    """What an operand is computed from, element by element, that differs from place to place; None
+    where that is no movement.
+    """
+    found, pending = set[Node](), [root]
+    while pending:
+        node = pending.pop()
+        if _is_uniform(node, space):
+            continue
+        if node.kind is Kind.MOVEMENT and node.shape == space.shape:
+            found.add(node)
+        elif node.kind is Kind.ELEMENTWISE and node.shape == space.shape:
+            pending.extend(node.operands)
+        else:
+            return None
+    return found
+
+
+def _is_uniform(node: Node, space: RowSpace) -> bool:
+    """Whether a value is the same in all places, whose axes come last."""
+    axes = len(space.shape) - 1 - max(space.reduced)
+    return all(size == 1 for size in node.shape[-axes:])
+
+
+def planes_of_view(view: Node) -> WindowPlanes | None:
+    """The planes that windows slide over, of windows with the axes of their elements first."""
+    if view.name != "transpose" or view.operands[0].name != "windows":
+        return None
+    windows = view.operands[0]
+    axes, values = len(windows.values["sizes"]), windows.values
+    outer = len(windows.shape) - 2 * axes
+    order = (*range(outer), *range(outer + axes, outer + 2 * axes), *range(outer, outer + axes))
+    if axes > 2 or tuple(view.values["perm"]) != order or windows.element.name not in COPIED:
+        return None
+    if max(values["strides"]) > MOST_STRIDE or not windows.count:
+        return None
+    (source,), low, value = windows.operands, (0,) * axes, 0.0
+    if source.name == "pad" and source.operands[0].count:
+        padding = source.values["padding"]
+        if not any(side for pair in padding[:outer] for side in pair):
+            low, value = tuple(pair[0] for pair in padding[outer:]), float(source.values["value"])
+            (source,) = source.operands
+    size = _pair(source.shape[outer:], 1)
+    strides = _pair(values["strides"], 1)
+    if size[1] < strides[1] or any(side < 0 for side in low):
+        return None
+    kernel, dilation = _pair(values["sizes"], 1), _pair(values["dilation"], 1)
+    places = _pair(windows.shape[outer : outer + axes], 1)
+    return WindowPlanes(
+        view, source, value, _pair(low, 0), size, kernel, strides, dilation, places
+    )
+
+
+def _pair(numbers: tuple[int, ...], first: int) -> Pair:
+    return (numbers[0], numbers[1]) if len(numbers) == 2 else (first, numbers[0])
+
+
+
