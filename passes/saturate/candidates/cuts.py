@@ -242,7 +242,8 @@ class CutBuilder:
         else:
             first = [cone for cone in cones if not cone.besides]
             chosen = [*best_of_each_kind(first, self.limits), None]
-            if heavy in GOING_ONCE and any(map(self._reshapes, chosen)):
+            once = heavy in GOING_ONCE and any(map(self._reshapes, chosen))
+            if once or (heavy is None and self._slides(cones)):
                 chosen.pop()
         return [None if cone is None else cone.at(mapped) for cone in chosen]
 
@@ -266,6 +267,18 @@ class CutBuilder:
             for item in signatures
         )
         return [None] if dear else [None, best]
+
+    def _slides(self, cones: Sequence[Cone]) -> bool:
+        """Whether a value is windows, in all of its cones, and so larger than what it is read from:
+        its readers take them as they go on a CPU, where they lie side by side.
+        """
+        if self.limits.whole or not self.device.is_cpu:
+            return False
+        return all(
+            any(self.view.signatures[number].name == "windows" for _, number, _ in cone.body)
+            for cone in cones
+            if cone.form.kind is KernelKind.POINTWISE
+        )
 
     def _reshapes(self, cone: Cone | None) -> bool:
         """Whether a body is a reshape of what lies in memory."""
