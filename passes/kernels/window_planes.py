@@ -10,15 +10,21 @@ phase of the strides. So neighbouring windows read neighbours, wherever padding 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.body import Body, Indices, Node
-from mgn.passes.kernels.index import Index
+from mgn.passes.kernels.index import Index, constant
+from mgn.passes.kernels.long_chains import MOST_STEPS
+from mgn.passes.kernels.product import Product
 from mgn.passes.kernels.rows import RowSpace
 
 MOST_ELEMENTS = 49
 """Elements of a window up to which all are written out, one after the other."""
+
+MOST_COPIED = 8192
+"""Elements that the least copy may have."""
 
 MOST_STRIDE = 2
 """The largest stride of windows whose phases are told apart while vectors are copied."""
@@ -64,19 +70,15 @@ class WindowPlanes:
         """The element of the source in a row and column."""
         return (*outer, y, x) if self.axes == 2 else (*outer, x)
 
-    def places_index(self, y: Index, x: Index) -> Indices:
-        """The place of a window in a row and column of places."""
+    def index_of(self, y: Index, x: Index) -> Indices:
+        """A row and a column, of places or of elements, as indices of the axes that slide."""
         return (y, x) if self.axes == 2 else (x,)
 
     @property
-    def elements(self) -> Iterator[Pair]:
+    def elements(self) -> Iterator[tuple[Index, Index]]:
         """All elements of a window, in order."""
         rows, columns = self.kernel
-        return ((y, x) for y in range(rows) for x in range(columns))
-
-    def element_index(self, y: int, x: int) -> tuple[int, ...]:
-        """An element's index along the axes of windows."""
-        return (y, x) if self.axes == 2 else (x,)
+        return ((constant(y), constant(x)) for y in range(rows) for x in range(columns))
 
 
 @dataclass(frozen=True)
@@ -117,14 +119,12 @@ class Band:
         phase = row % down * across + column % across
         return phase * self.phase_size + row // down * self.stride + column // across
 
-    def element(self, y: int, x: int) -> int:
+    def element(self, y: Index, x: Index) -> Index:
         """How far an element of a window is from where its place is: row times `stride`, and
         column.
         """
-        (down, across), (apart_y, apart_x) = self.planes.strides, self.planes.dilation
-        row, column = y * apart_y, x * apart_x
-        phase = row % down * across + column % across
-        return phase * self.phase_size + row // down * self.stride + column // across
+        apart_y, apart_x = self.planes.dilation
+        return self.at(y * apart_y, x * apart_x)
 
 
 def planes_of_reduction(body: Body, space: RowSpace) -> WindowPlanes | None:
@@ -147,6 +147,7 @@ def planes_of_reduction(body: Body, space: RowSpace) -> WindowPlanes | None:
     in_order = space.reduced == tuple(range(first, first + planes.axes))
     alike = in_order and space.shape == planes.view.shape and len(reductions) == 1
     few = space.length <= MOST_ELEMENTS and planes.places[1] > 1
+    few = few and Band(planes, 1).size <= MOST_COPIED
     return planes if alike and few else None
 
 
@@ -208,3 +209,21 @@ def _pair(numbers: tuple[int, ...], first: int) -> Pair:
 
 
 
+
+
+def planes_of_product(product: Product) -> WindowPlanes | None:
+    """The windows that are the right operand of a product, which has a column for each place and a
+    step for each element of each channel.
+    """
+    node = product.node
+    if node.values["transpose_a"] or node.values["transpose_b"] or product.halves != 1:
+        return None
+    view = right = node.operands[1]
+    while view.name == "reshape":
+        (view,) = view.operands
+    planes = planes_of_view(view)
+    if planes is None or product.rows == 1 or right.shape[:-2] not in ((), product.batch):
+        return None
+    elements, places = prod(planes.kernel), prod(planes.places)
+    fits = product.columns == places and product.depth % elements == 0
+    return planes if fits and product.depth <= MOST_STEPS else None

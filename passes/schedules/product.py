@@ -18,6 +18,7 @@ from mgn.passes.kernels.body import INPUT
 from mgn.passes.kernels.operand_places import DEPTH, right_axis
 from mgn.passes.kernels.product import Product, lies_in_memory
 from mgn.passes.kernels.product_as_sum import product_as_sum
+from mgn.passes.kernels.window_planes import planes_of_product
 from mgn.passes.schedules.few_rows import (
     FEW_FOR_UNIT,
     FEW_ROWS,
@@ -54,6 +55,7 @@ from mgn.passes.schedules.product_seconds import (
 )
 from mgn.passes.schedules.reduction import reduction_schedules
 from mgn.passes.schedules.schedule import Request, Schedule, Schedules
+from mgn.passes.schedules.window_products import window_blocking
 
 STRIP = 8
 """Up to how many tiles below one another come before the next ones beside them: they share what
@@ -73,6 +75,7 @@ class ProductVariant(StrEnum):
     TILES = "tiles"
     PACKED = "packed panels"
     DIRECT = "in place"
+    WINDOWS = "windows"
 
 
 def scheduled_product(request: Request) -> Product:
@@ -125,6 +128,13 @@ def _cpu_schedules(request: Request, product: Product) -> Schedules:
     if along_k and product.left_runs_along_depth and product.columns == 1 and lies_in_memory(right):
         return [_dots(request, product, min(8, product.rows), 1)]
     _refuse_statistics(request)
+    planes = planes_of_product(product) if _has_operands(product) else None
+    cut = window_blocking(request, product, planes) if planes is not None else None
+    if cut is not None:
+        blocking, steps = cut
+        seconds = steps / plain_rate(product, request.device)
+        numbers, facts = blocking.entries, request.facts(*FACTS, "lanes")
+        return [Schedule(ProductVariant.WINDOWS, numbers, facts, seconds, (1.0, 1.0))]
     if product.rows > FEW_ROWS and _has_operands(product):
         sizes, facts = packed_blocking(request, product), request.facts(*FACTS, "right")
         seconds, passes = packed_seconds(request, product, sizes)

@@ -31,6 +31,7 @@ from mgn.passes.lower_kernels.product.few_rows import lower_few_rows
 from mgn.passes.lower_kernels.product.packed_product import lower_packed
 from mgn.passes.lower_kernels.product.tensor_product import lower_tensor
 from mgn.passes.lower_kernels.product.tiled_product import lower_tiled
+from mgn.passes.lower_kernels.product.window_product import lower_window_product
 from mgn.passes.lower_kernels.reduction.grouped_reduction import lower_grouped
 from mgn.passes.schedules.product import ProductVariant
 
@@ -58,6 +59,8 @@ def lower_contraction(job: Job) -> Launch:
             return lower_packed(job, product)
         case ProductVariant.DIRECT:
             return _direct(job, product)
+        case ProductVariant.WINDOWS:
+            return lower_window_product(job, product)
 
 
 def _tiles(product: Product, down: int, across: int) -> int:

@@ -76,12 +76,12 @@ class _Windows:
         evaluators = [self.job.evaluator(width) for _ in places]
         held = [self.stage.start(width) for _ in places]
         for y, x in self.planes.elements:
-            element = tuple(map(constant, self.planes.element_index(y, x)))
+            element = self.planes.index_of(y, x)
             own = self.band.element(y, x)
             for number, (evaluator, place) in enumerate(zip(evaluators, places, strict=True)):
                 value = evaluator.load(self.buffer, place + own + lanes(width))
                 evaluator.given[self.planes.view] = lambda _, value=value: value
-                at = self.planes.places_index(ZERO, place + own + lanes(width))
+                at = self.planes.index_of(ZERO, place + own + lanes(width))
                 index = (*outer, *element, *at)
                 held[number] = self._add(held[number], evaluator, index)
         return [total_of(code, self.node, values[0]) for values in held]
@@ -156,7 +156,7 @@ class _Windows:
         """What follows, for a vector of places of a row."""
         evaluator.given[self.node] = given
         y = self.code.known(y, self.planes.places[0])
-        at = (*outer, *self.planes.places_index(y, x + lanes(evaluator.lanes)))
+        at = (*outer, *self.planes.index_of(y, x + lanes(evaluator.lanes)))
 
         def index_of(node: Node) -> Indices:
             return reshaped_index(at, self.space.kept_shape, node.shape)

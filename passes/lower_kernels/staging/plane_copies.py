@@ -28,9 +28,9 @@ class PlaneCopy:
         while self.width > 1 and self.step * self.width > planes.size[1]:
             self.width //= 2
 
-    def clear(self) -> None:
-        """Fills the whole copy with padding; what lies beside rows of the source stays so."""
-        code, size = self.job.code, self.band.size
+    def clear(self, count: int = 1) -> None:
+        """Fills so many copies with padding; what lies beside rows of the source stays so."""
+        code, size = self.job.code, count * self.band.size
         width = self.job.entry("lanes")
         while width > size:
             width //= 2

@@ -44,6 +44,7 @@ from mgn.passes.saturate.prices.windows import (
     window_weight,
     windows_in_planes,
 )
+from mgn.passes.schedules.product import ProductVariant
 
 STRIDED_READ = 2.0
 CPU_STRIDED_READ, CPU_RUN = 4.0, 32.0
@@ -314,7 +315,10 @@ def measure_kernel(
     if form.reduced:
         rows = float(across * math.prod(form.reduced[:-1]))
     use = matrix_use(facts, body, signatures, leaf_types)
-    copied = windows_in_planes(body, form, results, leaf_types, signatures, device)
+    if schedule is not None and schedule.variant == ProductVariant.WINDOWS:
+        copied = next(item[0] for item in body if signatures[item[1]].name == "windows")
+    else:
+        copied = windows_in_planes(body, form, results, leaf_types, signatures, device)
     arranging = next((ARRANGING[name] for name, _ in facts if name in ARRANGING), None)
     along = device.is_cpu and reduces and len(form.shape) - 1 in form.axes
     lanes = float(min(device.lanes(4), MOST_LANES)) if along else 1.0
@@ -335,6 +339,7 @@ def measure_kernel(
             own_seconds = evaluations * figures.element * evaluation
             if name == copied:
                 own_seconds = evaluations * IN_PLANES * 2.0 / device.rate(signature.element)
+                own_seconds = own_seconds if schedule is None else 0.0
             if name in waiting:
                 own_seconds *= min(1.0 + WAITING * waiting[name], longest)
             if along and places[name] in IN_ROWS and name != copied:
