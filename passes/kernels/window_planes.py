@@ -199,16 +199,11 @@ def planes_of_view(view: Node) -> WindowPlanes | None:
         return None
     kernel, dilation = _pair(values["sizes"], 1), _pair(values["dilation"], 1)
     places = _pair(windows.shape[outer : outer + axes], 1)
-    return WindowPlanes(
-        view, source, value, _pair(low, 0), size, kernel, strides, dilation, places
-    )
+    return WindowPlanes(view, source, value, _pair(low, 0), size, kernel, strides, dilation, places)
 
 
 def _pair(numbers: tuple[int, ...], first: int) -> Pair:
     return (numbers[0], numbers[1]) if len(numbers) == 2 else (first, numbers[0])
-
-
-
 
 
 def planes_of_product(product: Product) -> WindowPlanes | None:

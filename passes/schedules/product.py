@@ -128,18 +128,26 @@ def _cpu_schedules(request: Request, product: Product) -> Schedules:
     if along_k and product.left_runs_along_depth and product.columns == 1 and lies_in_memory(right):
         return [_dots(request, product, min(8, product.rows), 1)]
     _refuse_statistics(request)
-    planes = planes_of_product(product) if _has_operands(product) else None
-    cut = window_blocking(request, product, planes) if planes is not None else None
-    if cut is not None:
-        blocking, steps = cut
-        seconds = steps / plain_rate(product, request.device)
-        numbers, facts = blocking.entries, request.facts(*FACTS, "lanes")
-        return [Schedule(ProductVariant.WINDOWS, numbers, facts, seconds, (1.0, 1.0))]
+    found = _windows(request, product)
     if product.rows > FEW_ROWS and _has_operands(product):
         sizes, facts = packed_blocking(request, product), request.facts(*FACTS, "right")
         seconds, passes = packed_seconds(request, product, sizes)
-        return [Schedule(ProductVariant.PACKED, sizes.entries, facts, seconds, passes)]
-    return [_direct(request, product)]
+        found.append(Schedule(ProductVariant.PACKED, sizes.entries, facts, seconds, passes))
+    return sorted(found, key=lambda item: item.seconds) or [_direct(request, product)]
+
+
+def _windows(request: Request, product: Product) -> list[Schedule]:
+    """The schedule of a product with windows that slide over planes, if one fits."""
+    planes = planes_of_product(product) if _has_operands(product) else None
+    cut = window_blocking(request, product, planes) if planes is not None else None
+    if cut is None:
+        return []
+    blocking, steps = cut
+    facts = request.facts(*FACTS, "lanes")
+    seconds = steps / plain_rate(product, request.device)
+    evaluation = blocking.evaluation(planes)
+    passes, numbers = (1.0, 1.0), blocking.entries
+    return [Schedule(ProductVariant.WINDOWS, numbers, facts, seconds, passes, evaluation)]
 
 
 def _is_row_by_row(product: Product) -> bool:

@@ -64,6 +64,11 @@ class WindowBlocking:
         lanes = Band(planes, self.band).stride * (self.band - 1) + planes.places[1]
         return ceil_div(lanes, self.width * self.vectors)
 
+    def evaluation(self, planes: WindowPlanes) -> float:
+        """What an element takes that is written, in the time of one in a full vector."""
+        columns = planes.places[1]
+        return self.width * ceil_div(columns, self.narrow) / columns
+
     def held(self, planes: WindowPlanes) -> int:
         """Elements of the sums of a tile."""
         return self.rows * self.panels(planes) * self.vectors * self.width

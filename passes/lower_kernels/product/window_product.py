@@ -8,6 +8,7 @@ last block it is written row by row, with what follows.
 """
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from math import prod
 
 from xdsl.ir import SSAValue
@@ -15,8 +16,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects import kernel
 from mgn.passes.kernels.arithmetic import ceil_div
-from mgn.passes.kernels.body import Indices
+from mgn.passes.kernels.body import INPUT
 from mgn.passes.kernels.index import Index, constant, delinearised, lanes, linear
+from mgn.passes.kernels.index_maps import MOVES, place_of
 from mgn.passes.kernels.product import Product
 from mgn.passes.kernels.window_planes import Band, WindowPlanes, planes_of_product
 from mgn.passes.lower_kernels.core.operand import Operand
@@ -27,6 +29,9 @@ from mgn.passes.lower_kernels.staging.panels import LeftTile, pack_left_rows
 from mgn.passes.lower_kernels.staging.plane_copies import PlaneCopy
 from mgn.passes.schedules.packed_blocking import LEFT_PADDING
 from mgn.passes.schedules.window_products import WindowBlocking
+
+LINE, NEXT = 16, 2
+"""Elements that are fetched together, and the cache that they are fetched into."""
 
 WRITTEN_OUT = 10
 """Elements of a window up to which all are written out one after the other; else those of a row."""
@@ -56,6 +61,14 @@ class _Convolution:
         left = code.local(self.type, sizes.rows * (depth + LEFT_PADDING))
         self.left = LeftTile(left, sizes.rows, step=1, row=depth + LEFT_PADDING)
         self.sums = code.local(self.type, sizes.down * sizes.held(planes))
+
+    @cached_property
+    def moves_weights(self) -> bool:
+        """Whether the weights lie in memory, in some order."""
+        node = self.product.node.operands[0]
+        while node.name in MOVES:
+            (node,) = node.operands
+        return node.name == INPUT
 
     def write(self) -> Launch:
         code, sizes, product = self.code, self.sizes, self.product
@@ -119,9 +132,35 @@ class _Convolution:
         if self.blocks > 1:
             is_first = code.compare_integers("eq", code.index(block), code.index(0))
             held = code.branch(is_first, lambda: zero, kept)
+
+        self._fetch(tile, block, panel)
         totals = code.loop(0, count, lambda c, sums: self._channel(c, place, sums), held)
         for index, total in zip(at, totals, strict=True):
             code.store(total, self.sums, code.index(index))
+
+    def _fetch(self, tile: Index, block: Index, panel: Index) -> None:
+        """Asks for a panel's share of the lines of the weights that are packed next, before the
+        loop over channels: registers are full in there.
+        """
+        code, sizes = self.code, self.sizes
+        if not self.moves_weights:
+            return
+        depth = sizes.depth(self.planes)
+        lines = ceil_div(depth, LINE)
+        share = ceil_div(sizes.rows * lines, self.panels)
+        number = block * sizes.down + tile + 1
+        row = self._row(number % sizes.down)
+        first = code.bounded(number // sizes.down, self.blocks) * depth
+
+        def fetch(part: Index) -> None:
+            own = panel * share + part
+            step = (first + own % lines * LINE).clamp(0, self.product.depth - 1)
+            below = (row + own // lines).clamp(0, self.product.rows - 1)
+            index = self.product.left_index(self.batch, below, step)
+            node, place = place_of(self.product.node.operands[0], index)
+            code.prefetch(self.job.inputs[node.number], code.index(place), NEXT)
+
+        code.each(0, share, fetch)
 
     def _channel(self, channel: Index, place: Index, held: list[SSAValue]) -> list[SSAValue]:
         """Adds the products of one channel's elements."""
@@ -190,9 +229,7 @@ class _Convolution:
             total = code.load(self.sums, place(x), narrow)
             evaluator = self.job.evaluator(narrow)
             column = y * columns + x + lanes(narrow)
-            write_tile(
-                self.job, self.product, evaluator, self.batch, [row], [column], [total]
-            )
+            write_tile(self.job, self.product, evaluator, self.batch, [row], [column], [total])
 
         code.each(0, columns // narrow, lambda number: some(number * narrow))
         if columns % narrow:

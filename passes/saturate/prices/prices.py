@@ -316,7 +316,8 @@ def measure_kernel(
         rows = float(across * math.prod(form.reduced[:-1]))
     use = matrix_use(facts, body, signatures, leaf_types)
     if schedule is not None and schedule.variant == ProductVariant.WINDOWS:
-        copied = next(item[0] for item in body if signatures[item[1]].name == "windows")
+        names = (item[0] for item in body if signatures[item[1]].name == "windows")
+        copied = next(names, None)
     else:
         copied = windows_in_planes(body, form, results, leaf_types, signatures, device)
     arranging = next((ARRANGING[name] for name, _ in facts if name in ARRANGING), None)
