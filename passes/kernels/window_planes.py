@@ -26,6 +26,9 @@ MOST_ELEMENTS = 49
 MOST_COPIED = 8192
 """Elements that the least copy may have."""
 
+LONGEST_ROW, LEAST_ROW = 10, 6
+"""Columns of a product that are taken as a row of places."""
+
 MOST_STRIDE = 2
 """The largest stride of windows whose phases are told apart while vectors are copied."""
 
@@ -43,7 +46,7 @@ class WindowPlanes:
     """Windows over the last two axes of a value, or over its last one: a plane is then one row.
 
     `view` is the windows with the axes of their elements first, `source` what is copied, in
-    padding of `value`.
+    padding of `value`. Plain columns of a product are both: windows of one element.
     """
 
     view: Node
@@ -59,6 +62,8 @@ class WindowPlanes:
     @property
     def axes(self) -> int:
         """Over how many axes windows slide."""
+        if self.view is self.source:
+            return 1
         return len(self.view.operands[0].values["sizes"])
 
     @property
@@ -68,6 +73,8 @@ class WindowPlanes:
 
     def source_index(self, outer: Indices, y: Index, x: Index) -> Indices:
         """The element of the source in a row and column."""
+        if self.view is self.source:
+            return (*outer, y * self.size[1] + x)
         return (*outer, y, x) if self.axes == 2 else (*outer, x)
 
     def index_of(self, y: Index, x: Index) -> Indices:
@@ -222,3 +229,21 @@ def planes_of_product(product: Product) -> WindowPlanes | None:
     elements, places = prod(planes.kernel), prod(planes.places)
     fits = product.columns == places and product.depth % elements == 0
     return planes if fits and product.depth <= MOST_STEPS else None
+
+
+def planes_of_columns(product: Product) -> WindowPlanes | None:
+    """The windows that are the right operand of a product, or else its columns as rows of places:
+    windows of one element.
+    """
+    found = planes_of_product(product)
+    if found is not None or product.rows == 1:
+        return found
+    node, right = product.node, product.node.operands[1]
+    plain = not (node.values["transpose_a"] or node.values["transpose_b"] or product.halves != 1)
+    if not plain or right.element.name not in COPIED or right.shape[:-2] not in ((), product.batch):
+        return None
+    places = next(size for size in range(LONGEST_ROW, 0, -1) if product.columns % size == 0)
+    if places < LEAST_ROW or product.depth > MOST_STEPS:
+        return None
+    size = (product.columns // places, places)
+    return WindowPlanes(right, right, 0.0, (0, 0), size, (1, 1), (1, 1), (1, 1), size)

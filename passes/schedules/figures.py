@@ -17,7 +17,7 @@ from mgn.passes.kernels.arithmetic import power_below
 from mgn.passes.liveness import tensor_bytes
 from mgn.passes.schedules.schedule import Entries
 
-RIGHT, ROUNDED, MATRIX = "right", "rounded", "matrix"
+LEFT, RIGHT, ROUNDED, MATRIX = "left", "right", "rounded", "matrix"
 """What `arranged` says that a template has to know: how operands lie, and as what a matrix unit is
 to multiply them.
 """
@@ -85,7 +85,7 @@ def figures_for(traits: Traits, arranged: Entries, device: Device) -> dict[str, 
     else:
         entries = _gpu_figures(traits, arranged, device)
     return entries | {
-        name: arranged[name] for name in (RIGHT, ROUNDED, LARGEST) if name in arranged
+        name: arranged[name] for name in (LEFT, RIGHT, ROUNDED, LARGEST) if name in arranged
     }
 
 

@@ -18,7 +18,7 @@ from mgn.passes.kernels.body import INPUT
 from mgn.passes.kernels.operand_places import DEPTH, right_axis
 from mgn.passes.kernels.product import Product, lies_in_memory
 from mgn.passes.kernels.product_as_sum import product_as_sum
-from mgn.passes.kernels.window_planes import planes_of_product
+from mgn.passes.kernels.window_planes import planes_of_columns, planes_of_product
 from mgn.passes.schedules.few_rows import (
     FEW_FOR_UNIT,
     FEW_ROWS,
@@ -26,6 +26,7 @@ from mgn.passes.schedules.few_rows import (
     few_rows_tiling,
     suits_few_rows,
 )
+from mgn.passes.schedules.figures import LEFT
 from mgn.passes.schedules.local_tiles import Tiling, local_tilings
 from mgn.passes.schedules.matrix_tiles import (
     BY_GROUPS,
@@ -42,7 +43,8 @@ from mgn.passes.schedules.operand_copies import (
     staged_factor,
     suits_unit,
 )
-from mgn.passes.schedules.packed_blocking import packed_blocking
+from mgn.passes.schedules.packed_blocking import PANELS, packed_blocking
+from mgn.passes.schedules.pixel_products import pixel_blocking
 from mgn.passes.schedules.product_seconds import (
     COMPUTED,
     TILE_LATENCY,
@@ -76,6 +78,7 @@ class ProductVariant(StrEnum):
     PACKED = "packed panels"
     DIRECT = "in place"
     WINDOWS = "windows"
+    PLACES = "places"
 
 
 def scheduled_product(request: Request) -> Product:
@@ -137,17 +140,27 @@ def _cpu_schedules(request: Request, product: Product) -> Schedules:
 
 
 def _windows(request: Request, product: Product) -> list[Schedule]:
-    """The schedule of a product with windows that slide over planes, if one fits."""
-    planes = planes_of_product(product) if _has_operands(product) else None
-    cut = window_blocking(request, product, planes) if planes is not None else None
-    if cut is None:
+    """The schedule of a product with windows that slide over planes, or of one whose weights lie in
+    panels, if one fits.
+    """
+    if not _has_operands(product):
+        return []
+    rate, facts = plain_rate(product, request.device), request.facts(*FACTS, "lanes", LEFT)
+    if request.word(LEFT) == PANELS:
+        planes = planes_of_columns(product)
+        found = planes and pixel_blocking(request, product, planes)
+        if not found:
+            raise VerifyException("fusion.kernel contraction: no tile reads panels of weights")
+        places, steps = found
+        numbers, passes = places.entries, (1.0, 1.0)
+        return [Schedule(ProductVariant.PLACES, numbers, facts, steps / rate, passes)]
+    planes = planes_of_product(product)
+    cut = planes and window_blocking(request, product, planes)
+    if not planes or not cut:
         return []
     blocking, steps = cut
-    facts = request.facts(*FACTS, "lanes")
-    seconds = steps / plain_rate(product, request.device)
-    evaluation = blocking.evaluation(planes)
-    passes, numbers = (1.0, 1.0), blocking.entries
-    return [Schedule(ProductVariant.WINDOWS, numbers, facts, seconds, passes, evaluation)]
+    numbers, evaluation = blocking.entries, blocking.evaluation(planes)
+    return [Schedule(ProductVariant.WINDOWS, numbers, facts, steps / rate, (1.0, 1.0), evaluation)]
 
 
 def _is_row_by_row(product: Product) -> bool:

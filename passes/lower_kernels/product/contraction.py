@@ -29,6 +29,7 @@ from mgn.passes.lower_kernels.core.scalar import across_lanes, combine
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.product.few_rows import lower_few_rows
 from mgn.passes.lower_kernels.product.packed_product import lower_packed
+from mgn.passes.lower_kernels.product.pixel_product import lower_pixel_product
 from mgn.passes.lower_kernels.product.tensor_product import lower_tensor
 from mgn.passes.lower_kernels.product.tiled_product import lower_tiled
 from mgn.passes.lower_kernels.product.window_product import lower_window_product
@@ -61,6 +62,8 @@ def lower_contraction(job: Job) -> Launch:
             return _direct(job, product)
         case ProductVariant.WINDOWS:
             return lower_window_product(job, product)
+        case ProductVariant.PLACES:
+            return lower_pixel_product(job, product)
 
 
 def _tiles(product: Product, down: int, across: int) -> int:

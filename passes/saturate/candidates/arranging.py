@@ -17,6 +17,7 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.passes.arrangements.kernel_pieces import Arrangement
 from mgn.passes.arrangements.prepack_products import PackedOperand
+from mgn.passes.arrangements.prepack_weights import PackedWeights
 from mgn.passes.saturate.candidates.candidates import ALONE, Arranged, Template
 from mgn.passes.saturate.candidates.cones import Traits
 from mgn.passes.saturate.candidates.outlines import Outlines
@@ -147,10 +148,14 @@ class Arranger:
         self, arrangement: Arrangement, template: Template, values: NewValues
     ) -> bool:
         """Whether what is worth packing once would be packed in every run."""
-        if not isinstance(arrangement, PackedOperand) or not arrangement.once:
+        if isinstance(arrangement, PackedWeights):
+            side = 0
+        elif isinstance(arrangement, PackedOperand) and arrangement.once:
+            side = 1
+        else:
             return False
-        right = next(node[2][1] for node in template.body if node[0] == template.form.heavy)
-        return not (self.view.prepares and values.is_prepared(right))
+        packed = next(node[2][side] for node in template.body if node[0] == template.form.heavy)
+        return not (self.view.prepares and values.is_prepared(packed))
 
     def _placed(self, piece: Piece, names: Sequence[int], values: NewValues) -> Template:
         """A kernel of an arrangement over names of a cut set and what it makes."""

@@ -27,6 +27,7 @@ from mgn.passes.arrangements.channels_last import PASSED, ChannelsLast
 from mgn.passes.arrangements.copied_operands import CopiedOperands
 from mgn.passes.arrangements.kernel_pieces import Arrangement
 from mgn.passes.arrangements.prepack_products import choose_panels
+from mgn.passes.arrangements.prepack_weights import PackedWeights
 from mgn.passes.arrangements.sorted_scatters import LEAST_IDS, SortedScatter
 from mgn.passes.arrangements.split_attention import SplitAttention, choose_keys
 from mgn.passes.arrangements.split_digits import SplitDigits, choose_digit_part
@@ -43,6 +44,7 @@ from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.attention import AttentionSizes
 from mgn.passes.kernels.product import Product
 from mgn.passes.kernels.rows import RowSpace, columns_side_by_side
+from mgn.passes.kernels.window_planes import planes_of_columns
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
 from mgn.passes.saturate.prices.matrix_price import unit_of
@@ -50,6 +52,7 @@ from mgn.passes.saturate.prices.scheduled import request_of
 from mgn.passes.schedules.few_rows import FEW_ROWS
 from mgn.passes.schedules.figures import BLOCK_DEPTH
 from mgn.passes.schedules.operand_copies import staged_operands
+from mgn.passes.schedules.pixel_products import VECTORS, pixel_blocking
 from mgn.passes.schedules.schedule import Request
 
 Types = Mapping[int, TensorType]
@@ -102,8 +105,10 @@ def arrangements_of(
     request = request_of(body, form, types, signatures, device, facts)
     sizes = Product.of_body(request.body)
     if device.is_cpu:
-        return _packed(sizes, device, request) if operands[1] in types else []
-    found: list[Arrangement] = []
+        found = _packed(sizes, device, request) if operands[1] in types else []
+        lies = operands[0] in types or _views(operands[0], body, types, signatures)
+        return found + (_packed_weights(sizes, request) if lies else [])
+    found = list[Arrangement]()
     parts = choose_parts(prod(sizes.batch), sizes.rows, sizes.columns, sizes.depth, device)
     if parts > 1:
         found.append(SplitProduct(parts))
@@ -202,3 +207,24 @@ def _packed(product: Product, device: Device, request: Request) -> list[Arrangem
     rows = product.rows * prod(product.batch)
     panels = choose_panels(rows, product.columns, product.depth, BLOCK_DEPTH, across)
     return [] if panels is None else [panels]
+
+
+def _views(
+    name: int, body: Sequence[BodyNode], types: Types, signatures: Sequence[Signature]
+) -> bool:
+    """Whether a value of a body is what lies in memory, in another shape."""
+    return any(
+        item == name and signatures[number].name == "reshape" and operands[0] in types
+        for item, number, operands in body
+    )
+
+
+def _packed_weights(product: Product, request: Request) -> list[Arrangement]:
+    """The left operand in panels: a matrix in memory, whose panels are read for a few places at
+    a time.
+    """
+    left, across = product.node.operands[0], VECTORS * request.number("lanes", 1)
+    planes = planes_of_columns(product)
+    if planes is None or len(left.shape) != 2 or product.rows % across:
+        return []
+    return [] if pixel_blocking(request, product, planes) is None else [PackedWeights(across)]

@@ -89,6 +89,9 @@ a matrix unit multiplies, whose operands come while it does. Measured on an NVID
 products with a shared axis of 64 to 4096 and as few columns.
 """
 
+COPYING = (ProductVariant.WINDOWS, ProductVariant.PLACES)
+"""Variants of products that read windows from copies of planes."""
+
 SCHEDULED = (
     KernelKind.CONTRACTION,
     KernelKind.ATTENTION,
@@ -315,7 +318,7 @@ def measure_kernel(
     if form.reduced:
         rows = float(across * math.prod(form.reduced[:-1]))
     use = matrix_use(facts, body, signatures, leaf_types)
-    if schedule is not None and schedule.variant == ProductVariant.WINDOWS:
+    if schedule is not None and schedule.variant in COPYING:
         names = (item[0] for item in body if signatures[item[1]].name == "windows")
         copied = next(names, None)
     else:
