@@ -13,7 +13,7 @@ from mgn.passes.kernels.product import Product
 from mgn.passes.kernels.window_planes import Band, WindowPlanes
 from mgn.passes.schedules.packed_blocking import Limits, evenly
 from mgn.passes.schedules.schedule import Entries, Request
-from mgn.passes.schedules.window_products import MOST_BANDS
+from mgn.passes.schedules.window_products import MOST_BANDS, WAIT
 
 MOST_PLACES, LEAST_PLACES, VECTORS = 10, 6, 2
 """Places of a register tile, which divide a row of them, and vectors of channels."""
@@ -84,7 +84,7 @@ class PixelBlocking:
         own = groups * lanes * (self.places + LOADS) * product.depth
         own += each * Band(planes, self.band).size * COPY
         own += lanes * self.band * columns * (ceil_div(each, self.channels) * MEET + WRITE)
-        return own * ceil_div(items, units)
+        return own * (ceil_div(items, units) + WAIT)
 
 
 def pixel_blocking(

@@ -29,6 +29,9 @@ of a tile in whose time it loads its columns, and to write a result.
 """
 
 
+WAIT = 0.25
+"""The share of a work-item that a unit waits for the last one of the others."""
+
 NAMES = ("band", "channels", "tile_rows", "tile_vectors", "tiles_down", "width", "write_width")
 """What a schedule calls the numbers."""
 
@@ -94,7 +97,7 @@ class WindowBlocking:
         own += self.down * self.rows * product.depth * COPY_LEFT
         own += each * Band(planes, self.band).size * COPY
         own += self.down * self.rows * lanes * (blocks * MEET + WRITE)
-        return own * ceil_div(items, units)
+        return own * (ceil_div(items, units) + WAIT)
 
 
 def window_blocking(

@@ -226,3 +226,36 @@ def test_the_schedule_says_whether_planes_are_copied(
     outcome = mgn_opt("-", "-f", "mgn", "-p", passes, "--device", "cpu", stdin=text)
     assert outcome.status == 0, outcome.stderr
     assert f"variant = {word}" in outcome.stdout
+
+
+PANELS = {
+    "windows over short rows": Call("conv2d", (1, 48, 7, 7), (64, 48, 3, 3), pads=ONE),
+    "every second place": Call("conv2d", (1, 34, 28, 28), (32, 34, 3, 3), strides=(2, 2), pads=ONE),
+    "large windows": Call(
+        "conv2d", (1, 3, 40, 40), (32, 3, 7, 7), strides=(2, 2), pads=((3, 3), (3, 3))
+    ),
+    "single elements of two images": Call("conv2d", (2, 520, 7, 14), (96, 520, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", PANELS)
+def test_weights_that_are_parameters_lie_in_panels(name: str, target: str) -> None:
+    """Products of panels of weights with a few places have the value of loops."""
+    call = PANELS[name]
+    text = f"""
+graph g(x0: f32{list(call.image)}, r: f32[{call.weights[0]}, 1, 1]) {{
+  param w0: f32{list(call.weights)} = normal(std = 0.3)
+  return y = relu(conv2d(x0, w0, {attributes(call)}) + r)
+}}
+"""
+    executable = mgn.compile(mgn.parse(text), device="cpu", target=target)
+    inputs = drawn({name: call})
+    random = np.random.default_rng(9)
+    shift = random.uniform(-1, 1, (call.weights[0], 1, 1)).astype(np.float32)
+    executable.params["w0"] = inputs["w0"]
+    found = executable(x0=inputs["x0"], r=shift)["y"]
+    x, w = inputs["x0"].astype(np.float64), inputs["w0"].astype(np.float64)
+    want = np.maximum(convolved(x, w, call) + shift, 0.0)
+    terms = w[0].size
+    assert np.max(np.abs(found - want)) <= 2.0 * terms * EPSILON * 2.0 * terms
+    assert "left operand in panels of 32 rows" in str(executable.report)
