@@ -26,6 +26,11 @@ COPY, MEET, LOADS, WRITE = 8.0, 5.4, 0.4, 12.0
 time it loads its weights; and steps to turn and write a result.
 """
 
+EVALUATION = 2.0
+"""What an element computed after the product takes, in the time of one in a full vector: vectors of
+a square belong to a channel each, and read again what is one number for the channel.
+"""
+
 REGISTERS = 32
 """Vector registers that a tile of so many places and vectors needs."""
 

@@ -44,7 +44,7 @@ from mgn.passes.schedules.operand_copies import (
     suits_unit,
 )
 from mgn.passes.schedules.packed_blocking import PANELS, packed_blocking
-from mgn.passes.schedules.pixel_products import pixel_blocking
+from mgn.passes.schedules.pixel_products import EVALUATION, pixel_blocking
 from mgn.passes.schedules.product_seconds import (
     COMPUTED,
     TILE_LATENCY,
@@ -153,7 +153,8 @@ def _windows(request: Request, product: Product) -> list[Schedule]:
             raise VerifyException("fusion.kernel contraction: no tile reads panels of weights")
         places, steps = found
         numbers, passes = places.entries, (1.0, 1.0)
-        return [Schedule(ProductVariant.PLACES, numbers, facts, steps / rate, passes)]
+        seconds = steps / rate
+        return [Schedule(ProductVariant.PLACES, numbers, facts, seconds, passes, EVALUATION)]
     planes = planes_of_product(product)
     cut = planes and window_blocking(request, product, planes)
     if not planes or not cut:
