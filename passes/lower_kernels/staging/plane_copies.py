@@ -50,7 +50,7 @@ class PlaneCopy:
 
         def one_row(row: Index) -> None:
             y = first * planes.strides[0] + row - planes.low[0]
-            inside = code.both(code.is_below(y * -1, 1, 1), code.is_below(y, planes.size[0], 1))
+            inside = code.all_of([code.is_below(y * -1, 1, 1), code.is_below(y, planes.size[0], 1)])
 
             def present() -> None:
                 self._row(wide, outer, code.known(y, planes.size[0]), row)

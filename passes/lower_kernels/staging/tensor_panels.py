@@ -161,7 +161,7 @@ class Panel(OperandCopies):
             self.memory,
             target,
         ]
-        inside = code.both(code.is_below(k, self.product.depth, 1), self.is_there(source))
+        inside = code.all_of([code.is_below(k, self.product.depth, 1), self.is_there(source)])
         valid = None
         if not isinstance(inside, bool):
             valid = code.select(inside, code.constant(width, INDEX), code.constant(0, INDEX))
