@@ -24,7 +24,7 @@ from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of
 from tests.fuzz import intervals
 from tests.fuzz.intervals import Array, Discrete, Floats, Values
-from tests.fuzz.orders import ordered, scattered
+from tests.fuzz.orders import counted, ordered, scattered
 from tests.fuzz.sums import (
     Precision,
     in_parts,
@@ -140,8 +140,10 @@ class Bounds:
             return _moved(op, name, element, operands)
         if op.spec.kind is Kind.SCATTER:
             return scattered(op, operands, element)
+        if name == "digit_counts":
+            return counted(op, operands[0])
         if op.spec.kind is Kind.ORDER:
-            return ordered(op, operands[0], operands[1])
+            return ordered(op, *operands)
         if not all(isinstance(operand, Floats) for operand in operands):
             return _discrete(op, operands)
         floats = [operand for operand in operands if isinstance(operand, Floats)]

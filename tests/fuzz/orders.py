@@ -56,20 +56,42 @@ def _sides(x: Floats) -> tuple[Array, Array, Array]:
     return tuple(np.where(empty, 0.0, part) for part in (x.lo, x.hi, x.magnitude))  # type: ignore
 
 
-def ordered(op: TensorOp, keys: Values, payload: Values) -> Values:
-    """Values in the order of keys. Where keys are sure they are moved; where a float's own order is
-    not, the least ends and the largest ones are each in order.
+def counted(op: TensorOp, keys: Values) -> Discrete:
+    """How often digits occur in parts of rows: not sure in a part that has a key that is not."""
+    evaluate, values = op.spec.evaluate, dict(op.values)
+    assert evaluate is not None
+    vague, value = _of_keys(keys)
+    found = np.asarray(evaluate(value, **values))  # type: ignore[call-arg]
+    rows = np.moveaxis(vague, values["axis"], -1).reshape(
+        found.shape[0], vague.shape[values["axis"]]
+    )
+    unsure = np.zeros(found.shape, bool)
+    for part in range(found.shape[2]):
+        piece = rows[:, part * values["part"] : (part + 1) * values["part"]]
+        unsure[:, :, part] = piece.any(axis=1, keepdims=True)
+    return Discrete(found, unsure, np.zeros(found.shape, bool))
+
+
+def _of_keys(keys: Values) -> tuple[Array, Array]:
+    """Which keys are not sure, and the keys."""
+    if isinstance(keys, Discrete):
+        return keys.unsure, keys.value
+    return ~keys.known, np.where(keys.empty, np.nan, keys.lo)
+
+
+def ordered(op: TensorOp, keys: Values, payload: Values, *told: Values) -> Values:
+    """Values in the order of keys, or of their digits. Where keys are sure they are moved; where a
+    float's own order is not, the least ends and the largest ones are each in order. What is `told`
+    of the keys is true of them.
     """
     evaluate, values = op.spec.evaluate, dict(op.values)
     assert evaluate is not None
+    more = [item.value for item in told if isinstance(item, Discrete)]
 
     def moved(by: Array, part: Array) -> Array:
-        return np.asarray(evaluate(by, part, **values))
+        return np.asarray(evaluate(by, part, *more, **values))
 
-    if isinstance(keys, Discrete):
-        vague, value = keys.unsure, keys.value
-    else:
-        vague, value = ~keys.known, np.where(keys.empty, np.nan, keys.lo)
+    vague, value = _of_keys(keys)
     doubtful = _in_run(op, vague, keys.shape)
     doubtful_there = moved(value, doubtful.astype(np.int32)) > 0
     if isinstance(payload, Discrete):
@@ -80,7 +102,7 @@ def ordered(op: TensorOp, keys: Values, payload: Values) -> Values:
             moved(value, _in_run(op, wild, keys.shape).astype(bool)),
         )
     plain = Floats(*(moved(value, part) for part in payload.parts))
-    if payload is keys and not payload.nan.any():
+    if payload is keys and "run" in values and not payload.nan.any():
         lo, hi = moved(payload.lo, payload.lo), moved(payload.hi, payload.hi)
     else:
         lo, hi = (
@@ -96,7 +118,8 @@ def ordered(op: TensorOp, keys: Values, payload: Values) -> Values:
 
 def _in_run(op: TensorOp, part: Array, shape: tuple[int, ...], join: Any = np.any) -> Array:
     """For each element, what is so of any one of its run."""
-    axis, run = op.values["axis"], op.values["run"] or max(shape[op.values["axis"]], 1)
+    axis = op.values["axis"]
+    run = op.values.get("run") or max(shape[axis], 1)
     result = np.moveaxis(np.array(part), axis, -1)
     for start in range(0, result.shape[-1], run):
         piece = result[..., start : start + run]

@@ -82,10 +82,10 @@ def test_halves_meet_in_panels_packed_from_rows(
 
 
 def test_a_gated_layer_is_a_product_with_both_weights_and_one_with_what_they_give() -> None:
-    text = """graph g(x: f32[128, 64]) {
-      param gate: f32[96, 64]
-      param up: f32[96, 64]
-      param down: f32[64, 96]
+    text = """graph g(x: f32[128, 256]) {
+      param gate: f32[512, 256]
+      param up: f32[512, 256]
+      param down: f32[256, 512]
       return y = (silu(x @ gate.T) * (x @ up.T)) @ down.T
     }"""
     graph = next(graphs_of(mgn.parse(text).lower()))

@@ -69,6 +69,7 @@ def whatever_fits_is_fused(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Traits, "stored", property(lambda self: True))
     patch.setattr(saturate, "extract", greedy)
+    patch.setattr(saturate, "search_whole", lambda view, searched, *_: searched)
 
 
 def attributes_are_forgotten(patch: pytest.MonkeyPatch) -> None:
