@@ -117,3 +117,17 @@ def test_windows_that_meet_are_added_up(size: int, stride: int, dilation: int) -
         return weighted(b, [b.windows(x, [2, size], [1, stride], [1, dilation])])
 
     check(build, drawn((2, 4, 17)))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_rows_whose_label_is_ignored_have_no_part(reduction: str) -> None:
+    labels = np.array([[0, 3, 1], [3, 2, 2]], np.int32)
+
+    def build(b: Emitter, values: Sequence[SSAValue]) -> SSAValue:
+        ids = b.constant_array(labels)
+        how = {"reduction": reduction, "ignore_index": 3}
+        results = [b.cross_entropy(values[0], ids, **how), b.nll(values[0], ids, **how)]
+        outside = {**how, "ignore_index": 1 << 40}
+        return weighted(b, [*results, b.cross_entropy(values[0], ids, **outside)])
+
+    check(build, drawn((2, 3, 5)), second=True)

@@ -93,6 +93,15 @@ def sort_runs(b: Emitter, at: Site) -> Gradients:
     return [None, _put_back(b, payload, b.sort_runs(keys, _line(b, payload, at), **at.values), at)]
 
 
+@gradient("sort_digits", "place_digits")
+def sort_digits(b: Emitter, at: Site) -> Gradients:
+    """The same by a digit of the keys; integers count the digits."""
+    keys, payload, *sums = at.operands
+    values = {name: value for name, value in at.values.items() if name != "part"}
+    positions = b.sort_digits(keys, _line(b, payload, at), **values)
+    return [None, _put_back(b, payload, positions, at), *(None for _ in sums)]
+
+
 @gradient("sort")
 def sort(b: Emitter, at: Site) -> Gradients:
     """Back to where each element was."""

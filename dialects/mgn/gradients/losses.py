@@ -10,16 +10,28 @@ from xdsl.ir import SSAValue
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.gradients.rules import Gradients, Site, gradient, in_full, summed_to
+from mgn.dialects.mgn.operations.losses import counted_rows
 from mgn.dialects.shapes import Shape, broadcast_shapes
 from mgn.dialects.types import counting_type
 
 
 def _of_each(b: Emitter, at: Site, shape: Shape) -> SSAValue:
-    """What each row or element of a shape gets of the loss."""
+    """What each row or element of a shape gets of the loss: nothing, where it is ignored."""
+    counted = counted_rows(b, at.operands[1], at.values.get("ignore_index"))
+    if counted is not None:
+        return _of_counted(b, at, counted)
     if at.values["reduction"] == "none":
         return at.g
     share = b.div(at.g, float(prod(shape))) if at.values["reduction"] == "mean" else at.g
     return b.broadcast_to(share, shape)
+
+
+def _of_counted(b: Emitter, at: Site, counted: SSAValue) -> SSAValue:
+    """The same of rows some of which are ignored: the mean is over the others."""
+    share = at.g
+    if at.values["reduction"] == "mean":
+        share = b.div(share, b.sum(b.cast(counted, element_type_of(at.g))))
+    return b.where(counted, share, 0.0)
 
 
 @gradient("cross_entropy")

@@ -35,18 +35,23 @@ def _reduce(b: Emitter, x: SSAValue, reduction: str) -> SSAValue:
     return b.mean(x) if reduction == "mean" else b.sum(x)
 
 
+def counted_rows(b: Emitter, labels: SSAValue, ignored: int | None) -> SSAValue | None:
+    """Which rows have another label than one; None where all have."""
+    if ignored is None:
+        return None
+    element = element_type_of(labels)
+    assert element.dtype is not None
+    limits = np.iinfo(element.dtype)
+    return b.ne(labels, ignored) if limits.min <= ignored <= limits.max else None
+
+
 def _reduce_but(
     b: Emitter, rows: SSAValue, labels: SSAValue, reduction: str, ignored: int | None
 ) -> SSAValue:
     """The same of rows but those with one label."""
-    if ignored is None:
+    counted = counted_rows(b, labels, ignored)
+    if counted is None:
         return _reduce(b, rows, reduction)
-    element = element_type_of(labels)
-    assert element.dtype is not None
-    limits = np.iinfo(element.dtype)
-    if not limits.min <= ignored <= limits.max:
-        return _reduce(b, rows, reduction)
-    counted = b.ne(labels, ignored)
     total = _reduce(b, b.where(counted, rows, 0.0), "none" if reduction == "none" else "sum")
     if reduction != "mean":
         return total
