@@ -274,10 +274,10 @@ class CutBuilder:
         """
         if self.limits.whole or not self.device.is_cpu:
             return False
-        return all(
-            any(self.view.signatures[number].name == "windows" for _, number, _ in cone.body)
-            for cone in cones
-            if cone.form.kind is KernelKind.POINTWISE
+        pointwise = [cone.body for cone in cones if cone.form.kind is KernelKind.POINTWISE]
+        return bool(pointwise) and all(
+            any(self.view.signatures[number].name == "windows" for _, number, _ in body)
+            for body in pointwise
         )
 
     def _reshapes(self, cone: Cone | None) -> bool:
