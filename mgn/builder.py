@@ -30,26 +30,14 @@ from mgn.builder_arguments import (
     location,
     tensor_type,
 )
-from mgn.dialects.mgn.build import (
-    RANDOM_STATE,
-    RANDOM_TYPE,
-    CallError,
-    Draws,
-    Emitter,
-)
+from mgn.dialects.mgn.build import RANDOM_STATE, RANDOM_TYPE, CallError, Draws, Emitter
 from mgn.dialects.mgn.grad import GradOp, check_grad
 from mgn.dialects.mgn.gradients.reverse import check_gradients
 from mgn.dialects.mgn.initialiser import InitialiserAttr, check_initialiser
 from mgn.dialects.mgn.states import ReadStateOp, StateOp, WriteStateOp
 from mgn.dialects.mgn.structure import GraphOp, ParamOp, ReadOp, ReturnOp
 from mgn.dialects.shapes import ShapeError
-from mgn.dialects.types import (
-    ELEMENT_TYPES,
-    element_of,
-    element_of_dtype,
-    spelling,
-    value_type,
-)
+from mgn.dialects.types import ELEMENT_TYPES, element_of, element_of_dtype, spelling, value_type
 from mgn.frontend.indexing import index_value, transpose_last
 from mgn.value_methods import method_of
 

@@ -74,7 +74,7 @@ def test_a_batch_norm_becomes_part_of_the_weights_of_a_convolution() -> None:
     text = (
         BLOCK
         + """
-graph g(x: f32[1, 64, 14, 14]) {
+graph g(x: f32[4, 64, 56, 56]) {
   param w: f32[64, 64, 3, 3]
   param c: f32[64]
   return y = normed(conv2d(x, w, c, padding = 1), "n", 64)
