@@ -55,9 +55,7 @@ def values_of(graph: GraphOp) -> Values:
     return Values(graph, result)
 
 
-def rewritten(
-    text: str, device: Device = EAGER, **options: Any
-) -> tuple[GraphOp, SaturateReport]:
+def rewritten(text: str, device: Device = EAGER, **options: Any) -> tuple[GraphOp, SaturateReport]:
     """A graph after saturation, compared with itself before over the reals."""
     before = graph_of(text)
     after = before.clone()
@@ -196,7 +194,7 @@ def test_siblings_become_one_product_of_weights_side_by_side(turned: bool, biase
     text = text.replace("return y0, y1, y2", "return y = y0 * y1 + y2")
     after, report = rewritten(text)
     *before, last = [body_names(kernel) for kernel in kernels_of(after)]
-    assert sum(before, []) in (["concat", "matmul"], ["concat", "transpose", "matmul"])
+    assert [name for body in before for name in body if name != "transpose"] == ["concat", "matmul"]
     assert "concat" not in last
     assert report.fired["wide-product"] == 3
 
