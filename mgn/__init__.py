@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mgn.api import (
-        AdamW,
         Module,
         Optimized,
-        Trainer,
         compile,
         optimize,
         parse,
@@ -26,8 +24,13 @@ if TYPE_CHECKING:
     from mgn.executable import Executable
     from mgn.program import Program
     from mgn.runtime.packages.load import load_package
+    from mgn.training import schedules
+    from mgn.training.optimisers import SGD, Adam, AdamW, Optimizer, Update
+    from mgn.training.trainer import Trainer
 
 __all__ = [
+    "SGD",
+    "Adam",
     "AdamW",
     "Diagnostic",
     "DiagnosticsError",
@@ -36,8 +39,10 @@ __all__ = [
     "Module",
     "OptimizeReport",
     "Optimized",
+    "Optimizer",
     "Program",
     "Trainer",
+    "Update",
     "compile",
     "graph",
     "load_package",
@@ -45,12 +50,13 @@ __all__ = [
     "pack_blocks",
     "parse",
     "parse_file",
+    "schedules",
     "unpack_blocks",
 ]
 
 _HOMES = {
     **dict.fromkeys(
-        ("AdamW", "Module", "Optimized", "Trainer", "compile", "optimize", "parse", "parse_file"),
+        ("Module", "Optimized", "compile", "optimize", "parse", "parse_file"),
         "mgn.api",
     ),
     **dict.fromkeys(("Diagnostic", "DiagnosticsError", "MgnError"), "mgn.diagnostics"),
@@ -60,17 +66,26 @@ _HOMES = {
     "graph": "mgn.builder",
     **dict.fromkeys(("pack_blocks", "unpack_blocks"), "mgn.dialects.block_formats"),
     "load_package": "mgn.runtime.packages.load",
+    **dict.fromkeys(
+        ("SGD", "Adam", "AdamW", "Optimizer", "Update"),
+        "mgn.training.optimisers",
+    ),
+    "Trainer": "mgn.training.trainer",
 }
-_SUBPACKAGES = frozenset(
-    {"codegen", "dialects", "frontend", "nn", "ops", "passes", "runtime"},
-)
+_SUBPACKAGES = {
+    **{
+        name: f"mgn.{name}"
+        for name in ("codegen", "dialects", "frontend", "nn", "ops", "passes", "runtime")
+    },
+    "schedules": "mgn.training.schedules",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     if name in _SUBPACKAGES:
-        return importlib.import_module(f"mgn.{name}")
+        return importlib.import_module(_SUBPACKAGES[name])
     raise AttributeError(f"module 'mgn' has no attribute '{name}'")
 
 

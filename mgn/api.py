@@ -7,6 +7,7 @@ In: text, a file, a built graph or an xDSL module. Out: `Module`, `Optimized` or
     y = exe(x=np.array([-1.0, 0.0, 1.0, 2.0], np.float32))["y"]
 """
 
+import importlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
 MOST_SECONDS = 1e9
 """The longest search for schedules that can be asked for."""
 
-MODES = {
-    "inference": None,
-    "training": "training is not available in this version of mgn",
-}
+MODES = {"inference": None, "training": "mgn.training.step"}
+"""What a compiled graph does, and the module that makes such a graph of one that computes its
+outputs alone; it is imported when the mode is used.
+"""
 
 
 class BuiltGraph(Protocol):
@@ -46,6 +47,14 @@ class BuiltGraph(Protocol):
     @property
     def module(self) -> ModuleOp:
         """The graph as an xDSL module."""
+        ...
+
+
+class AnyOptimizer(Protocol):
+    """What `mgn.Optimizer` is: something with an update."""
+
+    def update(self, at: Any) -> Any:
+        """A parameter's next value."""
         ...
 
 
@@ -108,7 +117,7 @@ def optimize(
         device = DEVICES[device]
     if problem := device.problem():
         raise MgnError(f"the description of {device.name!r:.80}: {problem}")
-    recipe = _recipe(module, graph, dims, device, saturation, precision)
+    recipe = recipe_of(module, graph, dims, device, saturation, precision)
     ir, seconds = _lower(recipe)
     report = optimize_graph(ir, device, saturation=saturation, precision=precision)
     report.times.insert(0, ("lower", seconds))
@@ -127,6 +136,8 @@ def compile(
     saturation: "SaturateOptions | None" = None,
     precision: str = "f32",
     tune: float = 0.0,
+    optimizer: AnyOptimizer | None = None,
+    loss: str = "loss",
 ) -> Executable: ...
 
 
@@ -142,6 +153,8 @@ def compile(
     saturation: "SaturateOptions | None" = None,
     precision: str = "f32",
     tune: float = 0.0,
+    optimizer: AnyOptimizer | None = None,
+    loss: str = "loss",
 ) -> Program: ...
 
 
@@ -156,6 +169,8 @@ def compile(
     saturation: "SaturateOptions | None" = None,
     precision: str = "f32",
     tune: float = 0.0,
+    optimizer: AnyOptimizer | None = None,
+    loss: str = "loss",
 ) -> Executable | Program:
     """An executable for a graph of a program. The graph may be left out where there is one only.
 
@@ -168,9 +183,12 @@ def compile(
     operands of f32 products may be rounded to: `f32` (not at all), `tf32`, `bf16` or `f16`; sums
     stay in f32. `tune` is for how many seconds better schedules are searched for by measuring; what
     is found is kept on disk, and used by later compilations of the same kernels for the device.
+
+    With `mode="training"`, a run is a step: `optimizer` (`AdamW()` if none is given) lowers the
+    output `loss` of the one graph. `mgn.Trainer` has more to set.
     """
     check_arguments("mgn.compile", graphs=graph, dims=dims, device=device, mode=mode, seed=seed)
-    check_arguments("mgn.compile", target=target, precision=precision, tune=tune)
+    check_arguments("mgn.compile", target=target, precision=precision, tune=tune, loss=loss)
     check_saturation("mgn.compile", saturation)
     check_precision(precision)
     if not 0 <= tune <= MOST_SECONDS:
@@ -179,20 +197,30 @@ def compile(
         raise MgnError("seed takes a number of at least 0")
     if mode not in MODES:
         raise MgnError(f"unknown mode '{mode}'; there are {', '.join(MODES)}")
-    refusal = MODES[mode]
-    if refusal is not None:
-        raise MgnError(refusal)
+    several = isinstance(graph, list | tuple)
+    trains = MODES[mode]
+    if optimizer is not None and trains is None:
+        raise MgnError('an optimizer goes with mode="training"')
+    if several and trains is not None:
+        raise MgnError('mode="training" takes one graph; mgn.Trainer trains and evaluates')
     from mgn.runtime.devices import choose
+    from mgn.runtime.launching.session import Session
 
     chosen = choose(device)
     described = describe_device(chosen)
-    several = isinstance(graph, list | tuple)
     names: list[str | None] = [*graph] if several else [graph]
     bound = as_module(module).dims_of(graph, dims) if several else [dims]
     params: Parameters | None = None
+    if trains is not None:
+        wrapped = as_module(module)
+        name = wrapped.choose_graph(names[0])
+        training_step = importlib.import_module(trains).training_step
+        step = training_step(wrapped.lower(name, dims), loss, optimizer)
+        module, names, bound = step.module, [name], [None]
+        params = Parameters(Session(chosen), seed, step.trained)
     executables: dict[str, Executable] = {}
     for name, sizes in zip(names, bound, strict=True):
-        recipe = _recipe(module, name, sizes, described, saturation, precision)
+        recipe = recipe_of(module, name, sizes, described, saturation, precision)
         ir, seconds = _lower(recipe)
         executable = compile_lowered(ir, chosen, recipe, seed, target, tune, params)
         executable.report.times.insert(0, ("lower", seconds))
@@ -265,7 +293,7 @@ def as_module(module: AnyModule) -> Module:
     return Module(ir)
 
 
-def _recipe(
+def recipe_of(
     module: AnyModule,
     graph: str | None,
     dims: Mapping[str, int] | None,
@@ -273,6 +301,7 @@ def _recipe(
     saturation: "SaturateOptions | None" = None,
     precision: str = "f32",
 ) -> Recipe:
+    """How a graph of a program is compiled, with these settings."""
     wrapped = as_module(module)
     return Recipe(wrapped, wrapped.choose_graph(graph), dims, device, saturation, precision)
 
@@ -281,17 +310,3 @@ def _lower(recipe: Recipe) -> tuple[ModuleOp, float]:
     start = time.perf_counter()
     ir = recipe.lower()
     return ir, time.perf_counter() - start
-
-
-class Trainer:
-    """Trains a graph's parameters; not available in this version."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        raise MgnError("training is not available in this version of mgn")
-
-
-class AdamW:
-    """The AdamW optimiser; not available in this version."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        raise MgnError("training is not available in this version of mgn")

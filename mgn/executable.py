@@ -99,6 +99,14 @@ class Executable:
         """Those of parameters and states."""
         return self._executable.held_bytes
 
+    @property
+    def state_types(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Name to element and shape of every state that the graph reads or writes, but of those
+        that are parameters.
+        """
+        states = self._executable.states
+        return {name: type for name, type in states.items() if name in self.state}
+
     def reset(self) -> None:
         """Gives every state its first value."""
         self.params.session.reset()
@@ -186,7 +194,7 @@ class Executable:
 
         WeightsError where one is missing or of another type.
         """
-        return self.params.load(path, self._executable.parameters)
+        return self.params.load(path, self._executable.parameters | self.params.trained_types)
 
     def save_params(self, path: str | Path) -> None:
         """Writes all parameters to a .safetensors file."""

@@ -1,6 +1,7 @@
 """The parameters of compiled graphs as Python sees them, and the first values of their states.
 
-In: what graphs declare, and the session in which they run. Out: `Parameters`, a mapping.
+In: what graphs declare, and the session in which they run. Out: `Parameters`, a mapping. Those that
+a training step writes are states of the session; here they are parameters like others.
 """
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
@@ -10,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from mgn.codegen.launch_plan import BufferKind
+from mgn.codegen.launch_plan import BufferKind, BufferPlan
 from mgn.dialects.mgn.build import RANDOM_STATE
 from mgn.dialects.mgn.structure import ParamOp
 from mgn.dialects.types import spelling
 from mgn.driver.compilation import Compiled
 from mgn.modules.call_arguments import check_arguments
 from mgn.modules.initialisers import initial_value
-from mgn.runtime.host_arrays import as_array
+from mgn.runtime.errors import InputError
+from mgn.runtime.host_arrays import as_array, shown
 from mgn.runtime.launching.session import Session
 from mgn.runtime.weights import load_params, save_params
 
@@ -26,14 +28,21 @@ class Parameters(MutableMapping[str, np.ndarray]):
     """The parameters of a session's executables by external name, on the device.
 
     Reading gives a copy. Setting checks name, shape and dtype; executables that take parameters to
-    be moderate are told after it. Parameters cannot be deleted.
+    be moderate are told after it. Parameters cannot be deleted. Those in `trained` are held as
+    states, of which nothing is taken for granted.
     """
 
-    def __init__(self, session: Session, seed: int) -> None:
+    def __init__(
+        self, session: Session, seed: int, trained: Mapping[str, ParamOp] | None = None
+    ) -> None:
         self.session = session
         self._seed = seed
-        self._declared: dict[str, ParamOp] = {}
+        self._trained = dict(trained or {})
+        self._declared: dict[str, ParamOp] = dict(self._trained)
         self._admit: list[Callable[[np.ndarray], None]] = []
+        session.trained |= self._trained.keys()
+        for name in self._trained:
+            session.begin_with(name, partial(self._first, name))
 
     def declare(self, compiled: Compiled, admit: Callable[[np.ndarray], None]) -> None:
         """Adds what a graph declares; `admit` is called with each value that is set from now on."""
@@ -43,16 +52,21 @@ class Parameters(MutableMapping[str, np.ndarray]):
             if known.initialiser is None:
                 self._declared[name] = parameter
         for name, state in compiled.states.items():
+            if name in self._trained:
+                continue
             if state.initialiser is not None or name == RANDOM_STATE:
                 self.session.begin_with(name, partial(initial_value, state, self._seed))
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name in self._unset and self._declared[name].initialiser is not None:
             self.initialise(name)
-        return self.session.get(BufferKind.PARAM, name)
+        return self.session.get(self._kind(name), name)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self.session.set(BufferKind.PARAM, name, value)
+        kind = self._kind(name)
+        self.session.set(kind, name, value)
+        if kind is BufferKind.STATE:
+            return
         array = as_array(value)
         for admit in self._admit:
             admit(array)
@@ -61,10 +75,10 @@ class Parameters(MutableMapping[str, np.ndarray]):
         raise TypeError("parameters cannot be deleted")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.session.held(BufferKind.PARAM))
+        return iter(self._held)
 
     def __len__(self) -> int:
-        return len(self.session.held(BufferKind.PARAM))
+        return len(self._held)
 
     def __repr__(self) -> str:
         listing = ", ".join(f"{name}: {spelling(self._declared[name].type)}" for name in self)
@@ -73,8 +87,28 @@ class Parameters(MutableMapping[str, np.ndarray]):
     @property
     def types(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Name to element and shape of every parameter."""
-        held = self.session.held(BufferKind.PARAM)
-        return {name: (item.element, item.shape) for name, item in held.items()}
+        return {name: (item.element, item.shape) for name, item in self._held.items()}
+
+    @property
+    def trained_types(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """The same of those that a training step writes."""
+        return {name: type for name, type in self.types.items() if name in self._trained}
+
+    @property
+    def _held(self) -> dict[str, BufferPlan]:
+        held, states = self.session.held(BufferKind.PARAM), self.session.held(BufferKind.STATE)
+        return {**{name: plan for name, plan in states.items() if name in self._trained}, **held}
+
+    def _kind(self, name: object) -> BufferKind:
+        is_trained = isinstance(name, str) and name in self._trained
+        return BufferKind.STATE if is_trained else BufferKind.PARAM
+
+    def _first(self, name: str) -> np.ndarray:
+        """The first value of a trained parameter. InputError where none is said."""
+        declared = self._trained[name]
+        if declared.initialiser is None:
+            raise InputError(f"parameter {shown(name)} has no value; load or set it first")
+        return initial_value(declared, self._seed)
 
     def load(self, path: str | Path, wanted: Mapping[str, tuple[str, tuple[int, ...]]]) -> int:
         """Sets those that are wanted, of these types, from a .safetensors or .npz file; the number
@@ -92,11 +126,14 @@ class Parameters(MutableMapping[str, np.ndarray]):
 
     @property
     def _unset(self) -> set[str]:
-        return self.session.unset_parameters
+        unset = self.session.unset
+        return self.session.unset_parameters | {
+            name for name in self._trained if (BufferKind.STATE, name) in unset
+        }
 
     def initialise(self, name: str) -> None:
         """Draws a parameter's first value; normal(0, 0.02) where it has no initialiser."""
-        if name not in self.session.held(BufferKind.PARAM):
+        if name not in self._held:
             self.session.get(BufferKind.PARAM, name)
         self[name] = initial_value(self._declared[name], self._seed)
 

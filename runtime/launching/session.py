@@ -55,7 +55,8 @@ class Session:
     """One device's context and queue, whose commands run in order, and what is held there.
 
     `lock` is taken by whoever runs or changes something. A state that a run has half written is in
-    `lost` until it is set or begun again.
+    `lost` until it is set or begun again. Those in `trained` are parameters that runs write: they
+    are not among `States`, and `reset` leaves them as they are.
     """
 
     def __init__(self, device: ComputeDevice) -> None:
@@ -66,6 +67,7 @@ class Session:
         self.lock = threading.Lock()
         self.unset: set[Key] = set()
         self.lost: set[str] = set()
+        self.trained: frozenset[str] = frozenset()
         self._held: dict[Key, Held] = {}
         self._first: dict[str, Callable[[], np.ndarray]] = {}
         self._listeners: WeakSet[Listener] = WeakSet()
@@ -190,7 +192,8 @@ class Session:
         """Gives every state its first value."""
         with self.lock:
             for name in self.held(BufferKind.STATE):
-                self._begin(name)
+                if name not in self.trained:
+                    self._begin(name)
 
     def begin_unset(self, names: Iterable[str]) -> None:
         """Gives those states their first values that have none yet; the caller holds the lock."""
@@ -254,12 +257,17 @@ class States(MutableMapping[str, np.ndarray]):
         raise TypeError("states cannot be deleted")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._session.held(BufferKind.STATE))
+        return iter(self._own)
 
     def __len__(self) -> int:
-        return len(self._session.held(BufferKind.STATE))
+        return len(self._own)
 
     def __repr__(self) -> str:
-        held = self._session.held(BufferKind.STATE).values()
+        held = self._own.values()
         listing = ", ".join(f"{item.name}: {spelling(item.element, item.shape)}" for item in held)
         return f"States({listing})"
+
+    @property
+    def _own(self) -> dict[str, BufferPlan]:
+        held, trained = self._session.held(BufferKind.STATE), self._session.trained
+        return {name: plan for name, plan in held.items() if name not in trained}

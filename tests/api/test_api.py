@@ -209,14 +209,7 @@ def test_inputs_that_have_no_names_are_refused(executable: mgn.Executable) -> No
             executable.run(inputs)  # pyright: ignore[reportArgumentType]
 
 
-def test_what_is_not_there_yet_says_so() -> None:
-    module = mgn.parse(TEXT)
-    with pytest.raises(mgn.MgnError, match="training is not available in this version"):
-        mgn.compile(module, "affine", mode="training")
-    with pytest.raises(mgn.MgnError, match="training is not available in this version"):
-        mgn.Trainer(module, graph="affine", loss="y", optimizer=None)
-    with pytest.raises(mgn.MgnError, match="training is not available in this version"):
-        mgn.AdamW(lr=1e-3)
+def test_a_name_that_is_not_there_says_so() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = mgn.nothing
 

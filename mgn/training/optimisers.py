@@ -1,0 +1,163 @@
+"""Optimisers: how a parameter's next value follows from its gradient, in the language's terms.
+
+In: an `Update`, which holds a parameter's value, its gradient, the rate, the count of steps, and
+states. Out: the next value. One of one's own is a subclass:
+
+    @dataclass(frozen=True)
+    class Momentum(mgn.Optimizer):
+        momentum: float = 0.9
+
+        def update(self, at: mgn.Update) -> Value:
+            velocity = at.state("velocity")
+            velocity.write(velocity.value * self.momentum + at.gradient)
+            return at.value - at.lr * velocity.value
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from mgn import ops
+from mgn.builder import GraphBuilder, State, Value
+from mgn.diagnostics import MgnError
+from mgn.dialects.mgn.initialiser import InitialiserAttr
+from mgn.training.schedules import Schedule, as_schedule
+
+PREFIX = "optimizer"
+"""Before the names of states that training adds."""
+
+_LEAST = 1e-30
+"""Smaller decays of averages are as none at all."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """One parameter where it is updated.
+
+    `value` and `gradient` are f32 at least: those of half precision are cast, and the next value is
+    cast back. `lr` is the rate of this step for this parameter, and `step` the number of the step,
+    from 1: scalars of the same type. `decay` is the weight decay for this parameter.
+    """
+
+    graph: GraphBuilder
+    name: str
+    value: Value
+    gradient: Value
+    lr: Value
+    step: Value
+    decay: float
+
+    def state(
+        self, name: str, shape: Any = None, initialiser: InitialiserAttr | None = None
+    ) -> State:
+        """A state `optimizer.<parameter>.<name>`, of zeros at first, and of the value's shape where
+        no other is given.
+        """
+        sizes = ", ".join(map(str, self.value.shape if shape is None else shape))
+        external = f"{PREFIX}.{self.name}.{name}"
+        return self.graph.state(external, f"{self.value.element}[{sizes}]", initialiser)
+
+
+@dataclass(frozen=True)
+class Optimizer(ABC):
+    """Base of optimisers. `lr` is a number or a schedule.
+
+    `lr_factors` and `decay_factors` say by which factor the rate or the decay of some parameters
+    differs: from a regular expression that is searched for in the name to the factor; the first one
+    that is found counts.
+    """
+
+    lr: float | Schedule = 1e-3
+    weight_decay: float = field(default=0.0, kw_only=True)
+    lr_factors: Mapping[str, float] = field(default_factory=dict[str, float], kw_only=True)
+    decay_factors: Mapping[str, float] = field(default_factory=dict[str, float], kw_only=True)
+
+    def __post_init__(self) -> None:
+        as_schedule(self.lr)
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise MgnError(f"{type(self).__name__}: {item.name} is {value:g}")
+
+    def for_parameter(self, name: str, shape: tuple[int, ...]) -> "Optimizer":
+        """The optimiser of a parameter: this one, unless a subclass knows better."""
+        return self
+
+    @abstractmethod
+    def update(self, at: Update) -> Value:
+        """The next value of a parameter; states are written on the way."""
+        ...
+
+
+@dataclass(frozen=True)
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum (Polyak 1964) or Nesterov's (Sutskever et al.
+    2013); the decay is added to the gradient.
+    """
+
+    momentum: float = 0.0
+    nesterov: bool = False
+
+    def update(self, at: Update) -> Value:
+        gradient = decayed(at)
+        if not self.momentum:
+            return at.value - at.lr * gradient
+        velocity = at.state("velocity")
+        after = velocity.value * self.momentum + gradient
+        velocity.write(after)
+        return at.value - at.lr * (gradient + after * self.momentum if self.nesterov else after)
+
+
+@dataclass(frozen=True)
+class Adam(Optimizer):
+    """Adam (Kingma and Ba 2015); the decay is added to the gradient."""
+
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+
+    def update(self, at: Update) -> Value:
+        return at.value - adam_change(at, decayed(at), self.betas, self.eps)
+
+
+@dataclass(frozen=True)
+class AdamW(Optimizer):
+    """Adam with a decay of the value itself (Loshchilov and Hutter 2019)."""
+
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = field(default=0.01, kw_only=True)
+
+    def update(self, at: Update) -> Value:
+        return shrunk(at) - adam_change(at, at.gradient, self.betas, self.eps)
+
+
+def decayed(at: Update) -> Value:
+    """The gradient with that of half the decay times the squared value."""
+    return at.gradient + at.value * at.decay if at.decay else at.gradient
+
+
+def shrunk(at: Update) -> Value:
+    """The value after a decay of its own, by the rate."""
+    return at.value * (1.0 - at.lr * at.decay) if at.decay else at.value
+
+
+def moving(state: State, value: Value, beta: float) -> Value:
+    """Writes a moving average: what a state holds, and a share of `1 - beta` of a value."""
+    after = state.value * beta + value * (1.0 - beta)
+    state.write(after)
+    return after
+
+
+def begun(at: Update, beta: float) -> Value:
+    """`1 - beta ** step`: which share of a moving average is not its zero of the beginning."""
+    return -ops.expm1(at.step * math.log(max(beta, _LEAST)))
+
+
+def adam_change(at: Update, gradient: Value, betas: tuple[float, float], eps: float) -> Value:
+    """What Adam subtracts from a value."""
+    first = moving(at.state("first"), gradient, betas[0])
+    second = moving(at.state("second"), gradient * gradient, betas[1])
+    scale = ops.sqrt(begun(at, betas[1]))
+    return (at.lr / begun(at, betas[0])) * first / (ops.sqrt(second) / scale + eps)

@@ -1,0 +1,196 @@
+"""Trains a graph's parameters on a device, step by step.
+
+In: a program, the name of its loss, an optimiser, and batches of arrays. Out: the graph's outputs
+of each step, and parameters that have moved.
+
+    trainer = mgn.Trainer(module, loss="loss", optimizer=mgn.AdamW(lr=1e-3))
+    for batch in batches:
+        print(trainer.step(batch)["loss"])
+    trainer.params["w"]
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mgn.api import AnyModule, as_module, compile_lowered, describe_device, recipe_of
+from mgn.diagnostics import MgnError
+from mgn.driver.precision import check_precision
+from mgn.executable import Executable
+from mgn.modules.call_arguments import check_arguments
+from mgn.parameters import Parameters
+from mgn.training.optimisers import PREFIX, Optimizer
+from mgn.training.patterns import Patterns
+from mgn.training.step import COUNT, StepOptions, average_name, evaluation, training_step
+
+if TYPE_CHECKING:
+    from mgn.training.history import History
+
+SEED = f"{PREFIX}.seed"
+"""What the seed is called in a trainer's state."""
+
+MOST_SEEDS = 1 << 63
+
+
+class Trainer:
+    """A graph, its loss and an optimiser on a device. `step(batch)` takes one step.
+
+    `trained` and `frozen` are patterns of parameters: regular expressions, searched for in names;
+    without them all parameters with floats are trained that the loss depends on. `clip_norm` is the
+    largest norm of all gradients together, and adds `grad_norm` to the outputs, as does
+    `grad_norm=True`. `ema` keeps an average of each parameter, of which a step replaces a share of
+    `1 - ema`. `seed` decides about the first parameters and the random numbers of the steps.
+    """
+
+    def __init__(
+        self,
+        module: AnyModule,
+        graph: str | None = None,
+        loss: str = "loss",
+        optimizer: Optimizer | None = None,
+        *,
+        seed: int = 0,
+        device: str = "auto",
+        precision: str = "f32",
+        dims: Mapping[str, int] | None = None,
+        clip_norm: float | None = None,
+        ema: float | None = None,
+        trained: Patterns | None = None,
+        frozen: Patterns = (),
+        grad_norm: bool = False,
+    ) -> None:
+        from mgn.runtime.devices import choose
+        from mgn.runtime.launching.session import Session
+
+        check_arguments("mgn.Trainer", graph=graph, loss=loss, seed=seed, device=device, dims=dims)
+        check_precision(precision)
+        if not 0 <= seed < MOST_SEEDS:
+            raise MgnError("seed takes a number from 0 to 2**63 - 1")
+        self._module = as_module(module)
+        self.graph = self._module.choose_graph(graph)
+        self.loss, self.seed, self.precision = loss, seed, precision
+        self.dims = dict(dims or {})
+        wants_norm = grad_norm or clip_norm is not None
+        options = StepOptions(trained, frozen, clip_norm, ema, wants_norm)
+        self._step = training_step(self._lowered(), loss, optimizer, options)
+        self._averaged = ema is not None
+        self._device = choose(device)
+        self._described = describe_device(self._device)
+        session = Session(self._device)
+        self.params = Parameters(session, seed, self._step.trained)
+        self.executable = self._compiled(self._step.module)
+        self._evaluation: dict[bool, Executable] = {}
+        self._steps = 0
+
+    @property
+    def trained(self) -> tuple[str, ...]:
+        """The names of the parameters that steps change."""
+        return tuple(self._step.trained)
+
+    @property
+    def steps(self) -> int:
+        """How many steps were taken."""
+        return self._steps
+
+    def step(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Takes a step on a batch, arrays by input name, and waits: all outputs by name."""
+        outputs = self.executable.run(batch)
+        self._steps += 1
+        return outputs
+
+    def run_eval(
+        self, batch: Mapping[str, Any], *, averaged: bool = False
+    ) -> dict[str, np.ndarray]:
+        """The graph's outputs for a batch, without a step: nothing drops out, and no state is
+        written. `averaged` takes the averages of the parameters instead.
+        """
+        if averaged and not self._averaged:
+            raise MgnError("there are no averages of parameters; ema=0.999 keeps them")
+        if averaged not in self._evaluation:
+            names = {name: average_name(name) for name in self.trained} if averaged else {}
+            module = evaluation(self._lowered(), self._step.trained, names)
+            self._evaluation[averaged] = self._compiled(module)
+        return self._evaluation[averaged].run(batch)
+
+    def load_params(self, path: str | Path) -> int:
+        """Loads all parameters from a .safetensors or .npz file; the number of arrays left over.
+
+        WeightsError where one is missing or of another type.
+        """
+        return self.params.load(path, self.params.types)
+
+    def save_params(self, path: str | Path) -> None:
+        """Writes all parameters to a .safetensors file."""
+        self.params.save(path)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that a trainer has to go on from: parameters by their names, the program's states by
+        theirs, those of the optimiser as `optimizer.<parameter>.<name>`, the count of steps as
+        `optimizer.step` and the seed as `optimizer.seed`.
+        """
+        held = self.executable.state
+        found = {**dict(self.params), **{name: held[name] for name in held}}
+        return {**found, SEED: np.array(self.seed, np.int64)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Goes on from what `state()` gave, bit for bit.
+
+        MgnError where a name is missing or unknown, or a shape or a type differs; then nothing has
+        changed.
+        """
+        given = {name: np.asarray(value) for name, value in state.items()}
+        wanted = self._types()
+        for what, names in (
+            ("is missing", [name for name in wanted if name not in given]),
+            ("is not of this trainer", [name for name in given if name not in wanted]),
+        ):
+            if names:
+                more = f", and {len(names) - 1} more" if len(names) > 1 else ""
+                raise MgnError(f"the state '{names[0]}'{more} {what}")
+        for name, (dtype, shape) in wanted.items():
+            array = given[name]
+            if (array.dtype, array.shape) != (dtype, shape):
+                here = f"{dtype}{list(shape)}"
+                raise MgnError(
+                    f"the state '{name}' is {array.dtype}{list(array.shape)}, not {here}"
+                )
+        for name, array in given.items():
+            if name in self.params:
+                self.params[name] = array
+            elif name != SEED:
+                self.executable.state[name] = array
+        self.seed = int(given[SEED])
+        self._steps = int(given[COUNT])
+
+    def fit(
+        self,
+        batches: Iterable[Mapping[str, Any]],
+        epochs: int = 1,
+        steps: int | None = None,
+        **options: Any,
+    ) -> "History":
+        """Steps over batches, for so many epochs or steps; `mgn.training.fit` has the options."""
+        from mgn.training.fit import fit
+
+        return fit(self, batches, epochs=epochs, steps=steps, **options)
+
+    def __repr__(self) -> str:
+        return f"Trainer(graph={self.graph!r}, loss={self.loss!r}, steps={self.steps})"
+
+    def _types(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+        """The type of each array of the state."""
+        from mgn.runtime.host_arrays import DTYPES
+
+        types = {**self.params.types, **self.executable.state_types}
+        found = {name: (np.dtype(DTYPES[item]), shape) for name, (item, shape) in types.items()}
+        return {**found, SEED: (np.dtype(np.int64), ())}
+
+    def _lowered(self) -> Any:
+        return self._module.lower(self.graph, self.dims)
+
+    def _compiled(self, module: Any) -> Executable:
+        recipe = recipe_of(module, self.graph, None, self._described, None, self.precision)
+        ir = recipe.lower()
+        return compile_lowered(ir, self._device, recipe, self.seed, params=self.params)

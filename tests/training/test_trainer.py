@@ -1,0 +1,159 @@
+"""The trainer: steps, what is kept of them, and what goes on from there."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mgn
+from mgn import nn, ops
+from mgn.runtime.errors import InputError
+from tests.training.networks import batch, mlp
+
+
+@pytest.fixture(scope="module")
+def trainer() -> mgn.Trainer:
+    return mgn.Trainer(mlp(dropout=0.1), optimizer=mgn.AdamW(lr=0.02), seed=3, ema=0.9)
+
+
+def test_a_network_learns(trainer: mgn.Trainer) -> None:
+    before = trainer.run_eval(batch())["loss"]
+    for number in range(100):
+        outputs = trainer.step(batch(number % 8))
+        assert set(outputs) == {"loss", "logits"}
+    assert trainer.steps == 100
+    assert trainer.run_eval(batch())["loss"] < 0.2 * before
+
+
+def test_what_is_saved_goes_on_bit_for_bit(trainer: mgn.Trainer) -> None:
+    for number in range(3):
+        trainer.step(batch(number))
+    saved = trainer.state()
+    names = {"hidden.weight", "optimizer.hidden.weight.first", "optimizer.step", "optimizer.seed"}
+    assert names <= saved.keys()
+    losses = [trainer.step(batch(number))["loss"] for number in range(5)]
+    ended = trainer.state()
+    trainer.load_state(saved)
+    assert trainer.steps == int(saved["optimizer.step"])
+    assert [trainer.step(batch(number))["loss"] for number in range(5)] == losses
+    for name, value in trainer.state().items():
+        np.testing.assert_array_equal(value, ended[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden.bias": None}, r"'hidden\.bias' is missing"),
+        ({"more": np.zeros(3)}, "'more' is not of this trainer"),
+        ({"hidden.bias": np.zeros(3, np.float32)}, r"'hidden\.bias' is float32\[3\], not float32"),
+        ({"optimizer.step": np.zeros((), np.int64)}, r"'optimizer\.step' is int64\[\], not int32"),
+    ],
+)
+def test_a_state_that_does_not_fit_changes_nothing(
+    trainer: mgn.Trainer, change: dict[str, np.ndarray | None], message: str
+) -> None:
+    before = trainer.state()
+    changed = {**before, **change, "hidden.weight": before["hidden.weight"] + 1}
+    with pytest.raises(mgn.MgnError, match=message):
+        trainer.load_state({name: item for name, item in changed.items() if item is not None})
+    np.testing.assert_array_equal(trainer.params["hidden.weight"], before["hidden.weight"])
+
+
+def test_evaluation_changes_nothing_and_drops_nothing(trainer: mgn.Trainer) -> None:
+    before = trainer.state()
+    first, second = (trainer.run_eval(batch())["logits"] for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    for name, value in trainer.state().items():
+        np.testing.assert_array_equal(value, before[name], err_msg=name)
+    x = batch()["x"]
+    w = {name: trainer.params[name].astype(np.float64) for name in trainer.params}
+    hidden = np.maximum(x @ w["hidden.weight"].T + w["hidden.bias"], 0)
+    expected = hidden @ w["output.weight"].T + w["output.bias"]
+    np.testing.assert_allclose(first, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_averages_follow_the_parameters() -> None:
+    trainer = mgn.Trainer(mlp(), optimizer=mgn.SGD(0.5), ema=0.75)
+    average = None
+    for number in range(4):
+        trainer.step(batch(number))
+        moved = trainer.params["output.weight"].astype(np.float64)
+        average = moved if average is None else 0.75 * average + 0.25 * moved
+    np.testing.assert_allclose(trainer.state()["optimizer.output.weight.ema"], average, rtol=1e-5)
+    averaged = trainer.run_eval(batch(), averaged=True)["logits"]
+    for name in trainer.params:
+        trainer.params[name] = trainer.state()[f"optimizer.{name}.ema"]
+    np.testing.assert_array_equal(trainer.run_eval(batch())["logits"], averaged)
+
+
+def test_dropout_draws_from_the_seed_and_the_step() -> None:
+    with mgn.graph("drops") as g:
+        x = g.input("x", "f32[4096]")
+        dropped = ops.dropout(x * g.param("w", "f32", nn.ones()), 0.25)
+        g.output(loss=ops.mean(dropped), dropped=dropped)
+    x = {"x": np.ones(4096, np.float32)}
+    runs = [mgn.Trainer(g, optimizer=mgn.SGD(0.0), seed=seed) for seed in (1, 1, 2)]
+    drawn = [[trainer.step(x)["dropped"] for _ in range(2)] for trainer in runs]
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    masks = {item.tobytes() for trainer in drawn for item in trainer}
+    assert len(masks) == 4
+    for item in drawn[0]:
+        assert set(np.unique(item)) == {np.float32(0), np.float32(1 / 0.75)}
+        assert abs((item == 0).mean() - 0.25) < 5 * np.sqrt(0.25 * 0.75 / 4096)
+
+
+def test_parameters_are_set_loaded_and_saved(tmp_path: Path) -> None:
+    trainer = mgn.Trainer(mlp(), optimizer=mgn.SGD(0.1))
+    trainer.params["hidden.bias"] = np.arange(12, dtype=np.float32)
+    trainer.save_params(tmp_path / "w.safetensors")
+    trainer.step(batch())
+    assert not np.array_equal(trainer.params["hidden.bias"], np.arange(12))
+    assert trainer.load_params(tmp_path / "w.safetensors") == 0
+    np.testing.assert_array_equal(trainer.params["hidden.bias"], np.arange(12))
+    assert set(trainer.params) == {
+        *("hidden.weight", "hidden.bias"),
+        *("output.weight", "output.bias"),
+    }
+    with pytest.raises(KeyError):
+        _ = trainer.params["hidden"]
+
+
+def test_a_parameter_without_a_value_is_named() -> None:
+    text = """
+        graph g(x: f32[4]) {
+          param w: f32[4]
+          return loss = sum(x * w * w)
+        }"""
+    trainer = mgn.Trainer(mgn.parse(text), optimizer=mgn.SGD(0.25))
+    x = np.ones(4, np.float32)
+    with pytest.raises(InputError, match="parameter 'w' has no value; load or set it first"):
+        trainer.step({"x": x})
+    trainer.params["w"] = np.float32([1, 2, 3, 4])
+    assert trainer.step({"x": x})["loss"] == 30
+    np.testing.assert_array_equal(trainer.params["w"], np.float32([0.5, 1, 1.5, 2]))
+
+
+def test_a_run_in_training_mode_is_a_step() -> None:
+    text = """
+        graph g[N](x: f32[N]) {
+          param w: f32[N] = ones()
+          state seen: i32[]
+          seen <- seen + 1
+          return total = sum(x * w * w)
+        }"""
+    module = mgn.parse(text)
+    options = {"mode": "training", "optimizer": mgn.SGD(0.25), "loss": "total"}
+    step = mgn.compile(module, "g", dims={"N": 2}, **options)
+    x = np.float32([1, 2])
+    assert step(x=x)["total"] == 3
+    np.testing.assert_array_equal(step.params["w"], np.float32([0.5, 0]))
+    assert step(x=x)["total"] == 0.25
+    assert set(step.state) == {"seen", "optimizer.step"}
+    assert step.state["seen"] == 2
+    step.reset()
+    np.testing.assert_array_equal(step.params["w"], np.float32([0.25, 0]))
+    assert step.state["optimizer.step"] == 0
+    with pytest.raises(mgn.MgnError, match='an optimizer goes with mode="training"'):
+        mgn.compile(module, "g", dims={"N": 2}, optimizer=mgn.SGD())
+    with pytest.raises(mgn.MgnError, match=r"takes one graph; mgn\.Trainer trains and evaluates"):
+        mgn.compile(module, ["g"], dims={"N": 2}, mode="training")
