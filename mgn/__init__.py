@@ -25,22 +25,27 @@ if TYPE_CHECKING:
     from mgn.program import Program
     from mgn.runtime.packages.load import load_package
     from mgn.training import schedules
-    from mgn.training.optimisers import SGD, Adam, AdamW, Optimizer, Update
+    from mgn.training.matrix_optimisers import Adafactor, Muon
+    from mgn.training.optimisers import SGD, Adam, AdamW, Lion, Optimizer, RMSProp, Update
     from mgn.training.trainer import Trainer
 
 __all__ = [
     "SGD",
+    "Adafactor",
     "Adam",
     "AdamW",
     "Diagnostic",
     "DiagnosticsError",
     "Executable",
+    "Lion",
     "MgnError",
     "Module",
+    "Muon",
     "OptimizeReport",
     "Optimized",
     "Optimizer",
     "Program",
+    "RMSProp",
     "Trainer",
     "Update",
     "compile",
@@ -67,9 +72,10 @@ _HOMES = {
     **dict.fromkeys(("pack_blocks", "unpack_blocks"), "mgn.dialects.block_formats"),
     "load_package": "mgn.runtime.packages.load",
     **dict.fromkeys(
-        ("SGD", "Adam", "AdamW", "Optimizer", "Update"),
+        ("SGD", "Adam", "AdamW", "Lion", "Optimizer", "RMSProp", "Update"),
         "mgn.training.optimisers",
     ),
+    **dict.fromkeys(("Adafactor", "Muon"), "mgn.training.matrix_optimisers"),
     "Trainer": "mgn.training.trainer",
 }
 _SUBPACKAGES = {

@@ -133,6 +133,47 @@ class AdamW(Optimizer):
         return shrunk(at) - adam_change(at, at.gradient, self.betas, self.eps)
 
 
+@dataclass(frozen=True)
+class Lion(Optimizer):
+    """Steps of one length, by an average's sign (Chen et al. 2023); the value itself decays."""
+
+    lr: float | Schedule = 1e-4
+    betas: tuple[float, float] = (0.9, 0.99)
+
+    def update(self, at: Update) -> Value:
+        held = at.state("average")
+        blended = held.value * self.betas[0] + at.gradient * (1.0 - self.betas[0])
+        after = shrunk(at) - at.lr * ops.sign(blended)
+        moving(held, at.gradient, self.betas[1])
+        return after
+
+
+@dataclass(frozen=True)
+class RMSProp(Optimizer):
+    """Gradients by the root of their mean square (Tieleman and Hinton 2012), with momentum, and
+    `centered` by their deviation (Graves 2013); the decay is added to the gradient.
+    """
+
+    lr: float | Schedule = 1e-2
+    alpha: float = 0.99
+    eps: float = 1e-8
+    momentum: float = 0.0
+    centered: bool = False
+
+    def update(self, at: Update) -> Value:
+        gradient = decayed(at)
+        spread = moving(at.state("square"), gradient * gradient, self.alpha)
+        if self.centered:
+            mean = moving(at.state("mean"), gradient, self.alpha)
+            spread = ops.max(spread - mean * mean, 0.0)
+        change = gradient / (ops.sqrt(spread) + self.eps)
+        if self.momentum:
+            velocity = at.state("velocity")
+            change = velocity.value * self.momentum + change
+            velocity.write(change)
+        return at.value - at.lr * change
+
+
 def decayed(at: Update) -> Value:
     """The gradient with that of half the decay times the squared value."""
     return at.gradient + at.value * at.decay if at.decay else at.gradient

@@ -38,5 +38,5 @@ def check_patterns(patterns: Iterable[str], names: Sequence[str], what: str) -> 
             raise MgnError(f"{what}: {pattern!r:.80} is no regular expression: {error}") from None
         if not any(compiled.search(name) for name in names):
             listing = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-            has = f"the parameters are {listing}" if names else "there are no parameters"
+            has = f"there are {listing}" if names else "there are no parameters"
             raise MgnError(f"{what}: no parameter matches {pattern!r:.80}; {has}")

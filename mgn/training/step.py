@@ -233,9 +233,7 @@ def _loss(graph: ExtendedGraph, name: str) -> Value:
     found = outputs[name]
     if found.shape or not element_of(found.type).is_float:
         type = spelling(found.type)
-        raise MgnError(
-            f"the loss '{name}' is {type}, and a float scalar is trained; mean or sum it"
-        )
+        raise MgnError(f"the loss '{name}' is {type}, not a float scalar; mean or sum it")
     return found
 
 

@@ -1,0 +1,72 @@
+"""Learning rates by the count of steps, against their formulas in f64."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import mgn
+from mgn import ops
+from mgn.training.schedules import Schedule, constant, cosine, linear, step, warmup
+
+DONE = np.arange(240, dtype=np.int32)
+
+SCHEDULES: dict[str, tuple[Schedule, Callable[[int], float]]] = {
+    "constant": (constant(0.25), lambda t: 0.25),
+    "linear": (linear(0.5, 0.1, 100), lambda t: 0.5 - 0.4 * min(t, 100) / 100),
+    "cosine": (
+        cosine(0.5, 100, end=0.1),
+        lambda t: 0.1 + 0.2 * (1 + np.cos(np.pi * min(t, 100) / 100)),
+    ),
+    "step": (step(0.5, every=30, factor=0.1), lambda t: 0.5 * 0.1 ** (t // 30)),
+    "warmup": (
+        warmup(20, linear(0.5, 0.0, 100)),
+        lambda t: min((t + 1) / 20, 1) * 0.5 * (1 - min(max(t - 20, 0), 100) / 100),
+    ),
+    "a number behind a warmup": (warmup(3, 0.5), lambda t: 0.5 * min((t + 1) / 3, 1)),
+    "a product": (
+        2 * cosine(1.0, 50) * step(0.5, 10, 0.5),
+        lambda t: (1 + np.cos(np.pi * min(t, 50) / 50)) * 0.5 * 0.5 ** (t // 10),
+    ),
+    "one of one's own": (
+        Schedule("1 / (1 + t)", lambda done: 1.0 / (1.0 + ops.cast(done, "f32"))),
+        lambda t: 1 / (1 + t),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def rates() -> dict[str, np.ndarray]:
+    with mgn.graph("rates") as g:
+        done = g.input("done", "i32[240]")
+        for name, (schedule, _) in SCHEDULES.items():
+            g.output(**{name: schedule(done)})
+    return mgn.compile(g)(done=DONE)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_gives_the_rate_of_each_step(name: str, rates: dict[str, np.ndarray]) -> None:
+    expected = [SCHEDULES[name][1](int(t)) for t in DONE]
+    np.testing.assert_allclose(np.broadcast_to(rates[name], 240), expected, rtol=3e-6, atol=1e-7)
+
+
+def test_a_schedule_is_said_in_a_line() -> None:
+    assert repr(warmup(20, 2 * cosine(0.001, 100))) == "warmup(20, cosine(0.001, 100, 0) * 2)"
+    assert cosine(0.5, 10) == cosine(0.5, 10)
+    assert cosine(0.5, 10) != cosine(0.5, 11)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: linear(0.5, float("nan"), 10), "takes finite numbers, not nan"),
+        (lambda: cosine(0.5, 0), "a count of steps of at least 1, not 0"),
+        (lambda: warmup(2.5, 0.1), r"a count of steps of at least 1, not 2\.5"),  # pyright: ignore[reportArgumentType]
+        (lambda: warmup(2, "0.1"), r"a number or a schedule, not '0\.1'"),  # pyright: ignore[reportArgumentType]
+        (lambda: step(0.1, 10, 0.0), "factor is a number above 0, not 0"),
+        (lambda: mgn.AdamW(lr=None), "a number or a schedule, not None"),  # pyright: ignore[reportArgumentType]
+    ],
+)
+def test_a_schedule_of_wrong_figures_is_refused(wrong: Callable[[], object], message: str) -> None:
+    with pytest.raises(mgn.MgnError, match=message):
+        wrong()
