@@ -22,11 +22,14 @@ from mgn.frontend.units import Definition, Loader, Unit
 
 @dataclass(frozen=True)
 class GraphSignature:
-    """A graph's name and its dimension parameters; `required` ones have no default."""
+    """A graph's name and its dimension parameters; `required` ones have no default. `leading` is
+    the one that is the first size of every input that has axes.
+    """
 
     name: str
     dimensions: tuple[str, ...]
     required: tuple[str, ...]
+    leading: str | None = None
 
     def __str__(self) -> str:
         listing = ", ".join(self.dimensions)
@@ -140,7 +143,16 @@ def _signature(definition: Definition) -> GraphSignature:
     graph = definition.node
     assert isinstance(graph, ast.Graph)
     required = tuple(dim.name for dim in graph.dimensions if dim.default is None)
-    return GraphSignature(graph.name, tuple(dim.name for dim in graph.dimensions), required)
+    names = tuple(dim.name for dim in graph.dimensions)
+    return GraphSignature(graph.name, names, required, _leading(graph, names))
+
+
+def _leading(graph: ast.Graph, dimensions: Sequence[str]) -> str | None:
+    """The dimension parameter that is the first size of every input that has axes."""
+    first = [item.type.sizes[0] for item in graph.inputs if item.type.sizes]
+    names = {size.name if isinstance(size, ast.Name) else None for size in first}
+    name = names.pop() if len(names) == 1 else None
+    return name if name in dimensions else None
 
 
 def _in_order(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:

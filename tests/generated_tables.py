@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mgn.commands import opt, run
+from mgn.commands import opt, run, train
 from mgn.dialects.mgn import OPERATIONS
 from mgn.dialects.mgn.attributes import REQUIRED
 from mgn.dialects.mgn.operation import AttributeSpec, Kind, OperandSpec, OperationSpec
@@ -73,6 +73,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "operations": operations,
     "mgn-run": lambda: options(run.make_parser()),
     "mgn-opt": lambda: options(opt.make_parser()),
+    "mgn-train": lambda: options(train.make_parser()),
 }
 """Each table by the name that its marks have."""
 

@@ -19,7 +19,7 @@ from mgn.modules.call_arguments import check_arguments
 from mgn.modules.mlir_text import check_module, print_mlir
 
 if TYPE_CHECKING:
-    from mgn.frontend.program import Program
+    from mgn.frontend.program import GraphSignature, Program
     from mgn.frontend.units import Unit
 
 
@@ -35,6 +35,11 @@ class Module:
         if isinstance(self.source, ModuleOp):
             return tuple(graph.sym_name.data for graph in graphs_of(self.source))
         return tuple(graph.name for graph in self.source.graphs)
+
+    @property
+    def signatures(self) -> "tuple[GraphSignature, ...]":
+        """The graphs with their dimension parameters; none for IR, whose sizes are fixed."""
+        return () if isinstance(self.source, ModuleOp) else self.source.graphs
 
     @property
     def texts(self) -> dict[str, str]:

@@ -9,19 +9,22 @@ of each step, and parameters that have moved.
     trainer.params["w"]
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from xdsl.dialects.builtin import ModuleOp, TensorType
 
 from mgn.api import AnyModule, as_module, compile_lowered, describe_device, recipe_of
 from mgn.diagnostics import MgnError
+from mgn.dialects.mgn.structure import graphs_of
+from mgn.dialects.types import element_of
 from mgn.driver.precision import check_precision
 from mgn.executable import Executable
 from mgn.modules.call_arguments import check_arguments
 from mgn.parameters import Parameters
-from mgn.training.optimisers import PREFIX, Optimizer
+from mgn.training.optimisers import PREFIX, AdamW, Optimizer
 from mgn.training.patterns import Patterns
 from mgn.training.step import COUNT, StepOptions, average_name, evaluation, training_step
 
@@ -74,7 +77,8 @@ class Trainer:
         self.dims = dict(dims or {})
         wants_norm = grad_norm or clip_norm is not None
         options = StepOptions(trained, frozen, clip_norm, ema, wants_norm)
-        self._step = training_step(self._lowered(), loss, optimizer, options)
+        self._optimizer, self._options = optimizer or AdamW(), options
+        self._step = training_step(self._lowered(), loss, self._optimizer, options)
         self._averaged = ema is not None
         self._device = choose(device)
         self._described = describe_device(self._device)
@@ -93,6 +97,45 @@ class Trainer:
     def steps(self) -> int:
         """How many steps were taken."""
         return self._steps
+
+    @property
+    def step_module(self) -> ModuleOp:
+        """The graph of a step, before any pass; not to be changed."""
+        return self._step.module
+
+    @property
+    def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """The inputs of the graph: element and shape by name."""
+        (graph,) = graphs_of(self._step.module)
+        types = {name: argument.type for name, argument in graph.named_inputs}
+        return {
+            name: (element_of(type).name, type.get_shape())
+            for name, type in types.items()
+            if isinstance(type, TensorType)
+        }
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of what a step gives."""
+        (graph,) = graphs_of(self._step.module)
+        return tuple(graph.result_names)
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """What the steps depend on beside the state, in a form that JSON has."""
+        return {
+            "graph": self.graph,
+            "loss": self.loss,
+            "dims": dict(self.dims),
+            "precision": self.precision,
+            "optimizer": repr(self._optimizer),
+            "options": repr(self._options),
+        }
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """The program's files by the names that places in it have; none for IR."""
+        return self._module.texts
 
     def step(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Takes a step on a batch, arrays by input name, and waits: all outputs by name."""
@@ -166,12 +209,15 @@ class Trainer:
 
     def fit(
         self,
-        batches: Iterable[Mapping[str, Any]],
+        batches: Any,
         epochs: int = 1,
         steps: int | None = None,
         **options: Any,
     ) -> "History":
-        """Steps over batches, for so many epochs or steps; `mgn.training.fit` has the options."""
+        """Steps over batches, for so many epochs or steps. `batches` is the path of a .npz or
+        .safetensors file, or all examples by input name, or an iterable of batches;
+        `mgn.training.fit` has the options.
+        """
         from mgn.training.fit import fit
 
         return fit(self, batches, epochs=epochs, steps=steps, **options)

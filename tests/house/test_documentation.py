@@ -100,9 +100,10 @@ def test_options_in_the_text_do_on_a_program_what_they_say(
 
 def main_of(command: str):
     """The main function of a command line."""
-    from mgn.commands import opt, run
+    from mgn.commands import opt, run, train
 
-    return {"mgn-opt": opt.main, "mgn-run": run.main}[command.split()[0]]
+    commands = {"mgn-opt": opt.main, "mgn-run": run.main, "mgn-train": train.main}
+    return commands[command.split()[0]]
 
 
 def test_documents_name_files_that_exist() -> None:

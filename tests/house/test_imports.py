@@ -34,7 +34,11 @@ ALLOWED: dict[str, set[str]] = {
 }
 """What the files of each folder may import, besides the standard library."""
 
-EXTRA = {"passes/saturate": {"egglog", "highspy"}, "mgn": {"z3"}}
+EXTRA = {
+    "passes/saturate": {"egglog", "highspy"},
+    "mgn": {"z3"},
+    "mgn/training": {"rich", "safetensors"},
+}
 """What the files of one folder may import besides."""
 
 LAYERS: dict[str, set[str]] = {
@@ -76,7 +80,7 @@ ORDERED: dict[str, tuple[str, ...]] = {
 }
 """The sub-packages of a pass, in an order in which each imports from itself and those before it."""
 
-SLOW = {"egglog", "highspy", "pyopencl", "z3"}
+SLOW = {"egglog", "highspy", "pyopencl", "rich", "z3"}
 """Packages that are imported inside functions only: they take long, or may be missing."""
 
 FILES = sorted(path for folder in ALLOWED for path in (ROOT / folder).rglob("*.py"))

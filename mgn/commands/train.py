@@ -1,0 +1,111 @@
+"""`mgn-train`: trains the parameters of a graph.
+
+In: a `.mgn` or `.mlir` file whose graph gives a loss, and files of arrays. Out: the last values of
+the loss and the metric on stdout; a progress bar or lines on stderr; checkpoints and logs, where
+asked for.
+"""
+
+import argparse
+from collections.abc import Sequence
+
+from mgn.commands.errors import UsageError, guarded
+from mgn.commands.parsers import add_program_options, make_tidy_parser
+from mgn.driver.precision import PRECISIONS
+
+EXAMPLES = """\
+examples:
+  mgn-train net.mgn --data train.npz --batch 64 --epochs 10 --lr 1e-3
+  mgn-train net.mgn --data train.npz --eval test.npz --metric 'accuracy(logits, labels)'
+  mgn-train net.mgn --data train.npz --optimizer 'adamw(weight_decay=0.05)' --schedule cosine
+  mgn-train net.mgn --data train.npz --save net.safetensors --every 500 --keep 3
+  mgn-train net.mgn --data train.npz --save net.safetensors --resume   goes on, bit for bit
+  mgn-train net.mgn --data train.npz --log net.jsonl --curves net.png --tensorboard runs/net
+  mgn-train net.mgn --data train.npz --check-finite     names what made the first NaN
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command, on the process's own arguments where none are given. Returns the exit status."""
+    return guarded(lambda: _run(make_parser().parse_args(argv)))
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = make_tidy_parser("mgn-train", "Train a graph on an OpenCL device.", EXAMPLES)
+    add = parser.add_argument
+    add("file", nargs="?", help="a .mgn or .mlir file; - is stdin")
+    add("-f", "--frontend", choices=["mgn", "mlir"], help="the language of the file")
+    add = add_program_options(parser, "the graph to train (default: the one that gives the loss)")
+    add("--loss", default="loss", metavar="NAME", help="the result to make small (default: loss)")
+    add("--precision", choices=PRECISIONS, default="f32", help="what products may round to")
+    _add_data(parser)
+    _add_steps(parser)
+    _add_files(parser)
+    return parser
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("data").add_argument
+    add("--data", metavar="FILE", help=".npz or .safetensors: examples by input name")
+    add("--batch", type=int, metavar="N", help="examples of a step: the inputs' first dimension")
+    add("--eval", metavar="FILE", help="examples to evaluate on")
+    add("--metric", metavar="CALL", help="such as 'accuracy(logits, labels)'")
+    add("--params", metavar="FILE", help="begin with these parameters, not with drawn ones")
+    add("--seed", type=int, default=0, metavar="N", help="for parameters, shuffles and dropout")
+
+
+def _add_steps(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("steps").add_argument
+    add("--optimizer", default="adamw", metavar="NAME", help="adamw, 'sgd(momentum=0.9)', …")
+    add("--lr", type=float, metavar="RATE", help="the learning rate (default: the optimiser's)")
+    add(
+        "--schedule",
+        choices=["constant", "linear", "cosine"],
+        default="constant",
+        help="how the rate falls to 0 by the last step (default: constant, not at all)",
+    )
+    add("--warmup", type=int, default=0, metavar="N", help="steps in which the rate rises")
+    add("--clip-norm", type=float, metavar="NORM", help="the largest norm of all gradients")
+    add("--epochs", type=int, metavar="N", help="how often each example is seen (default: 1)")
+    add("--steps", type=int, metavar="N", help="how many steps there are, instead of epochs")
+    add("--every", type=int, metavar="N", help="evaluate and save after N steps, not each epoch")
+    add("--patience", type=int, metavar="N", help="end after N evaluations without a better one")
+    add("--check-finite", action="store_true", help="name what made the first NaN or infinity")
+    add("--device", default="auto", metavar="SELECTOR", help="auto, cpu, gpu, 0:1, part of a name")
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("files").add_argument
+    add("--save", metavar="FILE.safetensors", help="checkpoints: always the last whole one")
+    add("--keep", type=int, default=1, metavar="N", help="keep the last N under names of their own")
+    add("--resume", action="store_true", help="go on with the checkpoint, if there is one")
+    add("--overwrite", action="store_true", help="take the place of another run's files")
+    add("--save-params", metavar="FILE.safetensors", help="the trained parameters alone")
+    add("--log", metavar="FILE.jsonl", help="a line of JSON for each step and evaluation")
+    add("--norms", action="store_true", help="log the norm of each parameter")
+    add("--curves", metavar="FILE.png", help="draw loss and metric (extra: curves)")
+    add("--tensorboard", metavar="FOLDER", help="write event files (extra: tensorboard)")
+    add("--no-progress", action="store_true", help="no bar, on a terminal neither")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.file is None:
+        raise UsageError("which program? 'mgn-train --help' shows examples")
+    if arguments.data is None:
+        raise UsageError("--data names a file of examples, by the names of the graph's inputs")
+    if arguments.epochs is not None and arguments.steps is not None:
+        raise UsageError("--epochs or --steps says how long it takes, not both")
+    if arguments.seed < 0:
+        raise UsageError("--seed takes a number of at least 0")
+    if arguments.resume and arguments.params:
+        raise UsageError("--resume takes the parameters of the checkpoint; --params begins anew")
+    for name in ("batch", "epochs", "steps", "every", "patience", "keep"):
+        value = getattr(arguments, name)
+        if value is not None and value < 1:
+            raise UsageError(f"--{name} takes a whole number of at least 1")
+    if arguments.warmup < 0:
+        raise UsageError("--warmup takes a number of steps")
+    from mgn.commands.training import train
+
+    train(arguments)
+    return 0

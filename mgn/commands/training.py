@@ -1,0 +1,187 @@
+"""The main work of `mgn-train`: a program and files of examples in, a trained graph out.
+
+In: the arguments. Out: the last loss and metric on stdout, remarks on stderr, files. What may fail
+on bad input is looked at before the graph is compiled.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+
+from mgn.commands.arguments import parse_dimensions
+from mgn.commands.errors import UsageError, say
+from mgn.commands.optimiser_call import read_optimiser
+from mgn.commands.sources import read_source
+from mgn.dialects.mgn.structure import GraphOp, graphs_of
+from mgn.dialects.types import element_of
+from mgn.driver.report import counted
+from mgn.modules.files import check_apart, check_target
+from mgn.modules.module import Module, load_program
+from mgn.runtime.weights import load_arrays
+from mgn.training.checkpoints import check_run
+from mgn.training.data import ArrayBatches, InputTypes
+from mgn.training.history import History
+from mgn.training.metrics import parse_metric
+
+
+def train(arguments: argparse.Namespace) -> None:
+    """Trains the graph that the arguments describe, and prints what came of it."""
+    metric = None if arguments.metric is None else parse_metric(arguments.metric)
+    program = _program_of(arguments)
+    given = parse_dimensions(arguments.dim)
+    graph = _choose_graph(program, arguments, given)
+    dimensions = _with_batch(program, graph, given, arguments.batch)
+    ir = program.lower(graph, dimensions)
+    inputs, outputs = _interface(ir)
+    if arguments.loss not in outputs:
+        listing = ", ".join(outputs)
+        raise UsageError(f"graph '{graph}' has no result '{arguments.loss}'; it has {listing}")
+    if metric is not None:
+        metric.check([*inputs, *outputs])
+    if metric is not None and arguments.eval is None:
+        raise UsageError("--metric is computed on the examples of --eval, and there are none")
+    _check_targets(arguments, program)
+    check_run(arguments.save, arguments.resume, arguments.overwrite)
+    data = ArrayBatches(load_arrays(arguments.data), inputs, arguments.seed, arguments.data)
+    data.need_a_batch()
+    _check_batch(arguments.batch, data.size)
+    held_out = None
+    if arguments.eval is not None:
+        held_out = ArrayBatches(load_arrays(arguments.eval), inputs, 0, arguments.eval)
+    steps = arguments.steps or (arguments.epochs or 1) * (data.examples // data.size)
+    optimiser = read_optimiser(
+        arguments.optimizer, arguments.lr, arguments.schedule, arguments.warmup, steps
+    )
+    from mgn.training.trainer import Trainer
+
+    trainer = Trainer(
+        program,
+        graph,
+        arguments.loss,
+        optimiser,
+        seed=arguments.seed,
+        device=arguments.device,
+        precision=arguments.precision,
+        dims=dimensions,
+        clip_norm=arguments.clip_norm,
+    )
+    if arguments.params is not None:
+        extra = trainer.load_params(arguments.params)
+        if extra:
+            say(f"{arguments.params}: not used by this graph: {counted(extra, 'array')}")
+    history = trainer.fit(
+        data,
+        epochs=arguments.epochs or 1,
+        steps=arguments.steps,
+        eval=held_out,
+        metric=arguments.metric,
+        every=arguments.every,
+        save=arguments.save,
+        keep=arguments.keep,
+        resume=arguments.resume,
+        overwrite=arguments.overwrite,
+        log=arguments.log,
+        curves=arguments.curves,
+        tensorboard=arguments.tensorboard,
+        patience=arguments.patience,
+        check_finite=arguments.check_finite,
+        norms=arguments.norms,
+        progress=False if arguments.no_progress else None,
+        say=say,
+    )
+    if arguments.save_params is not None:
+        trainer.save_params(arguments.save_params)
+    sys.stdout.write(_summary(history, trainer.steps))
+
+
+def _program_of(arguments: argparse.Namespace) -> Module:
+    if arguments.file == "-" and arguments.frontend is None:
+        arguments.frontend = "mgn"
+    source = read_source(arguments.file, arguments.frontend)
+    path = None if arguments.file == "-" else Path(arguments.file)
+    return load_program(source.language, source.text, source.name, path)
+
+
+def _choose_graph(
+    program: Module, arguments: argparse.Namespace, dimensions: Mapping[str, int]
+) -> str:
+    """The graph asked for, or the one that gives the loss. UsageError where that is not one."""
+    if arguments.graph is not None or len(program.graphs) == 1:
+        return program.choose_graph(arguments.graph)
+    loss = arguments.loss
+    bound = [item.name for item in program.signatures if {*item.required} <= {*dimensions}]
+    names = bound if program.signatures else program.graphs
+    found = [name for name in names if loss in _interface(_lowered(program, name, dimensions))[1]]
+    if len(found) != 1:
+        several = f"several graphs give '{loss}': {', '.join(found)}" if found else None
+        listing = several or f"no graph of {', '.join(program.graphs)} gives '{loss}'"
+        raise UsageError(f"{listing}; --graph NAME says which one, --loss NAME which result")
+    return found[0]
+
+
+def _lowered(program: Module, graph: str, dimensions: Mapping[str, int]) -> ModuleOp:
+    """A graph with those of the dimensions that are its own."""
+    known = {item.name: item.dimensions for item in program.signatures}.get(graph, ())
+    return program.lower(graph, {name: dimensions[name] for name in known if name in dimensions})
+
+
+def _with_batch(
+    program: Module, graph: str, dimensions: Mapping[str, int], batch: int | None
+) -> dict[str, int]:
+    """The dimensions with that of the batch. UsageError where the graph has none."""
+    if batch is None:
+        return dict(dimensions)
+    leading = next((item.leading for item in program.signatures if item.name == graph), None)
+    if leading is None:
+        return dict(dimensions)
+    if dimensions.get(leading, batch) != batch:
+        raise UsageError(f"--batch {batch} and --dim {leading}={dimensions[leading]} differ")
+    return {**dimensions, leading: batch}
+
+
+def _check_batch(batch: int | None, size: int) -> None:
+    """UsageError where a graph's batches are of another size, which nothing can change."""
+    if batch is not None and size != batch:
+        raise UsageError(
+            f"--batch {batch}: the graph's inputs have batches of {size}, since no dimension "
+            "parameter is the first size of all of them"
+        )
+
+
+def _interface(ir: ModuleOp) -> tuple[InputTypes, tuple[str, ...]]:
+    """The inputs of a module's one graph with their types, and its results' names."""
+    graph: GraphOp = next(graphs_of(ir))
+    inputs: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for name, argument in graph.named_inputs:
+        type = argument.type
+        assert isinstance(type, TensorType)
+        inputs[name] = element_of(type).name, type.get_shape()
+    return inputs, tuple(graph.result_names)
+
+
+def _check_targets(arguments: argparse.Namespace, program: Module) -> None:
+    """What is written can be, and takes the place of nothing that is read or written beside it."""
+    given = (arguments.file, arguments.data, arguments.eval, arguments.params)
+    taken = [*program.files, *(Path(file) for file in given if file not in (None, "-"))]
+    for path in (arguments.save, arguments.save_params, arguments.log, arguments.curves):
+        if path is None:
+            continue
+        check_target(path)
+        check_apart(path, taken)
+        taken.append(Path(path))
+    target = arguments.save_params
+    if target is not None and not target.endswith(".safetensors"):
+        raise UsageError(f"--save-params takes a name that ends in .safetensors, not '{target}'")
+
+
+def _summary(history: History, steps: int) -> str:
+    """The lines of the result."""
+    lines = [f"steps: {steps}"]
+    if history.steps:
+        lines.append(f"{history.loss}: {history.losses[-1]:.6g}")
+    for name, values in history.metrics.items():
+        lines.append(f"evaluated {name}: {values[-1]:.6g}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,166 @@
+"""`mgn-train`: a classifier from nothing, files, resuming, and messages for wrong arguments."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mgn.commands.optimiser_call import optimiser_names, read_optimiser
+from mgn.diagnostics import MgnError
+from mgn.training.checkpoints import read_checkpoint
+from mgn.training.optimisers import Optimizer
+from tests.conftest import ROOT, Outcome, run_in_process
+
+Run = Callable[..., Outcome]
+DIGITS = ROOT / "examples" / "digits"
+
+PROGRAM = """
+graph fit[B = 8](x: f32[B, 3], y: f32[B]) {
+  param w: f32[3]  = zeros()
+  prediction = sum(x * w, axis = 1)
+  loss = mse(prediction, y)
+  return loss, prediction
+}
+graph other[N](x: f32[N, 3]) { return y = sum(x) }
+"""
+
+
+@pytest.fixture
+def mgn_train() -> Run:
+    """Runs `mgn-train` in this process."""
+    from mgn.commands.train import main
+
+    return lambda *arguments: run_in_process(main, [str(item) for item in arguments])
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """A linear model as a file, with examples beside it."""
+    x = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32)
+    np.savez(tmp_path / "d.npz", x=x, y=x @ np.array([1, -2, 0.5], np.float32))
+    path = tmp_path / "fit.mgn"
+    path.write_text(PROGRAM)
+    return path
+
+
+@pytest.fixture
+def device() -> None:
+    """Skips where there is no OpenCL device, and says so."""
+    from mgn.runtime.devices import list_devices
+
+    if not list_devices():
+        pytest.skip("there is no OpenCL device")
+
+
+@pytest.mark.usefixtures("device")
+def test_digits_are_learned_from_nothing(mgn_train: Run) -> None:
+    outcome = mgn_train(
+        *(DIGITS / "digits.mgn", "--data", DIGITS / "train.npz"),
+        *("--eval", DIGITS / "held_out.npz", "--metric", "accuracy(logits, labels)"),
+        *("--lr", "2e-3", "--epochs", "10"),
+    )
+    assert outcome.status == 0, outcome.stderr
+    assert "steps: 220\n" in outcome.stdout
+    assert float(outcome.stdout.split("evaluated accuracy: ")[1]) >= 0.97
+    assert "epoch 10, step 220: loss 0.0" in outcome.stderr
+
+
+@pytest.mark.usefixtures("device")
+def test_a_run_is_saved_logged_and_resumed(mgn_train: Run, program: Path) -> None:
+    folder = program.parent
+    given = [program, "--data", folder / "d.npz", "--batch", 10, "--lr", "0.1"]
+    options = ["--optimizer", "sgd(momentum=0.5)", "--schedule", "linear", "--warmup", "5"]
+    files = ["--save", folder / "a.safetensors", "--log", folder / "a.jsonl"]
+    part = mgn_train(*given, *options, "--steps", "20", *files, "--every", "8")
+    assert part.status == 0, part.stderr
+    assert read_checkpoint(folder / "a.safetensors").header.step == 20
+    again = mgn_train(*given, *options, "--steps", "20", *files)
+    assert again.status == 1
+    assert "--resume goes on with it" in again.stderr
+    last = folder / "w.safetensors"
+    more = mgn_train(*given, *options, "--steps", "60", *files, "--resume", "--save-params", last)
+    assert more.status == 0, more.stderr
+    assert "resumed at step 20" in more.stderr
+    assert "it goes on with SGD(lr=warmup(5, linear(0.1, 0, 55)), " in more.stderr
+    lines = [json.loads(line) for line in (folder / "a.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines[1:]] == [*range(1, 61)]
+    found = read_checkpoint(folder / "a.safetensors")
+    assert found.header.configuration["graph"] == "fit"
+    assert found.header.configuration["dims"] == {"B": 10}
+    np.testing.assert_allclose(found.arrays["w"], [1, -2, 0.5], atol=0.05)
+    from mgn.runtime.weights import load_arrays
+
+    assert list(load_arrays(last)) == ["w"]
+    np.testing.assert_array_equal(load_arrays(last)["w"], found.arrays["w"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--data names a file of examples"),
+        (["--data", "d.npz", "--epochs", "2", "--steps", "3"], "not both"),
+        (["--data", "d.npz", "--batch", "0"], "--batch takes a whole number of at least 1"),
+        (["--data", "d.npz", "--seed", "-1"], "--seed takes a number of at least 0"),
+        (["--data", "d.npz", "--loss", "los"], "no graph of fit, other gives 'los'; --graph NAME"),
+        (
+            ["--data", "d.npz", "--graph", "fit", "--loss", "los"],
+            "has no result 'los'; it has loss",
+        ),
+        (["--data", "d.npz", "--metric", "mae(a, y)"], "the graph has no 'a' among"),
+        (["--data", "d.npz", "--metric", "mae(y"], "a metric is such as"),
+        (["--data", "none.npz"], "cannot read"),
+        (["--data", "d.npz", "--batch", "51"], "50 examples, and a batch has 51"),
+        (["--data", "d.npz", "--batch", "5", "--dim", "B=6"], "--batch 5 and --dim B=6 differ"),
+        (["--data", "d.npz", "--optimizer", "sdg"], "did you mean 'sgd'"),
+        (["--data", "d.npz", "--optimizer", "sgd(0.9)"], "takes a name, or a call such as"),
+        (["--data", "d.npz", "--save", "d.npz"], "would be written over a file"),
+        (["--data", "d.npz", "--log", "fit.mgn"], "would be written over a file"),
+        (["--data", "d.npz", "--save", "a.npz"], "whose name ends in .safetensors"),
+        (["--data", "d.npz", "--resume", "--params", "w.npz"], "--params begins anew"),
+        (["--data", "d.npz", "--metric", "mae(prediction, y)"], "and there are none"),
+    ],
+)
+def test_wrong_arguments_say_what_is_wrong(
+    mgn_train: Run,
+    program: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(program.parent)
+    before = sorted(program.parent.iterdir())
+    outcome = mgn_train(program.name, *arguments)
+    assert outcome.status == 1
+    assert outcome.stdout == ""
+    assert message in outcome.stderr
+    assert "Traceback" not in outcome.stderr
+    assert sorted(program.parent.iterdir()) == before
+
+
+def test_every_optimiser_can_be_asked_for_by_its_name() -> None:
+    assert {"sgd", "adam", "adamw"} <= set(optimiser_names())
+    for name, kind in optimiser_names().items():
+        assert issubclass(kind, Optimizer)
+        assert isinstance(read_optimiser(name, 1e-3, "cosine", 3, 10), kind)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate", "message"),
+    [
+        ("sgd(momentun=0.9)", None, "sgd has no option 'momentun'; did you mean 'momentum'"),
+        ("sgd(lr=0.1)", 0.2, "--lr gives the rate"),
+        ("sgd(momentum=x)", None, "takes a name, or a call"),
+        ("lion(", None, "takes a name, or a call"),
+        ("zzz", None, "there are sgd, "),
+    ],
+)
+def test_a_wrong_optimiser_says_what_is_wrong(text: str, rate: float | None, message: str) -> None:
+    with pytest.raises(MgnError, match=message):
+        read_optimiser(text, rate, "constant", 0, 10)
+
+
+def test_options_of_an_optimiser_arrive() -> None:
+    found = read_optimiser("SGD(momentum=0.5, nesterov=True, lr=0.25)", None, "constant", 0, 10)
+    assert (found.lr, vars(found)["momentum"], vars(found)["nesterov"]) == (0.25, 0.5, True)

@@ -1,0 +1,168 @@
+"""Checkpoints: whole after any kill, refused where damaged, and nobody else's files."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from mgn.diagnostics import MgnError
+from mgn.runtime.host_arrays import DTYPES
+from mgn.training.checkpoints import (
+    Checkpoint,
+    Checkpoints,
+    Header,
+    Position,
+    begin_run,
+    check_state,
+    encode,
+    new_run,
+    read_checkpoint,
+)
+from tests.conftest import ROOT
+
+RUN = "0123456789abcdef"
+
+
+def checkpoint(step: int = 7, run: str = RUN) -> Checkpoint:
+    """A checkpoint with arrays of all types."""
+    arrays = {name: np.arange(6).reshape(2, 3).astype(dtype) for name, dtype in DTYPES.items()} | {
+        "scalar": np.array(2.5, np.float32),
+        "none": np.zeros((0, 3), np.float16),
+    }
+    position = Position(3, 2, 1, 4)
+    return Checkpoint(
+        Header(run, step, 9, position, {"batch": 8}, {"loss": "loss"}, 0.25, 1), arrays
+    )
+
+
+def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
+    Checkpoints(tmp_path / "a.safetensors", RUN).write(checkpoint())
+    found = read_checkpoint(tmp_path / "a.safetensors")
+    assert found.header == checkpoint().header
+    assert found.arrays.keys() == checkpoint().arrays.keys()
+    for name, array in checkpoint().arrays.items():
+        assert found.arrays[name].dtype == array.dtype
+        np.testing.assert_array_equal(found.arrays[name], array)
+    assert [item.name for item in tmp_path.iterdir()] == ["a.safetensors"]
+
+
+def test_a_kill_at_any_moment_leaves_the_last_whole_checkpoint(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.training.killed_runs", str(tmp_path), "6"]
+    outcome = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert outcome.returncode == 0, outcome.stderr
+
+
+def test_any_damage_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    whole = checkpoint()
+    del whole.arrays["bool"]  # any byte but 0 is true
+    data = encode(whole)
+    random = np.random.default_rng(0)
+    damaged = [data[:cut] for cut in random.integers(0, len(data), 20)]
+    for place in random.integers(0, len(data), 40):
+        damaged.append(data[:place] + bytes([data[place] ^ 0x10]) + data[place + 1 :])
+    for item in damaged:
+        path.write_bytes(item)
+        with pytest.raises(MgnError, match=r"a\.safetensors"):
+            read_checkpoint(path)
+
+
+def test_what_is_no_checkpoint_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    save_file({"w": np.zeros(3, np.float32)}, path)
+    with pytest.raises(MgnError, match=r"is no checkpoint: .*--params"):
+        read_checkpoint(path)
+    with pytest.raises(MgnError, match="no such file"):
+        read_checkpoint(tmp_path / "missing.safetensors")
+    with pytest.raises(MgnError, match=r"ends in \.safetensors, not"):
+        Checkpoints(tmp_path / "a.bin", RUN)
+    with pytest.raises(MgnError, match="no such file or directory"):
+        Checkpoints(tmp_path / "none" / "a.safetensors", RUN)
+
+
+def names(folder: Path) -> list[str]:
+    """The files of a folder."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_last_few_are_kept_and_all_others_files_stay(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    others = ["a.step-1.safetensors", "a.step-x.safetensors", "b.step-2.safetensors"]
+    for name in others:
+        save_file({"w": np.zeros(3, np.float32)}, tmp_path / name)
+    other = new_run()
+    Checkpoints(tmp_path / "a.step-4.safetensors", other).write(checkpoint(4, other))
+    files = Checkpoints(path, RUN, keep=2)
+    for step in (2, 10, 11):
+        files.write(checkpoint(step))
+    kept = ["a.safetensors", "a.step-10.safetensors", "a.step-11.safetensors"]
+    assert names(tmp_path) == sorted([*others, "a.step-4.safetensors", *kept])
+    assert read_checkpoint(path).header.step == 11
+    with pytest.raises(MgnError, match=r"a\.step-4\.safetensors' is there and not of this run"):
+        files.write(checkpoint(4))
+
+
+def test_a_run_begins_in_nobody_elses_place(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    save_file({"w": np.zeros(3, np.float32)}, path)
+    before = path.read_bytes()
+    for overwrite in (False, True):
+        with pytest.raises(MgnError, match="is there and is no checkpoint: it is not replaced"):
+            begin_run(path, resume=False, overwrite=overwrite, keep=1)
+    assert path.read_bytes() == before
+    path.unlink()
+    files, found = begin_run(path, resume=True, overwrite=False, keep=2)
+    assert files is not None and found is None
+    for step in (1, 2):
+        files.write(checkpoint(step, files.run))
+    with pytest.raises(MgnError, match="checkpoint of another run; --resume goes on with it"):
+        begin_run(path, resume=False, overwrite=False, keep=1)
+    _, found = begin_run(path, resume=True, overwrite=False, keep=1)
+    assert found is not None and found.header.run == files.run
+    anew, found = begin_run(path, resume=False, overwrite=True, keep=2)
+    assert anew is not None and found is None and anew.run != files.run
+    anew.write(checkpoint(1, anew.run))
+    assert names(tmp_path) == ["a.safetensors", "a.step-1.safetensors"]
+    with pytest.raises(MgnError, match="say where the checkpoint is"):
+        begin_run(None, resume=True, overwrite=False, keep=1)
+
+
+def test_what_a_killed_process_was_writing_goes_with_the_next_start(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    Checkpoints(path, RUN).write(checkpoint())
+    own, other = tmp_path / f".mgn-{RUN[:8]}00000000.tmp", tmp_path / ".mgn-ffffffff00000000.tmp"
+    own.touch()
+    other.touch()
+    begin_run(path, resume=True, overwrite=False, keep=1)
+    assert not own.exists()
+    assert other.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scalar": None}, r"'scalar' \(f32\[\]\) is missing"),
+        ({"more": np.zeros(2, np.int8)}, "there is no 'more' here"),
+        ({"f32": np.zeros((3, 2), np.float32)}, r"'f32' is f32\[3, 2\], not f32\[2, 3\]"),
+        ({"i32": np.zeros((2, 3), np.int64)}, r"'i32' is i64\[2, 3\], not i32\[2, 3\]"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_named(change: dict[str, Any], message: str) -> None:
+    wanted = checkpoint().arrays
+    check_state("a", wanted, wanted)
+    found = {name: item for name, item in {**wanted, **change}.items() if item is not None}
+    with pytest.raises(MgnError, match=message):
+        check_state("a", found, wanted)
+
+
+def test_another_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    fields = json.dumps({"version": 99, "run": RUN})
+    save_file({"w": np.zeros(3, np.float32)}, path, {"mgn.checkpoint": fields})
+    with pytest.raises(MgnError, match="another version"):
+        read_checkpoint(path)

@@ -1,0 +1,277 @@
+"""The loop of a run: how long, in which order, what is noted, and where it goes on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mgn.diagnostics import MgnError
+from mgn.training import progress
+from mgn.training.fit import fit
+from mgn.training.history import History, read_log
+from mgn.training.trainee import Event, StopTraining
+from tests.training.stand_in import StandIn, examples, same_states
+
+
+def run(trainer: StandIn, source: Any = None, **options: Any) -> History:
+    """A run on sixty examples, which make seven batches."""
+    return fit(trainer, examples() if source is None else source, progress=False, **options)
+
+
+def test_a_model_learns_and_the_history_says_so() -> None:
+    trainer = StandIn()
+    history = run(trainer, epochs=9, eval=examples(20, 1), metric="mae(prediction, y)")
+    assert trainer.steps == len(history.steps) == 63
+    assert history.losses[-1] < 0.05 * history.losses[0]
+    assert history.metrics["mae"][-1] < 0.2
+    assert [record.step for record in history.evaluations] == [*range(7, 64, 7)]
+    assert [record.epoch for record in history.evaluations] == [*range(9)]
+    assert repr(history).startswith("History(steps=63, loss=0.0")
+
+
+def test_epochs_differ_in_their_order_from_call_to_call() -> None:
+    once, twice = StandIn(), StandIn()
+    run(once, epochs=2)
+    run(twice, epochs=1)
+    run(twice, epochs=1)
+    assert same_states(once, twice)
+    first, second = ([batch["x"] for batch in once.batches[part : part + 7]] for part in (0, 7))
+    assert not np.array_equal(first, second)
+    rows = [sorted(map(tuple, np.concatenate(part))) for part in (first, second)]
+    assert len(set(rows[0])) == len(set(rows[1])) == 56
+
+
+def test_steps_count_across_epochs_and_end_within_one() -> None:
+    trainer = StandIn()
+    looks: list[int] = []
+    history = run(
+        trainer,
+        steps=17,
+        every=5,
+        eval=examples(),
+        callbacks=[lambda event: event.kind == "evaluation" and looks.append(event.step)],
+    )
+    assert trainer.steps == len(history.steps) == 17
+    assert looks == [5, 10, 15, 17]
+
+
+@pytest.mark.parametrize(
+    ("every", "broken"), [(None, 4), (None, 7), (None, 14), (1, 3), (4, 4), (4, 13), (7, 7)]
+)
+def test_a_resumed_run_has_the_bits_of_an_unbroken_one(
+    tmp_path: Path, every: int | None, broken: int
+) -> None:
+    options: dict[str, Any] = {"every": every, "eval": examples(16, 1)}
+    whole, first, second = StandIn(2), StandIn(2), StandIn(2)
+    wanted = run(whole, steps=20, **options)
+    files = {"save": tmp_path / "a.safetensors", "log": tmp_path / "a.jsonl"}
+    run(first, steps=broken, **options, **files)
+    history = run(second, steps=20, **options, **files, resume=True)
+    assert same_states(whole, second)
+    for one, other in zip(whole.batches[broken:], second.batches, strict=True):
+        np.testing.assert_array_equal(one["x"], other["x"])
+    assert history.losses == wanted.losses
+    assert [item.step for item in history.steps] == [*range(1, 21)]
+
+
+def test_a_run_over_an_iterable_is_resumed_at_its_batch(tmp_path: Path) -> None:
+    source = [examples(8, number) for number in range(5)]
+    whole, first, second = StandIn(), StandIn(), StandIn()
+    run(whole, source, epochs=2)
+    run(first, source, steps=7, save=tmp_path / "a.safetensors")
+    run(second, source, epochs=2, save=tmp_path / "a.safetensors", resume=True)
+    assert len(second.batches) == 3
+    assert same_states(whole, second)
+
+
+def test_a_run_that_is_complete_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    said: list[str] = []
+    run(StandIn(), epochs=2, save=path)
+    before = path.read_bytes()
+    again = StandIn()
+    run(again, epochs=2, save=path, resume=True, say=said.append)
+    assert again.steps == 14
+    assert not again.batches
+    assert path.read_bytes() == before
+    assert said == ["resumed at step 14", "nothing is left to do behind step 14"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": 1}, "is of a run with seed 0, not 1"),
+        ({"source": examples(61)}, "with examples = 60, and here it is 61"),
+    ],
+)
+def test_another_run_is_not_resumed(tmp_path: Path, change: Any, message: str) -> None:
+    path = tmp_path / "a.safetensors"
+    run(StandIn(), steps=3, save=path)
+    with pytest.raises(MgnError, match=message):
+        run(StandIn(change.get("seed", 0)), change.get("source"), save=path, resume=True)
+
+
+def test_another_configuration_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    said: list[str] = []
+    run(StandIn(), steps=3, save=path)
+    run(StandIn(lr=0.01), steps=4, save=path, resume=True, say=said.append)
+    assert "had optimizer = momentum(lr=0.05); it goes on with momentum(lr=0.01)" in said[0]
+
+
+def test_it_ends_when_evaluations_get_no_better(tmp_path: Path) -> None:
+    trainer = StandIn(lr=1e-6)
+    trainer.params["w"] = np.array([1, -2, 0.5], np.float32)
+    log = tmp_path / "a.jsonl"
+    options: dict[str, Any] = {"eval": examples(), "patience": 3, "every": 2}
+    history = run(trainer, steps=1000, log=log, **options)
+    assert trainer.steps == 8
+    assert history.stopped == "no better evaluation among the last 3"
+    assert read_log(log).losses == history.losses
+
+
+def test_patience_counts_across_a_break(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    options: dict[str, Any] = {"eval": examples(), "patience": 3, "every": 2, "save": path}
+    best = np.array([1, -2, 0.5], np.float32)
+    first, second = StandIn(lr=1e-6), StandIn(lr=1e-6)
+    first.params["w"] = best
+    run(first, steps=4, **options)
+    assert run(second, steps=1000, resume=True, **options).stopped is not None
+    assert second.steps == 8
+
+
+def test_callbacks_see_what_happens_and_end_the_run(tmp_path: Path) -> None:
+    events: list[Event] = []
+
+    def watch(event: Event) -> None:
+        events.append(event)
+        if event.step == 10:
+            raise StopTraining("ten are enough")
+
+    trainer = StandIn()
+    save = tmp_path / "a.safetensors"
+    history = run(trainer, epochs=5, eval=examples(), save=save, callbacks=[watch])
+    assert trainer.steps == 10
+    assert history.stopped == "ten are enough"
+    kinds = [event.kind for event in events if event.step == 7]
+    assert kinds == ["step", "evaluation", "checkpoint"]
+    assert events[0].trainer is trainer
+    assert save.exists()
+
+
+def test_the_log_has_each_step_and_survives_a_cut(tmp_path: Path) -> None:
+    log, save = tmp_path / "a.jsonl", tmp_path / "a.safetensors"
+    options: dict[str, Any] = {"log": log, "save": save, "eval": examples(), "norms": True}
+    run(StandIn(), epochs=1, **options)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert lines[0]["mgn"] == "training log"
+    assert lines[0]["configuration"] == {"optimizer": "momentum(lr=0.05)"}
+    assert [line["step"] for line in lines[1:]] == [*range(1, 8), 7]
+    assert set(lines[1]) == {"step", "epoch", "seconds", "loss", "norms"}
+    assert lines[-1]["evaluation"].keys() == {"loss"}
+    with log.open("a") as file:
+        file.write('{"step": 8, "epoch": 1, "seconds": 0.1, "loss": "nan"}\n{"step": 9, "ep')
+    again = StandIn()
+    history = run(again, epochs=2, resume=True, **options)
+    assert [item.step for item in history.steps] == [*range(1, 15)]
+    assert history.steps[6].norms["w"] > 0
+    assert read_log(log).losses == history.losses
+
+
+def test_what_is_not_finite_is_text_in_the_log(tmp_path: Path) -> None:
+    data = examples(8)
+    data["y"][0] = np.nan
+    run(StandIn(), data, log=tmp_path / "a.jsonl")
+    assert '"loss": "nan"' in (tmp_path / "a.jsonl").read_text()
+    assert np.isnan(read_log(tmp_path / "a.jsonl").losses).all()
+
+
+def test_nobody_elses_log_is_replaced(tmp_path: Path) -> None:
+    log = tmp_path / "a.jsonl"
+    log.write_text("notes\n")
+    for overwrite in (False, True):
+        with pytest.raises(MgnError, match="is no training log: it is not replaced"):
+            run(StandIn(), log=log, overwrite=overwrite)
+    assert log.read_text() == "notes\n"
+    log.unlink()
+    run(StandIn(), log=log)
+    with pytest.raises(MgnError, match="the log of another run"):
+        run(StandIn(), log=log)
+    run(StandIn(), log=log, overwrite=True)
+    assert len(read_log(log).steps) == 7
+    save = tmp_path / "a.safetensors"
+    run(StandIn(), save=save)
+    with pytest.raises(MgnError, match="not the log of the run that is resumed"):
+        run(StandIn(), log=log, save=save, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": 0}, "epochs takes a whole number of at least 1, not 0"),
+        ({"steps": 2.5}, r"steps takes a whole number of at least 1, not 2\.5"),
+        ({"keep": 0, "save": "a.safetensors"}, "keep takes a number of at least 1"),
+        ({"metric": "mae(prediction, y)"}, "there is none"),
+        ({"metric": "mae(a, y)", "eval": examples()}, "the graph has no 'a'"),
+        ({"eval": {"x": examples()["x"]}}, "the eval data: there is no array 'y'"),
+        ({"source": examples(7)}, "7 examples, and a batch has 8"),
+        ({"source": []}, "epoch 1 has no whole batch"),
+        ({"resume": True}, "say where the checkpoint is"),
+    ],
+)
+def test_wrong_options_say_what_is_wrong(options: dict[str, Any], message: str) -> None:
+    trainer = StandIn()
+    with pytest.raises(MgnError, match=message):
+        run(trainer, options.pop("source", None), **options)
+    assert trainer.steps == 0
+
+
+def test_a_bar_is_shown_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    fit(StandIn(), examples(), say=said.append)
+    assert said == [
+        "the data: 4 of 60 examples of each epoch make no whole batch of 8: left out",
+        said[1],
+    ]
+    assert said[1].startswith("epoch 1, step 7: loss ")
+    pytest.importorskip("rich")
+    import io
+
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    monkeypatch.setattr(progress.sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    fit(StandIn(), examples(), epochs=2, say=said.append)
+    assert len(said) == 2
+    assert "14/14" in stream.getvalue()
+    assert "steps/s" in stream.getvalue()
+    assert "epoch 2, step 14: loss" in stream.getvalue()
+
+
+def test_curves_are_drawn_and_nobody_elses_picture_is_replaced(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "a.png"
+    run(StandIn(), curves=path, eval=examples(), metric="mae(prediction, y)")
+    assert path.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(MgnError, match="curves of another run"):
+        run(StandIn(), curves=path)
+    run(StandIn(), curves=path, overwrite=True)
+    path.write_bytes(b"\x89PNG of somebody")
+    with pytest.raises(MgnError, match="no picture of curves: it is not replaced"):
+        run(StandIn(), curves=path, overwrite=True)
+
+
+def test_event_files_hold_losses_and_evaluations(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    history = run(StandIn(), tensorboard=tmp_path / "runs", eval=examples(), norms=True)
+    found = EventAccumulator(str(tmp_path / "runs"))
+    found.Reload()
+    losses = [event.value for event in found.Scalars("train/loss")]
+    assert losses == pytest.approx(history.losses)
+    assert [event.step for event in found.Scalars("evaluation/loss")] == [7]
+    assert len(found.Scalars("norm/w")) == 7
