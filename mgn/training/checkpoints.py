@@ -256,17 +256,21 @@ def _metadata(start: bytes, rest: bytes) -> dict[str, Any] | None:
 
 
 def check_state(
-    path: str | Path, found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]
+    path: str | Path,
+    found: Mapping[str, np.ndarray],
+    wanted: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]],
 ) -> None:
-    """WeightsError where the arrays of a checkpoint are not those that a trainer has."""
+    """WeightsError where the arrays of a checkpoint are not of the types that a trainer has."""
     faults: list[str] = []
-    for name, array in wanted.items():
-        said = _type_of(array)
+    for name, type in wanted.items():
+        said = _said(*type)
         if name not in found:
             hint = nearest(name, [other for other in found if other not in wanted])
             faults.append(f"{shown(name)} ({said}) is missing{hint}")
-        elif _type_of(found[name]) != said:
-            faults.append(f"{shown(name)} is {_type_of(found[name])}, not {said}")
+        elif (found[name].dtype, found[name].shape) != type:
+            faults.append(
+                f"{shown(name)} is {_said(found[name].dtype, found[name].shape)}, not {said}"
+            )
     faults += [f"there is no {shown(name)} here" for name in found if name not in wanted]
     if faults:
         more = [f"and {len(faults) - _SHOWN} more"] if len(faults) > _SHOWN else []
@@ -277,8 +281,9 @@ def check_state(
 _ELEMENTS = {dtype: name for name, dtype in DTYPES.items()}
 
 
-def _type_of(array: np.ndarray) -> str:
-    return spelling(_ELEMENTS.get(array.dtype, str(array.dtype)), array.shape)
+def _said(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
+    """A type as the language writes it."""
+    return spelling(_ELEMENTS.get(dtype, str(dtype)), shape)
 
 
 def write_durably(path: Path, data: bytes, run: str) -> None:

@@ -124,7 +124,7 @@ def _resume(
 ) -> None:
     """Gives a trainer the state of a checkpoint. WeightsError where it is not one of its own."""
     header = found.header
-    check_state(path, found.arrays, trainer.state())
+    check_state(path, found.arrays, trainer.state_types)
     if header.seed != trainer.seed:
         raise WeightsError(f"{path} is of a run with seed {header.seed}, not {trainer.seed}")
     for name, count in header.data.items():

@@ -4,11 +4,13 @@ In: how far a run is. Out: a bar by rich (extra `progress`) on stderr; where the
 for whoever takes them.
 """
 
+import importlib.util
 import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from mgn.diagnostics import printable
+from mgn.training.extras import need
 
 
 class Progress(Protocol):
@@ -56,8 +58,7 @@ class Bar:
     """A bar on a terminal."""
 
     def __init__(self, console: Any) -> None:
-        from rich import progress
-
+        progress: Any = need("rich.progress", "progress", "a progress bar")
         self._bar = progress.Progress(
             progress.TextColumn("{task.fields[text]}"),
             progress.BarColumn(),
@@ -93,12 +94,7 @@ def show_progress(wanted: bool | None, say: Callable[[str], None] | None = None)
     stream = sys.stderr
     if wanted is False or stream is None or not stream.isatty():
         return Silence(say)
-    try:
-        from rich.console import Console
-    except ImportError:
-        if wanted:
-            from mgn.training.extras import need
-
-            need("rich", "progress", "a progress bar")
+    if not wanted and importlib.util.find_spec("rich") is None:
         return Silence(say)
-    return Bar(Console(stderr=True))
+    consoles: Any = need("rich.console", "progress", "a progress bar")
+    return Bar(consoles.Console(stderr=True))

@@ -40,6 +40,11 @@ class Trainee(StepByStep, Protocol):
         """The parameters by external name."""
         ...
 
+    @property
+    def state_types(self) -> Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+        """The type of each array of the state."""
+        ...
+
     def step(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """A step; the graph's results."""
         ...

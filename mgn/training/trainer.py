@@ -184,7 +184,7 @@ class Trainer:
         changed.
         """
         given = {name: np.asarray(value) for name, value in state.items()}
-        wanted = self._types()
+        wanted = self.state_types
         for what, names in (
             ("is missing", [name for name in wanted if name not in given]),
             ("is not of this trainer", [name for name in given if name not in wanted]),
@@ -225,7 +225,8 @@ class Trainer:
     def __repr__(self) -> str:
         return f"Trainer(graph={self.graph!r}, loss={self.loss!r}, steps={self.steps})"
 
-    def _types(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+    @property
+    def state_types(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
         """The type of each array of the state."""
         from mgn.runtime.host_arrays import DTYPES
 

@@ -54,6 +54,11 @@ class StandIn:
         steps = np.array(self.steps, np.int32)
         return {"w": self.params["w"], "optimizer.w": self.velocity, "optimizer.step": steps}
 
+    @property
+    def state_types(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+        """The type of each array of the state."""
+        return {name: (array.dtype, array.shape) for name, array in self.state().items()}
+
     def load_state(self, state: Mapping[str, Array]) -> None:
         """Takes the place of the state."""
         self.params["w"], self.velocity = state["w"], state["optimizer.w"]

@@ -157,3 +157,23 @@ def test_a_run_in_training_mode_is_a_step() -> None:
         mgn.compile(module, "g", dims={"N": 2}, optimizer=mgn.SGD())
     with pytest.raises(mgn.MgnError, match=r"takes one graph; mgn\.Trainer trains and evaluates"):
         mgn.compile(module, ["g"], dims={"N": 2}, mode="training")
+
+
+def test_a_run_that_is_resumed_has_the_bits_of_an_unbroken_one(
+    trainer: mgn.Trainer, tmp_path: Path
+) -> None:
+    batches = [batch(number) for number in range(3)]
+    data = {name: np.concatenate([item[name] for item in batches]) for name in batches[0]}
+    begin = trainer.state()
+    options = {"eval": batch(7), "metric": "accuracy(logits, t)", "progress": False}
+    wanted = trainer.fit(data, steps=7, **options)
+    ended = trainer.state()
+    trainer.load_state(begin)
+    save = tmp_path / "a.safetensors"
+    part = trainer.fit(data, steps=4, save=save, **options)
+    trainer.load_state({**begin, "hidden.weight": begin["hidden.weight"] + 1})
+    rest = trainer.fit(data, steps=7, save=save, resume=True, **options)
+    assert [*part.losses, *rest.losses] == wanted.losses
+    for name, value in trainer.state().items():
+        np.testing.assert_array_equal(value, ended[name], err_msg=name)
+    assert rest.metrics["accuracy"][-1] == wanted.metrics["accuracy"][-1]
