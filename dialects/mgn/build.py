@@ -119,7 +119,7 @@ def bind(spec: OperationSpec, args: Sequence[Any], kwargs: dict[str, Any]) -> Bo
     missing = ""
     for item, value in zip(spec.operands, operands, strict=True):
         if value is None:
-            missing = item.name
+            missing = "" if item.neutral else item.name
         elif missing and item.optional:
             raise CallError(f"{spec.name}() needs '{missing}' where '{item.name}' is given")
     attributes = {item.name: _bind_attribute(spec, item, given) for item in spec.attributes}
@@ -253,6 +253,7 @@ class Emitter:
         """Creates the operation of a bound call, its numbers turned into constants."""
         if self.draws is not None:
             call = self.draws.bound(self, call)
+        call = self._without_gaps(call)
         elements = self._literal_elements(call)
         operands: list[SSAValue] = []
         for item, value in zip(call.spec.operands, call.operands, strict=True):
@@ -263,6 +264,24 @@ class Emitter:
         op = create_operation(call.spec, operands, call.attributes, self.location)
         self.insert(op)
         return op
+
+    def _without_gaps(self, call: BoundCall) -> BoundCall:
+        """A call with neutral values for the operands that are left out before one that is given."""
+        operands = list(call.operands)
+        last = max((n for n, value in enumerate(operands) if value is not None), default=0)
+        if None not in operands[:last]:
+            return call
+        named = dict(zip((item.name for item in call.spec.operands), operands, strict=True))
+        for place, item in enumerate(call.spec.operands[:last]):
+            if operands[place] is None and item.neutral is not None:
+                like = named[item.neutral.like]
+                if isinstance(like, SSAValue) and isinstance(like.type, TensorType):
+                    shape = item.neutral.shape_for(like.type.get_shape())
+                    element = element_of(like.type).name
+                    operands[place] = self.full(shape, item.neutral.value, T=element)
+                else:
+                    operands[place] = item.neutral.value
+        return BoundCall(call.spec, operands, call.attributes)
 
     def constant(self, value: float, element: ElementType | str) -> SSAValue:
         """A scalar constant of an element type."""

@@ -36,7 +36,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.mgn.attributes import REQUIRED, AttributeKind, same_value
-from mgn.dialects.shapes import ShapeError
+from mgn.dialects.shapes import Shape, ShapeError
 from mgn.dialects.types import ElementType, Family, element_of, static_element
 
 ANY = frozenset(Family) - {Family.BLOCK}
@@ -62,13 +62,28 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
+class Neutral:
+    """What stands for an operand that is left out before one that is given: `value` everywhere, in
+    the shape of the operand `like`, without its last axis where `is_a_line_of_it`.
+    """
+
+    value: float
+    like: str
+    is_a_line_of_it: bool = False
+
+    def shape_for(self, like: Shape) -> Shape:
+        """The shape, from that of `like`."""
+        return like[:-1] if self.is_a_line_of_it else like
+
+
+@dataclass(frozen=True)
 class OperandSpec:
     """One operand. Operands of one `group` share an element type, which literals take.
 
     `element` fixes the element type instead; `default` is the number used when the operand is left
     out. A `variadic` operand is one list argument, or all remaining arguments where `starred`;
     where `bare`, a value by itself stands for a list of it. A `drawn` one that is left out is the
-    key of the run's random numbers.
+    key of the run's random numbers. `neutral` stands for one that is left out before another.
     """
 
     name: str
@@ -81,6 +96,7 @@ class OperandSpec:
     starred: bool = False
     bare: bool = False
     drawn: bool = False
+    neutral: Neutral | None = None
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,14 @@ def _softmax(x: np.ndarray, axis: int) -> np.ndarray:
     return e / e.sum(axis, keepdims=True)
 
 
+def _recurred(x: np.ndarray, w: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """The last state of a plain recurrence that begins with the first input."""
+    state = x[0]
+    for step in x:
+        state = np.tanh(step @ w.T + state @ r.T)
+    return state
+
+
 with np.errstate(all="ignore"):
     R64, Q64, K64 = R.astype(float), Q.astype(float), KEYS.astype(float)
     LOGS = R64[0] - np.log(np.exp(R64[0]).sum(1, keepdims=True))
@@ -224,6 +232,9 @@ with np.errstate(all="ignore"):
             ("log_softmax(r, axis = 1)", np.log(_softmax(R64, 1))),
             ("layer_norm(r, w, d, 1e-3)", layer_norm_reference(R64, W, D, 1e-3)),
             ("layer_norm(r)", layer_norm_reference(R64)),
+            ("layer_norm(r, b = d)", layer_norm_reference(R64) + D),
+            ("instance_norm(r, none, d[0:3])", layer_norm_reference(R64) + D[:3, None]),
+            ("rnn(r, keys[0:4], keys[2:6], h0 = r[0])[1]", _recurred(R64, K64[:4], K64[2:])),
             ("rms_norm(r, w, 0.5)", R64 / np.sqrt((R64**2).mean(-1, keepdims=True) + 0.5) * W),
             ("rms_norm(r, eps = 0.5)", R64 / np.sqrt((R64**2).mean(-1, keepdims=True) + 0.5)),
             (

@@ -12,11 +12,11 @@ from xdsl.ir import SSAValue
 from mgn.dialects.mgn.attributes import FLOAT, INT
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import composite, in_single_precision, shape_of
-from mgn.dialects.mgn.operation import FLOATS, AttributeSpec, OperandSpec
+from mgn.dialects.mgn.operation import FLOATS, AttributeSpec, Neutral, OperandSpec
 from mgn.dialects.shapes import ShapeError, normalise_axis
 
 X = OperandSpec("x", FLOATS)
-WEIGHT = OperandSpec("w", FLOATS, optional=True)
+WEIGHT = OperandSpec("w", FLOATS, optional=True, neutral=Neutral(1.0, "b"))
 BIAS = OperandSpec("b", FLOATS, optional=True)
 EPS = AttributeSpec("eps", FLOAT, 1e-5)
 SOFTMAX = (X, AttributeSpec("axis", INT, -1))

@@ -18,7 +18,7 @@ from xdsl.ir import SSAValue
 from mgn.dialects.mgn.attributes import BOOL, STRING
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import composite, element_type_of, shape_of
-from mgn.dialects.mgn.operation import FLOATS, AttributeSpec, OperandSpec
+from mgn.dialects.mgn.operation import FLOATS, AttributeSpec, Neutral, OperandSpec
 from mgn.dialects.mgn.operations.recurrence import DIRECTION, DIRECTIONS
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import element_of, tensor
@@ -27,8 +27,8 @@ ACTIVATIONS = ("tanh", "relu")
 
 X = OperandSpec("x", FLOATS)
 WEIGHTS = (OperandSpec("w", FLOATS), OperandSpec("r", FLOATS))
-BIAS = OperandSpec("b", FLOATS, optional=True)
-FIRST = OperandSpec("h0", FLOATS, optional=True)
+BIAS = OperandSpec("b", FLOATS, optional=True, neutral=Neutral(0.0, "w", is_a_line_of_it=True))
+FIRST = OperandSpec("h0", FLOATS, optional=True, neutral=Neutral(0.0, "c0"))
 CELL = OperandSpec("c0", FLOATS, optional=True)
 
 Values = tuple[SSAValue, ...]
