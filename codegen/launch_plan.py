@@ -91,6 +91,18 @@ class LaunchPlan:
         """The kernel launches of a run, in order."""
         return tuple(step for step in self.steps if isinstance(step, LaunchStep))
 
+    @property
+    def passing(self) -> frozenset[int]:
+        """The parameters and derived buffers that preparing launches alone name: no run needs
+        them, nor does the host.
+        """
+        kinds = (BufferKind.PARAM, BufferKind.DERIVED)
+        named = {item for step in self.prepare for item in step.arguments}
+        kept = {item for step in self.launches for item in step.arguments}
+        kept |= {step.source for step in self.steps if isinstance(step, CopyStep)}
+        kept |= {output.buffer for output in self.outputs}
+        return frozenset(item for item in named - kept if self.buffers[item].kind in kinds)
+
     def commits(self, accesses: Mapping[str, Sequence[str]]) -> int:
         """The number of the step from which on the rest write states alone, which no result is
         read from: they may wait until the results are there. `accesses` has, by a kernel's name,

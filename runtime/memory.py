@@ -50,8 +50,12 @@ def largest_buffer(plan: LaunchPlan) -> int:
 class Holder(Protocol):
     """Holds buffers by name: `mgn.runtime.launching.session.Session`."""
 
-    def hold(self, plan: BufferPlan, make: Callable[[], Any], owner: object) -> Any:
-        """The buffer of a planned parameter or state, made where there is none yet."""
+    def hold(
+        self, plan: BufferPlan, make: Callable[[], Any], owner: object, resident: bool = True
+    ) -> Any:
+        """The buffer of a planned parameter or state, made where there is none yet; None where it
+        need not be resident, and is not.
+        """
         ...
 
 
@@ -59,7 +63,8 @@ class DeviceMemory:
     """One buffer a planned buffer; constants are filled, views lie in the arena.
 
     What is derived has buffers of its own, as parameters have: it outlives a run. `holder` has the
-    buffers of parameters and states, which may be those of other plans too.
+    buffers of parameters and states, which may be those of other plans too. What preparing launches
+    alone name has no buffer between preparations, which `lend` makes.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class DeviceMemory:
     ) -> None:
         cl = opencl()
         self._plan = plan
+        self._passing = frozenset[int]() if holder is None else plan.passing
         self._holder = holder
         self._owner: object = None
         self._queue = queue
@@ -110,6 +116,11 @@ class DeviceMemory:
         data = as_bytes(array)
         return self._copy(data, self.buffers[number]) if data.size else None
 
+    def lend(self, number: int) -> Any:
+        """A buffer for what preparing launches alone name. Dropping it frees the memory."""
+        size = max(buffer_bytes(self._plan.buffers[number]), 1)
+        return opencl().Buffer(self._context, opencl().mem_flags.READ_WRITE, size)
+
     def poison(self) -> None:
         """Fill what no value occupies between runs; plain memory leaves it as it is."""
 
@@ -122,15 +133,16 @@ class DeviceMemory:
     def _allocate(self) -> list[Any]:
         slices = self._slices()
         return [
-            slices[_place_of(buffer)] if buffer.kind is BufferKind.VIEW else self._own(buffer)
-            for buffer in self._plan.buffers
+            slices[_place_of(buffer)] if buffer.kind is BufferKind.VIEW else self._own(number)
+            for number, buffer in enumerate(self._plan.buffers)
         ]
 
-    def _own(self, buffer: BufferPlan) -> Any:
-        """The buffer of what lies outside the arena."""
+    def _own(self, number: int) -> Any:
+        """The buffer of what lies outside the arena; None where it is only lent."""
+        buffer, resident = self._plan.buffers[number], number not in self._passing
         if self._holder is None or buffer.kind not in (BufferKind.PARAM, BufferKind.STATE):
-            return self._made(buffer)
-        return self._holder.hold(buffer, lambda: self._made(buffer), self._owner)
+            return self._made(buffer) if resident else None
+        return self._holder.hold(buffer, lambda: self._made(buffer), self._owner, resident)
 
     def _made(self, buffer: BufferPlan) -> Any:
         return self._new_buffer(buffer_bytes(buffer))
@@ -178,21 +190,28 @@ class GuardedMemory(DeviceMemory):
     """Memory whose every buffer lies between guard zones; views that coincide share one place."""
 
     _holders: list[tuple[Any, int, str]]
+    _lent: dict[int, Any]
 
     def _allocate(self) -> list[Any]:
-        self._holders, self._owner = [], self
+        self._holders, self._owner, self._lent = [], self, {}
         places: dict[tuple[int, int], Any] = {}
         buffers: list[Any] = []
-        for buffer in self._plan.buffers:
+        for number, buffer in enumerate(self._plan.buffers):
             size = buffer_bytes(buffer)
             if buffer.kind is not BufferKind.VIEW:
-                buffers.append(self._own(buffer))
+                buffers.append(self._own(number))
                 continue
             place = (buffer.offset, size)
             if place not in places:
                 places[place] = self._guarded(size, f"view {buffer.name}")
             buffers.append(places[place])
         return buffers
+
+    def lend(self, number: int) -> Any:
+        """The same buffer each time, between guard zones that stay."""
+        if number not in self._lent:
+            self._lent[number] = self._made(self._plan.buffers[number])
+        return self._lent[number]
 
     def _made(self, buffer: BufferPlan) -> Any:
         return self._guarded(buffer_bytes(buffer), f"{buffer.kind} '{buffer.name}'")
@@ -250,6 +269,11 @@ def guard_is_wanted() -> bool:
 
 
 def planned_bytes(plan: LaunchPlan) -> int:
-    """The device memory that a plan needs: the arena, and what is not in it."""
-    held: Sequence[BufferPlan] = [b for b in plan.buffers if b.kind is not BufferKind.VIEW]
+    """The device memory that the runs of a plan need: the arena, and what is not in it."""
+    passing = plan.passing
+    held: Sequence[BufferPlan] = [
+        buffer
+        for number, buffer in enumerate(plan.buffers)
+        if buffer.kind is not BufferKind.VIEW and number not in passing
+    ]
     return plan.arena + sum(map(buffer_bytes, held))

@@ -266,7 +266,7 @@ class Emitter:
         return op
 
     def _without_gaps(self, call: BoundCall) -> BoundCall:
-        """A call with neutral values for the operands that are left out before one that is given."""
+        """A call with neutral values for operands that are left out before one that is given."""
         operands = list(call.operands)
         last = max((n for n, value in enumerate(operands) if value is not None), default=0)
         if None not in operands[:last]:

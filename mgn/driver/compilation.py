@@ -269,6 +269,8 @@ def _named(lines: Sequence[KernelLine], steps: Sequence[LaunchStep]) -> list[Ker
 
 
 def _derived_parameters(plan: LaunchPlan) -> list[DerivedParameter]:
+    """What is kept of what derives from parameters."""
+    passing = plan.passing
     return [
         DerivedParameter(
             ELEMENT_BYTES[plan.buffers[number].element] * prod(plan.buffers[number].shape),
@@ -276,6 +278,7 @@ def _derived_parameters(plan: LaunchPlan) -> list[DerivedParameter]:
             tuple(sorted(plan.buffers[item].name for item in parameters)),
         )
         for number, (step, parameters) in plan.derivations().items()
+        if number not in passing
     ]
 
 

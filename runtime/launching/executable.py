@@ -28,6 +28,9 @@ from mgn.runtime.launching.programs import build_kernels
 from mgn.runtime.launching.session import Session
 from mgn.runtime.memory import DeviceMemory, GuardedMemory, buffer_bytes, guard_is_wanted
 
+LENT_BYTES = 1 << 22
+"""How much may wait to be freed while parameters are prepared."""
+
 
 class Executable:
     """Runs one planned graph on one device, any number of times, from any thread.
@@ -82,7 +85,7 @@ class Executable:
         self._recorded: CommandBuffer | None = None
         self._recorded_commits: CommandBuffer | None = None
         self._runs = 0
-        self._preparing = [self._bind(step, kernels) for step in plan.prepare]
+        self._kernels = kernels
         self.preparation = Preparation(plan)
         self.session.listen(self)
 
@@ -98,9 +101,15 @@ class Executable:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of parameters and states, which executables of one session share."""
-        kinds = (BufferKind.PARAM, BufferKind.STATE)
-        return sum(buffer_bytes(buffer) for buffer in self.plan.buffers if buffer.kind in kinds)
+        """Bytes of the parameters and states that runs need, which executables of one session
+        share.
+        """
+        kinds, passing = (BufferKind.PARAM, BufferKind.STATE), self.plan.passing
+        return sum(
+            buffer_bytes(buffer)
+            for number, buffer in enumerate(self.plan.buffers)
+            if buffer.kind in kinds and number not in passing
+        )
 
     @property
     def states(self) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -235,19 +244,59 @@ class Executable:
         write_trace(path, self.plan.name, self.device.name, self.profile)
 
     def _prepare(self) -> None:
-        """Make what derives from changed parameters, and wait: `seconds` is then the device's."""
-        stale = self.preparation.stale
-        if not stale:
+        """Make what derives from changed parameters, and wait: `seconds` is then the device's.
+
+        What only these launches name has a buffer from the first that names it to the last.
+        """
+        steps = self.preparation.stale
+        if not steps:
             return
         start = time.perf_counter()
-        self._enqueue([self._preparing[number] for number in stale])
+        last = {item: n for n, step in enumerate(steps) for item in self._passing(step)}
+        lent: dict[int, Any] = {}
+        begun: list[Any] = []
+        done: list[int] = []
+        for number, step in enumerate(steps):
+            for item in self._passing(step):
+                if item not in lent:
+                    lent[item] = self._lent(item, begun)
+            launch = self._bind(self.plan.prepare[step], self._kernels, lent)
+            launch.enqueue()
+            begun.append(launch)
+            done += [item for item in self._passing(step) if last[item] == number]
+            if sum(buffer_bytes(self.plan.buffers[item]) for item in done) >= LENT_BYTES:
+                self._queue.finish()
+                begun.clear()
+                while done:
+                    del lent[done.pop()]
         self._queue.finish()
-        self.preparation.done(len(stale), time.perf_counter() - start)
+        self.preparation.done(len(steps), time.perf_counter() - start)
+
+    def _passing(self, step: int) -> list[int]:
+        """What a preparing launch names that has no buffer of its own."""
+        named = dict.fromkeys(self.plan.prepare[step].arguments)
+        return [item for item in named if self._memory.buffers[item] is None]
+
+    def _lent(self, number: int, begun: list[Any]) -> Any:
+        """A buffer for what has none; of a parameter, with its value, whose copy is begun."""
+        buffer = self.plan.buffers[number]
+        if buffer.kind is not BufferKind.PARAM:
+            return self._memory.lend(number)
+        held = self.session.parameter(buffer.name)
+        if held.buffer is not None:
+            return held.buffer
+        lent = self._memory.lend(number)
+        if held.value is not None:
+            begun.append(self.session.fill(lent, held.value))
+        return lent
 
     def _bind(
-        self, step: LaunchStep | CopyStep, kernels: Mapping[str, KernelSignature]
+        self,
+        step: LaunchStep | CopyStep,
+        kernels: Mapping[str, KernelSignature],
+        lent: Mapping[int, Any] | None = None,
     ) -> Launch | Copy:
-        buffers = self._memory.buffers
+        buffers = {**dict(enumerate(self._memory.buffers)), **(lent or {})}
         if isinstance(step, CopyStep):
             size = buffer_bytes(self.plan.buffers[step.source])
             return Copy(self._queue, buffers[step.source], buffers[step.target], size)

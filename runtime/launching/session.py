@@ -44,11 +44,14 @@ class Listener(Protocol):
 
 @dataclass
 class Held:
-    """A buffer that is held by name; `owner` keeps alive what the buffer lies in."""
+    """A buffer that is held by name; `owner` keeps alive what the buffer lies in. A parameter that
+    no run reads has no buffer, and its `value` lies on the host.
+    """
 
     plan: BufferPlan
     buffer: Any
     owner: object
+    value: np.ndarray | None = None
 
 
 class Session:
@@ -80,15 +83,18 @@ class Session:
         """Gives a state another first value than zeros; it is drawn when it is needed."""
         self._first[name] = first
 
-    def hold(self, plan: BufferPlan, make: Callable[[], Any], owner: object) -> Any:
-        """The buffer of a planned parameter or state, made where there is none yet.
+    def hold(
+        self, plan: BufferPlan, make: Callable[[], Any], owner: object, resident: bool = True
+    ) -> Any:
+        """The buffer of a planned parameter or state, made where there is none yet; None where it
+        need not be `resident`, and no other plan needs it so.
 
         RuntimeFault where another graph has one of the name, and of another type.
         """
         key = (plan.kind, plan.name)
         held = self._held.get(key)
         if held is None:
-            self._held[key] = held = Held(plan, make(), owner)
+            self._held[key] = held = Held(plan, make() if resident else None, owner)
             self.unset.add(key)
             value = plan.value
             if value is not None:
@@ -98,7 +104,16 @@ class Session:
             types = [spelling(item.element, item.shape) for item in (known, plan)]
             what = f"{HELD_KINDS[plan.kind]} {shown(plan.name)}"
             raise RuntimeFault(f"{what} is {types[0]} in one graph and {types[1]} in another")
+        if held.buffer is None and resident:
+            held.buffer, held.owner = make(), owner
+            if held.value is not None:
+                self._store(held, held.value)
+                held.value = None
         return held.buffer
+
+    def parameter(self, name: str) -> Held:
+        """A parameter that is held."""
+        return self._held[BufferKind.PARAM, name]
 
     def held(self, kind: BufferKind) -> dict[str, BufferPlan]:
         """What is held of a kind, by name. The parts of a parameter are one."""
@@ -114,8 +129,8 @@ class Session:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of all parameters and states."""
-        return sum(buffer_bytes(held.plan) for held in self._held.values())
+        """Bytes of all parameters and states on the device."""
+        return sum(buffer_bytes(item.plan) for item in self._held.values() if item.buffer)
 
     def set(self, kind: BufferKind, name: str, array: Any) -> None:
         """Copies a value to the device. InputError where its name, dtype or shape is wrong."""
@@ -127,10 +142,20 @@ class Session:
             value = self.given(array, held.plan)
         except InputError as error:
             raise InputError(f"{HELD_KINDS[kind]} {shown(name)} {error}") from None
+        if held.buffer is None and isinstance(value, DeviceArray):
+            value = value.numpy()
         with self.lock:
-            self.fill(held.buffer, value)
-            self.queue.finish()
+            self._store(held, value)
             self._is_set(kind, name)
+
+    def _store(self, held: Held, value: np.ndarray | DeviceArray) -> None:
+        """Copies a value to where it is held."""
+        if held.buffer is None:
+            held.value = np.array(value, order="C")
+            return
+        event = self.fill(held.buffer, value)
+        self.queue.finish()
+        del event
 
     def _format(self, kind: BufferKind, name: object) -> BlockFormat | None:
         """The block format of what is held by a name, if it has one."""
@@ -147,9 +172,7 @@ class Session:
         with self.lock:
             for part in format.parts:
                 key = part_name(name, format, part)
-                event = self.fill(self._find(BufferKind.PARAM, key).buffer, parts[part.name])
-                self.queue.finish()
-                del event
+                self._store(self._find(BufferKind.PARAM, key), parts[part.name])
                 self._is_set(BufferKind.PARAM, key)
 
     def given(self, value: Any, planned: BufferPlan) -> np.ndarray | DeviceArray:
@@ -184,6 +207,8 @@ class Session:
             if kind is BufferKind.STATE:
                 self.begin_unset([name])
                 self.refuse_lost([name])
+            if held.buffer is None:
+                return value if held.value is None else held.value.copy()
             if value.size:
                 opencl().enqueue_copy(self.queue, as_bytes(value), held.buffer)
         return value

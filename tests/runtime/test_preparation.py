@@ -1,16 +1,21 @@
 """What derives from parameters is made before the first run, and again when it is stale."""
 
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mgn.codegen.launch_plan import BufferKind, BufferPlan, LaunchPlan, LaunchStep, OutputPlan
 from mgn.runtime.cache import KernelCache
+from mgn.runtime.devices import opencl
 from mgn.runtime.errors import InputError, RuntimeFault
+from mgn.runtime.launching import executable as launching
 from mgn.runtime.launching.executable import Executable
+from mgn.runtime.memory import DeviceMemory
 from mgn.runtime.packages.format import Package, PackagedKernel
 from mgn.runtime.packages.load import PackagedExecutable
 from mgn.runtime.packages.reader import read_package
@@ -73,13 +78,13 @@ def test_the_first_run_prepares_and_the_next_ones_do_not(guard: bool) -> None:
     assert executable.preparation.launches == 3
 
 
-@pytest.mark.parametrize(("name", "again"), [("a", 2), ("b", 2), ("c", 2)])
+@pytest.mark.parametrize(("name", "again"), [("a", 2), ("b", 2), ("c", 3)])
 def test_a_changed_parameter_makes_again_just_what_depends_on_it(name: str, again: int) -> None:
     executable, values = deriving()
     check(executable, values)
     values[name] = RANDOM.standard_normal(SIZE).astype(np.float32)
     executable.set_param(name, values[name])
-    expected = {"a": [0, 1], "b": [0, 1], "c": [1, 2]}[name]
+    expected = {"a": [0, 1], "b": [0, 1], "c": [0, 1, 2]}[name]
     assert executable.preparation.stale == expected
     check(executable, values)
     assert executable.preparation.launches == 3 + again
@@ -148,9 +153,59 @@ def test_a_preparing_launch_must_fit_its_kernel() -> None:
         Executable(replace(DERIVING, steps=()), {"multiply": KERNELS["multiply"]})
 
 
-def test_derived_bytes_count_as_memory_in_use() -> None:
-    executable, _ = deriving()
-    assert executable.allocated == DERIVING.arena + 7 * 4 * SIZE
+@pytest.mark.parametrize("guard", [False, True])
+def test_what_no_run_reads_has_memory_only_while_it_is_prepared(guard: bool) -> None:
+    executable, values = deriving(guard)
+    assert {DERIVING.buffers[item].name for item in DERIVING.passing} == {"a", "b", "c", "%ab"}
+    assert executable.allocated == DERIVING.arena + 3 * 4 * SIZE
+    assert executable.held_bytes == executable.session.held_bytes == 0
+    for name, value in values.items():
+        np.testing.assert_array_equal(executable.get_param(name), value)
+    check(executable, values)
+
+
+def test_a_parameter_that_another_graph_reads_in_its_runs_goes_to_the_device() -> None:
+    first, values = deriving()
+    reading = replace(
+        DERIVING,
+        buffers=(DERIVING.buffers[0], DERIVING.buffers[3], _buffer(BufferKind.VIEW, "%y")),
+        prepare=(),
+        steps=(LaunchStep("multiply", (0, 1, 2)),),
+        outputs=(OutputPlan("y", 2, "f32", (SIZE,)),),
+    )
+    options = {"cache": KernelCache.disabled(), "session": first.session}
+    second = Executable(reading, KERNELS, first.device, **options)
+    assert second.held_bytes == first.session.held_bytes == 4 * SIZE
+    x = RANDOM.standard_normal(SIZE).astype(np.float32)
+    for _ in range(2):
+        np.testing.assert_allclose(second.run({"x": x})["y"], x * values["c"], rtol=1e-6)
+        check(first, values)
+        values["c"] = RANDOM.standard_normal(SIZE).astype(np.float32)
+        second.set_param("c", values["c"])
+        np.testing.assert_array_equal(first.get_param("c"), values["c"])
+
+
+def test_what_is_lent_to_preparing_launches_is_freed_in_between(monkeypatch: Any) -> None:
+    monkeypatch.setattr(launching, "LENT_BYTES", 1)
+    executable, values = deriving()
+    lent: list[weakref.ref[Any]] = []
+    most: list[int] = []
+    cl = opencl()
+
+    class Buffer(cl.Buffer):
+        """One that weak references may name."""
+
+    def counted(_: DeviceMemory, number: int) -> Any:
+        assert DERIVING.buffers[number].shape == (SIZE,)
+        buffer = Buffer(executable.session.context, cl.mem_flags.READ_WRITE, 4 * SIZE)
+        lent.append(weakref.ref(buffer))
+        most.append(sum(item() is not None for item in lent))
+        return buffer
+
+    monkeypatch.setattr(DeviceMemory, "lend", counted)
+    check(executable, values)
+    assert len(lent) == 4 and max(most) == 3, "a, b and their product, then this and c, then c"
+    assert all(item() is None for item in lent)
 
 
 def test_a_package_prepares_as_well() -> None:

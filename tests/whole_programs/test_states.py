@@ -24,7 +24,7 @@ from mgn.modules.module import Module
 from mgn.passes.thread_states import ThreadStates
 from mgn.runtime.devices import choose
 from mgn.runtime.errors import InputError, NoParameter, RuntimeFault
-from mgn.runtime.memory import DeviceMemory
+from mgn.runtime.memory import DeviceMemory, buffer_bytes
 from mgn.runtime.packages.writer import package_bytes
 from tests.conftest import run_in_process
 from tests.fuzz.device import described
@@ -170,12 +170,20 @@ def test_tokens_decoded_with_a_cache_are_those_that_are_recomputed(device_target
 def test_graphs_compiled_together_hold_parameters_and_states_once() -> None:
     program = mgn.parse_file(ROOT / "examples/cached_decoder.mgn")
     lm = mgn.compile(program, graph=["prefill", "decode"], dims={"S": 4}, device=DEVICE)
-    bytes_of = sum(lm.params[name].nbytes for name in lm.params)
-    bytes_of += sum(lm.state[name].nbytes for name in lm.state)
-    assert lm.params.session.held_bytes == bytes_of
-    assert lm["prefill"].held_bytes == lm["decode"].held_bytes == bytes_of
-    apart = sum(exe.allocated for exe in lm.values())
-    assert lm.allocated == apart - bytes_of
+    held = [
+        {
+            buffer.name: buffer_bytes(buffer)
+            for number, buffer in enumerate(exe.plan.buffers)
+            if buffer.kind in ("param", "state") and number not in exe.plan.passing
+        }
+        for exe in lm.values()
+    ]
+    assert {*lm.state} < {*held[0]} & {*held[1]}
+    assert [exe.held_bytes for exe in lm.values()] == [sum(item.values()) for item in held]
+    once = sum((held[0] | held[1]).values())
+    assert lm.params.session.held_bytes == once
+    twice = sum(exe.held_bytes for exe in lm.values())
+    assert lm.allocated == sum(exe.allocated for exe in lm.values()) - twice + once
 
 
 SHARED = """
