@@ -10,7 +10,7 @@ In: text, a file, a built graph or an xDSL module. Out: `Module`, `Optimized` or
 import importlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
@@ -138,6 +138,7 @@ def compile(
     tune: float = 0.0,
     optimizer: AnyOptimizer | None = None,
     loss: str = "loss",
+    prepare: bool = True,
 ) -> Executable: ...
 
 
@@ -155,6 +156,7 @@ def compile(
     tune: float = 0.0,
     optimizer: AnyOptimizer | None = None,
     loss: str = "loss",
+    prepare: bool = True,
 ) -> Program: ...
 
 
@@ -171,6 +173,7 @@ def compile(
     tune: float = 0.0,
     optimizer: AnyOptimizer | None = None,
     loss: str = "loss",
+    prepare: bool = True,
 ) -> Executable | Program:
     """An executable for a graph of a program. The graph may be left out where there is one only.
 
@@ -185,10 +188,12 @@ def compile(
     is found is kept on disk, and used by later compilations of the same kernels for the device.
 
     With `mode="training"`, a run is a step: `optimizer` (`AdamW()` if none is given) lowers the
-    output `loss` of the one graph. `mgn.Trainer` has more to set.
+    output `loss` of the one graph. `mgn.Trainer` has more to set. With `prepare=False`, what
+    parameters alone decide is not kept, but computed in each run.
     """
     check_arguments("mgn.compile", graphs=graph, dims=dims, device=device, mode=mode, seed=seed)
     check_arguments("mgn.compile", target=target, precision=precision, tune=tune, loss=loss)
+    check_arguments("mgn.compile", prepare=prepare)
     check_saturation("mgn.compile", saturation)
     check_precision(precision)
     if not 0 <= tune <= MOST_SECONDS:
@@ -210,6 +215,8 @@ def compile(
     described = describe_device(chosen)
     names: list[str | None] = [*graph] if several else [graph]
     bound = as_module(module).dims_of(graph, dims) if several else [dims]
+    if not prepare:
+        saturation = _unprepared(saturation)
     params: Parameters | None = None
     if trains is not None:
         wrapped = as_module(module)
@@ -291,6 +298,13 @@ def as_module(module: AnyModule) -> Module:
     if not isinstance(ir, ModuleOp):
         raise MgnError(f"a program is expected, as mgn.parse gives it, not {type(module).__name__}")
     return Module(ir)
+
+
+def _unprepared(saturation: "SaturateOptions | None") -> "SaturateOptions":
+    """The same, and nothing is computed ahead of a run."""
+    from mgn.passes.saturate import SaturateOptions
+
+    return replace(saturation or SaturateOptions(), prepare=False)
 
 
 def recipe_of(

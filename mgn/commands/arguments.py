@@ -3,8 +3,9 @@
 In: text of the command line. Out: values.
 """
 
+from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from mgn.commands.errors import UsageError
@@ -28,6 +29,16 @@ def parse_dimensions(items: Sequence[str]) -> dict[str, int]:
         if dimensions.setdefault(name.strip(), size) != size:
             raise UsageError(f"--dim gives '{name.strip()}' two sizes")
     return dimensions
+
+
+def saturation_of(arguments: Namespace) -> "SaturateOptions | None":
+    """What `--saturation` and `--prepare` ask for together."""
+    found = parse_saturation(arguments.saturation)
+    if arguments.prepare == "on":
+        return found
+    from mgn.passes.saturate import SaturateOptions
+
+    return replace(found or SaturateOptions(), prepare=False)
 
 
 def parse_saturation(text: str | None) -> "SaturateOptions | None":

@@ -14,7 +14,7 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 
 from mgn.api import compile_lowered, describe_device
-from mgn.commands.arguments import parse_dimensions, parse_saturation
+from mgn.commands.arguments import parse_dimensions, saturation_of
 from mgn.commands.errors import UsageError, say
 from mgn.commands.stages import program_of
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
@@ -38,7 +38,7 @@ def execute(arguments: argparse.Namespace) -> None:
             f"--outputs takes a file name that ends in .npz, not '{arguments.outputs}'"
         )
     dimensions = parse_dimensions(arguments.dim)
-    saturation = parse_saturation(arguments.saturation)
+    saturation = saturation_of(arguments)
     started = time.perf_counter()
     program = program_of(arguments)
     _check_targets(arguments, program)

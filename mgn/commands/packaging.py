@@ -7,7 +7,7 @@ what it holds. Parameters are embedded where `--params` names a file of them.
 import argparse
 from dataclasses import replace
 
-from mgn.commands.arguments import parse_dimensions, parse_saturation
+from mgn.commands.arguments import parse_dimensions, saturation_of
 from mgn.commands.errors import say
 from mgn.commands.stages import device_of, program_of
 from mgn.driver.packaging import package_graph
@@ -22,7 +22,7 @@ def emit_package(arguments: argparse.Namespace) -> bytes:
     """The package of the graph that the arguments describe."""
     program = program_of(arguments)
     module = program.lower(program.choose_graph(arguments.graph), parse_dimensions(arguments.dim))
-    device, saturation = device_of(arguments.device), parse_saturation(arguments.saturation)
+    device, saturation = device_of(arguments.device), saturation_of(arguments)
     package = package_graph(module, device, arguments.precision, saturation)
     if arguments.params is not None:
         loaded = load_params(arguments.params, package.expected)

@@ -59,6 +59,13 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="OPTIONS",
         help="what the e-graph may do, as options of the pass: 'rules=exact time=2 prepare=false'",
     )
+    add(
+        "--prepare",
+        choices=["on", "off"],
+        default="on",
+        help="compute what parameters alone decide once, and keep it (default), or in each run: "
+        "off takes less memory",
+    )
     data = parser.add_argument_group("arrays")
     add = data.add_argument
     add("--inputs", metavar="FILE", help=".npz or .safetensors by input name (default: random)")

@@ -12,7 +12,7 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from mgn.api import describe_device
-from mgn.commands.arguments import parse_dimensions, parse_saturation
+from mgn.commands.arguments import parse_dimensions, saturation_of
 from mgn.commands.errors import UsageError
 from mgn.commands.sources import read_source
 from mgn.commands.targets import TARGETS
@@ -62,7 +62,7 @@ def emit_stage(arguments: argparse.Namespace) -> str:
         module,
         device_of(arguments.device),
         keep,
-        saturation=parse_saturation(arguments.saturation),
+        saturation=saturation_of(arguments),
         precision=arguments.precision,
     )
     return texts[last_pass]

@@ -23,6 +23,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "target": ((str,), "'opencl', 'spirv' or 'auto'"),
     "precision": ((str,), "'f32', 'tf32', 'bf16' or 'f16'"),
     "tune": ((int, float), "a number of seconds"),
+    "prepare": ((bool,), "True or False"),
 }
 """What the arguments of the calls may be, and how that is said."""
 

@@ -145,6 +145,17 @@ def test_saturation_takes_the_options_of_the_pass(mgn_run: Run, program: Path) -
         assert outcome.stdout.count("fusion.kernel") == kernels
 
 
+def test_what_parameters_alone_decide_is_kept_or_computed_in_each_run(
+    mgn_run: Run, tmp_path: Path
+) -> None:
+    program = tmp_path / "product.mgn"
+    product = "param w: f32[64, 64]\n return y = x @ tanh(w @ w)"
+    program.write_text(f"graph g(x: f32[64, 64]) {{ {product} }}")
+    for options, kept in ((), True), (("--prepare", "on"), True), (("--prepare", "off"), False):
+        outcome = mgn_run(program, "--emit", "plan", "--saturation", "time=2", *options)
+        assert ("plan.prepare" in outcome.stdout) == kept
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

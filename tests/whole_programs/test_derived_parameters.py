@@ -90,6 +90,15 @@ def test_siblings_take_fewer_launches_than_they_would_apart() -> None:
     check(apart)
 
 
+def test_nothing_is_kept_where_that_is_asked_for() -> None:
+    apart = mgn.compile(mgn.parse(BLOCK), device=DEVICE, prepare=False)
+    assert not apart.plan.prepare and not apart.report.derived
+    assert apart.held_bytes == sum(apart.params[name].nbytes for name in apart.params)
+    check(apart)
+    with pytest.raises(TypeError, match="'prepare' takes True or False, not int"):
+        mgn.compile(mgn.parse(BLOCK), device=DEVICE, prepare=0)  # pyright: ignore
+
+
 def test_a_product_of_parameters_is_not_computed_in_a_run() -> None:
     text = """graph g(x: f32[16, 64]) {
       param a: f32[64, 64] = normal(std = 0.2)
