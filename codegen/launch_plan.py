@@ -4,7 +4,7 @@ In: what `mgn.codegen.plan_to_launches` reads from a `plan.program`, or anyone w
 hand. Out: all that `mgn.runtime` needs besides the kernels' signatures; no IR.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -126,6 +126,15 @@ class LaunchPlan:
                 if self.buffers[buffer].kind is BufferKind.STATE:
                     found.setdefault(buffer, number)
         return found
+
+    def written_up_to(self, accesses: Mapping[str, Sequence[str]], buffers: Collection[int]) -> int:
+        """How many steps there are up to the last that writes one of some buffers."""
+        writing = [
+            number
+            for number, step in enumerate(self.steps)
+            if not set(buffers).isdisjoint(_written(step, accesses))
+        ]
+        return max(writing, default=-1) + 1
 
     def derivations(self) -> dict[int, tuple[int, frozenset[int]]]:
         """For each derived buffer the number of the step that makes it, and the parameters, by

@@ -166,6 +166,7 @@ def cross_entropy(
     labels: Tensor,
     reduction: str = ...,
     ignore_index: int | None = ...,
+    check: bool = ...,
 ) -> Value: ...
 def cumprod(x: Tensor, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Value: ...
 def cumsum(x: Tensor, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Value: ...
@@ -305,6 +306,7 @@ def nll(
     labels: Tensor,
     reduction: str = ...,
     ignore_index: int | None = ...,
+    check: bool = ...,
 ) -> Value: ...
 def normal(
     shape: int | Sequence[int],

@@ -17,6 +17,7 @@ from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import InterpretationError
 
 from mgn.dialects.block_formats import pack_blocks, part_of_name, split_parts, unpack_blocks
+from mgn.dialects.mgn.checks import LABELS, checked_ids
 from mgn.dialects.mgn.decompose import decomposition_of
 from mgn.dialects.mgn.grad import EXPANDERS, grads_of
 from mgn.dialects.mgn.operation import TensorOp
@@ -114,6 +115,9 @@ class Interpreter:
             return self.run_block(op.block, dict(zip(op.block.args, operands, strict=True)))
         if not isinstance(op, TensorOp):
             raise InterpretationError(f"the interpreter does not know {op.name}")
+        checked = checked_ids(op)
+        if checked is not None and (count := checked.wrong(operands[LABELS])):
+            raise InterpretationError(f"{checked.message} ({count} in all)")
         if op.spec.evaluate is None:
             expansion = decomposition_of(op)
             environment: Environment = dict(zip(expansion.block.args, operands, strict=True))

@@ -31,6 +31,9 @@ class PassRow:
 
 
 PASSES: dict[str, PassRow] = {
+    "raise-checks": PassRow(
+        "mgn.passes.raise_checks", "what is to be checked becomes results of its graph"
+    ),
     "differentiate": PassRow(
         "mgn.passes.differentiate", "gradients become the operations that compute them"
     ),
@@ -66,6 +69,7 @@ PASSES: dict[str, PassRow] = {
 """Passes by name."""
 
 _INFERENCE = (
+    "raise-checks",
     "differentiate",
     "thread-states",
     "unpack-blocks",

@@ -14,6 +14,7 @@ import numpy as np
 
 from mgn.codegen.launch_plan import BufferKind, CopyStep, LaunchPlan, LaunchStep, OutputPlan
 from mgn.codegen.signature import KernelSignature
+from mgn.dialects.checks import check_message, is_check
 from mgn.runtime.block_parameters import whole_name, whole_types
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.devices import ComputeDevice, choose, opencl
@@ -77,13 +78,13 @@ class Executable:
         self._states = {buffer.name: number for number, buffer in plan.of_kind(BufferKind.STATE)}
         steps = [self._bind(step, kernels) for step in plan.steps]
         accesses = {name: kernels[name].accesses for name in used}
-        first = plan.commits(accesses)
-        self._steps, self._commits = steps[:first], steps[first:]
         written = plan.written_states(accesses)
         self._written = {plan.buffers[number].name: step for number, step in written.items()}
+        self._checks = [item for item in plan.outputs if is_check(item.name)]
+        self._outputs = [item for item in plan.outputs if not is_check(item.name)]
+        self._phases = _phases(plan, accesses, steps, [item.buffer for item in self._checks])
+        self._recorded: list[CommandBuffer | None] = [None] * len(self._phases)
         self._reached = 0
-        self._recorded: CommandBuffer | None = None
-        self._recorded_commits: CommandBuffer | None = None
         self._runs = 0
         self._kernels = kernels
         self.preparation = Preparation(plan)
@@ -157,8 +158,9 @@ class Executable:
             uploads = self._begin(arrays)
             with self._writing_states():
                 self._enqueue_all()
-                results = {output.name: self._kept(output) for output in self.plan.outputs}
+                results = {output.name: self._kept(output) for output in self._outputs}
                 self._memory.check()
+                self._look_at_checks()
                 self._commit()
             del uploads
             return results
@@ -204,7 +206,9 @@ class Executable:
                 for _ in range(times):
                     if profile:
                         queue = self._timing_queue()
-                        events = self._timed([*self._steps, *self._commits], queue)
+                        events = [
+                            event for phase in self._phases for event in self._timed(phase, queue)
+                        ]
                         queue.finish()
                         self.profile = self._times_of(events)
                     else:
@@ -325,18 +329,23 @@ class Executable:
             if profile:
                 self._queue.finish()
                 queue = self._timing_queue()
-                events += self._timed(self._steps, queue)
+                events += self._timed(self._phases[0], queue)
                 queue.finish()
+                if self._phases[1]:
+                    self._look_at_checks()
+                    events += self._timed(self._phases[1], queue)
+                    queue.finish()
             else:
                 self._enqueue_all()
             outputs = self._collect()
             del uploads
             self._memory.check()
+            self._look_at_checks()
             if profile:
-                events += self._timed(self._commits, queue)
+                events += self._timed(self._phases[2], queue)
                 queue.finish()
                 self.profile = self._times_of(events)
-            elif self._commits:
+            elif self._phases[2]:
                 self._commit()
         return outputs
 
@@ -347,13 +356,33 @@ class Executable:
         """
         self._runs += 1
         if self._runs == 2:
-            self._recorded = record(self.device.handle, self._queue, self._steps)
-            self._recorded_commits = record(self.device.handle, self._queue, self._commits)
-        self._enqueue(self._steps, self._recorded)
+            self._recorded = [
+                record(self.device.handle, self._queue, phase) for phase in self._phases
+            ]
+        self._enqueue(self._phases[0], self._recorded[0])
+        if self._phases[1]:
+            self._look_at_checks()
+            self._enqueue(self._phases[1], self._recorded[1])
 
     def _commit(self) -> None:
         """The steps that write states once all else has succeeded."""
-        self._enqueue(self._commits, self._recorded_commits)
+        self._enqueue(self._phases[2], self._recorded[2])
+
+    def _look_at_checks(self) -> None:
+        """RuntimeFault where a check of the run has found something; waits where there are any."""
+        if not self._checks:
+            return
+        counts = [np.zeros((), np.int32) for _ in self._checks]
+        events = [
+            self._memory.download(output.buffer, count)
+            for output, count in zip(self._checks, counts, strict=True)
+        ]
+        self._queue.finish()
+        del events
+        found = zip(self._checks, map(int, counts), strict=True)
+        faults = [check_message(output.name, count) for output, count in found if count]
+        if faults:
+            raise RuntimeFault("\n".join(faults))
 
     def _enqueue(
         self, steps: Sequence[Launch | Copy], recorded: CommandBuffer | None = None
@@ -395,16 +424,30 @@ class Executable:
 
     def _collect(self) -> dict[str, np.ndarray]:
         outputs = {
-            output.name: np.empty(output.shape, DTYPES[output.element])
-            for output in self.plan.outputs
+            output.name: np.empty(output.shape, DTYPES[output.element]) for output in self._outputs
         }
         downloads = [
-            self._memory.download(output.buffer, outputs[output.name])
-            for output in self.plan.outputs
+            self._memory.download(output.buffer, outputs[output.name]) for output in self._outputs
         ]
         self._queue.finish()
         del downloads
         return outputs
+
+
+def _phases(
+    plan: LaunchPlan,
+    accesses: Mapping[str, Sequence[str]],
+    steps: Sequence[Launch | Copy],
+    checks: Sequence[int],
+) -> tuple[Sequence[Launch | Copy], ...]:
+    """The steps of a run: those before checks are looked at, those up to the results, and those
+    that write states last. Checks wait for the results, unless a state is written in between.
+    """
+    last = plan.commits(accesses)
+    checked = plan.written_up_to(accesses, checks) if checks else last
+    written = min(plan.written_states(accesses).values(), default=last)
+    middle = checked if checked <= written < last else last
+    return steps[:middle], steps[middle:last], steps[last:]
 
 
 def _check_launches(plan: LaunchPlan, kernels: Mapping[str, KernelSignature]) -> None:

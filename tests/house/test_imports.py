@@ -28,6 +28,7 @@ ALLOWED: dict[str, set[str]] = {
         "mgn.codegen.launch_plan",
         "mgn.diagnostics",
         "mgn.dialects.block_formats",
+        "mgn.dialects.checks",
         "mgn.runtime",
     },
     "mgn": {"xdsl", *NUMERIC, "mgn"},
@@ -202,6 +203,7 @@ APART = {
     "mgn.codegen.signature",
     "mgn.codegen.launch_plan",
     "mgn.dialects.block_formats",
+    "mgn.dialects.checks",
 }
 """Files that folders below theirs may import, as the table says: each counts as a folder."""
 

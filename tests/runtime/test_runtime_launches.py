@@ -72,7 +72,7 @@ def test_launches_do_the_same_where_the_drivers_function_is_not_found(
 
 def test_a_launch_that_the_driver_refuses_is_an_error_that_names_the_kernel() -> None:
     executable = affine()
-    good = next(step for step in executable._steps if isinstance(step, Launch))  # pyright: ignore
+    good = next(step for step in executable._phases[0] if isinstance(step, Launch))  # pyright: ignore
     bad = Launch(executable._queue, good.kernel, (12, 1, 1), (5, 1, 1))  # pyright: ignore
     with pytest.raises(RuntimeFault, match=rf"'{good.kernel.function_name}' was not launched: \w+"):
         bad.enqueue()
@@ -85,9 +85,9 @@ def test_a_command_buffer_does_what_the_launches_one_by_one_do(
 ) -> None:
     executable = affine(plan)
     executable.run({"x": X})
-    assert executable._recorded is None  # pyright: ignore[reportPrivateUsage]
+    assert executable._recorded[0] is None  # pyright: ignore[reportPrivateUsage]
     recorded = [executable.run({"x": x})["y"] for x in (X, X + 1.0)]
-    assert executable._recorded is not None  # pyright: ignore[reportPrivateUsage]
+    assert executable._recorded[0] is not None  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(executables, "record", lambda *_: None)
     single = affine(plan)
     for x, y in zip((X, X + 1.0), recorded, strict=True):
@@ -108,7 +108,7 @@ def test_a_profiled_run_between_two_others_launches_one_by_one() -> None:
 @pytest.mark.usefixtures("command_buffers_of_device")
 def test_a_launch_without_arguments_is_not_recorded_and_one_of_odd_size_is_refused() -> None:
     executable = affine()
-    good = next(step for step in executable._steps if isinstance(step, Launch))  # pyright: ignore
+    good = next(step for step in executable._phases[0] if isinstance(step, Launch))  # pyright: ignore
     queue = executable._queue  # pyright: ignore[reportPrivateUsage]
     unset = opencl().Kernel(executable.build.programs["add"], "add")
     with pytest.raises(RuntimeFault, match=r"'add' was not recorded: \w+"):
@@ -153,5 +153,5 @@ def test_a_device_without_the_finished_extension_launches_one_by_one(
     listed = [SimpleNamespace(name="cl_khr_command_buffer", version=version)] if version else []
     device = SimpleNamespace(extensions=extensions, extensions_with_version=listed)
     executable = affine()
-    steps = executable._steps  # pyright: ignore[reportPrivateUsage]
+    steps = executable._phases[0]  # pyright: ignore[reportPrivateUsage]
     assert record(device, executable._queue, steps) is None  # pyright: ignore[reportPrivateUsage]

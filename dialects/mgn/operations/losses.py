@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.attributes import FLOAT, INT, STRING
 from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.checks import CHECK
 from mgn.dialects.mgn.composite import composite, element_type_of, in_single_precision, shape_of
 from mgn.dialects.mgn.operation import FLOATS, INTEGERS, AttributeSpec, OperandSpec
 from mgn.dialects.mgn.operations.elementwise import infer_broadcast
@@ -64,7 +65,7 @@ def _infer_pair(x: TensorType, target: TensorType, reduction: str, **_: Any) -> 
 
 
 def _infer_classes(
-    x: TensorType, labels: TensorType, reduction: str, ignore_index: int | None
+    x: TensorType, labels: TensorType, reduction: str, ignore_index: int | None, check: bool
 ) -> TensorType:
     shape, ids = x.get_shape(), labels.get_shape()
     if not shape:
@@ -76,6 +77,8 @@ def _infer_classes(
         raise ShapeError("class ids need at least one class")
     if element_of(labels).is_float and ignore_index is not None:
         raise ShapeError("ignore_index is a class id, and labels are probabilities")
+    if element_of(labels).is_float and check:
+        raise ShapeError("check is of class ids, and labels are probabilities")
     return tensor(element_of(x), _reduced_shape(shape[:-1], reduction))
 
 
@@ -96,18 +99,25 @@ def _at_label(b: Emitter, x: SSAValue, labels: SSAValue) -> SSAValue:
         OperandSpec("labels", FLOATS | INTEGERS, group="labels"),
         REDUCTION,
         IGNORE_INDEX,
+        CHECK,
     ),
     _infer_classes,
 )
 @in_single_precision
 def cross_entropy(
-    b: Emitter, logits: SSAValue, labels: SSAValue, reduction: str, ignore_index: int | None
+    b: Emitter,
+    logits: SSAValue,
+    labels: SSAValue,
+    reduction: str,
+    ignore_index: int | None,
+    check: bool,
 ) -> SSAValue:
     """`loss = cross_entropy(logits, labels)`: minus the log-probability of each row's label.
 
     Shape: logits `[…, C]`; labels are class ids `[…]` or probabilities `[…, C]`. A scalar, or `[…]`
-    with reduction "none". An id outside the classes is clamped. Rows whose id is `ignore_index`
-    give 0, and the mean is over the others. Error: labels of another shape.
+    with reduction "none". An id outside the classes is clamped; with `check = true` it fails the
+    run. Rows whose id is `ignore_index` give 0, and the mean is over the others. Error: labels of
+    another shape.
     """
     total = b.logsumexp(logits, axis=-1, keepdims=True)
     if element_type_of(labels).is_float:
@@ -124,18 +134,24 @@ def cross_entropy(
         OperandSpec("labels", INTEGERS, group="labels"),
         REDUCTION,
         IGNORE_INDEX,
+        CHECK,
     ),
     _infer_classes,
 )
 @in_single_precision
 def nll(
-    b: Emitter, x: SSAValue, labels: SSAValue, reduction: str, ignore_index: int | None
+    b: Emitter,
+    x: SSAValue,
+    labels: SSAValue,
+    reduction: str,
+    ignore_index: int | None,
+    check: bool,
 ) -> SSAValue:
     """`loss = nll(x, labels)`: minus the element of each row of log-probabilities at its label.
 
     Shape: x `[…, C]`, labels class ids `[…]`. A scalar, or `[…]` with reduction "none". An id
-    outside the classes is clamped. Rows whose id is `ignore_index` give 0, and the mean is over
-    the others. Error: labels of another shape.
+    outside the classes is clamped; with `check = true` it fails the run. Rows whose id is
+    `ignore_index` give 0, and the mean is over the others. Error: labels of another shape.
     """
     return _reduce_but(b, b.neg(_at_label(b, x, labels)), labels, reduction, ignore_index)
 
