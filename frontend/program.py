@@ -41,6 +41,8 @@ class Program:
     """A program without errors, as far as it can be checked before its dimensions are bound."""
 
     unit: Unit
+    sizes: tuple[str, ...] = ()
+    """The consts that are integers: dimensions of all graphs, which have values already."""
     _checked: ModuleOp | None = field(default=None, repr=False)
 
     @property
@@ -49,7 +51,10 @@ class Program:
         return tuple(_signature(item) for item in _default_graphs(self.unit))
 
     def lower(self, dims: Mapping[str, int] | None = None, graph: str | None = None) -> ModuleOp:
-        """A module with all graphs, or the one named, dimensions bound. Raises DiagnosticsError."""
+        """A module with all graphs, or the one named, dimensions bound. Raises DiagnosticsError.
+
+        A name in `dims` that is no dimension of these graphs gives an integer const its value.
+        """
         chosen = self._choose(graph)
         everything = graph is None or (
             len(chosen) == len(_default_graphs(self.unit)) and not self.unit.has_top_level_params
@@ -57,26 +62,30 @@ class Program:
         if not dims and everything and self._checked is not None:
             module, self._checked = self._checked, None
             return module
-        self._check_dimensions(chosen, dims or {})
-        lowering = Lowering(self.unit)
+        constants = self._check_dimensions(chosen, dims or {})
+        lowering = Lowering(self.unit, constants)
         with collector_paused():
             _lower(lowering, chosen, dims or {})
         if lowering.diagnostics:
             raise DiagnosticsError(_in_order(lowering.diagnostics))
         return lowering.module(only_read=graph is not None)
 
-    def _check_dimensions(self, chosen: Sequence[Definition], dims: Mapping[str, int]) -> None:
+    def _check_dimensions(
+        self, chosen: Sequence[Definition], dims: Mapping[str, int]
+    ) -> dict[str, int]:
+        """Those of the dimensions that are consts. Raises DiagnosticsError."""
         known = [name for item in chosen for name in _signature(item).dimensions]
         for name, size in dims.items():
             message = None
-            if name not in known:
+            if name not in known and name not in self.sizes:
                 listing = ", ".join(item.node.name for item in chosen)
-                hint = suggestion(str(name), known)
+                hint = suggestion(str(name), [*known, *self.sizes])
                 message = f"there is no dimension '{name}' in graph {listing}{hint}"
             elif type(size) is not int or size < 0:
                 message = f"dimension '{name}' cannot be {size!r}"
             if message is not None:
                 raise DiagnosticsError([Diagnostic(message, self.unit.source.name)])
+        return {name: size for name, size in dims.items() if name not in known}
 
     def _choose(self, graph: str | None) -> Sequence[Definition]:
         graphs = _default_graphs(self.unit)
@@ -126,7 +135,9 @@ def _check(source: Source) -> Program:
         diagnostics.append(source.error((1, 1), "the file defines nothing"))
     if diagnostics:
         raise DiagnosticsError(_in_order(diagnostics))
-    return Program(unit, lowering.module() if len(known) == len(graphs) else None)
+    values = {name: lowering.constants.get(item) for name, item in unit.names.items()}
+    sizes = tuple(name for name, value in values.items() if value and type(value[0]) is int)
+    return Program(unit, sizes, lowering.module() if len(known) == len(graphs) else None)
 
 
 def _lower(lowering: Lowering, graphs: Sequence[Definition], dims: Mapping[str, int]) -> None:

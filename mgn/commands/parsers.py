@@ -32,6 +32,6 @@ def add_program_options(
         action="append",
         default=[],
         metavar="NAME=N",
-        help="bind a dimension parameter; may be repeated",
+        help="bind a dimension parameter, or give an integer const another value; may be repeated",
     )
     return program.add_argument

@@ -80,8 +80,8 @@ class Module:
     def dims_of(
         self, graphs: Sequence[str], dims: Mapping[str, int] | None
     ) -> list[Mapping[str, int] | None]:
-        """For each of several graphs its own of the dimensions. MgnError where a graph is named
-        twice or is none, or a dimension belongs to none of them.
+        """For each of several graphs its own of the dimensions, and the consts among them. MgnError
+        where a graph is named twice or is none, or a dimension belongs to none of them.
         """
         for name in graphs:
             check_arguments("dims_of", graph=name)
@@ -95,11 +95,16 @@ class Module:
             return [dims for _ in graphs]
         known = {item.name: item.dimensions for item in self.source.graphs}
         given = dict(dims or {})
+        shared: dict[str, int] = {}
         for name in given:
-            if not any(name in known[graph] for graph in graphs):
+            if any(name in known[graph] for graph in graphs):
+                continue
+            if name not in self.source.sizes:
                 raise MgnError(f"there is no dimension '{name}' in graph {', '.join(graphs)}")
+            shared[name] = given[name]
         return [
-            {name: size for name, size in given.items() if name in known[graph]} for graph in graphs
+            {name: size for name, size in given.items() if name in (*known[graph], *shared)}
+            for graph in graphs
         ]
 
     def choose_graph(self, graph: str | None) -> str:

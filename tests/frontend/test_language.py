@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mgn
+from mgn.diagnostics import DiagnosticsError
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import graphs_of, parameters_of
 from mgn.frontend.program import parse, parse_file
@@ -301,6 +303,35 @@ def test_dimensions_have_defaults_and_are_bound_when_lowering() -> None:
     module = program.lower(dims={"S": 1, "B": 0}, graph="g")
     (op,) = graphs_of(module)
     assert [tuple(a.type.get_shape()) for a in op.block.args] == [(0, 2)]
+
+
+def test_an_integer_const_takes_another_value_and_what_is_computed_from_it_follows() -> None:
+    program = parse(
+        "const D = 4, HALF = D / 2, EPS = 0.5\n"
+        "graph g[S = 3](x: f32[S, D]) { y = reshape(x, [-1, HALF]) * EPS; return y }\n"
+        "graph h[D = 5](x: f32[D]) { return y = x }"
+    )
+    assert program.sizes == ("D", "HALF")
+    (op,) = graphs_of(program.lower({"D": 6, "S": 2}, "g"))
+    assert [tuple(value.type.get_shape()) for value in op.block.last_op.operands] == [(4, 3)]
+    (op,) = graphs_of(program.lower({"D": 7}, "h"))
+    assert tuple(op.block.args[0].type.get_shape()) == (7,)
+    for name, size in (("EPS", 1), ("HALFS", 1), ("HALF", -1)):
+        with pytest.raises(DiagnosticsError, match=name):
+            program.lower({name: size}, "g")
+
+
+def test_a_const_of_an_import_takes_another_value_in_all_graphs(tmp_path: Path) -> None:
+    (tmp_path / "sizes.mgn").write_text("const D = 4\nfn wide(x) { return broadcast_to(x, [D + 10, D]) }\n")
+    (tmp_path / "main.mgn").write_text(
+        'import "sizes.mgn"\ngraph a(x: f32[D]) { return y = wide(x) }\n'
+        "graph b[S = D](x: f32[S]) { return y = x + D }\n"
+    )
+    module = mgn.parse_file(tmp_path / "main.mgn")
+    dims = module.dims_of(["a", "b"], {"D": 2, "S": 3})
+    assert dims == [{"D": 2}, {"D": 2, "S": 3}]
+    assert "tensor<12x2xf32>" in str(module.lower("a", dims[0]))
+    assert "tensor<3xf32>" in str(module.lower("b", dims[1]))
 
 
 def test_lowering_one_graph_leaves_out_what_the_others_read() -> None:
