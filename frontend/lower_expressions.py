@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.build import CallError
+from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.shapes import ShapeError
 from mgn.frontend import ast
 from mgn.frontend.ast import Expression, Place
@@ -199,10 +200,13 @@ class Expressions(Context):
         operand = self.evaluate(node.operand)
         if holds_poison(operand):
             return POISON
-        if node.name != "T":
-            return self.error(node.place, f"unknown member '.{node.name}'; a tensor has .T alone")
+        if node.name not in ("T", "shape"):
+            message = f"unknown member '.{node.name}'; a tensor has .T and .shape"
+            return self.error(node.place, message)
         if not isinstance(operand, SSAValue):
-            return self.error(node.place, f".T takes a tensor, not {describe(operand)}")
+            return self.error(node.place, f".{node.name} takes a tensor, not {describe(operand)}")
+        if node.name == "shape":
+            return items_of(shape_of(operand), MOST_ITEMS)
         self.locate(node.place)
         try:
             return transpose_last(self.emitter, operand)

@@ -334,6 +334,17 @@ def test_a_const_of_an_import_takes_another_value_in_all_graphs(tmp_path: Path) 
     assert "tensor<3xf32>" in str(module.lower("b", dims[1]))
 
 
+def test_the_shape_of_a_tensor_is_a_list_of_compile_time_numbers() -> None:
+    text = (
+        "fn halves(x) { n = x.shape[1]; return reshape(x, [x.shape[0], 2, n / 2]) }\n"
+        "graph g(x: f32[2, 6], c: f32[]) { param w: f32[x.shape[-1]] = ones()\n"
+        "y = x; if c.shape == [] and x.shape == [2, 6] { y = halves(x * w) }\n"
+        "return y = broadcast_to(y, [2] + y.shape) }"
+    )
+    (graph,) = graphs_of(parse(text).lower())
+    assert "tensor<2x2x2x3xf32>" in str(graph)
+
+
 def test_lowering_one_graph_leaves_out_what_the_others_read() -> None:
     text = (
         "param a: f32[1]\nparam b: f32[1]\ngraph g(x: f32[1]) { return y = x + a }\ngraph "
