@@ -322,7 +322,9 @@ def test_an_integer_const_takes_another_value_and_what_is_computed_from_it_follo
 
 
 def test_a_const_of_an_import_takes_another_value_in_all_graphs(tmp_path: Path) -> None:
-    (tmp_path / "sizes.mgn").write_text("const D = 4\nfn wide(x) { return broadcast_to(x, [D + 10, D]) }\n")
+    (tmp_path / "sizes.mgn").write_text(
+        "const D = 4\nfn wide(x) { return broadcast_to(x, [D + 10, D]) }\n"
+    )
     (tmp_path / "main.mgn").write_text(
         'import "sizes.mgn"\ngraph a(x: f32[D]) { return y = wide(x) }\n'
         "graph b[S = D](x: f32[S]) { return y = x + D }\n"

@@ -1,0 +1,1 @@
+"""The models of `examples/models/` beside those of torchvision and transformers."""

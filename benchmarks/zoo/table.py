@@ -1,0 +1,7 @@
+"""All models of the zoo."""
+
+from benchmarks.zoo.entry import Entry
+from benchmarks.zoo.images import IMAGES
+from benchmarks.zoo.texts import TEXTS
+
+ENTRIES: tuple[Entry, ...] = (*IMAGES, *TEXTS)
