@@ -68,6 +68,18 @@ def _qwen3(sizes: Sizes) -> Any:
     return Qwen3ForCausalLM(config)
 
 
+def _gemma2(sizes: Sizes) -> Any:
+    from transformers import Gemma2Config, Gemma2ForCausalLM
+
+    config = Gemma2Config(
+        **_of_llama(sizes),
+        sliding_window=sizes["WINDOW"],
+        query_pre_attn_scalar=sizes["HD"],
+        rope_parameters=_rope(1e4),
+    )
+    return Gemma2ForCausalLM(config)
+
+
 def _bert(sizes: Sizes) -> Any:
     from transformers import BertConfig, BertModel
 
@@ -137,6 +149,17 @@ TEXTS = (
         | {"S": 128, "ROOM": 1024},
         SMALL_LLAMA,
         _qwen3,
+        WHOLE,
+        WRITES,
+        unread=TIED,
+    ),
+    Entry(
+        "gemma2",
+        "gemma2.mgn",
+        {"D": 2304, "HEADS": 8, "KV": 4, "HD": 256, "FF": 9216, "LAYERS": 26, "VOCAB": 256000}
+        | {"S": 128, "WINDOW": 4096, "ROOM": 4096},
+        SMALL_LLAMA | {"WINDOW": 5},
+        _gemma2,
         WHOLE,
         WRITES,
         unread=TIED,
