@@ -1,4 +1,4 @@
-"""Models of images in the zoo, with their peers of torchvision."""
+"""Models of images in the zoo, with their peers of torchvision and diffusers."""
 
 from collections.abc import Callable
 from itertools import chain, pairwise
@@ -66,6 +66,35 @@ def _mlp(sizes: Sizes) -> Any:
     return nn.Sequential(*chain.from_iterable(layers), nn.Linear(widths[-1], sizes["CLASSES"]))
 
 
+def _unet(sizes: Sizes) -> Any:
+    from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
+
+    return UNet2DConditionModel(
+        sample_size=sizes["SIDE"],
+        in_channels=sizes["LATENT"],
+        out_channels=sizes["LATENT"],
+        block_out_channels=tuple(sizes["WIDTH"] * multiple for multiple in (1, 2, 4, 4)),
+        layers_per_block=sizes["BLOCKS"],
+        cross_attention_dim=sizes["TEXT_WIDTH"],
+        attention_head_dim=sizes["HEADS"],
+        norm_num_groups=sizes["GROUPS"],
+    )
+
+
+def _noisy_image(sizes: Sizes, generator: np.random.Generator) -> dict[str, np.ndarray]:
+    latent = (1, sizes["LATENT"], sizes["SIDE"], sizes["SIDE"])
+    text = (1, sizes["TEXT"], sizes["TEXT_WIDTH"])
+    return {
+        "latent": generator.standard_normal(latent, dtype=np.float32),
+        "timestep": np.array([321], np.int32),
+        "text": generator.standard_normal(text, dtype=np.float32),
+    }
+
+
+def _noise(module: Any, tensors: Tensors) -> Tensors:
+    return {"noise": module(tensors["latent"], tensors["timestep"], tensors["text"]).sample}
+
+
 def _rows_of(sizes: Sizes, generator: np.random.Generator) -> dict[str, np.ndarray]:
     return {"x": generator.standard_normal((sizes["B"], sizes["D"]), dtype=np.float32)}
 
@@ -112,5 +141,16 @@ IMAGES = (
         _vit,
         Call("vit", image_of, _logits),
         packages=("torchvision",),
+    ),
+    Entry(
+        "unet",
+        "unet.mgn",
+        {"WIDTH": 320, "BLOCKS": 2, "HEADS": 8, "GROUPS": 32, "LATENT": 4, "SIDE": 64}
+        | {"TEXT": 77, "TEXT_WIDTH": 768},
+        {"WIDTH": 16, "BLOCKS": 1, "HEADS": 2, "GROUPS": 4, "SIDE": 16, "TEXT": 7}
+        | {"TEXT_WIDTH": 24},
+        _unet,
+        Call("unet", _noisy_image, _noise),
+        packages=("diffusers",),
     ),
 )
