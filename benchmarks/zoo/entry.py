@@ -31,12 +31,14 @@ class Decoder:
     """How a model writes: `first` reads the prompt, and graph `decode` takes one token more.
 
     Where `first` gives no logits, the text begins with the token `start`. `logits` are those of the
-    last of `tokens`, as the peer computes them anew.
+    last of `tokens`, as the peer computes them anew. `step` gives what times one step of the peer
+    with its own cache, of the inputs of `first`.
     """
 
     first: Call
     logits: Callable[[Any, Tensors], Any]
     start: int = 0
+    step: Callable[[Any, Tensors], Callable[[], object]] | None = None
 
 
 @dataclass(frozen=True)

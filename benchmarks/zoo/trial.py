@@ -1,7 +1,8 @@
 """A model of the zoo compiled, given its peer's weights, and compared with it.
 
 In: an `Entry`. Out: `Trial`, with the largest relative error of all results. The peer's
-`state_dict` is written as safetensors and loaded unchanged; what the peer computes is in f64.
+`state_dict` is written as safetensors and loaded unchanged. What the peer computes is in f64, or in
+f32 where it is large.
 """
 
 import copy
@@ -19,6 +20,9 @@ from benchmarks.zoo.entry import Entry
 
 TOLERANCE = 2e-5
 """Largest accepted error of a result relative to its largest magnitude."""
+
+MOST_WIDE = 200_000_000
+"""Parameters of a peer that still computes in f64; a larger one would take gigabytes more."""
 
 STEPS = 6
 """Tokens that a decoder writes."""
@@ -93,27 +97,30 @@ def compared(
     import torch
 
     generator = np.random.default_rng(0)
-    wide = copy.deepcopy(peer).double()
+    numbers = sum(value.numel() for value in peer.parameters())
+    wide = numbers <= MOST_WIDE
+    reference = copy.deepcopy(peer).double() if wide else peer
     errors: dict[str, float] = {}
     with torch.inference_mode():
         for call in (entry.call, *([] if entry.decoder is None else [entry.decoder.first])):
             inputs = call.inputs(sizes, generator)
             found = program[call.graph](**inputs)
-            for name, wanted in call.peer(wide, tensors_of(inputs)).items():
+            for name, wanted in call.peer(reference, tensors_of(inputs, wide)).items():
                 errors[f"{call.graph}.{name}"] = relative_error(found[name], wanted.numpy())
         if entry.decoder is not None:
-            errors["decode.logits"] = decoding_error(entry, program, wide, sizes)
+            errors["decode.logits"] = decoding_error(entry, program, reference, sizes)
     return errors
 
 
 def decoding_error(
-    entry: Entry, program: mgn.Program, wide: Any, sizes: Mapping[str, int]
+    entry: Entry, program: mgn.Program, reference: Any, sizes: Mapping[str, int]
 ) -> float:
     """The largest error of the logits while a text is written greedily; infinity where another
     token follows than when everything is computed anew.
     """
     assert entry.decoder is not None
     decoder = entry.decoder
+    wide = next(reference.parameters()).dtype.itemsize == 8
     inputs = decoder.first.inputs(sizes, np.random.default_rng(1))
     program.reset()
     found = program[decoder.first.graph](**inputs)
@@ -125,20 +132,20 @@ def decoding_error(
     for _ in range(STEPS):
         tokens = np.concatenate([tokens, token[:, None]], axis=1)
         logits = program["decode"](token=token)["logits"]
-        wanted = decoder.logits(wide, tensors_of({**inputs, "tokens": tokens})).numpy()
+        wanted = decoder.logits(reference, tensors_of({**inputs, "tokens": tokens}, wide)).numpy()
         token = np.argmax(logits, -1).astype(np.int32)
         same = np.array_equal(token, np.argmax(wanted, -1))
         worst = max(worst, relative_error(logits, wanted) if same else np.inf)
     return worst
 
 
-def tensors_of(inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Arrays as PyTorch takes them: ids in i64, numbers in f64."""
+def tensors_of(inputs: Mapping[str, np.ndarray], wide: bool) -> dict[str, Any]:
+    """Arrays as PyTorch takes them: ids in i64, numbers in f64 where that is asked for."""
     import torch
 
     found = {name: torch.from_numpy(array) for name, array in inputs.items()}
     return {
-        name: value.double() if value.is_floating_point() else value.long()
+        name: (value.double() if wide else value) if value.is_floating_point() else value.long()
         for name, value in found.items()
     }
 

@@ -1,0 +1,90 @@
+"""`python -m benchmarks.zoo [names] [--small] [--device D] [--against A,B] [--json FILE]`: the
+models of `examples/models/` beside torchvision's, transformers' and diffusers'.
+
+In: names of models (default: all), at the sizes of their files. Out: a row for each graph that is
+timed: the largest error against the peer, launches, mebibytes on the device with the weights among
+them, seconds of compilation (the driver may have the kernels already), and milliseconds beside
+PyTorch (`torch`), `torch.compile` (`inductor`) and ONNX Runtime (`onnxruntime`). What a contestant
+cannot run is said below its row. The extra `test-models` brings the peers. 1 where an error is too
+large.
+"""
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import interleaved_medians
+from benchmarks.table import Table, keep
+from benchmarks.zoo.contestants import CONTESTANTS, contestants_of
+from benchmarks.zoo.entry import Entry
+from benchmarks.zoo.table import ENTRIES
+from benchmarks.zoo.trial import TOLERANCE, Trial, tried
+from mgn.executable import Executable
+
+MEBI = 1 << 20
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the rows."""
+    known = [entry.name for entry in ENTRIES]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.zoo", description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(known)}")
+    parser.add_argument("--small", action="store_true", help="at the sizes of the tests")
+    parser.add_argument("--device", default="auto", help="as in mgn-run")
+    parser.add_argument("--against", default=",".join(CONTESTANTS), help="none, or some of these")
+    parser.add_argument("--json", type=Path, help="write the rows to this file as well")
+    options = parser.parse_args(arguments)
+    unknown = sorted({*options.names} - {*known})
+    if unknown:
+        parser.error(f"there is no model {', '.join(unknown)}; there are {', '.join(known)}")
+    against = [name for name in options.against.split(",") if name in CONTESTANTS]
+    warnings.simplefilter("ignore")  # of exporters, about their own insides
+    os.environ["MGN_PROGRAM_CACHE"] = "off"
+    table, rows, worst = Table(18), list[dict[str, Any]](), 0.0
+    for entry in ENTRIES:
+        if options.names and entry.name not in options.names:
+            continue
+        trial = tried(entry, options.small, options.device)
+        worst = max(worst, trial.error)
+        for row, remarks in rows_of(entry, trial, against):
+            table.print(row)
+            for remark in remarks:
+                print(f"  {remark}", file=sys.stderr)
+            rows.append(row)
+            keep(rows, options.json)
+    return 0 if worst <= TOLERANCE else 1
+
+
+def rows_of(entry: Entry, trial: Trial, against: Sequence[str]) -> list[tuple[Any, list[str]]]:
+    """A row for the model's graph, and one for its decoding, with remarks."""
+    graphs = [entry.call.graph, *([] if entry.decoder is None else ["decode"])]
+    found: list[tuple[Any, list[str]]] = []
+    for graph in graphs:
+        executable = trial.program[graph]
+        row: dict[str, Any] = {"model": f"{entry.name}.{graph}" if len(graphs) > 1 else entry.name}
+        errors = [value for name, value in trial.errors.items() if name.split(".")[0] == graph]
+        row["error"] = max(errors)
+        row |= figures_of(executable)
+        calls, remarks = contestants_of(entry, graph, trial, against)
+        seconds = interleaved_medians({"mgn": executable.replay, **calls})
+        row |= {f"{name} ms": value * 1e3 for name, value in seconds.items()}
+        found.append((row, remarks))
+    return found
+
+
+def figures_of(executable: Executable) -> dict[str, Any]:
+    """Launches, memory, seconds of compilation."""
+    return {
+        "launches": len(executable.plan.launches),
+        "MiB": executable.allocated / MEBI,
+        "weights": executable.held_bytes / MEBI,
+        "compile s": sum(seconds for _, seconds in executable.report.times),
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
