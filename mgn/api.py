@@ -139,6 +139,7 @@ def compile(
     optimizer: AnyOptimizer | None = None,
     loss: str = "loss",
     prepare: bool = True,
+    params: Parameters | None = None,
 ) -> Executable: ...
 
 
@@ -157,6 +158,7 @@ def compile(
     optimizer: AnyOptimizer | None = None,
     loss: str = "loss",
     prepare: bool = True,
+    params: Parameters | None = None,
 ) -> Program: ...
 
 
@@ -174,6 +176,7 @@ def compile(
     optimizer: AnyOptimizer | None = None,
     loss: str = "loss",
     prepare: bool = True,
+    params: Parameters | None = None,
 ) -> Executable | Program:
     """An executable for a graph of a program. The graph may be left out where there is one only.
 
@@ -186,6 +189,8 @@ def compile(
     operands of f32 products may be rounded to: `f32` (not at all), `tf32`, `bf16` or `f16`; sums
     stay in f32. `tune` is for how many seconds better schedules are searched for by measuring; what
     is found is kept on disk, and used by later compilations of the same kernels for the device.
+    `params` is `exe.params` of another compilation: parameters and states of one name are then one
+    on the device, which is that of the other, and arrays that stay there go from one to the other.
 
     With `mode="training"`, a run is a step: `optimizer` (`AdamW()` if none is given) lowers the
     output `loss` of the one graph. `mgn.Trainer` has more to set. With `prepare=False`, what
@@ -208,16 +213,14 @@ def compile(
         raise MgnError('an optimizer goes with mode="training"')
     if several and trains is not None:
         raise MgnError('mode="training" takes one graph; mgn.Trainer trains and evaluates')
-    from mgn.runtime.devices import choose
     from mgn.runtime.launching.session import Session
 
-    chosen = choose(device)
+    chosen = _device_with(params, device)
     described = describe_device(chosen)
     names: list[str | None] = [*graph] if several else [graph]
     bound = as_module(module).dims_of(graph, dims) if several else [dims]
     if not prepare:
         saturation = _unprepared(saturation)
-    params: Parameters | None = None
     if trains is not None:
         wrapped = as_module(module)
         name = wrapped.choose_graph(names[0])
@@ -275,6 +278,21 @@ def compile_lowered(
         return compiled(recipe.lower(), recipe.cautious)
 
     return Executable(compiled(ir, recipe.saturation), device, recipe, seed, cautious, params)
+
+
+def _device_with(params: Parameters | None, selector: str) -> "ComputeDevice":
+    """The device that a selector names, or that parameters lie on. MgnError where these differ."""
+    from mgn.runtime.devices import choose
+
+    if params is None:
+        return choose(selector)
+    if not isinstance(params, Parameters):  # pyright: ignore[reportUnnecessaryIsInstance]
+        said = type(params).__name__
+        raise TypeError(f"mgn.compile: 'params' takes what exe.params gives, not {said}")
+    held = params.session.device
+    if selector != "auto" and choose(selector).handle != held.handle:
+        raise MgnError(f"the parameters lie on {held.name}, which device={selector!r} is not")
+    return held
 
 
 def describe_device(device: "ComputeDevice", again: bool = False) -> Device:

@@ -21,6 +21,7 @@ from mgn.driver.report import OptimizeReport
 from mgn.modules.call_arguments import check_arguments
 from mgn.parameters import Parameters
 from mgn.recipe import Recipe
+from mgn.runtime.checkpoints.renaming import Rename
 from mgn.runtime.devices import ComputeDevice
 from mgn.runtime.launching.device_arrays import DeviceArray
 from mgn.runtime.launching.executable import Executable as DeviceExecutable
@@ -55,6 +56,7 @@ class Executable:
         self.state = States(self.params.session)
         self._executable = self._built(compiled)
         self.params.declare(compiled, self._admit)
+        self._admit_all(compiled)
 
     def _built(self, compiled: Compiled) -> DeviceExecutable:
         """The kernels built for the device; this executable reports of them from now on."""
@@ -79,6 +81,13 @@ class Executable:
             if self._cautious is None or not self._assumes_moderate or is_moderate(value):
                 return
             self._executable = self._built(self._cautious())
+
+    def _admit_all(self, compiled: Compiled) -> None:
+        """The same for the values that parameters of another compilation have already."""
+        unset = self.params.session.unset_parameters
+        for name in compiled.parameters:
+            if self._cautious is not None and self._assumes_moderate and name not in unset:
+                self._admit(self.params[name])
 
     @property
     def _assumes_moderate(self) -> bool:
@@ -189,12 +198,19 @@ class Executable:
         times = [(item.kernel, item.seconds) for item in self.profile if item.kernel != "copy"]
         self.recipe.write_page(path, times)
 
-    def load_params(self, path: str | Path) -> int:
-        """Loads all parameters from a .safetensors or .npz file; the number of arrays left over.
+    def load_params(self, path: str | Path, rename: Rename = None, dtype: str | None = None) -> int:
+        """Loads all parameters from a checkpoint; the number of arrays left over.
 
-        WeightsError where one is missing or of another type.
+        The path is a .safetensors, .npz, .gguf or PyTorch file, an index of several, or a folder of
+        Hugging Face. Floats of any type become those of the parameter; `dtype` says what they are
+        rounded to before. `rename` is a mapping from the file's names to the parameters', or rules
+        `PATTERN=NAME`. `report.loaded` lists what was converted.
+        WeightsError, before one is set, where one is missing, or of a type that is not converted.
         """
-        return self.params.load(path, self._executable.parameters | self.params.trained_types)
+        wanted = self._executable.parameters | self.params.trained_types
+        loaded = self.params.load(path, wanted, rename, dtype)
+        self.report.loaded = loaded
+        return loaded.extra
 
     def save_params(self, path: str | Path) -> None:
         """Writes all parameters to a .safetensors file."""

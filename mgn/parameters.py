@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakMethod
 
 import numpy as np
 
@@ -18,10 +19,12 @@ from mgn.dialects.types import spelling
 from mgn.driver.compilation import Compiled
 from mgn.modules.call_arguments import check_arguments
 from mgn.modules.initialisers import initial_value
+from mgn.runtime.checkpoints.load import LoadReport, load_params
+from mgn.runtime.checkpoints.renaming import Rename
 from mgn.runtime.errors import InputError
 from mgn.runtime.host_arrays import as_array, shown
 from mgn.runtime.launching.session import Session
-from mgn.runtime.weights import load_params, save_params
+from mgn.runtime.weights import save_params
 
 
 class Parameters(MutableMapping[str, np.ndarray]):
@@ -39,14 +42,17 @@ class Parameters(MutableMapping[str, np.ndarray]):
         self._seed = seed
         self._trained = dict(trained or {})
         self._declared: dict[str, ParamOp] = dict(self._trained)
-        self._admit: list[Callable[[np.ndarray], None]] = []
+        self._admit: list[WeakMethod[Callable[[np.ndarray], None]]] = []
         session.trained |= self._trained.keys()
         for name in self._trained:
             session.begin_with(name, partial(self._first, name))
 
     def declare(self, compiled: Compiled, admit: Callable[[np.ndarray], None]) -> None:
-        """Adds what a graph declares; `admit` is called with each value that is set from now on."""
-        self._admit.append(admit)
+        """Adds what a graph declares; `admit`, a method, is called with each value that is set from
+        now on, for as long as its executable lives.
+        """
+        self._admit = [held for held in self._admit if held() is not None]
+        self._admit.append(WeakMethod(admit))
         for name, parameter in compiled.parameters.items():
             known = self._declared.setdefault(name, parameter)
             if known.initialiser is None:
@@ -68,8 +74,9 @@ class Parameters(MutableMapping[str, np.ndarray]):
         if kind is BufferKind.STATE:
             return
         array = as_array(value)
-        for admit in self._admit:
-            admit(array)
+        for held in self._admit:
+            if (admit := held()) is not None:
+                admit(array)
 
     def __delitem__(self, name: str) -> None:
         raise TypeError("parameters cannot be deleted")
@@ -110,14 +117,20 @@ class Parameters(MutableMapping[str, np.ndarray]):
             raise InputError(f"parameter {shown(name)} has no value; load or set it first")
         return initial_value(declared, self._seed)
 
-    def load(self, path: str | Path, wanted: Mapping[str, tuple[str, tuple[int, ...]]]) -> int:
-        """Sets those that are wanted, of these types, from a .safetensors or .npz file; the number
-        of arrays left over. WeightsError where one is missing or of another type.
+    def load(
+        self,
+        path: str | Path,
+        wanted: Mapping[str, tuple[str, tuple[int, ...]]],
+        rename: Rename = None,
+        dtype: str | None = None,
+    ) -> LoadReport:
+        """Sets those that are wanted, of these types, from a checkpoint; what was loaded.
+        WeightsError, before one is set, where one is missing, or of a type that is not converted.
         """
         check_arguments("load_params", path=path)
-        loaded = load_params(path, wanted)
-        self.update(loaded.arrays)
-        return loaded.extra
+        loaded = load_params(path, wanted, rename, dtype)
+        self.update(loaded)
+        return loaded.report
 
     def save(self, path: str | Path) -> None:
         """Writes all to a .safetensors file."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from mgn.diagnostics import MgnError
 from mgn.executable import Executable
 from mgn.parameters import Parameters
+from mgn.runtime.checkpoints.renaming import Rename
 from mgn.runtime.host_arrays import nearest, shown
 from mgn.runtime.launching.session import States
 
@@ -58,12 +59,19 @@ class Program(Mapping[str, Executable]):
         """Gives every state its first value."""
         self.params.session.reset()
 
-    def load_params(self, path: str | Path) -> int:
-        """Loads all parameters from a .safetensors or .npz file; the number of arrays left over.
+    def load_params(self, path: str | Path, rename: Rename = None, dtype: str | None = None) -> int:
+        """Loads all parameters from a checkpoint; the number of arrays left over.
 
-        WeightsError where one is missing or of another type.
+        The path is a .safetensors, .npz, .gguf or PyTorch file, an index of several, or a folder of
+        Hugging Face. Floats of any type become those of the parameter; `dtype` says what they are
+        rounded to before. `rename` is a mapping from the file's names to the parameters', or rules
+        `PATTERN=NAME`. The report of each graph lists what was converted.
+        WeightsError, before one is set, where one is missing, or of a type that is not converted.
         """
-        return self.params.load(path, self.params.types)
+        loaded = self.params.load(path, self.params.types, rename, dtype)
+        for executable in self.values():
+            executable.report.loaded = loaded
+        return loaded.extra
 
     def save_params(self, path: str | Path) -> None:
         """Writes all parameters to a .safetensors file."""

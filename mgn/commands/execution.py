@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import TensorType
 
 from mgn.api import compile_lowered, describe_device
 from mgn.commands.arguments import parse_dimensions, saturation_of
+from mgn.commands.checkpoints import say_loaded
 from mgn.commands.errors import UsageError, say
 from mgn.commands.stages import program_of
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
@@ -59,7 +60,7 @@ def execute(arguments: argparse.Namespace) -> None:
     recipe = Recipe(program, graph, dimensions, described, saturation, arguments.precision)
     exe = compile_lowered(ir, chosen, recipe, arguments.seed, arguments.target, arguments.tune)
     exe.report.times.insert(0, ("parse and lower", seconds))
-    _set_parameters(exe, arguments.params)
+    _set_parameters(exe, arguments)
     for name, array in (load_arrays(arguments.states) if arguments.states else {}).items():
         exe.state[name] = array
     profile = arguments.report or arguments.trace is not None or arguments.explain is not None
@@ -104,11 +105,11 @@ def _check_memory(graph: GraphOp, device: ComputeDevice) -> None:
         )
 
 
-def _set_parameters(exe: Executable, path: str | None) -> None:
-    if path is not None:
-        extra = exe.load_params(path)
-        if extra:
-            say(f"{path}: not used by this graph: {counted(extra, 'array')}")
+def _set_parameters(exe: Executable, arguments: argparse.Namespace) -> None:
+    if arguments.params is not None:
+        exe.load_params(arguments.params, arguments.rename, arguments.params_dtype)
+        if exe.report.loaded is not None:
+            say_loaded(exe.report.loaded)
         return
     missing = exe.params.without_value
     for name in missing:

@@ -8,14 +8,15 @@ import argparse
 from dataclasses import replace
 
 from mgn.commands.arguments import parse_dimensions, saturation_of
+from mgn.commands.checkpoints import say_loaded
 from mgn.commands.errors import say
 from mgn.commands.stages import device_of, program_of
 from mgn.driver.packaging import package_graph
 from mgn.driver.report import counted
 from mgn.runtime.block_parameters import planned_values, whole_name
+from mgn.runtime.checkpoints.load import load_params
 from mgn.runtime.packages.format import Package
 from mgn.runtime.packages.writer import package_bytes
-from mgn.runtime.weights import load_params
 
 
 def emit_package(arguments: argparse.Namespace) -> bytes:
@@ -25,11 +26,10 @@ def emit_package(arguments: argparse.Namespace) -> bytes:
     device, saturation = device_of(arguments.device), saturation_of(arguments)
     package = package_graph(module, device, arguments.precision, saturation)
     if arguments.params is not None:
-        loaded = load_params(arguments.params, package.expected)
-        if loaded.extra:
-            arrays = counted(loaded.extra, "array")
-            say(f"{arguments.params}: not used by this graph: {arrays}")
-        package = replace(package, parameters=planned_values(loaded.arrays, package.expected))
+        rename, dtype = arguments.rename, arguments.params_dtype
+        loaded = load_params(arguments.params, package.expected, rename, dtype)
+        say_loaded(loaded.report)
+        package = replace(package, parameters=planned_values(loaded, package.expected))
     data = package_bytes(package)
     say(_summary(package, len(data)))
     return data

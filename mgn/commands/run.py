@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from mgn.commands.checkpoints import add_checkpoint_options, check_checkpoint_options
 from mgn.commands.errors import UsageError, guarded
 from mgn.commands.parsers import add_program_options, make_tidy_parser
 from mgn.driver.precision import PRECISIONS
@@ -69,11 +70,7 @@ def make_parser() -> argparse.ArgumentParser:
     data = parser.add_argument_group("arrays")
     add = data.add_argument
     add("--inputs", metavar="FILE", help=".npz or .safetensors by input name (default: random)")
-    add(
-        "--params",
-        metavar="FILE",
-        help=".safetensors or .npz by external name (default: the initialisers)",
-    )
+    add_checkpoint_options(add, "the initialisers")
     add("--states", metavar="FILE", help="set states by external name before the first run")
     add("--outputs", metavar="FILE.npz", help="write the results here")
     add("--seed", type=int, default=0, metavar="N", help="what random arrays are drawn from")
@@ -136,6 +133,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UsageError("--probe goes with --list-devices")
     if arguments.file is None:
         raise UsageError("which program? 'mgn-run --help' shows examples")
+    check_checkpoint_options(arguments)
     if arguments.output is not None and arguments.emit is None:
         raise UsageError("-o takes what --emit gives; --outputs FILE.npz takes the results")
     if arguments.emit is not None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from mgn.dialects.kernel.device import Device
 from mgn.driver.kernel_work import Work
+from mgn.runtime.checkpoints.load import LoadReport
 
 ROOFLINE = (
     "the time that the device's arithmetic and bandwidth allow, its cache's where all that a "
@@ -83,6 +84,7 @@ class OptimizeReport:
     what they make, `prepare_seconds` what that took the last time. `saturation` is the e-graph's
     own report: e-classes, e-nodes, rules fired; `extraction` its part on the choice of kernels,
     with those rejected and their prices.
+    `loaded` says which checkpoint the parameters came from, and what was converted.
     `recalled` says that an equal program was compiled before, and its kernels and plan were kept.
     """
 
@@ -102,6 +104,7 @@ class OptimizeReport:
     from_cache: int = 0
     recalled: bool = False
     measured_seconds: float | None = None
+    loaded: LoadReport | None = None
 
     @property
     def extraction(self) -> object | None:
@@ -150,6 +153,8 @@ class OptimizeReport:
         if self.memory is not None:
             lines.append(f"  {memory_line(self.memory)}")
         lines += self._prepared_lines()
+        if self.loaded is not None:
+            lines += [f"  {line}" for line in str(self.loaded).splitlines()]
         if self.tuning is not None:
             lines.append(f"  {self.tuning}")
         cost = f"  roofline of all kernels {seconds_text(self.roofline_seconds)}"

@@ -63,6 +63,7 @@ class Executable:
         self.device = self.session.device
         self.profile: list[LaunchTime] = []
         _check_launches(plan, kernels)
+        self.session.check(plan.buffers)
         self._lock = self.session.lock
         self._context, self._queue = self.session.context, self.session.queue
         used = dict.fromkeys(step.kernel for step in (*plan.prepare, *plan.launches))

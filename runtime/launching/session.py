@@ -83,6 +83,15 @@ class Session:
         """Gives a state another first value than zeros; it is drawn when it is needed."""
         self._first[name] = first
 
+    def check(self, plans: Iterable[BufferPlan]) -> None:
+        """RuntimeFault where another graph has a parameter or a state of a planned name, and of
+        another type.
+        """
+        for plan in plans:
+            known = self._held.get((plan.kind, plan.name))
+            if known is not None:
+                _check_type(known.plan, plan)
+
     def hold(
         self, plan: BufferPlan, make: Callable[[], Any], owner: object, resident: bool = True
     ) -> Any:
@@ -99,11 +108,7 @@ class Session:
             value = plan.value
             if value is not None:
                 self._first.setdefault(plan.name, lambda: value)
-        known = held.plan
-        if (known.element, known.shape) != (plan.element, plan.shape):
-            types = [spelling(item.element, item.shape) for item in (known, plan)]
-            what = f"{HELD_KINDS[plan.kind]} {shown(plan.name)}"
-            raise RuntimeFault(f"{what} is {types[0]} in one graph and {types[1]} in another")
+        _check_type(held.plan, plan)
         if held.buffer is None and resident:
             held.buffer, held.owner = make(), owner
             if held.value is not None:
@@ -261,6 +266,13 @@ class Session:
             hint = nearest(name, list(self.held(kind)))
             raise NoParameter(f"there is no {HELD_KINDS[kind]} {shown(name)}{hint}")
         return held
+
+
+def _check_type(known: BufferPlan, plan: BufferPlan) -> None:
+    if (known.element, known.shape) != (plan.element, plan.shape):
+        types = [spelling(item.element, item.shape) for item in (known, plan)]
+        what = f"{HELD_KINDS[plan.kind]} {shown(plan.name)}"
+        raise RuntimeFault(f"{what} is {types[0]} in one graph and {types[1]} in another")
 
 
 class States(MutableMapping[str, np.ndarray]):

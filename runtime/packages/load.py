@@ -13,6 +13,8 @@ import numpy as np
 
 from mgn.codegen.signature import KernelSignature
 from mgn.runtime.cache import KernelCache
+from mgn.runtime.checkpoints.load import load_params
+from mgn.runtime.checkpoints.renaming import Rename
 from mgn.runtime.devices import ComputeDevice, choose
 from mgn.runtime.errors import DeviceError, PackageError
 from mgn.runtime.host_arrays import shown
@@ -21,7 +23,7 @@ from mgn.runtime.launching.session import States
 from mgn.runtime.memory import planned_bytes
 from mgn.runtime.packages.format import Package
 from mgn.runtime.packages.reader import read_package
-from mgn.runtime.weights import load_params, save_params
+from mgn.runtime.weights import save_params
 from mgn.runtime.whole_files import as_path
 
 
@@ -73,13 +75,17 @@ class PackagedExecutable(Executable):
         """Gives every state its first value."""
         self.session.reset()
 
-    def load_params(self, path: str | Path) -> int:
-        """Loads all parameters from a .safetensors or .npz file; the number of arrays left over.
+    def load_params(self, path: str | Path, rename: Rename = None, dtype: str | None = None) -> int:
+        """Loads all parameters from a checkpoint; the number of arrays left over.
 
-        WeightsError where one is missing or of another type.
+        The path is a .safetensors, .npz, .gguf or PyTorch file, an index of several, or a folder of
+        Hugging Face. Floats of any type become those of the parameter; `dtype` says what they are
+        rounded to before. `rename` is a mapping from the file's names to the parameters', or rules
+        `PATTERN=NAME`.
+        WeightsError, before one is set, where one is missing, or of a type that is not converted.
         """
-        loaded = load_params(path, self.parameters)
-        self.params.update(loaded.arrays)
+        loaded = load_params(path, self.parameters, rename, dtype)
+        self.params.update(loaded)
         return loaded.extra
 
     def save_params(self, path: str | Path) -> None:

@@ -167,7 +167,7 @@ def test_what_parameters_alone_decide_is_kept_or_computed_in_each_run(
         (["--dim", "N=-1"], "dimension 'N' cannot be -1"),
         (["--device", "abacus"], "no OpenCL device matches 'abacus'"),
         (["--inputs", "nowhere.npz"], "nowhere.npz"),
-        (["--params", "nowhere.txt"], "arrays are read from .safetensors and .npz files"),
+        (["--params", "nowhere.txt"], "parameters are read from .safetensors, .npz, .gguf"),
         (["--emit", "fushion"], "did you mean 'fusion'?"),
         (["--outputs", "out.txt"], "--outputs takes a file name that ends in .npz"),
         (["--dim", "N=99999999999"], "the inputs of graph 'affine' take 1490 GiB, and"),
@@ -212,7 +212,7 @@ def test_bad_arrays_are_named(mgn_run: Run, program: Path, tmp_path: Path, fault
     arrays = {
         "missing": {"w": w},
         "misshaped": {"w": w.T.copy(), "b": b},
-        "dtype": {"w": w.astype(np.float64), "b": b},
+        "dtype": {"w": w.astype(np.int64), "b": b},
     }.get(fault, {"w": w, "b": b})
     path = tmp_path / "w.npz"
     np.savez(path, **arrays)

@@ -37,6 +37,7 @@ ALLOWED: dict[str, set[str]] = {
 
 EXTRA = {
     "passes/saturate": {"egglog", "highspy"},
+    "runtime/checkpoints": {"torch"},
     "mgn": {"z3"},
     "mgn/training": {"safetensors"},
 }
@@ -81,7 +82,7 @@ ORDERED: dict[str, tuple[str, ...]] = {
 }
 """The sub-packages of a pass, in an order in which each imports from itself and those before it."""
 
-SLOW = {"egglog", "highspy", "pyopencl", "z3"}
+SLOW = {"egglog", "highspy", "pyopencl", "torch", "z3"}
 """Packages that are imported inside functions only: they take long, or may be missing."""
 
 FILES = sorted(path for folder in ALLOWED for path in (ROOT / folder).rglob("*.py"))

@@ -28,7 +28,9 @@ from mgn.runtime.errors import DeviceError, PackageError, WeightsError
 from mgn.runtime.packages.format import CHECKED_FROM, HEADER_BYTES, TABLES, TABLES_AT
 from mgn.runtime.packages.reader import read_package
 from mgn.runtime.packages.writer import package_bytes
-from mgn.runtime.weights import npz_arrays, safetensors_arrays, save_params
+from mgn.runtime.safetensors_file import safetensors_entries
+from mgn.runtime.stored_arrays import StoredArray
+from mgn.runtime.weights import npz_entries, save_params
 from tests.fuzz.bad_inputs.binary_mutations import broken_bytes, broken_data, broken_json, number
 from tests.fuzz.bad_inputs.driver import Finding, Target, apart
 
@@ -82,9 +84,9 @@ def _broken_safetensors(chance: random.Random, data: bytes) -> bytes:
     return length.to_bytes(8, "little") + header + body
 
 
-def _check_arrays(read: Callable[[bytes], dict[str, np.ndarray]], data: bytes) -> None:
+def _check_arrays(read: Callable[[bytes], dict[str, StoredArray]], data: bytes) -> None:
     try:
-        arrays = read(data)
+        arrays = {name: entry.read() for name, entry in read(data).items()}
     except WeightsError as error:
         _check_message(error, str(FILE))
         return
@@ -95,7 +97,7 @@ def _check_arrays(read: Callable[[bytes], dict[str, np.ndarray]], data: bytes) -
 
 
 def _check_safetensors(data: bytes) -> None:
-    _check_arrays(lambda content: safetensors_arrays(content, FILE), data)
+    _check_arrays(lambda content: safetensors_entries(content, FILE), data)
 
 
 def _npz() -> list[bytes]:
@@ -151,7 +153,7 @@ def _broken_npz(chance: random.Random, data: bytes) -> bytes:
 
 
 def _check_npz(data: bytes) -> None:
-    _check_arrays(lambda content: npz_arrays(io.BytesIO(content), FILE), data)
+    _check_arrays(lambda content: npz_entries(lambda: io.BytesIO(content), FILE), data)
 
 
 # ---- packages

@@ -1,0 +1,94 @@
+"""Files that `torch.save` wrote: tensors by name, in dictionaries that may be nested.
+
+In: a `.pt`, `.pth` or `.bin` file. Out: its tensors by name, those of a dictionary in another with
+the names of both and a dot between; or a WeightsError. PyTorch reads it, with `weights_only=True`:
+of what a pickle can do it does no more than make tensors.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mgn.runtime.errors import WeightsError
+from mgn.runtime.host_arrays import DTYPES, shown
+from mgn.runtime.stored_arrays import FLOATS_OF_8_BITS, StoredArray, clipped, plain_bools, unread
+
+_MOST_NESTED = 8
+_ARCHIVE = b"PK\x03\x04"
+
+_BY_TORCH: dict[str, str] = {
+    "float64": "f64",
+    "float32": "f32",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "int64": "i64",
+    "int32": "i32",
+    "int16": "i16",
+    "int8": "i8",
+    "uint32": "u32",
+    "uint16": "u16",
+    "uint8": "u8",
+    "bool": "bool",
+    "float8_e4m3fn": "f8_e4m3",
+    "float8_e5m2": "f8_e5m2",
+}
+"""Elements by PyTorch's names of them."""
+
+
+def pytorch_entries(path: Path) -> dict[str, StoredArray]:
+    """The tensors of a file that `torch.save` wrote. An archive is mapped into memory."""
+    try:
+        import torch
+    except ImportError:
+        raise WeightsError(
+            f"{path} is read by PyTorch, which is not installed: "
+            "python -m pip install 'mgn[torch]' brings it"
+        ) from None
+    with path.open("rb") as file:
+        is_archive = file.read(len(_ARCHIVE)) == _ARCHIVE
+    try:
+        held = torch.load(path, map_location="cpu", weights_only=True, mmap=is_archive)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # pickle and PyTorch raise what they come upon
+        raise WeightsError(f"{path} is no whole file of tensors: {clipped(error)}") from None
+    found: dict[str, StoredArray] = {}
+    for name, tensor in _tensors(held, "", path):
+        if name in found:
+            raise WeightsError(f"{path} holds {shown(name)} twice")
+        found[name] = _stored(tensor)
+    return found
+
+
+def _tensors(held: Any, prefix: str, path: Path, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """The tensors of a dictionary by their names; whatever else it holds is passed over."""
+    if not isinstance(held, Mapping) or depth > _MOST_NESTED:
+        if not depth:
+            raise WeightsError(f"{path} holds {type(held).__name__}, not tensors by name")
+        return
+    for key, value in held.items():
+        if not isinstance(key, str):
+            continue
+        if isinstance(value, Mapping):
+            yield from _tensors(value, f"{prefix}{key}.", path, depth + 1)
+        elif hasattr(value, "untyped_storage"):
+            yield f"{prefix}{key}", value
+
+
+def _stored(tensor: Any) -> StoredArray:
+    import torch
+
+    name = str(tensor.dtype).removeprefix("torch.")
+    element = _BY_TORCH.get(name) if tensor.layout is torch.strided else None
+    if element is None or tensor.is_quantized:
+        return StoredArray(unread(name), (0,), lambda: np.empty(0))
+    dtype = (DTYPES | FLOATS_OF_8_BITS)[element]
+
+    def read() -> np.ndarray:
+        plain = tensor.detach().contiguous()
+        words = plain.reshape(-1).view(torch.uint8).numpy()
+        return plain_bools(words.view(dtype).reshape(tuple(plain.shape)))
+
+    return StoredArray(dtype, tuple(tensor.shape), read)

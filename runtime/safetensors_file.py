@@ -1,0 +1,143 @@
+"""Files of safetensors: a header of JSON that says where each array lies, and their bytes.
+
+In: the content of a file, as bytes or mapped into memory. Out: its arrays by name, none of which is
+read; or a WeightsError. A header is believed only where all that it says fits the file.
+"""
+
+import json
+import mmap
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from mgn.runtime.errors import WeightsError
+from mgn.runtime.host_arrays import DTYPES, shown
+from mgn.runtime.stored_arrays import (
+    FLOATS_OF_8_BITS,
+    StoredArray,
+    check_shape,
+    clipped,
+    plain_bools,
+    unread,
+)
+
+MOST_HEADER = 100_000_000
+"""Bytes of a header, by the format's specification."""
+
+_LENGTH_OF_HEADER = 8
+_METADATA = "__metadata__"
+_KEYS = {"dtype", "shape", "data_offsets"}
+_MOST = 1 << 64
+
+_DTYPES: dict[str, np.dtype[Any]] = {
+    name.upper(): dtype for name, dtype in (DTYPES | FLOATS_OF_8_BITS).items()
+}
+"""Dtypes by the names in a header; an array of any other is kept as plain bytes."""
+
+Content = bytes | mmap.mmap
+
+
+def mapped(path: Path) -> Content:
+    """The content of a file, which is read where it is looked at."""
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def safetensors_entries(data: Content, path: Path) -> dict[str, StoredArray]:
+    """The arrays in the content of a safetensors file."""
+    header, start = _header(data, path)
+    size = len(data) - start
+    found: dict[str, StoredArray] = {}
+    places: list[tuple[int, int, str]] = []
+    for name, entry in header.items():
+        if name == _METADATA:
+            continue
+        dtype, shape, (begin, end) = _entry(entry, name, path)
+        places.append((begin, end, name))
+        if end > size:
+            raise _not_whole(path, f"{shown(name)} ends at {end} of {size} bytes")
+        held = unread(dtype) if dtype not in _DTYPES else _DTYPES[dtype]
+        if dtype in _DTYPES:
+            check_shape(path, name, held, shape)
+            needed = prod(shape) * held.itemsize
+            if needed != end - begin:
+                said = f"{shown(name)} has {end - begin} bytes, not {clipped(needed)}"
+                raise _not_whole(path, said)
+        else:
+            shape = (end - begin,)
+        found[name] = _stored(data, start + begin, held, shape)
+    _check_places(places, size, path)
+    return found
+
+
+def _stored(
+    data: Content, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> StoredArray:
+    def read() -> np.ndarray:
+        count = prod(shape)
+        flat = np.frombuffer(data, dtype, count, offset) if count else np.empty(0, dtype)
+        return plain_bools(flat.reshape(shape))
+
+    return StoredArray(dtype, shape, read)
+
+
+def _header(data: Content, path: Path) -> tuple[Mapping[str, Any], int]:
+    """The header, and where the arrays begin."""
+    if len(data) < _LENGTH_OF_HEADER:
+        raise _not_whole(path, f"it has {len(data)} bytes")
+    length = int.from_bytes(data[:_LENGTH_OF_HEADER], "little")
+    end = _LENGTH_OF_HEADER + length
+    if end > len(data) or length > MOST_HEADER:
+        raise _not_whole(path, f"its header is to have {length} bytes of {len(data)}")
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in found:
+                raise WeightsError(f"{path}: the header names {shown(name)} twice")
+            found[name] = value
+        return found
+
+    try:
+        text = data[_LENGTH_OF_HEADER:end].decode("utf-8")
+        header = json.loads(text, object_pairs_hook=once)
+    except (ValueError, RecursionError) as error:
+        raise _not_whole(path, f"its header is no JSON: {clipped(error)}") from None
+    if not isinstance(header, dict):
+        raise _not_whole(path, "its header is no JSON object")
+    return cast(Mapping[str, Any], header), end
+
+
+def _entry(entry: Any, name: str, path: Path) -> tuple[str, tuple[int, ...], tuple[int, int]]:
+    """The dtype, shape and place of an array, by its entry in the header."""
+    if isinstance(entry, dict) and entry.keys() == _KEYS:
+        dtype, shape, place = entry["dtype"], entry["shape"], entry["data_offsets"]
+        if isinstance(dtype, str) and _are_sizes(shape) and _are_sizes(place) and len(place) == 2:
+            begin, end = place
+            if begin <= end:
+                return dtype, tuple(shape), (begin, end)
+    raise _not_whole(path, f"the header says {clipped(entry)} of {shown(name)}")
+
+
+def _are_sizes(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        type(item) is int and 0 <= item < _MOST for item in cast(list[Any], value)
+    )
+
+
+def _check_places(places: list[tuple[int, int, str]], size: int, path: Path) -> None:
+    """WeightsError where arrays overlap, or leave bytes between them that are no array's."""
+    reached = 0
+    for begin, end, name in sorted(places):
+        if begin != reached:
+            raise _not_whole(path, f"{shown(name)} begins at {begin}, not {reached}")
+        reached = end
+    if reached != size:
+        raise _not_whole(path, f"its arrays take {reached} of {size} bytes")
+
+
+def _not_whole(path: Path, why: str) -> WeightsError:
+    return WeightsError(f"{path} is no whole safetensors file: {why}")

@@ -1,0 +1,1 @@
+"""Tests of checkpoints: what wrote them, under which names, of which types."""
