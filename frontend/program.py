@@ -7,6 +7,7 @@ All errors of the program come in one DiagnosticsError.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -22,14 +23,20 @@ from mgn.frontend.units import Definition, Loader, Unit
 
 @dataclass(frozen=True)
 class GraphSignature:
-    """A graph's name and its dimension parameters; `required` ones have no default. `leading` is
-    the one that is the first size of every input that has axes.
+    """A graph's name and its dimension parameters; `required` ones have no default. `sizes` are the
+    names that stand alone for sizes of an input, None for a size that is none.
     """
 
     name: str
     dimensions: tuple[str, ...]
     required: tuple[str, ...]
-    leading: str | None = None
+    sizes: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict[str, Any])
+
+    @property
+    def leading(self) -> str | None:
+        """The dimension parameter that is the first size of every input that has axes."""
+        first = {sizes[0] for sizes in self.sizes.values() if sizes}
+        return first.pop() if len(first) == 1 else None
 
     def __str__(self) -> str:
         listing = ", ".join(self.dimensions)
@@ -155,15 +162,14 @@ def _signature(definition: Definition) -> GraphSignature:
     assert isinstance(graph, ast.Graph)
     required = tuple(dim.name for dim in graph.dimensions if dim.default is None)
     names = tuple(dim.name for dim in graph.dimensions)
-    return GraphSignature(graph.name, names, required, _leading(graph, names))
-
-
-def _leading(graph: ast.Graph, dimensions: Sequence[str]) -> str | None:
-    """The dimension parameter that is the first size of every input that has axes."""
-    first = [item.type.sizes[0] for item in graph.inputs if item.type.sizes]
-    names = {size.name if isinstance(size, ast.Name) else None for size in first}
-    name = names.pop() if len(names) == 1 else None
-    return name if name in dimensions else None
+    sizes = {
+        item.name: tuple(
+            size.name if isinstance(size, ast.Name) and size.name in names else None
+            for size in item.type.sizes or ()
+        )
+        for item in graph.inputs
+    }
+    return GraphSignature(graph.name, names, required, sizes)
 
 
 def _in_order(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from mgn.executable import Executable
     from mgn.program import Program
     from mgn.runtime.packages.load import load_package
+    from mgn.text.generation import generate
+    from mgn.text.writing import generate_text
     from mgn.training import schedules
     from mgn.training.matrix_optimisers import Adafactor, Muon
     from mgn.training.optimisers import SGD, Adam, AdamW, Lion, Optimizer, RMSProp, Update
@@ -49,6 +51,8 @@ __all__ = [
     "Trainer",
     "Update",
     "compile",
+    "generate",
+    "generate_text",
     "graph",
     "load_package",
     "optimize",
@@ -77,6 +81,8 @@ _HOMES = {
     ),
     **dict.fromkeys(("Adafactor", "Muon"), "mgn.training.matrix_optimisers"),
     "Trainer": "mgn.training.trainer",
+    "generate": "mgn.text.generation",
+    "generate_text": "mgn.text.writing",
 }
 _SUBPACKAGES = {
     **{

@@ -32,8 +32,10 @@ class Parameters(MutableMapping[str, np.ndarray]):
 
     Reading gives a copy. Setting checks name, shape and dtype; executables that take parameters to
     be moderate are told after it. Parameters cannot be deleted. Those in `trained` are held as
-    states, of which nothing is taken for granted.
+    states, of which nothing is taken for granted. `loaded` says what was loaded last.
     """
+
+    loaded: LoadReport | None = None
 
     def __init__(
         self, session: Session, seed: int, trained: Mapping[str, ParamOp] | None = None
@@ -130,6 +132,7 @@ class Parameters(MutableMapping[str, np.ndarray]):
         check_arguments("load_params", path=path)
         loaded = load_params(path, wanted, rename, dtype)
         self.update(loaded)
+        self.loaded = loaded.report
         return loaded.report
 
     def save(self, path: str | Path) -> None:

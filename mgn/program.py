@@ -8,7 +8,7 @@ In: an executable for each graph. Out: `Program`:
     logits = lm["decode"](token=next)["logits"]
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
 
 from mgn.diagnostics import MgnError
@@ -23,12 +23,16 @@ class Program(Mapping[str, Executable]):
     """The executables of several graphs by name, which share parameters and states.
 
     Each of these is on the device once. `params` and `state` hold those of all graphs.
+    `companions` are executables that were compiled to work on what these graphs give; `turn` is
+    whoever began anew with the states last.
     """
 
     def __init__(self, executables: Mapping[str, Executable], params: Parameters) -> None:
         self._executables = dict(executables)
         self.params = params
         self.state = States(params.session)
+        self.companions: dict[Hashable, Executable] = {}
+        self.turn: object = None
 
     def __getitem__(self, graph: str) -> Executable:
         if graph not in self._executables:

@@ -6,10 +6,15 @@ stderr.
 
 import argparse
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from mgn.commands.errors import UsageError, say
 from mgn.driver.report import counted
 from mgn.runtime.checkpoints.load import LoadReport
+
+if TYPE_CHECKING:
+    from mgn.executable import Executable
+    from mgn.program import Program
 
 DTYPES = ("f64", "f32", "f16", "bf16")
 
@@ -41,6 +46,25 @@ def check_checkpoint_options(arguments: argparse.Namespace) -> None:
     for option in ("rename", "params_dtype"):
         if getattr(arguments, option) is not None and arguments.params is None:
             raise UsageError(f"--{option.replace('_', '-')} goes with --params")
+
+
+def set_parameters(target: "Executable | Program", arguments: argparse.Namespace) -> None:
+    """Loads the parameters that the options name, or draws them; says which."""
+    params = target.params
+    if arguments.params is not None:
+        target.load_params(arguments.params, arguments.rename, arguments.params_dtype)
+        if params.loaded is not None:
+            say_loaded(params.loaded)
+        return
+    missing = params.without_value
+    for name in missing:
+        params.initialise(name)
+    if missing:
+        names = ", ".join(missing[:4]) + (" …" if len(missing) > 4 else "")
+        say(f"drawn from normal(0, 0.02), having no initialiser: {names} ({len(missing)} in all)")
+    if len(params) > len(missing):
+        drawn = counted(len(params) - len(missing), "parameter")
+        say(f"drawn by their initialisers: {drawn}")
 
 
 def say_loaded(report: LoadReport) -> None:

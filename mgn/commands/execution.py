@@ -15,12 +15,12 @@ from xdsl.dialects.builtin import TensorType
 
 from mgn.api import compile_lowered, describe_device
 from mgn.commands.arguments import parse_dimensions, saturation_of
-from mgn.commands.checkpoints import say_loaded
+from mgn.commands.checkpoints import set_parameters
 from mgn.commands.errors import UsageError, say
 from mgn.commands.stages import program_of
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.dialects.types import element_of_dtype, tensor_bytes
-from mgn.driver.report import bytes_text, counted, kernel_table, seconds_text
+from mgn.driver.report import bytes_text, kernel_table, seconds_text
 from mgn.executable import Executable
 from mgn.modules.files import check_apart, check_target, npz_bytes, write_whole
 from mgn.modules.module import Module
@@ -60,7 +60,7 @@ def execute(arguments: argparse.Namespace) -> None:
     recipe = Recipe(program, graph, dimensions, described, saturation, arguments.precision)
     exe = compile_lowered(ir, chosen, recipe, arguments.seed, arguments.target, arguments.tune)
     exe.report.times.insert(0, ("parse and lower", seconds))
-    _set_parameters(exe, arguments)
+    set_parameters(exe, arguments)
     for name, array in (load_arrays(arguments.states) if arguments.states else {}).items():
         exe.state[name] = array
     profile = arguments.report or arguments.trace is not None or arguments.explain is not None
@@ -103,23 +103,6 @@ def _check_memory(graph: GraphOp, device: ComputeDevice) -> None:
             f"the inputs of graph '{graph.sym_name.data}' take {bytes_text(needed)}, "
             f"and {device.name} has {bytes_text(device.handle.global_mem_size)}"
         )
-
-
-def _set_parameters(exe: Executable, arguments: argparse.Namespace) -> None:
-    if arguments.params is not None:
-        exe.load_params(arguments.params, arguments.rename, arguments.params_dtype)
-        if exe.report.loaded is not None:
-            say_loaded(exe.report.loaded)
-        return
-    missing = exe.params.without_value
-    for name in missing:
-        exe.params.initialise(name)
-    if missing:
-        names = ", ".join(missing[:4]) + (" …" if len(missing) > 4 else "")
-        say(f"drawn from normal(0, 0.02), having no initialiser: {names} ({len(missing)} in all)")
-    if len(exe.params) > len(missing):
-        drawn = counted(len(exe.params) - len(missing), "parameter")
-        say(f"drawn by their initialisers: {drawn}")
 
 
 def _output_line(name: str, array: np.ndarray) -> str:

@@ -107,6 +107,22 @@ class Module:
             for graph in graphs
         ]
 
+    def sizes_of(self, graph: str) -> Mapping[str, tuple[str | None, ...]]:
+        """For each input of a graph, which of its dimension parameters stand alone for its sizes,
+        None where none does. Nothing for IR, whose sizes are fixed.
+        """
+        if isinstance(self.source, ModuleOp):
+            return {}
+        return next((item.sizes for item in self.source.graphs if item.name == graph), {})
+
+    def dimensions_of(self, graph: str) -> set[str]:
+        """The names of a graph's dimension parameters."""
+        if isinstance(self.source, ModuleOp):
+            return set()
+        return {
+            name for item in self.source.graphs if item.name == graph for name in item.dimensions
+        }
+
     def choose_graph(self, graph: str | None) -> str:
         """The graph asked for, or the only one. MgnError where that does not say which."""
         check_arguments("choose_graph", graph=graph)

@@ -40,7 +40,7 @@ _BY_TORCH: dict[str, str] = {
 def pytorch_entries(path: Path) -> dict[str, StoredArray]:
     """The tensors of a file that `torch.save` wrote. An archive is mapped into memory."""
     try:
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise WeightsError(
             f"{path} is read by PyTorch, which is not installed: "
@@ -78,7 +78,7 @@ def _tensors(held: Any, prefix: str, path: Path, depth: int = 0) -> Iterator[tup
 
 
 def _stored(tensor: Any) -> StoredArray:
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     name = str(tensor.dtype).removeprefix("torch.")
     element = _BY_TORCH.get(name) if tensor.layout is torch.strided else None

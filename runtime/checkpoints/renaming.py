@@ -28,11 +28,13 @@ def renamed(rename: Rename) -> Callable[[str], str]:
     if rename is None:
         return lambda name: name
     if isinstance(rename, Mapping):
-        if not all(isinstance(item, str) for pair in rename.items() for item in pair):
+        names: list[object] = [*rename, *rename.values()]
+        if not all(isinstance(item, str) for item in names):
             raise TypeError("rename: a mapping has names of the file and names of parameters")
         return lambda name: rename.get(name, name)
     listed = [rename] if isinstance(rename, str) else rename
-    if not isinstance(listed, list | tuple) or not all(isinstance(item, str) for item in listed):
+    items: list[object] = [*listed] if isinstance(listed, list | tuple) else [None]
+    if not all(isinstance(item, str) for item in items):
         said = type(rename).__name__
         raise TypeError(f"rename: a mapping, 'PATTERN=NAME' or a list of these, not {said}")
     rules = [_rule(text) for text in listed]

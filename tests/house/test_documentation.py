@@ -100,9 +100,10 @@ def test_options_in_the_text_do_on_a_program_what_they_say(
 
 def main_of(command: str):
     """The main function of a command line."""
-    from mgn.commands import opt, run, train
+    from mgn.commands import generate, opt, run, train
 
-    commands = {"mgn-opt": opt.main, "mgn-run": run.main, "mgn-train": train.main}
+    modules = {"opt": opt, "run": run, "train": train, "generate": generate}
+    commands = {f"mgn-{name}": module.main for name, module in modules.items()}
     return commands[command.split()[0]]
 
 

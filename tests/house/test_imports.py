@@ -40,6 +40,7 @@ EXTRA = {
     "runtime/checkpoints": {"torch"},
     "mgn": {"z3"},
     "mgn/training": {"safetensors"},
+    "mgn/text": {"tokenizers"},
 }
 """What the files of one folder may import besides."""
 
@@ -82,7 +83,7 @@ ORDERED: dict[str, tuple[str, ...]] = {
 }
 """The sub-packages of a pass, in an order in which each imports from itself and those before it."""
 
-SLOW = {"egglog", "highspy", "pyopencl", "torch", "z3"}
+SLOW = {"egglog", "highspy", "pyopencl", "tokenizers", "torch", "z3"}
 """Packages that are imported inside functions only: they take long, or may be missing."""
 
 FILES = sorted(path for folder in ALLOWED for path in (ROOT / folder).rglob("*.py"))

@@ -1,0 +1,1 @@
+"""Tests of text: tokens that follow a prompt, and their text."""
