@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mgn.executable import Executable
     from mgn.program import Program
     from mgn.runtime.packages.load import load_package
+    from mgn.torch import from_torch
     from mgn.text.generation import generate
     from mgn.text.writing import generate_text
     from mgn.training import schedules
@@ -51,6 +52,7 @@ __all__ = [
     "Trainer",
     "Update",
     "compile",
+    "from_torch",
     "generate",
     "generate_text",
     "graph",
@@ -72,6 +74,7 @@ _HOMES = {
     "Executable": "mgn.executable",
     "OptimizeReport": "mgn.driver.report",
     "Program": "mgn.program",
+    "from_torch": "mgn.torch",
     "graph": "mgn.builder",
     **dict.fromkeys(("pack_blocks", "unpack_blocks"), "mgn.dialects.block_formats"),
     "load_package": "mgn.runtime.packages.load",
@@ -87,7 +90,7 @@ _HOMES = {
 _SUBPACKAGES = {
     **{
         name: f"mgn.{name}"
-        for name in ("codegen", "dialects", "frontend", "nn", "ops", "passes", "runtime")
+        for name in ("codegen", "dialects", "frontend", "nn", "ops", "passes", "runtime", "torch")
     },
     "schedules": "mgn.training.schedules",
 }

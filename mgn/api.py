@@ -226,8 +226,9 @@ def compile(
         name = wrapped.choose_graph(names[0])
         training_step = importlib.import_module(trains).training_step
         step = training_step(wrapped.lower(name, dims), loss, optimizer)
-        module, names, bound = step.module, [name], [None]
+        module, names, bound = Module(step.module, wrapped.values), [name], [None]
         params = Parameters(Session(chosen), seed, step.trained)
+        params.update({name: v for name, v in wrapped.values.items() if name in step.trained})
     executables: dict[str, Executable] = {}
     for name, sizes in zip(names, bound, strict=True):
         recipe = recipe_of(module, name, sizes, described, saturation, precision)
@@ -236,9 +237,9 @@ def compile(
         executable.report.times.insert(0, ("lower", seconds))
         executables[recipe.graph] = executable
         params = executable.params
+    assert params is not None
     if not several:
         return next(iter(executables.values()))
-    assert params is not None
     return Program(executables, params)
 
 
@@ -277,7 +278,10 @@ def compile_lowered(
     def cautious() -> Compiled:
         return compiled(recipe.lower(), recipe.cautious)
 
-    return Executable(compiled(ir, recipe.saturation), device, recipe, seed, cautious, params)
+    made = Executable(compiled(ir, recipe.saturation), device, recipe, seed, cautious, params)
+    values, unset = recipe.module.values, made.params.without_value
+    made.params.update({name: values[name] for name in unset if name in values})
+    return made
 
 
 def _device_with(params: Parameters | None, selector: str) -> "ComputeDevice":

@@ -4,7 +4,7 @@ In: any of these. Out: `Module`, which lists its graphs and gives the IR of one,
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,9 +25,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Module:
-    """A program: `module.graphs`, `module.lower("mlp", dims={"B": 32})`, `str(module)`."""
+    """A program: `module.graphs`, `module.lower("mlp", dims={"B": 32})`, `str(module)`.
+
+    `given` are values of parameters of IR, by their external names.
+    """
 
     source: "Program | ModuleOp"
+    given: Mapping[str, np.ndarray] = field(
+        default_factory=dict[str, np.ndarray], compare=False, repr=False
+    )
+
+    @property
+    def values(self) -> Mapping[str, np.ndarray]:
+        """The values that parameters came with: what is compiled has them from the start."""
+        return self.given
 
     @property
     def graphs(self) -> tuple[str, ...]:

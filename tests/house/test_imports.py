@@ -41,6 +41,8 @@ EXTRA = {
     "mgn": {"z3"},
     "mgn/training": {"safetensors"},
     "mgn/text": {"tokenizers"},
+    "frontend/torch": {"torch"},
+    "mgn/pytorch": {"torch"},
 }
 """What the files of one folder may import besides."""
 

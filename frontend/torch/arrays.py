@@ -1,0 +1,56 @@
+"""Tensors of PyTorch as arrays of NumPy and back, without a copy.
+
+In: a tensor on the CPU, or an array. Out: the other, in the same memory; only what is not
+contiguous is copied.
+"""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from mgn.dialects.types import ELEMENT_TYPES, ElementType
+from mgn.frontend.torch.table import Unsupported
+
+ELEMENTS = {
+    "float64": "f64",
+    "float32": "f32",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "int64": "i64",
+    "int32": "i32",
+    "int16": "i16",
+    "int8": "i8",
+    "uint32": "u32",
+    "uint16": "u16",
+    "uint8": "u8",
+    "bool": "bool",
+}
+"""PyTorch's names of element types, and those of the language."""
+
+
+def element_of_torch(dtype: Any) -> ElementType:
+    """The element type of a PyTorch dtype. Unsupported where mgn has none."""
+    name = str(dtype).removeprefix("torch.")
+    if name not in ELEMENTS:
+        raise Unsupported(f"values of type {name}")
+    return ELEMENT_TYPES[ELEMENTS[name]]
+
+
+def array_of_tensor(tensor: Any) -> np.ndarray:
+    """The elements of a tensor as an array in its memory."""
+    import torch
+
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    if plain.dtype is torch.bfloat16:
+        return plain.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return plain.numpy()
+
+
+def tensor_of_array(array: np.ndarray) -> Any:
+    """An array, which may be written, as a tensor in its memory."""
+    import torch
+
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)

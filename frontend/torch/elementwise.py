@@ -1,0 +1,495 @@
+"""Elementwise operators: arithmetic, functions, comparisons, choices, conversions.
+
+In: operands of one or of several element types, and numbers. Out: values of the types that PyTorch
+gives: operands are converted to the type in which PyTorch computes.
+"""
+
+import math
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.composite import element_type_of, shape_of
+from mgn.dialects.types import ELEMENT_TYPES, ElementType, Family
+from mgn.frontend.torch.table import TABLE, Call, Operand, Unsupported, as_element, aten
+
+F32, BOOL = ELEMENT_TYPES["f32"], ELEMENT_TYPES["bool"]
+
+FLOAT_FUNCTIONS = {
+    "cos": "cos",
+    "erf": "erf",
+    "exp": "exp",
+    "expm1": "expm1",
+    "hardsigmoid": "hard_sigmoid",
+    "hardswish": "hard_swish",
+    "log": "log",
+    "log1p": "log1p",
+    "reciprocal": "recip",
+    "rsqrt": "rsqrt",
+    "sigmoid": "sigmoid",
+    "silu": "silu",
+    "sin": "sin",
+    "sqrt": "sqrt",
+    "tan": "tan",
+    "tanh": "tanh",
+}
+"""Functions whose results are floats: integers are converted first."""
+
+FUNCTIONS = {"abs": "abs", "neg": "neg", "relu": "relu", "sign": "sign"}
+"""Functions of any number."""
+
+ROUNDINGS = {"ceil": "ceil", "floor": "floor", "round": "round"}
+"""Functions that leave integers as they are."""
+
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+
+LOGICAL = {"and": "logical_and", "or": "logical_or"}
+
+CATEGORIES = {
+    Family.BOOL: 0,
+    Family.UNSIGNED: 1,
+    Family.SIGNED: 1,
+    Family.FLOAT: 2,
+}
+"""Kinds of numbers, in the order in which one stands for all of another."""
+
+
+def category_of(value: Operand) -> int:
+    """The kind of a number or a tensor."""
+    if isinstance(value, SSAValue):
+        return CATEGORIES[element_type_of(value).family]
+    return 0 if isinstance(value, bool) else 1 if isinstance(value, int) else 2
+
+
+def common_element(*operands: Operand) -> ElementType:
+    """The type in which PyTorch computes with operands: that of tensors with axes, unless a scalar
+    is of another kind; then that of scalars, then that of numbers.
+    """
+    values = [item for item in operands if isinstance(item, SSAValue)]
+    found: ElementType | None = None
+    for group in (
+        [item for item in values if shape_of(item)],
+        [item for item in values if not shape_of(item)],
+    ):
+        joined = None
+        for item in group:
+            own = element_type_of(item)
+            joined = own if joined is None else _joined(joined, own)
+        if joined is not None and (
+            found is None or CATEGORIES[joined.family] > CATEGORIES[found.family]
+        ):
+            found = joined
+    number = max((category_of(item) for item in operands if item not in values), default=-1)
+    if found is None or number > CATEGORIES[found.family]:
+        return (BOOL, ELEMENT_TYPES["i64"], F32)[number]
+    return found
+
+
+def _joined(first: ElementType, second: ElementType) -> ElementType:
+    """The narrowest type that holds all numbers of two, as PyTorch has it."""
+    if first == second:
+        return first
+    low, high = sorted((first, second), key=lambda item: (CATEGORIES[item.family], item.bits))
+    if low.family is high.family and low.bits == high.bits:
+        return F32  # f16 and bf16
+    if high.family is Family.UNSIGNED and low.family is Family.SIGNED:
+        return ELEMENT_TYPES[f"i{min(2 * high.bits, 64)}"]
+    return high
+
+
+def in_element(b: Emitter, value: Operand, element: ElementType) -> Operand:
+    """An operand in an element type; a number as one that this type holds."""
+    if isinstance(value, SSAValue):
+        return as_element(b, value, element)
+    if element.is_float:
+        return float(value)
+    return bool(value) if element is BOOL else int(value)
+
+
+def call_in(b: Emitter, name: str, element: ElementType, *operands: Operand) -> SSAValue:
+    """An operation, its operands in an element type."""
+    values = [in_element(b, item, element) for item in operands]
+    if not any(isinstance(item, SSAValue) for item in values):
+        assert not isinstance(values[0], SSAValue)
+        values[0] = b.constant(values[0], element)
+    return b.call(name, *values)
+
+
+def as_value(b: Emitter, value: Operand, element: ElementType) -> SSAValue:
+    """An operand as a tensor of an element type."""
+    found = in_element(b, value, element)
+    return found if isinstance(found, SSAValue) else b.constant(found, element)
+
+
+def _enter_function(name: str, operation: str, is_float: bool, rounds: bool = False) -> None:
+    @aten(name)
+    def build(b: Emitter, call: Call, x: SSAValue) -> SSAValue:
+        if rounds and not element_type_of(x).is_float:
+            return x
+        return b.call(operation, as_element(b, x, call.element) if is_float else x)
+
+
+for _name, _operation in FLOAT_FUNCTIONS.items():
+    _enter_function(_name, _operation, is_float=True)
+for _name, _operation in FUNCTIONS.items():
+    _enter_function(_name, _operation, is_float=False)
+for _name, _operation in ROUNDINGS.items():
+    _enter_function(_name, _operation, is_float=False, rounds=True)
+
+
+def _enter_comparison(name: str) -> None:
+    @aten(f"{name}.Tensor", f"{name}.Scalar")
+    def build(b: Emitter, call: Call, x: SSAValue, y: Operand) -> SSAValue:
+        element = common_element(x, y)
+        if element is BOOL and name not in ("eq", "ne"):
+            element = ELEMENT_TYPES["i32"]
+        return call_in(b, name, element, x, y)
+
+
+for _name in COMPARISONS:
+    _enter_comparison(_name)
+
+
+def _enter_logical(name: str, operation: str) -> None:
+    @aten(f"logical_{name}")
+    def logical(b: Emitter, call: Call, x: SSAValue, y: SSAValue) -> SSAValue:
+        return b.call(operation, truth(b, x), truth(b, y))
+
+    @aten(f"bitwise_{name}.Tensor", f"bitwise_{name}.Scalar", f"__{name}__.Tensor")
+    def bitwise(b: Emitter, call: Call, x: SSAValue, y: Operand) -> SSAValue:
+        if call.element is not BOOL:
+            raise Unsupported("bits of integers")
+        return call_in(b, operation, BOOL, x, y)
+
+
+for _name, _operation in LOGICAL.items():
+    _enter_logical(_name, _operation)
+
+
+def truth(b: Emitter, x: SSAValue) -> SSAValue:
+    """Whether each element differs from 0."""
+    return x if element_type_of(x) is BOOL else b.ne(x, 0)
+
+
+@aten("logical_not", "bitwise_not")
+def logical_not(b: Emitter, call: Call, x: SSAValue) -> SSAValue:
+    """Not; of integers, only as truths."""
+    if call.element is not BOOL:
+        raise Unsupported("bits of integers")
+    return b.logical_not(truth(b, x))
+
+
+@aten("logical_xor", "bitwise_xor.Tensor")
+def logical_xor(b: Emitter, call: Call, x: SSAValue, y: SSAValue) -> SSAValue:
+    """One of the two."""
+    if call.element is not BOOL:
+        raise Unsupported("bits of integers")
+    return b.ne(truth(b, x), truth(b, y))
+
+
+# ---- arithmetic
+
+
+@aten("add.Tensor", "add.Scalar")
+def add(b: Emitter, call: Call, x: Operand, y: Operand, alpha: float = 1) -> SSAValue:
+    """x + alpha·y; of truths, whether one is."""
+    if call.element is BOOL:
+        return call_in(b, "logical_or", BOOL, x, y)
+    if alpha != 1:
+        y = call_in(b, "mul", call.element, y, alpha)
+    return call_in(b, "add", call.element, x, y)
+
+
+@aten("sub.Tensor", "sub.Scalar")
+def sub(b: Emitter, call: Call, x: Operand, y: Operand, alpha: float = 1) -> SSAValue:
+    """x - alpha·y."""
+    if alpha != 1:
+        y = call_in(b, "mul", call.element, y, alpha)
+    return call_in(b, "sub", call.element, x, y)
+
+
+@aten("rsub.Tensor", "rsub.Scalar")
+def rsub(b: Emitter, call: Call, x: Operand, y: Operand, alpha: float = 1) -> SSAValue:
+    """y - alpha·x."""
+    return sub(b, call, y, x, alpha)
+
+
+@aten("mul.Tensor", "mul.Scalar")
+def mul(b: Emitter, call: Call, x: Operand, y: Operand) -> SSAValue:
+    """The product; of truths, whether both are."""
+    name = "logical_and" if call.element is BOOL else "mul"
+    return call_in(b, name, call.element, x, y)
+
+
+@aten("div.Tensor", "div.Scalar")
+def div(b: Emitter, call: Call, x: Operand, y: Operand) -> SSAValue:
+    """The quotient, a float also of integers."""
+    return call_in(b, "div", call.element, x, y)
+
+
+@aten("div.Tensor_mode", "div.Scalar_mode")
+def div_rounded(
+    b: Emitter, call: Call, x: Operand, y: Operand, rounding_mode: str | None = None
+) -> SSAValue:
+    """The quotient, rounded to an integer."""
+    if rounding_mode is None:
+        return div(b, call, x, y)
+    left = as_value(b, x, call.element)
+    if not call.element.is_float:
+        if rounding_mode == "floor":
+            left = b.sub(left, call_in(b, "mod", call.element, left, y))
+        return call_in(b, "div", call.element, left, y)
+    if rounding_mode == "trunc":
+        return truncated(b, call_in(b, "div", call.element, left, y))
+    whole = b.sub(left, call_in(b, "mod", call.element, left, y))
+    return b.round(call_in(b, "div", call.element, whole, y))
+
+
+@aten("floor_divide")
+def floor_divide(b: Emitter, call: Call, x: Operand, y: Operand) -> SSAValue:
+    """The quotient, rounded down."""
+    return div_rounded(b, call, x, y, "floor")
+
+
+@aten("remainder.Tensor", "remainder.Scalar")
+def remainder(b: Emitter, call: Call, x: Operand, y: Operand) -> SSAValue:
+    """What is left of a division, with the divisor's sign."""
+    return call_in(b, "mod", call.element, x, y)
+
+
+@aten("maximum", "minimum")
+def extremum(b: Emitter, call: Call, x: SSAValue, y: SSAValue) -> SSAValue:
+    """The larger or the smaller one."""
+    if call.element is BOOL:
+        name = "logical_or" if "maximum" in call.name else "logical_and"
+        return call_in(b, name, BOOL, x, y)
+    return call_in(b, "max" if "maximum" in call.name else "min", call.element, x, y)
+
+
+POWERS = {-1.0: "recip", -0.5: "rsqrt", 0.5: "sqrt"}
+"""Exponents of functions."""
+
+
+@aten("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+def power(b: Emitter, call: Call, x: Operand, y: Operand) -> SSAValue:
+    """A power; small exponents that are known as products."""
+    if isinstance(y, SSAValue):
+        return call_in(b, "pow", call.element, x, y)
+    base = as_value(b, x, call.element)
+    if call.element.is_float and y in POWERS:
+        return b.call(POWERS[float(y)], base)
+    if y == 1:
+        return base
+    if y == 2:
+        return b.mul(base, base)
+    if y == 3:
+        return b.mul(b.mul(base, base), base)
+    return call_in(b, "pow", call.element, base, y)
+
+
+@aten("addcmul")
+def addcmul(
+    b: Emitter, call: Call, x: SSAValue, y: SSAValue, z: SSAValue, value: float = 1
+) -> SSAValue:
+    """x + value·y·z."""
+    return add(b, call, x, call_in(b, "mul", call.element, y, z), value)
+
+
+@aten("addcdiv")
+def addcdiv(
+    b: Emitter, call: Call, x: SSAValue, y: SSAValue, z: SSAValue, value: float = 1
+) -> SSAValue:
+    """x + value·y / z."""
+    return add(b, call, x, call_in(b, "div", call.element, y, z), value)
+
+
+@aten("lerp.Scalar", "lerp.Tensor")
+def lerp(b: Emitter, call: Call, x: SSAValue, y: SSAValue, weight: Operand) -> SSAValue:
+    """x + weight·(y - x)."""
+    apart = call_in(b, "sub", call.element, y, x)
+    return b.add(x, call_in(b, "mul", call.element, apart, weight))
+
+
+# ---- functions
+
+
+@aten("gelu")
+def gelu(b: Emitter, call: Call, x: SSAValue, approximate: str = "none") -> SSAValue:
+    """x·Φ(x)."""
+    return b.gelu(x, approx=approximate)
+
+
+@aten("leaky_relu")
+def leaky_relu(b: Emitter, call: Call, x: SSAValue, negative_slope: float = 0.01) -> SSAValue:
+    """x where positive, else a share of it."""
+    return b.leaky_relu(x, slope=float(negative_slope))
+
+
+@aten("_prelu_kernel", "prelu")
+def prelu(b: Emitter, call: Call, x: SSAValue, weight: SSAValue) -> SSAValue:
+    """x where positive, else its channel's share of it."""
+    if call.name == "aten.prelu.default" and len(shape_of(x)) > 1:
+        weight = b.reshape(weight, (-1, *[1] * (len(shape_of(x)) - 2)))
+    return b.where(b.gt(x, 0), x, b.mul(weight, x))
+
+
+@aten("elu")
+def elu(
+    b: Emitter,
+    call: Call,
+    x: SSAValue,
+    alpha: float = 1.0,
+    scale: float = 1.0,
+    input_scale: float = 1.0,
+) -> SSAValue:
+    """scale·x where positive, else scale·alpha·(exp(input_scale·x) - 1)."""
+    if scale == input_scale == 1:
+        return b.elu(x, alpha=float(alpha))
+    below = b.mul(b.expm1(b.mul(b.min(x, 0.0), float(input_scale))), float(alpha))
+    return b.mul(b.where(b.gt(x, 0), x, below), float(scale))
+
+
+@aten("softplus")
+def softplus(
+    b: Emitter, call: Call, x: SSAValue, beta: float = 1, threshold: float = 20
+) -> SSAValue:
+    """log(1 + exp(beta·x)) / beta; x itself above the threshold."""
+    scaled = x if beta == 1 else b.mul(x, float(beta))
+    soft = b.softplus(scaled)
+    soft = soft if beta == 1 else b.div(soft, float(beta))
+    return b.where(b.gt(scaled, float(threshold)), x, soft)
+
+
+@aten("mish")
+def mish(b: Emitter, call: Call, x: SSAValue) -> SSAValue:
+    """x·tanh(softplus(x))."""
+    return b.mul(x, b.tanh(b.softplus(x)))
+
+
+@aten("log_sigmoid_forward", "log_sigmoid")
+def log_sigmoid(b: Emitter, call: Call, x: SSAValue) -> Any:
+    """The logarithm of the sigmoid; beside it exp(-|x|) where PyTorch keeps that."""
+    found = b.neg(b.softplus(b.neg(x)))
+    return found if len(call.results) == 1 else (found, b.exp(b.neg(b.abs(x))))
+
+
+@aten("hardtanh")
+def hardtanh(
+    b: Emitter, call: Call, x: SSAValue, min_val: float = -1, max_val: float = 1
+) -> SSAValue:
+    """x, held between two numbers."""
+    return b.clamp(x, min=min_val, max=max_val)
+
+
+@aten("relu6")
+def relu6(b: Emitter, call: Call, x: SSAValue) -> SSAValue:
+    """x, held between 0 and 6."""
+    return b.clamp(x, min=0, max=6)
+
+
+@aten("clamp", "clamp_min", "clamp_max", "clamp.Tensor", "clamp_min.Tensor", "clamp_max.Tensor")
+def clamp(b: Emitter, call: Call, x: SSAValue, *bounds: Operand | None, **named: Any) -> SSAValue:
+    """x, held between bounds."""
+    only_max = call.name.startswith("aten.clamp_max")
+    given = dict(zip(["max"] if only_max else ["min", "max"], bounds, strict=False), **named)
+    value = as_element(b, x, call.element)
+    for name, operation in (("min", "max"), ("max", "min")):
+        bound = given.get(name)
+        if bound is not None:
+            value = call_in(b, operation, call.element, value, bound)
+    return value
+
+
+@aten("exp2", "log2", "log10")
+def to_another_base(b: Emitter, call: Call, x: SSAValue) -> SSAValue:
+    """Powers of 2, and logarithms to the bases 2 and 10."""
+    value = as_element(b, x, call.element)
+    if "exp2" in call.name:
+        return b.pow(b.full((), 2.0, T=call.element), value)
+    base = 2.0 if "log2" in call.name else 10.0
+    return b.div(b.log(value), math.log(base))
+
+
+@aten("sinh", "cosh")
+def hyperbolic(b: Emitter, call: Call, x: SSAValue) -> SSAValue:
+    """Hyperbolic functions: that of the sine by expm1, so that nothing cancels near 0."""
+    value = as_element(b, x, call.element)
+    if "cosh" in call.name:
+        return b.mul(b.add(b.exp(value), b.exp(b.neg(value))), 0.5)
+    return b.mul(b.sub(b.expm1(value), b.expm1(b.neg(value))), 0.5)
+
+
+def truncated(b: Emitter, x: SSAValue) -> SSAValue:
+    """x without what is behind the point."""
+    return b.where(b.lt(x, 0), b.ceil(x), b.floor(x))
+
+
+@aten("trunc")
+def trunc(b: Emitter, call: Call, x: SSAValue) -> SSAValue:
+    """x without what is behind the point."""
+    return truncated(b, x) if element_type_of(x).is_float else x
+
+
+@aten("square")
+def square(b: Emitter, call: Call, x: SSAValue) -> SSAValue:
+    """x·x."""
+    return b.mul(x, x)
+
+
+# ---- questions and choices
+
+
+@aten("isnan", "isinf", "isfinite")
+def is_kind(b: Emitter, call: Call, x: SSAValue) -> SSAValue:
+    """What kind of a number each element is."""
+    if not element_type_of(x).is_float:
+        return b.full(shape_of(x), "isfinite" in call.name, T=BOOL)
+    if "isnan" in call.name:
+        return b.isnan(x)
+    name = "eq" if "isinf" in call.name else "lt"
+    return b.call(name, b.abs(x), math.inf)
+
+
+@aten("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
+def where(b: Emitter, call: Call, condition: SSAValue, x: Operand, y: Operand) -> SSAValue:
+    """x where a condition holds, else y."""
+    left, right = (in_element(b, item, call.element) for item in (x, y))
+    if not isinstance(left, SSAValue) and not isinstance(right, SSAValue):
+        left = b.constant(left, call.element)
+    return b.where(truth(b, condition), left, right)
+
+
+@aten("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(b: Emitter, call: Call, x: SSAValue, mask: SSAValue, value: Operand) -> SSAValue:
+    """A value where the mask holds, else x."""
+    return where(b, call, mask, value, x)
+
+
+# ---- conversions
+
+
+@aten(
+    "alias",
+    "clone",
+    "contiguous",
+    "detach",
+    "lift_fresh_copy",
+    "_to_copy",
+    "to.dtype",
+    "to.dtype_layout",
+    "_assert_tensor_metadata",
+)
+def converted(b: Emitter, call: Call, x: SSAValue, *rest: Any, **named: Any) -> SSAValue:
+    """x, in the type of the result."""
+    return x
+
+
+TABLE["prims.convert_element_type.default"] = converted
+
+
+@aten("copy")
+def copy(b: Emitter, call: Call, x: SSAValue, source: SSAValue, *rest: Any) -> SSAValue:
+    """Another value in the type and shape of x."""
+    value = as_element(b, source, call.element)
+    return value if shape_of(value) == call.shape else b.broadcast_to(value, call.shape)

@@ -1,0 +1,1 @@
+"""Tests of what reads PyTorch's programs; they skip where PyTorch is not installed."""

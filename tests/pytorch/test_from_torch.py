@@ -1,0 +1,188 @@
+"""Modules of PyTorch as programs: names, values, results, errors."""
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mgn
+from mgn.frontend.torch import exported
+from tests.pytorch.nearness import check_near
+
+torch = pytest.importorskip("torch")
+nn, F = torch.nn, torch.nn.functional
+
+
+class Tied(nn.Module):
+    """Two layers that share a weight, a buffer, and a table that the state_dict leaves out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+        self.second = nn.Linear(8, 8)
+        self.second.weight = self.first.weight
+        self.register_buffer("scale", torch.full((8,), 2.0))
+        self.register_buffer("table", torch.arange(8.0), persistent=False)
+
+    def forward(self, x):
+        """Results by name."""
+        y = self.second(F.gelu(self.first(x))) * self.scale + self.table
+        return {"logits": y, "both": (y.argmax(-1), x)}
+
+
+class Block(nn.Module):
+    """Attention with a mask, a norm and a residual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(24)
+        self.qkv = nn.Linear(24, 72)
+        self.out = nn.Linear(24, 24)
+
+    def forward(self, x, mask):
+        """`x[B, S, 24]`, and truths `[B, 1, 1, S]`."""
+        samples, steps, _ = x.shape
+        parts = self.qkv(self.norm(x)).view(samples, steps, 3, 3, 8).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(*parts.unbind(0), attn_mask=mask)
+        return x + self.out(y.transpose(1, 2).reshape(samples, steps, 24))
+
+
+def convolutional() -> nn.Module:
+    """Convolutions with batch norm, pooling, resizing and a classifier."""
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU6(),
+        nn.Conv2d(8, 8, 3, padding=1, groups=8),
+        nn.Hardswish(),
+        nn.MaxPool2d(3, 2, 1),
+        nn.Upsample(scale_factor=2, mode="bilinear"),
+        nn.GroupNorm(2, 8),
+        nn.ConvTranspose2d(8, 4, 2, stride=2),
+        nn.AdaptiveAvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(16, 5),
+        nn.LogSoftmax(-1),
+    )
+
+
+def check_module(module: nn.Module, *inputs: "torch.Tensor") -> dict[str, np.ndarray]:
+    """What mgn computes of a module, compared with PyTorch."""
+    module = module.eval()
+    program = mgn.from_torch(module, inputs)
+    graph = next(op for op in program.lower().body.block.ops if op.name == "mgn.graph")
+    exe = mgn.compile(program)
+    found = exe(**dict(zip(graph.input_names, [item.numpy() for item in inputs], strict=True)))
+    wide = copy.deepcopy(module).double()
+    doubled = [item.double() if item.is_floating_point() else item for item in inputs]
+    with torch.no_grad():
+        eager, exact = (
+            torch.utils._pytree.tree_leaves(item) for item in (module(*inputs), wide(*doubled))
+        )
+    for (name, value), one, other in zip(found.items(), eager, exact, strict=True):
+        check_near(value, one.numpy(), other.numpy(), name)
+    return found
+
+
+def test_parameters_have_the_names_and_values_of_the_state_dict_and_tied_ones_are_one() -> None:
+    torch.manual_seed(0)
+    module = Tied()
+    program = mgn.from_torch(module, (torch.randn(3, 8),))
+    names = {"first.weight", "first.bias", "second.bias", "scale"}
+    assert program.values.keys() == names
+    state = module.state_dict()
+    for name, value in mgn.compile(program).params.items():
+        np.testing.assert_array_equal(value, state[name].numpy())
+
+
+def test_results_have_their_keys_and_agree_with_pytorch() -> None:
+    torch.manual_seed(0)
+    found = check_module(Tied(), torch.randn(3, 8))
+    assert list(found) == ["logits", "both_0", "both_1"]
+
+
+def test_convolutions_norms_and_pooling_agree_with_pytorch() -> None:
+    torch.manual_seed(0)
+    module = convolutional()
+    for layer in module.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.running_var.uniform_(0.5, 2)
+    assert list(check_module(module, torch.randn(2, 3, 17, 15))) == ["output"]
+
+
+def test_attention_is_kept_and_agrees_with_pytorch() -> None:
+    torch.manual_seed(0)
+    mask = torch.ones(2, 1, 1, 7, dtype=torch.bool)
+    mask[0, ..., 5:] = False
+    module, x = Block(), torch.randn(2, 7, 24)
+    text = str(mgn.from_torch(module, (x, mask)))
+    assert text.count("mgn.attention(") == 1 and text.count("mgn.layer_norm(") == 1
+    check_module(module, x, mask)
+
+
+def test_values_keep_the_names_and_the_lines_of_the_program() -> None:
+    program = mgn.from_torch(Tied(), (torch.randn(3, 8),))
+    assert "%gelu = mgn.gelu(%linear)" in str(program)
+    graph = next(op for op in program.lower().body.block.ops if op.name == "mgn.graph")
+    gelu = next(op for op in graph.walk() if op.name == "mgn.gelu")
+    assert Path(gelu.location.filename.data).name in (Path(__file__).name, "functional.py")
+    assert gelu.location.line.data > 0
+
+
+def test_weights_can_be_loaded_under_the_names_of_the_state_dict(tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    module = nn.Sequential(nn.Linear(4, 3))
+    exe = mgn.compile(mgn.from_torch(module, (torch.randn(2, 4),)))
+    other = {"0.weight": np.ones((3, 4), np.float32), "0.bias": np.ones(3, np.float32)}
+    save_file(other, tmp_path / "w.safetensors")
+    exe.load_params(tmp_path / "w.safetensors")
+    np.testing.assert_array_equal(exe.params["0.weight"], other["0.weight"])
+
+
+def test_half_precision_and_integers_come_as_they_are() -> None:
+    class Lookup(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(5, 4, dtype=torch.bfloat16)
+
+        def forward(self, ids):
+            return self.table(ids) * 2, ids + 1
+
+    module, ids = Lookup(), torch.tensor([[1, 4, 0]])
+    exe = mgn.compile(mgn.from_torch(module, (ids,)))
+    found = exe(ids=ids.numpy())
+    assert found["output_0"].dtype.name == "bfloat16" and found["output_1"].dtype == np.int64
+    expected = module(ids)[0].detach().float().numpy()
+    np.testing.assert_array_equal(found["output_0"].astype(np.float32), expected)
+
+
+def test_every_operator_that_is_not_there_is_named_with_its_line() -> None:
+    class Strange(nn.Module):
+        def forward(self, x):
+            return torch.lgamma(torch.erfinv(x))
+
+    with pytest.raises(mgn.DiagnosticsError) as caught:
+        mgn.from_torch(Strange(), (torch.rand(3),))
+    said = str(caught.value)
+    assert "'aten.erfinv.default'" in said and "'aten.lgamma.default'" in said
+    assert Path(__file__).name in said and "return torch.lgamma" in said
+
+
+def test_a_module_that_changes_its_buffers_is_refused() -> None:
+    with pytest.raises(mgn.MgnError, match=r"running_mean.*eval"):
+        mgn.from_torch(nn.BatchNorm1d(3), (torch.rand(4, 3),))
+
+
+def test_what_is_no_module_is_refused() -> None:
+    with pytest.raises(mgn.MgnError, match=r"torch.nn.Module, not function"):
+        mgn.from_torch(lambda x: x, (torch.rand(3),))
+    with pytest.raises(mgn.MgnError, match="as a tuple"):
+        mgn.from_torch(nn.ReLU(), torch.rand(3))
+
+
+def test_without_pytorch_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    with pytest.raises(mgn.MgnError, match=r"mgn\[torch\]"):
+        exported.export_module(None, ())
