@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
 
-from mgn.api import AnyModule, as_module, compile_lowered, describe_device, recipe_of
+from mgn.api import AnyModule, Module, as_module, compile_lowered, describe_device, recipe_of
 from mgn.diagnostics import MgnError
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.dialects.types import element_of
@@ -84,6 +84,8 @@ class Trainer:
         self._described = describe_device(self._device)
         session = Session(self._device)
         self.params = Parameters(session, seed, self._step.trained)
+        given = self._module.values
+        self.params.update({name: given[name] for name in self._step.trained if name in given})
         self.executable = self._compiled(self._step.module)
         self._evaluation: dict[bool, Executable] = {}
         self._steps = 0
@@ -238,6 +240,7 @@ class Trainer:
         return self._module.lower(self.graph, self.dims)
 
     def _compiled(self, module: Any) -> Executable:
-        recipe = recipe_of(module, self.graph, None, self._described, None, self.precision)
+        program = Module(module, self._module.values)
+        recipe = recipe_of(program, self.graph, None, self._described, None, self.precision)
         ir = recipe.lower()
         return compile_lowered(ir, self._device, recipe, self.seed, params=self.params)
