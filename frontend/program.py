@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from mgn.diagnostics import Diagnostic, DiagnosticsError
@@ -56,6 +57,25 @@ class Program:
     def graphs(self) -> tuple[GraphSignature, ...]:
         """The graphs of the file; of its imports, where it has none of its own."""
         return tuple(_signature(item) for item in _default_graphs(self.unit))
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The program's files by the names that places in it have."""
+        return {item.source.name: item.source.text for item in self._units}
+
+    @property
+    def files(self) -> set[Path]:
+        """The files that the program was read from, its imports among them."""
+        return {item.source.path for item in self._units if item.source.path is not None}
+
+    @property
+    def values(self) -> dict[str, np.ndarray]:
+        """The values that the program itself gives its parameters: none."""
+        return {}
+
+    @property
+    def _units(self) -> list[Unit]:
+        return [self.unit, *(item.unit for item in self.unit.names.values())]
 
     def lower(self, dims: Mapping[str, int] | None = None, graph: str | None = None) -> ModuleOp:
         """A module with all graphs, or the one named, dimensions bound. Raises DiagnosticsError.

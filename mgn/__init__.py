@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         Module,
         Optimized,
         compile,
+        from_onnx,
         optimize,
         parse,
         parse_file,
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from mgn.executable import Executable
     from mgn.program import Program
     from mgn.runtime.packages.load import load_package
-    from mgn.torch import from_torch
     from mgn.text.generation import generate
     from mgn.text.writing import generate_text
+    from mgn.torch import from_torch
     from mgn.training import schedules
     from mgn.training.matrix_optimisers import Adafactor, Muon
     from mgn.training.optimisers import SGD, Adam, AdamW, Lion, Optimizer, RMSProp, Update
@@ -52,6 +53,7 @@ __all__ = [
     "Trainer",
     "Update",
     "compile",
+    "from_onnx",
     "from_torch",
     "generate",
     "generate_text",
@@ -67,7 +69,7 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(
-        ("Module", "Optimized", "compile", "optimize", "parse", "parse_file"),
+        ("Module", "Optimized", "compile", "from_onnx", "optimize", "parse", "parse_file"),
         "mgn.api",
     ),
     **dict.fromkeys(("Diagnostic", "DiagnosticsError", "MgnError"), "mgn.diagnostics"),
@@ -90,7 +92,17 @@ _HOMES = {
 _SUBPACKAGES = {
     **{
         name: f"mgn.{name}"
-        for name in ("codegen", "dialects", "frontend", "nn", "ops", "passes", "runtime", "torch")
+        for name in (
+            "codegen",
+            "dialects",
+            "frontend",
+            "nn",
+            "onnx_backend",
+            "ops",
+            "passes",
+            "runtime",
+            "torch",
+        )
     },
     "schedules": "mgn.training.schedules",
 }

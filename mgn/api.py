@@ -9,7 +9,7 @@ In: text, a file, a built graph or an xDSL module. Out: `Module`, `Optimized` or
 
 import importlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, overload
@@ -84,16 +84,36 @@ def parse(text: str, name: str = "<text>") -> Module:
 
 
 def parse_file(path: str | Path) -> Module:
-    """A program from a `.mgn` or `.mlir` file. DiagnosticsError with every error found."""
+    """A program from a `.mgn`, `.mlir` or `.onnx` file. DiagnosticsError with every error found."""
     from mgn.frontend.source import read_source
 
     check_arguments("mgn.parse_file", path=path)
     path = Path(path)
+    if path.suffix == ".onnx":
+        return from_onnx(path)
     if path.suffix == ".mlir":
         return load_program("mlir", read_source(path).text, str(path))
     from mgn.frontend.program import parse_file as parse_mgn_file
 
     return Module(parse_mgn_file(path))
+
+
+def from_onnx(
+    model: Any,
+    dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    constants: Mapping[str, Any] | None = None,
+) -> Module:
+    """A program from an ONNX file or a `ModelProto`. DiagnosticsError with what mgn does not have.
+
+    `dims` gives dimensions a size, `shapes` whole inputs; `constants` are inputs whose values are
+    part of the program, such as the shape for a Reshape. The initialisers are parameters, which
+    `mgn.compile` loads.
+    """
+    from mgn.frontend.onnx.program import load_onnx
+
+    check_arguments("mgn.from_onnx", dims=dims, shapes=shapes, constants=constants)
+    return Module(load_onnx(model, dims, shapes, constants))
 
 
 def optimize(
@@ -279,8 +299,7 @@ def compile_lowered(
         return compiled(recipe.lower(), recipe.cautious)
 
     made = Executable(compiled(ir, recipe.saturation), device, recipe, seed, cautious, params)
-    values, unset = recipe.module.values, made.params.without_value
-    made.params.update({name: values[name] for name in unset if name in values})
+    made.params.give(recipe.module.values)
     return made
 
 

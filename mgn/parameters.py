@@ -32,7 +32,8 @@ class Parameters(MutableMapping[str, np.ndarray]):
 
     Reading gives a copy. Setting checks name, shape and dtype; executables that take parameters to
     be moderate are told after it. Parameters cannot be deleted. Those in `trained` are held as
-    states, of which nothing is taken for granted. `loaded` says what was loaded last.
+    states, of which nothing is taken for granted. `loaded` says what was loaded last, `given`
+    are those whose values came with the program.
     """
 
     loaded: LoadReport | None = None
@@ -42,6 +43,7 @@ class Parameters(MutableMapping[str, np.ndarray]):
     ) -> None:
         self.session = session
         self._seed = seed
+        self.given: set[str] = set()
         self._trained = dict(trained or {})
         self._declared: dict[str, ParamOp] = dict(self._trained)
         self._admit: list[WeakMethod[Callable[[np.ndarray], None]]] = []
@@ -118,6 +120,13 @@ class Parameters(MutableMapping[str, np.ndarray]):
         if declared.initialiser is None:
             raise InputError(f"parameter {shown(name)} has no value; load or set it first")
         return initial_value(declared, self._seed)
+
+    def give(self, values: Mapping[str, np.ndarray]) -> None:
+        """Sets those without a value to what a program came with."""
+        for name in self.without_value:
+            if name in values:
+                self[name] = values[name]
+                self.given.add(name)
 
     def load(
         self,

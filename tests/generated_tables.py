@@ -16,6 +16,8 @@ from mgn.dialects.mgn import OPERATIONS
 from mgn.dialects.mgn.attributes import REQUIRED
 from mgn.dialects.mgn.operation import AttributeSpec, Kind, OperandSpec, OperationSpec
 from mgn.dialects.types import ElementType, Family
+from mgn.frontend.onnx.core.operator import OPERATORS as ONNX_OPERATORS
+from mgn.frontend.onnx.operators import load_operators
 from mgn.op_functions import signature_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -69,8 +71,19 @@ def options(parser: argparse.ArgumentParser) -> str:
     return "\n".join(["", "| option | effect |", "|---|---|", *rows]) + "\n\n"
 
 
+def onnx_operators() -> str:
+    """A table of the operators of ONNX, each with what it becomes."""
+    load_operators()
+    rows = ["", "| domain | operator | from version | becomes |", "|---|---|---|---|"]
+    for (domain, name), versions in sorted(ONNX_OPERATORS.items()):
+        for row in versions:
+            rows.append(f"| {domain} | `{name}` | {row.since} | {_plain(row.summary)} |")
+    return "\n".join(rows) + "\n\n"
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "operations": operations,
+    "onnx-operators": onnx_operators,
     "mgn-run": lambda: options(run.make_parser()),
     "mgn-opt": lambda: options(opt.make_parser()),
     "mgn-train": lambda: options(train.make_parser()),

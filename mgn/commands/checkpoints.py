@@ -62,8 +62,9 @@ def set_parameters(target: "Executable | Program", arguments: argparse.Namespace
     if missing:
         names = ", ".join(missing[:4]) + (" …" if len(missing) > 4 else "")
         say(f"drawn from normal(0, 0.02), having no initialiser: {names} ({len(missing)} in all)")
-    if len(params) > len(missing):
-        drawn = counted(len(params) - len(missing), "parameter")
+    drawn_by = len(params) - len(missing) - len(params.given)
+    if drawn_by > 0:
+        drawn = counted(drawn_by, "parameter")
         say(f"drawn by their initialisers: {drawn}")
 
 

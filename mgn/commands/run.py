@@ -1,7 +1,8 @@
 """`mgn-run`: compiles one graph of a program for a device and runs it.
 
-In: a `.mgn` or `.mlir` file, and files of arrays. Out: one line for each result on stdout, and,
-where asked for, files, the report, a trace, or what a stage of the compiler made of the program.
+In: a `.mgn`, `.mlir` or `.onnx` file, and files of arrays. Out: one line for each result on
+stdout, and, where asked for, files, the report, a trace, or what a stage of the compiler made of
+the program.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from mgn.driver.precision import PRECISIONS
 EXAMPLES = """\
 examples:
   mgn-run mlp.mgn                                       on random inputs and initial parameters
+  mgn-run model.onnx --dim batch=1                      on random inputs and its own weights
   mgn-run mlp.mgn --graph mlp --dim B=32 --seed 7
   mgn-run mlp.mgn --params w.safetensors --inputs in.npz --outputs out.npz
   mgn-run mlp.mgn --report --repeat 20                  what the compiler did, and kernel times
@@ -45,7 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
         "mgn-run", "Compile a tensor program for an OpenCL device and run it.", EXAMPLES
     )
     add = parser.add_argument
-    add("file", nargs="?", help="a .mgn or .mlir file; - is stdin")
+    add("file", nargs="?", help="a .mgn, .mlir or .onnx file; - is stdin")
     add("-f", "--frontend", choices=["mgn", "mlir"], help="the language of the file")
     add = add_program_options(parser, "the graph to run, where there are several")
     add("--mode", choices=["inference", "training"], default="inference")

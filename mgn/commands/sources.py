@@ -14,7 +14,7 @@ from mgn.diagnostics import Diagnostic, DiagnosticsError
 SEPARATOR = "// -----"
 LANGUAGES = {".mgn": "mgn", ".mlir": "mlir", ".spv": "spirv"}
 REFUSED = {
-    ".onnx": "reading ONNX files is not available in this version of mgn",
+    ".onnx": "mgn-run runs ONNX models, and shows with --emit=mlir what they are",
     ".mgnpkg": "a package is compiled already: mgn.load_package runs it, or a program in C",
 }
 """Why a file of a known kind is not read, by its extension."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from mgn.api import describe_device
+from mgn.api import describe_device, from_onnx
 from mgn.commands.arguments import parse_dimensions, saturation_of
 from mgn.commands.errors import UsageError
 from mgn.commands.sources import read_source
@@ -72,9 +72,12 @@ def program_of(arguments: argparse.Namespace) -> Module:
     """The program that the arguments name. MgnError where `-o` would take its place."""
     if arguments.file == "-" and arguments.frontend is None:
         arguments.frontend = "mgn"
-    source = read_source(arguments.file, arguments.frontend)
     path = None if arguments.file == "-" else Path(arguments.file)
-    program = load_program(source.language, source.text, source.name, path)
+    if path is not None and path.suffix.lower() == ".onnx" and arguments.frontend is None:
+        program = from_onnx(path)
+    else:
+        source = read_source(arguments.file, arguments.frontend)
+        program = load_program(source.language, source.text, source.name, path)
     if arguments.output is not None:
         given = (path, arguments.inputs, arguments.params)
         check_target(arguments.output)

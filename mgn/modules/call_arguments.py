@@ -15,6 +15,8 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "graph": ((str, type(None)), "the name of a graph"),
     "graphs": ((str, list, tuple, type(None)), "the name of a graph, or a list of names"),
     "dims": ((Mapping, type(None)), "sizes by name, such as {'B': 32}"),
+    "shapes": ((Mapping, type(None)), "shapes by input, such as {'x': [1, 3, 224, 224]}"),
+    "constants": ((Mapping, type(None)), "arrays by input, such as {'axes': [1]}"),
     "device": ((str,), "a selector such as 'auto', 'cpu' or '0:0'"),
     "description": ((str, Device), "the name of a device description, or one"),
     "mode": ((str,), "'inference' or 'training'"),

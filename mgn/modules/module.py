@@ -19,8 +19,8 @@ from mgn.modules.call_arguments import check_arguments
 from mgn.modules.mlir_text import check_module, print_mlir
 
 if TYPE_CHECKING:
+    from mgn.frontend.onnx.program import OnnxProgram
     from mgn.frontend.program import GraphSignature, Program
-    from mgn.frontend.units import Unit
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,10 @@ class Module:
     `given` are values of parameters of IR, by their external names.
     """
 
-    source: "Program | ModuleOp"
+    source: "Program | OnnxProgram | ModuleOp"
     given: Mapping[str, np.ndarray] = field(
         default_factory=dict[str, np.ndarray], compare=False, repr=False
     )
-
-    @property
-    def values(self) -> Mapping[str, np.ndarray]:
-        """The values that parameters came with: what is compiled has them from the start."""
-        return self.given
 
     @property
     def graphs(self) -> tuple[str, ...]:
@@ -55,19 +50,19 @@ class Module:
     @property
     def texts(self) -> dict[str, str]:
         """The program's files by the names that places in it have; none for IR."""
-        return {item.source.name: item.source.text for item in self._units}
+        return {} if isinstance(self.source, ModuleOp) else self.source.texts
 
     @property
     def files(self) -> set[Path]:
         """The files that the program was read from, its imports among them."""
-        return {item.source.path for item in self._units if item.source.path is not None}
+        return set() if isinstance(self.source, ModuleOp) else self.source.files
 
     @property
-    def _units(self) -> "list[Unit]":
-        if isinstance(self.source, ModuleOp):
-            return []
-        unit = self.source.unit
-        return [unit, *(item.unit for item in unit.names.values())]
+    def values(self) -> Mapping[str, np.ndarray]:
+        """The values that parameters came with, which what is compiled has from the start; those
+        of an ONNX model once it was lowered.
+        """
+        return self.given if isinstance(self.source, ModuleOp) else self.source.values
 
     def lower(self, graph: str | None = None, dims: Mapping[str, int] | None = None) -> ModuleOp:
         """A fresh xDSL module of all graphs or of one, its dimension parameters bound.

@@ -197,12 +197,6 @@ def test_a_wrong_command_line_says_what_is_wrong(
     assert message in outcome.stderr
 
 
-def test_onnx_files_are_for_later(mgn_run: Run) -> None:
-    outcome = mgn_run("model.onnx")
-    assert one_screen(outcome)
-    assert "reading ONNX files is not available in this version" in outcome.stderr
-
-
 @pytest.mark.usefixtures("device")
 @pytest.mark.parametrize(
     "fault", ["truncated", "missing", "misshaped", "dtype", "rubbish", "empty"]

@@ -41,10 +41,11 @@ EXTRA = {
     "mgn": {"z3"},
     "mgn/training": {"safetensors"},
     "mgn/text": {"tokenizers"},
+    "mgn/onnx_backend.py": {"onnx"},
     "frontend/torch": {"torch"},
     "mgn/pytorch": {"torch"},
 }
-"""What the files of one folder may import besides."""
+"""What the files of one folder, or one file, may import besides."""
 
 LAYERS: dict[str, set[str]] = {
     "passes/kernels": {"schedules", "arrangements", "saturate", "lower_kernels"},

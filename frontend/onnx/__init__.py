@@ -1,0 +1,1 @@
+"""ONNX models in, `mgn` dialect out."""

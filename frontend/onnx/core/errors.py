@@ -1,0 +1,40 @@
+"""What is wrong with an ONNX model: messages with the node, and what to do."""
+
+from collections.abc import Mapping, Sequence
+
+from mgn.diagnostics import Diagnostic, DiagnosticsError
+from mgn.dialects.mgn.build import CallError
+
+
+class NotKnown(CallError):
+    """A value has to be known when the model is read, and depends on inputs of the graph."""
+
+    def __init__(self, what: str, inputs: Sequence[str]) -> None:
+        self.inputs = tuple(inputs)
+        if not inputs:
+            super().__init__(f"{what} must be known when the model is read, and is random")
+            return
+        names = ", ".join(f"'{name}'" for name in inputs)
+        given = ", ".join(f"{name!r}: …" for name in inputs)
+        super().__init__(
+            f"{what} must be known when the model is read, and depends on input {names}; "
+            f"mgn.from_onnx(…, constants = {{{given}}}) gives it a value"
+        )
+
+
+class UnknownValues(DiagnosticsError):
+    """A model that can be read once these inputs are given as constants."""
+
+    def __init__(self, diagnostic: Diagnostic, inputs: Sequence[str]) -> None:
+        self.inputs = tuple(inputs)
+        super().__init__([diagnostic])
+
+
+class MissingDimensions(DiagnosticsError):
+    """Dimensions of a model that have no size yet, with the inputs that have them."""
+
+    def __init__(self, file: str, missing: Mapping[str, Sequence[str]]) -> None:
+        listing = "; ".join(f"'{name}' of {' and '.join(uses)}" for name, uses in missing.items())
+        given = ", ".join(f"{name!r}: …" for name in missing)
+        message = f"dimensions without a size: {listing}; dims = {{{given}}} gives them one"
+        super().__init__([Diagnostic(message, file)])

@@ -1,0 +1,281 @@
+"""Makes a graph of the `mgn` dialect from an ONNX model.
+
+In: a `Model`, a size for each dimension, values for inputs that are to be constants. Out: a module
+of one graph, and the values of its parameters. Each node is made by the function of its row in the
+table of operators; an operator that has none is expanded by its function, of the model or of ONNX.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, cast
+
+import numpy as np
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from mgn.diagnostics import Diagnostic, DiagnosticsError
+from mgn.dialects.mgn.build import RANDOM_STATE, RANDOM_TYPE, CallError, Draws, Emitter
+from mgn.dialects.mgn.states import StateOp
+from mgn.dialects.mgn.structure import GraphOp, ParamOp, ReadOp, ReturnOp
+from mgn.dialects.shapes import ShapeError
+from mgn.dialects.types import element_of_dtype, tensor
+from mgn.frontend.onnx.core.call import Call, element, shape
+from mgn.frontend.onnx.core.errors import NotKnown, UnknownValues
+from mgn.frontend.onnx.core.known import Known
+from mgn.frontend.onnx.core.model import Function, Graph, Input, Model, Node, bound
+from mgn.frontend.onnx.core.operator import find
+from mgn.frontend.onnx.core.reading import dtype_of, schema_function
+from mgn.frontend.onnx.core.scope import Scope
+
+DEEPEST = 64
+"""How deep functions and graphs may be nested."""
+
+Value = SSAValue | list[SSAValue]
+
+
+class Importer:
+    """One reading of a model. `values` are those of the parameters, by name."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.block = Block()
+        self.emitter = Emitter(self._insert)
+        self.emitter.draws = self._draws = Draws()
+        self.values: dict[str, np.ndarray] = {}
+        self._parameters: dict[int, ParamOp] = {}
+        self._inputs: list[str] = []
+        self.known = Known(self.values.__getitem__, self._inputs)
+
+    def _insert(self, op: Operation) -> None:
+        self.block.add_op(op)
+        self.known.watch(op)
+
+    def module(
+        self, sizes: Mapping[str, int], constants: Mapping[str, np.ndarray], name: str
+    ) -> ModuleOp:
+        """The module of the model's graph."""
+        graph = self.model.graph
+        scope = Scope({}, self.model.opsets)
+        for item in graph.inputs:
+            scope.values[item.name] = (
+                self._given(item, constants[item.name])
+                if item.name in constants
+                else self._input(item, sizes)
+            )
+        try:
+            outputs = self.run_graph(graph, scope)
+        except CallError as error:
+            self._fail(str(error))
+        results = dict(zip(graph.outputs, outputs, strict=True))
+        for key, value in results.items():
+            if not isinstance(value, SSAValue):
+                self._fail(f"output '{key}' is a sequence, which mgn does not have")
+        if self._draws.sites:
+            self._draws.finish(self.emitter)
+        self.block.add_op(ReturnOp(list(cast("dict[str, SSAValue]", results).values())))
+        self.known.replace(self.block)
+        op = GraphOp(name, self._inputs, list(results), Region(self.block))
+        read = {item.parameter_name for item in op.walk() if isinstance(item, ReadOp)}
+        parameters = {item.sym_name.data: item for item in self._parameters.values()}
+        self.values = {key: value for key, value in self.values.items() if key in read}
+        states = [StateOp(RANDOM_STATE, RANDOM_TYPE)] if self._draws.sites else []
+        declared = [item for key, item in parameters.items() if key in read]
+        return ModuleOp([*declared, *states, op])
+
+    def _input(self, item: Input, sizes: Mapping[str, int]) -> SSAValue:
+        dtype = dtype_of(item.element) if isinstance(item.element, int) else f"a {item.element}"
+        if item.shape is None:
+            self._fail(
+                f"input '{item.name}' has no shape in the model; "
+                f"mgn.from_onnx(…, shapes = {{{item.name!r}: […]}}) gives it one"
+            )
+        try:
+            element = element_of_dtype(cast("np.dtype[Any]", dtype))
+        except (KeyError, TypeError):
+            self._fail(f"input '{item.name}' is {dtype}, which mgn does not have")
+        shape = [
+            size if isinstance(size, int) else sizes[dimension_name(item, axis)]
+            for axis, size in enumerate(item.shape)
+        ]
+        try:
+            argument = self.block.insert_arg(tensor(element, shape), len(self.block.args))
+        except ShapeError as error:
+            self._fail(f"input '{item.name}': {error}")
+        argument.name_hint = _hint(item.name)
+        self._inputs.append(item.name)
+        return argument
+
+    def _given(self, item: Input, value: np.ndarray) -> SSAValue:
+        array = np.asarray(value)
+        wanted = dtype_of(item.element) if isinstance(item.element, int) else item.element
+        if array.dtype != wanted and not (
+            isinstance(wanted, np.dtype) and np.can_cast(array.dtype, wanted, "same_kind")
+        ):
+            self._fail(f"input '{item.name}' is {wanted}, and its constant is {array.dtype}")
+        return self.emitter.constant_array(array.astype(cast("np.dtype[Any]", wanted)))
+
+    # ---- graphs and nodes
+
+    def run_graph(self, graph: Graph, scope: Scope) -> list[Value]:
+        """The outputs of a graph whose inputs are in a scope."""
+        if scope.depth > DEEPEST:
+            self._fail("the model is nested too deep")
+        scope.values.update(graph.initialisers)
+        self.run_nodes(graph.nodes, scope)
+        return [
+            self.value(scope, name, f"the output of graph '{graph.name}',")
+            for name in graph.outputs
+        ]
+
+    def run_nodes(self, nodes: Sequence[Node], scope: Scope) -> None:
+        """Makes nodes in order; their outputs are in the scope then."""
+        for node in nodes:
+            before = self.emitter.location
+            if scope.outer is None or node.line:
+                self.emitter.location = self._location(node)
+            try:
+                outputs = self._outputs(node, scope)
+            except NotKnown as error:
+                raise UnknownValues(self._diagnostic(node, error), error.inputs) from None
+            except (CallError, ShapeError) as error:
+                raise DiagnosticsError([self._diagnostic(node, error)]) from None
+            finally:
+                self.emitter.location = before
+            for name, value in zip(node.outputs, outputs, strict=False):
+                if not name:
+                    continue
+                if value is None:
+                    message = CallError(f"output '{name}' is not supported")
+                    raise DiagnosticsError([self._diagnostic(node, message)])
+                scope.values[name] = value
+                if isinstance(value, SSAValue) and value.name_hint is None:
+                    value.name_hint = _hint(name)
+
+    def _outputs(self, node: Node, scope: Scope) -> Sequence[Any]:
+        inputs = [self.value(scope, name, "input") if name else None for name in node.inputs]
+        attributes = bound(node, scope.attributes)
+        call = Call(self, scope, node, inputs, attributes)
+        function = self.model.functions.get((node.domain, node.operator))
+        if function is not None:
+            return self.run_function(function, call)
+        row = find(node.domain, node.operator, call.version)
+        if row is None:
+            return self.expand(call)
+        found = row.function(call)
+        return list(found) if isinstance(found, tuple) else [found]
+
+    def expand(self, call: Call) -> Sequence[Any]:
+        """The outputs of a node by the function that ONNX gives for its operator."""
+        node = call.node
+        types = [
+            (None, ()) if value is None else (element(value).dtype, shape(value))
+            for value in call.inputs
+            if value is None or isinstance(value, SSAValue)
+        ]
+        known = types if len(types) == len(call.inputs) else None
+        function = schema_function(node, call.attributes, call.version, known)
+        if function is None:
+            call.fail("mgn does not know this operator")
+        return self.run_function(function, call)
+
+    def run_function(self, function: Function, call: Call) -> Sequence[Any]:
+        """The outputs of a function for a node. One that is not wanted is None."""
+        given = [*call.inputs, *[None] * (len(function.inputs) - len(call.inputs))]
+        values = {
+            name: value
+            for name, value in zip(function.inputs, given, strict=False)
+            if value is not None
+        }
+        absent = [
+            name for name, value in zip(function.inputs, given, strict=False) if value is None
+        ]
+        opsets = {**call.scope.opsets, **function.opsets}
+        attributes = {**function.defaults, **call.attributes}
+        scope = Scope(values, opsets, attributes, depth=call.scope.depth + 1)
+        scope.values.update(dict.fromkeys(absent))
+        if scope.depth > DEEPEST:
+            call.fail("functions are nested too deep")
+        self.run_nodes(function.nodes, scope)
+        return [
+            self.value(scope, name, "output") if call.wants(number) else None
+            for number, name in enumerate(function.outputs)
+        ]
+
+    def value(self, scope: Scope, name: str, what: str) -> Any:
+        """The value of a name. CallError where nothing before it has that name."""
+        found = scope.find(name)
+        if found is None:
+            raise CallError(f"{what} '{name}' is made by no node before it")
+        home, value = found
+        if isinstance(value, np.ndarray):
+            value = home.values[name] = self.tensor(name, value)
+        return value
+
+    # ---- constants and parameters
+
+    def tensor(self, name: str, array: np.ndarray, largest: int = 0) -> SSAValue:
+        """An array of the model: a parameter where it has floats and axes, else a constant. One of
+        at most so many elements is a constant anyhow.
+        """
+        try:
+            kind = element_of_dtype(array.dtype)
+        except KeyError:
+            raise CallError(f"tensor '{name}' is {array.dtype}, which mgn does not have") from None
+        if not kind.is_float or not array.ndim or array.size <= largest:
+            return self.emitter.constant_array(array)
+        op = self._parameters.get(id(array))
+        if op is None:
+            external = unused(name, self.values)
+            op = ParamOp(external, tensor(kind, array.shape))
+            op.location = self.emitter.location or self._location(None)
+            self._parameters[id(array)] = op
+            self.values[external] = array
+        read = ReadOp(op.sym_name.data, cast(Any, op.type))
+        read.location = self.emitter.location or self._location(None)
+        read.result.name_hint = _hint(name)
+        self.block.add_op(read)
+        return read.result
+
+    # ---- places
+
+    def _location(self, node: Node | None) -> FileLineColLoc:
+        line = node.line if node is not None else 1
+        return FileLineColLoc(StringAttr(self.model.file), IntAttr(line), IntAttr(1))
+
+    def _diagnostic(self, node: Node, error: Exception) -> Diagnostic:
+        return node_diagnostic(self.model, node, f"{node.operator}: {error}")
+
+    def _fail(self, message: str) -> NoReturn:
+        raise DiagnosticsError([Diagnostic(message, self.model.file)])
+
+
+def node_diagnostic(model: Model, node: Node, message: str) -> Diagnostic:
+    """A message at a node, in the listing of its model."""
+    named = f"node '{node.name}': {message}" if node.name else message
+    if not node.line:
+        return Diagnostic(named, model.file)
+    text = model.lines[node.line - 1]
+    column = len(text) - len(text.lstrip()) + 1
+    return Diagnostic(named, model.file, node.line, column, text)
+
+
+def dimension_name(item: Input, axis: int) -> str:
+    """The name of an axis of an input whose size is no number."""
+    assert item.shape is not None
+    size = item.shape[axis]
+    return size if isinstance(size, str) else f"{item.name}_{axis}"
+
+
+def unused(name: str, taken: Mapping[str, Any]) -> str:
+    """A name that is not taken."""
+    plain = name if name and name.isprintable() else "tensor"
+    found, number = plain, 0
+    while found in taken:
+        number += 1
+        found = f"{plain}_{number}"
+    return found
+
+
+def _hint(name: str) -> str | None:
+    made = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return made if re.match(r"[A-Za-z_]", made) else None

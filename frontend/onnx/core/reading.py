@@ -1,0 +1,235 @@
+"""Reads ONNX models: the only file of this package that knows ONNX's own classes.
+
+In: a path or a ModelProto. Out: a `Model`. DiagnosticsError where the file is damaged, is none, or
+has types of values that mgn does not have.
+"""
+
+import importlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError
+from mgn.frontend.onnx.core.model import DOMAINS, Function, Graph, Input, Model, Node, Reference
+
+BFLOAT16 = 16
+"""ONNX's number of the type bf16, which its older versions give as f32."""
+
+
+def onnx_package() -> Any:
+    """The package `onnx`. MgnError, which names the extra that brings it, where it is missing."""
+    try:
+        return importlib.import_module("onnx")
+    except ImportError:
+        raise MgnError("ONNX models need the package onnx: pip install 'mgn[onnx]'") from None
+
+
+def read_model(source: Any, name: str | None = None) -> Model:
+    """The model of a path or a ModelProto; `name` stands in messages."""
+    onnx = onnx_package()
+    if isinstance(source, onnx.ModelProto):
+        return _model(onnx, source, name or "<model>")
+    path = Path(source)
+    file = name or str(path)
+    if not path.is_file():
+        raise MgnError(f"cannot open '{path}': no such file")
+    try:
+        proto = onnx.load(str(path), load_external_data=False)
+    except Exception as error:
+        raise _wrong(f"not an ONNX model: {_first_line(error)}", file) from None
+    try:
+        onnx.external_data_helper.load_external_data_for_model(proto, str(path.parent))
+    except Exception as error:
+        raise _wrong(f"its external data cannot be read: {_first_line(error)}", file) from None
+    return _model(onnx, proto, file)
+
+
+def _model(onnx: Any, proto: Any, file: str) -> Model:
+    if not proto.HasField("graph") or not proto.opset_import:
+        raise _wrong("not an ONNX model: it has no graph, or does not say its opset", file)
+    reader = _Reader(onnx, file)
+    functions = {
+        (_domain(item.domain), item.name): reader.function(item) for item in proto.functions
+    }
+    model = Model(file, reader.graph(proto.graph), _opsets(proto.opset_import), functions)
+    model.list_nodes()
+    return model
+
+
+def schema_function(
+    node: Node, attributes: Mapping[str, Any], version: int, types: Sequence[Any] | None
+) -> Function | None:
+    """The body that ONNX itself gives for an operator; None where it has none.
+
+    `attributes` are those of the node, without references. `types` are the element types and
+    shapes of the inputs, (None, ()) for one that is left out.
+    """
+    onnx = onnx_package()
+    try:
+        schema = onnx.defs.get_schema(node.operator, version, node.domain)
+    except onnx.defs.SchemaError:
+        return None
+    reader = _Reader(onnx, node.operator)
+    if schema.has_function:
+        found = reader.function(schema.function_body)
+        if not found.opsets:
+            found.opsets[node.domain] = version
+    elif schema.has_context_dependent_function and types is not None:
+        made = [_type_proto(onnx, *item) for item in types]
+        known = [item.SerializeToString() for item in made]
+        versions = schema.context_dependent_function_opset_versions
+        fitting = max((item for item in versions if item <= version), default=versions[0])
+        text = schema.get_context_dependent_function_with_opset_version(
+            fitting, _bound_proto(onnx, node, attributes).SerializeToString(), known
+        )
+        proto = onnx.FunctionProto()
+        proto.ParseFromString(text)
+        found = reader.function(proto)
+    else:
+        return None
+    latest = onnx.defs.onnx_opset_version()
+    found.opsets.setdefault("", latest if node.domain else version)
+    for item, value in schema.attributes.items():
+        default = value.default_value
+        if default is not None and default.type:
+            found.defaults.setdefault(item, reader.attribute(default))
+    return found
+
+
+def _bound_proto(onnx: Any, node: Node, attributes: Mapping[str, Any]) -> Any:
+    """A node with the values of its attributes in the place of references."""
+    proto = onnx.NodeProto()
+    proto.CopyFrom(node.proto)
+    del proto.attribute[:]
+    for item in node.proto.attribute:
+        if not item.ref_attr_name:
+            proto.attribute.append(item)
+        elif item.name in attributes:
+            proto.attribute.append(onnx.helper.make_attribute(item.name, attributes[item.name]))
+    return proto
+
+
+def has_schema_function(node: Node, version: int) -> bool:
+    """Whether ONNX itself gives a body for an operator."""
+    onnx = onnx_package()
+    try:
+        schema = onnx.defs.get_schema(node.operator, version, node.domain)
+    except onnx.defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+def dtype_of(number: int) -> np.dtype[Any] | str:
+    """NumPy's type of a number of ONNX; its name where NumPy has none."""
+    onnx = onnx_package()
+    if number == BFLOAT16:
+        return np.dtype(ml_dtypes.bfloat16)
+    try:
+        return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number))
+    except KeyError:
+        return f"type {number}"
+
+
+class _Reader:
+    def __init__(self, onnx: Any, file: str) -> None:
+        self.onnx, self.file = onnx, file
+
+    def graph(self, proto: Any) -> Graph:
+        initialisers = {item.name: self.array(item) for item in proto.initializer}
+        for item in proto.sparse_initializer:
+            initialisers[item.values.name] = self.sparse(item)
+        inputs = [self.input(item) for item in proto.input if item.name not in initialisers]
+        nodes = [self.node(item) for item in proto.node]
+        outputs = tuple(item.name for item in proto.output)
+        return Graph(proto.name, tuple(inputs), outputs, nodes, initialisers)
+
+    def input(self, proto: Any) -> Input:
+        kind = proto.type.WhichOneof("value")
+        if kind != "tensor_type":
+            return Input(proto.name, (kind or "untyped").removesuffix("_type"), None)
+        type = proto.type.tensor_type
+        if not type.HasField("shape"):
+            return Input(proto.name, type.elem_type, None)
+        sizes = tuple(
+            item.dim_value if item.HasField("dim_value") else item.dim_param or None
+            for item in type.shape.dim
+        )
+        return Input(proto.name, type.elem_type, sizes)
+
+    def node(self, proto: Any) -> Node:
+        attributes = {item.name: self.attribute(item) for item in proto.attribute}
+        inputs, outputs = tuple(proto.input), tuple(proto.output)
+        domain = _domain(proto.domain)
+        return Node(proto.op_type, domain, proto.name, inputs, outputs, attributes, proto)
+
+    def attribute(self, proto: Any) -> Any:
+        if proto.ref_attr_name:
+            return Reference(proto.ref_attr_name)
+        kinds = self.onnx.AttributeProto
+        if proto.type == kinds.TENSOR:
+            return self.array(proto.t)
+        if proto.type == kinds.SPARSE_TENSOR:
+            return self.sparse(proto.sparse_tensor)
+        if proto.type == kinds.GRAPH:
+            return self.graph(proto.g)
+        if proto.type == kinds.STRING:
+            return proto.s.decode("utf-8", "replace")
+        if proto.type == kinds.STRINGS:
+            return [item.decode("utf-8", "replace") for item in proto.strings]
+        if proto.type in (kinds.FLOATS, kinds.INTS):
+            return list(proto.floats if proto.type == kinds.FLOATS else proto.ints)
+        return self.onnx.helper.get_attribute_value(proto)
+
+    def function(self, proto: Any) -> Function:
+        defaults = {item.name: self.attribute(item) for item in proto.attribute_proto}
+        nodes = [self.node(item) for item in proto.node]
+        opsets = _opsets(proto.opset_import)
+        inputs, outputs = tuple(proto.input), tuple(proto.output)
+        return Function(proto.name, inputs, outputs, nodes, defaults, opsets)
+
+    def array(self, proto: Any) -> np.ndarray:
+        try:
+            array = np.asarray(self.onnx.numpy_helper.to_array(proto))
+        except Exception as error:
+            message = f"tensor '{proto.name}' is damaged: {_first_line(error)}"
+            raise _wrong(message, self.file) from None
+        return array.astype(ml_dtypes.bfloat16) if proto.data_type == BFLOAT16 else array
+
+    def sparse(self, proto: Any) -> np.ndarray:
+        """A sparse tensor, made dense."""
+        values, indices = self.array(proto.values), self.array(proto.indices)
+        dense = np.zeros(tuple(proto.dims), values.dtype)
+        places = indices if indices.ndim == 1 else indices @ _strides(dense.shape)
+        dense.reshape(-1)[places] = values
+        return dense
+
+
+def _strides(shape: Sequence[int]) -> np.ndarray:
+    return np.cumprod([1, *shape[:0:-1]])[::-1].astype(np.int64)
+
+
+def _type_proto(onnx: Any, dtype: Any, shape: Sequence[int]) -> Any:
+    if dtype is None:
+        return onnx.TypeProto()
+    number = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    return onnx.helper.make_tensor_type_proto(number, list(shape))
+
+
+def _opsets(imports: Any) -> dict[str, int]:
+    found: Mapping[str, int] = {_domain(item.domain): item.version for item in imports}
+    return dict(found)
+
+
+def _domain(name: str) -> str:
+    return DOMAINS.get(name, name)
+
+
+def _wrong(message: str, file: str) -> DiagnosticsError:
+    return DiagnosticsError([Diagnostic(message, file)])
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

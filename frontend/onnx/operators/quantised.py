@@ -1,0 +1,145 @@
+"""Quantised values: integers with a scale and a zero point."""
+
+from typing import Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from mgn.dialects.types import ElementType
+from mgn.frontend.onnx.core.call import Call, element, rank, shape
+from mgn.frontend.onnx.core.operator import define
+from mgn.frontend.onnx.operators.convolution import convolved
+from mgn.frontend.onnx.operators.products import centred, product
+
+
+def _aligned(c: Call, value: SSAValue, x: SSAValue, axis: int, block: int) -> SSAValue:
+    """A scale or zero point so that it broadcasts to x."""
+    b = c.b
+    if rank(value) == 0 or (rank(value) == 1 and shape(value)[0] == 1):
+        return b.reshape(value, [])
+    if block:
+        repeated = b.repeat(value, block, axis=axis)
+        low, high = [0] * rank(x), list(shape(repeated))
+        high[axis] = shape(x)[axis]
+        return b.slice(repeated, starts=low, stops=high)
+    if rank(value) == 1:
+        return b.reshape(value, [-1 if place == axis else 1 for place in range(rank(x))])
+    return value
+
+
+@define("QuantizeLinear", since=10)
+def quantize_linear(c: Call) -> SSAValue:
+    """`round` of the quotient, and the zero point, held within the type"""
+    x = c[0]
+    axis = c.attribute("axis", 1) % max(rank(x), 1)
+    kind = c.element(np.dtype(np.uint8))
+    if c.get(2) is not None:
+        kind = element(c[2])
+    elif c.attribute("output_dtype", 0):
+        kind = c.dtype("output_dtype")
+    if not kind.is_integer:
+        c.fail(f"the type {kind.name} is not supported")
+    return quantised(c, x, c[1], c.get(2), kind, axis, c.attribute("block_size", 0))
+
+
+def quantised(
+    c: Call,
+    x: SSAValue,
+    scale: SSAValue,
+    zero: SSAValue | None,
+    kind: ElementType,
+    axis: int = 0,
+    block: int = 0,
+) -> SSAValue:
+    """round(x / scale) + zero, held within an integer type."""
+    b = c.b
+    wide = b.cast(x, "f32") if element(x).name != "f32" else x
+    scale = b.cast(scale, "f32") if element(scale).name != "f32" else scale
+    found = b.round(b.div(wide, _aligned(c, scale, x, axis, block)))
+    if zero is not None:
+        found = b.add(found, b.cast(_aligned(c, zero, x, axis, block), "f32"))
+    assert kind.dtype is not None
+    limits = np.iinfo(kind.dtype)
+    return b.cast(b.clamp(found, min=float(limits.min), max=float(limits.max)), kind.name)
+
+
+@define("DequantizeLinear", since=10)
+def dequantize_linear(c: Call) -> SSAValue:
+    """what is left of the zero point, times the scale"""
+    x = c[0]
+    axis = c.attribute("axis", 1) % max(rank(x), 1)
+    kind = element(c[1])
+    if c.attribute("output_dtype", 0):
+        kind = c.dtype("output_dtype")
+    return dequantised(c, x, c[1], c.get(2), kind, axis, c.attribute("block_size", 0))
+
+
+def dequantised(
+    c: Call,
+    x: SSAValue,
+    scale: SSAValue,
+    zero: SSAValue | None,
+    kind: ElementType,
+    axis: int = 0,
+    block: int = 0,
+) -> SSAValue:
+    """(x - zero)·scale in a float type."""
+    b = c.b
+    whole = b.cast(x, "i32") if element(x).name != "i32" else x
+    if zero is not None:
+        aligned = _aligned(c, zero, x, axis, block)
+        whole = b.sub(whole, b.cast(aligned, "i32") if element(aligned).name != "i32" else aligned)
+    scale = _aligned(c, scale, x, axis, block)
+    scale = b.cast(scale, "f32") if element(scale).name != "f32" else scale
+    found = b.mul(b.cast(whole, "f32"), scale)
+    return found if kind.name == "f32" else b.cast(found, kind.name)
+
+
+@define("DynamicQuantizeLinear", since=11)
+def dynamic_quantize_linear(c: Call) -> Any:
+    """scale and zero point by the smallest and largest element, and the quantised value"""
+    x, b = c[0], c.b
+    most, least = b.max(b.max_reduce(x), 0.0), b.min(b.min_reduce(x), 0.0)
+    scale = b.div(b.sub(most, least), 255.0)
+    scale = b.where(b.eq(scale, 0.0), 1.0, scale)
+    zero = b.clamp(b.round(b.div(b.neg(least), scale)), min=0.0, max=255.0)
+    found = b.clamp(b.add(b.round(b.div(x, scale)), zero), min=0.0, max=255.0)
+    return b.cast(found, "u8"), scale, b.cast(zero, "u8")
+
+
+@define("QLinearMatMul", since=10)
+def quantised_matmul(c: Call) -> SSAValue:
+    """`matmul` in i32, and the quantised product of it and the scales"""
+    x = centred(c, c[0], c[2], axis=-2)
+    y = centred(c, c[3], c[5], axis=-1)
+    total = c.b.cast(product(c, x, y), "f32")
+    return _requantised(c, total, _lined(c, c[1], x, -2), _lined(c, c[4], y, -1), 6)
+
+
+def _lined(c: Call, scale: SSAValue, x: SSAValue, axis: int) -> SSAValue:
+    """A scale of rows or columns."""
+    if rank(scale) == 1 and shape(scale)[0] > 1:
+        place = axis % rank(x)
+        return c.b.reshape(scale, [-1 if item == place else 1 for item in range(rank(x))])
+    return c.b.reshape(scale, []) if rank(scale) == 1 else scale
+
+
+def _requantised(c: Call, total: SSAValue, one: SSAValue, other: SSAValue, number: int) -> SSAValue:
+    b = c.b
+    scales = [b.cast(item, "f32") if element(item).name != "f32" else item for item in (one, other)]
+    real = b.mul(total, b.mul(*scales))
+    return quantised(c, real, c[number], c[number + 1], element(c[number + 1]))
+
+
+@define("QLinearConv", since=10)
+def quantised_conv(c: Call) -> SSAValue:
+    """a convolution in i32, and the quantised product of it and the scales"""
+    b = c.b
+    x = centred(c, c[0], c[2], axis=1)
+    w = centred(c, c[3], c[5], axis=0)
+    bias = c.get(8)
+    total = b.cast(convolved(c, x, w, bias), "f32")
+    scale = c[4]
+    if rank(scale) == 1:
+        scale = b.reshape(scale, [-1, *[1] * (rank(x) - 2)])
+    return _requantised(c, total, b.reshape(c[1], []), scale, 6)

@@ -1,0 +1,179 @@
+"""mgn as a backend of ONNX: what ONNX's own tests, and tools made for any backend, call.
+
+In: a `ModelProto`, then arrays. Out: arrays, in the order of the model's outputs.
+
+    rep = mgn.onnx_backend.prepare(onnx.load("model.onnx"), device="CPU")
+    (y,) = rep.run([x])
+
+Inputs that have to be known when a model is read, as the shape of a Reshape, are taken from the
+first run; another run with other values of these reads and compiles the model again.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, defs, helper
+from onnx.backend.base import Backend, BackendRep
+
+from mgn.codegen.launch_plan import BufferKind
+from mgn.diagnostics import DiagnosticsError
+from mgn.dialects.mgn.build import RANDOM_STATE
+from mgn.dialects.mgn.interpreter import Interpreter
+from mgn.dialects.mgn.philox import key_of
+from mgn.dialects.mgn.structure import graphs_of
+from mgn.frontend.onnx.core.errors import UnknownValues
+from mgn.frontend.onnx.program import OnnxProgram, load_onnx
+from mgn.modules.module import Module
+
+DEVICES = {"CPU": "cpu", "CUDA": "gpu"}
+"""ONNX's names of devices, and the selectors of mgn."""
+
+Run = Callable[[Mapping[str, np.ndarray]], Sequence[np.ndarray]]
+
+
+class PreparedModel(BackendRep):
+    """A model that runs on arrays. `interpreted`: by the reference interpreter."""
+
+    def __init__(self, model: ModelProto, selector: str, interpreted: bool = False) -> None:
+        self._model, self._selector, self._interpreted = model, selector, interpreted
+        held = {item.name for item in model.graph.initializer}
+        self._inputs = [item.name for item in model.graph.input if item.name not in held]
+        self._outputs = [item.name for item in model.graph.output]
+        self._constants: set[str] = set()
+        self._made: dict[Any, Run] = {}
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """The outputs for a list of arrays, or a mapping by name."""
+        named = (
+            inputs if isinstance(inputs, Mapping) else dict(zip(self._inputs, inputs, strict=False))
+        )
+        arrays = {name: np.asarray(value) for name, value in named.items()}
+        while True:
+            try:
+                return tuple(self._runner(arrays)(arrays))
+            except UnknownValues as error:
+                if not set(error.inputs) - self._constants:
+                    raise
+                self._constants.update(error.inputs)
+
+    def _runner(self, arrays: Mapping[str, np.ndarray]) -> Run:
+        """What runs the model on arrays of these shapes."""
+        known = {name: arrays[name] for name in self._constants}
+        shapes = {name: array.shape for name, array in arrays.items()}
+        key = (
+            tuple(sorted((name, value.tobytes()) for name, value in known.items())),
+            tuple(sorted(shapes.items())),
+        )
+        if key not in self._made:
+            program = load_onnx(self._model, shapes=shapes, constants=known)
+            self._made[key] = (
+                self._interpreter(program) if self._interpreted else self._compiled(program)
+            )
+        return self._made[key]
+
+    def _interpreter(self, program: OnnxProgram) -> Run:
+        graph = next(graphs_of(program.lower()))
+
+        def run(arrays: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
+            given = {name: arrays[name] for name in graph.input_names}
+            states = {RANDOM_STATE: key_of(0)}
+            found = Interpreter(program.values, states=states).run(graph, given)
+            return [found[name] for name in self._outputs]
+
+        return run
+
+    def _compiled(self, program: OnnxProgram) -> Run:
+        from mgn.api import compile as compile_module
+
+        made = compile_module(Module(program), device=self._selector)
+        names = {buffer.name for _, buffer in made.plan.of_kind(BufferKind.INPUT)}
+
+        def run(arrays: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
+            found = made.run({name: arrays[name] for name in names})
+            return [found[name] for name in self._outputs]
+
+        return run
+
+
+class MgnBackend(Backend):
+    """ONNX's interface of a backend."""
+
+    @classmethod
+    def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> PreparedModel:
+        """A model made ready; what mgn does not have is an error here."""
+        load_onnx(model)
+        return PreparedModel(model, DEVICES.get(device.split(":")[0], device))
+
+    @classmethod
+    def run_node(
+        cls,
+        node: NodeProto,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: Any = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
+        """The outputs of one node; `opset_version` is that of its domain, the newest if not said.
+        `outputs_info` is not needed.
+        """
+        names = [name for name in node.input if name]
+        named = inputs if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=True))
+        version = kwargs.pop("opset_version", None) or defs.onnx_opset_version()
+        graph = helper.make_graph(
+            [node],
+            "node",
+            [_declared(name, np.asarray(value)) for name, value in named.items()],
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in node.output],
+        )
+        opsets = [helper.make_operatorsetid(node.domain, version)]
+        return cls.prepare(helper.make_model(graph, opset_imports=opsets), device).run(named)
+
+    @classmethod
+    def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+        """Whether mgn has all operators of a model."""
+        try:
+            load_onnx(model)
+        except DiagnosticsError:
+            return False
+        return True
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Whether there is such a device."""
+        from mgn.runtime.devices import choose
+        from mgn.runtime.errors import DeviceError
+
+        try:
+            choose(DEVICES.get(device.split(":")[0], device))
+        except DeviceError:
+            return False
+        return True
+
+
+class ReferenceBackend(MgnBackend):
+    """The same by the reference interpreter: no kernels, and no device."""
+
+    @classmethod
+    def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> PreparedModel:
+        """A model made ready for the interpreter."""
+        load_onnx(model)
+        return PreparedModel(model, device, interpreted=True)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """The processor alone."""
+        return device == "CPU"
+
+
+def _declared(name: str, array: np.ndarray) -> ValueInfoProto:
+    """The declaration of an input that an array is for."""
+    number = helper.np_dtype_to_tensor_dtype(array.dtype)
+    return helper.make_tensor_value_info(name, number, array.shape)
+
+
+prepare = MgnBackend.prepare
+run_model = MgnBackend.run_model
+run_node = MgnBackend.run_node
+supports_device = MgnBackend.supports_device
+is_compatible = MgnBackend.is_compatible

@@ -1,0 +1,1 @@
+"""ONNX models: what becomes of them, and ONNX's own tests."""
