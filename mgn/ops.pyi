@@ -38,6 +38,34 @@ def attention(
     scale: float | None = ...,
     softcap: float = ...,
 ) -> Value: ...
+def attention_key_gradient(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    lse: Tensor,
+    own: Tensor,
+    bias: Tensor | None = ...,
+    *,
+    heads: int,
+    kv_heads: int | None = ...,
+    causal: bool = ...,
+    window: int = ...,
+    scale: float | None = ...,
+    softcap: float = ...,
+) -> Value: ...
+def attention_lse(
+    q: Tensor,
+    k: Tensor,
+    bias: Tensor | None = ...,
+    *,
+    heads: int,
+    kv_heads: int | None = ...,
+    causal: bool = ...,
+    window: int = ...,
+    scale: float | None = ...,
+    softcap: float = ...,
+) -> Value: ...
 def attention_parts(
     q: Tensor,
     k: Tensor,
@@ -51,6 +79,22 @@ def attention_parts(
     scale: float | None = ...,
     softcap: float = ...,
     each: int,
+) -> Value: ...
+def attention_query_gradient(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    lse: Tensor,
+    own: Tensor,
+    bias: Tensor | None = ...,
+    *,
+    heads: int,
+    kv_heads: int | None = ...,
+    causal: bool = ...,
+    window: int = ...,
+    scale: float | None = ...,
+    softcap: float = ...,
 ) -> Value: ...
 def avg_pool1d(
     x: Tensor,

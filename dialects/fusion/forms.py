@@ -18,6 +18,7 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
     update              one update of a part of a tensor, which is read for nothing else: it is the
                         result but for that part; pointwise before what is written
     recurrence          one recurrence, pointwise before it
+    attention_gradient  one operation of attention's gradient, pointwise before it
     attention           one attention, or parts of one, as it stands; pointwise before it,
                         elementwise and reshape after
 
@@ -46,12 +47,16 @@ UPDATE = "dynamic_update_slice"
 
 RECURRENCE = "recurrence"
 
-WHOLE_COMPOSITES = frozenset({"attention", UPDATE, RECURRENCE})
+ATTENTION_GRADIENT = ("attention_lse", "attention_query_gradient", "attention_key_gradient")
+"""What the gradient of attention is made of."""
+
+WHOLE_COMPOSITES = frozenset({"attention", UPDATE, RECURRENCE, *ATTENTION_GRADIENT})
 """Composites that a template computes as they stand, of which the e-graph makes kernels."""
 
 ATTENTION_PARTS = "attention_parts"
 HELD_WHOLE = {
     "attention": ("attention", ATTENTION_PARTS),
+    "attention_gradient": ATTENTION_GRADIENT,
     "update": (UPDATE,),
     "recurrence": (RECURRENCE,),
 }
@@ -354,13 +359,14 @@ def _verify_update(kernel: KernelBody, operations: Operations) -> None:
         _fail(kernel, "it writes what it updates, and nothing else")
 
 
-def _verify_recurrence(kernel: KernelBody, operations: Operations) -> None:
+def _verify_alone(kernel: KernelBody, operations: Operations) -> None:
+    """One operation that the template computes as it stands, and nothing after it."""
     _only(kernel, operations)
-    found = [op for op in operations if op.spec.name == RECURRENCE]
+    found = [op for op in operations if op.spec.name in HELD_WHOLE[kernel.kind]]
     if len(found) != 1:
-        _fail(kernel, f"needs exactly one {RECURRENCE}, not {len(found)}")
+        _fail(kernel, f"needs exactly one {kernel.kind}, not {len(found)}")
     if list(kernel.written) != [found[0].results[0]]:
-        _fail(kernel, "it writes the states of all steps, and nothing else")
+        _fail(kernel, f"it writes what {found[0].spec.name} gives, and nothing else")
 
 
 def _verify_epilogue(kernel: KernelBody, operations: Operations, heavy: TensorOp) -> None:
@@ -428,6 +434,7 @@ FORMS: dict[str, Callable[[KernelBody, Operations], None]] = {
     "contraction": _verify_contraction,
     "attention": _verify_attention,
     "update": _verify_update,
-    "recurrence": _verify_recurrence,
+    "attention_gradient": _verify_alone,
+    "recurrence": _verify_alone,
 }
 """The form of each kind that has a template."""

@@ -47,6 +47,7 @@ class KernelKind(StrEnum):
     CONTRACTION = "contraction"
     CONVOLUTION = "convolution"
     ATTENTION = "attention"
+    ATTENTION_GRADIENT = "attention_gradient"
     GATHER = "gather"
     SCATTER = "scatter"
     UPDATE = "update"

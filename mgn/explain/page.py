@@ -25,6 +25,7 @@ KINDS = (
     "update",
     "order",
     "recurrence",
+    "attention_gradient",
 )
 
 

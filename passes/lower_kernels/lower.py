@@ -31,6 +31,7 @@ from mgn.passes.kernels.body import Body, read_body
 from mgn.passes.kernels.guided_products import guided_products
 from mgn.passes.kernels.structure import structure
 from mgn.passes.lower_kernels.attention.variants import lower_attention
+from mgn.passes.lower_kernels.attention_gradient.variants import lower_attention_gradient
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.template import Job, Launch, Said
 from mgn.passes.lower_kernels.order.order import lower_order
@@ -50,6 +51,7 @@ TEMPLATES: Mapping[KernelKind, Callable[[Job], Launch]] = {
     KernelKind.SCAN: lower_scan,
     KernelKind.CONTRACTION: lower_contraction,
     KernelKind.ATTENTION: lower_attention,
+    KernelKind.ATTENTION_GRADIENT: lower_attention_gradient,
     KernelKind.SCATTER: lower_scatter,
     KernelKind.ORDER: lower_order,
     KernelKind.UPDATE: lower_update,

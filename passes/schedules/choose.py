@@ -11,6 +11,7 @@ from mgn.dialects.kernel import Device
 from mgn.passes.kernels.body import read_body
 from mgn.passes.kernels.guided_products import guided_products
 from mgn.passes.schedules.attention import attention_schedules
+from mgn.passes.schedules.attention_gradient import attention_gradient_schedules
 from mgn.passes.schedules.figures import figures_of
 from mgn.passes.schedules.order import order_schedules
 from mgn.passes.schedules.pointwise import pointwise_schedules
@@ -25,6 +26,7 @@ from mgn.passes.schedules.update import update_schedules
 _KINDS: Mapping[KernelKind, Callable[[Request], Schedules]] = {
     KernelKind.CONTRACTION: product_schedules,
     KernelKind.ATTENTION: attention_schedules,
+    KernelKind.ATTENTION_GRADIENT: attention_gradient_schedules,
     KernelKind.REDUCTION: reduction_schedules,
     KernelKind.POINTWISE: pointwise_schedules,
     KernelKind.GATHER: pointwise_schedules,

@@ -66,6 +66,10 @@ def figures_of(fused: FusedKernelOp, device: Device) -> dict[str, int | str]:
     return figures_for(traits, arranged_facts(fused), device)
 
 
+ATTENTIONS = (KernelKind.ATTENTION, KernelKind.ATTENTION_GRADIENT)
+"""Kinds of kernels whose groups may have all the local memory that there is."""
+
+
 @dataclass(frozen=True)
 class Traits:
     """What figures depend on of a kernel: its kind, the bytes of the widest value computed, the
@@ -140,6 +144,8 @@ def _cpu_figures(traits: Traits, device: Device) -> dict[str, int | str]:
         entries["ahead"] = (device.l2_cache or USUAL_CACHE) // ROW_SHARE
     if traits.kind is KernelKind.CONTRACTION:
         entries |= product_figures(traits.widest, device)
+    if traits.kind is KernelKind.ATTENTION_GRADIENT:
+        entries |= {"local_memory": device.local_memory}
     if traits.kind is KernelKind.ATTENTION:
         entries |= {"tile_rows": 8, "tile_vectors": 2, "local_memory": device.local_memory}
         entries |= {"block_rows": 64, "block_keys": 128}
@@ -168,8 +174,8 @@ def _gpu_figures(traits: Traits, arranged: Entries, device: Device) -> dict[str,
         entries["stash_memory"] = max(large_local_memory(device) - MET_BYTES, 0)
     if device.vendor == "nvidia":
         entries["sub_group"] = device.sub_group_size
-    if kind in (KernelKind.CONTRACTION, KernelKind.ATTENTION):
-        attends = kind is KernelKind.ATTENTION
+    if kind is KernelKind.CONTRACTION or kind in ATTENTIONS:
+        attends = kind in ATTENTIONS
         room = large_local_memory(device) if attends else device.local_memory
         entries |= {"local_memory": room}
         entries |= {"largest_group": group}

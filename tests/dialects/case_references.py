@@ -105,6 +105,53 @@ def attention_parts_reference(
     return result
 
 
+def attention_lse_reference(q: Array, k: Array, *bias: Array, heads: int, **how: Any) -> Array:
+    """The log-sum-exp of each query's scores; -inf where it sees no key."""
+    result = np.full((*q.shape[:-1], heads), -np.inf)
+    for place, seen, scores, _ in _attended(q, k, k, *bias, heads=heads, **how):
+        if seen:
+            result[place] = np.log(np.exp(scores).sum())
+    return result
+
+
+def attention_gradient_reference(
+    q: Array,
+    k: Array,
+    v: Array,
+    g: Array,
+    lse: Array,
+    own: Array,
+    *bias: Array,
+    heads: int,
+    kv_heads: int | None = None,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    of_keys: bool = False,
+    **how: Any,
+) -> Array:
+    """One score at a time: what it sends to its query, its key and its value."""
+    kv_heads = kv_heads or heads
+    d, e = q.shape[-1] // heads, v.shape[-1] // kv_heads
+    scale = 1 / math.sqrt(d) if scale is None else scale
+    dq, dk, dv = np.zeros(q.shape), np.zeros(k.shape), np.zeros(v.shape)
+    how |= {"heads": heads, "kv_heads": kv_heads, "scale": scale, "softcap": softcap}
+    for (*batch, i, head), seen, scores, _ in _attended(q, k, v, *bias, **how):
+        shared = head // (heads // kv_heads)
+        mine, theirs = slice(head * d, head * d + d), slice(shared * d, shared * d + d)
+        out, values = slice(head * e, head * e + e), slice(shared * e, shared * e + e)
+        sent = g[(*batch, i, out)]
+        for j, score in zip(seen, scores, strict=True):
+            weight = np.exp(score - lse[(*batch, i, head)])
+            change = scale * weight * (sent @ v[(*batch, j, values)] - own[(*batch, i, head)])
+            if softcap:
+                free = scale * q[(*batch, i, mine)] @ k[(*batch, j, theirs)]
+                change *= 1 - np.tanh(free / softcap) ** 2
+            dq[(*batch, i, mine)] += change * k[(*batch, j, theirs)]
+            dk[(*batch, j, theirs)] += change * q[(*batch, i, mine)]
+            dv[(*batch, j, values)] += weight * sent
+    return np.concatenate([dk, dv], -1) if of_keys else dq
+
+
 def bias_mask(source: Any, shape: tuple[int, ...]) -> Array:
     """A bias in which some keys are masked by -inf, and the first row wholly."""
     bias = np.where(source.b(*shape), source.f(*shape), np.asarray(-np.inf, source.dtype))

@@ -7,6 +7,7 @@ operation without a case.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -14,6 +15,8 @@ import numpy as np
 
 from tests.dialects.case import Array, Source, case
 from tests.dialects.case_references import (
+    attention_gradient_reference,
+    attention_lse_reference,
     attention_parts_reference,
     attention_reference,
     bias_mask,
@@ -306,6 +309,26 @@ ATTENTION = (
         for each, how in (
             (2, {"heads": 4, "kv_heads": 2, "scale": 0.3}),
             (4, {"heads": 2, "kv_heads": 1, "window": 2, "softcap": 1.5}),
+        )
+    ),
+    *(
+        case("attention_lse", _two((2, s, 12), (2, t, 6)), attention_lse_reference, **how)
+        for s, t, how in (
+            (3, 5, {"heads": 4, "kv_heads": 2, "causal": True}),
+            (5, 4, {"heads": 2, "kv_heads": 1, "window": 2, "softcap": 1.5}),
+        )
+    ),
+    *(
+        case(
+            name,
+            _two((2, s, 12), (2, t, 6), (2, t, 10), (2, s, 20), *[(2, s, how["heads"])] * 2),
+            partial(attention_gradient_reference, of_keys=name == "attention_key_gradient"),
+            **how,
+        )
+        for name in ("attention_query_gradient", "attention_key_gradient")
+        for s, t, how in (
+            (3, 5, {"heads": 4, "kv_heads": 2, "causal": True, "scale": 0.3}),
+            (3, 4, {"heads": 2, "kv_heads": 1, "window": 2, "softcap": 1.5}),
         )
     ),
     case("rope", lambda s: (s.f(2, 3, 12), 6), rope_reference),

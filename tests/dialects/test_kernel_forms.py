@@ -50,6 +50,11 @@ ACCEPTED: dict[str, tuple[str, list[Any], Build]] = {
         [("f32", (3, 2, 4)), ("f32", (1, 4, 4)), ("f32", (1, 2, 4))],
         lambda b, x, r, h: b.recurrence(b.neg(x), b.exp(r), [h], cell="rnn"),
     ),
+    "a log-sum-exp of scores after something pointwise": (
+        "attention_gradient",
+        [("f32", (3, 4)), ("f32", (5, 4))],
+        lambda b, q, k: b.attention_lse(b.neg(q), b.exp(k), heads=2),
+    ),
     "two values in the order of the same keys": (
         "order",
         [X, ("i32", (4, 6))],
@@ -99,7 +104,13 @@ REFUSED: dict[str, tuple[str, list[Any], Build, str]] = {
         "recurrence",
         [("f32", (3, 2, 4)), ("f32", (1, 4, 4)), ("f32", (1, 2, 4))],
         lambda b, x, r, h: b.neg(b.recurrence(x, r, [h], cell="rnn")),
-        "the states of all steps, and nothing else",
+        "it writes what recurrence gives, and nothing else",
+    ),
+    "something after a log-sum-exp of scores": (
+        "attention_gradient",
+        [("f32", (3, 4)), ("f32", (5, 4))],
+        lambda b, q, k: b.neg(b.attention_lse(q, k, heads=2)),
+        "it writes what attention_lse gives, and nothing else",
     ),
     "no reduction": ("reduction", [X], lambda b, x: b.exp(x), "needs a reduction"),
     "reductions over two axes": (

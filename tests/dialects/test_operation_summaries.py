@@ -46,6 +46,15 @@ OTHERS: dict[str, dict[str, str]] = {
         )
     },
     "attention": {"q": "f32[5, 36]", "k": "f32[6, 12]", "v": "f32[6, 12]"},
+    "attention_lse": {"q": "f32[5, 64]", "k": "f32[6, 64]"},
+    **{
+        name: {
+            **dict.fromkeys(("q", "g"), "f32[5, 64]"),
+            **dict.fromkeys(("k", "v"), "f32[6, 64]"),
+            **dict.fromkeys(("lse", "own"), "f32[5, 8]"),
+        }
+        for name in ("attention_query_gradient", "attention_key_gradient")
+    },
     "attention_parts": {"q": "f32[5, 64]", "k": "f32[6, 64]", "v": "f32[6, 64]"},
     **{
         name: {

@@ -42,6 +42,11 @@ EXAMPLES: dict[str, str] = {
     "instance_norm": "instance_norm(wide)",
     "batch_norm": "batch_norm(x, w, v, w, v)",
     "attention": "attention(wide, wide, wide, heads = 2, causal = true)",
+    "attention_lse": "attention_lse(wide, wide, heads = 2, causal = true)",
+    **{
+        name: f"{name}(wide, wide, wide, wide, wide[:, :, 0:2], wide[:, :, 1:3], heads = 2)"
+        for name in ("attention_query_gradient", "attention_key_gradient")
+    },
     "attention_parts": "attention_parts(wide, wide, wide, heads = 2, each = 2)",
     "rope": "rope(wide, 4, theta = 100.0)",
     "reshape": "reshape(x, [4, -1])",

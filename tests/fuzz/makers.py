@@ -182,6 +182,17 @@ def attention(draw: Draw, name: str = "attention") -> int:
     k = draw.value(element, (*batch, keys, kv_heads * size))
     v = draw.value(element, (*batch, keys, kv_heads * width))
     given: dict[str, Any] = {"heads": heads, "kv_heads": kv_heads}
+    _scoring(draw, given)
+    bias = ()
+    if draw.rng.random() < 0.25:
+        bias = (draw.fitting(element, (*batch, heads, rows, keys)),)
+    if name == "attention_parts":
+        given["each"] = draw.rng.choice((1, 2, 4, 16))
+    return draw.step(name, q, k, v, *bias, **given)
+
+
+def _scoring(draw: Draw, given: dict[str, Any]) -> None:
+    """How scores are made, as attributes."""
     if draw.rng.random() < 0.4:
         given["causal"] = True
     if draw.rng.random() < 0.25:
@@ -190,12 +201,24 @@ def attention(draw: Draw, name: str = "attention") -> int:
         given["scale"] = draw.rng.choice((0.125, 0.3, 1.0))
     if draw.rng.random() < 0.15:
         given["softcap"] = draw.rng.choice((1.5, 20.0))
-    bias = ()
-    if draw.rng.random() < 0.25:
-        bias = (draw.fitting(element, (*batch, heads, rows, keys)),)
-    if name == "attention_parts":
-        given["each"] = draw.rng.choice((1, 2, 4, 16))
-    return draw.step(name, q, k, v, *bias, **given)
+
+
+def attention_gradient(draw: Draw, name: str) -> int:
+    heads, kv_heads, size = _heads(draw)
+    rows, keys = (draw.rng.choice((1, 2, 3, 5, 17)) for _ in range(2))
+    batch = draw.rng.choice(((), (1,), (2,)))
+    element, width = draw.rng.choice(("f32", "f64")), draw.rng.choice((size, size, 3))
+    q = draw.value(element, (*batch, rows, heads * size))
+    k = draw.value(element, (*batch, keys, kv_heads * size))
+    given: dict[str, Any] = {"heads": heads, "kv_heads": kv_heads}
+    _scoring(draw, given)
+    lse = draw.step("attention_lse", q, k, **given)
+    if name == "attention_lse":
+        return lse
+    v = draw.value(element, (*batch, keys, kv_heads * width))
+    g = draw.value(element, (*batch, rows, heads * width))
+    own = draw.value(element, (*batch, rows, heads))
+    return draw.step(name, q, k, v, g, lse, own, **given)
 
 
 def rope(draw: Draw) -> int:
@@ -274,6 +297,9 @@ MAKERS: dict[str, Maker] = {
     },
     **{name: partial(along_axis, spec=OPERATIONS[name]) for name in _AXIS_NAMES},
     **_named(attention, "attention", "attention_parts"),
+    **_named(
+        attention_gradient, "attention_lse", "attention_query_gradient", "attention_key_gradient"
+    ),
     **_named(last_axes_norm, "layer_norm", "rms_norm"),
     **_named(channel_norm, "group_norm", "batch_norm", "instance_norm"),
     **_named(pair_loss, "bce", "bce_with_logits", "mse", "l1", "huber"),

@@ -72,6 +72,7 @@ ORDERED: dict[str, tuple[str, ...]] = {
         "recurrence",
         "product",
         "attention",
+        "attention_gradient",
         "pointwise",
     ),
     "passes/saturate": (

@@ -1,9 +1,10 @@
 """The gradient of attention, from the row log-sum-exp L of its scores (FlashAttention; Dao et al.
 2022, arXiv:2205.14135).
 
-With D = Σ dO·O: P = exp(s - L), dV = Pᵀ dO, dS = P (dO Vᵀ - D). What dS sends to queries, keys and
-bias goes back through the operations that make scores: the scale, the soft cap, the bias, masks,
-and heads that share keys.
+With D = Σ dO·O: P = exp(s - L), dV = Pᵀ dO, dS = P (dO Vᵀ - D). What dS sends to queries and keys
+are operations of their own, which need no scores in memory. A bias that is differentiated by has as
+many numbers as its gradient: then dS goes back through the operations that make scores: the scale,
+the soft cap, the bias, masks, and heads that share keys.
 """
 
 import math
@@ -12,8 +13,9 @@ from typing import cast
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.gradients.reverse import Tape, distinct
-from mgn.dialects.mgn.gradients.rules import Gradients, Site, gradient, in_full
+from mgn.dialects.mgn.gradients.rules import Gradients, Site, gradient, in_full, summed_to
 from mgn.dialects.mgn.operations.attention import Heads, scores_of
 
 
@@ -21,6 +23,36 @@ from mgn.dialects.mgn.operations.attention import Heads, scores_of
 @in_full
 def attention(b: Emitter, at: Site) -> Gradients:
     """Of queries, keys, values and bias. Hidden keys get 0; what they hold counts for nothing."""
+    if at.operands[3] is not None and at.wants(3):
+        return _with_bias(b, at)
+    q, k, v, bias = at.operands
+    values = at.values
+    hides = bias is not None or values["window"] > 0 or values["causal"]
+    k, v = (_finite(b, x) if hides else x for x in (k, v))
+    front, rows = shape_of(at.g)[:-2], shape_of(q)[-2]
+    heads = values["heads"]
+    lse = b.attention_lse(q, k, bias=bias, **values)
+    lse = b.broadcast_to(lse, (*front, rows, heads))
+    parts = b.reshape(b.mul(at.g, at.y), (*front, rows, heads, shape_of(at.g)[-1] // heads))
+    own = b.sum(parts, axis=-1)
+    given = (q, k, v, at.g, lse, own)
+    found: list[SSAValue | None] = [None] * 4
+    if at.wants(0):
+        found[0] = summed_to(
+            b, b.attention_query_gradient(*given, bias=bias, **values), shape_of(q)
+        )
+    if at.wants(1) or at.wants(2):
+        both = b.attention_key_gradient(*given, bias=bias, **values)
+        width, shape = shape_of(k)[-1], shape_of(both)
+        start = [0] * (len(shape) - 1)
+        keys = b.slice(both, [*start, 0], [*shape[:-1], width])
+        sums = b.slice(both, [*start, width], list(shape))
+        found[1:3] = [summed_to(b, keys, shape_of(k)), summed_to(b, sums, shape_of(v))]
+    return found
+
+
+def _with_bias(b: Emitter, at: Site) -> Gradients:
+    """The same and of a bias, from weights and scores that are spelled out."""
     operands = distinct(b, [value for value in at.operands if value is not None])
     q, k, v = operands[:3]
     bias = operands[3] if len(operands) > 3 else None

@@ -5,6 +5,7 @@ Importing this package enters all of them into `OPERATIONS`.
 
 from mgn.dialects.mgn.operations import activations as activations
 from mgn.dialects.mgn.operations import attention as attention
+from mgn.dialects.mgn.operations import attention_gradients as attention_gradients
 from mgn.dialects.mgn.operations import contraction as contraction
 from mgn.dialects.mgn.operations import convolution as convolution
 from mgn.dialects.mgn.operations import digits as digits

@@ -214,9 +214,21 @@ def scores_of(
 ) -> SSAValue:
     """Scores `[…, *axes, S, T]`, with -inf at the keys a query does not see."""
     query = layout.split(b, q, layout.axes)
-    scores = _scaled(b, b.matmul(query, layout.shared(b, k), transpose_b=True), scale)
-    if softcap > 0:
-        scores = b.mul(b.tanh(b.div(scores, softcap)), softcap)
+    product = b.matmul(query, layout.shared(b, k), transpose_b=True)
+    scores = scaled_product(b, product, scale, softcap)
+    return masked_scores(b, layout, scores, bias, causal, window)
+
+
+def scaled_product(b: Emitter, product: SSAValue, scale: float, softcap: float) -> SSAValue:
+    """Products of queries and keys as scores, before bias and masks."""
+    scores = _scaled(b, product, scale)
+    return b.mul(b.tanh(b.div(scores, softcap)), softcap) if softcap > 0 else scores
+
+
+def masked_scores(
+    b: Emitter, layout: Heads, scores: SSAValue, bias: SSAValue | None, causal: bool, window: int
+) -> SSAValue:
+    """Scores with their bias, and -inf at the keys a query does not see."""
     if bias is not None:
         own = layout.bias(b, bias)
         scores = b.where(b.le(own, HIDING), own, b.add(scores, own))

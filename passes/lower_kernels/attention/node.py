@@ -115,17 +115,20 @@ class Attention(AttentionSizes):
         type, count = memory_type(self.element), lane_count(product)
         if self.scaled_late:
             return product
-        score = self._times(code, product, self.scale)
+        score = self.times(code, product, self.scale)
         if self.softcap > 0:
             cap = code.constant(self.softcap, type, count)
-            score = self._times(code, product, self.scale, 1 / self.softcap)
+            score = self.times(code, product, self.scale, 1 / self.softcap)
             score = code.binary(arith.MulfOp, unary(code, math.TanhOp, score), cap)
-        if bias is None:
-            return score
+        return score if bias is None else self.biased(code, score, bias)
+
+    def biased(self, code: Code, score: SSAValue, bias: SSAValue) -> SSAValue:
+        """A score with its bias, or the bias in its place."""
+        type, count = memory_type(self.element), lane_count(score)
         hiding = code.compare_floats("ole", bias, code.constant(HIDING, type, count))
         return code.select(hiding, bias, code.binary(arith.AddfOp, score, bias))
 
-    def _times(self, code: Code, value: SSAValue, *factors: float) -> SSAValue:
+    def times(self, code: Code, value: SSAValue, *factors: float) -> SSAValue:
         """A value times all factors: times their product, where that is of moderate size."""
         whole = numbers.prod(factors)
         for factor in (whole,) if _is_moderate(whole) else factors:

@@ -57,7 +57,9 @@ def repeats_of(view: View, device: Device, readers: Mapping[int, int]) -> dict[i
     return found
 
 
-GONE_OVER = (*HELD_WHOLE["attention"], *HELD_WHOLE["recurrence"])
+GONE_OVER = tuple(
+    name for kind in ("attention", "attention_gradient", "recurrence") for name in HELD_WHOLE[kind]
+)
 """Composites whose schedule says how often their operands are gone over."""
 
 

@@ -15,6 +15,7 @@ for each value how it lies in that space; or None where no template can compute 
     order        values in the order of the same keys, and what keeps their shape
     update       one update of what lies in memory, and what it writes there
     recurrence   one recurrence
+    attention_gradient   one operation of attention's gradient
 """
 
 import math
@@ -252,7 +253,7 @@ def _product_of_rows(
 KEEPING_SHAPE = (KernelKind.SCAN, KernelKind.SCATTER, KernelKind.ORDER)
 """Kinds of kernels whose results all have the shape of the heavy operation's."""
 
-ALONE = (KernelKind.UPDATE, KernelKind.RECURRENCE)
+ALONE = (KernelKind.UPDATE, KernelKind.RECURRENCE, KernelKind.ATTENTION_GRADIENT)
 """Kinds of kernels in which nothing follows the heavy operation."""
 
 OF_ROWS = frozenset({Place.KEPT, Place.DROPPED, Place.FULL})

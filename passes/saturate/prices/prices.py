@@ -100,6 +100,7 @@ SCHEDULED = (
     KernelKind.ORDER,
     KernelKind.UPDATE,
     KernelKind.RECURRENCE,
+    KernelKind.ATTENTION_GRADIENT,
 )
 """Kinds of kernels whose schedule says what their heavy operation takes."""
 

@@ -1,0 +1,1 @@
+"""The templates of what attention's gradient is made of."""

@@ -1,0 +1,1 @@
+"""Tests of the kernels that attention's gradient is made of."""
