@@ -25,7 +25,7 @@ import numpy as np
 from mgn.diagnostics import MgnError
 from mgn.runtime.errors import WeightsError
 from mgn.runtime.host_arrays import DTYPES, nearest, shown, spelling
-from mgn.runtime.weights import safetensors_arrays
+from mgn.runtime.safetensors_file import safetensors_entries
 
 KEY = "mgn.checkpoint"
 """What a checkpoint's metadata has, and no other file."""
@@ -214,7 +214,8 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise MgnError(f"cannot read the checkpoint '{path}': {reason}") from None
-    arrays = safetensors_arrays(data, path)
+    entries = safetensors_entries(data, path)
+    arrays = {name: entry.read() for name, entry in entries.items()}
     fields = _metadata(data[:_LENGTH_OF_HEADER], data[_LENGTH_OF_HEADER:])
     if fields is None:
         raise WeightsError(
