@@ -31,7 +31,8 @@ as is right where a run itself changes parameters.
 
 A state that the graph reads or writes is a `plan.state`. Copies behind all launches write what the
 run leaves in states, so that a run which fails before them has changed none; but a kernel that
-writes a part of a state does so in place, where nobody reads it later as it was.
+writes a part of a state does so in place, where nobody reads it later as it was, and so do the last
+kernels that write what is left in states and nothing else.
 
 The order of the launches stays. Outputs lie in the arena too, and live to the end: a run hands out
 copies for the host anyway, and one buffer is one allocation. `tensor_bytes` is what all launch
@@ -123,8 +124,9 @@ def plan_graph(
     derived: set[SSAValue] = {value for op in prepared for value in op.outputs}
     results = [value for _, value in graph.named_results]
     returned = [value for value in results if value not in derived]
-    kept = [*returned, *(value for _, value in graph.named_written if value not in derived)]
-    held = states_in_place(graph, launches, starting)
+    held = states_in_place(graph, launches, starting, in_place)
+    unkept = derived.union(held)
+    kept = [*returned, *(value for _, value in graph.named_written if value not in unkept)]
     slots = assign_slots(launches, kept, in_place)
     slots = {value: slot for value, slot in slots.items() if value not in held}
     found = {value for _, value in graph.named_states}

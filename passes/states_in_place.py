@@ -1,12 +1,16 @@
-"""Which of a graph's values lie where a state does, because kernels write a part of it there.
+"""Which of a graph's values lie where a state does, because kernels write them there.
 
-In: a graph of launches, and which results of a kernel start as an argument. Out: the state of each
-value that is written in place.
+In: a graph of launches, which results of a kernel start as an argument, and which may take an
+argument's place. Out: the state of each value that is written in place.
 
     %k1 = fusion.launch @update_0(%k, %row, %at)      %k is found in a state, %k1 is left there
 
-`%k1` lies in the state's place if nothing reads `%k` from that launch on: then the part alone is
-written. Of several updates one after the other, all lie there.
+A kernel that writes a part: `%k1` lies in the state's place if nothing reads `%k` from that launch
+on. Of several updates one after the other, all lie there.
+
+A kernel that writes all of it: so does `%k1` if nothing reads `%k` after that launch, and `%k1` is
+no result of the graph; and if the launches that follow write states alone, since a run that fails
+before leaves all states as they were.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +23,7 @@ from mgn.passes.liveness import Pairs
 
 
 def states_in_place(
-    graph: GraphOp, launches: Sequence[LaunchOp], starting: Pairs
+    graph: GraphOp, launches: Sequence[LaunchOp], starting: Pairs, in_place: Pairs
 ) -> dict[SSAValue, str]:
     """The values that lie in a state's place, and the state's name."""
     order = {launch: number for number, launch in enumerate(launches)}
@@ -33,7 +37,41 @@ def states_in_place(
         overwritten = zip(chain[1:], chain, strict=False)
         if all(_ends_at(before, after, order, returned) for before, after in overwritten):
             held.update((value, name) for value in chain[:-1])
+    left = {value: name for name, value in graph.named_written}
+    for launch in reversed(launches):
+        for number, value in enumerate(launch.outputs, len(launch.inputs)):
+            if value in held:
+                continue
+            before = entries.get(left.get(value, ""))
+            if (
+                value not in left
+                or returned.count(value) > 1
+                or any(written == number for _, written in starting.get(launch.kernel_name, ()))
+                or not _is_read_before(before, launch, number, order, in_place)
+            ):
+                return held
+        held.update((item, left[item]) for item in launch.outputs if item not in held)
     return held
+
+
+def _is_read_before(
+    value: SSAValue | None,
+    launch: LaunchOp,
+    number: int,
+    order: Mapping[LaunchOp, int],
+    in_place: Pairs,
+) -> bool:
+    """Whether all readers of what a state held are done once a launch writes its argument of that
+    number, be it in the same place.
+    """
+    for use in value.uses if value is not None else ():
+        reader = use.operation
+        if reader is launch:
+            if (use.index, number) not in in_place.get(launch.kernel_name, ()):
+                return False
+        elif not isinstance(reader, LaunchOp) or order.get(reader, -1) > order[launch]:
+            return False
+    return True
 
 
 def _chain(left: SSAValue, starting: Pairs) -> list[SSAValue]:

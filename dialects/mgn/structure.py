@@ -261,6 +261,15 @@ class GraphOp(IRDLOperation):
         return list(zip(self.written_names, left, strict=True))
 
     @property
+    def overwritten(self) -> list[int | None]:
+        """For each state that is written the number of the argument that it was found in; None
+        where it is not read.
+        """
+        first = len(self.inputs)
+        places = {name: first + number for number, name in enumerate(self.state_names)}
+        return [places.get(name) for name in self.written_names]
+
+    @property
     def return_op(self) -> ReturnOp:
         last = self.block.last_op
         if not isinstance(last, ReturnOp):

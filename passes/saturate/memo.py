@@ -80,7 +80,7 @@ def _rows_of(graph: GraphOp, attributes: Interner) -> list[Hashable]:
     for argument in graph.block.args:
         values[id(argument)] = len(values)
     rows: list[Hashable] = [tuple([attributes(item.type) for item in graph.block.args])]
-    rows.append(len(graph.written_names))
+    rows.append(tuple(graph.overwritten))
     for op in graph.block.ops:
         operands = tuple([values[id(operand)] for operand in op.operands])
         properties = tuple([(name, attributes(item)) for name, item in op.properties.items()])

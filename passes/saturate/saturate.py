@@ -215,6 +215,7 @@ def _chosen(task: _Task, way: _Way, extract_budget: float) -> Choice:
     with _timed(seconds, "view"):
         whole = whole_composites(options, device)
         view = make_view(way.saturated, way.encoded.outputs, whole, options.prepare)
+        view.note_states(task.graph.overwritten)
     computed = sum(value.leaf is None for value in view.classes.values())
     limits = limits_of(options).for_size(computed)
     with _timed(seconds, "candidates"):
@@ -226,7 +227,6 @@ def _chosen(task: _Task, way: _Way, extract_budget: float) -> Choice:
             for template, classes in [*joined, *prepared_copies(view, found, device)]:
                 if not limits.keep_bits or keeps_bits(template.body, view.signatures):
                     found.add(template, classes)
-        view.left = len(task.graph.written_names)
         charge_commits(view, found, device)
     with _timed(seconds, "extract"):
         searched = Searched(found, extract(found, extract_budget))

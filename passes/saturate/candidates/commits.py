@@ -1,7 +1,8 @@
 """What it costs that a kernel's result is copied into a state behind all launches.
 
 In: a candidate that may compute what a state is left with. Out: the seconds of the copy; nothing
-for a kernel that writes a part of a state, which does so in place.
+for a kernel that writes in the state's place: a part of the state, or all of it, once nobody else
+reads what was there.
 """
 
 from mgn.dialects.fusion import KernelKind
@@ -22,6 +23,20 @@ def commit_seconds(view: View, candidate: Candidate, device: Device) -> float:
     """What the copies of a candidate's results into states take."""
     if not view.left or candidate.kind is KernelKind.UPDATE:
         return 0.0
-    left = set(view.outputs[-view.left :]).intersection(candidate.results)
+    left = set(view.found).intersection(candidate.results)
+    if left == set(candidate.results):
+        left = {key for key in left if not writes_in_place(view, candidate, key)}
     moved = [2 * tensor_bytes(view.classes[key].type) for key in left]
     return sum(device.launch_cost + count / device.bandwidth for count in moved)
+
+
+def writes_in_place(view: View, candidate: Candidate, key: int) -> bool:
+    """Whether a kernel, if it stands behind the others, may write a result in the place of the
+    state that is left with it: it reads what was there element by element, if at all.
+    """
+    if key not in view.found or view.outputs.count(key) > 1:
+        return False
+    before = view.found[key]
+    if candidate.kind in (KernelKind.UPDATE, KernelKind.POINTWISE):
+        return True
+    return before is None or before not in candidate.reads

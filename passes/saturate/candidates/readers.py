@@ -8,6 +8,10 @@ reader: what computes the sum for all that read it computes y as well.
 
 In general, let v be a value and s another one to which all of its readers lead: each way from v to
 an output goes through s. If s has a form that takes v through one reader, v has one reader.
+
+A gradient is an exception: what a state is left with can be written in the state's place by a
+pointwise kernel, which reads the gradient, and not by the product that computes it. So the product
+may have its value in memory, as if others read it too.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -35,6 +39,29 @@ def readers_of(view: View) -> dict[int, int]:
             between = _between(view, key, users, place)
             if any(_is_enough(view, key, reader, between) for reader in users[key] if between):
                 found[key] = 1
+    for key in awaited_by_states(view):
+        found[key] = max(found[key], 2)
+    return found
+
+
+def awaited_by_states(view: View) -> set[int]:
+    """The values from which elementwise operations alone lead to what a state is left with, of its
+    size, and which are no results of such operations themselves.
+    """
+    found, seen = set[int](), set[int]()
+    pending = [key for key, before in view.found.items() if before is not None]
+    while pending:
+        key = pending.pop()
+        value = view.classes[key]
+        if key in seen or value.leaf is not None:
+            continue
+        seen.add(key)
+        if not _is_elementwise(view, key):
+            if key not in view.found:
+                found.add(key)
+            continue
+        operands = {item: None for member in value.members for item in member.operands}
+        pending += [item for item in operands if _count(view, item) == _count(view, key)]
     return found
 
 

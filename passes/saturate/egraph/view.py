@@ -153,7 +153,7 @@ class View:
 
     Where it `prepares`, values that parameters and constants alone decide are computed once; of
     their forms only those remain that need nothing else. The last `left` outputs are what states
-    are left with.
+    are left with; `found` has, by their classes, those of what was found there, where it is read.
     """
 
     classes: dict[int, ValueClass]
@@ -162,6 +162,20 @@ class View:
     locations: dict[int, Any] = field(default_factory=dict[int, Any])
     prepares: bool = False
     left: int = 0
+    found: dict[int, int | None] = field(default_factory=dict[int, int | None])
+
+    def note_states(self, places: Sequence[int | None]) -> None:
+        """Says of the last outputs that they are left in states, which the graph found in these of
+        its arguments: None for one that it did not look at.
+        """
+        self.left = len(places)
+        inputs = {
+            value.leaf.key: key
+            for key, value in self.classes.items()
+            if value.leaf is not None and value.leaf.kind == "input"
+        }
+        for key, place in zip(self.outputs[len(self.outputs) - self.left :], places, strict=True):
+            self.found[key] = inputs.get(place)
 
 
 def make_view(
