@@ -34,6 +34,9 @@ PASSES: dict[str, PassRow] = {
     "raise-checks": PassRow(
         "mgn.passes.raise_checks", "what is to be checked becomes results of its graph"
     ),
+    "training-step": PassRow(
+        "mgn.training.step_pass", "a graph with a loss becomes the step that lowers it"
+    ),
     "differentiate": PassRow(
         "mgn.passes.differentiate", "gradients become the operations that compute them"
     ),
@@ -81,13 +84,12 @@ _INFERENCE = (
     "plan-memory",
 )
 
-PIPELINES: dict[str, tuple[str, ...]] = {"default": _INFERENCE, "inference": _INFERENCE}
-"""Named pipelines; `default` is what a run without a pipeline of its own uses."""
-
-UNAVAILABLE: dict[str, str] = {
-    "training": "the training pipeline is not available in this version of mgn",
+PIPELINES: dict[str, tuple[str, ...]] = {
+    "default": _INFERENCE,
+    "inference": _INFERENCE,
+    "training": ("training-step", *_INFERENCE),
 }
-"""Names that are understood, and why they cannot be used."""
+"""Named pipelines; `default` is what a run without a pipeline of its own uses."""
 
 
 SHOWN = 200
@@ -185,8 +187,6 @@ def _options_of(found: type[ModulePass]) -> list[PassOptionInfo]:
 
 
 def _passes_of(spec: ArgSpec) -> Iterator[ModulePass]:
-    if spec.name in UNAVAILABLE:
-        raise PipelineError(UNAVAILABLE[spec.name])
     if spec.name in PIPELINES:
         if spec.parameters:
             raise PipelineError(f"the pipeline '{spec.name}' takes no options; its passes do")

@@ -131,6 +131,7 @@ class _Step:
         self.trained = trained
         self.count = graph.state(COUNT, "i32")
         self.rates: list[tuple[float | Schedule, Value]] = []
+        self.number: Value | None = None
 
     def write(self, loss: Value) -> None:
         """All that the step does with a loss."""
@@ -142,7 +143,8 @@ class _Step:
         gradients = self.clipped(gradients)
         for (name, state), value, gradient in zip(states.items(), values, gradients, strict=True):
             after = self.updated(name, value, gradient)
-            state.write(ops.cast(after, element_of(state.type).name))
+            is_narrow = element_of(state.type).name != after.element
+            state.write(ops.cast(after, element_of(state.type).name) if is_narrow else after)
             self.average(name, after)
         self.count.write(self.count.value + 1)
 
@@ -164,7 +166,8 @@ class _Step:
         factors = self.optimizer.lr_factors, self.optimizer.decay_factors
         lr_factor, decay_factor = [factor_of(item, name) for item in factors]
         lr = self.rate(chosen.lr)
-        step = ops.cast(self.count.value + 1, value.element)
+        if self.number is None:
+            self.number = ops.cast(self.count.value + 1, "f32")
         after = chosen.update(
             Update(
                 self.graph,
@@ -172,7 +175,7 @@ class _Step:
                 value,
                 gradient,
                 like(lr if lr_factor == 1.0 else lr * lr_factor, value),
-                step,
+                like(self.number, value),
                 chosen.weight_decay * decay_factor,
             )
         )

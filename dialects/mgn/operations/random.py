@@ -229,8 +229,9 @@ def _infer_dropout(x: TensorType, p: float) -> TensorType:
 
 @composite("dropout", (OperandSpec("x", FLOATS), AttributeSpec("p", FLOAT, 0.5)), _infer_dropout)
 def dropout(b: Emitter, x: SSAValue, p: float) -> SSAValue:
-    """`y = dropout(x, p = 0.5)`: x itself, as this version runs graphs in inference alone.
+    """`y = dropout(x, p = 0.5)`: x itself in inference; in training a share of its elements is 0.
 
-    Shape: x's. Error: a share that is not from 0 to 1.
+    A training step draws other elements each time, and the rest is larger by `1 / (1 - p)`. Shape:
+    x's. Error: a share that is not from 0 to 1.
     """
     return b.identity(x)
