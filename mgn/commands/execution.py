@@ -17,6 +17,7 @@ from mgn.api import compile_lowered, describe_device
 from mgn.commands.arguments import parse_dimensions, saturation_of
 from mgn.commands.checkpoints import set_parameters
 from mgn.commands.errors import UsageError, say
+from mgn.commands.modes import in_mode
 from mgn.commands.stages import program_of
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.dialects.types import element_of_dtype, tensor_bytes
@@ -25,6 +26,7 @@ from mgn.executable import Executable
 from mgn.modules.files import check_apart, check_target, npz_bytes, write_whole
 from mgn.modules.module import Module
 from mgn.modules.sampling import sample_inputs
+from mgn.parameters import Parameters
 from mgn.recipe import Recipe
 from mgn.runtime.devices import ComputeDevice
 
@@ -32,6 +34,7 @@ from mgn.runtime.devices import ComputeDevice
 def execute(arguments: argparse.Namespace) -> None:
     """Compiles and runs the graph that the arguments describe, and prints its results."""
     from mgn.runtime.devices import choose
+    from mgn.runtime.launching.session import Session
     from mgn.runtime.weights import load_arrays
 
     if arguments.outputs and not arguments.outputs.endswith(".npz"):
@@ -44,7 +47,8 @@ def execute(arguments: argparse.Namespace) -> None:
     program = program_of(arguments)
     _check_targets(arguments, program)
     graph = program.choose_graph(arguments.graph)
-    ir = program.lower(graph, dimensions)
+    mode = in_mode(program, graph, dimensions, arguments)
+    ir = mode.program.lower(graph, mode.dimensions)
     seconds = time.perf_counter() - started
     given = load_arrays(arguments.inputs) if arguments.inputs else None
     chosen = choose(arguments.device)
@@ -57,8 +61,13 @@ def execute(arguments: argparse.Namespace) -> None:
     else:
         inputs = given
     described = describe_device(chosen)
-    recipe = Recipe(program, graph, dimensions, described, saturation, arguments.precision)
-    exe = compile_lowered(ir, chosen, recipe, arguments.seed, arguments.target, arguments.tune)
+    recipe = Recipe(
+        mode.program, graph, mode.dimensions, described, saturation, arguments.precision
+    )
+    params = Parameters(Session(chosen), arguments.seed, mode.trained) if mode.trained else None
+    exe = compile_lowered(
+        ir, chosen, recipe, arguments.seed, arguments.target, arguments.tune, params
+    )
     exe.report.times.insert(0, ("parse and lower", seconds))
     set_parameters(exe, arguments)
     for name, array in (load_arrays(arguments.states) if arguments.states else {}).items():

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from mgn.commands.arguments import parse_dimensions, saturation_of
 from mgn.commands.checkpoints import say_loaded
-from mgn.commands.errors import say
+from mgn.commands.errors import UsageError, say
 from mgn.commands.stages import device_of, program_of
 from mgn.driver.packaging import package_graph
 from mgn.driver.report import counted
@@ -21,6 +21,8 @@ from mgn.runtime.packages.writer import package_bytes
 
 def emit_package(arguments: argparse.Namespace) -> bytes:
     """The package of the graph that the arguments describe."""
+    if arguments.mode == "training":
+        raise UsageError("a package holds a graph for inference; --mode training runs here")
     program = program_of(arguments)
     module = program.lower(program.choose_graph(arguments.graph), parse_dimensions(arguments.dim))
     device, saturation = device_of(arguments.device), saturation_of(arguments)

@@ -30,11 +30,6 @@ examples:
   mgn-run --list-devices --probe                        measures the devices again
 """
 
-LATER = {
-    "mode": {"training": "training is not available in this version of mgn"},
-}
-"""Values of options that are understood, and why they cannot be used."""
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command, on the process's own arguments where none are given. Returns the exit status."""
@@ -50,7 +45,13 @@ def make_parser() -> argparse.ArgumentParser:
     add("file", nargs="?", help="a .mgn, .mlir or .onnx file; - is stdin")
     add("-f", "--frontend", choices=["mgn", "mlir"], help="the language of the file")
     add = add_program_options(parser, "the graph to run, where there are several")
-    add("--mode", choices=["inference", "training"], default="inference")
+    add(
+        "--mode",
+        choices=["inference", "training"],
+        default="inference",
+        help="in training, a run is a step of AdamW; mgn-train does many",
+    )
+    add("--loss", default="loss", metavar="NAME", help="the result that training makes small")
     add(
         "--precision",
         choices=PRECISIONS,
@@ -116,10 +117,6 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    for option, refusals in LATER.items():
-        refusal = refusals.get(getattr(arguments, option))
-        if refusal is not None:
-            raise UsageError(refusal)
     if arguments.repeat < 1:
         raise UsageError("--repeat takes a number of at least 1")
     if arguments.seed < 0:

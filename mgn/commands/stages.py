@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from mgn.api import describe_device, from_onnx
 from mgn.commands.arguments import parse_dimensions, saturation_of
 from mgn.commands.errors import UsageError
+from mgn.commands.modes import in_mode
 from mgn.commands.sources import read_source
 from mgn.commands.targets import TARGETS
 from mgn.dialects.kernel.device import DEVICES, Device
@@ -49,7 +50,9 @@ def emit_stage(arguments: argparse.Namespace) -> str:
         raise UsageError(f"--emit: unknown stage '{name}'; {hint}")
     last_pass, print_stage = STAGES[name]
     program = program_of(arguments)
-    module = program.lower(program.choose_graph(arguments.graph), parse_dimensions(arguments.dim))
+    graph = program.choose_graph(arguments.graph)
+    mode = in_mode(program, graph, parse_dimensions(arguments.dim), arguments)
+    module = mode.program.lower(graph, mode.dimensions)
     if last_pass is None:
         return print_stage(module)
     texts: dict[str, str] = {}

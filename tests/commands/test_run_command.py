@@ -139,6 +139,25 @@ def test_random_runs_say_what_was_drawn_and_repeat(mgn_run: Run, program: Path) 
     assert "drawn from normal(0, 0.02), having no initialiser: b (1 in all)" in first.stderr
 
 
+@pytest.mark.usefixtures("device")
+def test_a_run_in_training_is_a_step(mgn_run: Run, program: Path, tmp_path: Path) -> None:
+    text = """
+    graph fit(x: f32[3]) {
+      param w: f32[3] = zeros()
+      return far = mean((w - x) * (w - x))
+    }"""
+    program.write_text(text)
+    np.savez(tmp_path / "x.npz", x=np.float32([1, -2, 3]))
+    given = [program, "--mode", "training", "--loss", "far", "--inputs", tmp_path / "x.npz"]
+    once = mgn_run(*given, "--repeat", "2")
+    assert once.status == 0, once.stderr
+    assert once.stdout.startswith("far: f32[] mean 4.66667 ")
+    assert "state optimizer.step: i32[] mean 1 " in once.stdout
+    assert "state optimizer.w.first: f32[3] mean " in once.stdout
+    shown = mgn_run(*given, "--emit", "mgn")
+    assert "optimizer.w.second" in shown.stdout
+
+
 def test_saturation_takes_the_options_of_the_pass(mgn_run: Run, program: Path) -> None:
     for options, kernels in (("", 1), ("rules=exact time=2", 2), ("fuse=False", 2)):
         outcome = mgn_run(program, "--emit", "fusion", "--saturation", options)
@@ -159,7 +178,9 @@ def test_what_parameters_alone_decide_is_kept_or_computed_in_each_run(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--mode", "training"], "training is not available in this version"),
+        (["--mode", "training"], "graph 'affine' has no output 'loss' to train; it has y"),
+        (["--mode", "training", "--loss", "y"], "the loss 'y' is f32[3, 2], not a float scalar"),
+        (["--mode", "training", "--emit", "package", "-o", "a"], "a graph for inference"),
         (["--target", "spir-v"], "invalid choice: 'spir-v'"),
         (["--precision", "f8"], "invalid choice: 'f8'"),
         (["--graph", "afine"], "there is no graph 'afine'"),

@@ -207,9 +207,9 @@ def _read_saturation(text: str) -> object:
 
 
 def _read_arguments(text: str) -> None:
-    from mgn.commands import opt, run
+    from mgn.commands import opt, run, train
 
-    for parser in (opt.make_parser(), run.make_parser()):
+    for parser in (opt.make_parser(), run.make_parser(), train.make_parser()):
         try:
             parser.parse_args([item for item in re.split(r"[ \0]+", text) if item])
         except MgnError:
