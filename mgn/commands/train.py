@@ -8,7 +8,7 @@ asked for.
 import argparse
 from collections.abc import Sequence
 
-from mgn.commands.errors import UsageError, guarded
+from mgn.commands.errors import FAILURE, UsageError, guarded
 from mgn.commands.parsers import add_program_options, make_tidy_parser
 from mgn.driver.precision import PRECISIONS
 
@@ -107,5 +107,4 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UsageError("--warmup takes a number of steps")
     from mgn.commands.training import train
 
-    train(arguments)
-    return 0
+    return 0 if train(arguments) else FAILURE

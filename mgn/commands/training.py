@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from mgn.commands.arguments import parse_dimensions
 from mgn.commands.errors import UsageError, say
 from mgn.commands.optimiser_call import read_optimiser
+from mgn.commands.soft_end import soft_end
 from mgn.commands.sources import read_source
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.dialects.types import element_of
@@ -27,8 +28,10 @@ from mgn.training.history import History
 from mgn.training.metrics import parse_metric
 
 
-def train(arguments: argparse.Namespace) -> None:
-    """Trains the graph that the arguments describe, and prints what came of it."""
+def train(arguments: argparse.Namespace) -> bool:
+    """Trains the graph that the arguments describe, and prints what came of it. Whether the run
+    came to its end, which a signal can keep it from.
+    """
     metric = None if arguments.metric is None else parse_metric(arguments.metric)
     program = _program_of(arguments)
     given = parse_dimensions(arguments.dim)
@@ -72,29 +75,32 @@ def train(arguments: argparse.Namespace) -> None:
         extra = trainer.load_params(arguments.params)
         if extra:
             say(f"{arguments.params}: not used by this graph: {counted(extra, 'array')}")
-    history = trainer.fit(
-        data,
-        epochs=arguments.epochs or 1,
-        steps=arguments.steps,
-        eval=held_out,
-        metric=arguments.metric,
-        every=arguments.every,
-        save=arguments.save,
-        keep=arguments.keep,
-        resume=arguments.resume,
-        overwrite=arguments.overwrite,
-        log=arguments.log,
-        curves=arguments.curves,
-        tensorboard=arguments.tensorboard,
-        patience=arguments.patience,
-        check_finite=arguments.check_finite,
-        norms=arguments.norms,
-        progress=False if arguments.no_progress else None,
-        say=say,
-    )
+    with soft_end(say) as end:
+        history = trainer.fit(
+            data,
+            epochs=arguments.epochs or 1,
+            steps=arguments.steps,
+            eval=held_out,
+            metric=arguments.metric,
+            every=arguments.every,
+            save=arguments.save,
+            keep=arguments.keep,
+            resume=arguments.resume,
+            overwrite=arguments.overwrite,
+            log=arguments.log,
+            curves=arguments.curves,
+            tensorboard=arguments.tensorboard,
+            patience=arguments.patience,
+            check_finite=arguments.check_finite,
+            norms=arguments.norms,
+            progress=False if arguments.no_progress else None,
+            say=say,
+            callbacks=[end],
+        )
     if arguments.save_params is not None:
         trainer.save_params(arguments.save_params)
     sys.stdout.write(_summary(history, trainer.steps))
+    return not end.is_asked
 
 
 def _program_of(arguments: argparse.Namespace) -> Module:

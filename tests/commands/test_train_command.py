@@ -1,6 +1,7 @@
 """`mgn-train`: a classifier from nothing, files, resuming, and messages for wrong arguments."""
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,10 +9,14 @@ import numpy as np
 import pytest
 
 from mgn.commands.optimiser_call import optimiser_names, read_optimiser
+from mgn.commands.soft_end import soft_end
 from mgn.diagnostics import MgnError
 from mgn.training.checkpoints import read_checkpoint
+from mgn.training.fit import fit
 from mgn.training.optimisers import Optimizer
+from mgn.training.trainee import Event
 from tests.conftest import ROOT, Outcome, run_in_process
+from tests.training.stand_in import StandIn, examples
 
 Run = Callable[..., Outcome]
 DIGITS = ROOT / "examples" / "digits"
@@ -137,6 +142,30 @@ def test_wrong_arguments_say_what_is_wrong(
     assert message in outcome.stderr
     assert "Traceback" not in outcome.stderr
     assert sorted(program.parent.iterdir()) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_run_behind_its_step_and_a_second_one_at_once(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    before = signal.getsignal(number)
+    said: list[str] = []
+
+    def send(event: Event) -> None:
+        if event.step == 5 and event.kind == "step":
+            signal.raise_signal(number)
+
+    trainer, save = StandIn(), tmp_path / "a.safetensors"
+    with soft_end(said.append) as end:
+        calls = [send, end]
+        history = fit(trainer, examples(), epochs=3, save=save, callbacks=calls, progress=False)
+        assert end.is_asked
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+    assert history.stopped == "interrupted"
+    assert read_checkpoint(save).header.step == trainer.steps == 5
+    assert said == [f"{number.name}: the run ends behind this step"]
+    assert signal.getsignal(number) is before
 
 
 def test_every_optimiser_can_be_asked_for_by_its_name() -> None:
