@@ -78,6 +78,7 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("files").add_argument
     add("--save", metavar="FILE.safetensors", help="checkpoints: always the last whole one")
     add("--keep", type=int, default=1, metavar="N", help="keep the last N under names of their own")
+    add("--keep-best", action="store_true", help="keep the one with the best evaluation as well")
     add("--resume", action="store_true", help="go on with the checkpoint, if there is one")
     add("--overwrite", action="store_true", help="take the place of another run's files")
     add("--save-params", metavar="FILE.safetensors", help="the trained parameters alone")

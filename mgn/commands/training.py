@@ -85,6 +85,7 @@ def train(arguments: argparse.Namespace) -> bool:
             every=arguments.every,
             save=arguments.save,
             keep=arguments.keep,
+            keep_best=arguments.keep_best,
             resume=arguments.resume,
             overwrite=arguments.overwrite,
             log=arguments.log,

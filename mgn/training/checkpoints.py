@@ -95,13 +95,31 @@ class Checkpoints:
             if self.keep > 1:
                 self._refuse_foreign(own)
                 write_durably(own, data, self.run)
-                _link_durably(own, self.path, data, self.run)
+                _link_durably(own, self.path, self.run)
             else:
                 write_durably(self.path, data, self.run)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise MgnError(f"cannot write the checkpoint '{self.path}': {reason}") from None
         self._delete_old()
+
+    def mark_best(self) -> None:
+        """Keeps what was written last as the best one too: `digits.best.safetensors`."""
+        self.check_best()
+        try:
+            _link_durably(self.path, self.best, self.run)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise MgnError(f"cannot write the checkpoint '{self.best}': {reason}") from None
+
+    @property
+    def best(self) -> Path:
+        """Where the best checkpoint is, if it is kept."""
+        return self.path.with_name(f"{self.path.stem}.best{SUFFIX}")
+
+    def check_best(self) -> None:
+        """MgnError where a file that is not of this run is in the place of the best checkpoint."""
+        self._refuse_foreign(self.best)
 
     def clean(self) -> None:
         """Deletes what a killed process of this run was writing."""
@@ -122,6 +140,7 @@ class Checkpoints:
         old = self.kept(self.run)[: -self.keep] if self.keep > 1 else []
         if self.replaced is not None:
             old += self.kept(self.replaced)
+            old += [self.best] if run_of(self.best) == self.replaced else []
             self.replaced = None
         for path in old:
             path.unlink(missing_ok=True)
@@ -302,13 +321,13 @@ def write_durably(path: Path, data: bytes, run: str) -> None:
     _flush_folder(path.parent)
 
 
-def _link_durably(source: Path, path: Path, data: bytes, run: str) -> None:
+def _link_durably(source: Path, path: Path, run: str) -> None:
     """Gives a file another name in one step; where a disk has no links, writes it again."""
     temporary = path.parent / f"{_temporary_start(run)}{secrets.token_hex(4)}.tmp"
     try:
         temporary.hardlink_to(source)
     except (OSError, NotImplementedError):
-        write_durably(path, data, run)
+        write_durably(path, source.read_bytes(), run)
         return
     temporary.replace(path)
     _flush_folder(path.parent)

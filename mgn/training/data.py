@@ -50,8 +50,10 @@ class Batches(Protocol):
         """What is to be said once about batches that were left out."""
         ...
 
-    def evaluation(self) -> Iterator[tuple[Batch, int]]:
-        """All examples in their order, as batches and how many rows of each count."""
+    def evaluation(self) -> Iterator[tuple[Batch, int | None]]:
+        """All examples in their order, as batches; with one that was filled up, how many of its
+        rows count.
+        """
         ...
 
 
@@ -121,13 +123,12 @@ class ArrayBatches:
                 f"has {self.size}; compile the graph for batches of {max(self.examples, 1)} or less"
             )
 
-    def evaluation(self) -> Iterator[tuple[Batch, int]]:
-        """All examples in their order. The last batch is filled up with the first examples, and its
-        number says how many of its rows count.
-        """
+    def evaluation(self) -> Iterator[tuple[Batch, int | None]]:
+        """All examples in their order. The last batch is filled up with the first examples."""
         for first in range(0, self.examples, self.size):
             rows = np.arange(first, first + self.size)
-            yield self._rows(rows % self.examples), min(self.size, self.examples - first)
+            left = self.examples - first
+            yield self._rows(rows % self.examples), None if left >= self.size else left
 
     def _rows(self, rows: np.ndarray) -> Batch:
         return {
@@ -200,15 +201,13 @@ class IterableBatches:
             return None
         return f"{self.name}: the last batch has only {self._left_out} examples: left out"
 
-    def evaluation(self) -> Iterator[tuple[Batch, int]]:
+    def evaluation(self) -> Iterator[tuple[Batch, int | None]]:
         """The batches; a part of one is filled up by its own rows."""
         for batch, count in self._all("another evaluation"):
-            size = _batch_size(self.inputs, self.name)
-            filled = {
-                name: np.resize(array, (size, *array.shape[1:])) if array.ndim else array
-                for name, array in batch.items()
-            }
-            yield filled, count or size
+            if count is not None:
+                shapes = {name: shape for name, (_, shape) in self.inputs.items()}
+                batch = {name: np.resize(array, shapes[name]) for name, array in batch.items()}
+            yield batch, count
 
     def _all(self, purpose: str) -> Iterator[tuple[Batch, int | None]]:
         """All batches, and of one that is not whole, the number of its examples. InputError where

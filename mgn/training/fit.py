@@ -35,6 +35,7 @@ def fit(
     callbacks: Iterable[Callback] = (),
     save: str | Path | None = None,
     keep: int = 1,
+    keep_best: bool = False,
     resume: bool = False,
     overwrite: bool = False,
     log: str | Path | None = None,
@@ -50,21 +51,23 @@ def fit(
 
     `batches` and `eval` are what `open_batches` takes. `metric` is such as
     `accuracy(logits, labels)`. At the end of each epoch, or after each `every` steps, the run is
-    evaluated, saved to `save` (of which the last `keep` stay), and drawn to `curves`. `resume` goes
-    on with what is saved, if anything is; epochs and steps then count from the run's beginning.
-    `overwrite` lets a new run take the place of the files of another one. `patience` ends the run
-    after so many evaluations without a better one: of the metric, or of the loss. `check_finite`
-    raises an error that names the operation from which the first NaN or infinity came, and makes
-    steps slower. `norms` notes the norm of each parameter with each step. A callback is called with
-    each `Event`, and may raise `StopTraining`. `progress` is whether there is a bar; by default
-    where stderr is a terminal. `say` takes lines for the reader where there is no bar.
+    evaluated, saved to `save`, and drawn to `curves`. The last `keep` checkpoints stay, and with
+    `keep_best` that of the best evaluation. `resume` goes on with what is saved, if anything is;
+    epochs and steps then count from the run's beginning. `overwrite` lets a new run take the place
+    of the files of another one. `patience` ends the run after so many evaluations without a better
+    one: of the metric, or of the loss. `check_finite` raises an error that names the operation from
+    which the first NaN or infinity came, and makes steps slower. `norms` notes the norm of each
+    parameter with each step. A callback is called with each `Event`, and may raise `StopTraining`.
+    `progress` is whether there is a bar; by default where stderr is a terminal. `say` takes lines
+    for the reader where there is no bar.
 
     MgnError with what is wrong with data, files or options, most of it before the first step.
     """
     _check_counts(epochs=epochs, steps=steps, every=every, patience=patience)
-    wanted = Wanted(
-        parse_metric(metric) if metric is not None else None, every, patience, check_finite, norms
-    )
+    measured = None if metric is None else parse_metric(metric)
+    wanted = Wanted(measured, every, patience, check_finite, norms, keep_best)
+    if keep_best and save is None:
+        raise MgnError("keep_best is about checkpoints, and none are saved")
     show = show_progress(progress, say)
     training = open_batches(batches, trainer.inputs, trainer.seed, "the data")
     if isinstance(training, ArrayBatches):
@@ -75,6 +78,8 @@ def fit(
             raise MgnError("a metric is computed on evaluation data, and there is none")
         wanted.metric.check([*trainer.inputs, *trainer.outputs])
     files, found = begin_run(save, resume, overwrite, keep)
+    if keep_best and files is not None:
+        files.check_best()
     history = History(trainer.loss)
     position = _first_position(trainer, training)
     best, since = None, 0

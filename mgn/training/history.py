@@ -3,7 +3,7 @@
 In: a value for each step, and for each evaluation. Out: `History`, and a file of lines:
 
     {"mgn": "training log", "run": "5f0c…", "configuration": {"graph": "loss", …}}
-    {"step": 1, "epoch": 0, "seconds": 0.021, "loss": 2.41}
+    {"step": 1, "epoch": 0, "seconds": 0.021, "results": {"loss": 2.41}}
     {"step": 22, "epoch": 1, "evaluation": {"loss": 0.31, "accuracy": 0.94}}
 
 JSON has no NaN and no infinity: they are texts, `"nan"`, `"inf"`, `"-inf"`.
@@ -126,7 +126,7 @@ class JsonLog:
         """Adds a line. MgnError where that cannot be."""
         fields: dict[str, Any] = {"step": record.step, "epoch": record.epoch}
         if isinstance(record, StepRecord):
-            fields |= {"seconds": round(record.seconds, 6), **_written(record.values)}
+            fields |= {"seconds": round(record.seconds, 6), "results": _written(record.values)}
             fields |= {"norms": _written(record.norms)} if record.norms else {}
         else:
             fields["evaluation"] = _written(record.values)
@@ -156,14 +156,8 @@ def _enter(record: Mapping[str, Any], history: History) -> None:
     if "evaluation" in record:
         history.evaluations.append(Evaluation(step, epoch, _read(record["evaluation"])))
         return
-    values = {
-        name: value
-        for name, value in record.items()
-        if name not in ("step", "epoch", "seconds", "norms")
-    }
-    seconds = float(record["seconds"])
-    norms = _read(record.get("norms", {}))
-    history.steps.append(StepRecord(step, epoch, seconds, _read(values), norms))
+    seconds, norms = float(record["seconds"]), _read(record.get("norms", {}))
+    history.steps.append(StepRecord(step, epoch, seconds, _read(record["results"]), norms))
 
 
 def _line(fields: Mapping[str, Any]) -> bytes:

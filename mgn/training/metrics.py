@@ -3,13 +3,14 @@
 In: a text such as `accuracy(logits, labels)`, and the batches with their results. Out: a number.
 
 A metric is a row of `METRICS`: a function that gives each example its value, and what becomes of
-their mean. A result alone, as in `--metric loss`, is a metric as well: its mean.
+their mean. A result alone, as in `--metric loss`, is a metric as well: its mean. If it is called as
+one of the rows is, more is better where it is there.
 """
 
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -98,7 +99,8 @@ def parse_metric(text: str) -> Metric:
         raise MgnError(f"a metric is such as accuracy(logits, labels), not '{clipped(text)}'")
     name, inside = match[1], match[2]
     if inside is None:
-        return Metric(name, METRICS["mean"], (name,))
+        rises = name in METRICS and METRICS[name].rises
+        return Metric(name, replace(METRICS["mean"], rises=rises), (name,))
     if name not in METRICS:
         hint = nearest(name, [*METRICS]) or f"; there are {', '.join(METRICS)}"
         raise MgnError(f"there is no metric '{clipped(name)}'{hint}")
@@ -118,10 +120,10 @@ class Mean:
     total: float = 0.0
     weight: float = 0.0
 
-    def add(self, values: Mapping[str, Array], count: int, size: int) -> None:
-        """Adds the first `count` of the `size` examples of a batch.
+    def add(self, values: Mapping[str, Array], size: int, count: int | None = None) -> None:
+        """Adds a batch of `size` examples, or only the first `count` of them.
 
-        A scalar counts for a whole batch; of a batch that was filled up it would say too much.
+        A scalar counts for a whole batch; of a part of one it would say too much.
         """
         operands = [np.asarray(values[name]) for name in self.metric.operands]
         try:
@@ -129,13 +131,12 @@ class Mean:
         except (ValueError, IndexError, TypeError) as error:
             shapes = ", ".join(str(list(item.shape)) for item in operands)
             raise MgnError(f"metric '{self.metric.text}' of shapes {shapes}: {error}") from None
-        if each.ndim == 0:
-            if count == size:
-                self.total += float(each) * size
-                self.weight += size
+        if count is not None and each.ndim == 0:
             return
-        self.total += float(each[:count].astype(np.float64).mean()) * count
-        self.weight += count
+        taken = each if count is None else each[:count]
+        weight = size if count is None else count
+        self.total += float(taken.astype(np.float64).mean()) * weight
+        self.weight += weight
 
     @property
     def value(self) -> float:

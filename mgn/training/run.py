@@ -37,6 +37,7 @@ class Wanted:
     patience: int | None
     check_finite: bool
     norms: bool
+    keep_best: bool
 
 
 class Run:
@@ -211,6 +212,8 @@ class Run:
             self.since_best,
         )
         files.write(Checkpoint(header, self.trainer.state()))
+        if self.wanted.keep_best and not self.since_best:
+            files.mark_best()
         self._saved = self.trainer.steps
 
     def _finish(self) -> None:
@@ -239,10 +242,10 @@ def evaluate(trainer: Trainee, batches: Batches, metric: Metric | None = None) -
         results = trainer.run_eval(batch)
         size = next((len(batch[name]) for name in batch if batch[name].ndim), 1)
         for mean in means:
-            mean.add({**batch, **results}, count, size)
+            mean.add({**batch, **results}, size, count)
     found = {mean.metric.name: mean.value for mean in means if mean.weight}
     if not found:
-        raise MgnError("the eval data has no batch")
+        raise MgnError("the eval data has no whole batch, and a loss is a mean over whole ones")
     return found
 
 

@@ -91,6 +91,7 @@ def test_a_run_is_saved_logged_and_resumed(mgn_train: Run, program: Path) -> Non
     assert "it goes on with SGD(lr=warmup(5, linear(0.1, 0, 55)), " in more.stderr
     lines = [json.loads(line) for line in (folder / "a.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines[1:]] == [*range(1, 61)]
+    assert lines[1]["results"].keys() == {"loss"}
     found = read_checkpoint(folder / "a.safetensors")
     assert found.header.configuration["graph"] == "fit"
     assert found.header.configuration["dims"] == {"B": 10}

@@ -75,11 +75,12 @@ def test_a_scalar_input_is_the_same_in_all_batches() -> None:
 
 
 def test_an_evaluation_takes_all_examples_in_their_order() -> None:
-    found = []
-    for batch, count in ArrayBatches(arrays(), INPUTS).evaluation():
-        assert len(batch["labels"]) == 4
-        found += batch["labels"][:count].tolist()
-    assert found == list(range(11))
+    for count in (8, 11, 3):
+        found = []
+        for batch, rows in ArrayBatches(arrays(count), INPUTS).evaluation():
+            assert len(batch["labels"]) == 4
+            found += batch["labels"][:rows].tolist()
+        assert found == list(range(count))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,8 @@ def test_a_last_part_batch_of_an_iterable_is_left_out() -> None:
     assert batches.remark() is None
     assert len(labels_of(batches, 0)) == 1
     assert batches.remark() == "the data: the last batch has only 3 examples: left out"
-    assert [count for _, count in batches.evaluation()] == [4, 3]
+    assert [count for _, count in batches.evaluation()] == [None, 3]
+    assert [len(batch["x"]) for batch, _ in batches.evaluation()] == [4, 4]
     with pytest.raises(InputError, match="batch 0 has only 3 examples"):
         labels_of(IterableBatches(listed(3, 4), INPUTS), 0)
 

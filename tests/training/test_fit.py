@@ -9,6 +9,7 @@ import pytest
 
 from mgn.diagnostics import MgnError
 from mgn.training import progress
+from mgn.training.checkpoints import read_checkpoint
 from mgn.training.fit import fit
 from mgn.training.history import History, read_log
 from mgn.training.trainee import Event, StopTraining
@@ -132,6 +133,30 @@ def test_it_ends_when_evaluations_get_no_better(tmp_path: Path) -> None:
     assert read_log(log).losses == history.losses
 
 
+def test_the_best_evaluation_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    trainer = StandIn(lr=1e-6)
+    options: dict[str, Any] = {"eval": examples(), "every": 2, "save": path, "keep_best": True}
+
+    def disturb(event: Event) -> None:
+        if event.step == 6 and event.kind == "step":
+            trainer.params["w"] = np.array([1, -2, 0.5], np.float32)
+        elif event.step == 7 and event.kind == "step":
+            trainer.params["w"] = np.zeros(3, np.float32)
+
+    run(trainer, steps=12, callbacks=[disturb], **options)
+    assert read_checkpoint(path).header.step == 12
+    best = read_checkpoint(tmp_path / "a.best.safetensors")
+    assert best.header.step == 6
+    np.testing.assert_array_equal(best.arrays["w"], np.array([1, -2, 0.5], np.float32))
+    with pytest.raises(MgnError, match=r"a\.best\.safetensors' is there and not of this run"):
+        path.rename(tmp_path / "b.safetensors")
+        run(StandIn(), **options)
+    (tmp_path / "b.safetensors").rename(path)
+    run(StandIn(), **options, overwrite=True)
+    assert read_checkpoint(tmp_path / "a.best.safetensors").header.run != best.header.run
+
+
 def test_patience_counts_across_a_break(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     options: dict[str, Any] = {"eval": examples(), "patience": 3, "every": 2, "save": path}
@@ -170,10 +195,10 @@ def test_the_log_has_each_step_and_survives_a_cut(tmp_path: Path) -> None:
     assert lines[0]["mgn"] == "training log"
     assert lines[0]["configuration"] == {"optimizer": "momentum(lr=0.05)"}
     assert [line["step"] for line in lines[1:]] == [*range(1, 8), 7]
-    assert set(lines[1]) == {"step", "epoch", "seconds", "loss", "norms"}
+    assert set(lines[1]) == {"step", "epoch", "seconds", "results", "norms"}
     assert lines[-1]["evaluation"].keys() == {"loss"}
     with log.open("a") as file:
-        file.write('{"step": 8, "epoch": 1, "seconds": 0.1, "loss": "nan"}\n{"step": 9, "ep')
+        file.write('{"step": 8, "epoch": 1, "seconds": 0.1, "results": {}}\n{"step": 9, "ep')
     again = StandIn()
     history = run(again, epochs=2, resume=True, **options)
     assert [item.step for item in history.steps] == [*range(1, 15)]
@@ -219,6 +244,7 @@ def test_nobody_elses_log_is_replaced(tmp_path: Path) -> None:
         ({"eval": {"x": examples()["x"]}}, "the eval data: there is no array 'y'"),
         ({"source": examples(7)}, "7 examples, and a batch has 8"),
         ({"source": []}, "epoch 1 has no whole batch"),
+        ({"keep_best": True}, "none are saved"),
         ({"resume": True}, "say where the checkpoint is"),
     ],
 )

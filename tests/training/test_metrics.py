@@ -18,7 +18,7 @@ def value_of(text: str, counts: list[int], size: int = 4, **values: np.ndarray) 
             name: np.resize(item[first : first + count], (size, *item.shape[1:]))
             for name, item in values.items()
         }
-        mean.add(rows, count, size)
+        mean.add(rows, size, None if count == size else count)
         first += count
     return mean.value
 
@@ -49,9 +49,11 @@ def test_metrics_are_means_over_all_examples() -> None:
 def test_a_scalar_counts_for_whole_batches_alone() -> None:
     for text, wanted in (("loss", 2.0), ("mean(loss)", 2.0), ("perplexity(loss)", math.exp(2.0))):
         mean = Mean(parse_metric(text))
-        for loss, count in ((1.0, 4), (3.0, 4), (100.0, 2)):
-            mean.add({"loss": np.float32(loss)}, count, 4)
+        for loss, count in ((1.0, None), (3.0, None), (100.0, 2)):
+            mean.add({"loss": np.float32(loss)}, 4, count)
         assert mean.value == pytest.approx(wanted)
+    assert not parse_metric("loss").row.rises
+    assert parse_metric("accuracy").row.rises
     assert math.isnan(Mean(parse_metric("loss")).value)
 
 
@@ -76,4 +78,4 @@ def test_operands_that_the_graph_has_not_or_that_do_not_fit_are_named() -> None:
     with pytest.raises(MgnError, match=r"no 'logit' among .*; did you mean 'logits'"):
         metric.check(["a", "logits"])
     with pytest.raises(MgnError, match=r"of shapes \[4, 2\], \[4, 3\]"):
-        Mean(metric).add({"a": np.zeros((4, 2)), "logit": np.zeros((4, 3))}, 4, 4)
+        Mean(metric).add({"a": np.zeros((4, 2)), "logit": np.zeros((4, 3))}, 4)
