@@ -1,6 +1,9 @@
 """Checkpoints: whole after any kill, refused where damaged, and nobody else's files."""
 
+import errno
 import json
+import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +58,44 @@ def test_a_kill_at_any_moment_leaves_the_last_whole_checkpoint(tmp_path: Path) -
     command = [sys.executable, "-m", "tests.training.killed_runs", str(tmp_path), "6"]
     outcome = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert outcome.returncode == 0, outcome.stderr
+
+
+def test_a_file_reaches_the_disk_before_its_name_and_its_name_before_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    replace, sync = Path.replace, os.fsync
+
+    def noted_replace(self: Path, target: Path) -> Path:
+        events.append("rename")
+        return replace(self, target)
+
+    def noted_sync(opened: int) -> None:
+        events.append("folder" if stat.S_ISDIR(os.fstat(opened).st_mode) else "file")
+        sync(opened)
+
+    monkeypatch.setattr(Path, "replace", noted_replace)
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    Checkpoints(tmp_path / "a.safetensors", RUN).write(checkpoint())
+    assert events == ["file", "rename", "folder"]
+    Checkpoints(tmp_path / "b.safetensors", RUN, keep=2).write(checkpoint())
+    assert events[3:] == ["file", "rename", "folder", "rename", "folder"]
+
+
+def test_a_full_disk_leaves_the_last_checkpoint_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = Checkpoints(tmp_path / "a.safetensors", RUN)
+    files.write(checkpoint(1))
+
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(MgnError, match=r"cannot write .*a\.safetensors': no space left"):
+        files.write(checkpoint(2))
+    assert names(tmp_path) == ["a.safetensors"]
+    assert read_checkpoint(tmp_path / "a.safetensors").header.step == 1
 
 
 def test_any_damage_is_found(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The loop of a run: how long, in which order, what is noted, and where it goes on."""
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 from mgn.diagnostics import MgnError
 from mgn.training import progress
 from mgn.training.checkpoints import read_checkpoint
+from mgn.training.extras import need
 from mgn.training.fit import fit
 from mgn.training.history import History, read_log
 from mgn.training.trainee import Event, StopTraining
+from tests.conftest import ROOT
 from tests.training.stand_in import StandIn, examples, same_states
 
 
@@ -288,6 +291,14 @@ def test_curves_are_drawn_and_nobody_elses_picture_is_replaced(tmp_path: Path) -
     path.write_bytes(b"\x89PNG of somebody")
     with pytest.raises(MgnError, match="no picture of curves: it is not replaced"):
         run(StandIn(), curves=path, overwrite=True)
+
+
+@pytest.mark.parametrize("extra", ["curves", "progress", "tensorboard"])
+def test_what_an_extra_brings_is_named(extra: str) -> None:
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert extra in known["optional-dependencies"]
+    with pytest.raises(MgnError, match=rf"a test needs nowhere: .* 'mgn\[{extra}\]'"):
+        need("nowhere.part", extra, "a test")
 
 
 def test_event_files_hold_losses_and_evaluations(tmp_path: Path) -> None:
