@@ -7,6 +7,7 @@ fail for the prompt, the tokenizer or the options is looked at before anything i
 import argparse
 import sys
 import time
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -106,7 +107,11 @@ def _prompt(given: str) -> str:
 
 
 def _write(text: str) -> None:
-    """Writes a piece at once, with a sign for characters that stdout does not know."""
+    """Writes a piece at once, with a sign for characters that stdout does not know, and on a
+    terminal for those that it would act on.
+    """
+    if sys.stdout.isatty():
+        text = "".join("\ufffd" if _acts(item) else item for item in text)
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
     sys.stdout.flush()
@@ -135,3 +140,8 @@ class _Clock:
             seconds = self._times[-1] - self._times[UNTIMED - 1]
             said += f", then {(count - UNTIMED) / max(seconds, 1e-9):.1f} tokens a second"
         return said
+
+
+def _acts(character: str) -> bool:
+    """Whether a terminal does something else for a character than show it, or begin a line."""
+    return unicodedata.category(character) == "Cc" and character not in "\n\t"

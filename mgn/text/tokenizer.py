@@ -7,7 +7,7 @@ library; and what `generation_config.json` and `config.json` beside it say of th
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from mgn.diagnostics import MgnError, one_line
 
@@ -68,15 +68,18 @@ def ending_ids(path: str | Path) -> frozenset[int]:
 
 def configured_sizes(path: str | Path) -> dict[str, int]:
     """The whole numbers of the `config.json` beside a tokenizer by name: sizes of a model. Flags
-    are 0 or 1.
+    are 0 or 1. Those in an object of the file count where the file has none of their name itself,
+    as `rope_theta` in `rope_parameters`.
     """
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     content = _read_json(folder / _CONFIGURATIONS[-1])
-    return {
-        name: int(value)
-        for name, value in content.items()
-        if isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    }
+    inner = [value for value in content.values() if isinstance(value, dict)]
+    found: dict[str, int] = {}
+    for items in (*cast(list[dict[str, Any]], inner), content):
+        for name, value in items.items():
+            if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+                found[name] = int(value)
+    return found
 
 
 def _ids(value: Any) -> frozenset[int]:

@@ -3,6 +3,7 @@ on the device; from Python and by the command.
 """
 
 import io
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from mgn.modules.module import Module
 from mgn.program import Program
 from mgn.text.model import LanguageModel
 from mgn.text.room import Room, room_of
+from mgn.text.tokenizer import configured_sizes
 from tests.conftest import ROOT, run_in_process
 from tests.text.folders import (
     CONFIG,
@@ -318,6 +320,17 @@ def test_the_dimension_of_a_prompt_is_its_length_or_a_power_of_two() -> None:
     assert dims(padded, 100, Room(110, "k")) == {"S": 110}
     assert dims("graph prefill(tokens: i32[1, 8])", 13) == {}
     assert dims("graph prefill[S = 4](tokens: i32[1, S * 2])", 13) == {}
+
+
+def test_sizes_are_those_of_the_configuration(tmp_path: Path) -> None:
+    config = {"a": 3, "b": 1.5, "c": 2.0, "d": True, "e": "7", "f": {"g": 5e5, "a": 9}, "h": [1]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for path in (tmp_path, tmp_path / "tokenizer.json"):
+        assert configured_sizes(path) == {"a": 3, "c": 2, "d": 1, "g": 500_000}
+    assert configured_sizes(tmp_path / "nowhere" / "tokenizer.json") == {}
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(mgn.MgnError, match=r"cannot read .*config\.json"):
+        configured_sizes(tmp_path)
 
 
 def test_the_prompt_may_come_from_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
