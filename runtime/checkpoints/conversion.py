@@ -46,7 +46,7 @@ def converts(stored: StoredArray, element: str, dtype: str | None) -> bool:
 def value_of(stored: StoredArray, element: str, dtype: str | None) -> np.ndarray:
     """The value of a parameter: floats for a block format, which are packed later, or packed bytes.
 
-    WeightsError where a finite number is too large for a type.
+    OverflowError where a finite number is too large for a type.
     """
     array = stored.read()
     if not converts(stored, element, dtype):
@@ -59,7 +59,7 @@ def value_of(stored: StoredArray, element: str, dtype: str | None) -> np.ndarray
 
 
 def rounded(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """An array as floats of a type. WeightsError where a finite number becomes an infinite one."""
+    """An array as floats of a type. OverflowError where a finite number becomes an infinite one."""
     if array.dtype == dtype:
         return array
     with np.errstate(over="ignore", invalid="ignore"):
@@ -68,5 +68,5 @@ def rounded(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
         beyond = np.isinf(found) & ~np.isinf(array)
         if beyond.any():
             most = np.abs(array[beyond].astype(np.float64)).max()
-            raise WeightsError(f"holds {most:.3g}, which is too large for {dtype.name}")
+            raise OverflowError(f"holds {most:.3g}, which is too large for {dtype.name}")
     return found

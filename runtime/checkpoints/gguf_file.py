@@ -203,17 +203,18 @@ def _stored(place: _Place, shape: tuple[int, ...], type: int) -> StoredArray:
     if type != Q4_0:
         return StoredArray(packed, shape, place.reader(packed, packed_shape(format, shape)), format)
     read = place.reader(packed, (*shape[:-1], shape[-1] // BLOCK * _Q4_0_BYTES))
-    return StoredArray(packed, shape, lambda: _with_minimums(read()), format)
+    return StoredArray(packed, shape, lambda: _with_minimums(read(), place), format)
 
 
-def _with_minimums(packed: np.ndarray) -> np.ndarray:
+def _with_minimums(packed: np.ndarray, place: _Place) -> np.ndarray:
     """Blocks of `q4_0`, whose codes count from -8, as blocks of `q4_1`."""
     blocks = packed.reshape(-1, _Q4_0_BYTES)
     scales = np.ascontiguousarray(blocks[:, :2]).view("<f2")
     with np.errstate(over="ignore"):
         minimums = (scales * np.float16(-8)).astype("<f2")
     if not np.isfinite(minimums[np.isfinite(scales)]).all():
-        raise WeightsError("has blocks of q4_0 whose scales are too large for q4_1")
+        said = f"{shown(place.name)} has blocks of q4_0 whose scales are too large for q4_1"
+        raise WeightsError(f"{place.path}: {said}")
     minimums = minimums.view(np.uint8)
     joined = np.concatenate([blocks[:, :2], minimums, blocks[:, 2:]], axis=1)
     return joined.reshape(*packed.shape[:-1], -1 if joined.size else 0)

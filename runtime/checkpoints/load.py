@@ -86,7 +86,7 @@ class LoadedParams(Mapping[str, np.ndarray]):
         try:
             with reading(self._path):
                 return value_of(source.stored, source.element, self._dtype)
-        except WeightsError as error:
+        except OverflowError as error:
             raise WeightsError(f"{self._path}: {shown(name)} {error}") from None
 
     def __iter__(self) -> Iterator[str]:

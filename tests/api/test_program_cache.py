@@ -263,6 +263,7 @@ def test_every_field_of_a_report_is_kept_or_is_of_one_run() -> None:
         "from_cache",
         "recalled",
         "measured_seconds",
+        "loaded",
     }
     told = {item.name for item in fields(_Told)} - {"parameters"}
     assert told | of_one_run == {item.name for item in fields(OptimizeReport)}

@@ -24,6 +24,7 @@ import numpy as np
 import mgn
 from mgn.diagnostics import DiagnosticsError, MgnError
 from mgn.dialects.kernel.device import DEVICES, Device
+from mgn.runtime.checkpoints.gguf_file import gguf_entries
 from mgn.runtime.errors import DeviceError, PackageError, WeightsError
 from mgn.runtime.packages.format import CHECKED_FROM, HEADER_BYTES, TABLES, TABLES_AT
 from mgn.runtime.packages.reader import read_package
@@ -33,6 +34,7 @@ from mgn.runtime.stored_arrays import StoredArray
 from mgn.runtime.weights import npz_entries, save_params
 from tests.fuzz.bad_inputs.binary_mutations import broken_bytes, broken_data, broken_json, number
 from tests.fuzz.bad_inputs.driver import Finding, Target, apart
+from tests.runtime.checkpoints.gguf_writing import gguf_file, tensor, text
 
 CPU = DEVICES["cpu"]
 PROGRAMS = (
@@ -98,6 +100,22 @@ def _check_arrays(read: Callable[[bytes], dict[str, StoredArray]], data: bytes) 
 
 def _check_safetensors(data: bytes) -> None:
     _check_arrays(lambda content: safetensors_entries(content, FILE), data)
+
+
+def _gguf() -> list[bytes]:
+    values = np.linspace(-1, 1, 128, dtype=np.float32).reshape(2, 64)
+    tensors = [tensor(f"w{type}", values, type) for type in (0, 1, 2, 3, 8, 30)]
+    pairs = [("a", 8, text("llama")), ("b", 9, struct.pack("<IQ", 8, 2) + text("x") + text("y"))]
+    return [gguf_file(tensors, pairs), gguf_file([("s", (), 26, bytes(4))], version=2)]
+
+
+def _broken_gguf(chance: random.Random, data: bytes) -> bytes:
+    end = min(len(data), 400)
+    return broken_bytes(chance, data[:end]) + data[end:]
+
+
+def _check_gguf(data: bytes) -> None:
+    _check_arrays(lambda content: gguf_entries(content, FILE), data)
 
 
 def _npz() -> list[bytes]:
@@ -457,6 +475,7 @@ def _plain_json(chance: random.Random, data: bytes) -> bytes:
 
 TARGETS = [
     Target("safetensors", _safetensors, _broken_safetensors, _check_safetensors, 8),
+    Target("gguf", _gguf, _broken_gguf, _check_gguf, 6),
     Target("npz", _npz, _broken_npz, _check_npz, 6),
     Target("package", _packages, _broken_package, _check_package, 12),
     Target("spirv", _spirv, _broken_spirv, _check_spirv, 3),
