@@ -69,7 +69,7 @@ def _steps(
     sampling: Sampling,
     stops: frozenset[int],
 ) -> Iterator[int]:
-    """The tokens, each drawn when it is asked for."""
+    """The tokens. While one is looked at, the device computes what the next is drawn from."""
     if not tokens:
         return
     turn = model.program.turn = object()
@@ -77,16 +77,16 @@ def _steps(
     choice.prepare()
     source, results = model.read(prompt)
     for number in range(tokens):
+        if model.program.turn is not turn:
+            raise MgnError("another text was begun with this model, whose states this one needs")
         token = choice.next(source, results, len(prompt))
-        chosen = int(token.numpy().reshape(()))
+        number_of = token.begin_numpy()
+        if number + 1 < tokens:
+            source, results = model.decode, model.decode.run(token)
+        chosen = int(number_of().reshape(()))
         if chosen in stops:
             return
         yield chosen
-        if number + 1 == tokens:
-            return
-        if model.program.turn is not turn:
-            raise MgnError("another text was begun with this model, whose states this one needs")
-        source, results = model.decode, model.decode.run(token)
 
 
 class _Choice:

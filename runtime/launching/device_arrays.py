@@ -5,6 +5,7 @@ for: by `numpy()`, by `np.asarray`, or by DLPack.
 """
 
 import threading
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -54,6 +55,24 @@ class DeviceArray:
             if array.size:
                 opencl().enqueue_copy(self.session.queue, as_bytes(array), self.buffer)
         return array
+
+    def begin_numpy(self) -> Callable[[], np.ndarray]:
+        """Begins to copy the content to the host. What is given waits for that, and not for what
+        the device is told to do after it.
+        """
+        array = np.empty(self.shape, self.dtype)
+        if not array.size:
+            return lambda: array
+        with self.session.lock:
+            queue = self.session.queue
+            event = opencl().enqueue_copy(queue, as_bytes(array), self.buffer, is_blocking=False)
+            queue.flush()
+
+        def finish() -> np.ndarray:
+            event.wait()
+            return array
+
+        return finish
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self.numpy()

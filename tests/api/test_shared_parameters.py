@@ -40,7 +40,9 @@ def test_two_compilations_share_parameters_states_and_arrays_on_the_device() -> 
     assert np.array_equal(first(x=X)["y"], X @ W.T)
     assert np.array_equal(second(x=X)["total"], 2 * X.sum(0))
     on_device = first.run_on_device(x=X)["y"]
+    begun = on_device.begin_numpy()
     assert np.array_equal(second(x=on_device)["y"], X @ W.T @ W.T)
+    assert np.array_equal(begun(), X @ W.T)
     second.params["w"] = W + 1
     assert np.array_equal(first(x=X)["y"], X @ (W + 1).T)
     alive = weakref.ref(second)
