@@ -10,7 +10,6 @@ host. The order is that of the `transformers` library: penalty, temperature, top
 """
 
 from dataclasses import dataclass, fields
-from math import isfinite
 from typing import Any
 
 from mgn import ops
@@ -18,6 +17,11 @@ from mgn.builder import GraphBuilder, Value, graph
 from mgn.codegen.launch_plan import BufferPlan
 from mgn.diagnostics import MgnError
 from mgn.runtime.host_arrays import spelling
+
+LEAST, MOST = 1e-6, 1e6
+"""What logits can be divided by: quotients stay finite."""
+
+RANGE = f"a number from {LEAST:g} to {MOST:g}"
 
 
 @dataclass(frozen=True)
@@ -41,14 +45,17 @@ class Sampling:
             if isinstance(value, bool) or not isinstance(value, wanted):
                 raise TypeError(f"{item.name} takes a number, not {value!r:.80}")
         limits = {
-            "temperature": (self.temperature >= 0, "a number of at least 0"),
+            "temperature": (
+                not self.temperature or _is_in_range(self.temperature),
+                f"0, or {RANGE}",
+            ),
             "top_k": (self.top_k >= 0, "a number of at least 0"),
             "top_p": (0 < self.top_p <= 1, "a number above 0, 1 at most"),
-            "repetition_penalty": (self.repetition_penalty > 0, "a number above 0"),
+            "repetition_penalty": (_is_in_range(self.repetition_penalty), RANGE),
             "seed": (0 <= self.seed < 1 << 64, "a number from 0 to 2**64 - 1"),
         }
         for name, (fits, wanted) in limits.items():
-            if not fits or not isfinite(getattr(self, name)):
+            if not fits:
                 raise MgnError(f"{name} takes {wanted}, not {getattr(self, name)!r:.80}")
 
     @property
@@ -79,6 +86,10 @@ class Sampling:
     def form(self) -> tuple[Any, ...]:
         """What the graph depends on."""
         return (self.draws, self.penalises, self.draws and self.top_k, *self.numbers)
+
+
+def _is_in_range(divisor: float) -> bool:
+    return LEAST <= divisor <= MOST
 
 
 def sampling_graph(

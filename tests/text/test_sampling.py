@@ -91,9 +91,14 @@ def test_tokens_that_were_chosen_are_seen_from_then_on() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"temperature": -0.1}, "temperature takes a number of at least 0, not -0.1"),
+        (
+            {"temperature": -0.1},
+            r"temperature takes 0, or a number from 1e-06 to 1e\+06, not -0\.1",
+        ),
         ({"temperature": float("nan")}, "temperature takes"),
         ({"temperature": float("inf")}, "temperature takes"),
+        ({"temperature": 1e-40}, "temperature takes"),
+        ({"repetition_penalty": 1e300}, "repetition_penalty takes a number from"),
         ({"top_k": -1}, "top_k takes"),
         ({"top_p": 0.0}, "top_p takes a number above 0, 1 at most"),
         ({"top_p": 1.5}, "top_p takes"),
