@@ -159,3 +159,13 @@ def test_the_language_is_asked_for_a_scalar() -> None:
         assert "differentiates a scalar, not f32[4]" in str(error)
     else:
         raise AssertionError("a row is no scalar")
+
+
+def test_the_gradient_of_a_weight_that_is_read_transposed_is_not_transposed_again() -> None:
+    for shape in ("1, 64, 96", "2, 32, 96", "64, 96"):
+        text = f"""param w: f32[80, 96]
+        graph g(x: f32[{shape}]) {{ y = silu(x @ w.T)
+          return g = grad(sum(y * y), w)
+        }}"""
+        report = mgn.optimize(mgn.parse(text), device="nvidia-h200").report
+        assert [kernel.kind for kernel in report.kernels] == ["contraction"] * 2

@@ -7,12 +7,14 @@ product and no sum of many.
 
 from collections.abc import Sequence
 from math import prod
+from typing import cast
 
 from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.gradients.rules import Gradients, Site, gradient, summed_to
+from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.shapes import Shape, broadcast_shapes
 
 
@@ -63,14 +65,34 @@ def _of_right(
     kept = len(batch) if flip_a else _batches_of_its_own(shape_of(c), batch)
     if kept < len(batch):
         a, g = _rows(b, a, batch, kept), _rows(b, g, batch, kept)
-    if flip_b:
+    turned = _is_turned(c)
+    if flip_b or turned:
         whole = b.matmul(g, a, transpose_a=True, transpose_b=flip_a)
     else:
         whole = b.matmul(a, g, transpose_a=not flip_a)
     if kept < len(batch):
         *outer, rows, columns = shape_of(whole)
         whole = b.reshape(whole, (*outer, *(1,) * (len(batch) - kept), rows, columns))
-    return summed_to(b, whole, shape_of(c))
+    if flip_b or not turned:
+        return summed_to(b, whole, shape_of(c))
+    *outer, rows, columns = shape_of(c)
+    return _turn(b, summed_to(b, whole, (*outer, columns, rows)))
+
+
+def _is_turned(x: SSAValue) -> bool:
+    """Whether a matrix is another one transposed: what its gradient is made of then comes as that
+    one lies, and is not transposed twice.
+    """
+    op, rank = x.owner, len(shape_of(x))
+    if not isinstance(op, TensorOp) or op.spec.name != "transpose":
+        return False
+    return list(op.values["perm"]) == [*range(rank - 2), rank - 1, rank - 2]
+
+
+def _turn(b: Emitter, x: SSAValue) -> SSAValue:
+    """A value with its last two axes swapped."""
+    rank = len(shape_of(x))
+    return cast(SSAValue, b.transpose(x, [*range(rank - 2), rank - 1, rank - 2]))
 
 
 def _batches_of_its_own(shape: Shape, batch: Shape) -> int:
