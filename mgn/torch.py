@@ -11,10 +11,13 @@ behind `torch.compile(model, backend="mgn")`, for inference and for training.
 """
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from mgn.frontend.torch.exported import import_module
+from mgn.frontend.torch.library import library
 from mgn.modules.module import Module
+from mgn.pytorch.backend import NAME, compile_graph
 
 
 def from_torch(
@@ -32,3 +35,16 @@ def from_torch(
     """
     imported = import_module(module, example_inputs, keywords, name)
     return Module(imported.module, imported.values)
+
+
+def register() -> None:
+    """Makes `backend="mgn"` known to torch.compile. Where mgn is installed, its entry point does
+    so too.
+    """
+    registry = library("torch._dynamo.backends.registry")
+    if NAME not in registry._COMPILER_FNS:
+        registry.register_backend(compile_graph, name=NAME)
+
+
+if find_spec("torch") is not None:
+    register()

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from mgn.dialects.types import ELEMENT_TYPES, ElementType
+from mgn.frontend.torch.library import library
 from mgn.frontend.torch.table import Unsupported
 
 ELEMENTS = {
@@ -39,8 +40,7 @@ def element_of_torch(dtype: Any) -> ElementType:
 
 def array_of_tensor(tensor: Any) -> np.ndarray:
     """The elements of a tensor as an array in its memory."""
-    import torch
-
+    torch = library()
     plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
     if plain.dtype is torch.bfloat16:
         return plain.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
@@ -49,8 +49,7 @@ def array_of_tensor(tensor: Any) -> np.ndarray:
 
 def tensor_of_array(array: np.ndarray) -> Any:
     """An array, which may be written, as a tensor in its memory."""
-    import torch
-
+    torch = library()
     if array.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)

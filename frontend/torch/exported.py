@@ -16,9 +16,8 @@ from xdsl.dialects.builtin import ModuleOp
 from mgn.diagnostics import MgnError
 from mgn.frontend.torch.arrays import array_of_tensor
 from mgn.frontend.torch.graph import Source, import_graph, is_tensor
+from mgn.frontend.torch.library import library
 from mgn.frontend.torch.operators import OPERATORS
-
-NO_TORCH = "PyTorch is not installed; `pip install 'mgn[torch]'` brings it"
 
 
 @dataclass(frozen=True)
@@ -40,10 +39,7 @@ def export_module(
     module: Any, example_inputs: Sequence[Any], keywords: Mapping[str, Any] | None = None
 ) -> Any:
     """What `torch.export` makes of a module, its sizes those of the example."""
-    try:
-        import torch
-    except ImportError as error:
-        raise MgnError(NO_TORCH) from error
+    torch = library()
     if isinstance(module, torch.export.ExportedProgram):
         return module
     if not isinstance(module, torch.nn.Module):
@@ -64,8 +60,7 @@ def import_module(
     its line; MgnError where the module changes its buffers, as in training.
     """
     exported = export_module(module, example_inputs, keywords)
-    import torch
-
+    torch = library()
     with torch.no_grad():
         exported = exported.run_decompositions(kept(torch.export.default_decompositions()))
     signature = exported.graph_signature
@@ -90,8 +85,7 @@ def _sources(exported: Any) -> tuple[dict[str, Source], dict[str, np.ndarray]]:
     """Where placeholders' values come from, and the parameters' values. What has one place in
     memory is one parameter, and what the state_dict does not hold is a constant.
     """
-    from torch.export.graph_signature import InputKind
-
+    user_input = library("torch.export.graph_signature").InputKind.USER_INPUT
     users = {node.name: bool(node.users) for node in exported.graph.nodes}
     sources: dict[str, Source] = {}
     values: dict[str, np.ndarray] = {}
@@ -102,7 +96,7 @@ def _sources(exported: Any) -> tuple[dict[str, Source], dict[str, np.ndarray]]:
         place = getattr(spec.arg, "name", None)
         if place is None or not hasattr(spec.arg, "name"):
             continue
-        if spec.kind is InputKind.USER_INPUT:
+        if spec.kind is user_input:
             if type(spec.arg).__name__ == "TensorArgument":
                 sources[place] = Source(input=place)
             continue
@@ -134,8 +128,7 @@ def _result_names(exported: Any) -> list[str]:
     """A name for each result: its key where the module gives them by key, else `output` with its
     place where there are several.
     """
-    from torch.utils import _pytree as pytree
-
+    pytree = library("torch.utils._pytree")
     spec = exported.call_spec.out_spec
     leaves = [None] * spec.num_leaves
     paths = pytree.tree_flatten_with_path(pytree.tree_unflatten(leaves, spec),

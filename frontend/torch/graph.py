@@ -1,8 +1,9 @@
 """FX graphs of ATen operators to graphs of the `mgn` dialect.
 
 In: the nodes of an FX graph, each with the type of its value in `meta["val"]`; where the values of
-its placeholders come from; and the nodes that are results. Out: the operations of a module. Values
-keep the names of their nodes, and operations the lines of the Python program that made them.
+those come from that are not computed; and the nodes that are results. Out: the operations of a
+module. Values keep the names of their nodes, and operations the lines of the Python program that
+made them.
 """
 
 import inspect
@@ -37,7 +38,7 @@ LEFT_OUT = {"dtype", "layout", "device", "pin_memory", "memory_format", "non_blo
 
 @dataclass(frozen=True)
 class Source:
-    """Where the value of a placeholder comes from: an input or a parameter of a name, or an array
+    """Where a value comes from that is not computed: an input or a parameter of a name, or an array
     that is known.
     """
 
@@ -151,7 +152,7 @@ class _Importer:
         self, name: str, nodes: Iterable[Any], results: Sequence[tuple[str, Any]]
     ) -> ModuleOp:
         for node in nodes:
-            if node.op == "placeholder" and node.name in self.sources:
+            if node.name in self.sources:
                 self.values[node] = self.placed(node, self.sources[node.name])
             elif node.op == "call_function":
                 self.values[node] = self.computed(node)
@@ -163,7 +164,7 @@ class _Importer:
         return ModuleOp([*self.parameters.values(), graph])
 
     def placed(self, node: Any, source: Source) -> SSAValue:
-        """The value of a placeholder."""
+        """The value of a node that has a source."""
         type = type_of(node.meta["val"])
         if source.input is not None:
             self.inputs.append(source.input)

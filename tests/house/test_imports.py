@@ -42,8 +42,6 @@ EXTRA = {
     "mgn/training": {"safetensors"},
     "mgn/text": {"tokenizers"},
     "mgn/onnx_backend.py": {"onnx"},
-    "frontend/torch": {"torch"},
-    "mgn/pytorch": {"torch"},
 }
 """What the files of one folder, or one file, may import besides."""
 

@@ -1,0 +1,1 @@
+"""mgn as a backend of `torch.compile`."""

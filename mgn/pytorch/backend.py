@@ -1,0 +1,157 @@
+"""The backend: graphs that Dynamo captures, through AOT autograd, to kernels.
+
+In: an FX graph with example inputs. Out: a function of tensors, through which gradients flow: AOT
+autograd traces forward and backward together, and each becomes a program of mgn. Operators of mgn's
+table are kept as they are, and PyTorch's core decompositions take others apart.
+"""
+
+import copy
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from itertools import count
+from typing import Any
+
+from mgn.diagnostics import MgnWarning
+from mgn.frontend.torch.library import library
+from mgn.frontend.torch.operators import OPERATORS
+from mgn.pytorch.cutting import RANDOM
+from mgn.pytorch.options import Options, options_of
+from mgn.pytorch.running import Running
+
+NAME = "mgn"
+
+built: list[Running] = []
+"""What was built since a test has emptied it."""
+
+_numbers = count()
+
+
+@cache
+def decompositions() -> dict[Any, Any]:
+    """PyTorch's core decompositions, without what mgn has and without what draws; and dropout."""
+    found = dict(library("torch._decomp").core_aten_decompositions().items())
+    rest = {
+        operator: function
+        for operator, function in found.items()
+        if str(operator) not in OPERATORS and str(operator).split(".")[1] not in RANDOM
+    }
+    return rest | {library().ops.aten.native_dropout.default: dropout}
+
+
+def dropout(x: Any, p: float, train: bool | None) -> tuple[Any, Any]:
+    """Dropout with its mask, which is drawn as PyTorch does, before anything else is computed: of x
+    it needs the shape alone.
+    """
+    torch = library()
+    if train is False or p == 0:
+        return x, torch.ones_like(x, dtype=torch.bool)
+    empty = torch.ops.aten.empty.memory_format(x.shape, dtype=torch.bool, device=x.device)
+    mask = torch.ops.aten.bernoulli.p(empty, 1 - p)
+    return x * mask * (0.0 if p == 1 else 1 / (1 - p)), mask
+
+
+def compile_graph(
+    graph: Any,
+    example_inputs: Sequence[Any],
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """A function for a graph that Dynamo has captured. Where its sizes are dynamic, it compiles for
+    each size that comes.
+    """
+    chosen = options_of(mode, options)
+    if any(map(_is_dynamic, example_inputs)):
+        return BySize(graph, chosen)
+    return _compiled(graph, example_inputs, chosen)
+
+
+def _is_dynamic(value: Any) -> bool:
+    torch = library()
+    if isinstance(value, torch.Tensor):
+        sizes = [*value.shape, *(value.stride() if value.layout is torch.strided else ())]
+        return any(isinstance(size, torch.SymInt) for size in sizes)
+    return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
+
+
+def _compiled(graph: Any, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    """A function for a graph of fixed sizes."""
+    aot_autograd = library("torch._dynamo.backends.common").aot_autograd
+    backend = aot_autograd(
+        fw_compiler=partial(_running, "forward", options),
+        bw_compiler=partial(_running, "backward", options),
+        inference_compiler=partial(_running, "inference", options),
+        decompositions=decompositions(),
+        partition_fn=library("functorch.compile").min_cut_rematerialization_partition,
+    )
+    return backend(graph, inputs)
+
+
+def _running(role: str, options: Options, graph: Any, inputs: Sequence[Any]) -> Any:
+    frozen: Sequence[int] = ()
+    context = library("torch._guards").TracingContext.try_get()
+    if options.freeze and role == "inference" and context and context.fw_metadata:
+        frozen = context.fw_metadata.static_input_indices
+    running = Running(f"{role}_{next(_numbers)}", graph, options, frozen)
+    built.append(running)
+    return library("functorch.compile").make_boxed_func(running)
+
+
+class BySize:
+    """A graph with dynamic sizes: one compilation for each size, up to a bound; beyond it PyTorch
+    runs the graph, and a warning says so once.
+    """
+
+    def __init__(self, graph: Any, options: Options) -> None:
+        self.graph, self.options = graph, options
+        self.compiled: dict[Any, Callable[..., Any]] = {}
+        self._has_warned = False
+
+    def __call__(self, *arguments: Any) -> Any:
+        torch = library()
+        key = tuple(
+            (tuple(item.shape), item.stride()) if isinstance(item, torch.Tensor) else item
+            for item in arguments
+        )
+        function = self.compiled.get(key)
+        if function is None and len(self.compiled) >= self.options.sizes:
+            return self._eager(arguments)
+        if function is None:
+            function = self.compiled[key] = torch._dynamo.disable(self._compile)(arguments)
+        rest = [item for item in arguments if isinstance(item, torch.Tensor)]
+        return function(*rest)
+
+    def _eager(self, arguments: Sequence[Any]) -> Any:
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"mgn has compiled a graph for {self.options.sizes} sizes, and PyTorch runs it for "
+                "others; options={'sizes': …} is the bound",
+                MgnWarning,
+                stacklevel=2,
+            )
+        return self.graph(*arguments)
+
+    def _compile(self, arguments: Sequence[Any]) -> Callable[..., Any]:
+        """The graph with its numbers filled in, compiled for the sizes of these tensors."""
+        torch = library()
+        graph = torch.fx.GraphModule(self.graph, copy.deepcopy(self.graph.graph))
+        places = [node for node in graph.graph.nodes if node.op == "placeholder"]
+        for node, value in zip(places, arguments, strict=True):
+            if not isinstance(value, torch.Tensor):
+                _fill_in(node, value)
+                graph.graph.erase_node(node)
+        for node in graph.graph.nodes:
+            node.meta.pop("example_value", None)
+        graph.recompile()
+        fake = library("torch._subclasses").FakeTensorMode(allow_non_fake_inputs=True)
+        inputs = [fake.from_tensor(item) for item in arguments if isinstance(item, torch.Tensor)]
+        return _compiled(graph, inputs, self.options)
+
+
+def _fill_in(node: Any, value: Any) -> None:
+    """A number in the place of a node, wherever it is used."""
+    map_arg = library("torch.fx.node").map_arg
+    for user in list(node.users):
+        user.args = map_arg(user.args, lambda item: value if item is node else item)
+        user.kwargs = map_arg(user.kwargs, lambda item: value if item is node else item)
