@@ -18,6 +18,7 @@ from mgn.dialects.mgn.operation import AttributeSpec, Kind, OperandSpec, Operati
 from mgn.dialects.types import ElementType, Family
 from mgn.frontend.onnx.core.operator import OPERATORS as ONNX_OPERATORS
 from mgn.frontend.onnx.operators import load_operators
+from mgn.frontend.torch.operators import grouped
 from mgn.op_functions import signature_of
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -81,9 +82,29 @@ def onnx_operators() -> str:
     return "\n".join(rows) + "\n\n"
 
 
+def pytorch_operators() -> str:
+    """A row for each group of PyTorch's operators: the overloads of each that are not the default
+    one stand behind it.
+    """
+    rows: list[str] = []
+    for title, names in grouped().items():
+        overloads: dict[str, list[str]] = {}
+        for name in names:
+            space, operator, overload = name.split(".")
+            whole = operator if space == "aten" else f"{space}.{operator}"
+            overloads.setdefault(whole, []).append(overload)
+        told: list[str] = []
+        for operator, found in sorted(overloads.items()):
+            rest = ", ".join(item for item in found if item != "default")
+            told.append(f"`{operator}`" + (f" ({rest})" if rest else ""))
+        rows.append(f"| {title} | {', '.join(told)} |")
+    return "\n".join(["", "| group | operators |", "|---|---|", *rows]) + "\n\n"
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "operations": operations,
     "onnx-operators": onnx_operators,
+    "pytorch-operators": pytorch_operators,
     "mgn-run": lambda: options(run.make_parser()),
     "mgn-opt": lambda: options(opt.make_parser()),
     "mgn-train": lambda: options(train.make_parser()),

@@ -143,7 +143,7 @@ def _largest_places(b: Emitter, x: SSAValue, axes: int, options: dict[str, Any])
         raise Unsupported("the places of the largest integers")
     shape = shape_of(x)
     kernel, stride, dilation = (options[name] for name in ("kernel", "stride", "dilation"))
-    pads = [(n, n) for n in options["padding"]]
+    pads = tuple((n, n) for n in options["padding"])
     around = overhang(shape[2:], kernel, stride, pads, dilation, options["ceil_mode"])
     whole = surrounded(b, x, around, float("-inf"))
     found = elements_first(b, b.windows(whole, kernel, stride, dilation), axes)

@@ -177,10 +177,9 @@ def normalised_channels(
     eps: float,
 ) -> SSAValue:
     """Each channel normalised by given statistics."""
-    if weight is None or bias is None:
-        channels, element = shape_of(mean), element_type_of(mean)
-        weight = b.full(channels, 1.0, T=element) if weight is None else weight
-        bias = b.full(channels, 0.0, T=element) if bias is None else bias
+    channels, element = shape_of(mean), element_type_of(mean)
+    weight = b.full(channels, 1.0, T=element) if weight is None else weight
+    bias = b.full(channels, 0.0, T=element) if bias is None else bias
     given = (weight, bias, mean, variance)
     if element_type_of(x) == element_type_of(mean) == element_type_of(weight):
         return b.batch_norm(x, *given, eps=eps)

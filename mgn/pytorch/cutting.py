@@ -114,6 +114,20 @@ def _after(
     return levels[node] + (is_call and is_computed)
 
 
+def overlaps(value: Any) -> bool:
+    """Whether elements of a view lie in one place, as those of windows that slide: such a view is
+    PyTorch's. What is repeated along an axis is none.
+    """
+    if not is_tensor(value):
+        return False
+    reach = 0
+    for step, size in sorted(zip(value.stride(), value.shape, strict=True)):
+        if size > 1 and 0 < step <= reach:
+            return True
+        reach += (size - 1) * step
+    return False
+
+
 def _refused(nodes: Sequence[Any], everything: str | None) -> dict[Any, Refused]:
     """The nodes that PyTorch computes; without a reason those that are its by nature."""
     found: dict[Any, Refused] = {}
@@ -124,7 +138,7 @@ def _refused(nodes: Sequence[Any], everything: str | None) -> dict[Any, Refused]
             found[node] = Refused(node, "")
         elif everything is not None:
             found[node] = Refused(node, everything)
-        elif packet_of(node) in RANDOM | UNINITIALISED:
+        elif packet_of(node) in RANDOM | UNINITIALISED or overlaps(node.meta.get("val")):
             found[node] = Refused(node, "")
         else:
             reason = refusal(node)

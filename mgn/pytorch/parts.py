@@ -63,6 +63,9 @@ def _laid_out(array: np.ndarray, like: Any) -> Any:
     strides = tuple(int(step) for step in like.stride())
     if tensor.stride() == strides or tensor.numel() < 2:
         return tensor
-    torch = library()
-    laid = torch.empty_strided(tuple(tensor.shape), strides, dtype=tensor.dtype)
-    return laid.copy_(tensor)
+    once = tensor
+    for axis, step in enumerate(strides):
+        if step == 0:
+            once = once.narrow(axis, 0, 1)
+    laid = library().empty_strided(tuple(once.shape), strides, dtype=tensor.dtype)
+    return laid.copy_(once).expand(tensor.shape)

@@ -208,7 +208,8 @@ def test_frozen_parameters_stay_on_the_device_and_a_change_in_place_is_seen() ->
 
 def test_results_lie_in_memory_as_pytorch_has_them() -> None:
     def moved(x):
-        return (x + 1).transpose(0, 1), x.relu().permute(2, 0, 1)
+        y = x + 1
+        return y.transpose(0, 1), y.sum(0, keepdim=True).expand(3, 5, 2), y.unfold(1, 3, 1).mul(2)
 
     x = torch.randn(3, 5, 2)
     for found, expected in zip(torch.compile(moved, backend="mgn")(x), moved(x), strict=True):

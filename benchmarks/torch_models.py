@@ -1,0 +1,154 @@
+"""Models of torchvision and transformers under `torch.compile(…, backend="mgn")`, beside eager.
+
+`python -m benchmarks.torch_models [MODEL …] [--full] [--training] [--inductor] [--repeats 20]`
+
+In: which models, all by default, and their size. Out: a row for each model: how far results are
+from those in f64, and eager's; in training the same of all gradients; kernels; PyTorch's calls; the
+seconds of compilation; and the milliseconds of a call, the best of several, each beside the others.
+Needs torch, torchvision and transformers.
+"""
+
+import argparse
+import copy
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+import mgn.torch  # noqa: F401
+from benchmarks.torch_model_cases import MODELS, Case
+from mgn.pytorch import backend
+
+MOST, ROUNDINGS = 4.0, 1e-5
+"""How many times as far as eager's a result may be from the exact one; or so far."""
+
+
+class Run(NamedTuple):
+    """A result, its gradients by name, and how to do it again."""
+
+    result: torch.Tensor
+    gradients: dict[str, torch.Tensor]
+    again: Callable[[], Any]
+
+
+class Row(NamedTuple):
+    """The figures of a model."""
+
+    error: float
+    eager_error: float
+    kernels: int
+    calls: int
+    compile_seconds: float
+    milliseconds: list[float]
+
+
+def doubled(case: Case) -> Case:
+    """A case in f64."""
+    inputs = {
+        name: item.double() if item.is_floating_point() else item
+        for name, item in case.inputs.items()
+    }
+    return Case(copy.deepcopy(case.model).double(), inputs)
+
+
+def run(model: Any, case: Case, is_training: bool) -> Run:
+    """One call of a model, and in training the gradients of the mean square of its result."""
+
+    def call() -> torch.Tensor:
+        if not is_training:
+            with torch.no_grad():
+                return model(**case.inputs)
+        for item in case.model.parameters():
+            item.grad = None
+        result = model(**case.inputs)
+        (result * result).mean().backward()
+        return result.detach()
+
+    result = call()
+    pairs = case.model.named_parameters()
+    gradients = {name: item.grad for name, item in pairs if item.grad is not None}
+    return Run(result, gradients, call)
+
+
+def distance(found: Run, exact: Run) -> float:
+    """How far a run is from the exact one, beside the largest of each tensor: the worst of all;
+    gradients that are nothing but rounding count beside the largest gradient.
+    """
+    pairs = [(found.result, exact.result, float(exact.result.abs().max()))]
+    largest = max((float(item.abs().max()) for item in exact.gradients.values()), default=0.0)
+    for name, item in exact.gradients.items():
+        own = float(item.abs().max())
+        pairs.append((found.gradients[name], item, max(own, 1e-3 * largest)))
+    return max(float((one - other).abs().max()) / size for one, other, size in pairs)
+
+
+def best(calls: Sequence[Callable[[], Any]], repeats: int) -> list[float]:
+    """The milliseconds of the best of several runs, one after the other in turn."""
+    least = [float("inf")] * len(calls)
+    for _ in range(repeats):
+        for number, call in enumerate(calls):
+            start = time.perf_counter()
+            call()
+            least[number] = min(least[number], 1e3 * (time.perf_counter() - start))
+    return least
+
+
+def measure(case: Case, is_training: bool, with_inductor: bool, repeats: int) -> Row:
+    """The figures of a model, whose dropout is off so that runs can be compared."""
+    torch._dynamo.reset()
+    backend.built.clear()
+    for layer in case.model.modules():
+        if isinstance(layer, torch.nn.Dropout):
+            layer.p = 0.0
+    case.model.train(is_training)
+    exact = run((wide := doubled(case)).model, wide, is_training)
+    own = Case(copy.deepcopy(case.model), case.inputs)
+    eager = run(own.model, own, is_training)
+    options = {} if is_training else {"freeze": True}
+    start = time.perf_counter()
+    compiled = torch.compile(case.model, backend="mgn", options=options)
+    found = run(compiled, case, is_training)
+    seconds = time.perf_counter() - start
+    calls = [found.again, eager.again]
+    if with_inductor:
+        other = Case(copy.deepcopy(case.model), case.inputs)
+        calls.append(run(torch.compile(other.model), other, is_training).again)
+    errors = distance(found, exact), distance(eager, exact)
+    if errors[0] > max(MOST * errors[1], ROUNDINGS):
+        raise SystemExit(f"wrong result: {errors[0]:.2g} from the exact one, eager {errors[1]:.2g}")
+    parts = [part for item in backend.built for part in item.parts]
+    return Row(
+        *errors,
+        sum(len(part.executable.report.kernels) for part in parts),
+        sum(len(made) for item in backend.built for made, _ in item.steps),
+        seconds,
+        best(calls, repeats),
+    )
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(MODELS))
+    parser.add_argument("--full", action="store_true", help="published sizes")
+    parser.add_argument("--training", action="store_true", help="forward and backward")
+    parser.add_argument("--inductor", action="store_true", help="beside Inductor, too")
+    parser.add_argument("--repeats", type=int, default=20)
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore", message="Non-empty compiler output")
+    times = ["mgn", "eager", *(["inductor"] if arguments.inductor else [])]
+    head = ["model", "error", "eager's", "kernels", "calls", "compiled in s", *times]
+    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    for name in arguments.models or MODELS:
+        torch.manual_seed(0)
+        case = MODELS[name](not arguments.full)
+        row = measure(case, arguments.training, arguments.inductor, arguments.repeats)
+        figures = [f"{row.error:.1e}", f"{row.eager_error:.1e}", str(row.kernels), str(row.calls)]
+        figures += [f"{row.compile_seconds:.1f}", *(f"{item:.2f}" for item in row.milliseconds)]
+        print(f"| {name} | {' | '.join(figures)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
