@@ -36,7 +36,7 @@ FLOAT_FUNCTIONS = {
 }
 """Functions whose results are floats: integers are converted first."""
 
-FUNCTIONS = {"abs": "abs", "neg": "neg", "relu": "relu", "sign": "sign"}
+FUNCTIONS = {"abs": "abs", "neg": "neg", "relu": "relu"}
 """Functions of any number."""
 
 ROUNDINGS = {"ceil": "ceil", "floor": "floor", "round": "round"}
@@ -429,6 +429,13 @@ def truncated(b: Emitter, x: SSAValue) -> SSAValue:
 def trunc(b: Emitter, call: Call, x: SSAValue) -> SSAValue:
     """x without what is behind the point."""
     return truncated(b, x) if element_type_of(x).is_float else x
+
+
+@aten("sign")
+def sign(b: Emitter, call: Call, x: SSAValue) -> SSAValue:
+    """-1, 0 or 1; 0 of NaN, as in PyTorch."""
+    found = b.sign(x)
+    return b.where(b.isnan(x), 0, found) if element_type_of(x).is_float else found
 
 
 @aten("square")
