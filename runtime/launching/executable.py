@@ -5,8 +5,9 @@ and gives new ones.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,12 @@ from mgn.runtime.cache import KernelCache
 from mgn.runtime.devices import ComputeDevice, choose, opencl
 from mgn.runtime.errors import InputError, RuntimeFault
 from mgn.runtime.host_arrays import DTYPES, check_inputs
+from mgn.runtime.large_pages import PAGE, has_large_pages, large_pages
 from mgn.runtime.launching.command_buffers import CommandBuffer, record
 from mgn.runtime.launching.device_arrays import DeviceArray
+from mgn.runtime.launching.host_places import HostPlaces
 from mgn.runtime.launching.launches import Copy, Launch
+from mgn.runtime.launching.phases import check_launches, phases
 from mgn.runtime.launching.preparation import Preparation
 from mgn.runtime.launching.profile import LaunchTime, launch_times, write_trace
 from mgn.runtime.launching.programs import build_kernels
@@ -62,7 +66,7 @@ class Executable:
         self.session = Session(chosen) if session is None else session
         self.device = self.session.device
         self.profile: list[LaunchTime] = []
-        _check_launches(plan, kernels)
+        check_launches(plan, kernels)
         self.session.check(plan.buffers)
         self._lock = self.session.lock
         self._context, self._queue = self.session.context, self.session.queue
@@ -83,7 +87,9 @@ class Executable:
         self._written = {plan.buffers[number].name: step for number, step in written.items()}
         self._checks = [item for item in plan.outputs if is_check(item.name)]
         self._outputs = [item for item in plan.outputs if not is_check(item.name)]
-        self._phases = _phases(plan, accesses, steps, [item.buffer for item in self._checks])
+        self._phases = phases(plan, accesses, steps, [item.buffer for item in self._checks])
+        direct = self.device.kind == "cpu" and not guarded
+        self._places = HostPlaces(plan, accesses, steps) if direct else None
         self._recorded: list[CommandBuffer | None] = [None] * len(self._phases)
         self._reached = 0
         self._runs = 0
@@ -310,11 +316,16 @@ class Executable:
         kernel.set_args(*(buffers[number] for number in step.arguments))
         return Launch(self._queue, kernel, signature.global_size, signature.local_size)
 
-    def _begin(self, arrays: Sequence[np.ndarray | DeviceArray]) -> list[Any]:
-        """Begins to copy the inputs, and makes what derives from parameters. The events."""
+    def _begin(
+        self, arrays: Sequence[np.ndarray | DeviceArray], direct: Collection[int] = ()
+    ) -> list[Any]:
+        """Begins to copy the inputs but those that are `direct`, and makes what derives from
+        parameters. The events.
+        """
         uploads = [
             self.session.fill(self._memory.buffers[number], array)
             for (number, _), array in zip(self._inputs, arrays, strict=True)
+            if number not in direct
         ]
         self._memory.poison()
         self._prepare()
@@ -323,6 +334,13 @@ class Executable:
     def _run(
         self, arrays: Sequence[np.ndarray | DeviceArray], profile: bool
     ) -> dict[str, np.ndarray]:
+        outputs = self._new_outputs()
+        if self._places is not None and not profile:
+            given = {number: array for (number, _), array in zip(self._inputs, arrays, strict=True)}
+            results = {item.buffer: outputs[item.name] for item in self._outputs}
+            direct = self._places.without_copy(given, results)
+            if direct:
+                return self._run_in_place(arrays, outputs, direct)
         uploads = self._begin(arrays)
         events: list[Any] = []
         queue: Any = None
@@ -338,7 +356,7 @@ class Executable:
                     queue.finish()
             else:
                 self._enqueue_all()
-            outputs = self._collect()
+            self._collect(outputs)
             del uploads
             self._memory.check()
             self._look_at_checks()
@@ -348,6 +366,27 @@ class Executable:
                 self.profile = self._times_of(events)
             elif self._phases[2]:
                 self._commit()
+        return outputs
+
+    def _run_in_place(
+        self,
+        arrays: Sequence[np.ndarray | DeviceArray],
+        outputs: dict[str, np.ndarray],
+        direct: Mapping[int, np.ndarray],
+    ) -> dict[str, np.ndarray]:
+        """A run that does not copy the arrays of some buffers."""
+        assert self._places is not None
+        uploads = self._begin(arrays, direct)
+        with self._writing_states():
+            with self._places.bound(self._queue, direct, self._memory.buffers):
+                self._enqueue(self._phases[0])
+                if self._phases[1]:
+                    self._look_at_checks()
+                    self._enqueue(self._phases[1])
+                self._collect(outputs, direct)
+            del uploads
+            self._look_at_checks()
+            self._commit()
         return outputs
 
     def _enqueue_all(self) -> None:
@@ -423,49 +462,25 @@ class Executable:
         ]
         return launch_times([name for name, _ in named], [event for _, event in named])
 
-    def _collect(self) -> dict[str, np.ndarray]:
-        outputs = {
-            output.name: np.empty(output.shape, DTYPES[output.element]) for output in self._outputs
-        }
+    def _new_outputs(self) -> dict[str, np.ndarray]:
+        """Arrays for the results; on a CPU, large ones lie in large pages."""
+        large = self.device.kind == "cpu" and has_large_pages()
+        outputs: dict[str, np.ndarray] = {}
+        for output in self._outputs:
+            dtype = DTYPES[output.element]
+            size = prod(output.shape) * dtype.itemsize
+            if large and size >= PAGE:
+                outputs[output.name] = large_pages(size).view(dtype).reshape(output.shape)
+            else:
+                outputs[output.name] = np.empty(output.shape, dtype)
+        return outputs
+
+    def _collect(self, outputs: Mapping[str, np.ndarray], direct: Collection[int] = ()) -> None:
+        """Copies results to the host, but those that are written there, and waits."""
         downloads = [
-            self._memory.download(output.buffer, outputs[output.name]) for output in self._outputs
+            self._memory.download(output.buffer, outputs[output.name])
+            for output in self._outputs
+            if output.buffer not in direct
         ]
         self._queue.finish()
         del downloads
-        return outputs
-
-
-def _phases(
-    plan: LaunchPlan,
-    accesses: Mapping[str, Sequence[str]],
-    steps: Sequence[Launch | Copy],
-    checks: Sequence[int],
-) -> tuple[Sequence[Launch | Copy], ...]:
-    """The steps of a run: those before checks are looked at, those up to the results, and those
-    that write states last. Checks wait for the results, unless a state is written in between.
-    """
-    last = plan.commits(accesses)
-    checked = plan.written_up_to(accesses, checks) if checks else last
-    written = min(plan.written_states(accesses).values(), default=last)
-    middle = checked if checked <= written < last else last
-    return steps[:middle], steps[middle:last], steps[last:]
-
-
-def _check_launches(plan: LaunchPlan, kernels: Mapping[str, KernelSignature]) -> None:
-    """Every launch must name a kernel and give it buffers of the sizes that it wants."""
-    for step in (*plan.prepare, *plan.launches):
-        signature = kernels.get(step.kernel)
-        if signature is None:
-            raise RuntimeFault(f"'{plan.name}' launches '{step.kernel}', which was not given")
-        if len(step.arguments) != len(signature.arguments):
-            raise RuntimeFault(
-                f"'{step.kernel}' takes {len(signature.arguments)} buffers, "
-                f"not {len(step.arguments)}"
-            )
-        for number, wanted in zip(step.arguments, signature.arguments, strict=True):
-            given = buffer_bytes(plan.buffers[number])
-            if given != wanted.bytes:
-                raise RuntimeFault(
-                    f"'{step.kernel}' wants {wanted.bytes} bytes where "
-                    f"{plan.buffers[number].name} has {given}"
-                )
