@@ -173,8 +173,8 @@ def test_a_parameter_that_another_graph_reads_in_its_runs_goes_to_the_device() -
         steps=(LaunchStep("multiply", (0, 1, 2)),),
         outputs=(OutputPlan("y", 2, "f32", (SIZE,)),),
     )
-    options = {"cache": KernelCache.disabled(), "session": first.session}
-    second = Executable(reading, KERNELS, first.device, **options)
+    cache, session = KernelCache.disabled(), first.session
+    second = Executable(reading, KERNELS, first.device, cache=cache, session=session)
     assert second.held_bytes == first.session.held_bytes == 4 * SIZE
     x = RANDOM.standard_normal(SIZE).astype(np.float32)
     for _ in range(2):

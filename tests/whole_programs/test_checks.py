@@ -27,10 +27,14 @@ TEXT = """graph g(x: f32[4, 300], y: i32[4], small: u8[4], one: i64) {
 """States that are written in place and at the end, checks of several types, and none."""
 
 X = np.random.default_rng(3).standard_normal((4, 300)).astype(np.float32)
-RIGHT: dict[str, Any] = {"x": X, "y": np.array([0, 299, -1, 7], np.int32)}
-RIGHT |= {"small": np.array([0, 255, 3, 4], np.uint8), "one": 299}
+RIGHT: dict[str, Any] = {
+    "x": X,
+    "y": np.array([0, 299, -1, 7], np.int32),
+    "small": np.array([0, 255, 3, 4], np.uint8),
+    "one": 299,
+}
 
-WRONG = {
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "above": ({"y": np.array([0, 300, -1, 301], np.int32)}, r":6:10: cross_entropy.* \(2 in all\)"),
     "below": ({"y": np.array([-2, 0, 0, -(2**31)], np.int32)}, r"300 classes \(2 in all\)$"),
     "far": ({"one": 2**32}, r":8:7: cross_entropy\(\) has ids that are none of its 300 classes"),
