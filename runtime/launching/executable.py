@@ -6,7 +6,7 @@ and gives new ones.
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from mgn.runtime.large_pages import PAGE, has_large_pages, large_pages
 from mgn.runtime.launching.command_buffers import CommandBuffer, record
 from mgn.runtime.launching.device_arrays import DeviceArray
 from mgn.runtime.launching.host_places import HostPlaces
+from mgn.runtime.launching.interrupts import uninterrupted
 from mgn.runtime.launching.launches import Copy, Launch
 from mgn.runtime.launching.phases import check_launches, phases
 from mgn.runtime.launching.preparation import Preparation
@@ -238,15 +239,16 @@ class Executable:
     @contextmanager
     def _writing_states(self) -> Iterator[None]:
         """Around the steps of a run: if it fails, the states are lost that it has begun to write;
-        all others are as they were.
+        all others are as they were. An interrupt waits for the end of a run that writes states.
         """
         self._reached = 0
-        try:
-            yield
-        except BaseException:
-            written = (name for name, step in self._written.items() if step < self._reached)
-            self.session.lost.update(written)
-            raise
+        with uninterrupted() if self._written else nullcontext():
+            try:
+                yield
+            except BaseException:
+                written = (name for name, step in self._written.items() if step < self._reached)
+                self.session.lost.update(written)
+                raise
 
     def trace(self, path: str | Path) -> None:
         """Write the last profiled run for Perfetto or chrome://tracing."""

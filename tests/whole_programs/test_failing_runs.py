@@ -1,5 +1,8 @@
-"""Runs that the driver refuses at each of their steps: what is left in states."""
+"""Runs that the driver refuses at each of their steps, or that are interrupted: what is left in
+states.
+"""
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +13,7 @@ import pytest
 import mgn
 from mgn.codegen.launch_plan import LaunchStep
 from mgn.runtime.errors import RuntimeFault
+from mgn.runtime.launching.executable import Executable
 from mgn.runtime.launching.launches import Copy, Launch
 from mgn.runtime.memory import buffer_bytes
 from tests.whole_programs.test_states import DEVICE, PROGRAMS, contents
@@ -83,3 +87,60 @@ def test_a_run_that_fails_leaves_states_as_they_were_or_says_that_they_are_lost(
         for key in lost:
             exe.state[key] = before[key]
         assert not exe.params.session.lost
+
+
+@pytest.mark.parametrize("how", RUNS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_run_that_is_interrupted_has_written_all_of_its_states(
+    name: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mgn.runtime.launching.executable.record", lambda *_: None)
+    module = mgn.parse(PROGRAMS[name])
+    exe, whole = mgn.compile(module, device=DEVICE), mgn.compile(module, device=DEVICE)
+    x = np.array([1, 2, 3], np.float32)
+    for prepared in (exe, whole, whole):
+        RUNS[how](prepared, x)
+    for kind in (Launch, Copy):
+        for method in ("enqueue", "timed"):
+            monkeypatch.setattr(kind, method, interrupted(getattr(kind, method)))
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        RUNS[how](exe, x)
+    monkeypatch.undo()
+    assert signal.getsignal(signal.SIGINT) is before
+    for key, array in contents(whole).items():
+        np.testing.assert_array_equal(exe.state[key], array)
+
+
+def test_a_run_that_fails_and_is_interrupted_says_what_is_lost() -> None:
+    exe = mgn.compile(mgn.parse(IN_PLACE), device=DEVICE)
+    x = np.ones(4, np.float32)
+    exe(x=x)
+    refused = pytest.raises((RuntimeFault, KeyboardInterrupt))
+    with pytest.MonkeyPatch.context() as patched, refused:
+        patched.setattr(Launch, "enqueue", interrupted(Launch.enqueue))
+        patched.setattr(Executable, "_collect", failing)
+        exe(x=x)
+    assert exe.params.session.lost == {"k"}
+
+
+IN_PLACE = """graph g(x: f32[4]) {
+  state k: f32[8, 4]
+  k <- dynamic_update_slice(k, expand_dims(x, 0), [1, 0])
+  return y = k @ x
+}"""
+
+
+def failing(*arguments: Any) -> None:
+    """What fails once all steps are begun."""
+    raise RuntimeFault("the driver refused")
+
+
+def interrupted(method: Any) -> Any:
+    """A step of a run during which somebody presses Ctrl-C."""
+
+    def step(self: Any, *queue: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return method(self, *queue)
+
+    return step
