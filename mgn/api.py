@@ -101,12 +101,13 @@ def parse_file(path: str | Path) -> Module:
 def from_onnx(
     model: Any,
     dims: Mapping[str, int] | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[Any]] | None = None,
     constants: Mapping[str, Any] | None = None,
 ) -> Module:
     """A program from an ONNX file or a `ModelProto`. DiagnosticsError with what mgn does not have.
 
-    `dims` gives dimensions a size, `shapes` whole inputs; `constants` are inputs whose values are
+    `dims` gives dimensions a size, `shapes` whole inputs, a list of shapes for one that is a
+    sequence; `constants` are inputs whose values are
     part of the program, such as the shape for a Reshape. The initialisers are parameters, which
     `mgn.compile` loads.
     """

@@ -29,7 +29,7 @@ from mgn.modules.module import Module
 DEVICES = {"CPU": "cpu", "CUDA": "gpu"}
 """ONNX's names of devices, and the selectors of mgn."""
 
-Run = Callable[[Mapping[str, np.ndarray]], Sequence[np.ndarray]]
+Run = Callable[[Mapping[str, np.ndarray]], Sequence[Any]]
 
 
 class PreparedModel(BackendRep):
@@ -39,31 +39,39 @@ class PreparedModel(BackendRep):
         self._model, self._selector, self._interpreted = model, selector, interpreted
         held = {item.name for item in model.graph.initializer}
         self._inputs = [item.name for item in model.graph.input if item.name not in held]
-        self._outputs = [item.name for item in model.graph.output]
         self._constants: set[str] = set()
         self._made: dict[Any, Run] = {}
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The outputs for a list of arrays, or a mapping by name."""
+        """The outputs for a list of arrays, or a mapping by name; a list is a sequence."""
         named = (
             inputs if isinstance(inputs, Mapping) else dict(zip(self._inputs, inputs, strict=False))
         )
-        arrays = {name: np.asarray(value) for name, value in named.items()}
+        given = {name: _arrays(value) for name, value in named.items()}
         while True:
             try:
-                return tuple(self._runner(arrays)(arrays))
+                return tuple(self._runner(given)(_tensors(given)))
             except UnknownValues as error:
-                if not set(error.inputs) - self._constants:
+                names = {
+                    name.rsplit(".", 1)[0] if name not in given else name for name in error.inputs
+                }
+                if names <= self._constants:
                     raise
-                self._constants.update(error.inputs)
+                self._constants.update(names)
 
-    def _runner(self, arrays: Mapping[str, np.ndarray]) -> Run:
+    def _runner(self, given: Mapping[str, Any]) -> Run:
         """What runs the model on arrays of these shapes."""
-        known = {name: arrays[name] for name in self._constants}
-        shapes = {name: array.shape for name, array in arrays.items()}
+        known = {
+            name: value for name, value in given.items() if name in self._constants or value is None
+        }
+        shapes = {
+            name: [part.shape for part in value] if isinstance(value, list) else value.shape
+            for name, value in given.items()
+            if value is not None
+        }
         key = (
-            tuple(sorted((name, value.tobytes()) for name, value in known.items())),
-            tuple(sorted(shapes.items())),
+            tuple((name, value.tobytes()) for name, value in sorted(_tensors(known).items())),
+            str(sorted(shapes.items())),
         )
         if key not in self._made:
             program = load_onnx(self._model, shapes=shapes, constants=known)
@@ -75,11 +83,10 @@ class PreparedModel(BackendRep):
     def _interpreter(self, program: OnnxProgram) -> Run:
         graph = next(graphs_of(program.lower()))
 
-        def run(arrays: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
-            given = {name: arrays[name] for name in graph.input_names}
+        def run(arrays: Mapping[str, np.ndarray]) -> Sequence[Any]:
             states = {RANDOM_STATE: key_of(0)}
-            found = Interpreter(program.values, states=states).run(graph, given)
-            return [found[name] for name in self._outputs]
+            inputs = {name: arrays[name] for name in graph.input_names}
+            return _grouped(program, Interpreter(program.values, states=states).run(graph, inputs))
 
         return run
 
@@ -89,11 +96,37 @@ class PreparedModel(BackendRep):
         made = compile_module(Module(program), device=self._selector)
         names = {buffer.name for _, buffer in made.plan.of_kind(BufferKind.INPUT)}
 
-        def run(arrays: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
-            found = made.run({name: arrays[name] for name in names})
-            return [found[name] for name in self._outputs]
+        def run(arrays: Mapping[str, np.ndarray]) -> Sequence[Any]:
+            return _grouped(program, made.run({name: arrays[name] for name in names}))
 
         return run
+
+
+def _arrays(value: Any) -> Any:
+    if value is None or isinstance(value, list | tuple):
+        return None if value is None else [np.asarray(part) for part in value]
+    return np.asarray(value)
+
+
+def _tensors(given: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Arrays by the names of the program's inputs: those of a sequence each by its own."""
+    found: dict[str, np.ndarray] = {}
+    for name, value in given.items():
+        parts = (
+            {f"{name}.{number}": part for number, part in enumerate(value)}
+            if isinstance(value, list)
+            else {name: value}
+        )
+        found.update({key: part for key, part in parts.items() if part is not None})
+    return found
+
+
+def _grouped(program: OnnxProgram, results: Mapping[str, np.ndarray]) -> list[Any]:
+    """The results in the order of the model's outputs, sequences as lists."""
+    return [
+        [results[part] for part in names] if isinstance(names, list) else results[names]
+        for names in program.outputs.values()
+    ]
 
 
 class MgnBackend(Backend):

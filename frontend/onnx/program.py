@@ -27,14 +27,19 @@ from mgn.frontend.program import GraphSignature
 
 @dataclass
 class OnnxProgram:
-    """A model whose operators mgn has. `values` are its parameters' after `lower`."""
+    """A model whose operators mgn has. After `lower`, `values` are its parameters', and `outputs`
+    the names of results that each output became.
+    """
 
     model: Model
     name: str
     dims: Mapping[str, int]
-    constants: Mapping[str, np.ndarray]
+    constants: Mapping[str, Any]
     path: Path | None = None
     values: dict[str, np.ndarray] = field(default_factory=dict[str, np.ndarray], repr=False)
+    outputs: dict[str, str | list[str]] = field(
+        default_factory=dict[str, str | list[str]], repr=False
+    )
 
     @property
     def graphs(self) -> tuple[GraphSignature, ...]:
@@ -79,6 +84,7 @@ class OnnxProgram:
             module = importer.module(sizes, self.constants, self.name)
         self.values.clear()
         self.values.update(importer.values)
+        self.outputs.update(importer.outputs)
         return module
 
     def _uses(self) -> dict[str, list[str]]:
@@ -98,7 +104,7 @@ class OnnxProgram:
 def load_onnx(
     source: Any,
     dims: Mapping[str, int] | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[Any]] | None = None,
     constants: Mapping[str, Any] | None = None,
 ) -> OnnxProgram:
     """The program of a model. DiagnosticsError with every operator that mgn does not have."""
@@ -119,8 +125,7 @@ def load_onnx(
     _check_operators(model)
     name = re.sub(r"\W", "_", model.graph.name, flags=re.ASCII).lstrip("0123456789") or "main"
     path = None if model.file.startswith("<") else Path(model.file)
-    given = {key: np.asarray(value) for key, value in (constants or {}).items()}
-    program = OnnxProgram(model, name, {}, given, path)
+    program = OnnxProgram(model, name, {}, dict(constants or {}), path)
     known = program.graphs[0].dimensions
     for key in dims or {}:
         if key not in known:
@@ -130,8 +135,12 @@ def load_onnx(
     return replace(program, dims={key: int(size) for key, size in (dims or {}).items()})
 
 
-def _shaped(model: Model, item: Input, sizes: Sequence[int]) -> Input:
-    """An input with a shape that was given. DiagnosticsError where its own is another one."""
+def _shaped(model: Model, item: Input, sizes: Sequence[Any]) -> Input:
+    """An input with a shape that was given, or shapes. DiagnosticsError where its own is another
+    one.
+    """
+    if item.is_sequence:
+        return replace(item, shapes=tuple(tuple(map(int, part)) for part in sizes))
     shape = tuple(int(size) for size in sizes)
     own = item.shape
     fits = own is None or (

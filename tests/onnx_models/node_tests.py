@@ -58,6 +58,8 @@ def outcome(case: Any, backend: Any, device: str = "CPU") -> Outcome:
 def _plain(item: Any) -> Any:
     from onnx import TensorProto, numpy_helper
 
+    if isinstance(item, list | tuple):
+        return [_plain(part) for part in item]
     return numpy_helper.to_array(item) if isinstance(item, TensorProto) else item
 
 

@@ -17,7 +17,7 @@ from mgn.dialects.types import ElementType, element_of, element_of_dtype
 from mgn.frontend.onnx.core.known import Known
 from mgn.frontend.onnx.core.model import Graph, Node
 from mgn.frontend.onnx.core.reading import dtype_of
-from mgn.frontend.onnx.core.scope import Scope
+from mgn.frontend.onnx.core.scope import NOTHING, Scope
 
 
 class Maker(Protocol):
@@ -67,6 +67,8 @@ class Call:
     def get(self, number: int) -> SSAValue | None:
         """An input; None where it is left out."""
         value = self.inputs[number] if number < len(self.inputs) else None
+        if value is NOTHING:
+            self.fail(f"input {number} is optional, and holds nothing")
         if value is not None and not isinstance(value, SSAValue):
             self.fail(f"input {number} is a sequence")
         return value

@@ -25,7 +25,7 @@ from mgn.frontend.onnx.core.known import Known
 from mgn.frontend.onnx.core.model import Function, Graph, Input, Model, Node, bound
 from mgn.frontend.onnx.core.operator import find
 from mgn.frontend.onnx.core.reading import dtype_of, schema_function
-from mgn.frontend.onnx.core.scope import Scope
+from mgn.frontend.onnx.core.scope import NOTHING, Scope
 
 DEEPEST = 64
 """How deep functions and graphs may be nested."""
@@ -34,7 +34,9 @@ Value = SSAValue | list[SSAValue]
 
 
 class Importer:
-    """One reading of a model. `values` are those of the parameters, by name."""
+    """One reading of a model. `values` are those of the parameters, by name; `outputs` the names of
+    results that each output became, several for a sequence.
+    """
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -44,6 +46,7 @@ class Importer:
         self.values: dict[str, np.ndarray] = {}
         self._parameters: dict[int, ParamOp] = {}
         self._inputs: list[str] = []
+        self.outputs: dict[str, str | list[str]] = {}
         self.known = Known(self.values.__getitem__, self._inputs)
 
     def _insert(self, op: Operation) -> None:
@@ -58,7 +61,7 @@ class Importer:
         scope = Scope({}, self.model.opsets)
         for item in graph.inputs:
             scope.values[item.name] = (
-                self._given(item, constants[item.name])
+                self._constant(item, constants[item.name])
                 if item.name in constants
                 else self._input(item, sizes)
             )
@@ -66,13 +69,18 @@ class Importer:
             outputs = self.run_graph(graph, scope)
         except CallError as error:
             self._fail(str(error))
-        results = dict(zip(graph.outputs, outputs, strict=True))
-        for key, value in results.items():
-            if not isinstance(value, SSAValue):
-                self._fail(f"output '{key}' is a sequence, which mgn does not have")
+        results: dict[str, SSAValue] = {}
+        for key, value in zip(graph.outputs, outputs, strict=True):
+            parts = {key: value}
+            if isinstance(value, list):
+                parts = {f"{key}.{number}": part for number, part in enumerate(value)}
+            self.outputs[key] = list(parts) if isinstance(value, list) else key
+            results.update(cast("dict[str, SSAValue]", parts))
+        if NOTHING in results.values():
+            self._fail("an output is optional, and holds nothing")
         if self._draws.sites:
             self._draws.finish(self.emitter)
-        self.block.add_op(ReturnOp(list(cast("dict[str, SSAValue]", results).values())))
+        self.block.add_op(ReturnOp(list(results.values())))
         self.known.replace(self.block)
         op = GraphOp(name, self._inputs, list(results), Region(self.block))
         read = {item.parameter_name for item in op.walk() if isinstance(item, ReadOp)}
@@ -82,7 +90,18 @@ class Importer:
         declared = [item for key, item in parameters.items() if key in read]
         return ModuleOp([*declared, *states, op])
 
-    def _input(self, item: Input, sizes: Mapping[str, int]) -> SSAValue:
+    def _input(self, item: Input, sizes: Mapping[str, int]) -> Value:
+        """The value of an input; of a sequence, those of its tensors."""
+        if not item.is_sequence:
+            return self._tensor_input(item, sizes)
+        if item.shapes is None:
+            self._fail(
+                f"input '{item.name}' is a sequence; "
+                f"mgn.from_onnx(…, shapes = {{{item.name!r}: [[…], …]}}) gives its shapes"
+            )
+        return [self._tensor_input(part, sizes) for part in item.parts]
+
+    def _tensor_input(self, item: Input, sizes: Mapping[str, int]) -> SSAValue:
         dtype = dtype_of(item.element) if isinstance(item.element, int) else f"a {item.element}"
         if item.shape is None:
             self._fail(
@@ -105,7 +124,15 @@ class Importer:
         self._inputs.append(item.name)
         return argument
 
-    def _given(self, item: Input, value: np.ndarray) -> SSAValue:
+    def _constant(self, item: Input, value: Any) -> Any:
+        """The value of an input that was given."""
+        if value is None and item.is_optional:
+            return NOTHING
+        if item.is_sequence:
+            return [self._given(item, part) for part in value]
+        return self._given(item, value)
+
+    def _given(self, item: Input, value: Any) -> SSAValue:
         array = np.asarray(value)
         wanted = dtype_of(item.element) if isinstance(item.element, int) else item.element
         if array.dtype != wanted and not (
@@ -167,13 +194,8 @@ class Importer:
     def expand(self, call: Call) -> Sequence[Any]:
         """The outputs of a node by the function that ONNX gives for its operator."""
         node = call.node
-        types = [
-            (None, ()) if value is None else (element(value).dtype, shape(value))
-            for value in call.inputs
-            if value is None or isinstance(value, SSAValue)
-        ]
-        known = types if len(types) == len(call.inputs) else None
-        function = schema_function(node, call.attributes, call.version, known)
+        types = [_type_of(value) for value in call.inputs]
+        function = schema_function(node, call.attributes, call.version, types)
         if function is None:
             call.fail("mgn does not know this operator")
         return self.run_function(function, call)
@@ -257,6 +279,16 @@ def node_diagnostic(model: Model, node: Node, message: str) -> Diagnostic:
     text = model.lines[node.line - 1]
     column = len(text) - len(text.lstrip()) + 1
     return Diagnostic(named, model.file, node.line, column, text)
+
+
+def _type_of(value: Any) -> tuple[Any, Any]:
+    """The element type and the shape of a value; a shape of None for a sequence."""
+    if isinstance(value, list):
+        found = cast("list[SSAValue]", value)
+        return (element(found[0]).dtype if found else np.dtype(np.float32)), None
+    if isinstance(value, SSAValue):
+        return element(value).dtype, shape(value)
+    return None, ()
 
 
 def dimension_name(item: Input, axis: int) -> str:

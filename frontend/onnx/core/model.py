@@ -26,12 +26,24 @@ class Reference:
 @dataclass(frozen=True)
 class Input:
     """An input of a graph. `element` is ONNX's number of a type, or what else it is; `shape` is
-    None where not even the rank is said.
+    None where not even the rank is said. A sequence has the shapes of its tensors, if these are
+    said. An optional one may be nothing.
     """
 
     name: str
     element: int | str
     shape: tuple[Size, ...] | None
+    is_sequence: bool = False
+    is_optional: bool = False
+    shapes: tuple[tuple[int, ...], ...] | None = None
+
+    @property
+    def parts(self) -> "tuple[Input, ...]":
+        """The tensors of a sequence, each as an input."""
+        return tuple(
+            Input(f"{self.name}.{number}", self.element, shape)
+            for number, shape in enumerate(self.shapes or ())
+        )
 
 
 @dataclass

@@ -60,12 +60,12 @@ def _model(onnx: Any, proto: Any, file: str) -> Model:
 
 
 def schema_function(
-    node: Node, attributes: Mapping[str, Any], version: int, types: Sequence[Any] | None
+    node: Node, attributes: Mapping[str, Any], version: int, types: Sequence[Any]
 ) -> Function | None:
     """The body that ONNX itself gives for an operator; None where it has none.
 
     `attributes` are those of the node, without references. `types` are the element types and
-    shapes of the inputs, (None, ()) for one that is left out.
+    shapes of the inputs, (None, ()) for one that is left out, a shape of None for a sequence.
     """
     onnx = onnx_package()
     try:
@@ -77,7 +77,7 @@ def schema_function(
         found = reader.function(schema.function_body)
         if not found.opsets:
             found.opsets[node.domain] = version
-    elif schema.has_context_dependent_function and types is not None:
+    elif schema.has_context_dependent_function:
         made = [_type_proto(onnx, *item) for item in types]
         known = [item.SerializeToString() for item in made]
         versions = schema.context_dependent_function_opset_versions
@@ -147,17 +147,22 @@ class _Reader:
         return Graph(proto.name, tuple(inputs), outputs, nodes, initialisers)
 
     def input(self, proto: Any) -> Input:
-        kind = proto.type.WhichOneof("value")
+        whole = proto.type
+        optional = whole.WhichOneof("value") == "optional_type"
+        whole = whole.optional_type.elem_type if optional else whole
+        sequence = whole.WhichOneof("value") == "sequence_type"
+        whole = whole.sequence_type.elem_type if sequence else whole
+        kind = whole.WhichOneof("value")
         if kind != "tensor_type":
             return Input(proto.name, (kind or "untyped").removesuffix("_type"), None)
-        type = proto.type.tensor_type
-        if not type.HasField("shape"):
-            return Input(proto.name, type.elem_type, None)
+        type = whole.tensor_type
+        if sequence or not type.HasField("shape"):
+            return Input(proto.name, type.elem_type, None, sequence, optional)
         sizes = tuple(
             item.dim_value if item.HasField("dim_value") else item.dim_param or None
             for item in type.shape.dim
         )
-        return Input(proto.name, type.elem_type, sizes)
+        return Input(proto.name, type.elem_type, sizes, is_optional=optional)
 
     def node(self, proto: Any) -> Node:
         attributes = {item.name: self.attribute(item) for item in proto.attribute}
@@ -211,10 +216,13 @@ def _strides(shape: Sequence[int]) -> np.ndarray:
     return np.cumprod([1, *shape[:0:-1]])[::-1].astype(np.int64)
 
 
-def _type_proto(onnx: Any, dtype: Any, shape: Sequence[int]) -> Any:
+def _type_proto(onnx: Any, dtype: Any, shape: Sequence[int] | None) -> Any:
     if dtype is None:
         return onnx.TypeProto()
     number = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    if shape is None:
+        part = onnx.helper.make_tensor_type_proto(number, None)
+        return onnx.helper.make_sequence_type_proto(part)
     return onnx.helper.make_tensor_type_proto(number, list(shape))
 
 

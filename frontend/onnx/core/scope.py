@@ -5,12 +5,22 @@ In: names. Out: what they stand for.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
+
+
+class Absent(Enum):
+    """What an optional value is that holds nothing."""
+
+    NOTHING = "nothing"
+
+
+NOTHING = Absent.NOTHING
 
 
 @dataclass
 class Scope:
-    """Values by name: SSA values, sequences of them, or arrays that nothing has read yet."""
+    """Values by name: SSA values, sequences of them, nothing, or arrays that no node has read."""
 
     values: dict[str, Any]
     opsets: dict[str, int]

@@ -1,4 +1,6 @@
-"""Sequences of tensors, whose lengths and indices are known while the model is read."""
+"""Sequences of tensors, whose lengths and indices are known while the model is read, and values
+that may be nothing.
+"""
 
 from typing import Any
 
@@ -7,6 +9,7 @@ from xdsl.ir import SSAValue
 
 from mgn.frontend.onnx.core.call import Call, rank, shape
 from mgn.frontend.onnx.core.operator import define
+from mgn.frontend.onnx.core.scope import NOTHING
 
 
 @define("SequenceEmpty", since=11)
@@ -81,4 +84,25 @@ def split_to_sequence(c: Call) -> Any:
     else:
         sizes = c.ints(1) or []
     parts = list(b.split(x, sizes=sizes, axis=axis))
-    return [parts if keep else [b.squeeze(part, axis=axis) for part in parts]][0]
+    return parts if keep else [b.squeeze(part, axis=axis) for part in parts]
+
+
+@define("Optional", since=15)
+def optional(c: Call) -> Any:
+    """the value itself, or nothing"""
+    return c.inputs[0] if c.inputs and c.inputs[0] is not None else NOTHING
+
+
+@define("OptionalHasElement", since=15)
+def optional_has_element(c: Call) -> SSAValue:
+    """a constant"""
+    value = c.inputs[0] if c.inputs else None
+    return c.constant(value is not None and value is not NOTHING)
+
+
+@define("OptionalGetElement", since=15)
+def optional_get_element(c: Call) -> Any:
+    """the value itself"""
+    if c.inputs[0] is NOTHING:
+        c.fail("input 0 is optional, and holds nothing")
+    return c.inputs[0]
