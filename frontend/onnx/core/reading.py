@@ -158,10 +158,7 @@ class _Reader:
         type = whole.tensor_type
         if sequence or not type.HasField("shape"):
             return Input(proto.name, type.elem_type, None, sequence, optional)
-        sizes = tuple(
-            item.dim_value if item.HasField("dim_value") else item.dim_param or None
-            for item in type.shape.dim
-        )
+        sizes = tuple(map(_size, type.shape.dim))
         return Input(proto.name, type.elem_type, sizes, is_optional=optional)
 
     def node(self, proto: Any) -> Node:
@@ -210,6 +207,13 @@ class _Reader:
         places = indices if indices.ndim == 1 else indices @ _strides(dense.shape)
         dense.reshape(-1)[places] = values
         return dense
+
+
+def _size(proto: Any) -> int | str | None:
+    """The size of an axis: some exporters write -1 or "?" for one that is not known."""
+    if proto.HasField("dim_value"):
+        return proto.dim_value if proto.dim_value >= 0 else None
+    return None if proto.dim_param in ("", "?") else proto.dim_param
 
 
 def _strides(shape: Sequence[int]) -> np.ndarray:

@@ -51,7 +51,7 @@ def loop(c: Call) -> Any:
         outputs = _run(c, graph, [c.constant(turn, "int64"), condition, *carried])
         after, found = outputs[1 : 1 + len(carried)], outputs[1 + len(carried) :]
         if not isinstance(going, bool | int):
-            if found or turns is None:
+            if found or turns is None or not all(isinstance(item, SSAValue) for item in carried):
                 c.array(going, "the condition")
             carried = [b.where(going, new, old) for new, old in zip(after, carried, strict=True)]
         else:

@@ -27,6 +27,7 @@ def _aligned(c: Call, value: SSAValue, x: SSAValue, axis: int, block: int) -> SS
     return value
 
 
+@define("QuantizeLinear", domain="com.microsoft")
 @define("QuantizeLinear", since=10)
 def quantize_linear(c: Call) -> SSAValue:
     """`round` of the quotient, and the zero point, held within the type"""
@@ -63,6 +64,7 @@ def quantised(
     return b.cast(b.clamp(found, min=float(limits.min), max=float(limits.max)), kind.name)
 
 
+@define("DequantizeLinear", domain="com.microsoft")
 @define("DequantizeLinear", since=10)
 def dequantize_linear(c: Call) -> SSAValue:
     """what is left of the zero point, times the scale"""
@@ -98,7 +100,12 @@ def dequantised(
 @define("DynamicQuantizeLinear", since=11)
 def dynamic_quantize_linear(c: Call) -> Any:
     """scale and zero point by the smallest and largest element, and the quantised value"""
-    x, b = c[0], c.b
+    return dynamically_quantised(c, c[0])
+
+
+def dynamically_quantised(c: Call, x: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
+    """A value in u8, its scale and its zero point."""
+    b = c.b
     most, least = b.max(b.max_reduce(x), 0.0), b.min(b.min_reduce(x), 0.0)
     scale = b.div(b.sub(most, least), 255.0)
     scale = b.where(b.eq(scale, 0.0), 1.0, scale)

@@ -1,0 +1,108 @@
+"""Quantised operators of the domain com.microsoft, by those on floats."""
+
+from collections.abc import Callable
+
+from xdsl.ir import SSAValue
+
+from mgn.frontend.onnx.core.call import Call, element, rank, shape
+from mgn.frontend.onnx.core.operator import define
+from mgn.frontend.onnx.operators.microsoft import DOMAIN
+from mgn.frontend.onnx.operators.products import centred, product
+from mgn.frontend.onnx.operators.quantised import (
+    dequantised,
+    dynamically_quantised,
+    quantised,
+)
+
+
+def _real(c: Call, number: int) -> SSAValue:
+    """A quantised input, followed by its scale and zero point, as floats."""
+    return dequantised(c, c[number], c[number + 1], c.get(number + 2), element(c[number + 1]))
+
+
+def _quantised(c: Call, x: SSAValue, number: int, like: SSAValue) -> SSAValue:
+    """Floats quantised by a scale and a zero point among the inputs."""
+    zero = c.get(number + 1)
+    kind = element(like if zero is None else zero)
+    return quantised(c, x, c[number], zero, kind)
+
+
+def _of_two(name: str) -> Callable[[Call], SSAValue]:
+    def function(c: Call) -> SSAValue:
+        return _quantised(c, c.b.call(name, _real(c, 0), _real(c, 3)), 6, c[0])
+
+    function.__doc__ = f"`{name}` of the dequantised values, quantised"
+    return function
+
+
+define("QLinearAdd", domain=DOMAIN)(_of_two("add"))
+define("QLinearMul", domain=DOMAIN)(_of_two("mul"))
+
+
+@define("QLinearSigmoid", domain=DOMAIN)
+def quantised_sigmoid(c: Call) -> SSAValue:
+    """`sigmoid` of the dequantised value, quantised"""
+    return _quantised(c, c.b.sigmoid(_real(c, 0)), 3, c[0])
+
+
+@define("QLinearLeakyRelu", domain=DOMAIN)
+def quantised_leaky_relu(c: Call) -> SSAValue:
+    """`leaky_relu` of the dequantised value, quantised"""
+    return _quantised(c, c.b.leaky_relu(_real(c, 0), slope=c.attribute("alpha", 0.01)), 3, c[0])
+
+
+@define("QLinearGlobalAveragePool", domain=DOMAIN)
+def quantised_global_average_pool(c: Call) -> SSAValue:
+    """the mean of each channel of the dequantised value, quantised"""
+    last = bool(c.attribute("channels_last", 0))
+    first = 1 if last else 2
+    axes = list(range(first, rank(c[0]) - int(last)))
+    return _quantised(c, c.b.mean(_real(c, 0), axis=axes, keepdims=True), 3, c[0])
+
+
+@define("QLinearConcat", domain=DOMAIN)
+def quantised_concat(c: Call) -> SSAValue:
+    """`concat` of the dequantised values, quantised"""
+    values = [_real(c, number) for number in range(2, len(c), 3)]
+    found = c.b.concat(values, axis=c.axis(values[0], 0))
+    return quantised(c, found, c[0], c[1], element(c[1]))
+
+
+@define("MatMulIntegerToFloat", domain=DOMAIN)
+def integer_matmul_to_float(c: Call) -> SSAValue:
+    """`matmul` in i32, times both scales, and a bias"""
+    x, y = centred(c, c[0], c.get(4), axis=-2), centred(c, c[1], c.get(5), axis=-1)
+    return _scaled(c, product(c, x, y), c[2], c[3], c.get(6))
+
+
+@define("DynamicQuantizeMatMul", domain=DOMAIN)
+def dynamically_quantised_matmul(c: Call) -> SSAValue:
+    """the value quantised by its range, `matmul` in i32, times both scales, and a bias"""
+    found, scale, zero = dynamically_quantised(c, c[0])
+    x, y = centred(c, found, zero, axis=-2), centred(c, c[1], c.get(3), axis=-1)
+    return _scaled(c, product(c, x, y), scale, c[2], c.get(4))
+
+
+def _scaled(
+    c: Call, total: SSAValue, one: SSAValue, other: SSAValue, bias: SSAValue | None
+) -> SSAValue:
+    b = c.b
+    found = b.mul(b.cast(total, "f32"), b.mul(one, other))
+    return found if bias is None else b.add(found, bias)
+
+
+@define("QGemm", domain=DOMAIN)
+def quantised_gemm(c: Call) -> SSAValue:
+    """`matmul` in i32 with its transposes and C, times both scales; quantised where asked"""
+    b = c.b
+    if rank(c[1]) and shape(c[1]) != (1,):
+        c.fail("a scale for each row is not supported")
+    flags = [bool(c.attribute(name, 0)) for name in ("transA", "transB")]
+    x = centred(c, c[0], c.get(2), axis=-1 if flags[0] else -2)
+    y = centred(c, c[3], c.get(5), axis=-2 if flags[1] else -1)
+    total = b.matmul(x, y, transpose_a=flags[0], transpose_b=flags[1])
+    total = total if c.get(6) is None else b.add(total, c[6])
+    scale = b.mul(c[1], c[4])
+    scale = b.mul(scale, c.like(c.attribute("alpha", 1.0), scale))
+    real = b.mul(b.cast(total, "f32"), scale)
+    return real if c.get(7) is None else _quantised(c, real, 7, c[0])

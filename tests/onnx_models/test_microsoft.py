@@ -1,0 +1,159 @@
+"""Operators of com.microsoft compute what ONNX Runtime computes, where that is installed."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.onnx_models.models import interpreted, model, node
+
+pytest.importorskip("onnxruntime")
+RNG = np.random.default_rng(11)
+
+
+def f(*shape: int) -> np.ndarray:
+    """Numbers of a normal distribution."""
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def u8(*shape: int) -> np.ndarray:
+    """Bytes."""
+    return RNG.integers(0, 256, shape).astype(np.uint8)
+
+
+S1, S2, S3 = (np.array(value, np.float32) for value in (0.02, 0.03, 0.05))
+Z1, Z2 = np.array(120, np.uint8), np.array(131, np.uint8)
+MASK = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32)
+COS, SIN = np.cos(f(9, 2)), np.sin(f(9, 2))
+QKV = (f(2, 5, 8), f(8, 24), f(24))
+
+CASES: dict[str, tuple[str, list[np.ndarray | None], dict[str, Any], int]] = {
+    "gelu": ("Gelu", [f(3, 4)], {}, 1),
+    "gelu with a bias": ("BiasGelu", [f(3, 4), f(4)], {}, 1),
+    "fast gelu": ("FastGelu", [f(3, 4), f(4)], {}, 1),
+    "quick gelu": ("QuickGelu", [f(3, 4)], {"alpha": 1.5}, 1),
+    "layer norm of a sum": (
+        "SkipLayerNormalization",
+        [f(2, 3, 8), f(2, 3, 8), f(8), f(8), f(8)],
+        {"epsilon": 1e-5},
+        1,
+    ),
+    "rms norm of a sum": (
+        "SkipSimplifiedLayerNormalization",
+        [f(2, 3, 8), f(2, 3, 8), f(8)],
+        {"epsilon": 1e-5},
+        1,
+    ),
+    "matmul": (
+        "FusedMatMul",
+        [f(2, 4, 3), f(2, 5, 4)],
+        {"transA": 1, "transB": 1, "alpha": 0.5},
+        1,
+    ),
+    "conv": (
+        "FusedConv",
+        [f(1, 2, 5, 5), f(3, 2, 3, 3), f(3)],
+        {"activation": "LeakyRelu", "activation_params": [0.2]},
+        1,
+    ),
+    "gemm": ("FusedGemm", [f(3, 4), f(4, 5), f(5)], {"activation": "Relu", "alpha": 2.0}, 1),
+    "embeddings": (
+        "EmbedLayerNormalization",
+        [MASK, MASK, f(4, 8), f(6, 8), f(2, 8), f(8), f(8), MASK],
+        {"epsilon": 1e-5},
+        2,
+    ),
+    "rope": ("RotaryEmbedding", [f(2, 3, 8), u8(2, 3).astype(np.int64) % 9, COS, SIN], {}, 1),
+    "interleaved rope of heads": (
+        "RotaryEmbedding",
+        [f(2, 2, 3, 4), np.array([4]), COS, SIN],
+        {"interleaved": 1},
+        1,
+    ),
+    "attention": ("Attention", [*QKV], {"num_heads": 2}, 1),
+    "attention with a mask": ("Attention", [*QKV, MASK], {"num_heads": 2}, 1),
+    "attention with lengths": (
+        "Attention",
+        [*QKV, np.array([3, 5], np.int32)],
+        {"num_heads": 4, "scale": 0.4},
+        1,
+    ),
+    "causal attention": ("Attention", [*QKV], {"num_heads": 2, "unidirectional": 1}, 1),
+    "attention of q, k and v": (
+        "MultiHeadAttention",
+        [f(2, 5, 8), f(2, 6, 8), f(2, 6, 8), f(24), None, f(1, 2, 5, 6)],
+        {"num_heads": 2},
+        1,
+    ),
+    "quantised sum": ("QLinearAdd", [u8(3, 4), S1, Z1, u8(3, 4), S2, Z2, S3, Z1], {}, 1),
+    "quantised product": ("QLinearMul", [u8(3, 4), S1, Z1, u8(3, 4), S2, Z2, S3, Z1], {}, 1),
+    "quantised sigmoid": ("QLinearSigmoid", [u8(3, 4), S1, Z1, S3, Z1], {}, 1),
+    "quantised leaky relu": (
+        "QLinearLeakyRelu",
+        [u8(3, 4), S1, Z1, S3, Z1],
+        {"alpha": 0.1},
+        1,
+    ),
+    "quantised means": (
+        "QLinearGlobalAveragePool",
+        [u8(2, 3, 4, 4), S1, Z1, S3, Z1],
+        {},
+        1,
+    ),
+    "quantised concat": (
+        "QLinearConcat",
+        [S3, Z1, u8(2, 3), S1, Z1, u8(2, 4), S2, Z2],
+        {"axis": 1},
+        1,
+    ),
+    "integers to floats": (
+        "MatMulIntegerToFloat",
+        [u8(3, 4), u8(4, 5), S1, S2, Z1, Z2, f(5)],
+        {},
+        1,
+    ),
+    "dynamically quantised": ("DynamicQuantizeMatMul", [f(3, 4), u8(4, 5), S1, Z1, f(5)], {}, 1),
+    "quantised gemm": (
+        "QGemm",
+        [u8(3, 4), S1, Z1, u8(5, 4), S2, Z2, np.arange(5, dtype=np.int32), S3, Z1],
+        {"transB": 1},
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_operator_computes_what_onnx_runtime_computes(case: str) -> None:
+    import onnxruntime
+
+    operator, arrays, attributes, count = CASES[case]
+    names = ["" if array is None else f"x{place}" for place, array in enumerate(arrays)]
+    inputs = {name: array for name, array in zip(names, arrays, strict=True) if array is not None}
+    outputs = [f"y{place}" for place in range(count)]
+    made = model(
+        [node(operator, names, outputs, domain="com.microsoft", **attributes)],
+        inputs,
+        outputs,
+        domains={"com.microsoft": 1},
+    )
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    for item in made.graph.output:
+        item.ClearField("type")
+    wanted = onnxruntime.InferenceSession(made.SerializeToString(), options).run(None, inputs)
+    for found, other in zip(interpreted(made, inputs), wanted, strict=True):
+        assert (found.dtype, found.shape) == (other.dtype, other.shape)
+        exact = 1 if found.dtype == np.uint8 else 0  # one of two neighbours, of a value between
+        wide = found.astype(np.float64), other.astype(np.float64)
+        np.testing.assert_allclose(*wide, rtol=1e-4, atol=exact or 1e-5)
+
+
+def test_packed_attention_is_that_of_its_parts() -> None:
+    packed = f(2, 5, 2, 3, 4)
+    parts = {name: packed[:, :, :, place].reshape(2, 5, 8) for place, name in enumerate("qkv")}
+
+    def attention(inputs: dict[str, np.ndarray]) -> np.ndarray:
+        made = node("MultiHeadAttention", inputs, ["y"], domain="com.microsoft", num_heads=2)
+        return interpreted(model([made], inputs, domains={"com.microsoft": 1}), inputs)[0]
+
+    np.testing.assert_array_equal(attention({"x": packed}), attention(parts))
