@@ -20,6 +20,7 @@ from mgn.frontend.onnx.core.operator import OPERATORS as ONNX_OPERATORS
 from mgn.frontend.onnx.operators import load_operators
 from mgn.frontend.torch.operators import grouped
 from mgn.op_functions import signature_of
+from tests.onnx_models.failures import FAILURES as ONNX_FAILURES
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 MARKED = re.compile(
@@ -101,10 +102,20 @@ def pytorch_operators() -> str:
     return "\n".join(["", "| group | operators |", "|---|---|", *rows]) + "\n\n"
 
 
+def onnx_node_tests() -> str:
+    """A table of the tests of ONNX that do not pass, by reason."""
+    rows = ["", "| reason | tests |", "|---|---|"]
+    for reason, names in ONNX_FAILURES.items():
+        listed = ", ".join(f"`{name.removeprefix('test_')}`" for name in names)
+        rows.append(f"| {reason} ({len(names)}) | {listed} |")
+    return "\n".join(rows) + "\n\n"
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "operations": operations,
     "onnx-operators": onnx_operators,
     "pytorch-operators": pytorch_operators,
+    "onnx-node-tests": onnx_node_tests,
     "mgn-run": lambda: options(run.make_parser()),
     "mgn-opt": lambda: options(opt.make_parser()),
     "mgn-train": lambda: options(train.make_parser()),
