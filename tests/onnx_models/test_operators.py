@@ -28,7 +28,7 @@ FILES = (
     "slice",
     "topk",
 )
-"""Files of ONNX's tests; these are run here, and all by `python -m tests.onnx_models.node_tests`."""
+"""Files of ONNX's tests that are run here; `python -m tests.onnx_models.node_tests` runs all."""
 
 
 def test_each_row_says_what_its_operator_becomes() -> None:
