@@ -197,6 +197,28 @@ def test_a_recurrent_layer_agrees() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
+def test_attention_as_exporters_write_it_is_one_kernel() -> None:
+    heads = [
+        node("Reshape", ["x", "split"], ["r"]),
+        node("Transpose", ["r"], ["q"], perm=[0, 2, 1, 3]),
+        node("Transpose", ["r"], ["k"], perm=[0, 2, 3, 1]),
+        node("MatMul", ["q", "k"], ["scores"]),
+        node("Div", ["scores", "scale"], ["scaled"]),
+        node("Softmax", ["scaled"], ["p"], axis=-1),
+        node("MatMul", ["p", "q"], ["a"]),
+        node("Transpose", ["a"], ["t"], perm=[0, 2, 1, 3]),
+        node("Reshape", ["t", "join"], ["y"]),
+    ]
+    weights = {
+        "split": np.array([1, 128, 4, 32]),
+        "join": np.array([1, 128, 128]),
+        "scale": np.array([32**0.5], np.float32),
+    }
+    made = model(heads, {"x": floats(1, 128, 128)}, weights=weights)
+    report = mgn.optimize(mgn.from_onnx(made)).report
+    assert [kernel.kind for kernel in report.kernels] == ["attention"]
+
+
 # ---- files and commands
 
 

@@ -26,7 +26,7 @@ class Maker(Protocol):
     emitter: Emitter
     known: Known
 
-    def tensor(self, name: str, array: np.ndarray, largest: int = 0) -> SSAValue:
+    def tensor(self, name: str, array: np.ndarray, largest: int = 1) -> SSAValue:
         """An array of the model."""
         ...
 
@@ -102,6 +102,15 @@ class Call:
     def known(self, number: int) -> np.ndarray:
         """The value of an input. NotKnown where it depends on inputs of the graph."""
         return self.array(self[number], f"input {number}")
+
+    def number_in(self, value: SSAValue) -> SSAValue:
+        """A constant of one element without axes, as rules of the e-graph know it; others as they
+        are.
+        """
+        found = self.importer.known.constant(value)
+        if found is None or found.size != 1 or not found.ndim:
+            return value
+        return self.b.constant_array(found.reshape(()))
 
     def array(self, value: SSAValue, what: str) -> np.ndarray:
         """The array of a value. NotKnown where it depends on inputs of the graph."""

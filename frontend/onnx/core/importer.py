@@ -235,15 +235,15 @@ class Importer:
 
     # ---- constants and parameters
 
-    def tensor(self, name: str, array: np.ndarray, largest: int = 0) -> SSAValue:
-        """An array of the model: a parameter where it has floats and axes, else a constant. One of
-        at most so many elements is a constant anyhow.
+    def tensor(self, name: str, array: np.ndarray, largest: int = 1) -> SSAValue:
+        """An array of the model: a parameter where it has floats, more than so many, else a
+        constant. Rules of the e-graph ask for the values of constants, as of a scale.
         """
         try:
             kind = element_of_dtype(array.dtype)
         except KeyError:
             raise CallError(f"tensor '{name}' is {array.dtype}, which mgn does not have") from None
-        if not kind.is_float or not array.ndim or array.size <= largest:
+        if not kind.is_float or array.size <= largest:
             return self.emitter.constant_array(array)
         op = self._parameters.get(id(array))
         if op is None:

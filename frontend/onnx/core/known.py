@@ -30,16 +30,24 @@ class Known:
         self._parameter = parameter
         self._inputs = inputs
         self._arrays: dict[SSAValue, np.ndarray | None] = {}
+        self._constants = set[SSAValue]()
         self._interpreter = Interpreter()
 
     def watch(self, op: Operation) -> None:
         """Computes what a new operation gives, where that is small and follows from constants."""
         if isinstance(op, ConstantOp):
             self._arrays[op.results[0]] = op.array
-        elif isinstance(op, TensorOp) and all(map(_is_small, op.results)):
-            arrays = [self._arrays.get(value) for value in op.operands]
-            if all(array is not None for array in arrays):
-                self._compute(op)
+        elif isinstance(op, TensorOp) and self._constants.issuperset(op.operands):
+            if not all(map(_is_small, op.results)):
+                return
+            self._compute(op)
+        else:
+            return
+        self._constants.update(op.results)
+
+    def constant(self, value: SSAValue) -> np.ndarray | None:
+        """The array of a small value that follows from constants, not from parameters."""
+        return self._arrays[value] if value in self._constants else None
 
     def array(self, value: SSAValue) -> np.ndarray | None:
         """The array of a value, if it is known."""

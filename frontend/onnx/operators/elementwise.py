@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from mgn.dialects.types import ElementType
-from mgn.frontend.onnx.core.call import Call, element, shape
+from mgn.frontend.onnx.core.call import Call, element, rank, shape
 from mgn.frontend.onnx.core.operator import define
 
 DIRECT = {
@@ -24,7 +24,6 @@ DIRECT = {
     "Ceil": "ceil",
     "Round": "round",
     "Not": "logical_not",
-    "Identity": "identity",
     "Sin": "sin",
     "Cos": "cos",
     "Tan": "tan",
@@ -48,17 +47,24 @@ DIRECT = {
 def _direct(name: str) -> Callable[[Call], Any]:
     def function(c: Call) -> Any:
         operands = [c[number] for number in range(len(c))]
-        if name == "identity":
-            return operands[0]
+        if len(operands) == 2:
+            operands = without_axes(c, operands)
         return c.b.call(name, *operands)
 
     function.__doc__ = f"`{name}`"
     return function
 
 
+def without_axes(c: Call, operands: list[SSAValue]) -> list[SSAValue]:
+    """Two operands, a constant of one element without the axes that add none to the result."""
+    one, two = operands
+    if rank(one) < rank(two) or c.importer.known.constant(two) is None:
+        return [c.number_in(one) if rank(one) <= rank(two) else one, two]
+    return [one, c.number_in(two) if rank(two) <= rank(one) else two]
+
+
 for _name, _operation in DIRECT.items():
-    if _name != "Identity":
-        define(_name)(_direct(_operation))
+    define(_name)(_direct(_operation))
 
 
 @define("Identity")
@@ -113,7 +119,7 @@ def mean(c: Call) -> SSAValue:
 @define("Pow")
 def power(c: Call) -> SSAValue:
     """`pow`, in the type of the base"""
-    x, y = c[0], c[1]
+    x, y = without_axes(c, [c[0], c[1]])
     kind = element(x)
     if kind == element(y):
         return c.b.pow(x, y)
