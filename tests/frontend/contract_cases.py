@@ -295,6 +295,7 @@ with np.errstate(all="ignore"):
             ("gather(r, ids, 1)", np.take(R, IDS, 1, mode="clip")),
             ("gather(m, ids)", np.take(M, IDS, 0, mode="clip")),
             ("take_along_axis(p, ids, 1)", np.take_along_axis(P, np.clip(IDS, 0, 1), 1)),
+            ("dynamic_slice(w, n, 2)", W[2:]),
             ("dynamic_slice(q, [n, 7], [2, 4])", Q[3:5, 4:8]),
         ],
         "losses": [

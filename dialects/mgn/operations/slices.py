@@ -10,7 +10,7 @@ from typing import Any
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
-from mgn.dialects.mgn.attributes import INTS
+from mgn.dialects.mgn.attributes import SHAPE
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import composite, shape_of
 from mgn.dialects.mgn.operation import INTEGERS, AttributeSpec, OperandSpec
@@ -47,7 +47,7 @@ def _infer_dynamic_slice(x: TensorType, starts: Sequence[TensorType], sizes: Sha
 
 @composite(
     "dynamic_slice",
-    (OperandSpec("x"), STARTS, AttributeSpec("sizes", INTS)),
+    (OperandSpec("x"), STARTS, AttributeSpec("sizes", SHAPE)),
     _infer_dynamic_slice,
 )
 def dynamic_slice(b: Emitter, x: SSAValue, starts: Sequence[SSAValue], sizes: Shape) -> SSAValue:
