@@ -7,7 +7,7 @@ table of operators; an operator that has none is expanded by its function, of th
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
@@ -68,7 +68,7 @@ class Importer:
         try:
             outputs = self.run_graph(graph, scope)
         except CallError as error:
-            self._fail(str(error))
+            raise self._wrong(str(error)) from None
         results: dict[str, SSAValue] = {}
         for key, value in zip(graph.outputs, outputs, strict=True):
             parts = {key: value}
@@ -77,7 +77,7 @@ class Importer:
             self.outputs[key] = list(parts) if isinstance(value, list) else key
             results.update(cast("dict[str, SSAValue]", parts))
         if NOTHING in results.values():
-            self._fail("an output is optional, and holds nothing")
+            raise self._wrong("an output is optional, and holds nothing")
         if self._draws.sites:
             self._draws.finish(self.emitter)
         self.block.add_op(ReturnOp(list(results.values())))
@@ -95,7 +95,7 @@ class Importer:
         if not item.is_sequence:
             return self._tensor_input(item, sizes)
         if item.shapes is None:
-            self._fail(
+            raise self._wrong(
                 f"input '{item.name}' is a sequence; "
                 f"mgn.from_onnx(…, shapes = {{{item.name!r}: [[…], …]}}) gives its shapes"
             )
@@ -103,23 +103,24 @@ class Importer:
 
     def _tensor_input(self, item: Input, sizes: Mapping[str, int]) -> SSAValue:
         dtype = dtype_of(item.element) if isinstance(item.element, int) else f"a {item.element}"
-        if item.shape is None:
-            self._fail(
+        own = item.shape
+        if own is None:
+            raise self._wrong(
                 f"input '{item.name}' has no shape in the model; "
                 f"mgn.from_onnx(…, shapes = {{{item.name!r}: […]}}) gives it one"
             )
         try:
             element = element_of_dtype(cast("np.dtype[Any]", dtype))
         except (KeyError, TypeError):
-            self._fail(f"input '{item.name}' is {dtype}, which mgn does not have")
+            raise self._wrong(f"input '{item.name}' is {dtype}, which mgn does not have") from None
         shape = [
             size if isinstance(size, int) else sizes[dimension_name(item, axis)]
-            for axis, size in enumerate(item.shape)
+            for axis, size in enumerate(own)
         ]
         try:
             argument = self.block.insert_arg(tensor(element, shape), len(self.block.args))
         except ShapeError as error:
-            self._fail(f"input '{item.name}': {error}")
+            raise self._wrong(f"input '{item.name}': {error}") from None
         argument.name_hint = _hint(item.name)
         self._inputs.append(item.name)
         return argument
@@ -138,7 +139,7 @@ class Importer:
         if array.dtype != wanted and not (
             isinstance(wanted, np.dtype) and np.can_cast(array.dtype, wanted, "same_kind")
         ):
-            self._fail(f"input '{item.name}' is {wanted}, and its constant is {array.dtype}")
+            raise self._wrong(f"input '{item.name}' is {wanted}, and its constant is {array.dtype}")
         return self.emitter.constant_array(array.astype(cast("np.dtype[Any]", wanted)))
 
     # ---- graphs and nodes
@@ -146,7 +147,7 @@ class Importer:
     def run_graph(self, graph: Graph, scope: Scope) -> list[Value]:
         """The outputs of a graph whose inputs are in a scope."""
         if scope.depth > DEEPEST:
-            self._fail("the model is nested too deep")
+            raise self._wrong("the model is nested too deep")
         scope.values.update(graph.initialisers)
         self.run_nodes(graph.nodes, scope)
         return [
@@ -267,8 +268,8 @@ class Importer:
     def _diagnostic(self, node: Node, error: Exception) -> Diagnostic:
         return node_diagnostic(self.model, node, f"{node.operator}: {error}")
 
-    def _fail(self, message: str) -> NoReturn:
-        raise DiagnosticsError([Diagnostic(message, self.model.file)])
+    def _wrong(self, message: str) -> DiagnosticsError:
+        return DiagnosticsError([Diagnostic(message, self.model.file)])
 
 
 def node_diagnostic(model: Model, node: Node, message: str) -> Diagnostic:
