@@ -289,6 +289,9 @@ def test_a_value_that_has_to_be_known_is_named_and_can_be_given() -> None:
     assert "node 'fold': Reshape: input 1 of Reshape must be known" in said
     assert "constants = {'to': …}" in said
     check(made, {"x": X, "to": shape}, constants={"to": shape})
+    assert "'to' is not optional" in problem(made, constants={"to": None})
+    assert "'to' is int64, and its constant is float32" in problem(made, constants={"to": X})
+    assert "did you mean 'to'" in problem(made, constants={"too": shape})
 
 
 @pytest.mark.parametrize(

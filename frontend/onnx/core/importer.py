@@ -127,7 +127,9 @@ class Importer:
 
     def _constant(self, item: Input, value: Any) -> Any:
         """The value of an input that was given."""
-        if value is None and item.is_optional:
+        if value is None:
+            if not item.is_optional:
+                raise self._wrong(f"input '{item.name}' is not optional, and its constant is None")
             return NOTHING
         if item.is_sequence:
             return [self._given(item, part) for part in value]
