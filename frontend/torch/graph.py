@@ -164,8 +164,12 @@ class _Importer:
         return ModuleOp([*self.parameters.values(), graph])
 
     def placed(self, node: Any, source: Source) -> SSAValue:
-        """The value of a node that has a source."""
-        type = type_of(node.meta["val"])
+        """The value of a node that has a source; where it has no type, an error is put down."""
+        try:
+            type = type_of(node.meta["val"])
+        except (Unsupported, ShapeError) as error:
+            self.errors.append(Diagnostic(f"'{node.name}' is not supported: {error}", "<torch>"))
+            return stand_in(node)
         if source.input is not None:
             self.inputs.append(source.input)
             value: SSAValue = self.block.insert_arg(type, len(self.block.args))

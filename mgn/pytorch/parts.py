@@ -26,7 +26,7 @@ class Part:
     def __init__(self, name: str, step: Step, frozen: Sequence[Any], options: Options) -> None:
         self.needed, self.given = step.needed, step.given
         self._frozen = [item.name for item in self.needed if item in set(frozen)]
-        self._seen: dict[str, tuple[int, int]] = {}
+        self._seen: dict[str, tuple[Any, int, int]] = {}
         sources = {
             item.name: Source(parameter=item.name)
             if item.name in self._frozen
@@ -51,10 +51,14 @@ class Part:
         return [_laid_out(found[node.name], node.meta["val"]) for node in self.given]
 
     def _freeze(self, name: str, tensor: Any) -> None:
-        state = (tensor.data_ptr(), tensor._version)
-        if self._seen.get(name) != state:
+        if tensor.is_inference():  # whose changes PyTorch does not count
             self.executable.params[name] = array_of_tensor(tensor)
-            self._seen[name] = state
+            return
+        seen = self._seen.get(name)
+        if seen is None or seen[1:] != (tensor.data_ptr(), tensor._version):
+            self.executable.params[name] = array_of_tensor(tensor)
+            # The storage is held, so that no other tensor comes to lie in its place.
+            self._seen[name] = (tensor.untyped_storage(), tensor.data_ptr(), tensor._version)
 
 
 def _laid_out(array: np.ndarray, like: Any) -> Any:

@@ -206,6 +206,25 @@ def test_frozen_parameters_stay_on_the_device_and_a_change_in_place_is_seen() ->
     assert len(backend.built) == 1
 
 
+def test_a_frozen_parameter_that_is_replaced_is_seen() -> None:
+    model, x = nn.Linear(64, 4), torch.randn(2, 64)
+    compiled = torch.compile(model, backend="mgn", options={"freeze": True})
+    with torch.no_grad():
+        for _ in range(4):
+            model.load_state_dict({"weight": torch.randn(4, 64), "bias": torch.randn(4)},
+                                  assign=True)  # fmt: skip
+            torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_complex_numbers_are_left_to_pytorch() -> None:
+    def turned(x):
+        return (torch.view_as_complex(x) * 1j).abs().exp()
+
+    x = torch.randn(5, 2)
+    with pytest.warns(MgnWarning, match="complex64"):
+        torch.testing.assert_close(torch.compile(turned, backend="mgn")(x), turned(x))
+
+
 def test_results_lie_in_memory_as_pytorch_has_them() -> None:
     def moved(x):
         y = x + 1

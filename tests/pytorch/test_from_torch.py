@@ -175,6 +175,21 @@ def test_a_module_that_changes_its_buffers_is_refused() -> None:
         mgn.from_torch(nn.BatchNorm1d(3), (torch.rand(4, 3),))
 
 
+def test_sizes_that_an_exported_program_leaves_open_are_refused_and_fixed_ones_taken() -> None:
+    module, x = nn.Linear(4, 3), torch.randn(2, 4)
+    fixed = torch.export.export(module, (x,))
+    assert mgn.from_torch(fixed).values.keys() == {"weight", "bias"}
+    rows = torch.export.Dim("rows", min=2, max=64)
+    open_ended = torch.export.export(module, (x,), dynamic_shapes=({0: rows},))
+    with pytest.raises(mgn.DiagnosticsError, match="'input' is not supported: sizes that are not"):
+        mgn.from_torch(open_ended)
+
+
+def test_complex_numbers_are_refused() -> None:
+    with pytest.raises(mgn.DiagnosticsError, match="values of type complex64"):
+        mgn.from_torch(nn.Identity(), (torch.zeros(3, dtype=torch.complex64),))
+
+
 def test_what_is_no_module_is_refused() -> None:
     with pytest.raises(mgn.MgnError, match=r"torch.nn.Module, not function"):
         mgn.from_torch(lambda x: x, (torch.rand(3),))
