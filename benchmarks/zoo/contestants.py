@@ -4,9 +4,10 @@ In: an entry and its trial. Out: functions to time, and what could not be made.
 """
 
 import importlib.util
-import io
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -76,18 +77,18 @@ def _onnxruntime(entry: Entry, graph: str, trial: Trial) -> Timed | None:
 
     if graph != entry.call.graph:
         return None
-    inputs, written = _inputs(entry, trial), io.BytesIO()
+    inputs = _inputs(entry, trial)
     with torch.inference_mode():
         program = torch.onnx.export(
             _Positional(entry, trial).module, tuple(inputs.values()), dynamo=True, verbose=False
         )
     assert program is not None
-    program.save(written)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = os.cpu_count() or 1
-    session = onnxruntime.InferenceSession(
-        written.getvalue(), options, providers=["CPUExecutionProvider"]
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "peer.onnx"
+        program.save(path, external_data=True)
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     names = [item.name for item in session.get_inputs()]
     given = dict(zip(names, (value.numpy() for value in inputs.values()), strict=True))
     return lambda: session.run(None, given)

@@ -34,7 +34,7 @@ def _vit(sizes: Sizes) -> Any:
         mlp_dim=4 * sizes["D"],
         num_classes=sizes["CLASSES"],
     )
-    module.heads.head.weight.data.normal_(0, 0.02)  # it begins with zeros
+    module.get_parameter("heads.head.weight").data.normal_(0, 0.02)  # it begins with zeros
     return module
 
 
