@@ -7,7 +7,6 @@ f32 where it is large.
 
 import copy
 import tempfile
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +36,6 @@ class Trial:
     program: mgn.Program
     peer: Any
     errors: Mapping[str, float]
-    compile_seconds: float
 
     @property
     def error(self) -> float:
@@ -58,15 +56,13 @@ def tried(entry: Entry, small: bool, device: str = "auto") -> Trial:
     torch.manual_seed(0)
     sizes = entry.sizes(small)
     peer = roughened(entry.module(sizes)).eval()
-    start = time.perf_counter()
     program = mgn.compile(mgn.parse_file(entry.path), entry.graphs, dims=sizes, device=device)
-    seconds = time.perf_counter() - start
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "peer.safetensors"
         save_state(peer, path)
         program.load_params(path)
     errors = compared(entry, program, peer, sizes)
-    return Trial(entry, sizes, program, peer, errors, seconds)
+    return Trial(entry, sizes, program, peer, errors)
 
 
 def roughened(module: Any) -> Any:

@@ -2,6 +2,7 @@
 were published; small ones compute on the device what the interpreter computes.
 """
 
+import os
 from math import prod
 
 import numpy as np
@@ -15,6 +16,8 @@ from mgn.dialects.mgn.states import states_of
 from mgn.dialects.mgn.structure import graphs_of, parameters_of
 from mgn.modules.initialisers import initial_value
 from mgn.modules.mlir_text import check_module
+
+DEVICE = os.environ.get("MGN_TEST_DEVICE", "cpu")
 
 RUNNING = ("running_mean", "running_var")
 """What batch norms keep, which nobody counts as parameters."""
@@ -60,7 +63,7 @@ def test_a_small_decoder_writes_on_the_device_what_the_interpreter_writes(name: 
     entry = BY_NAME[name]
     sizes = {**entry.sizes(small=True), "LAYERS": 1}
     program = mgn.parse_file(entry.path)
-    exe = mgn.compile(program, ["prefill", "decode"], dims=sizes, device="cpu")
+    exe = mgn.compile(program, ["prefill", "decode"], dims=sizes, device=DEVICE)
     dims = dict(zip(exe, program.dims_of(list(exe), sizes), strict=True))
     modules = {graph: program.lower(graph, dims[graph]) for graph in exe}
     states = {
