@@ -16,8 +16,9 @@ rounded, its weights stay in f32. The module's attribute `mgn.precision` says wh
 `saturate` then takes rules that may say which factor of a product is rounded.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -54,6 +55,11 @@ PRECISIONS: dict[str, Rounding | None] = {
 WHOLE = {"attention": 3}
 """Composites that are not expanded for the products in them, and how many operands those have."""
 
+WHOLE_IN = {
+    "bf16": {"attention_lse": 2, "attention_query_gradient": 4, "attention_key_gradient": 4}
+}
+"""The same where operands are rounded to a type."""
+
 PASSED = ("transpose", "reshape", "windows", "pad")
 """Movement that stays next to the product it belongs to: what it moves is rounded before. Padding
 is with zeros, which rounding leaves as they are.
@@ -78,23 +84,25 @@ class ConvertPrecision(ModulePass):
             return
         op.attributes[PRECISION] = StringAttr(self.precision)
         for graph in graphs_of(op):
-            rewrite_block(graph.block, _expanded)
-            _Products(rounding).convert(graph.block)
+            whole = {**WHOLE, **WHOLE_IN.get(self.precision, {})}
+            rewrite_block(graph.block, partial(_expanded, whole))
+            _Products(rounding, whole).convert(graph.block)
             erase_dead(graph.block)
 
 
-def _expanded(b: Emitter, op: Operation) -> Sequence[SSAValue] | None:
-    """The parts of a composite that holds a product."""
-    if isinstance(op, TensorOp) and _hides_product(op):
+def _expanded(whole: Mapping[str, int], b: Emitter, op: Operation) -> Sequence[SSAValue] | None:
+    """The parts of a composite that holds a product, but of those that stay whole."""
+    if isinstance(op, TensorOp) and _hides_product(op, whole):
         return inline(b, decomposition_of(op), op.operands)
     return None
 
 
-def _hides_product(op: TensorOp) -> bool:
-    if op.spec.evaluate is not None or op.spec.name in WHOLE:
+def _hides_product(op: TensorOp, whole: Mapping[str, int]) -> bool:
+    if op.spec.evaluate is not None or op.spec.name in whole:
         return False
     return any(
-        isinstance(step, TensorOp) and (step.spec.kind is Kind.CONTRACTION or _hides_product(step))
+        isinstance(step, TensorOp)
+        and (step.spec.kind is Kind.CONTRACTION or _hides_product(step, whole))
         for step in decomposition_of(op).block.ops
     )
 
@@ -104,13 +112,14 @@ class _Products:
     """One walk over a block. A value that several products read is rounded once."""
 
     rounding: Rounding
+    whole: Mapping[str, int]
     rounded: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
 
     def convert(self, block: Block) -> None:
         for op in list(block.ops):
             if not isinstance(op, TensorOp):
                 continue
-            count = 2 if op.spec.kind is Kind.CONTRACTION else WHOLE.get(op.spec.name, 0)
+            count = 2 if op.spec.kind is Kind.CONTRACTION else self.whole.get(op.spec.name, 0)
             if count and element_of(op.operands[0].type).name == "f32":
                 for number, operand in enumerate(op.operands[:count]):
                     op.operands[number] = self._round(operand)

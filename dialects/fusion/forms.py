@@ -50,6 +50,9 @@ RECURRENCE = "recurrence"
 ATTENTION_GRADIENT = ("attention_lse", "attention_query_gradient", "attention_key_gradient")
 """What the gradient of attention is made of."""
 
+MULTIPLIED = dict(zip(ATTENTION_GRADIENT, (2, 4, 4), strict=True))
+"""How many of its operands are multiplied."""
+
 WHOLE_COMPOSITES = frozenset({"attention", UPDATE, RECURRENCE, *ATTENTION_GRADIENT})
 """Composites that a template computes as they stand, of which the e-graph makes kernels."""
 
@@ -327,12 +330,12 @@ def _rounded_to(value: SSAValue) -> str | None:
 
 def _verify_unit(kernel: KernelBody, operations: Operations, unit: str) -> None:
     """What the unit is to multiply is rounded to that."""
-    attentions = HELD_WHOLE["attention"]
+    attentions = (*HELD_WHOLE["attention"], *ATTENTION_GRADIENT)
     given = [
         value
         for op in operations
         if op.spec.kind is Kind.CONTRACTION or op.spec.name in attentions
-        for value in op.operands[:3]
+        for value in op.operands[: MULTIPLIED.get(op.spec.name, 3)]
     ]
     if {_rounded_to(value) for value in given} != {unit}:
         _fail(kernel, f"what it multiplies is not rounded to {unit or 'its unit'}")

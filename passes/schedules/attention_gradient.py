@@ -8,18 +8,26 @@ along the rows, and sums are in local memory, of which a panel of columns is add
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
 
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.mgn.element_cost import ELEMENT_COST
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.attention_gradient import GradientSizes
+from mgn.passes.schedules.attention_gradient_matrix import matrix_walks
 from mgn.passes.schedules.attention_seconds import GPU_POWER, visited_keys
 from mgn.passes.schedules.schedule import Entries, Request, Schedule, Schedules
 from mgn.passes.schedules.tilings import Shape, group_seconds
 
-WALK = "walk"
-"""The one variant of the template."""
+
+class GradientVariant(StrEnum):
+    """A variant of the template."""
+
+    WALK = "walk"
+    MATRIX = "matrix walk"
+
 
 NAMES = ("tile_down", "tile_across", "item_rows", "item_keys", "panels", "vector")
 """What a schedule calls the numbers of a tiling."""
@@ -156,21 +164,34 @@ def attention_gradient_schedules(request: Request) -> Schedules:
         raise VerifyException(
             "fusion.kernel attention_gradient: there is no row, or nothing to walk"
         )
+    unit = request.word("matrix")
+    found = _on_unit(request, attention, unit) if unit else []
+    if found:
+        return sorted(found, key=lambda schedule: schedule.seconds)
     facts = request.facts("form")
     room = request.number("local_memory", 1 << 15) // attention.element.bytes
     walks = _of_gpu(request, attention) if request.is_gpu else _of_cpu(request, attention)
-    found = [
-        Schedule(WALK, walk.entries, facts, seconds, _passes(attention, walk))
-        for walk in walks
-        if walk.memory <= room
-        for seconds in [_seconds(request, attention, walk)]
-    ]
+    for walk in walks:
+        if walk.memory <= room:
+            seconds, passes = _seconds(request, attention, walk), _passes(attention, walk.tile_rows)
+            found.append(Schedule(GradientVariant.WALK, walk.entries, facts, seconds, passes))
     if not found:
         raise VerifyException(
             f"fusion.kernel attention_gradient: heads of {attention.depth} and {attention.width} "
             "elements do not fit into the device's local memory"
         )
     return sorted(found, key=lambda schedule: schedule.seconds)
+
+
+def _on_unit(request: Request, attention: GradientSizes, unit: str) -> list[Schedule]:
+    """The schedules on a matrix unit."""
+    facts = request.facts("form", "matrix")
+    return [
+        Schedule(
+            GradientVariant.MATRIX, walk.entries, facts, seconds, _passes(attention, walk.tile.rows)
+        )
+        for seconds, walk in matrix_walks(request, attention, unit, partial(_visited, attention))
+    ]
 
 
 def _of_gpu(request: Request, attention: GradientSizes) -> Iterator[Walk]:
@@ -194,9 +215,9 @@ def _of_cpu(request: Request, attention: GradientSizes) -> Iterator[Walk]:
             yield Walk(attention, 1, 1, vectors * lanes, keys, panels, 1, lanes)
 
 
-def _passes(attention: GradientSizes, walk: Walk) -> tuple[float, ...]:
+def _passes(attention: GradientSizes, tile_rows: int) -> tuple[float, ...]:
     """How often operands are gone over: what is walked once a tile of rows."""
-    again = float(ceil_div(attention.own, walk.tile_rows))
+    again = float(ceil_div(attention.own, tile_rows))
     queries, keys = (again, 1.0) if attention.of_keys else (1.0, again)
     of_bias = 0.0
     if attention.bias is not None:
@@ -209,7 +230,7 @@ def _passes(attention: GradientSizes, walk: Walk) -> tuple[float, ...]:
     return found if attention.bias is None else (*found, of_bias)
 
 
-def _visited(attention: GradientSizes, walk: Walk) -> list[int]:
+def _visited(attention: GradientSizes, tile_rows: int, tile_keys: int) -> list[int]:
     """How many each tile of rows walks, whole tiles counted, as if of queries that see keys.
 
     What keys are seen by is counted from the last one on: it is as many, in another order.
@@ -217,13 +238,13 @@ def _visited(attention: GradientSizes, walk: Walk) -> list[int]:
     queries, keys, group = attention.queries, attention.keys, attention.group
     sizes = (attention.causal, attention.window)
     if not attention.of_keys:
-        rows = max(walk.tile_rows // group, 1)
-        return list(visited_keys(queries, keys, *sizes, rows, walk.tile_keys))
+        rows = max(tile_rows // group, 1)
+        return list(visited_keys(queries, keys, *sizes, rows, tile_keys))
     if attention.window:
-        seen = min(attention.window + walk.tile_rows, queries)
-        return [min(seen * group, attention.rows)] * ceil_div(keys, walk.tile_rows)
-    step = max(walk.tile_keys // group, 1)
-    found = visited_keys(keys, queries, *sizes, walk.tile_rows, step)
+        seen = min(attention.window + tile_rows, queries)
+        return [min(seen * group, attention.rows)] * ceil_div(keys, tile_rows)
+    step = max(tile_keys // group, 1)
+    found = visited_keys(keys, queries, *sizes, tile_rows, step)
     return [number * group for number in found]
 
 
@@ -231,7 +252,7 @@ def _seconds(request: Request, attention: GradientSizes, walk: Walk) -> float:
     """What the groups of a tiling take, on all units."""
     device, units = request.device, request.number("units", 1)
     rate = device.rate(attention.element.name)
-    visited = _visited(attention, walk) or [0]
+    visited = _visited(attention, walk.tile_rows, walk.tile_keys) or [0]
     power = device.function_share * ELEMENT_COST["exp"].cpu if device.is_cpu else GPU_POWER
     score = 2.0 * (power + STEPS[device.is_cpu]) / rate * units
     score += 2.0 * attention.products / rate * units

@@ -20,15 +20,25 @@ from mgn.dialects.mgn.operations.attention import Heads, scores_of
 
 
 @gradient("attention")
-@in_full
 def attention(b: Emitter, at: Site) -> Gradients:
     """Of queries, keys, values and bias. Hidden keys get 0; what they hold counts for nothing."""
     if at.operands[3] is not None and at.wants(3):
         return _with_bias(b, at)
+    hides = at.operands[3] is not None or at.values["window"] > 0 or at.values["causal"]
+    if not hides:
+        return _without_scores(b, at)
+    q, k, v, bias = at.operands
+    given = [q, _finite(b, k), _finite(b, v), bias]
+    asked = zip(at.operands, given, strict=True)
+    reached = frozenset(own for value, own in asked if value in at.reached)
+    return _without_scores(b, Site(at.op, given, at.results, at.given, reached))
+
+
+@in_full
+def _without_scores(b: Emitter, at: Site) -> Gradients:
+    """Of queries, keys and values, by operations that need no scores in memory."""
     q, k, v, bias = at.operands
     values = at.values
-    hides = bias is not None or values["window"] > 0 or values["causal"]
-    k, v = (_finite(b, x) if hides else x for x in (k, v))
     front, rows = shape_of(at.g)[:-2], shape_of(q)[-2]
     heads = values["heads"]
     lse = b.attention_lse(q, k, bias=bias, **values)
@@ -51,6 +61,7 @@ def attention(b: Emitter, at: Site) -> Gradients:
     return found
 
 
+@in_full
 def _with_bias(b: Emitter, at: Site) -> Gradients:
     """The same and of a bias, from weights and scores that are spelled out."""
     operands = distinct(b, [value for value in at.operands if value is not None])

@@ -28,6 +28,28 @@ def of_both_rows(code: Code, values: Sequence[SSAValue]) -> SSAValue:
     return code.joined([low, low, high, high])
 
 
+Bound = Callable[[Index], Index | int]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Which of so many keys a row sees: from `first` on, where there is a `window`, and below
+    `limit`, where that is another for each row (`causal`).
+    """
+
+    keys: int
+    causal: bool
+    window: int
+    first: Bound
+    limit: Bound
+
+    @staticmethod
+    def of(attention: Attention) -> "Seen":
+        """What queries see."""
+        sizes = (attention.keys, attention.causal, attention.window)
+        return Seen(*sizes, attention.first, attention.limit)
+
+
 @dataclass
 class FragmentMask:
     """The mask of `rows`, the two that a work-item in `lane` of its sub-group has of a result, for
@@ -35,7 +57,7 @@ class FragmentMask:
     """
 
     code: Code
-    attention: Attention
+    seen: Seen
     rows: Sequence[Index]
     lane: Index
     tile_keys: int
@@ -49,16 +71,16 @@ class FragmentMask:
 
     def apply(self, first: Index, scores: Vectors) -> Vectors:
         """The scores of a tile that begins at a key."""
-        attention, code = self.attention, self.code
-        limits = [attention.limit(row) for row in self.rows]
-        starts = [attention.first(row) for row in self.rows]
+        seen, code = self.seen, self.code
+        limits = [seen.limit(row) for row in self.rows]
+        starts = [seen.first(row) for row in self.rows]
         tests: list[tuple[SSAValue, str, SSAValue]] = []
-        if attention.causal or attention.keys % self.tile_keys:
+        if seen.causal or seen.keys % self.tile_keys:
             past = code.compare_integers(
                 "sgt", self._number(first + self.tile_keys), self._bound(limits[0])
             )
             tests.append((past, "slt", self._bounds(first, limits)))
-        if attention.window:
+        if seen.window:
             before = code.compare_integers("slt", self._number(first), self._bound(starts[1]))
             tests.append((before, "sge", self._bounds(first, starts)))
         for test, predicate, bound in tests:

@@ -21,7 +21,7 @@ from mgn.passes.kernels.index import Index, constant
 from mgn.passes.lower_kernels.attention.blocks import loop_over_keys
 from mgn.passes.lower_kernels.attention.fragment_repair import FragmentRepair
 from mgn.passes.lower_kernels.attention.group_walk import GroupWalk
-from mgn.passes.lower_kernels.attention.mask import FragmentMask, of_both_rows
+from mgn.passes.lower_kernels.attention.mask import FragmentMask, Seen, of_both_rows
 from mgn.passes.lower_kernels.attention.node import Attention
 from mgn.passes.lower_kernels.attention.products import QUAD, Scores, Sums
 from mgn.passes.lower_kernels.attention.repair import Repair, is_spoilt, nothing_of
@@ -67,7 +67,9 @@ class MatrixAttention(GroupWalk):
         own = self.place // SUB_GROUP * UNIT_ROWS + self.lane // QUAD
         self.own_rows = [self.first_row + own + which * 8 for which in range(OWN_ROWS)]
         self.rows = [code.bounded(row, attention.rows) for row in self.own_rows]
-        self.mask = FragmentMask(code, attention, self.rows, self.lane, sizes.keys, self.paired)
+        self.mask = FragmentMask(
+            code, Seen.of(attention), self.rows, self.lane, sizes.keys, self.paired
+        )
         self.scores = Scores.of(attention, self.head, self.paired)
         self.sums = Sums.of(attention, self.head)
         self.first_tile, self.count = self._visited()

@@ -228,7 +228,8 @@ class CutBuilder:
         kinds: Collection[KernelKind],
     ) -> list[Cone | None]:
         """How an operand may come: None is from memory (or, for a constant, inside the body). What
-        goes once over its operands reads a reshape where the value itself lies.
+        goes once over its operands reads a reshape where the value itself lies. Operands of
+        attention's gradient, which are many, that are rounded for a matrix unit come so alone.
         """
         operand = traits[mapped[0]]
         if operand.in_memory or operand.inline:
@@ -241,6 +242,8 @@ class CutBuilder:
             chosen = self._prepared_choices(cones, tiled)
         else:
             first = [cone for cone in cones if not cone.besides]
+            if heavy is KernelKind.ATTENTION_GRADIENT:
+                first = [cone for cone in first if self._shows_rounding(cone)] or first
             chosen = [*best_of_each_kind(first, self.limits), None]
             once = heavy in GOING_ONCE and any(map(self._reshapes, chosen))
             if once or (heavy is None and self._slides(cones)):

@@ -17,6 +17,7 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
+from mgn.passes.schedules.attention_gradient_matrix import UNITS as GRADIENT_UNITS
 from mgn.passes.schedules.attention_matrix import least_room
 from mgn.passes.schedules.figures import MATRIX, large_local_memory
 
@@ -25,6 +26,9 @@ FEWEST_ROWS = 3
 
 ATTENDED_ROWS = 8
 """From how many rows on an attention is worth the unit's while, which multiplies 16."""
+
+GRADIENT_OPERANDS = {2: 2, 6: 4}
+"""The operands of an operation of attention's gradient without a bias → how many are multiplied."""
 
 ROUNDINGS = frozenset({"round_tf32", "cast"})
 """Operations that the unit's kernels do on the way for nothing."""
@@ -65,6 +69,8 @@ def unit_facts(
         name = _attended(signature, operands[:3], nodes, leaf_types, device)
     elif form.kind is KernelKind.CONTRACTION:
         name = _multiplied(signature, operands, nodes, leaf_types, device)
+    elif form.kind is KernelKind.ATTENTION_GRADIENT:
+        name = _attended_back(signature, operands, nodes, leaf_types, device)
     else:
         return ()
     return ((MATRIX, name),) if name in device.matrix_rates else ()
@@ -112,6 +118,30 @@ def _attended(
     if least_room(depth, width, name) > large_local_memory(device):
         return None
     ready = all(_lies_ready(operand, name, nodes, leaf_types) for operand in operands[1:])
+    return name if ready else None
+
+
+def _attended_back(
+    signature: Signature,
+    operands: Sequence[int],
+    nodes: _Nodes,
+    leaf_types: _Types,
+    device: Device,
+) -> str | None:
+    """The same of a gradient of queries, or of keys and values."""
+    count = GRADIENT_OPERANDS.get(len(operands))
+    if count is None or signature.operand_shapes[0][-2] < ATTENDED_ROWS:
+        return None
+    multiplied = operands[:count]
+    name = _rounded_alike(multiplied, nodes, leaf_types)
+    if name not in GRADIENT_UNITS:
+        return None
+    values = signature.values
+    depth = signature.operand_shapes[0][-1] // values["heads"]
+    width = signature.operand_shapes[count // 2][-1] // values["kv_heads"]
+    if least_room(depth, width, name) > large_local_memory(device):
+        return None
+    ready = all(_lies_ready(operand, name, nodes, leaf_types) for operand in multiplied)
     return name if ready else None
 
 
