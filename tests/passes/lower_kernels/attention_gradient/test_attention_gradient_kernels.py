@@ -97,9 +97,15 @@ graph step(q: f32[2, S, Q], k: f32[2, S, 256], v: f32[2, S, 256], g: f32[2, S, Q
 }"""
 
 
-@pytest.mark.parametrize(("device", "rows"), [("cpu", 768), ("nvidia-h200", 4096)])
-def test_no_scores_are_in_memory_where_there_are_many(device: str, rows: int) -> None:
-    report = mgn.optimize(mgn.parse(PROGRAM.replace("S = 0", f"S = {rows}")), device=device).report
+@pytest.mark.parametrize(
+    ("device", "rows", "precision"),
+    [("cpu", 768, "f32"), ("nvidia-h200", 4096, "f32"), ("nvidia-h200", 4096, "bf16")],
+)
+def test_no_scores_are_in_memory_where_there_are_many(
+    device: str, rows: int, precision: str
+) -> None:
+    module = mgn.parse(PROGRAM.replace("S = 0", f"S = {rows}"))
+    report = mgn.optimize(module, device=device, precision=precision).report
     kinds = [kernel.kind for kernel in report.kernels]
     assert kinds.count("attention_gradient") == 3
     assert "contraction" not in kinds
