@@ -84,9 +84,9 @@ class Executable:
 
     def _admit_all(self, compiled: Compiled) -> None:
         """The same for the values that parameters of another compilation have already."""
-        unset = self.params.session.unset_parameters
-        for name in compiled.parameters:
-            if self._cautious is not None and self._assumes_moderate and name not in unset:
+        valued = self.params.keys() - self.params.session.unset_parameters
+        for name in compiled.parameters.keys() & valued:
+            if self._cautious is not None and self._assumes_moderate:
                 self._admit(self.params[name])
 
     @property

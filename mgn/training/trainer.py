@@ -24,6 +24,7 @@ from mgn.driver.precision import check_precision
 from mgn.executable import Executable
 from mgn.modules.call_arguments import check_arguments
 from mgn.parameters import Parameters
+from mgn.runtime.checkpoints.renaming import Rename
 from mgn.training.optimisers import PREFIX, AdamW, Optimizer
 from mgn.training.patterns import Patterns
 from mgn.training.step import COUNT, StepOptions, average_name, evaluation, training_step
@@ -159,12 +160,11 @@ class Trainer:
             self._evaluation[averaged] = self._compiled(module)
         return self._evaluation[averaged].run(batch)
 
-    def load_params(self, path: str | Path) -> int:
-        """Loads all parameters from a .safetensors or .npz file; the number of arrays left over.
-
-        WeightsError where one is missing or of another type.
+    def load_params(self, path: str | Path, rename: Rename = None, dtype: str | None = None) -> int:
+        """Loads all parameters from a checkpoint, as `Executable.load_params` does; the number of
+        arrays left over. WeightsError where one is missing or of a type that is not converted.
         """
-        return self.params.load(path, self.params.types)
+        return self.params.load(path, self.params.types, rename, dtype).extra
 
     def save_params(self, path: str | Path) -> None:
         """Writes all parameters to a .safetensors file."""

@@ -340,7 +340,7 @@ def test_an_optimised_graph_and_mgn_opt_explain_without_a_device(
     mgn.optimize(mgn.parse(GATED)).explain(tmp_path / "out.html")
     assert "The program did not run" in (tmp_path / "out.html").read_text(encoding="utf-8")
     program = ROOT / "examples" / "digits" / "digits.mgn"
-    outcome = mgn_opt(program, "--graph", "evaluate", "-t", "explain")
+    outcome = mgn_opt(program, "--graph", "digits", "-t", "explain")
     assert outcome.status == 0, outcome.stderr
     assert "softmax-by-reciprocal" in outcome.stdout
     both = mgn_opt(program, "-t", "explain")
