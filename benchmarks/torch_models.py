@@ -19,7 +19,7 @@ import torch
 
 import mgn.torch  # noqa: F401
 from benchmarks.torch_model_cases import MODELS, Case
-from mgn.pytorch import backend
+from mgn.torch import backend
 
 MOST, ROUNDINGS = 4.0, 1e-5
 """How many times as far as eager's a result may be from the exact one; or so far."""

@@ -16,23 +16,12 @@ from mgn.frontend.torch.table import TABLE, Call, Operand, Unsupported, as_eleme
 
 F32, BOOL = ELEMENT_TYPES["f32"], ELEMENT_TYPES["bool"]
 
+_SAME = "cos erf exp expm1 log log1p rsqrt sigmoid silu sin sqrt tan tanh"
 FLOAT_FUNCTIONS = {
-    "cos": "cos",
-    "erf": "erf",
-    "exp": "exp",
-    "expm1": "expm1",
+    **{name: name for name in _SAME.split()},
     "hardsigmoid": "hard_sigmoid",
     "hardswish": "hard_swish",
-    "log": "log",
-    "log1p": "log1p",
     "reciprocal": "recip",
-    "rsqrt": "rsqrt",
-    "sigmoid": "sigmoid",
-    "silu": "silu",
-    "sin": "sin",
-    "sqrt": "sqrt",
-    "tan": "tan",
-    "tanh": "tanh",
 }
 """Functions whose results are floats: integers are converted first."""
 

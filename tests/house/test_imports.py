@@ -61,7 +61,6 @@ ORDERED: dict[str, tuple[str, ...]] = {
     "passes/lower_kernels": (
         "core",
         "staging",
-        "update",
         "reduction",
         "scan",
         "scatter",

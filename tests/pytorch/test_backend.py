@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch._dynamo")
 
 import mgn.torch  # noqa: E402
-from mgn.pytorch import backend, running  # noqa: E402
+from mgn.torch import backend, running  # noqa: E402
 
 nn, F = torch.nn, torch.nn.functional
 

@@ -14,8 +14,8 @@ from mgn.frontend.torch.arrays import array_of_tensor, tensor_of_array
 from mgn.frontend.torch.graph import Source, import_graph
 from mgn.frontend.torch.library import library
 from mgn.modules.module import Module
-from mgn.pytorch.cutting import Step
-from mgn.pytorch.options import Options
+from mgn.torch.cutting import Step
+from mgn.torch.options import Options
 
 
 class Part:

@@ -15,9 +15,9 @@ from typing import Any
 from mgn.diagnostics import MgnWarning
 from mgn.frontend.torch.library import library
 from mgn.frontend.torch.operators import OPERATORS
-from mgn.pytorch.cutting import RANDOM
-from mgn.pytorch.options import Options, options_of
-from mgn.pytorch.running import Running
+from mgn.torch.cutting import RANDOM
+from mgn.torch.options import Options, options_of
+from mgn.torch.running import Running
 
 NAME = "mgn"
 

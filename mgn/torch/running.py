@@ -11,9 +11,9 @@ from typing import Any, cast
 from mgn.diagnostics import MgnWarning
 from mgn.frontend.torch.graph import is_tensor, place_of
 from mgn.frontend.torch.library import library
-from mgn.pytorch.cutting import Cut, Refused, cut
-from mgn.pytorch.options import Options
-from mgn.pytorch.parts import Part
+from mgn.torch.cutting import Cut, Refused, cut
+from mgn.torch.options import Options
+from mgn.torch.parts import Part
 
 MOST_NAMED = 12
 """Operators that one warning names."""

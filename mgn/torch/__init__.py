@@ -17,7 +17,7 @@ from typing import Any
 from mgn.frontend.torch.exported import import_module
 from mgn.frontend.torch.library import library
 from mgn.modules.module import Module
-from mgn.pytorch.backend import NAME, compile_graph
+from mgn.torch.backend import NAME, compile_graph
 
 
 def from_torch(

@@ -1,1 +1,0 @@
-"""mgn as a backend of `torch.compile`."""
