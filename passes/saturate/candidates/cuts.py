@@ -244,7 +244,8 @@ class CutBuilder:
             first = [cone for cone in cones if not cone.besides]
             if heavy is KernelKind.ATTENTION_GRADIENT:
                 first = [cone for cone in first if self._shows_rounding(cone)] or first
-            chosen = [*best_of_each_kind(first, self.limits), None]
+            own = self.numbered[number].traits
+            chosen = [*best_of_each_kind(first, self.limits, own), None]
             once = heavy in GOING_ONCE and any(map(self._reshapes, chosen))
             if once or (heavy is None and self._slides(cones)):
                 chosen.pop()
@@ -412,15 +413,23 @@ def leaves_of(body: Sequence[BodyNode]) -> list[int]:
     )
 
 
-def best_of_each_kind(cones: Sequence[Cone], limits: CutLimits) -> list[Cone]:
+def best_of_each_kind(
+    cones: Sequence[Cone], limits: CutLimits, traits: Sequence[Traits]
+) -> list[Cone]:
     """The few of an operand's cones, best first, that its users try: a kernel of one kind is no
-    substitute for one of another, as a slice of a wide product is none for the product.
+    substitute for one of another, as a slice of a wide product is none for the product. Of those
+    that read the same but for scalars, the first is enough.
     """
     of_one_kind = len({cone.form.way for cone in cones if not cone.form.reduced}) == 1
     kept: list[Cone] = []
     counts: dict[Way, int] = {}
+    seen: set[tuple[Way, frozenset[int]]] = set()
     for cone in cones:
         way = cone.form.way
+        large = frozenset(name for name in cone.leaves if traits[name].type.get_shape())
+        if (way, large) in seen:
+            continue
+        seen.add((way, large))
         counts[way] = counts.get(way, 0) + 1
         alone = of_one_kind and not cone.form.reduced
         plain = cone.form.kind is KernelKind.POINTWISE

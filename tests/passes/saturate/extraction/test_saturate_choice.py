@@ -16,6 +16,7 @@ from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import GraphOp
+from mgn.dialects.types import tensor
 from mgn.passes.saturate import SaturateReport, saturate_graph
 from mgn.passes.saturate.candidates import offers
 from mgn.passes.saturate.candidates.candidates import CandidateSet
@@ -187,10 +188,22 @@ def turned(b: Emitter, x: SSAValue, w: SSAValue) -> list[SSAValue]:
 def test_ways_of_one_kind_do_not_crowd_out_another_kind(kinds: str, kept: str) -> None:
     known = (KernelKind.POINTWISE, KernelKind.REDUCTION, KernelKind.CONTRACTION)
     letters = {kind.value[0]: kind for kind in known}
-    cones = [Cone(((0, 0, ()),), (), Form(letters[letter]), 0.0) for letter in kinds]
-    tried = best_of_each_kind(cones, CutLimits())
+    cones = [
+        Cone(((0, 0, ()),), (place,), Form(letters[letter]), 0.0)
+        for place, letter in enumerate(kinds)
+    ]
+    traits = [Traits(tensor("f32", (4,)), True, False, 1, False)] * len(kinds)
+    tried = best_of_each_kind(cones, CutLimits(), traits)
     assert "".join(cone.form.kind.value[0] for cone in tried) == kept
     assert all(any(cone is item for item in cones) for cone in tried)
+
+
+def test_ways_that_differ_in_scalars_alone_do_not_crowd_out_others() -> None:
+    scalar, rows = (Traits(tensor("f32", shape), True, False, 1, False) for shape in ((), (4,)))
+    leaves = [(0, 2), (0, 3), (0,), (0, 1), (1, 3), (1,)]
+    cones = [Cone(((4, 0, ()),), item, Form(KernelKind.POINTWISE), 0.0) for item in leaves]
+    tried = best_of_each_kind(cones, CutLimits(), [rows, rows, scalar, scalar])
+    assert [cone.leaves for cone in tried] == [(0, 2), (0, 1), (1, 3)]
 
 
 def test_two_results_of_one_sum_are_one_kernel_though_each_alone_would_rather_read_the_sum() -> (
