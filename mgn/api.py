@@ -244,10 +244,10 @@ def compile(
         saturation = _unprepared(saturation)
     if trains is not None:
         wrapped = as_module(module)
-        name = wrapped.choose_graph(names[0])
+        names = [wrapped.choose_graph(names[0])]
         training_step = importlib.import_module(trains).training_step
-        step = training_step(wrapped.lower(name, dims), loss, optimizer)
-        module, names, bound = Module(step.module, wrapped.values), [name], [None]
+        step = training_step(wrapped.lower(names[0], dims), loss, optimizer)
+        module, bound = Module(step.module, wrapped.values), [None]
         params = Parameters(Session(chosen), seed, step.trained)
         params.update({name: v for name, v in wrapped.values.items() if name in step.trained})
     executables: dict[str, Executable] = {}

@@ -138,7 +138,7 @@ class _Step:
         graph = self.graph
         states = {name: graph.state(name, op.type) for name, op in self.trained.items()}
         values = [state.value for state in states.values()]
-        gradients: Sequence[Value] = ops.grad(loss, values)
+        gradients: Sequence[Value] = graph.grad(loss, values)
         values, gradients = [list(map(widened, items)) for items in (values, gradients)]
         gradients = self.clipped(gradients)
         for (name, state), value, gradient in zip(states.items(), values, gradients, strict=True):

@@ -165,7 +165,7 @@ def test_gradients_in_the_program_are_trained_through() -> None:
           return loss = sum(slope * slope)
         }"""
     trainer = mgn.Trainer(mgn.parse(text), optimizer=mgn.SGD(1 / 256))
-    x = np.float32([1, 2, 0, 1])
+    x = np.array([1, 2, 0, 1], np.float32)
     assert trainer.step({"x": x})["loss"] == 54
     np.testing.assert_allclose(trainer.params["w"], 1 - 36 * x * x / 256, rtol=1e-6)
 

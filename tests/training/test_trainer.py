@@ -74,11 +74,11 @@ def test_evaluation_changes_nothing_and_drops_nothing(trainer: mgn.Trainer) -> N
 
 def test_averages_follow_the_parameters() -> None:
     trainer = mgn.Trainer(mlp(), optimizer=mgn.SGD(0.5), ema=0.75)
-    average = None
+    average = np.zeros(())
     for number in range(4):
         trainer.step(batch(number))
         moved = trainer.params["output.weight"].astype(np.float64)
-        average = moved if average is None else 0.75 * average + 0.25 * moved
+        average = moved if number == 0 else 0.75 * average + 0.25 * moved
     np.testing.assert_allclose(trainer.state()["optimizer.output.weight.ema"], average, rtol=1e-5)
     averaged = trainer.run_eval(batch(), averaged=True)["logits"]
     for name in trainer.params:
@@ -128,9 +128,9 @@ def test_a_parameter_without_a_value_is_named() -> None:
     x = np.ones(4, np.float32)
     with pytest.raises(InputError, match="parameter 'w' has no value; load or set it first"):
         trainer.step({"x": x})
-    trainer.params["w"] = np.float32([1, 2, 3, 4])
+    trainer.params["w"] = np.array([1, 2, 3, 4], np.float32)
     assert trainer.step({"x": x})["loss"] == 30
-    np.testing.assert_array_equal(trainer.params["w"], np.float32([0.5, 1, 1.5, 2]))
+    np.testing.assert_array_equal(trainer.params["w"], np.array([0.5, 1, 1.5, 2], np.float32))
 
 
 def test_a_run_in_training_mode_is_a_step() -> None:
@@ -142,16 +142,16 @@ def test_a_run_in_training_mode_is_a_step() -> None:
           return total = sum(x * w * w)
         }"""
     module = mgn.parse(text)
-    options = {"mode": "training", "optimizer": mgn.SGD(0.25), "loss": "total"}
-    step = mgn.compile(module, "g", dims={"N": 2}, **options)
-    x = np.float32([1, 2])
+    own = mgn.SGD(0.25)
+    step = mgn.compile(module, "g", dims={"N": 2}, mode="training", optimizer=own, loss="total")
+    x = np.array([1, 2], np.float32)
     assert step(x=x)["total"] == 3
-    np.testing.assert_array_equal(step.params["w"], np.float32([0.5, 0]))
+    np.testing.assert_array_equal(step.params["w"], np.array([0.5, 0], np.float32))
     assert step(x=x)["total"] == 0.25
     assert set(step.state) == {"seen", "optimizer.step"}
     assert step.state["seen"] == 2
     step.reset()
-    np.testing.assert_array_equal(step.params["w"], np.float32([0.25, 0]))
+    np.testing.assert_array_equal(step.params["w"], np.array([0.25, 0], np.float32))
     assert step.state["optimizer.step"] == 0
     with pytest.raises(mgn.MgnError, match='an optimizer goes with mode="training"'):
         mgn.compile(module, "g", dims={"N": 2}, optimizer=mgn.SGD())
