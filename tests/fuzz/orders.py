@@ -117,7 +117,7 @@ def ordered(op: TensorOp, keys: Values, payload: Values, *told: Values) -> Value
 
 
 def _in_run(op: TensorOp, part: Array, shape: tuple[int, ...], join: Any = np.any) -> Array:
-    """For each element, what is so of any one of its run."""
+    """For each element, what is so of any one of its run: of its row, where there are no runs."""
     axis = op.values["axis"]
     run = op.values.get("run") or max(shape[axis], 1)
     result = np.moveaxis(np.array(part), axis, -1)
