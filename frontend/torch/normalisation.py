@@ -178,10 +178,10 @@ def normalised_channels(
 ) -> SSAValue:
     """Each channel normalised by given statistics."""
     channels, element = shape_of(mean), element_type_of(mean)
-    weight = b.full(channels, 1.0, T=element) if weight is None else weight
-    bias = b.full(channels, 0.0, T=element) if bias is None else bias
-    given = (weight, bias, mean, variance)
-    if element_type_of(x) == element_type_of(mean) == element_type_of(weight):
+    scale: SSAValue = b.full(channels, 1.0, T=element) if weight is None else weight
+    offset: SSAValue = b.full(channels, 0.0, T=element) if bias is None else bias
+    given = (scale, offset, mean, variance)
+    if element_type_of(x) == element_type_of(mean) == element_type_of(scale):
         return b.batch_norm(x, *given, eps=eps)
     wide = [as_element(b, item, ELEMENT_TYPES["f32"]) for item in (x, *given)]
     return b.cast(b.batch_norm(*wide, eps=eps), element_type_of(x))
