@@ -162,6 +162,7 @@ def stub() -> str:
         "import numpy as np\n\nfrom mgn.builder import Value\n\n"
         "Tensor = Value | np.ndarray | float\n\n"
         "def constant(value: Any, T: Any = None) -> Value: ...\n"
+        "def grad(loss: Value, values: Any) -> Any: ...\n"
     )
     return head + "".join(_stub_of(spec) for _, spec in sorted(OPERATIONS.items()))
 

@@ -50,7 +50,7 @@ RECURRENCE = "recurrence"
 ATTENTION_GRADIENT = ("attention_lse", "attention_query_gradient", "attention_key_gradient")
 """What the gradient of attention is made of."""
 
-MULTIPLIED = dict(zip(ATTENTION_GRADIENT, (2, 4, 4), strict=True))
+MULTIPLIED: dict[str, int] = dict(zip(ATTENTION_GRADIENT, (2, 4, 4), strict=True))
 """How many of its operands are multiplied."""
 
 WHOLE_COMPOSITES = frozenset({"attention", UPDATE, RECURRENCE, *ATTENTION_GRADIENT})

@@ -6,6 +6,7 @@ of what a pickle can do it does no more than make tensors.
 """
 
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ _BY_TORCH: dict[str, str] = {
 def pytorch_entries(path: Path) -> dict[str, StoredArray]:
     """The tensors of a file that `torch.save` wrote. An archive is mapped into memory."""
     try:
-        import torch  # pyright: ignore[reportMissingImports]
+        torch: Any = import_module("torch")
     except ImportError:
         raise WeightsError(
             f"{path} is read by PyTorch, which is not installed: "
@@ -78,8 +79,7 @@ def _tensors(held: Any, prefix: str, path: Path, depth: int = 0) -> Iterator[tup
 
 
 def _stored(tensor: Any) -> StoredArray:
-    import torch  # pyright: ignore[reportMissingImports]
-
+    torch: Any = import_module("torch")
     name = str(tensor.dtype).removeprefix("torch.")
     element = _BY_TORCH.get(name) if tensor.layout is torch.strided else None
     if element is None or tensor.is_quantized:

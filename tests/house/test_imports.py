@@ -37,7 +37,6 @@ ALLOWED: dict[str, set[str]] = {
 
 EXTRA = {
     "passes/saturate": {"egglog", "highspy"},
-    "runtime/checkpoints": {"torch"},
     "mgn": {"z3"},
     "mgn/training": {"safetensors"},
     "mgn/text": {"tokenizers"},

@@ -281,6 +281,7 @@ class _Tiles:
             )
             differs = code.compare_integers("ne", digit, left)
             first = code.is_below(place, 1, 1)
+            assert first is not True, "a tile has several elements"
             begins = differs if first is False else code.binary(arith.OrIOp, differs, first)
 
             def note(own: SSAValue = own, digit: SSAValue = digit) -> None:
@@ -300,6 +301,7 @@ class _Tiles:
             )
             differs = code.compare_integers("ne", digit, right)
             inner = code.is_below(place, self.tile - 1, 1)
+            assert inner is not False, "a tile has several elements"
             ends = differs
             if inner is not True:
                 last = code.binary(arith.XOrIOp, inner, code.constant(1, inner.type))
