@@ -10,18 +10,10 @@ from typing import Any
 from mgn.commands.errors import UsageError
 from mgn.diagnostics import clipped
 from mgn.runtime.host_arrays import nearest
-from mgn.training import optimisers, schedules
+from mgn.training import schedules
+from mgn.training.named import OPTIMISERS
 from mgn.training.optimisers import Optimizer
 from mgn.training.schedules import Schedule
-
-
-def optimiser_names() -> dict[str, type[Optimizer]]:
-    """The optimisers by their names in small letters."""
-    return {
-        name.lower(): found
-        for name, found in vars(optimisers).items()
-        if isinstance(found, type) and issubclass(found, Optimizer) and found is not Optimizer
-    }
 
 
 def read_optimiser(
@@ -32,7 +24,7 @@ def read_optimiser(
     UsageError where the text is no such call, or gives the rate a second time.
     """
     name, options = _call(text)
-    known = optimiser_names()
+    known = OPTIMISERS
     if name.lower() not in known:
         hint = nearest(name.lower(), [*known]) or f"; there are {', '.join(known)}"
         raise UsageError(f"--optimizer: there is no optimiser '{clipped(name)}'{hint}")

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mgn.commands.optimiser_call import optimiser_names, read_optimiser
+from mgn.commands.optimiser_call import read_optimiser
 from mgn.commands.soft_end import soft_end
 from mgn.diagnostics import MgnError
 from mgn.training.checkpoints import read_checkpoint
 from mgn.training.fit import fit
+from mgn.training.named import OPTIMISERS
 from mgn.training.optimisers import Optimizer
 from mgn.training.trainee import Event
 from tests.conftest import ROOT, Outcome, run_in_process
@@ -170,8 +171,8 @@ def test_a_signal_ends_a_run_behind_its_step_and_a_second_one_at_once(
 
 
 def test_every_optimiser_can_be_asked_for_by_its_name() -> None:
-    assert {"sgd", "adam", "adamw"} <= set(optimiser_names())
-    for name, kind in optimiser_names().items():
+    assert {"sgd", "adam", "adamw", "adafactor", "muon"} <= set(OPTIMISERS)
+    for name, kind in OPTIMISERS.items():
         assert issubclass(kind, Optimizer)
         assert isinstance(read_optimiser(name, 1e-3, "cosine", 3, 10), kind)
 

@@ -238,8 +238,9 @@ PANELS = {
 }
 
 
+@pytest.mark.parametrize("target", ["opencl", "spirv"])
 @pytest.mark.parametrize("name", PANELS)
-def test_weights_that_are_parameters_lie_in_panels(name: str, device_target: str) -> None:
+def test_weights_that_are_parameters_lie_in_panels(name: str, target: str) -> None:
     """Products of panels of weights with a few places have the value of loops."""
     call = PANELS[name]
     text = f"""
@@ -248,7 +249,7 @@ graph g(x0: f32{list(call.image)}, r: f32[{call.weights[0]}, 1, 1]) {{
   return y = relu(conv2d(x0, w0, {attributes(call)}) + r)
 }}
 """
-    executable = mgn.compile(mgn.parse(text), device="cpu", target=device_target)
+    executable = mgn.compile(mgn.parse(text), device="cpu", target=target)
     inputs = drawn({name: call})
     random = np.random.default_rng(9)
     shift = random.uniform(-1, 1, (call.weights[0], 1, 1)).astype(np.float32)
