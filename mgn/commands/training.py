@@ -12,13 +12,13 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp, TensorType
 
 from mgn.commands.arguments import parse_dimensions
+from mgn.commands.checkpoints import say_loaded
 from mgn.commands.errors import UsageError, say
 from mgn.commands.optimiser_call import read_optimiser
 from mgn.commands.soft_end import soft_end
 from mgn.commands.sources import read_source
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.dialects.types import element_of
-from mgn.driver.report import counted
 from mgn.modules.files import check_apart, check_target
 from mgn.modules.module import Module, load_program
 from mgn.runtime.weights import load_arrays
@@ -72,9 +72,9 @@ def train(arguments: argparse.Namespace) -> bool:
         clip_norm=arguments.clip_norm,
     )
     if arguments.params is not None:
-        extra = trainer.load_params(arguments.params)
-        if extra:
-            say(f"{arguments.params}: not used by this graph: {counted(extra, 'array')}")
+        trainer.load_params(arguments.params)
+        if trainer.params.loaded is not None:
+            say_loaded(trainer.params.loaded)
     with soft_end(say) as end:
         history = trainer.fit(
             data,

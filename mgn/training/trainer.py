@@ -162,7 +162,8 @@ class Trainer:
 
     def load_params(self, path: str | Path, rename: Rename = None, dtype: str | None = None) -> int:
         """Loads all parameters from a checkpoint, as `Executable.load_params` does; the number of
-        arrays left over. WeightsError where one is missing or of a type that is not converted.
+        arrays left over. What was loaded is `params.loaded`. WeightsError where one is missing or
+        of a type that is not converted.
         """
         return self.params.load(path, self.params.types, rename, dtype).extra
 
