@@ -9,7 +9,16 @@ from dataclasses import dataclass, field
 
 from mgn import ops
 from mgn.builder import Value
-from mgn.training.optimisers import AdamW, Optimizer, Update, moving, shrunk
+from mgn.diagnostics import MgnError
+from mgn.training.optimisers import (
+    NOT_NEGATIVE,
+    SHARE,
+    AdamW,
+    Optimizer,
+    Update,
+    moving,
+    shrunk,
+)
 from mgn.training.schedules import Schedule
 
 
@@ -22,9 +31,9 @@ class Adafactor(Optimizer):
     """
 
     lr: float | Schedule = 1e-2
-    beta2_decay: float = -0.8
-    eps: tuple[float, float] = (2.0**-23, 1e-3)
-    clip: float = 1.0
+    beta2_decay: float = field(default=-0.8, metadata={"at most": 0.0})
+    eps: tuple[float, float] = field(default=(2.0**-23, 1e-3), metadata=NOT_NEGATIVE)
+    clip: float = field(default=1.0, metadata={"above": 0.0})
 
     def update(self, at: Update) -> Value:
         share = ops.exp(ops.log(at.step) * self.beta2_decay)
@@ -63,14 +72,23 @@ class Muon(Optimizer):
     """
 
     lr: float | Schedule = 2e-2
-    momentum: float = 0.95
+    momentum: float = field(default=0.95, metadata=SHARE)
     nesterov: bool = True
     coefficients: tuple[float, float, float] = (3.4445, -4.775, 2.0315)
-    iterations: int = 5
-    eps: float = 1e-7
-    weight_decay: float = field(default=0.1, kw_only=True)
+    iterations: int = field(default=5, metadata=NOT_NEGATIVE)
+    eps: float = field(default=1e-7, metadata=NOT_NEGATIVE)
+    weight_decay: float = field(default=0.1, kw_only=True, metadata=NOT_NEGATIVE)
     others: Optimizer = field(default_factory=AdamW, kw_only=True)
     others_for: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.others, Optimizer):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise MgnError(f"Muon: others takes such as mgn.AdamW(), not {self.others!r:.80}")
+        try:
+            re.compile(self.others_for or "")
+        except (re.error, TypeError) as error:
+            raise MgnError(f"Muon: others_for is no regular expression: {error}") from None
 
     def for_parameter(self, name: str, shape: tuple[int, ...]) -> Optimizer:
         is_other = self.others_for is not None and re.search(self.others_for, name)

@@ -14,10 +14,12 @@ states. Out: the next value. One of one's own is a subclass:
 """
 
 import math
+import operator
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from mgn import ops
 from mgn.builder import GraphBuilder, State, Value
@@ -25,8 +27,22 @@ from mgn.diagnostics import MgnError
 from mgn.dialects.mgn.initialiser import InitialiserAttr
 from mgn.training.schedules import Schedule, as_schedule
 
+Limits = Mapping[str, float]
+"""In the metadata of a setting: its numbers are `at least`, `at most`, `above`, `below`."""
+
+SHARE: Limits = {"at least": 0.0, "below": 1.0}
+NOT_NEGATIVE: Limits = {"at least": 0.0}
+
 PREFIX = "optimizer"
 """Before the names of states that training adds."""
+
+_LIMITS: Mapping[str, Callable[[float, float], bool]] = {
+    "at least": operator.ge,
+    "at most": operator.le,
+    "above": operator.gt,
+    "below": operator.lt,
+}
+_NOUNS: Mapping[Any, str] = {float: "a number", int: "a whole number", bool: "True or False"}
 
 _LEAST = 1e-30
 """Smaller decays of averages are as none at all."""
@@ -70,16 +86,19 @@ class Optimizer(ABC):
     """
 
     lr: float | Schedule = 1e-3
-    weight_decay: float = field(default=0.0, kw_only=True)
+    weight_decay: float = field(default=0.0, kw_only=True, metadata=NOT_NEGATIVE)
     lr_factors: Mapping[str, float] = field(default_factory=dict[str, float], kw_only=True)
     decay_factors: Mapping[str, float] = field(default_factory=dict[str, float], kw_only=True)
 
     def __post_init__(self) -> None:
+        name = type(self).__name__
         as_schedule(self.lr)
+        if isinstance(self.lr, int | float) and self.lr < 0.0:
+            raise MgnError(f"{name}: lr is {self.lr!r:.80}; a rate is a number of at least 0")
         for item in fields(self):
-            value = getattr(self, item.name)
-            if isinstance(value, float) and not math.isfinite(value):
-                raise MgnError(f"{type(self).__name__}: {item.name} is {value:g}")
+            fault = _fault(getattr(self, item.name), item.type, item.metadata)
+            if fault is not None:
+                raise MgnError(f"{name}: {item.name} {fault}")
 
     def for_parameter(self, name: str, shape: tuple[int, ...]) -> "Optimizer":
         """The optimiser of a parameter: this one, unless a subclass knows better."""
@@ -97,7 +116,7 @@ class SGD(Optimizer):
     2013); the decay is added to the gradient.
     """
 
-    momentum: float = 0.0
+    momentum: float = field(default=0.0, metadata=NOT_NEGATIVE)
     nesterov: bool = False
 
     def update(self, at: Update) -> Value:
@@ -114,8 +133,8 @@ class SGD(Optimizer):
 class Adam(Optimizer):
     """Adam (Kingma and Ba 2015); the decay is added to the gradient."""
 
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
+    betas: tuple[float, float] = field(default=(0.9, 0.999), metadata=SHARE)
+    eps: float = field(default=1e-8, metadata=NOT_NEGATIVE)
 
     def update(self, at: Update) -> Value:
         return at.value - adam_change(at, decayed(at), self.betas, self.eps)
@@ -125,9 +144,9 @@ class Adam(Optimizer):
 class AdamW(Optimizer):
     """Adam with a decay of the value itself (Loshchilov and Hutter 2019)."""
 
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
-    weight_decay: float = field(default=0.01, kw_only=True)
+    betas: tuple[float, float] = field(default=(0.9, 0.999), metadata=SHARE)
+    eps: float = field(default=1e-8, metadata=NOT_NEGATIVE)
+    weight_decay: float = field(default=0.01, kw_only=True, metadata=NOT_NEGATIVE)
 
     def update(self, at: Update) -> Value:
         return shrunk(at) - adam_change(at, at.gradient, self.betas, self.eps)
@@ -138,7 +157,7 @@ class Lion(Optimizer):
     """Steps of one length, by an average's sign (Chen et al. 2023); the value itself decays."""
 
     lr: float | Schedule = 1e-4
-    betas: tuple[float, float] = (0.9, 0.99)
+    betas: tuple[float, float] = field(default=(0.9, 0.99), metadata=SHARE)
 
     def update(self, at: Update) -> Value:
         held = at.state("average")
@@ -155,9 +174,9 @@ class RMSProp(Optimizer):
     """
 
     lr: float | Schedule = 1e-2
-    alpha: float = 0.99
-    eps: float = 1e-8
-    momentum: float = 0.0
+    alpha: float = field(default=0.99, metadata=SHARE)
+    eps: float = field(default=1e-8, metadata=NOT_NEGATIVE)
+    momentum: float = field(default=0.0, metadata=NOT_NEGATIVE)
     centered: bool = False
 
     def update(self, at: Update) -> Value:
@@ -172,6 +191,40 @@ class RMSProp(Optimizer):
             change = velocity.value * self.momentum + change
             velocity.write(change)
         return at.value - at.lr * change
+
+
+def _fault(value: Any, type: Any, limits: Limits) -> str | None:
+    """What is wrong with the value of a setting that is declared with a type; None where nothing
+    is, or the type is none of those that are known here.
+    """
+    kinds = get_args(type) if get_origin(type) is tuple else (type,)
+    if get_origin(type) is Mapping:
+        numbers = list(value.values()) if isinstance(value, Mapping) else [None]
+        is_right, wanted = all(map(_is_number, numbers)), "numbers by patterns of names"
+    elif not {*kinds} <= {float, int, bool}:
+        return None
+    else:
+        numbers = list(value) if isinstance(value, tuple | list) else [value]
+        is_right = len(numbers) == len(kinds) and all(map(_is_of, numbers, kinds))
+        wanted = _NOUNS[kinds[0]] if len(kinds) == 1 else f"{len(kinds)} numbers"
+    if not is_right:
+        return f"takes {wanted}, not {value!r:.80}"
+    for limit, fits in _LIMITS.items():
+        if limit in limits and not all(fits(number, limits[limit]) for number in numbers):
+            return f"is {value!r:.80}, and is to be {limit} {limits[limit]:g}"
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a finite number."""
+    is_real = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_real and abs(value) <= sys.float_info.max
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    if kind is bool:
+        return isinstance(value, bool)
+    return _is_number(value) and (kind is float or isinstance(value, int))
 
 
 def decayed(at: Update) -> Value:

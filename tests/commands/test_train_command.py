@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mgn
 from mgn.commands.optimiser_call import read_optimiser
 from mgn.commands.soft_end import soft_end
 from mgn.diagnostics import MgnError
@@ -101,6 +102,9 @@ def test_a_run_is_saved_logged_and_resumed(mgn_train: Run, program: Path) -> Non
 
     assert list(load_arrays(last)) == ["w"]
     np.testing.assert_array_equal(load_arrays(last)["w"], found.arrays["w"])
+    begun = mgn_train(*given, *options, "--steps", "60", "--params", folder / "a.safetensors")
+    assert begun.status == 0, begun.stderr
+    assert "a.safetensors: not used by this graph: 3 arrays\n" in begun.stderr
 
 
 @pytest.mark.parametrize(
@@ -171,9 +175,10 @@ def test_a_signal_ends_a_run_behind_its_step_and_a_second_one_at_once(
 
 
 def test_every_optimiser_can_be_asked_for_by_its_name() -> None:
-    assert {"sgd", "adam", "adamw", "adafactor", "muon"} <= set(OPTIMISERS)
+    public = (getattr(mgn, name) for name in mgn.__all__)
+    kinds = {item for item in public if isinstance(item, type) and issubclass(item, Optimizer)}
+    assert {*OPTIMISERS.values()} == kinds - {Optimizer}
     for name, kind in OPTIMISERS.items():
-        assert issubclass(kind, Optimizer)
         assert isinstance(read_optimiser(name, 1e-3, "cosine", 3, 10), kind)
 
 
@@ -185,6 +190,18 @@ def test_every_optimiser_can_be_asked_for_by_its_name() -> None:
         ("sgd(momentum=x)", None, "takes a name, or a call"),
         ("lion(", None, "takes a name, or a call"),
         ("zzz", None, "there are sgd, "),
+        ("adam(betas=0.9)", None, r"Adam: betas takes 2 numbers, not 0\.9"),
+        ("adam(betas=(1.0, 0.9))", None, r"betas is \(1\.0, 0\.9\), and is to be below 1"),
+        ("adam(eps=-1)", None, "Adam: eps is -1, and is to be at least 0"),
+        ("sgd(momentum='a')", None, "SGD: momentum takes a number, not 'a'"),
+        ("sgd(nesterov=1)", None, "SGD: nesterov takes True or False, not 1"),
+        ("sgd(lr_factors=['w'])", None, "lr_factors takes numbers by patterns of names"),
+        ("sgd(lr_factors={'w': 'x'})", None, "lr_factors takes numbers by patterns of names"),
+        ("sgd", -1.0, "SGD: lr is -1.0; a rate is a number of at least 0"),
+        ("adafactor(clip=0)", None, "clip is 0, and is to be above 0"),
+        ("muon(iterations=1.5)", None, "iterations takes a whole number, not 1.5"),
+        ("muon(others='adam')", None, "Muon: others takes such as mgn.AdamW"),
+        ("muon(others_for='(')", None, "Muon: others_for is no regular expression"),
     ],
 )
 def test_a_wrong_optimiser_says_what_is_wrong(text: str, rate: float | None, message: str) -> None:
