@@ -207,6 +207,8 @@ def _fault(value: Any, type: Any, limits: Limits) -> str | None:
         numbers = list(value) if isinstance(value, tuple | list) else [value]
         is_right = len(numbers) == len(kinds) and all(map(_is_of, numbers, kinds))
         wanted = _NOUNS[kinds[0]] if len(kinds) == 1 else f"{len(kinds)} numbers"
+    if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
+        return f"is {value!r:.80}"
     if not is_right:
         return f"takes {wanted}, not {value!r:.80}"
     for limit, fits in _LIMITS.items():

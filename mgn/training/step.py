@@ -26,7 +26,8 @@ from mgn import ops
 from mgn.builder import Value
 from mgn.diagnostics import MgnError
 from mgn.dialects.mgn.gradients.reverse import Tape
-from mgn.dialects.mgn.structure import ParamOp, ReadOp
+from mgn.dialects.mgn.states import states_of
+from mgn.dialects.mgn.structure import ParamOp, ReadOp, parameters_of
 from mgn.dialects.types import element_of, spelling
 from mgn.modules.mlir_text import check_module
 from mgn.training.extension import ExtendedGraph
@@ -83,12 +84,14 @@ def training_step(
 ) -> TrainingStep:
     """The step of a module's one graph, which is used up.
 
-    MgnError where the loss is no output, or no float scalar, or nothing is trained.
+    MgnError where the loss is no output, or no float scalar, or nothing is trained, or a name is
+    one that training gives.
     """
     optimizer = AdamW() if optimizer is None else optimizer
     if not isinstance(optimizer, Optimizer):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise MgnError(f"an optimizer is such as mgn.AdamW(lr=1e-3), not {optimizer!r:.80}")
     options = options or StepOptions()
+    _check_names(module)
     graph = ExtendedGraph(module)
     graph.draw_dropouts()
     target = _loss(graph, loss)
@@ -226,6 +229,17 @@ def squared_norm(values: Sequence[Value]) -> Value:
     for item in squares[1:]:
         total = total + item
     return total
+
+
+def _check_names(module: ModuleOp) -> None:
+    """MgnError where a parameter or a state has a name as those have that training adds."""
+    for what, names in (("parameter", parameters_of(module)), ("state", states_of(module))):
+        for name in names:
+            if name.startswith(f"{PREFIX}."):
+                raise MgnError(
+                    f"{what} '{name}': names that begin with '{PREFIX}.' are those of what "
+                    "training keeps; give it another one"
+                )
 
 
 def _loss(graph: ExtendedGraph, name: str) -> Value:

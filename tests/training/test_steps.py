@@ -155,6 +155,24 @@ def test_names_of_outputs_and_states_are_not_taken_twice() -> None:
         mgn.Trainer(g, clip_norm=1.0)
 
 
+@pytest.mark.parametrize(
+    ("declared", "name"),
+    [
+        ('param v: f32[] as "optimizer.w.first" = zeros()', "parameter 'optimizer.w.first'"),
+        ('param v: f32[] as "optimizer.seed" = zeros()', "parameter 'optimizer.seed'"),
+        ('state v: i32[] as "optimizer.step"', "state 'optimizer.step'"),
+    ],
+)
+def test_a_name_that_training_gives_is_refused(declared: str, name: str) -> None:
+    text = f"""graph g() {{
+      param w: f32[] = ones()
+      {declared}
+      return loss = w * w * cast(v, f32)
+    }}"""
+    with pytest.raises(mgn.MgnError, match=f"{name}: names that begin with 'optimizer.'"):
+        mgn.Trainer(mgn.parse(text))
+
+
 def test_gradients_in_the_program_are_trained_through() -> None:
     """A penalty of the gradient: second order."""
     text = """
