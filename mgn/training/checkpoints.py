@@ -15,7 +15,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,9 @@ from mgn.runtime.safetensors_file import safetensors_entries
 
 KEY = "mgn.checkpoint"
 """What a checkpoint's metadata has, and no other file."""
+
+METADATA = "__metadata__"
+"""What is no array among the entries of a safetensors file."""
 
 VERSION = 1
 SUFFIX = ".safetensors"
@@ -86,14 +89,14 @@ class Checkpoints:
     def write(self, checkpoint: Checkpoint) -> None:
         """Puts a checkpoint in place, and deletes those of this run that are too many.
 
-        MgnError where that cannot be, or a file is there that is not of this run.
+        MgnError where that cannot be, or a file is there that is not of this run; one in the place
+        of the checkpoint's own name leaves it under the other.
         """
         data = encode(checkpoint)
         own = self.path.with_name(f"{self.path.stem}.step-{checkpoint.header.step}{SUFFIX}")
         try:
             self._refuse_foreign(self.path)
-            if self.keep > 1:
-                self._refuse_foreign(own)
+            if self.keep > 1 and self._is_own(own):
                 write_durably(own, data, self.run)
                 _link_durably(own, self.path, self.run)
             else:
@@ -101,6 +104,8 @@ class Checkpoints:
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise MgnError(f"cannot write the checkpoint '{self.path}': {reason}") from None
+        if self.keep > 1:
+            self._refuse_foreign(own)
         self._delete_old()
 
     def mark_best(self) -> None:
@@ -145,9 +150,13 @@ class Checkpoints:
         for path in old:
             path.unlink(missing_ok=True)
 
+    def _is_own(self, path: Path) -> bool:
+        """Whether a file is of this run, or may be replaced by it, or is not there."""
+        return not path.exists() or run_of(path) in (self.run, self.replaced or self.run)
+
     def _refuse_foreign(self, path: Path) -> None:
         """MgnError where a file is there that is not of this run."""
-        if path.exists() and run_of(path) not in (self.run, self.replaced or self.run):
+        if not self._is_own(path):
             raise MgnError(f"'{path}' is there and not of this run: it is not replaced")
 
 
@@ -269,10 +278,18 @@ def _metadata(start: bytes, rest: bytes) -> dict[str, Any] | None:
     """The fields of a checkpoint's metadata; None where a file has none."""
     length = int.from_bytes(start, "little")
     try:
-        fields = json.loads(json.loads(rest[:length])["__metadata__"][KEY])
+        fields = json.loads(json.loads(rest[:length])[METADATA][KEY])
     except (ValueError, KeyError, TypeError):
         return None
     return fields if isinstance(fields, dict) else None
+
+
+def check_names(names: Iterable[str]) -> None:
+    """MgnError where a checkpoint of arrays of these names could not be read again."""
+    if METADATA in names:
+        raise MgnError(
+            f"'{METADATA}' is no name that a safetensors file can have; give another one"
+        )
 
 
 def check_state(

@@ -115,12 +115,13 @@ class ArrayBatches:
         examples = f"{left} of {self.examples} examples" if left > 1 else "one example"
         return f"{self.name}: {examples} of each epoch make no whole batch of {self.size}: left out"
 
-    def need_a_batch(self) -> None:
+    def need_a_batch(self, why: str | None = None) -> None:
         """InputError where there are fewer examples than a batch has."""
         if self.examples < self.size:
             raise InputError(
                 f"{self.name}: {self.examples} example{'s' * (self.examples != 1)}, and a batch "
                 f"has {self.size}; compile the graph for batches of {max(self.examples, 1)} or less"
+                f"{f' ({why})' if why else ''}"
             )
 
     def evaluation(self) -> Iterator[tuple[Batch, int | None]]:

@@ -13,7 +13,14 @@ from typing import Any
 
 from mgn.diagnostics import MgnError
 from mgn.runtime.errors import WeightsError
-from mgn.training.checkpoints import Checkpoint, Position, begin_run, check_state, new_run
+from mgn.training.checkpoints import (
+    Checkpoint,
+    Position,
+    begin_run,
+    check_names,
+    check_state,
+    new_run,
+)
 from mgn.training.curves import Curves, EventFiles
 from mgn.training.data import ArrayBatches, Batches, open_batches
 from mgn.training.history import History, JsonLog
@@ -77,6 +84,10 @@ def fit(
         if evaluated is None:
             raise MgnError("a metric is computed on evaluation data, and there is none")
         wanted.metric.check([*trainer.inputs, *trainer.outputs])
+    if isinstance(evaluated, ArrayBatches) and wanted.metric is None:
+        evaluated.need_a_batch("a loss is a mean over whole batches; a metric is not")
+    if save is not None:
+        check_names(trainer.state_types)
     files, found = begin_run(save, resume, overwrite, keep)
     if keep_best and files is not None:
         files.check_best()

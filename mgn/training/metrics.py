@@ -34,13 +34,21 @@ class MetricRow:
 
 def _same_class(logits: Array, labels: Array) -> Array:
     """1 where the largest logit is that of the label, which is a class or probabilities."""
-    wanted = labels.argmax(-1) if labels.ndim == logits.ndim else labels
-    return logits.argmax(-1) == wanted
+    return logits.argmax(-1) == _classes(logits, labels)
+
+
+def _classes(logits: Array, labels: Array) -> Array:
+    """The class of each example. ValueError where labels are not of these examples."""
+    if labels.shape == logits.shape and logits.ndim > 1:
+        return labels.argmax(-1)
+    if logits.ndim < 2 or labels.shape != logits.shape[:-1]:
+        raise ValueError("labels are classes, one for each row of logits, or probabilities")
+    return labels
 
 
 def _among_five(logits: Array, labels: Array) -> Array:
     """1 where the label's logit is one of the five largest."""
-    wanted = labels.argmax(-1) if labels.ndim == logits.ndim else labels
+    wanted = _classes(logits, labels)
     most = min(5, logits.shape[-1])
     best = np.argpartition(logits, -most, axis=-1)[..., -most:]
     return (best == wanted[..., None]).any(-1)

@@ -153,9 +153,16 @@ class Run:
     def _look(self) -> None:
         """Evaluates, saves and draws; StopTraining where it gets no better."""
         self._seen = self.trainer.steps
-        values = self._evaluate()
+        try:
+            values = self._evaluate()
+        except MgnError:
+            if self.files is not None:
+                self._save(self.files)  # it is no better than others as long as that is not known
+            raise
         if self.files is not None:
             self._save(self.files)
+            if self.wanted.keep_best and not self.since_best:
+                self.files.mark_best()
         if self.curves is not None:
             self.curves.draw(self.history)
         if values:
@@ -212,8 +219,6 @@ class Run:
             self.since_best,
         )
         files.write(Checkpoint(header, self.trainer.state()))
-        if self.wanted.keep_best and not self.since_best:
-            files.mark_best()
         self._saved = self.trainer.steps
 
     def _finish(self) -> None:

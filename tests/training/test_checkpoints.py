@@ -146,6 +146,8 @@ def test_the_last_few_are_kept_and_all_others_files_stay(tmp_path: Path) -> None
     assert read_checkpoint(path).header.step == 11
     with pytest.raises(MgnError, match=r"a\.step-4\.safetensors' is there and not of this run"):
         files.write(checkpoint(4))
+    assert read_checkpoint(path).header.step == 4
+    assert read_checkpoint(tmp_path / "a.step-4.safetensors").header.run == other
 
 
 def test_a_run_begins_in_nobody_elses_place(tmp_path: Path) -> None:

@@ -246,6 +246,7 @@ def test_nobody_elses_log_is_replaced(tmp_path: Path) -> None:
         ({"metric": "mae(a, y)", "eval": examples()}, "the graph has no 'a'"),
         ({"eval": {"x": examples()["x"]}}, "the eval data: there is no array 'y'"),
         ({"source": examples(7)}, "7 examples, and a batch has 8"),
+        ({"eval": examples(7)}, "the eval data: 7 examples, and a batch has 8; .* a metric is not"),
         ({"source": []}, "epoch 1 has no whole batch"),
         ({"keep_best": True}, "none are saved"),
         ({"resume": True}, "say where the checkpoint is"),
@@ -255,6 +256,26 @@ def test_wrong_options_say_what_is_wrong(options: dict[str, Any], message: str) 
     trainer = StandIn()
     with pytest.raises(MgnError, match=message):
         run(trainer, options.pop("source", None), **options)
+    assert trainer.steps == 0
+
+
+def test_an_evaluation_that_fails_leaves_a_checkpoint(tmp_path: Path) -> None:
+    trainer, save = StandIn(), tmp_path / "a.safetensors"
+    with pytest.raises(MgnError, match=r"accuracy.* of shapes \[8\], \[8\]: labels are classes"):
+        metric = "accuracy(prediction, y)"
+        run(trainer, eval=examples(8), metric=metric, save=save, keep_best=True)
+    assert read_checkpoint(save).header.step == trainer.steps == 7
+    assert not (tmp_path / "a.best.safetensors").exists()
+
+
+def test_a_name_that_no_checkpoint_can_have_is_refused_at_once(tmp_path: Path) -> None:
+    class Odd(StandIn):
+        def state(self) -> dict[str, np.ndarray]:
+            return super().state() | {"__metadata__": np.zeros(1)}
+
+    trainer = Odd()
+    with pytest.raises(MgnError, match="'__metadata__' is no name"):
+        run(trainer, save=tmp_path / "a.safetensors")
     assert trainer.steps == 0
 
 
