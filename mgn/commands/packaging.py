@@ -1,11 +1,15 @@
 """`mgn-run --emit=package -o FILE`: compiles a graph to a file that runs without the compiler.
 
 In: the arguments of `mgn-run`. Out: the bytes of a `.mgnpkg` file, and a line on stderr that says
-what it holds. Parameters are embedded where `--params` names a file of them.
+what it holds. Parameters are embedded where `--params` names a file of them, or the program itself
+has their values, as an ONNX model does.
 """
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import replace
+
+import numpy as np
 
 from mgn.commands.arguments import parse_dimensions, saturation_of
 from mgn.commands.checkpoints import say_loaded
@@ -31,7 +35,10 @@ def emit_package(arguments: argparse.Namespace) -> bytes:
         rename, dtype = arguments.rename, arguments.params_dtype
         loaded = load_params(arguments.params, package.expected, rename, dtype)
         say_loaded(loaded.report)
-        package = replace(package, parameters=planned_values(loaded, package.expected))
+        values: Mapping[str, np.ndarray] = loaded
+    else:
+        values = {name: v for name, v in program.values.items() if name in package.expected}
+    package = replace(package, parameters=planned_values(values, package.expected))
     data = package_bytes(package)
     say(_summary(package, len(data)))
     return data

@@ -240,6 +240,19 @@ def test_a_file_with_external_data_runs_by_the_command(tmp_path: Path) -> None:
     assert outcome.status == 1 and "its external data cannot be read" in outcome.stderr
 
 
+def test_a_package_of_a_model_has_its_values(tmp_path: Path) -> None:
+    from mgn.commands.run import main
+
+    onnx.save(dense("n"), str(tmp_path / "m.onnx"))
+    package = tmp_path / "m.mgnpkg"
+    arguments = [tmp_path / "m.onnx", "--dim", "n=3", "--emit=package", "-o", package]
+    outcome = run_in_process(main, list(map(str, arguments)))
+    assert outcome.status == 0, outcome.stderr
+    assert "2 of 2 parameters embedded" in outcome.stderr
+    found = mgn.load_package(package)(x=X)["y"]
+    np.testing.assert_allclose(found, reference(dense(), {"x": X})[0], rtol=1e-5, atol=1e-6)
+
+
 def test_weights_of_another_shape_are_named(tmp_path: Path) -> None:
     from mgn.commands.run import main
 
