@@ -4,6 +4,7 @@ In: nothing. Out: `TABLE`, which the files named here have entered their operato
 """
 
 from mgn.frontend.torch import (
+    activations,
     attention,
     backward,
     backward_elementwise,
@@ -21,6 +22,7 @@ from mgn.frontend.torch.table import TABLE, Build
 
 GROUPS = {
     "Elementwise": elementwise,
+    "Activations": activations,
     "Constants": creation,
     "Movement": movement,
     "Products": products,
