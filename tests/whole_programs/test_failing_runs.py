@@ -89,10 +89,18 @@ def test_a_run_that_fails_leaves_states_as_they_were_or_says_that_they_are_lost(
         assert not exe.params.session.lost
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C interrupts, as it does not in what a shell began in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("how", RUNS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_run_that_is_interrupted_has_written_all_of_its_states(
-    name: str, how: str, monkeypatch: pytest.MonkeyPatch
+    name: str, how: str, ctrl_c: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mgn.runtime.launching.executable.record", lambda *_: None)
     module = mgn.parse(PROGRAMS[name])
@@ -112,7 +120,7 @@ def test_a_run_that_is_interrupted_has_written_all_of_its_states(
         np.testing.assert_array_equal(exe.state[key], array)
 
 
-def test_a_run_that_fails_and_is_interrupted_says_what_is_lost() -> None:
+def test_a_run_that_fails_and_is_interrupted_says_what_is_lost(ctrl_c: None) -> None:
     exe = mgn.compile(mgn.parse(IN_PLACE), device=DEVICE)
     x = np.ones(4, np.float32)
     exe(x=x)

@@ -231,7 +231,7 @@ def _infer_dropout(x: TensorType, p: float) -> TensorType:
 def dropout(b: Emitter, x: SSAValue, p: float) -> SSAValue:
     """`y = dropout(x, p = 0.5)`: x itself in inference; in training a share of its elements is 0.
 
-    A training step draws other elements each time, and the rest is larger by `1 / (1 - p)`. Shape:
-    x's. Error: a share that is not from 0 to 1.
+    A training step draws other elements each time, and the rest is larger by `1 / (1 - p)`.
+    Shape: that of x. Error: a share that is not from 0 to 1.
     """
     return b.identity(x)
