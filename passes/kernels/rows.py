@@ -20,6 +20,9 @@ _WEIGHTS = {
     **dict.fromkeys(("input", "splat", "reshape"), 0),
 }
 
+_IN_PLACE = ("reshape", "broadcast_to")
+"""Movements whose elements are those of their operand in its order."""
+
 SEGMENT = 128
 """Bytes of memory that the work-items of a group on a GPU should at least read side by side."""
 
@@ -152,22 +155,47 @@ def stages_of(body: Body, space: RowSpace) -> Stages:
 
 
 def _stored(roots: list[list[Node]], space: RowSpace) -> list[list[Node]]:
-    """For each stage, its expensive values that a later stage reads."""
+    """For each stage, its expensive values that a later stage reads. They are read back at the
+    element that the walk is at, so that a value of which another element is read is not stored.
+    """
     if space.length == 0:
         return [[] for _ in roots[:-1]]
     stored: list[list[Node]] = []
     available: set[Node] = set()
+    moved = _read_elsewhere([node for later in roots[1:] for node in later])
     for stage, walked in enumerate(roots[:-1]):
         here = _backward_slice(walked, available, space)
         wanted: list[Node] = []
         for later in roots[stage + 1 :]:
             for node in _frontier(later, here | available, space):
                 dear = node in here and _cost(node, available) >= STORE_FROM
-                if dear and node not in wanted:
+                if dear and node not in moved and node not in wanted:
                     wanted.append(node)
         stored.append(wanted)
         available.update(wanted)
     return stored
+
+
+def _read_elsewhere(roots: list[Node]) -> set[Node]:
+    """Values that the roots read at another element than their own: those behind a movement."""
+    moves = [
+        node
+        for node in _behind(roots)
+        if node.kind in (Kind.MOVEMENT, Kind.INDEXING) and node.name not in _IN_PLACE
+    ]
+    return _behind([operand for node in moves for operand in node.operands])
+
+
+def _behind(roots: list[Node]) -> set[Node]:
+    """The roots and what they are computed from, as far as reductions."""
+    found: set[Node] = set()
+    pending = list(roots)
+    while pending:
+        node = pending.pop()
+        if node not in found and node.kind is not Kind.REDUCTION:
+            found.add(node)
+            pending.extend(node.operands)
+    return found
 
 
 def _backward_slice(roots: list[Node], stop: set[Node], space: RowSpace) -> set[Node]:
