@@ -22,7 +22,14 @@ from mgn.dialects.mgn.decompose import decomposition_of
 from mgn.dialects.mgn.grad import EXPANDERS, grads_of
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.states import ReadStateOp, WriteStateOp
-from mgn.dialects.mgn.structure import ConstantOp, GraphOp, HoldsProgram, ReadOp, parameters_of
+from mgn.dialects.mgn.structure import (
+    ConstantOp,
+    GraphOp,
+    HoldsProgram,
+    ParamOp,
+    ReadOp,
+    parameters_of,
+)
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, Family, element_of, spelling
 
 Array = np.ndarray
@@ -46,12 +53,14 @@ class Interpreter:
         self.states = dict(states or {})
         self.wide = wide
         self._now: dict[str, Array] = {}
+        self._declared: Mapping[str, ParamOp] = {}
 
     def run(self, graph: GraphOp, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Results of a graph by name. A value is dropped after its last use."""
         unknown = sorted(set(inputs) - set(graph.input_names))
         if unknown:
             raise InterpretationError(f"graph '{graph.sym_name.data}' has no input '{unknown[0]}'")
+        self._declared = parameters_of(module) if (module := _module_of(graph)) else {}
         if grads_of(graph):
             graph = graph.clone()
             for expand in EXPANDERS:
@@ -132,7 +141,7 @@ class Interpreter:
         found = part_of_name(name)
         if name in self.parameters:
             array = self.parameters[name]
-            format = _block_format(op)
+            format = self._block_format(op)
             if format is not None and np.asarray(array).dtype == np.uint8:
                 array = unpack_blocks(array, format)
         elif found is not None and found[0] in self.parameters:
@@ -143,6 +152,16 @@ class Interpreter:
         else:
             raise InterpretationError(f"parameter '{name}' is missing")
         return self._given(f"parameter '{name}'", array, op.result.type)
+
+    def _block_format(self, op: ReadOp) -> str | None:
+        """The block format of the parameter that is read, if it has one. A graph whose gradients
+        were put in place is in no module: the one that it was copied from says it.
+        """
+        module = _module_of(op)
+        declared = self._declared if module is None else parameters_of(module)
+        found = declared.get(op.parameter_name)
+        element = None if found is None else element_of(found.type)
+        return element.name if element is not None and element.family is Family.BLOCK else None
 
     def _state(self, name: str, type: Attribute) -> Array:
         """What a state holds at this point of a run."""
@@ -177,14 +196,12 @@ class Interpreter:
         return array
 
 
-def _block_format(op: ReadOp) -> str | None:
-    """The block format of the parameter that is read, if it has one."""
+def _module_of(op: Operation) -> ModuleOp | None:
+    """The module that an operation is in, if it is in one."""
     parent = op.parent_op()
     while parent is not None and not isinstance(parent, ModuleOp):
         parent = parent.parent_op()
-    declared = parameters_of(parent).get(op.parameter_name) if parent is not None else None
-    element = None if declared is None else element_of(declared.type)
-    return element.name if element is not None and element.family is Family.BLOCK else None
+    return parent
 
 
 def last_uses(block: Block) -> dict[Operation, list[SSAValue]]:

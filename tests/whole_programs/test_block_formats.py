@@ -62,6 +62,20 @@ def test_packed_values_are_those_of_the_blocks(format: str, shape: tuple[int, ..
     assert np.abs(unpacked - values).max(initial=0.0) <= 0.51 * step + 1e-3 * reach
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_interpreter_reads_packed_values_beside_gradients(format: str) -> None:
+    text = f"""
+        param w: {format}[3, 32]
+        graph g(x: f32[2, 32]) {{ return d = grad(sum((x @ w.T) ** 2), x) }}
+    """
+    x, values = np.random.default_rng(0).standard_normal((5, 32), np.float32)[:2], np.eye(3, 32)
+    packed = mgn.pack_blocks(values.astype(np.float32), format)
+    (graph,) = graphs_of(mgn.parse(text).lower())
+    w = values_by_loops(packed, format)
+    found = Interpreter({"w": packed}, wide=True).run(graph, {"x": x})["d"]
+    np.testing.assert_allclose(found, 2 * (x @ w.T) @ w, 1e-5, 1e-6)
+
+
 def test_special_blocks_are_packed_or_refused() -> None:
     for format in FORMATS:
         zeros = np.zeros(32, np.float32)
