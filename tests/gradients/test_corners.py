@@ -134,6 +134,15 @@ def test_a_query_that_sees_no_key_sends_nothing() -> None:
     np.testing.assert_allclose(found["gv"].sum(), 4.0)
 
 
+def test_what_an_ignored_row_holds_has_no_part_in_gradients() -> None:
+    text = """graph g(x: f64[3, 2], labels: i32[3]) {
+      return g = grad(cross_entropy(x, labels, ignore_index = -100), x)
+    }"""
+    x = np.array([[0.0, 0.0], [INF, NAN], [0.0, 0.0]])
+    found = values_of(text, {"x": x, "labels": np.array([0, -100, 1], np.int32)})["g"]
+    np.testing.assert_array_equal(found, [[-0.25, 0.25], [0, 0], [0.25, -0.25]])
+
+
 def test_ids_that_meet_are_added_up() -> None:
     text = """graph g(ids: i32[4], table: f64[3, 2]) {
       y = embedding(ids, table)

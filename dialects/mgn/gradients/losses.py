@@ -41,6 +41,7 @@ def cross_entropy(b: Emitter, at: Site) -> Gradients:
     logits, labels = at.operands
     rows = shape_of(logits)[:-1]
     g = b.reshape(_of_each(b, at, rows), (*rows, 1))
+    counted = counted_rows(b, labels, at.values["ignore_index"])
     total = b.logsumexp(logits, axis=-1, keepdims=True)
     chances = b.exp(b.sub(logits, total))
     if element_type_of(labels).is_float:
@@ -48,7 +49,8 @@ def cross_entropy(b: Emitter, at: Site) -> Gradients:
         own = b.mul(b.sub(b.mul(chances, weight), labels), g)
         return [own, b.mul(b.sub(total, logits), g) if at.wants(1) else None]
     hit = _is_label(b, labels, shape_of(logits)[-1])
-    return [b.mul(b.where(hit, b.sub(chances, 1.0), chances), g), None]
+    own = b.mul(b.where(hit, b.sub(chances, 1.0), chances), g)
+    return [own if counted is None else b.where(b.expand_dims(counted, axis=-1), own, 0.0), None]
 
 
 def _is_label(b: Emitter, labels: SSAValue, classes: int) -> SSAValue:
