@@ -101,3 +101,9 @@ def test_a_step_on_the_device_agrees_with_the_interpreter(
     for name, wanted in expected.items():
         bound = 2e-5 * max(float(np.abs(wanted).max()), 1e-3)
         np.testing.assert_allclose(found[name], wanted, rtol=0, atol=bound, err_msg=name)
+
+
+def test_more_equals_than_half_precision_counts_share_a_gradient() -> None:
+    text = "graph g(x: f16[70000]) { return g = grad(max_reduce(x), x) }"
+    found = mgn.compile(mgn.parse(text))(x=np.zeros(70000, np.float16))["g"]
+    np.testing.assert_array_equal(found, np.full(70000, 1 / 70000, np.float16))

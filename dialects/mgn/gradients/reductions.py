@@ -64,6 +64,7 @@ def logsumexp(b: Emitter, at: Site) -> Gradients:
 
 
 @gradient("max_reduce", "min_reduce")
+@in_full
 def extreme(b: Emitter, at: Site) -> Gradients:
     """Evenly to the elements that are the extreme one."""
     shape, axis = shape_of(at.x), at.values["axis"]
