@@ -80,11 +80,19 @@ def file_path(path: str | Path) -> Path:
         raise WeightsError(f"{error.filename} is {error.strerror}") from None
 
 
+_OTHER_SUFFIXES = frozenset({".npz", ".gguf", ".pt", ".pth", ".bin"})
+"""Names that end so are read as another format."""
+
+
 def save_params(path: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays to a .safetensors file, in one step. WeightsError where that fails."""
+    """Write arrays to a .safetensors file, in one step. WeightsError where that fails, or where the
+    name is one that is read as another format.
+    """
     from safetensors.numpy import save
 
     path = file_path(path)
+    if path.suffix.lower() in _OTHER_SUFFIXES:
+        raise WeightsError(f"{path}: parameters are written to a name that ends in .safetensors")
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     shaped = {name: array.reshape(arrays[name].shape) for name, array in contiguous.items()}
     try:
