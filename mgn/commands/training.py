@@ -22,7 +22,7 @@ from mgn.dialects.types import element_of
 from mgn.modules.files import check_apart, check_target
 from mgn.modules.module import Module, load_program
 from mgn.runtime.weights import load_arrays
-from mgn.training.checkpoints import check_run
+from mgn.training.checkpoints import check_run, run_of
 from mgn.training.data import ArrayBatches, InputTypes
 from mgn.training.history import History
 from mgn.training.metrics import parse_metric
@@ -182,6 +182,11 @@ def _check_targets(arguments: argparse.Namespace, program: Module) -> None:
     target = arguments.save_params
     if target is not None and not target.endswith(".safetensors"):
         raise UsageError(f"--save-params takes a name that ends in .safetensors, not '{target}'")
+    if target is not None and not arguments.overwrite and run_of(Path(target)) is not None:
+        raise UsageError(
+            f"--save-params: '{target}' is a checkpoint, of which parameters alone would be left; "
+            "--overwrite takes its place"
+        )
 
 
 def _summary(history: History, steps: int) -> str:

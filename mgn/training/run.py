@@ -27,6 +27,8 @@ from mgn.training.trainee import Callback, Event, StopTraining, Trainee
 _RECENT = 20
 """Steps over which a line has the mean loss."""
 
+_HINT = "check_finite (--check-finite) names the operation that made it"
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -50,6 +52,7 @@ class Run:
     callbacks: tuple[Callback, ...] = ()
     best: float | None = None
     since_best = 0
+    _is_lost = False
 
     def __init__(
         self,
@@ -146,6 +149,9 @@ class Run:
             self._finite.after(results)
         self._rate = _rate(self._rate, seconds)
         loss = values[self.trainer.loss]
+        if not math.isfinite(loss) and not self._is_lost:
+            self._is_lost = True
+            self.show.say(f"step {record.step}: {self.trainer.loss} is {loss}; {_HINT}")
         text = f"epoch {epoch + 1}  {self.trainer.loss} {loss:.4f}  {self._rate:.0f} steps/s"
         self.show.step(self.trainer.steps, text)
         self._tell("step", values)

@@ -102,6 +102,9 @@ def test_a_run_is_saved_logged_and_resumed(mgn_train: Run, program: Path) -> Non
 
     assert list(load_arrays(last)) == ["w"]
     np.testing.assert_array_equal(load_arrays(last)["w"], found.arrays["w"])
+    kept = mgn_train(*given, "--save-params", folder / "a.safetensors")
+    assert kept.status == 1
+    assert "is a checkpoint, of which parameters alone would be left" in kept.stderr
     begun = mgn_train(*given, *options, "--steps", "60", "--params", folder / "a.safetensors")
     assert begun.status == 0, begun.stderr
     assert "a.safetensors: not used by this graph: 3 arrays\n" in begun.stderr

@@ -212,7 +212,11 @@ def test_the_log_has_each_step_and_survives_a_cut(tmp_path: Path) -> None:
 def test_what_is_not_finite_is_text_in_the_log(tmp_path: Path) -> None:
     data = examples(8)
     data["y"][0] = np.nan
-    run(StandIn(), data, log=tmp_path / "a.jsonl")
+    said: list[str] = []
+    run(StandIn(), data, log=tmp_path / "a.jsonl", epochs=3, say=said.append)
+    assert [line for line in said if "check_finite" in line] == [
+        "step 1: loss is nan; check_finite (--check-finite) names the operation that made it"
+    ]
     assert '"loss": "nan"' in (tmp_path / "a.jsonl").read_text()
     assert np.isnan(read_log(tmp_path / "a.jsonl").losses).all()
 
