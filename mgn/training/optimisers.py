@@ -198,6 +198,7 @@ def _fault(value: Any, type: Any, limits: Limits) -> str | None:
     is, or the type is none of those that are known here.
     """
     kinds = get_args(type) if get_origin(type) is tuple else (type,)
+    numbers: list[Any]
     if get_origin(type) is Mapping:
         numbers = list(value.values()) if isinstance(value, Mapping) else [None]
         is_right, wanted = all(map(_is_number, numbers)), "numbers by patterns of names"
