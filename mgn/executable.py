@@ -54,6 +54,7 @@ class Executable:
         self._lock = threading.Lock()
         self.params = Parameters(Session(device), seed) if params is None else params
         self.state = States(self.params.session)
+        self.params.check_untrained(compiled)
         self._executable = self._built(compiled)
         self.params.declare(compiled, self._admit)
         self._admit_all(compiled)

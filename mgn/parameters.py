@@ -51,6 +51,16 @@ class Parameters(MutableMapping[str, np.ndarray]):
         for name in self._trained:
             session.begin_with(name, partial(self._first, name))
 
+    def check_untrained(self, compiled: Compiled) -> None:
+        """InputError where a graph reads as a parameter what is trained here, which is a state."""
+        for name in compiled.parameters:
+            if name in self._trained:
+                raise InputError(
+                    f"parameter {shown(name)} is trained, and other programs do not share it; "
+                    "exe.params.update(trained.params) copies the values into one compiled without "
+                    "params"
+                )
+
     def declare(self, compiled: Compiled, admit: Callable[[np.ndarray], None]) -> None:
         """Adds what a graph declares; `admit`, a method, is called with each value that is set from
         now on, for as long as its executable lives.

@@ -173,6 +173,20 @@ def test_a_name_that_training_gives_is_refused(declared: str, name: str) -> None
         mgn.Trainer(mgn.parse(text))
 
 
+def test_a_trained_parameter_keeps_its_value_where_another_program_would_share_it() -> None:
+    program = mgn.parse("""param w: f32[] = ones()
+    graph g() { return loss = w * 2.0 }
+    graph h() { return y = w }""")
+    step = mgn.compile(program, graph="g", mode="training", optimizer=mgn.SGD(lr=0.25))
+    step()
+    with pytest.raises(mgn.MgnError, match="parameter 'w' is trained, and other programs do not"):
+        mgn.compile(program, graph="h", params=step.params)
+    assert step.params["w"] == 0.5
+    other = mgn.compile(program, graph="h")
+    other.params.update(step.params)
+    assert other()["y"] == 0.5
+
+
 def test_gradients_in_the_program_are_trained_through() -> None:
     """A penalty of the gradient: second order."""
     text = """
