@@ -7,6 +7,7 @@ input (files, names, types) is looked at before the graph runs.
 import argparse
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 
@@ -24,11 +25,11 @@ from mgn.dialects.types import element_of_dtype, tensor_bytes
 from mgn.driver.report import bytes_text, kernel_table, seconds_text
 from mgn.executable import Executable
 from mgn.modules.files import check_apart, check_target, npz_bytes, write_whole
-from mgn.modules.module import Module
 from mgn.modules.sampling import sample_inputs
 from mgn.parameters import Parameters
 from mgn.recipe import Recipe
 from mgn.runtime.devices import ComputeDevice
+from mgn.runtime.packages.load import PackagedExecutable
 
 
 def execute(arguments: argparse.Namespace) -> None:
@@ -37,15 +38,11 @@ def execute(arguments: argparse.Namespace) -> None:
     from mgn.runtime.launching.session import Session
     from mgn.runtime.weights import load_arrays
 
-    if arguments.outputs and not arguments.outputs.endswith(".npz"):
-        raise UsageError(
-            f"--outputs takes a file name that ends in .npz, not '{arguments.outputs}'"
-        )
     dimensions = parse_dimensions(arguments.dim)
     saturation = saturation_of(arguments)
     started = time.perf_counter()
     program = program_of(arguments)
-    _check_targets(arguments, program)
+    check_targets(arguments, program.files)
     graph = program.choose_graph(arguments.graph)
     mode = in_mode(program, graph, dimensions, arguments)
     ir = mode.program.lower(graph, mode.dimensions)
@@ -74,11 +71,11 @@ def execute(arguments: argparse.Namespace) -> None:
         exe.state[name] = array
     profile = arguments.report or arguments.trace is not None or arguments.explain is not None
     outputs = exe.run(inputs, profile=False)
-    lines = [_output_line(label, array) for label, array in outputs.items()]
-    lines += [_output_line(f"state {name}", array) for name, array in exe.state.items()]
+    lines = [output_line(label, array) for label, array in outputs.items()]
+    lines += [output_line(f"state {name}", array) for name, array in exe.state.items()]
     sys.stdout.write("\n".join(lines) + "\n")
     if arguments.repeat > 1:
-        sys.stdout.write(_timing_line(exe, inputs, arguments.repeat) + "\n")
+        sys.stdout.write(timing_line(exe, inputs, arguments.repeat) + "\n")
     if profile:
         exe.run(inputs, profile=True)
     if arguments.report:
@@ -91,10 +88,14 @@ def execute(arguments: argparse.Namespace) -> None:
         write_whole(arguments.outputs, npz_bytes(outputs))
 
 
-def _check_targets(arguments: argparse.Namespace, program: Module) -> None:
+def check_targets(arguments: argparse.Namespace, files: Iterable[Path] = ()) -> None:
     """What is written can be, and takes the place of nothing that is read or written beside it."""
+    if arguments.outputs and not arguments.outputs.endswith(".npz"):
+        raise UsageError(
+            f"--outputs takes a file name that ends in .npz, not '{arguments.outputs}'"
+        )
     given = (arguments.file, arguments.inputs, arguments.params, arguments.states)
-    taken = [*program.files, *(Path(file) for file in given if file not in (None, "-"))]
+    taken = [*files, *(Path(file) for file in given if file not in (None, "-"))]
     for path in (arguments.outputs, arguments.trace, arguments.explain):
         if path is None:
             continue
@@ -114,7 +115,8 @@ def _check_memory(graph: GraphOp, device: ComputeDevice) -> None:
         )
 
 
-def _output_line(name: str, array: np.ndarray) -> str:
+def output_line(name: str, array: np.ndarray) -> str:
+    """A result in a line: name, type, mean, least and largest element."""
     element = element_of_dtype(array.dtype).name
     type = f"{element}[{', '.join(map(str, array.shape))}]"
     if array.size == 0:
@@ -125,7 +127,9 @@ def _output_line(name: str, array: np.ndarray) -> str:
     return f"{name}: {type} mean {mean:.6g} min {wide.min():.6g} max {wide.max():.6g}"
 
 
-def _timing_line(exe: Executable, inputs: dict[str, np.ndarray], repeat: int) -> str:
+def timing_line(
+    exe: Executable | PackagedExecutable, inputs: dict[str, np.ndarray], repeat: int
+) -> str:
     """The median of whole runs, and of the launches alone."""
     whole: list[float] = []
     launches: list[float] = []

@@ -26,6 +26,7 @@ examples:
   mgn-run mlp.mgn --trace trace.json                    open it in https://ui.perfetto.dev
   mgn-run mlp.mgn --emit=fusion                         the kernels that the e-graph chose
   mgn-run mlp.mgn --emit=package -o mlp.mgnpkg          for mgn.load_package, and for C
+  mgn-run mlp.mgnpkg --inputs x.npz                     runs it, without compiling
   mgn-run --list-devices -v
   mgn-run --list-devices --probe                        measures the devices again
 """
@@ -42,7 +43,7 @@ def make_parser() -> argparse.ArgumentParser:
         "mgn-run", "Compile a tensor program for an OpenCL device and run it.", EXAMPLES
     )
     add = parser.add_argument
-    add("file", nargs="?", help="a .mgn, .mlir or .onnx file; - is stdin")
+    add("file", nargs="?", help="a .mgn, .mlir, .onnx or .mgnpkg file; - is stdin")
     add("-f", "--frontend", choices=["mgn", "mlir"], help="the language of the file")
     add = add_program_options(parser, "the graph to run, where there are several")
     add(
@@ -135,6 +136,11 @@ def _run(arguments: argparse.Namespace) -> int:
     check_checkpoint_options(arguments)
     if arguments.output is not None and arguments.emit is None:
         raise UsageError("-o takes what --emit gives; --outputs FILE.npz takes the results")
+    if arguments.file.lower().endswith(".mgnpkg"):
+        from mgn.commands.packaged import execute_package
+
+        execute_package(arguments, make_parser().parse_args([]))
+        return 0
     if arguments.emit is not None:
         _refuse_run_options(arguments)
         _emit(arguments)

@@ -15,7 +15,7 @@ SEPARATOR = "// -----"
 LANGUAGES = {".mgn": "mgn", ".mlir": "mlir", ".spv": "spirv"}
 REFUSED = {
     ".onnx": "mgn-run runs ONNX models, and shows with --emit=mlir what they are",
-    ".mgnpkg": "a package is compiled already: mgn.load_package runs it, or a program in C",
+    ".mgnpkg": "a package is compiled already: mgn-run runs it, and mgn.load_package",
 }
 """Why a file of a known kind is not read, by its extension."""
 

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.structure import GraphOp
-from mgn.dialects.types import Family, element_of, spelling
+from mgn.dialects.types import ElementType, Family, element_of, spelling, tensor
 from mgn.modules.initialisers import stream
 
 ANY_INTEGER = 100
@@ -37,21 +37,28 @@ def sample(name: str, value: SSAValue, seed: int) -> Sample:
     """A random array for one input, from a stream of its own."""
     type = value.type
     assert isinstance(type, TensorType)
-    element, shape = element_of(type), type.get_shape()
+    bound = min(index_bounds(value), default=None)
+    return sample_array(name, element_of(type), type.get_shape(), seed, bound)
+
+
+def sample_array(
+    name: str, element: ElementType, shape: tuple[int, ...], seed: int, bound: int | None = None
+) -> Sample:
+    """A random array of an input; integers lie below the `bound` of the axis that they index."""
     assert element.dtype is not None
     random = stream(f"input {name}", seed)
+    type = f"{name}: {spelling(tensor(element.name, shape))}"
     if element.is_float:
         array = random.standard_normal(shape, np.float32).astype(element.dtype)
-        return Sample(array, f"{name}: {spelling(type)} from normal(0, 1)")
+        return Sample(array, f"{type} from normal(0, 1)")
     if element.family is Family.BOOL:
         array = random.random(shape) < 0.5
-        return Sample(array, f"{name}: {spelling(type)} from false and true")
-    bound = min(index_bounds(value), default=None)
+        return Sample(array, f"{type} from false and true")
     limit = ANY_INTEGER if bound is None else bound
     limit = min(limit, int(np.iinfo(element.dtype).max) + 1)
     why = "" if bound is None else ", the axis that it indexes"
     array = random.integers(0, max(limit, 1), shape).astype(element.dtype)
-    return Sample(array, f"{name}: {spelling(type)} from the integers below {limit}{why}")
+    return Sample(array, f"{type} from the integers below {limit}{why}")
 
 
 def index_bounds(value: SSAValue) -> Iterator[int]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from mgn.codegen.signature import KernelSignature
 from mgn.runtime.cache import KernelCache
-from mgn.runtime.checkpoints.load import load_params
+from mgn.runtime.checkpoints.load import LoadReport, load_params
 from mgn.runtime.checkpoints.renaming import Rename
 from mgn.runtime.devices import ComputeDevice, choose
 from mgn.runtime.errors import DeviceError, PackageError
@@ -49,8 +49,11 @@ class PackagedExecutable(Executable):
     """A packaged graph on a device: `out = exe(x=array)`.
 
     `params` holds its parameters; those that the package lacks have to be loaded or set. `state`
-    holds its states, which begin with the values that the package has.
+    holds its states, which begin with the values that the package has. `loaded` says what was
+    loaded last.
     """
+
+    loaded: LoadReport | None = None
 
     def __init__(
         self,
@@ -86,7 +89,8 @@ class PackagedExecutable(Executable):
         """
         loaded = load_params(path, self.parameters, rename, dtype)
         self.params.update(loaded)
-        return loaded.extra
+        self.loaded = loaded.report
+        return loaded.report.extra
 
     def save_params(self, path: str | Path) -> None:
         """Writes all parameters to a .safetensors file."""

@@ -297,10 +297,39 @@ def test_a_wrong_command_line_writes_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["affine.mgn"]
 
 
-def test_mgn_run_says_how_a_package_is_run(mgn_run: Run) -> None:
-    outcome = mgn_run("digits.mgnpkg")
+AFFINE = """
+graph affine[N = 3](x: f32[N, 4]) {
+  param w: f32[2, 4] = normal(std = 0.5)
+  param b: f32[2]
+  return y = linear(x, w, b)
+}
+"""
+
+
+def test_mgn_run_runs_a_package(mgn_run: Run, tmp_path: Path) -> None:
+    program, package = tmp_path / "affine.mgn", tmp_path / "affine.mgnpkg"
+    program.write_text(AFFINE, encoding="utf-8")
+    weights = {"w": np.ones((2, 4), np.float32), "b": np.float32([1, -1])}
+    np.savez(tmp_path / "w.npz", **weights)
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    np.savez(tmp_path / "x.npz", x=x)
+    given = ["--params", tmp_path / "w.npz"]
+    assert mgn_run(program, "--emit=package", "-o", package, *given).status == 0
+    found = tmp_path / "y.npz"
+    outcome = mgn_run(package, "--inputs", tmp_path / "x.npz", "--outputs", found, "--repeat", "2")
+    assert outcome.status == 0, outcome.stderr
+    assert outcome.stdout.startswith("y: f32[3, 2] mean"), outcome.stdout
+    assert "median of 2 runs" in outcome.stdout
+    np.testing.assert_allclose(np.load(found)["y"], x @ weights["w"].T + weights["b"])
+    drawn = mgn_run(package)
+    assert drawn.status == 0 and "random input x: f32[3, 4] from normal(0, 1)" in drawn.stderr
+
+
+@pytest.mark.parametrize("option", [["--graph", "g"], ["--dim", "N=3"], ["--precision", "tf32"]])
+def test_options_of_compilation_do_not_go_with_a_package(mgn_run: Run, option: list[str]) -> None:
+    outcome = mgn_run("digits.mgnpkg", *option)
     assert outcome.status == 1
-    assert "a package is compiled already: mgn.load_package runs it" in outcome.stderr
+    assert f"a package is compiled already: {option[0]} has nothing to act on" in outcome.stderr
 
 
 def test_a_stage_that_is_text_can_be_written_to_a_file(
