@@ -48,17 +48,17 @@ def lowering(keys: int) -> int:
     return max(keys - 1, 0).bit_length() + 1
 
 
-def _canonical_attention(
+def canonical_attention(
     q: TensorType,
     k: TensorType,
-    v: TensorType,
-    bias: TensorType | None,
+    *others: TensorType | None,
     heads: int,
     kv_heads: int | None,
     scale: float | None,
     window: int,
     **_: Any,
 ) -> Mapping[str, Any]:
+    """What attention and its parts do with the attributes that were left out. ShapeError."""
     if len(q.get_shape()) < 2 or heads < 1 or q.get_shape()[-1] % heads:
         raise ShapeError(f"q {list(q.get_shape())} is not […, S, {heads} * head_dim]")
     head_dim = q.get_shape()[-1] // heads
@@ -263,7 +263,7 @@ def _weighted(b: Emitter, weights: SSAValue, scores: SSAValue, values: SSAValue)
     return b.where(reached(-math.inf), b.add(sums, -math.inf), sums)
 
 
-@composite("attention", SIGNATURE, _infer_attention, canonical=_canonical_attention)
+@composite("attention", SIGNATURE, _infer_attention, canonical=canonical_attention)
 def attention(
     b: Emitter,
     q: SSAValue,
@@ -316,7 +316,7 @@ def attention(
     "attention_parts",
     (*SIGNATURE, AttributeSpec("each", INT)),
     _infer_parts,
-    canonical=_canonical_attention,
+    canonical=canonical_attention,
 )
 def attention_parts(
     b: Emitter,

@@ -26,6 +26,7 @@ from mgn.dialects.mgn.operations.attention import (
     HIDING,
     MOST_POSITIONS,
     Heads,
+    canonical_attention,
     masked_scores,
     scaled_product,
 )
@@ -51,26 +52,6 @@ GIVEN = (
     BIAS,
     *ATTRIBUTES,
 )
-
-
-def _canonical(
-    q: TensorType,
-    k: TensorType,
-    *others: TensorType | None,
-    heads: int,
-    kv_heads: int | None,
-    scale: float | None,
-    window: int,
-    **_: Any,
-) -> Mapping[str, Any]:
-    if len(q.get_shape()) < 2 or heads < 1 or q.get_shape()[-1] % heads:
-        raise ShapeError(f"q {list(q.get_shape())} is not […, S, {heads} * head_dim]")
-    head_dim = q.get_shape()[-1] // heads
-    return {
-        "kv_heads": heads if kv_heads is None else kv_heads,
-        "scale": 1.0 / math.sqrt(max(head_dim, 1)) if scale is None else scale,
-        "window": 0 if len(k.get_shape()) > 1 and window >= k.get_shape()[-2] else window,
-    }
 
 
 def _scores_shape(
@@ -160,7 +141,7 @@ def _scores(
     return _Scores(masked_scores(b, layout, free, bias, how["causal"], how["window"]), free)
 
 
-@composite("attention_lse", (*SCORED, BIAS, *ATTRIBUTES), _infer_lse, canonical=_canonical)
+@composite("attention_lse", (*SCORED, BIAS, *ATTRIBUTES), _infer_lse, canonical=canonical_attention)
 @in_single_precision
 def attention_lse(
     b: Emitter,
@@ -201,7 +182,7 @@ def _weights(
     return weights, changes
 
 
-@composite("attention_query_gradient", GIVEN, _infer_queries, canonical=_canonical)
+@composite("attention_query_gradient", GIVEN, _infer_queries, canonical=canonical_attention)
 @in_single_precision
 def attention_query_gradient(
     b: Emitter,
@@ -229,7 +210,7 @@ def attention_query_gradient(
     return layout.merge(b, scaled_product(b, found, how["scale"], 0.0))
 
 
-@composite("attention_key_gradient", GIVEN, _infer_keys, canonical=_canonical)
+@composite("attention_key_gradient", GIVEN, _infer_keys, canonical=canonical_attention)
 @in_single_precision
 def attention_key_gradient(
     b: Emitter,
