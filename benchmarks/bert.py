@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.onnx_graph import OnnxGraph
+
 WIDTH, HEADS, LAYERS, EPS = 384, 12, 6, 1e-12
 HEAD = WIDTH // HEADS
 
@@ -45,64 +47,36 @@ def forward(torch: Any, weights: Weights, tokens: Any) -> Any:
 
 def onnx_model(weights: Weights, tokens: int) -> bytes:
     """The same for one row of tokens, as a serialised model of opset 20."""
-    from onnx import TensorProto, helper
-
     graph = _Graph(tokens)
-    x = graph.node("Gather", graph.weight("words", weights["embeddings.word_embeddings.weight"]),
+    x = graph.node("Gather", graph.constant("words", weights["embeddings.word_embeddings.weight"]),
                    "tokens", axis=0)  # fmt: skip
     places = weights["embeddings.position_embeddings.weight"][:tokens]
     kinds = weights["embeddings.token_type_embeddings.weight"][0]
-    x = graph.node("Add", x, graph.weight("places", places + kinds))
+    x = graph.node("Add", x, graph.constant("places", places + kinds))
     x = graph.norm(weights, "embeddings.LayerNorm", x)
     for number in range(LAYERS):
         x = graph.layer(weights, f"encoder.layer.{number}", x)
-    shape = [1, tokens, WIDTH]
-    model = helper.make_model(
-        helper.make_graph(
-            [*graph.nodes, helper.make_node("Identity", [x], ["hidden"])],
-            "bert",
-            [helper.make_tensor_value_info("tokens", TensorProto.INT32, [1, tokens])],
-            [helper.make_tensor_value_info("hidden", TensorProto.FLOAT, shape)],
-            graph.initialisers,
-        ),
-        opset_imports=[helper.make_opsetid("", 20)],
-        ir_version=9,
-    )
-    return model.SerializeToString()
+    return graph.model("tokens", "INT32", [1, tokens], "hidden", [1, tokens, WIDTH], x)
 
 
-class _Graph:
-    """An ONNX graph as it is written; values are names."""
+class _Graph(OnnxGraph):
+    """BERT's parts."""
 
     def __init__(self, tokens: int) -> None:
+        super().__init__()
         self.tokens = tokens
-        self.nodes: list[Any] = []
-        self.initialisers: list[Any] = []
-
-    def node(self, operation: str, *inputs: str, **attributes: Any) -> str:
-        from onnx import helper
-
-        result = f"{operation.lower()}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operation, inputs, [result], **attributes))
-        return result
-
-    def weight(self, name: str, value: np.ndarray) -> str:
-        from onnx import numpy_helper
-
-        self.initialisers.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
-        return name
 
     def linear(self, weights: Weights, name: str, x: str) -> str:
-        turned = self.weight(f"{name}.weight", weights[f"{name}.weight"].T)
-        bias = self.weight(f"{name}.bias", weights[f"{name}.bias"])
+        turned = self.constant(f"{name}.weight", weights[f"{name}.weight"].T)
+        bias = self.constant(f"{name}.bias", weights[f"{name}.bias"])
         return self.node("Add", self.node("MatMul", x, turned), bias)
 
     def norm(self, weights: Weights, name: str, x: str) -> str:
-        parts = [self.weight(f"{name}.{p}", weights[f"{name}.{p}"]) for p in ("weight", "bias")]
+        parts = [self.constant(f"{name}.{p}", weights[f"{name}.{p}"]) for p in ("weight", "bias")]
         return self.node("LayerNormalization", x, *parts, axis=-1, epsilon=EPS)
 
     def heads(self, name: str, x: str, perm: list[int]) -> str:
-        shape = self.weight(f"{name}.split", np.array([1, self.tokens, HEADS, HEAD]))
+        shape = self.constant(f"{name}.split", np.array([1, self.tokens, HEADS, HEAD]))
         return self.node("Transpose", self.node("Reshape", x, shape), perm=perm)
 
     def layer(self, weights: Weights, name: str, x: str) -> str:
@@ -110,10 +84,10 @@ class _Graph:
         q = self.heads(f"{own}.q", self.linear(weights, f"{own}.query", x), [0, 2, 1, 3])
         k = self.heads(f"{own}.k", self.linear(weights, f"{own}.key", x), [0, 2, 3, 1])
         v = self.heads(f"{own}.v", self.linear(weights, f"{own}.value", x), [0, 2, 1, 3])
-        scale = self.weight(f"{own}.scale", np.array(HEAD**0.5, np.float32))
+        scale = self.constant(f"{own}.scale", np.array(HEAD**0.5, np.float32))
         scores = self.node("Softmax", self.node("Div", self.node("MatMul", q, k), scale), axis=-1)
         a = self.node("Transpose", self.node("MatMul", scores, v), perm=[0, 2, 1, 3])
-        shape = self.weight(f"{own}.join", np.array([1, self.tokens, WIDTH]))
+        shape = self.constant(f"{own}.join", np.array([1, self.tokens, WIDTH]))
         a = self.linear(weights, f"{name}.attention.output.dense", self.node("Reshape", a, shape))
         x = self.norm(weights, f"{name}.attention.output.LayerNorm", self.node("Add", x, a))
         h = self.node("Gelu", self.linear(weights, f"{name}.intermediate.dense", x))

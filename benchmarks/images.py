@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.onnx_graph import OnnxGraph
+
 SIDE, CLASSES, EPS = 224, 1000, 1e-5
 
 Weights = Mapping[str, Any]
@@ -22,7 +24,7 @@ def resnet50(weights: Weights, tokens: int = 0) -> bytes:
     for layer, (blocks, step) in enumerate(((3, 1), (4, 2), (6, 2), (3, 2)), 1):
         for block in range(blocks):
             x = _bottleneck(graph, x, f"layer{layer}.{block}", step if block == 0 else 1)
-    return graph.model(x, "fc")
+    return graph.classified(x, "fc")
 
 
 def _bottleneck(graph: "_Graph", x: str, name: str, step: int) -> str:
@@ -56,29 +58,15 @@ def mobilenet_v2(weights: Weights, tokens: int = 0) -> bytes:
             h = step(h, f"{own}.2", f"{own}.3")
         alike = block > 2 and block - 1 not in {3, 6, 10, 13, 16} and stride == 1
         x = graph.node("Add", x, h) if alike else h
-    return graph.model(graph.relu6(step(x, "18.0", "18.1")), "classifier.1")
+    return graph.classified(graph.relu6(step(x, "18.0", "18.1")), "classifier.1")
 
 
-class _Graph:
-    """An ONNX graph as it is written; values are names."""
+class _Graph(OnnxGraph):
+    """The parts of the networks."""
 
     def __init__(self, weights: Weights) -> None:
+        super().__init__()
         self.weights = weights
-        self.nodes: list[Any] = []
-        self.initialisers: list[Any] = []
-
-    def node(self, operation: str, *inputs: str, **attributes: Any) -> str:
-        from onnx import helper
-
-        result = f"{operation.lower()}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operation, inputs, [result], **attributes))
-        return result
-
-    def constant(self, name: str, value: np.ndarray) -> str:
-        from onnx import numpy_helper
-
-        self.initialisers.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
-        return name
 
     def weight(self, name: str) -> str:
         return self.constant(name, self.weights[name])
@@ -103,20 +91,9 @@ class _Graph:
             self.constant(name, np.array(value, np.float32))
         return self.node("Clip", x, *bounds)
 
-    def model(self, x: str, head: str) -> bytes:
+    def classified(self, x: str, head: str) -> bytes:
         """The mean of each channel, the classes, and all of it as one text."""
-        from onnx import TensorProto, helper
-
         x = self.node("Flatten", self.node("GlobalAveragePool", x))
         parts = (self.weight(f"{head}.weight"), self.weight(f"{head}.bias"))
         x = self.node("Gemm", x, *parts, transB=1)
-        shape, result = [1, 3, SIDE, SIDE], [1, CLASSES]
-        graph = helper.make_graph(
-            [*self.nodes, helper.make_node("Identity", [x], ["logits"])],
-            "network",
-            [helper.make_tensor_value_info("image", TensorProto.FLOAT, shape)],
-            [helper.make_tensor_value_info("logits", TensorProto.FLOAT, result)],
-            self.initialisers,
-        )
-        versions = [helper.make_opsetid("", 20)]
-        return helper.make_model(graph, opset_imports=versions, ir_version=9).SerializeToString()
+        return self.model("image", "FLOAT", [1, 3, SIDE, SIDE], "logits", [1, CLASSES], x)

@@ -107,6 +107,9 @@ LARGEST_BYTES = 2**63 - 1
 _BY_ATTRIBUTE = {row.attribute: row for row in ELEMENT_TYPES.values()}
 _BY_DTYPE = {row.dtype: row for row in ELEMENT_TYPES.values() if row.dtype is not None}
 
+BY_DTYPE_NAME = {dtype.name: row for dtype, row in _BY_DTYPE.items()}
+"""Element types by the names that NumPy and PyTorch share: `float32`, `bfloat16`, `bool`."""
+
 
 def element_of(type: Attribute) -> ElementType:
     """The row of an element type, or of a tensor's element type. KeyError where there is none."""

@@ -9,33 +9,17 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from mgn.dialects.types import ELEMENT_TYPES, ElementType
+from mgn.dialects.types import BY_DTYPE_NAME, ElementType
 from mgn.frontend.torch.library import library
 from mgn.frontend.torch.table import Unsupported
-
-ELEMENTS = {
-    "float64": "f64",
-    "float32": "f32",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "int64": "i64",
-    "int32": "i32",
-    "int16": "i16",
-    "int8": "i8",
-    "uint32": "u32",
-    "uint16": "u16",
-    "uint8": "u8",
-    "bool": "bool",
-}
-"""PyTorch's names of element types, and those of the language."""
 
 
 def element_of_torch(dtype: Any) -> ElementType:
     """The element type of a PyTorch dtype. Unsupported where mgn has none."""
     name = str(dtype).removeprefix("torch.")
-    if name not in ELEMENTS:
+    if name not in BY_DTYPE_NAME:
         raise Unsupported(f"values of type {name}")
-    return ELEMENT_TYPES[ELEMENTS[name]]
+    return BY_DTYPE_NAME[name]
 
 
 def array_of_tensor(tensor: Any) -> np.ndarray:

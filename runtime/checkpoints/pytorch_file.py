@@ -19,23 +19,8 @@ from mgn.runtime.stored_arrays import FLOATS_OF_8_BITS, StoredArray, clipped, pl
 _MOST_NESTED = 8
 _ARCHIVE = b"PK\x03\x04"
 
-_BY_TORCH: dict[str, str] = {
-    "float64": "f64",
-    "float32": "f32",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "int64": "i64",
-    "int32": "i32",
-    "int16": "i16",
-    "int8": "i8",
-    "uint32": "u32",
-    "uint16": "u16",
-    "uint8": "u8",
-    "bool": "bool",
-    "float8_e4m3fn": "f8_e4m3",
-    "float8_e5m2": "f8_e5m2",
-}
-"""Elements by PyTorch's names of them."""
+_DTYPES = {dtype.name: dtype for dtype in (*DTYPES.values(), *FLOATS_OF_8_BITS.values())}
+"""Dtypes by their names, which NumPy and PyTorch share."""
 
 
 def pytorch_entries(path: Path) -> dict[str, StoredArray]:
@@ -81,10 +66,9 @@ def _tensors(held: Any, prefix: str, path: Path, depth: int = 0) -> Iterator[tup
 def _stored(tensor: Any) -> StoredArray:
     torch: Any = import_module("torch")
     name = str(tensor.dtype).removeprefix("torch.")
-    element = _BY_TORCH.get(name) if tensor.layout is torch.strided else None
-    if element is None or tensor.is_quantized:
+    dtype = _DTYPES.get(name) if tensor.layout is torch.strided else None
+    if dtype is None or tensor.is_quantized:
         return StoredArray(unread(name), (0,), lambda: np.empty(0))
-    dtype = (DTYPES | FLOATS_OF_8_BITS)[element]
 
     def read() -> np.ndarray:
         plain = tensor.detach().contiguous()
