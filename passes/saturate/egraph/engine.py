@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,6 +56,9 @@ end either.
 """
 BUDGETED = 20_000
 """E-nodes of a program for which the time of a run is meant; a larger one has more."""
+
+MOST_WRITTEN = 200
+"""Facts that are loaded as text; egglog reads more of them sooner from files."""
 
 PRODUCT: Constructor = ("matmul", 2)
 WIDENINGS = 2
@@ -156,14 +160,13 @@ def saturate_facts(
     refuses what they equate: values of different types, or constants.
     """
     bindings = load_bindings()
-    with tempfile.TemporaryDirectory(prefix="mgn-egraph-") as folder:
-        engine = _Engine(bindings, Path(folder), facts, rules, keep_program, trail)
-        engine.widenings = WIDENINGS if widen else 0
-        try:
-            return engine.run(time_budget)
-        except bindings.EggSmolError as error:
-            acted = ", ".join(engine.acting) or "none"
-            raise RuleError(f"values that differ are equated; rules that acted: {acted}") from error
+    engine = _Engine(bindings, facts, rules, keep_program, trail)
+    engine.widenings = WIDENINGS if widen else 0
+    try:
+        return engine.run(time_budget)
+    except bindings.EggSmolError as error:
+        acted = ", ".join(engine.acting) or "none"
+        raise RuleError(f"values that differ are equated; rules that acted: {acted}") from error
 
 
 class _Pace:
@@ -190,25 +193,22 @@ class _Engine:
     def __init__(
         self,
         bindings: Any,
-        folder: Path,
         facts: Facts,
         rules: Sequence[Rule],
         keep_program: bool,
         trail: list[Application] | None,
     ) -> None:
-        self.folder = folder
         self.facts = facts
         self.exact = only_exact(rules)
         self.waiting = dict(enumerate(rules))
         self.constructors: set[Constructor] = set()
         self.compiled: dict[str, CompiledRule] = {}
-        self.egraph = bindings.EGraph(fact_directory=folder)
+        self.egraph = bindings.EGraph()
         self.log: list[str] | None = [] if keep_program else None
         self.trail = trail
         self.seen: dict[str, set[tuple[int, ...]]] = defaultdict(set)
         self.fired: Counter[str] = Counter()
         self.acting: list[str] = []
-        self.loads = 0
         self.iterations = 0
         facts.given = len(facts.handle_types)
         self.largest = facts.given * GROWTH_LIMIT + ALLOWANCE
@@ -366,20 +366,19 @@ class _Engine:
             pending.clear()
         if not tables:
             return False
-        commands: list[str] = []
-        self.loads += 1
-        for relation, lines in tables.items():
-            name = f"{relation}.{self.loads}.tsv"
-            (self.folder / name).write_text("".join(lines))
-            commands.append(f'(input {relation} "{name}")')
-        self.egraph.run_program(*self.egraph.parse_program("\n".join([*commands, "(run load 1)"])))
+        few = sum(map(len, tables.values())) <= MOST_WRITTEN
+        written = [
+            f"({relation} {line.strip()})".replace("\t", " ")
+            for relation, lines in (tables.items() if few or self.log is not None else ())
+            for line in lines
+        ]
         if self.log is not None:
-            self.log.extend(
-                f"({relation} {line.strip()})".replace("\t", " ")
-                for relation, lines in tables.items()
-                for line in lines
-            )
-            self.log.append("(run load 1)")
+            self.log.extend((*written, "(run load 1)"))
+        place = nullcontext() if few else tempfile.TemporaryDirectory(prefix="mgn-egraph-")
+        with place as folder:
+            reads = written if folder is None else list(_in_files(tables, Path(folder)))
+            program = "\n".join((*reads, "(run load 1)"))
+            self.egraph.run_program(*self.egraph.parse_program(program))
         return True
 
     def _read(self, tables: _Tables, *limits: str) -> SaturatedGraph:
@@ -416,6 +415,14 @@ class _Engine:
             locations,
             stopped=frozenset(self.stopped),
         )
+
+
+def _in_files(tables: Mapping[str, list[str]], folder: Path) -> Iterator[str]:
+    """Writes each table into a file. Out: the commands that read them."""
+    for relation, lines in tables.items():
+        file = folder / f"{relation}.tsv"
+        file.write_text("".join(lines))
+        yield f'(input {relation} "{file}")'
 
 
 def pairs_commuted(nodes: Mapping[int, Iterable[ClassNode]], exact: bool) -> Counter[str]:
