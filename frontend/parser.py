@@ -91,6 +91,11 @@ def _grammar() -> _Grammar:
     return _Grammar(lexer, Tables(lark, "program"), Tables(lark, "interpolation"))
 
 
+def lexer() -> Lexer:
+    """The lexer of the language."""
+    return _grammar().lexer
+
+
 def parse_text(source: Source) -> tuple[ast.Block, list[Diagnostic]]:
     """The statements of a file and its syntax errors, in order."""
     run = _Run(source)
