@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from mgn.diagnostics import DiagnosticsError, MgnError
-from mgn.frontend.lexer import LINE_END
+from mgn.dialects.garbage import collector_paused
+from mgn.frontend.lexer import LINE_END, Token
 from mgn.frontend.parser import lexer, parse_text
 from mgn.frontend.source import Source
 from mgn.frontend.tokens import CONTINUES, end_statements
@@ -62,30 +63,37 @@ def format_text(source: Source) -> str:
     if errors:
         raise DiagnosticsError(errors)
     text = source.text
-    made = _Layout(_pieces(text)).text()
-    if _meaning(made) != _meaning(text):
+    with collector_paused():
+        pieces, meaning = _read(text)
+        made = _Layout(pieces).text()
+        kept = _read(made)[1] == meaning
+    if not kept:
         raise MgnError(f"{source.name} was not formatted: a fault in mgn would have changed it")
     first = text.find("\n")
     return made.replace("\n", "\r\n") if first > 0 and text[first - 1] == "\r" else made
 
 
-def _meaning(text: str) -> list[tuple[str, str]]:
-    """What formatting keeps: the statements' tokens, then the comments."""
-    tokens = end_statements(lexer().tokens(text), lambda place, message: None)
-    comments = [(item.type, item.text) for item in _pieces(text) if item.type in _COMMENTS]
-    return [*((item.type, str(item)) for item in tokens), *comments]
+def _read(text: str) -> tuple[list[_Piece], list[tuple[str, str]]]:
+    """The pieces of a text, and what formatting keeps: the statements' tokens, the comments."""
+    tokens = list(lexer().tokens(text))
+    pieces = _pieces(text, tokens)
+    statements = end_statements(tokens, lambda place, message: None)
+    meaning = [(item.type, str(item)) for item in statements]
+    meaning += [(item.type, item.text) for item in pieces if item.type in _COMMENTS]
+    return pieces, meaning
 
 
-def _pieces(text: str) -> list[_Piece]:
+def _pieces(text: str, tokens: Sequence[Token]) -> list[_Piece]:
     """The tokens and comments of a text; line ends are counted alone."""
     starts = [0, *(found.end() for found in re.finditer("\n", text))]
     pieces: list[_Piece] = []
     end = 0
-    for token in lexer().tokens(text):
+    for token in tokens:
         if token.type == LINE_END:
             continue
         begin = starts[token.line - 1] + token.column - 1
-        breaks = _comments(text[end:begin], pieces)
+        between = text[end:begin]
+        breaks = _comments(between, pieces) if between and between != " " else 0
         pieces.append(_Piece(token.type, str(token), breaks))
         end = begin + len(token)
     _comments(text[end:], pieces)

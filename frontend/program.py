@@ -56,7 +56,7 @@ class Program:
     @property
     def graphs(self) -> tuple[GraphSignature, ...]:
         """The graphs of the file; of its imports, where it has none of its own."""
-        return tuple(_signature(item) for item in _default_graphs(self.unit))
+        return tuple(signature_of(item) for item in default_graphs(self.unit))
 
     @property
     def texts(self) -> dict[str, str]:
@@ -84,7 +84,7 @@ class Program:
         """
         chosen = self._choose(graph)
         everything = graph is None or (
-            len(chosen) == len(_default_graphs(self.unit)) and not self.unit.has_top_level_params
+            len(chosen) == len(default_graphs(self.unit)) and not self.unit.has_top_level_params
         )
         if not dims and everything and self._checked is not None:
             module, self._checked = self._checked, None
@@ -94,14 +94,14 @@ class Program:
         with collector_paused():
             _lower(lowering, chosen, dims or {})
         if lowering.diagnostics:
-            raise DiagnosticsError(_in_order(lowering.diagnostics))
+            raise DiagnosticsError(in_order(lowering.diagnostics))
         return lowering.module(only_read=graph is not None)
 
     def _check_dimensions(
         self, chosen: Sequence[Definition], dims: Mapping[str, int]
     ) -> dict[str, int]:
         """Those of the dimensions that are consts. Raises DiagnosticsError."""
-        known = [name for item in chosen for name in _signature(item).dimensions]
+        known = [name for item in chosen for name in signature_of(item).dimensions]
         for name, size in dims.items():
             message = None
             if name not in known and name not in self.sizes:
@@ -115,7 +115,7 @@ class Program:
         return {name: size for name, size in dims.items() if name not in known}
 
     def _choose(self, graph: str | None) -> Sequence[Definition]:
-        graphs = _default_graphs(self.unit)
+        graphs = default_graphs(self.unit)
         if graph is None:
             return graphs
         every = [*self.unit.graphs, *self.unit.imported_graphs]
@@ -153,18 +153,25 @@ def _check(source: Source) -> Program:
         message = "the imports are nested too deep"
         raise DiagnosticsError([Diagnostic(message, source.name)]) from error
     lowering = Lowering(unit)
-    graphs = _default_graphs(unit)
-    known = [item for item in graphs if not _signature(item).required]
-    _lower(lowering, known, {})
-    check_names(lowering, unit)
-    diagnostics = [*loader.diagnostics, *lowering.diagnostics]
+    graphs = default_graphs(unit)
+    known = [item for item in graphs if not signature_of(item).required]
+    diagnostics = [*loader.diagnostics, *errors_of(lowering, known)]
     if not diagnostics and not graphs and not unit.names:
         diagnostics.append(source.error((1, 1), "the file defines nothing"))
     if diagnostics:
-        raise DiagnosticsError(_in_order(diagnostics))
+        raise DiagnosticsError(in_order(diagnostics))
     values = {name: lowering.constants.get(item) for name, item in unit.names.items()}
     sizes = tuple(name for name, value in values.items() if value and type(value[0]) is int)
     return Program(unit, sizes, lowering.module() if len(known) == len(graphs) else None)
+
+
+def errors_of(
+    lowering: Lowering, graphs: Sequence[Definition], dims: Mapping[str, int] | None = None
+) -> list[Diagnostic]:
+    """The errors of a file's graphs, and of the names in what they do not reach."""
+    _lower(lowering, graphs, dims or {})
+    check_names(lowering, lowering.unit)
+    return lowering.diagnostics
 
 
 def _lower(lowering: Lowering, graphs: Sequence[Definition], dims: Mapping[str, int]) -> None:
@@ -173,11 +180,13 @@ def _lower(lowering: Lowering, graphs: Sequence[Definition], dims: Mapping[str, 
         lowering.lower_graph(definition, dims)
 
 
-def _default_graphs(unit: Unit) -> Sequence[Definition]:
+def default_graphs(unit: Unit) -> Sequence[Definition]:
+    """The graphs of a file; of its imports, where it has none of its own."""
     return unit.graphs or unit.imported_graphs
 
 
-def _signature(definition: Definition) -> GraphSignature:
+def signature_of(definition: Definition) -> GraphSignature:
+    """What a graph is called, and its dimension parameters."""
     graph = definition.node
     assert isinstance(graph, ast.Graph)
     required = tuple(dim.name for dim in graph.dimensions if dim.default is None)
@@ -192,5 +201,6 @@ def _signature(definition: Definition) -> GraphSignature:
     return GraphSignature(graph.name, names, required, sizes)
 
 
-def _in_order(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
+def in_order(diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """Diagnostics by file and place."""
     return sorted(diagnostics, key=lambda item: (item.file, item.line, item.column))

@@ -5,7 +5,7 @@ braces themselves.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from mgn.frontend.ast import Expression, Name, Place
 
@@ -51,6 +51,14 @@ def split_text(
         else:
             parts.append(plain)
     return parts
+
+
+def interpolated(literal: str) -> Iterator[tuple[int, str]]:
+    """What stands between braces in a literal, and where in it that begins."""
+    inside = literal[1:-1]
+    for match in _PIECE.finditer(inside) if "{" in inside else ():
+        if match[3] is not None:
+            yield match.start(3) + 1, match[3]
 
 
 def quote(text: str) -> str:

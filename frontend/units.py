@@ -4,6 +4,7 @@ In: a source. Out: a `Unit`, whose `names` holds its own definitions and those o
 the diagnostics.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,9 +63,10 @@ class Unit:
 
 
 class Loader:
-    """Loads a file and its imports, each file once."""
+    """Loads a file and its imports, each file once; `read` gives the text of an import."""
 
-    def __init__(self) -> None:
+    def __init__(self, read: Callable[[Path], Source] = read_source) -> None:
+        self.read = read
         self.diagnostics: list[Diagnostic] = []
         self.loaded: dict[Path, Unit] = {}
         self.loading: list[Path] = []
@@ -119,7 +121,7 @@ class Loader:
                 cycle = [*self.loading[self.loading.index(key) :], key]
                 chain = " -> ".join(item.name for item in cycle)
                 raise DiagnosticsError([Diagnostic(f"cyclic import: {chain}")])
-            other = self.loaded.get(key) or self.load(read_source(path))
+            other = self.loaded.get(key) or self.load(self.read(path))
         except DiagnosticsError as error:
             first = error.diagnostics[0]
             message = first.message if first.line == 0 else f"{first.place}: {first.message}"

@@ -40,6 +40,7 @@ EXTRA = {
     "mgn": {"z3"},
     "mgn/training": {"safetensors"},
     "mgn/text": {"tokenizers"},
+    "mgn/lsp": {"lsprotocol", "pygls"},
     "mgn/onnx_backend.py": {"onnx"},
 }
 """What the files of one folder, or one file, may import besides."""

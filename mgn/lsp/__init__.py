@@ -1,0 +1,1 @@
+"""What editors ask of the language: a language server, and what it knows of a text."""

@@ -1,0 +1,180 @@
+"""What a reader wants to know of a name: its type and shape, where it comes from, what it does.
+
+In: a place in a document. Out: Markdown, or the hints that stand behind names.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from mgn.frontend.ast import Place
+from mgn.frontend.observed import MOST_VALUES
+from mgn.frontend.parser import lexer
+from mgn.frontend.source import Source
+from mgn.lsp.documents import Document, Documents, Target
+from mgn.lsp.operation_help import (
+    KEYWORDS,
+    MEMBERS,
+    Help,
+    initialiser_help,
+    operation_help,
+    type_help,
+)
+from mgn.lsp.symbols import Kind, Occurrence, Role, Symbol
+
+_TENSOR = re.compile(r"[a-z]\w*\[")
+_COMMENT = re.compile(r"\s*//\s?(.*)")
+
+
+@dataclass(frozen=True)
+class Hover:
+    """Markdown about a piece of the text."""
+
+    begin: Place
+    end: Place
+    text: str
+
+
+@dataclass(frozen=True)
+class Hint:
+    """What stands behind a place, though it is not in the text."""
+
+    place: Place
+    text: str
+
+
+def hover(documents: Documents, document: Document, place: Place) -> Hover | None:
+    """What is known of what stands at a place; None where nothing is."""
+    source = document.source
+    found = documents.reading(source).at(place)
+    if found is None:
+        return _keyword(source, place)
+    text = _about(documents, document, found)
+    return Hover(found.place, found.end, text) if text else None
+
+
+def hints(documents: Documents, document: Document, first: int, last: int) -> Iterator[Hint]:
+    """The types of the tensors that names are bound to in some lines."""
+    for item in documents.reading(document.source).occurrences:
+        symbol = item.symbol
+        if symbol is None or not first <= item.place[0] <= last:
+            continue
+        binds = item.role in (Role.DECLARES, Role.BINDS) and symbol.kind is Kind.VARIABLE
+        takes = item.role is Role.DECLARES and symbol.kind is Kind.FORMAL and ":" not in symbol.head
+        values = values_at(document, item) if binds or takes else []
+        tensors = [value for value in values if _TENSOR.match(value)]
+        if tensors:
+            yield Hint(item.end, f": {tensors[0]}{' | …' if len(values) > 1 else ''}")
+
+
+def values_at(document: Document, item: Occurrence) -> Sequence[str]:
+    """What the compiler saw where a name stands, or where it was declared."""
+    observed = document.fresh
+    if observed is None:
+        return ()
+    seen = observed.at(document.name, item.place)
+    symbol = item.symbol
+    if not seen and symbol is not None and item.role is not Role.CALLS:
+        seen = observed.at(document.name, symbol.statement)
+        seen = seen or observed.at(document.name, symbol.place)
+    return seen
+
+
+def comment_above(source: Source, place: Place) -> str:
+    """The lines of a comment that ends above a line."""
+    lines: list[str] = []
+    number = place[0] - 1
+    while (found := _COMMENT.fullmatch(source.line(number) or "")) is not None:
+        lines.append(found[1])
+        number -= 1
+    return "\n".join(reversed(lines))
+
+
+def _about(documents: Documents, document: Document, item: Occurrence) -> str:
+    if item.role is Role.IS_TYPE:
+        return type_help(item.name) or ""
+    if item.role is Role.IS_MEMBER:
+        return _joined(MEMBERS.get(item.name, ""), _values(document, item))
+    if item.role is Role.INITIALISES:
+        return _helped(initialiser_help(item.name))
+    target = documents.target(document.source, item)
+    if item.role is Role.NAMES_ARGUMENT and target is None:
+        return _argument(item)
+    if item.role is Role.CALLS and (target is None or target.symbol.kind is not Kind.FN):
+        return _joined(_helped(operation_help(item.name)), _values(document, item))
+    if target is not None:
+        return _symbol(document, item, target)
+    if item.role is Role.NAMES_RESULT:
+        return f"`{item.name}`: the name of a result."
+    return type_help(item.name) or ""
+
+
+def _symbol(document: Document, item: Occurrence, target: Target) -> str:
+    symbol = target.symbol
+    if symbol.kind in (Kind.FN, Kind.GRAPH):
+        code, values = symbol.head, _values(document, item)
+    else:
+        code, values = _declaration(document, item, symbol), _trial(document)
+    owner = symbol.scope.owner
+    where = f" of `{owner.name}`" if owner is not None else ""
+    if target.source.name != document.name:
+        where += f", from `{target.source.name}`"
+    about = comment_above(target.source, symbol.place) if symbol.is_global else ""
+    return _joined(f"```mgn\n{code}\n```", f"{symbol.kind}{where}", about, values)
+
+
+def _declaration(document: Document, item: Occurrence, symbol: Symbol) -> str:
+    """`x: f32[2, 3]` or `n = 3`; what the text declares where the compiler saw nothing."""
+    values = values_at(document, item)
+    if not values:
+        return symbol.head or item.name
+    name = item.name
+    if symbol.kind in (Kind.PARAM, Kind.STATE):
+        name = f"{symbol.kind} {name}"
+    sign = ":" if all(map(_TENSOR.match, values)) else " ="
+    return f"{name}{sign} {_alternatives(values)}"
+
+
+def _alternatives(values: Sequence[str]) -> str:
+    told = " or ".join(values[:MOST_VALUES])
+    return f"{told} or …" if len(values) > MOST_VALUES else told
+
+
+def _values(document: Document, item: Occurrence) -> str:
+    """What a call gives."""
+    values = values_at(document, item)
+    return f"Here: `{_alternatives(values)}`" if values else ""
+
+
+def _trial(document: Document) -> str:
+    """Says which sizes are those of nobody."""
+    trial = document.fresh.trial if document.fresh is not None else {}
+    sizes = ", ".join(f"{name} = {size}" for name, size in trial.items())
+    return f"*Seen with {sizes}; the setting `mgn.dims` gives another size.*" if sizes else ""
+
+
+def _argument(item: Occurrence) -> str:
+    """An argument of an operation or initialiser."""
+    for known in (operation_help(item.callee or ""), initialiser_help(item.callee or "")):
+        for argument in known.arguments if known is not None else ():
+            if argument.name == item.name:
+                return f"```mgn\n{argument.text}\n```\n\n{argument.kind}, of `{item.callee}`"
+    return ""
+
+
+def _helped(known: Help | None) -> str:
+    return "" if known is None else f"```mgn\n{known.signature}\n```\n\n{known.text}"
+
+
+def _keyword(source: Source, place: Place) -> Hover | None:
+    line = source.line(place[0]) or ""
+    for token in lexer().tokens(line):
+        end = token.column + len(token)
+        if token.column <= place[1] <= end and str(token) in KEYWORDS:
+            begin = (place[0], token.column)
+            return Hover(begin, (place[0], end), KEYWORDS[str(token)])
+    return None
+
+
+def _joined(*parts: str) -> str:
+    return "\n\n".join(part for part in parts if part)
