@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mgn.commands import generate, opt, run, train
+from mgn.commands import fmt, generate, opt, run, train
 from mgn.dialects.mgn import OPERATIONS
 from mgn.dialects.mgn.attributes import REQUIRED
 from mgn.dialects.mgn.operation import AttributeSpec, Kind, OperandSpec, OperationSpec
@@ -120,6 +120,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "mgn-opt": lambda: options(opt.make_parser()),
     "mgn-train": lambda: options(train.make_parser()),
     "mgn-generate": lambda: options(generate.make_parser()),
+    "mgn-fmt": lambda: options(fmt.make_parser()),
 }
 """Each table by the name that its marks have."""
 

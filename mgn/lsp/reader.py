@@ -257,7 +257,7 @@ class _Reader:
         symbol = self._declare(tokens[1], kind)
         symbol.head, symbol.end = _spelled(tokens), _end_of(tokens[-1])
         if not any(token.type == "AS" for token in tokens) and len(tokens) > 3:
-            inside, _ = _bracketed(tokens[4:], "LSQB")
+            inside = _bracketed(tokens[4:], "LSQB")[0]
             closed = 4 + len(inside) + 1 if tokens[4:] and tokens[4].type == "LSQB" else 3
             symbol.external_place = _end_of(tokens[min(closed, len(tokens) - 1)])
 

@@ -100,9 +100,9 @@ def test_options_in_the_text_do_on_a_program_what_they_say(
 
 def main_of(command: str):
     """The main function of a command line."""
-    from mgn.commands import generate, opt, run, train
+    from mgn.commands import fmt, generate, opt, run, train
 
-    modules = {"opt": opt, "run": run, "train": train, "generate": generate}
+    modules = {"opt": opt, "run": run, "train": train, "generate": generate, "fmt": fmt}
     commands = {f"mgn-{name}": module.main for name, module in modules.items()}
     return commands[command.split()[0]]
 

@@ -23,7 +23,16 @@ TRACKED = subprocess.run(
     ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
 ).stdout.splitlines()
 """The files that are kept in the repository."""
-FOLDERS = {*SOURCE_FOLDERS, ".ci", "tests", "filecheck", "benchmarks", "examples", "docs"}
+FOLDERS = {
+    *SOURCE_FOLDERS,
+    ".ci",
+    "tests",
+    "filecheck",
+    "benchmarks",
+    "examples",
+    "docs",
+    "editors",
+}
 TOP_FILES = {
     ".gitignore",
     "CONTRIBUTING.md",
@@ -33,7 +42,7 @@ TOP_FILES = {
     "pyproject.toml",
 }
 DATA = {".npz", ".safetensors"}
-TEXTS = {".c", ".css", ".h", ".js", ".lark", ".md", ".mgn", ".mlir", ".toml"}
+TEXTS = {".c", ".css", ".h", ".js", ".json", ".lark", ".md", ".mgn", ".mlir", ".toml"}
 NAMED = {".ci/run", "mgn/py.typed", *(f"mgn/{name}" for name in SOURCE_FOLDERS)}
 LONGEST_FILE = 500
 DEBRIS = re.compile(r"\b(TODO|FIXME|XXX|HACK|WIP)\b|/tmp/|/work/")
