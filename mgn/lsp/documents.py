@@ -98,6 +98,23 @@ class Documents:
             if document.observed is not None and whole in document.observed.files:
                 yield document
 
+    def observations(self, document: Document) -> Iterator[tuple[Observed, str]]:
+        """What the compiler said of a text as it is, with what it called it: looking at the text
+        itself, and at those that import it.
+        """
+        if document.fresh is not None:
+            yield document.fresh, document.name
+        if document.path is None:
+            return
+        whole = document.path.resolve()
+        for importer in self.importers(document.path):
+            observed = importer.fresh
+            unit = observed.files[whole] if observed is not None else None
+            if observed is None or unit is None or importer is document:
+                continue
+            if unit.source.text == document.text:
+                yield observed, unit.source.name
+
     # ---- names
 
     def sources(self, source: Source) -> Iterator[Source]:

@@ -19,7 +19,7 @@ from mgn.lsp.documents import Document, Target
 from mgn.lsp.hover import hints, hover
 from mgn.lsp.outline import TOKEN_MODIFIERS, TOKEN_TYPES, outline, pieces
 from mgn.lsp.renaming import rename
-from mgn.lsp.server import PAUSE, Server
+from mgn.lsp.server import Server
 from mgn.lsp.symbols import Occurrence, Role
 
 REQUEST_FAILED = -32803
@@ -50,14 +50,15 @@ def _configured(server: Server, params: types.DidChangeConfigurationParams) -> N
 
 
 def _set_options(server: Server, options: Any) -> None:
-    """What the editor's settings say: `{"dims": {"S": 128}, "pause": 0.1}`."""
+    """What the editor's settings say: `{"dims": {"S": 128}, "pause": 0.1}`; others stay."""
     given: dict[str, Any] = options if isinstance(options, dict) else {}
     dims: Any = given.get("dims")
-    sizes: dict[Any, Any] = dims if isinstance(dims, dict) else {}
-    server.documents.dims = {
-        str(name): size for name, size in sizes.items() if type(size) is int and size >= 0
-    }
-    pause: Any = given.get("pause", PAUSE)
+    if isinstance(dims, dict):
+        sizes: dict[Any, Any] = dims
+        server.documents.dims = {
+            str(name): size for name, size in sizes.items() if type(size) is int and size >= 0
+        }
+    pause: Any = given.get("pause")
     if isinstance(pause, int | float) and 0 <= pause <= 60:
         server.pause = float(pause)
 

@@ -61,23 +61,25 @@ def hints(documents: Documents, document: Document, first: int, last: int) -> It
             continue
         binds = item.role in (Role.DECLARES, Role.BINDS) and symbol.kind is Kind.VARIABLE
         takes = item.role is Role.DECLARES and symbol.kind is Kind.FORMAL and ":" not in symbol.head
-        values = values_at(document, item) if binds or takes else []
+        values = values_at(documents, document, item) if binds or takes else []
         tensors = [value for value in values if _TENSOR.match(value)]
         if tensors:
             yield Hint(item.end, f": {tensors[0]}{' | …' if len(values) > 1 else ''}")
 
 
-def values_at(document: Document, item: Occurrence) -> Sequence[str]:
-    """What the compiler saw where a name stands, or where it was declared."""
-    observed = document.fresh
-    if observed is None:
-        return ()
-    seen = observed.at(document.name, item.place)
+def values_at(documents: Documents, document: Document, item: Occurrence) -> Sequence[str]:
+    """What the compiler saw where a name stands, or where it was declared: for this text, or for
+    another that imports it.
+    """
     symbol = item.symbol
-    if not seen and symbol is not None and item.role is not Role.CALLS:
-        seen = observed.at(document.name, symbol.statement)
-        seen = seen or observed.at(document.name, symbol.place)
-    return seen
+    places = [item.place]
+    if symbol is not None and item.role is not Role.CALLS:
+        places += [symbol.statement, symbol.place]
+    for observed, file in documents.observations(document):
+        for place in places:
+            if seen := observed.at(file, place):
+                return seen
+    return ()
 
 
 def comment_above(source: Source, place: Place) -> str:
@@ -94,27 +96,27 @@ def _about(documents: Documents, document: Document, item: Occurrence) -> str:
     if item.role is Role.IS_TYPE:
         return type_help(item.name) or ""
     if item.role is Role.IS_MEMBER:
-        return _joined(MEMBERS.get(item.name, ""), _values(document, item))
+        return _joined(MEMBERS.get(item.name, ""), _values(documents, document, item))
     if item.role is Role.INITIALISES:
         return _helped(initialiser_help(item.name))
     target = documents.target(document.source, item)
     if item.role is Role.NAMES_ARGUMENT and target is None:
         return _argument(item)
     if item.role is Role.CALLS and (target is None or target.symbol.kind is not Kind.FN):
-        return _joined(_helped(operation_help(item.name)), _values(document, item))
+        return _joined(_helped(operation_help(item.name)), _values(documents, document, item))
     if target is not None:
-        return _symbol(document, item, target)
+        return _symbol(documents, document, item, target)
     if item.role is Role.NAMES_RESULT:
         return f"`{item.name}`: the name of a result."
     return type_help(item.name) or ""
 
 
-def _symbol(document: Document, item: Occurrence, target: Target) -> str:
+def _symbol(documents: Documents, document: Document, item: Occurrence, target: Target) -> str:
     symbol = target.symbol
     if symbol.kind in (Kind.FN, Kind.GRAPH):
-        code, values = symbol.head, _values(document, item)
+        code, values = symbol.head, _values(documents, document, item)
     else:
-        code, values = _declaration(document, item, symbol), _trial(document)
+        code, values = _declaration(documents, document, item, symbol), _trial(document)
     owner = symbol.scope.owner
     where = f" of `{owner.name}`" if owner is not None else ""
     if target.source.name != document.name:
@@ -123,9 +125,9 @@ def _symbol(document: Document, item: Occurrence, target: Target) -> str:
     return _joined(f"```mgn\n{code}\n```", f"{symbol.kind}{where}", about, values)
 
 
-def _declaration(document: Document, item: Occurrence, symbol: Symbol) -> str:
+def _declaration(documents: Documents, document: Document, item: Occurrence, symbol: Symbol) -> str:
     """`x: f32[2, 3]` or `n = 3`; what the text declares where the compiler saw nothing."""
-    values = values_at(document, item)
+    values = values_at(documents, document, item)
     if not values:
         return symbol.head or item.name
     name = item.name
@@ -140,9 +142,9 @@ def _alternatives(values: Sequence[str]) -> str:
     return f"{told} or …" if len(values) > MOST_VALUES else told
 
 
-def _values(document: Document, item: Occurrence) -> str:
+def _values(documents: Documents, document: Document, item: Occurrence) -> str:
     """What a call gives."""
-    values = values_at(document, item)
+    values = values_at(documents, document, item)
     return f"Here: `{_alternatives(values)}`" if values else ""
 
 

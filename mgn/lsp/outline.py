@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mgn.frontend.ast import Place
+from mgn.lsp.operation_help import operation_help, type_help
 from mgn.lsp.symbols import Kind, Occurrence, Reading, Role, Symbol
 
 TOKEN_TYPES = ("function", "parameter", "variable", "property", "type", "enumMember")
@@ -24,6 +25,7 @@ _OF_KIND = {
     Kind.INPUT: "parameter",
     Kind.FORMAL: "parameter",
 }
+_OF_LANGUAGE = frozenset({Role.CALLS, Role.INITIALISES, Role.IS_TYPE})
 _READ_ONLY = frozenset({Kind.CONST, Kind.DIMENSION})
 _SHOWN_INSIDE = frozenset({Kind.PARAM, Kind.STATE, Kind.DIMENSION, Kind.INPUT})
 
@@ -74,9 +76,14 @@ def _piece(item: Occurrence) -> Piece | None:
     modifiers = 1 if item.role is Role.DECLARES else 0
     if item.symbol is not None and item.symbol.kind in _READ_ONLY:
         modifiers |= 2
-    if item.role in (Role.CALLS, Role.INITIALISES, Role.IS_TYPE) and item.symbol is None:
+    if item.role in _OF_LANGUAGE and item.symbol is None and _is_known(item.name):
         modifiers |= 4
     return Piece(item.place, len(item.name), TOKEN_TYPES.index(kind), modifiers)
+
+
+def _is_known(name: str) -> bool:
+    """Whether the language itself has a name."""
+    return operation_help(name) is not None or type_help(name) is not None
 
 
 def _type_of(item: Occurrence) -> str | None:

@@ -90,20 +90,20 @@ def test_names_have_the_types_that_the_compiler_infers(name: str) -> None:
             continue
         call, place = node.values[0], node.names[0][1]
         if isinstance(call, ast.Call) and call.place in made and call.name != "split":
-            seen = values_at(document, at[place])
+            seen = values_at(documents, document, at[place])
             assert set(seen) <= made[call.place] and seen, f"{node.names[0]}"
             found = hover(documents, document, place)
             assert found is not None and all(item in found.text for item in seen[:4])
             checked += 1
     for graph in (op for op in module.ops if isinstance(op, GraphOp)):
         symbol = reading.globals[graph.sym_name.data]
-        given = [values_at(document, one.occurrences[0])[0] for one in symbol.formals]
+        given = [values_at(documents, document, one.occurrences[0])[0] for one in symbol.formals]
         assert given == [spelling(type) for type in graph.body.block.arg_types]
     for op in module.walk():
         if isinstance(op, ReadOp) and isinstance(op.location, FileLineColLoc):
             place = op.location.line.data, op.location.column.data
             if op.location.filename.data == str(path):
-                values = values_at(document, at[place])
+                values = values_at(documents, document, at[place])
                 assert spelling(op.result.type) in values or len(values) > MOST_VALUES
     assert checked or len(text) < 1200
 
