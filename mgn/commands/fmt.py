@@ -76,7 +76,7 @@ def _format_one(name: str, check: bool) -> bool:
         source = read_source(Path(name), name)
     made = format_text(source)
     if name == STDIN and not check:
-        sys.stdout.write(made)
+        _print(made)
         return False
     if made == source.text:
         return False
@@ -86,6 +86,15 @@ def _format_one(name: str, check: bool) -> bool:
         _write(source, made)
         say(f"{name}: formatted")
     return True
+
+
+def _print(text: str) -> None:
+    """Writes UTF-8 to stdout, whatever encoding and line ends the terminal would have."""
+    stream = getattr(sys.stdout, "buffer", None)
+    if stream is None:
+        sys.stdout.write(text)
+    else:
+        stream.write(text.encode("utf-8"))
 
 
 def _write(source: Source, text: str) -> None:
