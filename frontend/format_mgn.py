@@ -62,6 +62,11 @@ def format_text(source: Source) -> str:
     _, errors = parse_text(source)
     if errors:
         raise DiagnosticsError(errors)
+    return format_parsed(source)
+
+
+def format_parsed(source: Source) -> str:
+    """The style of a text that is known to have no syntax errors."""
     text = source.text
     with collector_paused():
         pieces, meaning = _read(text)

@@ -20,6 +20,7 @@ from xdsl.ir import SSAValue
 
 from mgn.diagnostics import Diagnostic
 from mgn.dialects.garbage import collector_paused
+from mgn.dialects.mgn.structure import ReadOp
 from mgn.dialects.types import ElementType, spelling
 from mgn.frontend import ast
 from mgn.frontend.ast import Expression, Place
@@ -48,7 +49,8 @@ class Cancelled(Exception):
 @dataclass
 class Observed:
     """What was seen of a text. `values` are by file and place, each as a reader wants it:
-    `f32[2, 3]`, `576`. `trial` are the dimensions that got a size to be seen with.
+    `f32[2, 3]`, `576`. `trial` are the dimensions that got a size to be seen with, and `keys` the
+    external names of the parameters and states that a place declares.
     """
 
     unit: Unit
@@ -58,6 +60,9 @@ class Observed:
         default_factory=dict[str, dict[Place, list[str]]]
     )
     trial: dict[str, int] = field(default_factory=dict[str, int])
+    keys: dict[tuple[str, Place], dict[str, None]] = field(
+        default_factory=dict[tuple[str, Place], dict[str, None]]
+    )
 
     def at(self, file: str, place: Place) -> Sequence[str]:
         """The values of a place, in the order in which they were met."""
@@ -150,6 +155,10 @@ class _Observing(Lowering):
         if text not in values and len(values) <= MOST_VALUES:
             values.append(text)
 
+    def see_key(self, place: Place, name: str) -> None:
+        """Keeps the external name of what a place of this file declares."""
+        self.seen.keys.setdefault((self.frame.unit.source.name, place), {})[name] = None
+
     def evaluate(self, node: Expression) -> Any:
         value = super().evaluate(node)
         if isinstance(node, _SEEN):
@@ -179,11 +188,15 @@ class _Observing(Lowering):
     def _read(self, node: ast.Param, top_level: bool = False) -> Any:
         value = super()._read(node, top_level)
         self.see(self.frame.unit, node.place, value)
+        if isinstance(value, SSAValue) and isinstance(value.owner, ReadOp):
+            self.see_key(node.place, value.owner.parameter_name)
         return value
 
     def _declared(self, node: ast.State, prefixes: Sequence[str]) -> Any:
         value = super()._declared(node, prefixes)
         self.see(self.frame.unit, node.place, value)
+        if isinstance(value, StateRef):
+            self.see_key(node.place, value.name)
         return value
 
     def _argument(

@@ -12,7 +12,7 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
 from mgn.diagnostics import DiagnosticsError, MgnError
-from mgn.frontend.format_mgn import format_text
+from mgn.frontend.format_mgn import format_parsed, format_text
 from mgn.lsp import convert
 from mgn.lsp.completion import completions, signature
 from mgn.lsp.documents import Document, Target
@@ -231,7 +231,8 @@ def _format(server: Server, params: types.DocumentFormattingParams) -> list[type
     if document is None:
         return None
     try:
-        text = format_text(document.source)
+        is_sound = document.fresh is not None and not document.fresh.unit.has_syntax_errors
+        text = (format_parsed if is_sound else format_text)(document.source)
     except DiagnosticsError:  # the errors are shown in the text
         return None
     if text == document.text:

@@ -22,6 +22,7 @@ from mgn.lsp.operation_help import (
 )
 from mgn.lsp.symbols import Kind, Occurrence, Role, Symbol
 
+_DECLARED = frozenset({Kind.PARAM, Kind.STATE, Kind.INPUT})
 _TENSOR = re.compile(r"[a-z]\w*\[")
 _COMMENT = re.compile(r"\s*//\s?(.*)")
 
@@ -122,7 +123,23 @@ def _symbol(documents: Documents, document: Document, item: Occurrence, target: 
     if target.source.name != document.name:
         where += f", from `{target.source.name}`"
     about = comment_above(target.source, symbol.place) if symbol.is_global else ""
-    return _joined(f"```mgn\n{code}\n```", f"{symbol.kind}{where}", about, values)
+    declared = symbol.head if symbol.kind in _DECLARED and symbol.head != code else ""
+    declared = f"Declared: `{declared}`" if declared else ""
+    keys = _keys(documents, document, target)
+    return _joined(f"```mgn\n{code}\n```", f"{symbol.kind}{where}", declared, keys, about, values)
+
+
+def _keys(documents: Documents, document: Document, target: Target) -> str:
+    """What files of weights call a parameter or a state."""
+    place = target.symbol.place
+    for observed, file in documents.observations(document):
+        own = target.source.name == document.name
+        names = list(observed.keys.get((file if own else target.source.name, place), ()))
+        if names:
+            told = ", ".join(f"`{name}`" for name in names[:MOST_VALUES])
+            more = f", … ({len(names)})" if len(names) > MOST_VALUES else ""
+            return f"External name: {told}{more}"
+    return ""
 
 
 def _declaration(documents: Documents, document: Document, item: Occurrence, symbol: Symbol) -> str:

@@ -130,6 +130,9 @@ def test_names_are_explained_found_and_renamed_across_files(editor: Editor, fold
     for mark, said in (
         ("x @ w", "x: f32[2, 4]"),
         ("w, by", "param w: f32[4, 4]"),
+        ("w, by", "Declared: `param w: f32[D, D] = he_normal()`"),
+        ("w, by", "External name: `w`"),
+        ("x @ w", "Declared: `x: f32[B, D]`"),
         ("y = ", "y: f32[2, 4]"),
         ("y\n", "y: f32[2, 4]"),
         ("D, D", "D = 4"),
