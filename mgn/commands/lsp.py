@@ -4,6 +4,7 @@ In: messages of the language server protocol. Out: answers of the same.
 """
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -43,7 +44,13 @@ def _serve(_: argparse.Namespace) -> int:
         ) from None
     if sys.stdin.isatty():
         raise MgnError("an editor starts mgn-lsp and speaks to it; mgn-fmt formats files")
+    if not os.environ.get("MGN_TRACEBACK"):  # an editor shows what an answer says
+        logging.getLogger("pygls").setLevel(logging.CRITICAL)
     # What anything else prints must not come between the messages.
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as channel, redirect_stdout(sys.stderr):
-        make_server().start_io(sys.stdin.buffer, channel)
+        server = make_server()
+        try:
+            server.start_io(sys.stdin.buffer, channel)
+        finally:
+            server.stop_all()
     return 0
