@@ -1,8 +1,9 @@
 """`python -m benchmarks.training_device [--device D] [--only WORD]`: backward passes, updates and
 whole training steps beside PyTorch.
 
-Each row has the time of mgn and of PyTorch, its share, and how many launches there are. Results are
-compared with PyTorch's before, where it is installed; the relative error is in the table.
+Each row has the time of mgn by the wall clock, all launches included, that of PyTorch, mgn's share
+of its rate, and how many launches there are. Results are compared with PyTorch's before, where it
+is installed; the relative error is in the table.
 """
 
 import argparse
@@ -17,7 +18,6 @@ import ml_dtypes
 import numpy as np
 
 import mgn
-from benchmarks.contestants import replay_of
 from benchmarks.measure import APART, SHARED, interleaved_medians
 from benchmarks.table import Table, keep
 from benchmarks.training_cases import TrainingCase, cases
@@ -63,7 +63,7 @@ def measured(case: TrainingCase, device: str, kernels: bool) -> dict[str, Any]:
     found = executable(**case.arrays)
     on_gpu = executable.device.kind == "gpu"
     row: dict[str, Any] = {"case": case.name, "compile s": compiled}
-    contestants: dict[str, Callable[[], Any]] = {"mgn": replay_of(executable)}
+    contestants: dict[str, Callable[[], Any]] = {"mgn": executable.replay}
     if HAS_TORCH:
         call = torch_call(case, weights, on_gpu)
         row["error"] = error_of(case, found, call())
