@@ -26,8 +26,10 @@ from mgn.frontend.values import POISON, describe, fold_call, holds_poison, is_nu
 Turn = tuple[str, Any]
 """A loop's name, and what it stands for in one turn."""
 
-GRAD = "grad"
-"""The call that gives gradients, whose second argument is a value or a list of them."""
+DERIVATIVES: Mapping[str, tuple[str, ...]] = {"grad": ("loss", "x"), "jvp": ("y", "x", "v")}
+"""The calls that give derivatives, with their arguments: `loss` is a scalar, `y` a value, `x` what
+it is differentiated by, a value or a list, and `v` as many directions.
+"""
 
 DEEPEST_CALLS = 100
 
@@ -67,8 +69,8 @@ class Calls(Expressions):
             return self._call_operation(node, positional, keywords)
         if node.name == "constant":
             return self._constant(node, positional, keywords)
-        if node.name == GRAD:
-            return self.gradient(node, positional, keywords)
+        if node.name in DERIVATIVES:
+            return self.derivative(node, positional, keywords)
         if node.name in unit.broken or unit.incomplete:
             return POISON
         return self._unknown_call(node, definition)
@@ -79,7 +81,7 @@ class Calls(Expressions):
             kind = definition.kind if definition is not None else "value"
             return self.error(node.place, f"'{name}' is a {kind}, which cannot be called")
         functions = [n for n, d in self.frame.unit.names.items() if d.kind == "fn"]
-        hint = self.hint(name, [*functions, *OPERATIONS, GRAD])
+        hint = self.hint(name, [*functions, *OPERATIONS, *DERIVATIVES])
         return self.error(node.place, f"unknown operation '{name}'{hint}")
 
     # ---- operations
@@ -126,10 +128,10 @@ class Calls(Expressions):
         self.locate(node.place)
         return self.emitter.constant_array(array)
 
-    def gradient(
+    def derivative(
         self, node: ast.Call, positional: Sequence[Any], keywords: Mapping[str, Any]
     ) -> Any:
-        """`grad(loss, x)`, or `grad(loss, [x, w])`."""
+        """`grad(loss, x)`, `grad(loss, [x, w])`, or `jvp(y, x, v)`."""
         raise NotImplementedError
 
     # ---- functions

@@ -16,7 +16,7 @@ from mgn.frontend import ast
 from mgn.frontend.ast import walk
 from mgn.frontend.context import Frame
 from mgn.frontend.lower import Lowering
-from mgn.frontend.lower_calls import GRAD
+from mgn.frontend.lower_calls import DERIVATIVES
 from mgn.frontend.units import Definition, Unit
 
 
@@ -41,7 +41,14 @@ class _Shared:
     def __init__(self, unit: Unit) -> None:
         functions = {name for name, item in unit.names.items() if item.kind == "fn"}
         self.values = {*unit.names, *ELEMENT_TYPES, *unit.broken}
-        self.callable = {*functions, *OPERATIONS, *INITIALISERS, "constant", GRAD, *unit.broken}
+        self.callable = {
+            *functions,
+            *OPERATIONS,
+            *INITIALISERS,
+            "constant",
+            *DERIVATIVES,
+            *unit.broken,
+        }
 
 
 def _check(

@@ -164,6 +164,7 @@ def stub() -> str:
         "Tensor = Value | np.ndarray | float\n\n"
         "def constant(value: Any, T: Any = None) -> Value: ...\n"
         "def grad(loss: Value, values: Any) -> Any: ...\n"
+        "def jvp(y: Value, x: Any, v: Any) -> Value: ...\n"
     )
     return head + "".join(_stub_of(spec) for _, spec in sorted(OPERATIONS.items()))
 

@@ -12,7 +12,7 @@ from mgn.dialects.mgn.attributes import REQUIRED
 from mgn.dialects.mgn.initialiser import INITIALISERS
 from mgn.dialects.mgn.operation import OPERATIONS, AttributeSpec, OperandSpec
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, Family
-from mgn.frontend.lower_calls import COMPILE_TIME, GRAD
+from mgn.frontend.lower_calls import COMPILE_TIME, DERIVATIVES
 
 KEYWORDS = {
     "const": "`const A = 1, B = 2 * A`: values that are known when compiling.",
@@ -78,13 +78,24 @@ class Help:
         return f"{self.name}({', '.join(item.text for item in self.arguments)})"
 
 
+_KINDS = {
+    "loss": "a scalar",
+    "y": "a value",
+    "x": "a value, or a list",
+    "v": "a direction, or a list",
+}
+_DERIVATIVES = {
+    "grad": "`g = grad(loss, x)`, `gx, gw = grad(loss, [x, w])`: the gradients of a scalar.",
+    "jvp": "`t = jvp(y, x, v)`: how y changes where x goes in the direction v.",
+}
+
+
 @cache
 def operation_help(name: str) -> Help | None:
     """An operation of the language; None for another name."""
-    if name == GRAD:
-        arguments = (Argument("loss", "loss", "a scalar"), Argument("x", "x", "a value, or a list"))
-        text = "`g = grad(loss, x)`, `gx, gw = grad(loss, [x, w])`: the gradients of a scalar."
-        return Help(GRAD, arguments, text)
+    if name in DERIVATIVES:
+        arguments = tuple(Argument(item, item, _KINDS[item]) for item in DERIVATIVES[name])
+        return Help(name, arguments, _DERIVATIVES[name])
     if name == "constant":
         arguments = (
             Argument("value", "value", "numbers, or nested lists of them"),
@@ -120,7 +131,7 @@ def type_help(name: str) -> str | None:
 
 def operation_names() -> Iterator[str]:
     """What a call can name, the functions of a program aside."""
-    yield from sorted([*OPERATIONS, GRAD, "constant"])
+    yield from sorted([*OPERATIONS, *DERIVATIVES, "constant"])
 
 
 def _argument(item: OperandSpec | AttributeSpec) -> Argument:
