@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mgn.text.writing import generate_text
     from mgn.torch import from_torch
     from mgn.training import schedules
+    from mgn.training.loss_scale import LossScale
     from mgn.training.matrix_optimisers import Adafactor, Muon
     from mgn.training.optimisers import SGD, Adam, AdamW, Lion, Optimizer, RMSProp, Update
     from mgn.training.trainer import Trainer
@@ -42,6 +43,7 @@ __all__ = [
     "DiagnosticsError",
     "Executable",
     "Lion",
+    "LossScale",
     "MgnError",
     "Module",
     "Muon",
@@ -85,6 +87,7 @@ _HOMES = {
         "mgn.training.optimisers",
     ),
     **dict.fromkeys(("Adafactor", "Muon"), "mgn.training.matrix_optimisers"),
+    "LossScale": "mgn.training.loss_scale",
     "Trainer": "mgn.training.trainer",
     "generate": "mgn.text.generation",
     "generate_text": "mgn.text.writing",

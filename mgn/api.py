@@ -159,6 +159,7 @@ def compile(
     tune: float = 0.0,
     optimizer: AnyOptimizer | None = None,
     loss: str = "loss",
+    loss_scale: Any = "auto",
     prepare: bool = True,
     params: Parameters | None = None,
 ) -> Executable: ...
@@ -178,6 +179,7 @@ def compile(
     tune: float = 0.0,
     optimizer: AnyOptimizer | None = None,
     loss: str = "loss",
+    loss_scale: Any = "auto",
     prepare: bool = True,
     params: Parameters | None = None,
 ) -> Program: ...
@@ -196,6 +198,7 @@ def compile(
     tune: float = 0.0,
     optimizer: AnyOptimizer | None = None,
     loss: str = "loss",
+    loss_scale: Any = "auto",
     prepare: bool = True,
     params: Parameters | None = None,
 ) -> Executable | Program:
@@ -214,8 +217,9 @@ def compile(
     on the device, which is that of the other, and arrays that stay there go from one to the other.
 
     With `mode="training"`, a run is a step: `optimizer` (`AdamW()` if none is given) lowers the
-    output `loss` of the one graph. `mgn.Trainer` has more to set. With `prepare=False`, what
-    parameters alone decide is not kept, but computed in each run.
+    output `loss` of the one graph, which is scaled by `loss_scale` while it is differentiated:
+    `dynamic`, `none`, a number, or `auto`, which is dynamic in f16. `mgn.Trainer` has more to set.
+    With `prepare=False`, what parameters alone decide is not kept, but computed in each run.
     """
     check_arguments("mgn.compile", graphs=graph, dims=dims, device=device, mode=mode, seed=seed)
     check_arguments("mgn.compile", target=target, precision=precision, tune=tune, loss=loss)
@@ -245,8 +249,9 @@ def compile(
     if trains is not None:
         wrapped = as_module(module)
         names = [wrapped.choose_graph(names[0])]
-        training_step = importlib.import_module(trains).training_step
-        step = training_step(wrapped.lower(names[0], dims), loss, optimizer)
+        scaled_step = importlib.import_module(trains).scaled_step
+        lowered = wrapped.lower(names[0], dims)
+        step = scaled_step(lowered, loss, optimizer, loss_scale, precision)
         module, bound = Module(step.module, wrapped.values), [None]
         params = Parameters(Session(chosen), seed, step.trained)
         params.update({name: v for name, v in wrapped.values.items() if name in step.trained})

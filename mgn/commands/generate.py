@@ -5,6 +5,7 @@ text on stdout, whole characters only; remarks and the rate on stderr.
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from mgn.commands.checkpoints import add_checkpoint_options, check_checkpoint_options
@@ -100,3 +101,7 @@ def _generate(arguments: argparse.Namespace) -> int:
 
     write_text(arguments)
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

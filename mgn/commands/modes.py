@@ -29,7 +29,9 @@ def in_mode(
     """
     if arguments.mode != "training":
         return Chosen(program, graph, dimensions)
-    from mgn.training.step import training_step
+    from mgn.training.loss_scale import AUTOMATIC
+    from mgn.training.step import scaled_step
 
-    step = training_step(program.lower(graph, dimensions), arguments.loss)
+    lowered = program.lower(graph, dimensions)
+    step = scaled_step(lowered, arguments.loss, None, AUTOMATIC, arguments.precision)
     return Chosen(Module(step.module), graph, None, step.trained)

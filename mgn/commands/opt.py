@@ -144,3 +144,7 @@ def _print(result: str | bytes) -> None:
         raise UsageError("the result is a binary; -o names a file for it")
     sys.stdout.flush()
     stream.write(result)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -172,3 +172,7 @@ def _emit(arguments: argparse.Namespace) -> None:
         sys.stdout.write(emit_stage(arguments))
     else:
         write_whole(arguments.output, emit_stage(arguments).encode())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

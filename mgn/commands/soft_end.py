@@ -30,7 +30,7 @@ class SoftEnd:
         self._say(f"{signal.Signals(number).name}: the run ends behind this step")
 
     def __call__(self, event: Event) -> None:
-        if self.is_asked and event.kind == "step":
+        if self.is_asked and event.kind in ("step", "batch"):
             raise StopTraining("interrupted")
 
 

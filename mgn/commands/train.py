@@ -6,6 +6,7 @@ asked for.
 """
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from mgn.commands.errors import FAILURE, UsageError, guarded
@@ -20,6 +21,8 @@ examples:
   mgn-train net.mgn --data train.npz --save net.safetensors --every 500 --keep 3
   mgn-train net.mgn --data train.npz --save net.safetensors --resume   goes on, bit for bit
   mgn-train net.mgn --data train.npz --log net.jsonl --curves net.png --tensorboard runs/net
+  mgn-train net.mgn --data train.npz --batch 16 --accumulate 4    steps of 64 in the memory of 16
+  mgn-train net.mgn --data train.npz --precision f16 --loss-scale dynamic
   mgn-train net.mgn --data train.npz --check-finite     names what made the first NaN
 """
 
@@ -66,6 +69,13 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
     )
     add("--warmup", type=int, default=0, metavar="N", help="steps in which the rate rises")
     add("--clip-norm", type=float, metavar="NORM", help="the largest norm of all gradients")
+    add("--accumulate", type=int, default=1, metavar="N", help="batches of a step (default: 1)")
+    add(
+        "--loss-scale",
+        default="auto",
+        metavar="SCALE",
+        help="auto (dynamic in f16), dynamic, none or a number",
+    )
     add("--epochs", type=int, metavar="N", help="how often each example is seen (default: 1)")
     add("--steps", type=int, metavar="N", help="how many steps there are, instead of epochs")
     add("--every", type=int, metavar="N", help="evaluate and save after N steps, not each epoch")
@@ -80,6 +90,7 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
     add("--keep", type=int, default=1, metavar="N", help="keep the last N under names of their own")
     add("--keep-best", action="store_true", help="keep the one with the best evaluation as well")
     add("--resume", action="store_true", help="go on with the checkpoint, if there is one")
+    add("--save-not-finite", action="store_true", help="save NaN and infinities too")
     add("--overwrite", action="store_true", help="take the place of another run's files")
     add("--save-params", metavar="FILE.safetensors", help="the trained parameters alone")
     add("--log", metavar="FILE.jsonl", help="a line of JSON for each step and evaluation")
@@ -100,7 +111,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UsageError("--seed takes a number of at least 0")
     if arguments.resume and arguments.params:
         raise UsageError("--resume takes the parameters of the checkpoint; --params begins anew")
-    for name in ("batch", "epochs", "steps", "every", "patience", "keep"):
+    for name in ("batch", "epochs", "steps", "every", "patience", "keep", "accumulate"):
         value = getattr(arguments, name)
         if value is not None and value < 1:
             raise UsageError(f"--{name} takes a whole number of at least 1")
@@ -109,3 +120,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from mgn.commands.training import train
 
     return 0 if train(arguments) else FAILURE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

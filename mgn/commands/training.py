@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 
@@ -17,6 +18,7 @@ from mgn.commands.errors import UsageError, say
 from mgn.commands.optimiser_call import read_optimiser
 from mgn.commands.soft_end import soft_end
 from mgn.commands.sources import read_source
+from mgn.diagnostics import MgnError
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.dialects.types import element_of
 from mgn.modules.files import check_apart, check_target
@@ -24,8 +26,13 @@ from mgn.modules.module import Module, load_program
 from mgn.runtime.weights import load_arrays
 from mgn.training.checkpoints import check_run, run_of
 from mgn.training.data import ArrayBatches, InputTypes
+from mgn.training.finite import fault_among
 from mgn.training.history import History
+from mgn.training.loss_scale import LossScale, as_loss_scale
 from mgn.training.metrics import parse_metric
+
+if TYPE_CHECKING:
+    from mgn.training.trainer import Trainer
 
 
 def train(arguments: argparse.Namespace) -> bool:
@@ -33,6 +40,7 @@ def train(arguments: argparse.Namespace) -> bool:
     came to its end, which a signal can keep it from.
     """
     metric = None if arguments.metric is None else parse_metric(arguments.metric)
+    scale = _loss_scale(arguments.loss_scale, arguments.precision)
     program = _program_of(arguments)
     given = parse_dimensions(arguments.dim)
     graph = _choose_graph(program, arguments, given)
@@ -49,12 +57,13 @@ def train(arguments: argparse.Namespace) -> bool:
     _check_targets(arguments, program)
     check_run(arguments.save, arguments.resume, arguments.overwrite)
     data = ArrayBatches(load_arrays(arguments.data), inputs, arguments.seed, arguments.data)
-    data.need_a_batch()
+    data.need_a_batch(accumulate=arguments.accumulate)
     _check_batch(arguments.batch, data.size)
     held_out = None
     if arguments.eval is not None:
         held_out = ArrayBatches(load_arrays(arguments.eval), inputs, 0, arguments.eval)
-    steps = arguments.steps or (arguments.epochs or 1) * (data.examples // data.size)
+    per_epoch = data.examples // (data.size * arguments.accumulate)
+    steps = arguments.steps or (arguments.epochs or 1) * per_epoch
     optimiser = read_optimiser(
         arguments.optimizer, arguments.lr, arguments.schedule, arguments.warmup, steps
     )
@@ -70,6 +79,8 @@ def train(arguments: argparse.Namespace) -> bool:
         precision=arguments.precision,
         dims=dimensions,
         clip_norm=arguments.clip_norm,
+        accumulate=arguments.accumulate,
+        loss_scale=scale,
     )
     if arguments.params is not None:
         trainer.load_params(arguments.params)
@@ -94,14 +105,39 @@ def train(arguments: argparse.Namespace) -> bool:
             patience=arguments.patience,
             check_finite=arguments.check_finite,
             norms=arguments.norms,
+            save_not_finite=arguments.save_not_finite,
             progress=False if arguments.no_progress else None,
             say=say,
             callbacks=[end],
         )
     if arguments.save_params is not None:
-        trainer.save_params(arguments.save_params)
+        _save_params(trainer, arguments.save_params, arguments.save_not_finite)
     sys.stdout.write(_summary(history, trainer.steps))
     return not end.is_asked
+
+
+def _loss_scale(text: str, precision: str) -> LossScale | None:
+    """What `--loss-scale` says. UsageError where it says nothing that is known."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = None
+    try:
+        return as_loss_scale(text if number is None else number, precision)
+    except MgnError as error:
+        known = "auto, dynamic, none or a number from 2**-24 to 2**100"
+        raise UsageError(f"--loss-scale takes {known}, not '{text:.80}'") from error
+
+
+def _save_params(trainer: "Trainer", path: str, even_not_finite: bool) -> None:
+    """Writes the parameters. MgnError where those that were trained are not finite."""
+    trained = {name: trainer.params[name] for name in trainer.trained}
+    fault = None if even_not_finite else fault_among(trained)
+    if fault is not None:
+        raise MgnError(
+            f"--save-params: {fault}: nothing is written; --save-not-finite writes it all the same"
+        )
+    trainer.save_params(path)
 
 
 def _program_of(arguments: argparse.Namespace) -> Module:
@@ -192,6 +228,8 @@ def _check_targets(arguments: argparse.Namespace, program: Module) -> None:
 def _summary(history: History, steps: int) -> str:
     """The lines of the result."""
     lines = [f"steps: {steps}"]
+    if history.skipped:
+        lines.append(f"skipped: {history.skipped}")
     if history.steps:
         lines.append(f"{history.loss}: {history.losses[-1]:.6g}")
     for name, values in history.metrics.items():

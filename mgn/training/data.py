@@ -46,8 +46,10 @@ class Batches(Protocol):
         """The batches of an epoch from one of them on."""
         ...
 
-    def remark(self) -> str | None:
-        """What is to be said once about batches that were left out."""
+    def remark(self, accumulate: int = 1) -> str | None:
+        """What is to be said once about what was left out: it makes no whole batch, or no whole
+        step of so many batches.
+        """
         ...
 
     def evaluation(self) -> Iterator[tuple[Batch, int | None]]:
@@ -74,6 +76,18 @@ def open_batches(source: Any, inputs: InputTypes, seed: int = 0, name: str = "th
         f"{name} is {type(source).__name__}; batches come from the path of a .npz or .safetensors "
         "file, from arrays by name, or from an iterable of batches"
     )
+
+
+def whole_steps(batches: Iterable[Batch], count: int, done: int) -> Iterator[Batch]:
+    """Batches, without those at the end that make no whole step of so many; of the first step,
+    some were done before.
+    """
+    group: list[Batch] = []
+    for batch in batches:
+        group.append(batch)
+        if len(group) + done == count:
+            yield from group
+            group, done = [], 0
 
 
 def order_of(seed: int, epoch: int, count: int) -> np.ndarray:
@@ -107,16 +121,24 @@ class ArrayBatches:
         for index in range(start, self.examples // self.size):
             yield self._rows(order[index * self.size : (index + 1) * self.size])
 
-    def remark(self) -> str | None:
-        """What is to be said once about batches that were left out."""
-        left = self.examples % self.size
+    def remark(self, accumulate: int = 1) -> str | None:
+        """What is to be said once about examples that were left out."""
+        left = self.examples % (self.size * accumulate)
         if not left:
             return None
         examples = f"{left} of {self.examples} examples" if left > 1 else "one example"
-        return f"{self.name}: {examples} of each epoch make no whole batch of {self.size}: left out"
+        whole = f"batch of {self.size}"
+        if accumulate > 1:
+            whole = f"step of {accumulate} batches of {self.size}"
+        return f"{self.name}: {examples} of each epoch make no whole {whole}: left out"
 
-    def need_a_batch(self, why: str | None = None) -> None:
-        """InputError where there are fewer examples than a batch has."""
+    def need_a_batch(self, why: str | None = None, accumulate: int = 1) -> None:
+        """InputError where there are fewer examples than a batch has, or a step of several."""
+        if self.size <= self.examples < self.size * accumulate:
+            raise InputError(
+                f"{self.name}: {self.examples} examples, and a step has {self.size * accumulate}: "
+                f"{accumulate} batches of {self.size}; accumulate less"
+            )
         if self.examples < self.size:
             raise InputError(
                 f"{self.name}: {self.examples} example{'s' * (self.examples != 1)}, and a batch "
@@ -187,20 +209,27 @@ class IterableBatches:
         self.per_epoch: int | None = None
         self.identity: dict[str, int] = {}
         self._is_spent = False
-        self._left_out = 0
+        self._left_out = self._whole = 0
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from one of them on. InputError where one does not fit."""
+        whole = 0
         for index, (batch, count) in enumerate(self._all(f"epoch {number + 1}")):
             if count is None and index >= start:
                 yield batch
+            whole += count is None
             self._left_out = count or 0
+        self._whole = whole
 
-    def remark(self) -> str | None:
+    def remark(self, accumulate: int = 1) -> str | None:
         """What is to be said once about batches that were left out."""
-        if not self._left_out:
+        left = self._whole % accumulate
+        if self._left_out:
+            return f"{self.name}: the last batch has only {self._left_out} examples: left out"
+        if not left:
             return None
-        return f"{self.name}: the last batch has only {self._left_out} examples: left out"
+        batches = f"the last {left} of {self._whole} batches make" if left > 1 else "a batch makes"
+        return f"{self.name}: {batches} no whole step of {accumulate}: left out"
 
     def evaluation(self) -> Iterator[tuple[Batch, int | None]]:
         """The batches; a part of one is filled up by its own rows."""

@@ -1,7 +1,8 @@
 """A graph that is there already, to which more is added.
 
 In: a module of one graph. Out: a `GraphBuilder` in which the graph's block is open again: values
-are added behind those that are there, outputs to its outputs, states to its states.
+are added behind those that are there, outputs to its outputs, states to its states. An
+`AddedGraph` begins with nothing.
 """
 
 from typing import Any
@@ -10,7 +11,8 @@ from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from mgn.builder import GraphBuilder, Value
+from mgn import ops
+from mgn.builder import GraphBuilder, State, Value
 from mgn.diagnostics import MgnError
 from mgn.dialects.mgn.build import RANDOM_STATE, Draws, Emitter
 from mgn.dialects.mgn.composite import element_type_of, shape_of
@@ -19,7 +21,46 @@ from mgn.dialects.mgn.states import ReadStateOp, StateOp, WriteStateOp, states_o
 from mgn.dialects.mgn.structure import ParamOp, ReadOp, graphs_of, parameters_of
 
 
-class ExtendedGraph(GraphBuilder):
+class AddedGraph(GraphBuilder):
+    """A graph that training makes; all that is added to it is at one place of the program."""
+
+    def __init__(self, name: str, place: LocationAttr) -> None:
+        super().__init__(name)
+        self.place = place
+        self._own: list[Operation] = []
+
+    @property
+    def writes_states(self) -> bool:
+        """Whether a state was written so far, besides that of random numbers."""
+        return bool(self._written())
+
+    def write_where(self, condition: Value) -> None:
+        """Leaves the states that were written so far as the run found them, but where a condition
+        is true. Random numbers go on.
+        """
+        for name in self._written():
+            type = self._states[name].type
+            found = ReadStateOp(name, type)
+            first = self._block.first_op
+            assert first is not None, "a write is an operation"
+            self._block.insert_op_before(found, first)
+            state = State(self, name, type)
+            state.write(ops.where(condition, state.value, Value(self, found.result)))
+
+    def _written(self) -> list[str]:
+        writes = [op for op in self._block.ops if isinstance(op, WriteStateOp)]
+        names = dict.fromkeys(op.state_name for op in writes)
+        return [name for name in names if name != RANDOM_STATE]
+
+    def _finish(self) -> None:
+        known = set(self._own)
+        for op in self._block.ops:
+            if op not in known:
+                op.location = self.place
+        super()._finish()
+
+
+class ExtendedGraph(AddedGraph):
     """The one graph of a module, which is used up. `with` finishes it again: `.module`.
 
     What is added stands at the place of the graph's end, so that a program is the same wherever
@@ -28,8 +69,7 @@ class ExtendedGraph(GraphBuilder):
 
     def __init__(self, module: ModuleOp) -> None:
         (graph,) = graphs_of(module)
-        super().__init__(graph.sym_name.data)
-        self.place: LocationAttr = graph.location
+        super().__init__(graph.sym_name.data, graph.location)
         self._ending = graph.return_op
         self._ending.detach()
         self._results = graph.result_names
@@ -109,10 +149,6 @@ class ExtendedGraph(GraphBuilder):
         held = {name: value.value for name, value in self.outputs.items()}
         self._outputs = {**held, **self._outputs}
         self._ending.erase()
-        known = set(self._own)
-        for op in self._block.ops:
-            if op not in known:
-                op.location = self.place
         super()._finish()
 
 

@@ -21,6 +21,7 @@ from xdsl.ir import Operation
 from mgn.diagnostics import Diagnostic, DiagnosticsError
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import ConstantOp, graphs_of
+from mgn.training.loss_scale import SKIPPED
 
 Array = np.ndarray
 
@@ -34,8 +35,10 @@ class StepByStep(Protocol):
         ...
 
     @property
-    def step_module(self) -> ModuleOp:
-        """The graph of a step, whose parameters and optimiser are states or parameters."""
+    def step_modules(self) -> tuple[ModuleOp, ...]:
+        """The graphs of a step in their order, whose parameters and optimiser are states or
+        parameters. But for the first, they have no inputs.
+        """
         ...
 
     @property
@@ -62,7 +65,11 @@ class FiniteCheck:
         self._state = self.trainer.state()
 
     def after(self, results: Mapping[str, Array]) -> None:
-        """DiagnosticsError where a result or the state behind a step is not finite."""
+        """DiagnosticsError where a result or the state behind a step is not finite. A step that was
+        skipped has left the state as it was: its gradients may be anything.
+        """
+        if results.get(SKIPPED):
+            return
         fault = fault_among(results) or fault_among(self.trainer.state())
         if fault is None:
             return
@@ -82,16 +89,19 @@ class FiniteCheck:
 
     def _first(self) -> tuple[str, Operation | None]:
         """The first operation of the step that makes what is not finite of what is."""
-        (graph,) = graphs_of(self.trainer.step_module)
-        watcher = Watcher(self._state)
-        watcher.run(graph, self._batch)
-        if watcher.found is None:
-            return (
-                "The reference interpreter finds all values of this step finite: they leave the "
-                "range in the precision or the order in which the kernels compute them",
-                None,
-            )
-        return watcher.said, watcher.found
+        state, batch = self._state, self._batch
+        for module in self.trainer.step_modules:
+            (graph,) = graphs_of(module)
+            watcher = Watcher(state)
+            watcher.run(graph, batch)
+            if watcher.found is not None:
+                return watcher.said, watcher.found
+            state, batch = {**state, **watcher.states}, {}
+        return (
+            "The reference interpreter finds all values of this step finite: they leave the "
+            "range in the precision or the order in which the kernels compute them",
+            None,
+        )
 
     def _placed(self, message: str, operation: Operation | None) -> Diagnostic:
         """A message at an operation's place, where that is known."""
@@ -103,6 +113,25 @@ class FiniteCheck:
         lines = texts.get(file, "").split("\n")
         held = lines[line - 1] if line <= len(lines) else None
         return Diagnostic(message, file, line, location.column.data, held)
+
+
+class FiniteGuard:
+    """Says of a state whether it is one to keep. What was not finite when a run began may stay so:
+    a mask of -inf, say. Without a beginning, nothing is a fault.
+    """
+
+    def __init__(self, trainer: StepByStep) -> None:
+        self.trainer = trainer
+        self._looked_at: set[str] = set()
+
+    def begin(self) -> None:
+        """Takes the state as it is for one to keep."""
+        state = self.trainer.state()
+        self._looked_at = {name for name, value in state.items() if not count_of(value)}
+
+    def fault(self, state: Mapping[str, Array]) -> str | None:
+        """Which array is no longer finite; None where there is none."""
+        return fault_among({name: state[name] for name in state if name in self._looked_at})
 
 
 class Watcher(Interpreter):

@@ -51,6 +51,7 @@ def fit(
     patience: int | None = None,
     check_finite: bool = False,
     norms: bool = False,
+    save_not_finite: bool = False,
     progress: bool | None = None,
     say: Callable[[str], None] | None = None,
 ) -> History:
@@ -64,21 +65,22 @@ def fit(
     of the files of another one. `patience` ends the run after so many evaluations without a better
     one: of the metric, or of the loss. `check_finite` raises an error that names the operation from
     which the first NaN or infinity came, and makes steps slower. `norms` notes the norm of each
-    parameter with each step. A callback is called with each `Event`, and may raise `StopTraining`.
-    `progress` is whether there is a bar; by default where stderr is a terminal. `say` takes lines
-    for the reader where there is no bar.
+    parameter with each step. A state that is no longer finite is saved only with `save_not_finite`;
+    without it the last good checkpoint stays. A callback is called with each `Event`, and may raise
+    `StopTraining`. `progress` is whether there is a bar; by default where stderr is a terminal.
+    `say` takes lines for the reader where there is no bar.
 
     MgnError with what is wrong with data, files or options, most of it before the first step.
     """
     _check_counts(epochs=epochs, steps=steps, every=every, patience=patience)
     measured = None if metric is None else parse_metric(metric)
-    wanted = Wanted(measured, every, patience, check_finite, norms, keep_best)
+    wanted = Wanted(measured, every, patience, check_finite, norms, keep_best, save_not_finite)
     if keep_best and save is None:
         raise MgnError("keep_best is about checkpoints, and none are saved")
     show = show_progress(progress, say)
     training = open_batches(batches, trainer.inputs, trainer.seed, "the data")
     if isinstance(training, ArrayBatches):
-        training.need_a_batch()
+        training.need_a_batch(accumulate=trainer.accumulate)
     evaluated = None if eval is None else open_batches(eval, trainer.inputs, 0, "the eval data")
     if wanted.metric is not None:
         if evaluated is None:
@@ -103,6 +105,7 @@ def fit(
     run = Run(trainer, training, evaluated, wanted, history, position, show, run_name)
     run.best, run.since_best = best, since
     run.files, run.callbacks = files, tuple(callbacks)
+    run.saved = None if found is None else f"step {found.header.step}"
     if log is not None:
         run.log = _open_log(log, run, found, overwrite)
     run.curves = None if curves is None else Curves(curves, run_name, overwrite)
@@ -131,7 +134,8 @@ def _first_position(trainer: Trainee, training: Batches) -> Position:
     """Where a run begins: behind the epochs that the steps so far were, for other orders than
     theirs.
     """
-    first = -(-trainer.steps // training.per_epoch) if training.per_epoch else 0
+    per_epoch = (training.per_epoch or 0) // trainer.accumulate
+    first = -(-trainer.steps // per_epoch) if per_epoch else 0
     return Position(first, 0, first, trainer.steps)
 
 

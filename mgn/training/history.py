@@ -18,6 +18,7 @@ from typing import Any
 
 from mgn.diagnostics import MgnError
 from mgn.modules.files import check_target, write_whole
+from mgn.training.loss_scale import SKIPPED
 
 KIND = "training log"
 """What the first line of a log has."""
@@ -58,6 +59,11 @@ class History:
     def losses(self) -> list[float]:
         """The loss of each step."""
         return [record.values[self.loss] for record in self.steps]
+
+    @property
+    def skipped(self) -> int:
+        """How many steps were skipped, since their gradients were not finite."""
+        return sum(1 for record in self.steps if record.values.get(SKIPPED))
 
     @property
     def metrics(self) -> dict[str, list[float]]:

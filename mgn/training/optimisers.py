@@ -54,7 +54,8 @@ class Update:
 
     `value` and `gradient` are f32 at least: those of half precision are cast, and the next value is
     cast back. `lr` is the rate of this step for this parameter, and `step` the number of the step,
-    from 1: scalars of the same type. `decay` is the weight decay for this parameter.
+    from 1: scalars of the same type. `decay` is the weight decay for this parameter. `owners` are
+    the states of the step by name, and whose each is.
     """
 
     graph: GraphBuilder
@@ -64,16 +65,27 @@ class Update:
     lr: Value
     step: Value
     decay: float
+    owners: dict[str, str] = field(default_factory=dict[str, str])
 
     def state(
         self, name: str, shape: Any = None, initialiser: InitialiserAttr | None = None
     ) -> State:
         """A state `optimizer.<parameter>.<name>`, of zeros at first, and of the value's shape where
-        no other is given.
+        no other is given. MgnError where the name is that of another state of the step.
         """
         sizes = ", ".join(map(str, self.value.shape if shape is None else shape))
         external = f"{PREFIX}.{self.name}.{name}"
+        claim(self.owners, external, f"the optimiser's for '{self.name}'")
         return self.graph.state(external, f"{self.value.element}[{sizes}]", initialiser)
+
+
+def claim(owners: dict[str, str], name: str, owner: str) -> None:
+    """Notes whose a state is. MgnError where another one has the name."""
+    first = owners.setdefault(name, owner)
+    if first != owner:
+        raise MgnError(
+            f"the state '{name}' would be {first} and {owner} at once; give it another name"
+        )
 
 
 @dataclass(frozen=True)

@@ -16,18 +16,21 @@ import numpy as np
 from mgn.diagnostics import MgnError
 from mgn.training.checkpoints import Checkpoint, Checkpoints, Header, Position
 from mgn.training.curves import Curves, EventFiles
-from mgn.training.data import Batch, Batches
-from mgn.training.finite import FiniteCheck
+from mgn.training.data import Batch, Batches, whole_steps
+from mgn.training.finite import FiniteCheck, FiniteGuard
 from mgn.training.history import Evaluation, History, JsonLog, StepRecord
 from mgn.training.metrics import Mean, Metric, parse_metric
 from mgn.training.prefetch import prefetched
 from mgn.training.progress import Progress
+from mgn.training.skips import Skips
 from mgn.training.trainee import Callback, Event, StopTraining, Trainee
 
 _RECENT = 20
 """Steps over which a line has the mean loss."""
 
 _HINT = "check_finite (--check-finite) names the operation that made it"
+
+_ASK = "save_not_finite (--save-not-finite) saves it all the same"
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Wanted:
     check_finite: bool
     norms: bool
     keep_best: bool
+    save_not_finite: bool
 
 
 class Run:
@@ -52,6 +56,8 @@ class Run:
     callbacks: tuple[Callback, ...] = ()
     best: float | None = None
     since_best = 0
+    saved: str | None = None
+    """The step of the last checkpoint."""
     _is_lost = False
 
     def __init__(
@@ -73,21 +79,31 @@ class Run:
         self.position = position
         self.show = show
         self.name = name
-        self._saved: int | None = None
-        self._seen = self.trainer.steps
+        self._seen = self._now
+        self._seconds = 0.0
         self._rate = 0.0
         self._finite = FiniteCheck(trainer) if wanted.check_finite else None
+        self._guard = FiniteGuard(trainer)
+        self._skips = Skips(history, show)
+
+    @property
+    def _now(self) -> tuple[int, int]:
+        """The steps so far, and the batches of one that is not complete."""
+        return self.trainer.steps, self.trainer.pending
 
     def go(self, last_epoch: int | None, last_step: int | None) -> None:
         """Runs to the end of an epoch, or to a step, or until something ends it before."""
         total = last_step
         if last_epoch is not None and self.training.per_epoch is not None:
             epochs = last_epoch - self.position.first_epoch
-            total = self.position.first_step + epochs * self.training.per_epoch
+            per_epoch = self.training.per_epoch // self.trainer.accumulate
+            total = self.position.first_step + epochs * per_epoch
         self.show.begin(total, self.trainer.steps)
         if self._is_over(last_epoch, last_step):
             self.show.say(f"nothing is left to do behind step {self.trainer.steps}")
         is_said = False
+        if self.files is not None and not self.wanted.save_not_finite:
+            self._guard.begin()
         try:
             while not self._is_over(last_epoch, last_step):
                 is_said = is_said or self._said_what_is_left_out()
@@ -100,7 +116,7 @@ class Run:
 
     def _said_what_is_left_out(self) -> bool:
         """Says what makes no whole batch, where there is such a thing."""
-        remark = self.training.remark()
+        remark = self.training.remark(self.trainer.accumulate)
         if remark is not None:
             self.show.say(remark)
         return remark is not None
@@ -113,38 +129,50 @@ class Run:
     def _epoch(self, last_step: int | None) -> None:
         """The rest of an epoch, or as much of it as there are steps to do."""
         epoch, start = self.position.epoch, self.position.batch
-        with prefetched(self.training.epoch(epoch, start)) as ready:
+        count, done = self.trainer.accumulate, self.trainer.pending
+        with prefetched(whole_steps(self.training.epoch(epoch, start), count, done)) as ready:
             any_came = False
             for batch in ready:
                 any_came = True
-                self._step(batch)
+                if not self._step(batch):
+                    continue
                 every = self.wanted.every
                 if every is not None and not self.trainer.steps % every:
                     self._look()
                 if last_step is not None and self.trainer.steps >= last_step:
                     return
         if not any_came and start == 0:
-            raise MgnError(f"the data: epoch {epoch + 1} has no whole batch")
+            what = "batch" if count == 1 else f"step of {count} batches"
+            raise MgnError(f"the data: epoch {epoch + 1} has no whole {what}")
         self.position = replace(self.position, epoch=epoch + 1, batch=0)
-        if self.wanted.every is None and self._seen != self.trainer.steps:
+        if self.wanted.every is None and self._seen != self._now:
             self._look()
 
-    def _step(self, batch: Batch) -> None:
-        """A step, with its record."""
+    def _step(self, batch: Batch) -> bool:
+        """A step, with its record; or a batch of it, behind which others are to come: whether the
+        step is complete.
+        """
         if self._finite is not None:
             self._finite.before(batch)
         began = time.perf_counter()
         results = self.trainer.step(batch)
-        seconds = time.perf_counter() - began
+        self._seconds += time.perf_counter() - began
         epoch = self.position.epoch
         self.position = replace(self.position, batch=self.position.batch + 1)
         values = scalars_of(results)
+        if self.trainer.pending:
+            if self._finite is not None:
+                self._finite.after(results)
+            self._tell("batch", values)
+            return False
+        seconds, self._seconds = self._seconds, 0.0
         if self.trainer.loss not in values:
             raise MgnError(f"a step gives no scalar '{self.trainer.loss}'")
         norms = norms_of(self.trainer.params) if self.wanted.norms else {}
         record = StepRecord(self.trainer.steps, epoch, seconds, values, norms)
         self.history.steps.append(record)
         self._note(record)
+        self._skips.note(record)
         if self._finite is not None:
             self._finite.after(results)
         self._rate = _rate(self._rate, seconds)
@@ -153,27 +181,27 @@ class Run:
             self._is_lost = True
             self.show.say(f"step {record.step}: {self.trainer.loss} is {loss}; {_HINT}")
         text = f"epoch {epoch + 1}  {self.trainer.loss} {loss:.4f}  {self._rate:.0f} steps/s"
-        self.show.step(self.trainer.steps, text)
+        self.show.step(self.trainer.steps, text + self._skips.text)
         self._tell("step", values)
+        return True
 
     def _look(self) -> None:
         """Evaluates, saves and draws; StopTraining where it gets no better."""
-        self._seen = self.trainer.steps
+        self._seen = self._now
         try:
             values = self._evaluate()
         except MgnError:
             if self.files is not None:
                 self._save(self.files)  # it is no better than others as long as that is not known
             raise
-        if self.files is not None:
-            self._save(self.files)
-            if self.wanted.keep_best and not self.since_best:
-                self.files.mark_best()
+        is_saved = self.files is not None and self._save(self.files)
+        if is_saved and self.files is not None and self.wanted.keep_best and not self.since_best:
+            self.files.mark_best()
         if self.curves is not None:
             self.curves.draw(self.history)
         if values:
             self._tell("evaluation", values)
-        if self._saved == self.trainer.steps:
+        if is_saved:
             self._tell("checkpoint", {})
         patience = self.wanted.patience
         if patience is not None and self.since_best >= patience:
@@ -193,7 +221,7 @@ class Run:
         mean = sum(recent) / len(recent) if recent else math.nan
         said = "".join(f", evaluated {name} {value:.4f}" for name, value in values.items())
         line = f"epoch {max(epoch, 0) + 1}, step {self.trainer.steps}: "
-        self.show.say(f"{line}{self.trainer.loss} {mean:.4f}{said}")
+        self.show.say(f"{line}{self.trainer.loss} {mean:.4f}{said}{self._skips.text}")
         return values
 
     def _compare(self, values: Mapping[str, float]) -> None:
@@ -213,7 +241,16 @@ class Run:
         else:
             self.since_best += 1
 
-    def _save(self, files: Checkpoints) -> None:
+    def _save(self, files: Checkpoints) -> bool:
+        """Writes a checkpoint; not of a state that is no longer finite, unless that is wanted.
+        Whether it was written.
+        """
+        state = self.trainer.state()
+        fault = self._guard.fault(state)
+        if fault is not None:
+            kept = "there is no checkpoint" if self.saved is None else f"that of {self.saved} stays"
+            self.show.say(f"step {self.trainer.steps}: not saved, since {fault}: {kept}; {_ASK}")
+            return False
         header = Header(
             files.run,
             self.trainer.steps,
@@ -224,12 +261,13 @@ class Run:
             self.best,
             self.since_best,
         )
-        files.write(Checkpoint(header, self.trainer.state()))
-        self._saved = self.trainer.steps
+        files.write(Checkpoint(header, state))
+        self.saved = f"step {self.trainer.steps}"
+        return True
 
     def _finish(self) -> None:
         """What the last look left to do."""
-        if self._seen != self.trainer.steps:
+        if self._seen != self._now:
             with contextlib.suppress(StopTraining):
                 self._look()
 

@@ -14,26 +14,33 @@ one graph computes the graph's outputs, and writes what the step makes of the pa
 
 A trained parameter is a state of its name, so that it stays on the device from step to step. A
 parameter that the loss does not depend on, or that has no floats, is not trained.
+
+With `accumulate = K`, a step is two graphs. The first runs on each of K batches, and adds their
+gradients up in states; the second follows the last of them, and writes what the sums make of the
+parameters.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.ir import SSAValue
 
 from mgn import ops
-from mgn.builder import Value
+from mgn.builder import State, Value
 from mgn.diagnostics import MgnError
 from mgn.dialects.mgn.gradients.reverse import Tape
 from mgn.dialects.mgn.states import states_of
 from mgn.dialects.mgn.structure import ParamOp, ReadOp, parameters_of
 from mgn.dialects.types import element_of, spelling
 from mgn.modules.mlir_text import check_module
-from mgn.training.extension import ExtendedGraph
-from mgn.training.optimisers import PREFIX, AdamW, Optimizer, Update
-from mgn.training.patterns import Patterns, check_patterns, factor_of, matching
+from mgn.training.extension import AddedGraph, ExtendedGraph
+from mgn.training.loss_scale import as_loss_scale, current_scale, move_scale
+from mgn.training.optimisers import PREFIX, AdamW, Optimizer, Update, claim
+from mgn.training.patterns import check_patterns, factor_of, matching
 from mgn.training.schedules import Schedule, as_schedule
+from mgn.training.step_options import StepOptions
 
 COUNT = f"{PREFIX}.step"
 """The state that counts the steps that were done."""
@@ -41,39 +48,27 @@ COUNT = f"{PREFIX}.step"
 NORM = "grad_norm"
 """The output that is the norm of all gradients together."""
 
+BATCHES = f"{PREFIX}.batches"
+"""The state that counts the batches of a step that is not complete."""
+
 _SMALLEST_NORM = 1e-6
 """Is added to a norm by which is divided."""
+
+_LARGEST_SUM = 3.4028234e38
+"""The largest number of f32: a sum of squares that is not finite is above it, or no number."""
 
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """The module of a step, and the parameters that it trains, as they were declared."""
+    """The module of a step, and the parameters that it trains, as they were declared. `update` is
+    what follows the last batch of a step that has several; its outputs are the step's. `sums` are
+    the states that mean nothing while there is no batch of the next step.
+    """
 
     module: ModuleOp
     trained: Mapping[str, ParamOp]
-
-
-@dataclass(frozen=True)
-class StepOptions:
-    """What a step does besides the optimiser's update.
-
-    `trained` and `frozen` are patterns of parameters: those that are trained (all, if there are
-    none), but for those that are not. `clip_norm` is the largest norm of all gradients together.
-    `ema` keeps an average of each parameter, of which each step replaces a share of `1 - ema`.
-    `grad_norm` adds the norm, before it is clipped, to the outputs.
-    """
-
-    trained: Patterns | None = None
-    frozen: Patterns = ()
-    clip_norm: float | None = None
-    ema: float | None = None
-    grad_norm: bool = False
-
-    def __post_init__(self) -> None:
-        if self.clip_norm is not None and not 0.0 < self.clip_norm < float("inf"):
-            raise MgnError(f"clip_norm is a number above 0, not {self.clip_norm:g}")
-        if self.ema is not None and not 0.0 <= self.ema < 1.0:
-            raise MgnError(f"ema is a number from 0 to below 1, not {self.ema:g}")
+    update: ModuleOp | None = None
+    sums: frozenset[str] = frozenset()
 
 
 def training_step(
@@ -99,10 +94,29 @@ def training_step(
     for factors, what in ((optimizer.lr_factors, "lr"), (optimizer.decay_factors, "decay")):
         check_patterns(factors, names, f"{what}_factors")
     trained = {name: graph.hold(name) for name in names}
+    step = _Step(graph, optimizer, options, trained)
+    if options.accumulate == 1:
+        with graph:
+            step.write(graph.outputs[loss])
+        check_module(graph.module)
+        return TrainingStep(graph.module, trained)
     with graph:
-        _Step(graph, optimizer, options, trained).write(graph.outputs[loss])
+        kept = step.accumulate(graph.outputs[loss])
+    update = AddedGraph(f"{graph.name}_update", graph.place)
+    with update:
+        _Step(update, optimizer, options, trained).write_accumulated(kept)
     check_module(graph.module)
-    return TrainingStep(graph.module, trained)
+    check_module(update.module)
+    sums = frozenset([*map(gradient_name, trained), *map(result_name, kept)])
+    return TrainingStep(graph.module, trained, update.module, sums)
+
+
+def scaled_step(
+    module: ModuleOp, loss: str, optimizer: Optimizer | None, loss_scale: Any, precision: str
+) -> TrainingStep:
+    """The step of a module's one graph, which is used up, with what `loss_scale` says."""
+    options = StepOptions(loss_scale=as_loss_scale(loss_scale, precision))
+    return training_step(module, loss, optimizer, options)
 
 
 def evaluation(
@@ -125,7 +139,7 @@ class _Step:
 
     def __init__(
         self,
-        graph: ExtendedGraph,
+        graph: AddedGraph,
         optimizer: Optimizer,
         options: StepOptions,
         trained: Mapping[str, ParamOp],
@@ -135,33 +149,114 @@ class _Step:
         self.count = graph.state(COUNT, "i32")
         self.rates: list[tuple[float | Schedule, Value]] = []
         self.number: Value | None = None
+        self.owners: dict[str, str] = {}
+        for name in trained:
+            if options.ema is not None:
+                claim(self.owners, average_name(name), "an average (ema)")
+            if options.accumulate > 1:
+                claim(self.owners, gradient_name(name), "a sum of gradients (accumulate)")
 
     def write(self, loss: Value) -> None:
         """All that the step does with a loss."""
         graph = self.graph
         states = {name: graph.state(name, op.type) for name, op in self.trained.items()}
+        values, gradients = self.gradients(loss, states)
+        self.update(states, values, gradients)
+
+    def gradients(
+        self, loss: Value, states: Mapping[str, State]
+    ) -> tuple[list[Value], Sequence[Value]]:
+        """The values of parameters, and the gradients of the loss times its scale."""
+        target = loss
+        if self.options.loss_scale is not None:
+            wide = widened(loss)
+            target = wide * like(current_scale(self.graph, self.options.loss_scale), wide)
         values = [state.value for state in states.values()]
-        gradients: Sequence[Value] = graph.grad(loss, values)
-        values, gradients = [list(map(widened, items)) for items in (values, gradients)]
-        gradients = self.clipped(gradients)
+        gradients: Sequence[Value] = self.graph.grad(target, values)
+        wide_values, wide_gradients = [list(map(widened, it)) for it in (values, gradients)]
+        return wide_values, wide_gradients
+
+    def accumulate(self, loss: Value) -> dict[str, TensorType]:
+        """Adds the gradients of a batch to those of the batches before it, and results that are
+        float scalars too: the types of these by name.
+        """
+        graph = self.graph
+        states = {name: graph.state(name, op.type) for name, op in self.trained.items()}
+        _, gradients = self.gradients(loss, states)
+        if self.options.loss_scale is not None and graph.writes_states:
+            graph.write_where(is_finite(gradients))
+        batches = graph.state(BATCHES, "i32")
+        is_first = batches.value == 0
+        added = {gradient_name(name): it for name, it in zip(states, gradients, strict=True)}
+        assert isinstance(graph, ExtendedGraph)
+        results = {name: value for name, value in graph.outputs.items() if _is_scalar(value)}
+        for name, value in results.items():
+            claim(self.owners, result_name(name), f"a sum of the result '{name}'")
+            added[result_name(name)] = widened(value)
+        for name, value in added.items():
+            held = graph.state(name, value.type)
+            held.write(ops.where(is_first, value, held.value + value))
+        batches.write(batches.value + 1)
+        return {name: value.type for name, value in results.items()}
+
+    def write_accumulated(self, results: Mapping[str, TensorType]) -> None:
+        """All that a step does with sums of gradients, and the means of results."""
+        graph, count = self.graph, self.options.accumulate
+        states = {
+            name: graph.state(name, op.type, op.initialiser) for name, op in self.trained.items()
+        }
+        for name, type in results.items():
+            total = graph.state(result_name(name), wide_type(type)).value
+            graph.output(**{name: ops.cast(total / float(count), element_of(type).name)})
+        gradients = [
+            graph.state(gradient_name(name), wide_type(op.type)).value
+            for name, op in self.trained.items()
+        ]
+        self.update(states, [widened(state.value) for state in states.values()], gradients)
+        graph.state(BATCHES, "i32").write(0)
+
+    def update(
+        self, states: Mapping[str, State], values: Sequence[Value], gradients: Sequence[Value]
+    ) -> None:
+        """Writes the next values of parameters, and whatever else a step leaves behind."""
+        gradients, finite = self.clipped(self.unscaled(gradients))
         for (name, state), value, gradient in zip(states.items(), values, gradients, strict=True):
             after = self.updated(name, value, gradient)
             is_narrow = element_of(state.type).name != after.element
             state.write(ops.cast(after, element_of(state.type).name) if is_narrow else after)
             self.average(name, after)
         self.count.write(self.count.value + 1)
+        if finite is not None and self.options.loss_scale is not None:
+            self.graph.write_where(finite)
+            move_scale(self.graph, self.options.loss_scale, finite)
 
-    def clipped(self, gradients: Sequence[Value]) -> list[Value]:
-        """The gradients, and all smaller by the same factor where they are too long together."""
+    def unscaled(self, gradients: Sequence[Value]) -> Sequence[Value]:
+        """The gradients of the loss itself: the mean of those of the batches."""
+        rule, count = self.options.loss_scale, self.options.accumulate
+        if rule is None and count == 1:
+            return gradients
+        share: Value = self.graph.constant(1.0 / count, "f32")
+        factor = share if rule is None else share / current_scale(self.graph, rule)
+        return [item * like(factor, item) for item in gradients]
+
+    def clipped(self, gradients: Sequence[Value]) -> tuple[list[Value], Value | None]:
+        """The gradients, all smaller by the same factor where they are too long together; and
+        whether they are finite, where that is asked.
+        """
         options = self.options
-        if options.clip_norm is None and not options.grad_norm:
-            return list(gradients)
-        norm = ops.sqrt(squared_norm(gradients))
+        wants_norm = options.grad_norm or options.clip_norm is not None
+        if not wants_norm and options.loss_scale is None:
+            return list(gradients), None
+        square = squared_norm(gradients)
+        finite = None if options.loss_scale is None else square <= _LARGEST_SUM
+        if not wants_norm:
+            return list(gradients), finite
+        norm = ops.sqrt(square)
         self.graph.output(**{NORM: norm})
         if options.clip_norm is None:
-            return list(gradients)
+            return list(gradients), finite
         factor = ops.min(options.clip_norm / (norm + _SMALLEST_NORM), 1.0)
-        return [item * like(factor, item) for item in gradients]
+        return [item * like(factor, item) for item in gradients], finite
 
     def updated(self, name: str, value: Value, gradient: Value) -> Value:
         """The next value of a parameter."""
@@ -180,6 +275,7 @@ class _Step:
                 like(lr if lr_factor == 1.0 else lr * lr_factor, value),
                 like(self.number, value),
                 chosen.weight_decay * decay_factor,
+                self.owners,
             )
         )
         if not isinstance(after, Value) or after.type != value.type:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -212,6 +308,28 @@ def average_name(name: str) -> str:
     return f"{PREFIX}.{name}.ema"
 
 
+def gradient_name(name: str) -> str:
+    """The state of the sum of a parameter's gradients."""
+    return f"{PREFIX}.{name}.gradient"
+
+
+def result_name(name: str) -> str:
+    """The state of the sum of a result that is a scalar."""
+    return f"{PREFIX}.results.{name}"
+
+
+def wide_type(type: TensorType) -> TensorType:
+    """The type of a value of a type that is widened."""
+    if element_of(type).bits != 16:
+        return type
+    return TensorType(f32, type.get_shape())
+
+
+def is_finite(values: Sequence[Value]) -> Value:
+    """Whether all elements are, and not so large that the sum of their squares is not."""
+    return squared_norm(values) <= _LARGEST_SUM
+
+
 def widened(value: Value) -> Value:
     """A value in which there is room for sums: half precision as f32."""
     return ops.cast(value, "f32") if element_of(value.type).bits == 16 else value
@@ -229,6 +347,11 @@ def squared_norm(values: Sequence[Value]) -> Value:
     for item in squares[1:]:
         total = total + item
     return total
+
+
+def _is_scalar(value: Value) -> bool:
+    """Whether a result is a float scalar, of which batches have a mean."""
+    return not value.shape and element_of(value.type).is_float
 
 
 def _check_names(module: ModuleOp) -> None:

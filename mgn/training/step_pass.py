@@ -30,19 +30,24 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from mgn.diagnostics import MgnError
-from mgn.dialects.mgn.structure import graphs_of
+from mgn.dialects.mgn.states import StateOp, states_of
+from mgn.dialects.mgn.structure import GraphOp, graphs_of
+from mgn.training.loss_scale import as_loss_scale
 from mgn.training.named import OPTIMISERS
 from mgn.training.optimisers import Optimizer
-from mgn.training.step import StepOptions, training_step
+from mgn.training.step import training_step
+from mgn.training.step_options import StepOptions
 
 
 @dataclass(frozen=True)
 class TrainingStepPass(ModulePass):
     """Puts the step of a module's one graph in its place. `optimizer` is a name in small letters;
-    without `lr` it has its usual rate.
+    without `lr` it has its usual rate. `loss_scale` is `none`, `dynamic` or a number. With
+    `accumulate`, a second graph, `…_update`, follows the last of so many batches.
     """
 
     name = "training-step"
@@ -52,21 +57,35 @@ class TrainingStepPass(ModulePass):
     lr: float | None = None
     clip_norm: float | None = None
     ema: float | None = None
+    accumulate: int = 1
+    loss_scale: float | str | None = None
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         names = [graph.sym_name.data for graph in graphs_of(op)]
         if len(names) != 1:
             listing = ", ".join(names) or "none"
             raise MgnError(f"training-step: one graph is trained; the graphs are {listing}")
-        options = StepOptions(clip_norm=self.clip_norm, ema=self.ema)
+        options = StepOptions(
+            clip_norm=self.clip_norm,
+            ema=self.ema,
+            accumulate=self.accumulate,
+            loss_scale=as_loss_scale(self.loss_scale),
+        )
         step = training_step(op.clone(), self.loss, self._chosen(), options)
-        block, made = op.body.block, step.module.body.block
+        block = op.body.block
         for old in list(block.ops):
             old.detach()
             old.erase(safe_erase=False)
-        for new in list(made.ops):
-            new.detach()
-            block.add_op(new)
+        graphs: list[Operation] = []
+        for made in (step.module, *([] if step.update is None else [step.update])):
+            known = states_of(op)
+            for new in list(made.body.block.ops):
+                new.detach()
+                if isinstance(new, GraphOp):
+                    graphs.append(new)
+                elif not isinstance(new, StateOp) or new.sym_name.data not in known:
+                    block.add_op(new)
+        block.add_ops(graphs)
 
     def _chosen(self) -> Optimizer:
         if self.optimizer not in OPTIMISERS:

@@ -19,6 +19,13 @@ class Trainee(StepByStep, Protocol):
 
     loss: str
     seed: int
+    accumulate: int
+    """How many batches a step has."""
+
+    @property
+    def pending(self) -> int:
+        """How many batches there were of a step that is not complete."""
+        ...
 
     @property
     def inputs(self) -> InputTypes:
@@ -46,7 +53,7 @@ class Trainee(StepByStep, Protocol):
         ...
 
     def step(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """A step; the graph's results."""
+        """A step, or a batch of it; the graph's results."""
         ...
 
     def run_eval(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -64,9 +71,11 @@ class StopTraining(Exception):
 
 @dataclass(frozen=True)
 class Event:
-    """What a callback is told: a step or an evaluation was done, or a checkpoint written."""
+    """What a callback is told: a step or an evaluation was done, or a checkpoint written; a `batch`
+    is one that does not complete its step.
+    """
 
-    kind: Literal["step", "evaluation", "checkpoint"]
+    kind: Literal["step", "batch", "evaluation", "checkpoint"]
     step: int
     epoch: int
     values: Mapping[str, float]

@@ -9,7 +9,7 @@ of each step, and parameters that have moved.
     trainer.params["w"]
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +25,11 @@ from mgn.executable import Executable
 from mgn.modules.call_arguments import check_arguments
 from mgn.parameters import Parameters
 from mgn.runtime.checkpoints.renaming import Rename
+from mgn.training.loss_scale import AUTOMATIC, SKIPPED, SKIPS, LossScale, as_loss_scale
 from mgn.training.optimisers import PREFIX, AdamW, Optimizer
 from mgn.training.patterns import Patterns
-from mgn.training.step import COUNT, StepOptions, average_name, evaluation, training_step
+from mgn.training.step import BATCHES, COUNT, average_name, evaluation, training_step
+from mgn.training.step_options import StepOptions
 
 if TYPE_CHECKING:
     from mgn.training.history import History
@@ -46,6 +48,11 @@ class Trainer:
     largest norm of all gradients together, and adds `grad_norm` to the outputs, as does
     `grad_norm=True`. `ema` keeps an average of each parameter, of which a step replaces a share of
     `1 - ema`. `seed` decides about the first parameters and the random numbers of the steps.
+
+    `accumulate` is of how many batches a step takes the mean gradient: the parameters move with the
+    last of them. `loss_scale` is by what the loss is multiplied while gradients are computed:
+    `dynamic`, `none`, a number, or a `mgn.LossScale`; `auto` is dynamic where precision is f16. A
+    step whose gradients are not finite then leaves all as it was, and is `skipped`.
     """
 
     def __init__(
@@ -64,6 +71,8 @@ class Trainer:
         trained: Patterns | None = None,
         frozen: Patterns = (),
         grad_norm: bool = False,
+        accumulate: int = 1,
+        loss_scale: float | str | LossScale | None = AUTOMATIC,
     ) -> None:
         from mgn.runtime.devices import choose
         from mgn.runtime.launching.session import Session
@@ -76,8 +85,9 @@ class Trainer:
         self.graph = self._module.choose_graph(graph)
         self.loss, self.seed, self.precision = loss, seed, precision
         self.dims = dict(dims or {})
-        wants_norm = grad_norm or clip_norm is not None
-        options = StepOptions(trained, frozen, clip_norm, ema, wants_norm)
+        scale = as_loss_scale(loss_scale, precision)
+        options = StepOptions(trained, frozen, clip_norm, ema, grad_norm, accumulate, scale)
+        self.accumulate = accumulate
         self._optimizer, self._options = optimizer or AdamW(), options
         self._step = training_step(self._lowered(), loss, self._optimizer, options)
         self._averaged = ema is not None
@@ -88,8 +98,10 @@ class Trainer:
         given = self._module.values
         self.params.update({name: given[name] for name in self._step.trained if name in given})
         self.executable = self._compiled(self._step.module)
+        update = self._step.update
+        self._update = None if update is None else self._compiled(update)
         self._evaluation: dict[bool, Executable] = {}
-        self._steps = 0
+        self._steps = self._pending = self._skipped = 0
 
     @property
     def trained(self) -> tuple[str, ...]:
@@ -98,13 +110,26 @@ class Trainer:
 
     @property
     def steps(self) -> int:
-        """How many steps were taken."""
+        """How many steps were taken, with those that were skipped."""
         return self._steps
 
     @property
-    def step_module(self) -> ModuleOp:
-        """The graph of a step, before any pass; not to be changed."""
-        return self._step.module
+    def skipped(self) -> int:
+        """How many of the steps were skipped, since their gradients were not finite."""
+        return self._skipped
+
+    @property
+    def pending(self) -> int:
+        """How many batches there were of a step that is not complete."""
+        return self._pending
+
+    @property
+    def step_modules(self) -> tuple[ModuleOp, ...]:
+        """The graphs of a step, before any pass; not to be changed. Where a step has several
+        batches, one for each batch, and one behind the last.
+        """
+        update = self._step.update
+        return (self._step.module,) if update is None else (self._step.module, update)
 
     @property
     def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -120,8 +145,8 @@ class Trainer:
     @property
     def outputs(self) -> tuple[str, ...]:
         """The names of what a step gives."""
-        (graph,) = graphs_of(self._step.module)
-        return tuple(graph.result_names)
+        graphs = [graph for module in self.step_modules for graph in graphs_of(module)]
+        return tuple(dict.fromkeys(name for graph in graphs for name in graph.result_names))
 
     @property
     def configuration(self) -> dict[str, Any]:
@@ -141,9 +166,20 @@ class Trainer:
         return self._module.texts
 
     def step(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Takes a step on a batch, arrays by input name, and waits: all outputs by name."""
+        """Takes a step on a batch, arrays by input name, and waits: all outputs by name.
+
+        Where a step has several batches, the outputs are those of this one. With the last of them,
+        those that are float scalars are means over the step's batches.
+        """
         outputs = self.executable.run(batch)
+        self._pending += 1
+        if self._pending < self.accumulate:
+            return outputs
+        if self._update is not None:
+            outputs |= self._update.run({})
+        self._pending = 0
         self._steps += 1
+        self._skipped += int(outputs[SKIPPED]) if self._options.loss_scale is not None else 0
         return outputs
 
     def run_eval(
@@ -176,8 +212,11 @@ class Trainer:
         theirs, those of the optimiser as `optimizer.<parameter>.<name>`, the count of steps as
         `optimizer.step` and the seed as `optimizer.seed`.
         """
-        held = self.executable.state
-        found = {**dict(self.params), **{name: held[name] for name in held}}
+        dead = self._step.sums if not self._pending else ()
+        names = {name: item for item in self._executables for name in item.state}
+        held = {name: item.state[name] for name, item in names.items() if name not in dead}
+        zeros = {name: np.zeros(shape, dtype) for name, (dtype, shape) in self._types_of(dead)}
+        found = {**dict(self.params), **held, **zeros}
         return {**found, SEED: np.array(self.seed, np.int64)}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -202,13 +241,22 @@ class Trainer:
                 raise MgnError(
                     f"the state '{name}' is {array.dtype}{list(array.shape)}, not {here}"
                 )
+        pending = int(given.get(BATCHES, 0))
+        if not 0 <= pending < self.accumulate:
+            raise MgnError(
+                f"the state has {pending} batches of a step that is not complete, and a step of "
+                f"this trainer has {self.accumulate}"
+            )
         for name, array in given.items():
             if name in self.params:
                 self.params[name] = array
-            elif name != SEED:
-                self.executable.state[name] = array
-        self.seed = int(given[SEED])
-        self._steps = int(given[COUNT])
+                continue
+            for executable in self._executables:
+                if name in executable.state:
+                    executable.state[name] = array
+        self.seed, self._pending = int(given[SEED]), pending
+        self._skipped = int(given.get(SKIPS, 0))
+        self._steps = int(given[COUNT]) + self._skipped
 
     def fit(
         self,
@@ -233,15 +281,29 @@ class Trainer:
         """The type of each array of the state."""
         from mgn.runtime.host_arrays import DTYPES
 
-        types = {**self.params.types, **self.executable.state_types}
+        types = dict(self.params.types)
+        for executable in self._executables:
+            types |= executable.state_types
         found = {name: (np.dtype(DTYPES[item]), shape) for name, (item, shape) in types.items()}
         return {**found, SEED: (np.dtype(np.int64), ())}
+
+    def _types_of(
+        self, names: Iterable[str]
+    ) -> Iterator[tuple[str, tuple[np.dtype[Any], tuple[int, ...]]]]:
+        """The types of some arrays of the state."""
+        types = self.state_types if names else {}
+        return ((name, types[name]) for name in names)
+
+    @property
+    def _executables(self) -> tuple[Executable, ...]:
+        """What a step runs."""
+        return (self.executable,) if self._update is None else (self.executable, self._update)
 
     def _lowered(self) -> Any:
         return self._module.lower(self.graph, self.dims)
 
     def _compiled(self, module: Any) -> Executable:
         program = Module(module, self._module.values)
-        recipe = recipe_of(program, self.graph, None, self._described, None, self.precision)
+        recipe = recipe_of(program, None, None, self._described, None, self.precision)
         ir = recipe.lower()
         return compile_lowered(ir, self._device, recipe, self.seed, params=self.params)

@@ -1,7 +1,9 @@
 """`mgn-train`: a classifier from nothing, files, resuming, and messages for wrong arguments."""
 
 import json
+import runpy
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -134,6 +136,10 @@ def test_a_run_is_saved_logged_and_resumed(mgn_train: Run, program: Path) -> Non
         (["--data", "d.npz", "--save", "a.npz"], "whose name ends in .safetensors"),
         (["--data", "d.npz", "--resume", "--params", "w.npz"], "--params begins anew"),
         (["--data", "d.npz", "--metric", "mae(prediction, y)"], "and there are none"),
+        (["--data", "d.npz", "--accumulate", "0"], "--accumulate takes a whole number of at"),
+        (["--data", "d.npz", "--accumulate", "7"], "50 examples, and a step has 56: 7 batches"),
+        (["--data", "d.npz", "--loss-scale", "half"], "--loss-scale takes auto, dynamic, none or"),
+        (["--data", "d.npz", "--loss-scale", "-1"], "a number from 2**-24 to 2**100, not '-1'"),
     ],
 )
 def test_wrong_arguments_say_what_is_wrong(
@@ -151,6 +157,46 @@ def test_wrong_arguments_say_what_is_wrong(
     assert message in outcome.stderr
     assert "Traceback" not in outcome.stderr
     assert sorted(program.parent.iterdir()) == before
+
+
+@pytest.mark.usefixtures("device")
+def test_steps_of_several_batches_in_half_precision(mgn_train: Run, program: Path) -> None:
+    folder = program.parent
+    data = dict(np.load(folder / "d.npz"))
+    data["y"][0] = np.inf
+    np.savez(folder / "lost.npz", **data)
+    files = ["--save", folder / "a.safetensors", "--log", folder / "a.jsonl"]
+    options = ["--lr", "0.1", "--accumulate", "2", "--precision", "f16", "--batch", "5"]
+    part = mgn_train(program, "--data", folder / "d.npz", *options, *files, "--epochs", "2")
+    assert part.status == 0, part.stderr
+    assert part.stdout.startswith("steps: 10\nloss: ")
+    more = mgn_train(
+        *(program, "--data", folder / "lost.npz", *options, *files, "--resume", "--epochs", "4"),
+        *("--save-params", folder / "w.safetensors"),
+    )
+    assert more.status == 0, more.stderr
+    assert more.stdout.startswith("steps: 20\nskipped: 2\nloss: ")
+    assert "gradients are not finite: skipped; the loss scale was 65536" in more.stderr
+    found = read_checkpoint(folder / "a.safetensors").arrays
+    assert (found["optimizer.loss_scale"], found["optimizer.skipped"]) == (16384, 2)
+    assert np.isfinite(found["w"]).all()
+    lost = [program, "--data", folder / "lost.npz", "--save-params", folder / "v.safetensors"]
+    begun = mgn_train(*lost, "--epochs", "1")
+    assert begun.status == 1
+    assert "--save-params: 'w' is not finite in 3 of 3 values: nothing is written" in begun.stderr
+    assert mgn_train(*lost, "--epochs", "1", "--save-not-finite").status == 0
+
+
+@pytest.mark.parametrize("command", ["generate", "opt", "run", "train"])
+def test_a_command_is_a_module_that_runs(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", [f"mgn-{command}", "--help"])
+    monkeypatch.delitem(sys.modules, f"mgn.commands.{command}", raising=False)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(f"mgn.commands.{command}", run_name="__main__")
+    assert ended.value.code == 0
+    assert f"mgn-{command}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

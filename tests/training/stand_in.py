@@ -13,14 +13,18 @@ INPUTS = {"x": ("f32", (8, 3)), "y": ("f32", (8,))}
 
 
 class StandIn:
-    """Fits `y = x @ w`; each step adds noise that follows from the seed and the step."""
+    """Fits `y = x @ w`; each step adds noise that follows from the seed and the step, and takes the
+    mean slope of `accumulate` batches.
+    """
 
     loss = "loss"
     inputs = INPUTS
     outputs = ("loss", "prediction")
 
-    def __init__(self, seed: int = 0, lr: float = 0.05) -> None:
+    def __init__(self, seed: int = 0, lr: float = 0.05, accumulate: int = 1) -> None:
         self.seed = seed
+        self.accumulate, self.pending = accumulate, 0
+        self.sums = np.zeros(4)
         self.lr = lr
         self.steps = 0
         self.params = {"w": np.zeros(3, np.float32)}
@@ -36,8 +40,14 @@ class StandIn:
         """A step."""
         self.batches.append(batch)
         results = self.run_eval(batch)
-        noise = np.random.default_rng((self.seed, self.steps)).standard_normal(3)
         slope = batch["x"].T @ (results["prediction"] - batch["y"]) / len(batch["y"])
+        self.sums = self.sums + np.append(slope, results["loss"])
+        self.pending += 1
+        if self.pending < self.accumulate:
+            return results
+        *slope, results["loss"] = self.sums / self.accumulate
+        self.sums, self.pending = np.zeros(4), 0
+        noise = np.random.default_rng((self.seed, self.steps)).standard_normal(3)
         self.velocity = (0.5 * self.velocity + slope + 0.01 * noise).astype(np.float32)
         self.params["w"] = (self.params["w"] - self.lr * self.velocity).astype(np.float32)
         self.steps += 1
@@ -52,7 +62,10 @@ class StandIn:
     def state(self) -> dict[str, Array]:
         """All that the next steps depend on."""
         steps = np.array(self.steps, np.int32)
-        return {"w": self.params["w"], "optimizer.w": self.velocity, "optimizer.step": steps}
+        found = {"w": self.params["w"], "optimizer.w": self.velocity, "optimizer.step": steps}
+        if self.accumulate > 1:
+            found |= {"optimizer.sums": self.sums, "optimizer.batches": np.array(self.pending)}
+        return found
 
     @property
     def state_types(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
@@ -63,6 +76,8 @@ class StandIn:
         """Takes the place of the state."""
         self.params["w"], self.velocity = state["w"], state["optimizer.w"]
         self.steps = int(state["optimizer.step"])
+        if self.accumulate > 1:
+            self.sums, self.pending = state["optimizer.sums"], int(state["optimizer.batches"])
 
 
 def examples(count: int = 60, seed: int = 0) -> dict[str, Array]:

@@ -8,7 +8,7 @@ import pytest
 
 import mgn
 from mgn.diagnostics import DiagnosticsError
-from mgn.training.finite import FiniteCheck, fault_among
+from mgn.training.finite import FiniteCheck, FiniteGuard, fault_among
 
 PROGRAM = """
 graph net(x: f32[4, 3]) {
@@ -30,7 +30,7 @@ class Steps:
         self.module = mgn.parse(text, "net.mgn")
         self.steps = 3
         step = training_step(self.module.lower(), "loss", mgn.SGD(lr=0.1))
-        self.step_module, self.texts = step.module, self.module.texts
+        self.step_modules, self.texts = (step.module,), self.module.texts
         self.now = {**state, "optimizer.step": np.array(2, np.int32)}
 
     def state(self) -> dict[str, np.ndarray]:
@@ -87,6 +87,7 @@ def test_a_run_stops_at_its_first_nan(tmp_path: Path) -> None:
         """Takes steps by the reference interpreter."""
 
         loss, seed, outputs, inputs = "loss", 0, ("loss",), {"x": ("f32", (4, 3))}
+        accumulate, pending = 1, 0
 
         @property
         def configuration(self) -> dict[str, Any]:
@@ -97,7 +98,7 @@ def test_a_run_stops_at_its_first_nan(tmp_path: Path) -> None:
             from mgn.dialects.mgn.structure import graphs_of
 
             interpreter = Interpreter(states=self.now)
-            (graph,) = graphs_of(self.step_module)
+            (graph,) = graphs_of(self.step_modules[0])
             results = interpreter.run(graph, batch)
             self.now = interpreter.states
             self.steps += 1
@@ -110,3 +111,14 @@ def test_a_run_stops_at_its_first_nan(tmp_path: Path) -> None:
     with pytest.raises(DiagnosticsError, match="'log' makes the first infinity"):
         fit(trainer, data, epochs=2, check_finite=True, log=log, progress=False)
     assert "inf" in log.read_text().splitlines()[-1]
+
+
+def test_what_is_not_finite_at_first_may_stay_so() -> None:
+    state = {"w": np.float32([0.5, 0.5, 0.5]), "v": np.float32([0.0, -np.inf, 0.0])}
+    trainer = Steps(PROGRAM, state)
+    guard = FiniteGuard(trainer)
+    assert guard.fault({"w": np.float32([np.nan])}) is None
+    guard.begin()
+    assert guard.fault(trainer.state()) is None
+    after = trainer.state() | {"w": np.float32([0.5, np.inf, 0.5])}
+    assert guard.fault(after) == "'w' is not finite in 1 of 3 values"

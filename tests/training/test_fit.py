@@ -221,6 +221,26 @@ def test_what_is_not_finite_is_text_in_the_log(tmp_path: Path) -> None:
     assert np.isnan(read_log(tmp_path / "a.jsonl").losses).all()
 
 
+def test_a_state_that_is_not_finite_leaves_the_last_good_checkpoint(tmp_path: Path) -> None:
+    save, said = tmp_path / "a.safetensors", list[str]()
+    run(StandIn(), save=save, keep_best=True)
+    lost = examples()
+    lost["y"][0] = np.nan
+    options: dict[str, Any] = {"save": save, "epochs": 2, "say": said.append, "keep_best": True}
+    run(StandIn(), lost, resume=True, **options)
+    assert said[-1] == (
+        "step 14: not saved, since 'w' is not finite in 3 of 3 values: that of step 7 stays; "
+        "save_not_finite (--save-not-finite) saves it all the same"
+    )
+    for path in (save, tmp_path / "a.best.safetensors"):
+        assert read_checkpoint(path).header.step == 7
+    run(StandIn(), lost, resume=True, save_not_finite=True, **options)
+    assert not np.isfinite(read_checkpoint(save).arrays["w"]).any()
+    run(StandIn(), lost, epochs=1, save=tmp_path / "b.safetensors", say=said.append)
+    assert "3 of 3 values: there is no checkpoint; save_not_finite" in said[-1]
+    assert not (tmp_path / "b.safetensors").exists()
+
+
 def test_nobody_elses_log_is_replaced(tmp_path: Path) -> None:
     log = tmp_path / "a.jsonl"
     log.write_text("notes\n")

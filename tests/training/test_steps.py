@@ -5,10 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 
 import mgn
 from mgn import nn, ops
 from mgn.builder import GraphBuilder, Value
+from mgn.dialects.mgn.states import states_of
+from mgn.training.step import training_step
+from mgn.training.step_options import StepOptions
 from tests.training.references import adamw
 
 SIZES = {"a.weight": (3, 4), "a.bias": (3,), "b.weight": (2, 3), "b.bias": (2,)}
@@ -120,6 +124,15 @@ class Wrong(Momentum):
         ({"trained": "count"}, "parameter 'count' is i32, which has no gradient; freeze it"),
         ({"trained": "unused"}, "the loss depends on no parameter that is trained"),
         ({"clip_norm": 0.0}, "clip_norm is a number above 0, not 0"),
+        ({"clip_norm": "1"}, "clip_norm takes a number, not '1'"),
+        ({"clip_norm": True}, "clip_norm takes a number, not True"),
+        ({"ema": [0.9]}, r"ema takes a number, not \[0\.9\]"),
+        ({"trained": 3}, "trained takes a pattern of names or a list of them, not 3"),
+        ({"frozen": None}, "frozen takes a pattern of names or a list of them, not None"),
+        ({"trained": [3]}, "trained: 3 is no regular expression"),
+        ({"grad_norm": "yes"}, "grad_norm takes True or False, not 'yes'"),
+        ({"accumulate": 0}, "accumulate takes a whole number of at least 1, not 0"),
+        ({"accumulate": 2.0}, r"accumulate takes a whole number of at least 1, not 2\.0"),
         ({"ema": 1.0}, "ema is a number from 0 to below 1, not 1"),
         ({"optimizer": "adam"}, r"an optimizer is such as mgn\.AdamW\(lr=1e-3\), not 'adam'"),
         (
@@ -138,6 +151,33 @@ def test_what_cannot_be_trained_is_refused(options: dict[str, Any], message: str
         mgn.Trainer(sums(), **options)
     with pytest.raises(mgn.MgnError, match="AdamW: eps is nan"):
         mgn.AdamW(eps=float("nan"))
+
+
+class Averaging(Momentum):
+    """One with states of names that training has too."""
+
+    def update(self, at: mgn.Update) -> Value:
+        for name in ("ema", "gradient"):
+            held = at.state(name)
+            held.write(held.value + at.gradient)
+        return super().update(at)
+
+
+def test_states_of_an_optimiser_are_its_own() -> None:
+    plain = training_step(module_of(sums()), optimizer=Averaging())
+    assert "optimizer.a.weight.ema" in states_of(plain.module)
+    for options, what in (
+        (StepOptions(ema=0.9), r"\.ema' would be an average \(ema\)"),
+        (StepOptions(accumulate=2), r"\.gradient' would be a sum of gradients \(accumulate\)"),
+    ):
+        message = rf"the state 'optimizer\.a\.weight{what} and the optimiser's for 'a\.weight'"
+        with pytest.raises(mgn.MgnError, match=f"{message} at once; give it another name"):
+            training_step(module_of(sums()), optimizer=Averaging(), options=options)
+
+
+def module_of(graph: GraphBuilder) -> ModuleOp:
+    """A graph's module, which may be used up."""
+    return graph.module.clone()
 
 
 def test_names_of_outputs_and_states_are_not_taken_twice() -> None:
