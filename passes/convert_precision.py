@@ -86,55 +86,75 @@ class ConvertPrecision(ModulePass):
         for graph in graphs_of(op):
             whole = {**WHOLE, **WHOLE_IN.get(self.precision, {})}
             rewrite_block(graph.block, partial(_expanded, whole))
-            _Products(rounding, whole).convert(graph.block)
+            _convert(graph.block, Roundings(rounding), whole)
             erase_dead(graph.block)
 
 
 def _expanded(whole: Mapping[str, int], b: Emitter, op: Operation) -> Sequence[SSAValue] | None:
     """The parts of a composite that holds a product, but of those that stay whole."""
-    if isinstance(op, TensorOp) and _hides_product(op, whole):
+    if isinstance(op, TensorOp) and hides_product(op, whole):
         return inline(b, decomposition_of(op), op.operands)
     return None
 
 
-def _hides_product(op: TensorOp, whole: Mapping[str, int]) -> bool:
+def hides_product(op: TensorOp, whole: Mapping[str, int]) -> bool:
+    """Whether a composite, but for some, has a product among its parts."""
     if op.spec.evaluate is not None or op.spec.name in whole:
         return False
     return any(
         isinstance(step, TensorOp)
-        and (step.spec.kind is Kind.CONTRACTION or _hides_product(step, whole))
+        and (step.spec.kind is Kind.CONTRACTION or hides_product(step, whole))
         for step in decomposition_of(op).block.ops
     )
 
 
 @dataclass
-class _Products:
-    """One walk over a block. A value that several products read is rounded once."""
+class Roundings:
+    """Rounds values, each once, where it is made; what only moves others moves them rounded."""
 
     rounding: Rounding
-    whole: Mapping[str, int]
     rounded: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
 
-    def convert(self, block: Block) -> None:
-        for op in list(block.ops):
-            if not isinstance(op, TensorOp):
-                continue
-            count = 2 if op.spec.kind is Kind.CONTRACTION else self.whole.get(op.spec.name, 0)
-            if count and element_of(op.operands[0].type).name == "f32":
-                for number, operand in enumerate(op.operands[:count]):
-                    op.operands[number] = self._round(operand)
-
-    def _round(self, value: SSAValue) -> SSAValue:
+    def of(self, value: SSAValue) -> SSAValue:
+        """A value as products read it."""
+        if is_rounded(value):
+            return value
         if value not in self.rounded:
             owner = value.owner
             if isinstance(owner, TensorOp) and _is_passed(owner):
-                inner = self._round(owner.operands[0])
+                inner = self.of(owner.operands[0])
                 moved = _emitter_after(value).call(owner.spec.name, inner, **owner.values)
                 assert isinstance(moved, SSAValue)
                 self.rounded[value] = moved
             else:
-                self.rounded[value] = self.rounding(_emitter_after(value), value)
+                self.rounded[value] = self.new(value)
         return self.rounded[value]
+
+    def new(self, value: SSAValue) -> SSAValue:
+        """A value, rounded right behind it."""
+        return self.rounding(_emitter_after(value), value)
+
+
+def _convert(block: Block, roundings: Roundings, whole: Mapping[str, int]) -> None:
+    """One walk over a block."""
+    for op in list(block.ops):
+        if not isinstance(op, TensorOp):
+            continue
+        count = 2 if op.spec.kind is Kind.CONTRACTION else whole.get(op.spec.name, 0)
+        if count and element_of(op.operands[0].type).name == "f32":
+            for number, operand in enumerate(op.operands[:count]):
+                op.operands[number] = roundings.of(operand)
+
+
+def is_rounded(value: SSAValue) -> bool:
+    """Whether a value is one of half precision, in f32."""
+    owner = value.owner
+    return (
+        isinstance(owner, TensorOp)
+        and owner.spec.name == "cast"
+        and element_of(owner.operands[0].type).bits == 16
+        and element_of(value.type).name == "f32"
+    )
 
 
 def _is_passed(op: TensorOp) -> bool:

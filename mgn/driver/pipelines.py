@@ -34,6 +34,9 @@ PASSES: dict[str, PassRow] = {
     "raise-checks": PassRow(
         "mgn.passes.raise_checks", "what is to be checked becomes results of its graph"
     ),
+    "mixed-precision": PassRow(
+        "mgn.passes.mixed_precision", "what products read and give becomes of half precision"
+    ),
     "training-step": PassRow(
         "mgn.training.step_pass", "a graph with a loss becomes the step that lowers it"
     ),
@@ -87,7 +90,7 @@ _INFERENCE = (
 PIPELINES: dict[str, tuple[str, ...]] = {
     "default": _INFERENCE,
     "inference": _INFERENCE,
-    "training": ("training-step", *_INFERENCE),
+    "training": ("mixed-precision", "training-step", *_INFERENCE),
 }
 """Named pipelines; `default` is what a run without a pipeline of its own uses."""
 

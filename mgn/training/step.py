@@ -35,6 +35,7 @@ from mgn.dialects.mgn.states import states_of
 from mgn.dialects.mgn.structure import ParamOp, ReadOp, parameters_of
 from mgn.dialects.types import element_of, spelling
 from mgn.modules.mlir_text import check_module
+from mgn.passes.mixed_precision import round_products
 from mgn.training.extension import AddedGraph, ExtendedGraph
 from mgn.training.loss_scale import as_loss_scale, current_scale, move_scale
 from mgn.training.optimisers import PREFIX, AdamW, Optimizer, Update, claim
@@ -114,7 +115,10 @@ def training_step(
 def scaled_step(
     module: ModuleOp, loss: str, optimizer: Optimizer | None, loss_scale: Any, precision: str
 ) -> TrainingStep:
-    """The step of a module's one graph, which is used up, with what `loss_scale` says."""
+    """The step of a module's one graph, which is used up, at a precision, with what `loss_scale`
+    says.
+    """
+    round_products(module, precision)
     options = StepOptions(loss_scale=as_loss_scale(loss_scale, precision))
     return training_step(module, loss, optimizer, options)
 

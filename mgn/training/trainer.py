@@ -24,6 +24,7 @@ from mgn.driver.precision import check_precision
 from mgn.executable import Executable
 from mgn.modules.call_arguments import check_arguments
 from mgn.parameters import Parameters
+from mgn.passes.mixed_precision import round_products
 from mgn.runtime.checkpoints.renaming import Rename
 from mgn.training.loss_scale import AUTOMATIC, SKIPPED, SKIPS, LossScale, as_loss_scale
 from mgn.training.optimisers import PREFIX, AdamW, Optimizer
@@ -48,6 +49,8 @@ class Trainer:
     largest norm of all gradients together, and adds `grad_norm` to the outputs, as does
     `grad_norm=True`. `ema` keeps an average of each parameter, of which a step replaces a share of
     `1 - ema`. `seed` decides about the first parameters and the random numbers of the steps.
+    `precision` is what products round to; with `bf16` and `f16`, what goes into them and comes out
+    of them is stored so, forward and backward, and parameters stay in f32.
 
     `accumulate` is of how many batches a step takes the mean gradient: the parameters move with the
     last of them. `loss_scale` is by what the loss is multiplied while gradients are computed:
@@ -300,7 +303,9 @@ class Trainer:
         return (self.executable,) if self._update is None else (self.executable, self._update)
 
     def _lowered(self) -> Any:
-        return self._module.lower(self.graph, self.dims)
+        lowered = self._module.lower(self.graph, self.dims)
+        round_products(lowered, self.precision)
+        return lowered
 
     def _compiled(self, module: Any) -> Executable:
         program = Module(module, self._module.values)
