@@ -21,7 +21,7 @@ from xdsl.ir import Operation
 from mgn.diagnostics import Diagnostic, DiagnosticsError
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import ConstantOp, graphs_of
-from mgn.training.loss_scale import SKIPPED
+from mgn.training.loss_scale import NORM, SKIPPED
 
 Array = np.ndarray
 
@@ -65,11 +65,11 @@ class FiniteCheck:
         self._state = self.trainer.state()
 
     def after(self, results: Mapping[str, Array]) -> None:
-        """DiagnosticsError where a result or the state behind a step is not finite. A step that was
-        skipped has left the state as it was: its gradients may be anything.
+        """DiagnosticsError where a result or the state behind a step is not finite. The norm of the
+        gradients need not be where the step was skipped for that.
         """
         if results.get(SKIPPED):
-            return
+            results = {name: value for name, value in results.items() if name != NORM}
         fault = fault_among(results) or fault_among(self.trainer.state())
         if fault is None:
             return

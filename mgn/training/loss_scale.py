@@ -25,8 +25,9 @@ NONE = "none"
 SCALE, GOOD, SKIPS = f"{PREFIX}.loss_scale", f"{PREFIX}.good_steps", f"{PREFIX}.skipped"
 """The states: the scale, the steps since it moved, and how many were skipped."""
 
-LOSS_SCALE, SKIPPED = "loss_scale", "skipped"
-"""The outputs that are the scale of a step, and 1 where the step was skipped."""
+LOSS_SCALE, SKIPPED, NORM = "loss_scale", "skipped", "grad_norm"
+"""The outputs that are the scale of a step, 1 where it was skipped, and the norm of its gradients.
+"""
 
 _PRECISIONS = ("f16",)
 """The precisions whose range asks for a scale."""

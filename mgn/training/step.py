@@ -37,7 +37,7 @@ from mgn.dialects.types import element_of, spelling
 from mgn.modules.mlir_text import check_module
 from mgn.passes.mixed_precision import round_products
 from mgn.training.extension import AddedGraph, ExtendedGraph
-from mgn.training.loss_scale import as_loss_scale, current_scale, move_scale
+from mgn.training.loss_scale import NORM, as_loss_scale, current_scale, move_scale
 from mgn.training.optimisers import PREFIX, AdamW, Optimizer, Update, claim
 from mgn.training.patterns import check_patterns, factor_of, matching
 from mgn.training.schedules import Schedule, as_schedule
@@ -45,9 +45,6 @@ from mgn.training.step_options import StepOptions
 
 COUNT = f"{PREFIX}.step"
 """The state that counts the steps that were done."""
-
-NORM = "grad_norm"
-"""The output that is the norm of all gradients together."""
 
 BATCHES = f"{PREFIX}.batches"
 """The state that counts the batches of a step that is not complete."""

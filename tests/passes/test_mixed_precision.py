@@ -9,6 +9,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 import mgn
+from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import graphs_of
@@ -129,7 +130,7 @@ def test_scores_stay_as_they_are() -> None:
     module = passed(text, "bf16")
     casts = [op for op in operations(module) if op.spec.name == "cast"]
     assert {element_of(op.operands[0].type).name for op in casts} == {"f32", "bf16"}
-    assert all(op.results[0].type.get_shape() == (4, 8) for op in casts)
+    assert all(shape_of(op.results[0]) == (4, 8) for op in casts)
     products = [op for op in operations(module) if op.spec.name == "matmul"]
     assert [is_rounded(item) for item in products[1].operands] == [False, True]
 

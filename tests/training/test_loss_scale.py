@@ -10,6 +10,7 @@ import mgn
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.states import states_of
 from mgn.dialects.mgn.structure import graphs_of
+from mgn.dialects.types import element_of
 from mgn.training.fit import fit
 from mgn.training.history import read_log
 from mgn.training.loss_scale import LARGEST, LossScale, as_loss_scale
@@ -28,6 +29,8 @@ graph bowl(x: f32[3]) {
 """
 GOOD = {"x": np.array([1, 2, 3], np.float32)}
 BAD = {"x": np.array([1, np.inf, 3], np.float32)}
+LARGE = {"x": np.array([1, 3e37, 3], np.float32)}
+"""A loss that is finite, of which 1024 times as much is not."""
 
 
 def trainer(scale: Any, text: str = BOWL, **options: Any) -> mgn.Trainer:
@@ -78,6 +81,27 @@ def test_a_skipped_step_leaves_all_as_it_was_and_halves_the_scale(moving: mgn.Tr
         np.testing.assert_allclose(after[name], value, rtol=1e-6, err_msg=name)
 
 
+def test_the_scale_moves_as_that_of_pytorch() -> None:
+    torch: Any = pytest.importorskip("torch")
+    w = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([w], lr=0.1, momentum=0.5)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
+    goods = [bool(item) for item in np.random.default_rng(2).random(40) < 0.8]
+    scales: list[float] = []
+    options = StepOptions(loss_scale=LossScale(1024.0, interval=2))
+    batches = [GOOD if is_good else BAD for is_good in goods]
+    found = states(BOWL, batches, options, mgn.SGD(0.1, momentum=0.5))
+    for batch, here in zip(batches, found, strict=True):
+        optimizer.zero_grad()
+        scaler.scale((torch.from_numpy(batch["x"]) * w * w).mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        scales.append(scaler.get_scale())
+        assert here["optimizer.loss_scale"] == scales[-1]
+        np.testing.assert_allclose(here["w"], w.detach().numpy(), rtol=1e-5, atol=1e-7)
+    assert len({*scales}) > 4
+
+
 def test_the_scale_is_a_part_of_the_state(moving: mgn.Trainer) -> None:
     saved = moving.state()
     batches = (GOOD, BAD, GOOD, GOOD)
@@ -95,7 +119,7 @@ def test_a_run_says_what_it_skips(moving: mgn.Trainer, tmp_path: Path) -> None:
     said: list[str] = []
     log, begun = tmp_path / "log.jsonl", moving.steps
     options: dict[str, Any] = {"progress": False, "say": said.append, "check_finite": True}
-    kinds = (GOOD, BAD, BAD, GOOD)
+    kinds = (GOOD, LARGE, LARGE, GOOD)
     history = fit(moving, kinds, log=log, save=tmp_path / "a.safetensors", **options)
     assert [record.values["skipped"] for record in history.steps] == [0, 1, 1, 0]
     assert history.skipped == read_log(log).skipped == 2
@@ -105,6 +129,8 @@ def test_a_run_says_what_it_skips(moving: mgn.Trainer, tmp_path: Path) -> None:
     assert said[-1].endswith(", 2 skipped")
     resumed = fit(moving, kinds, epochs=2, save=tmp_path / "a.safetensors", resume=True, **options)
     assert [record.step for record in resumed.steps] == [*range(begun + 5, begun + 9)]
+    with pytest.raises(mgn.MgnError, match="'loss' is inf"):
+        fit(moving, [BAD], **options)
 
 
 SMALL = """
@@ -136,15 +162,18 @@ def test_a_scale_keeps_small_gradients_of_f16_from_becoming_0() -> None:
     np.testing.assert_allclose(steps["auto"].params["w"], np.full((4, 8), 0.8), rtol=1e-3)
 
 
-def states(text: str, steps: list[Arrays], options: StepOptions) -> list[Arrays]:
+def states(
+    text: str, steps: list[Arrays], options: StepOptions, optimizer: mgn.Optimizer | None = None
+) -> list[Arrays]:
     """The states behind each step, by the reference interpreter."""
-    made = training_step(mgn.parse(text).lower(), "loss", mgn.SGD(0.1), options)
+    made = training_step(mgn.parse(text).lower(), "loss", optimizer or mgn.SGD(0.1), options)
     (graph,) = graphs_of(made.module)
     assert options.loss_scale is not None
+    types = {name: op.type for name, op in states_of(made.module).items()}
     held: Arrays = {
-        name: np.zeros(op.type.get_shape(), np.int32) for name, op in states_of(made.module).items()
+        name: np.zeros(type.get_shape(), element_of(type).dtype) for name, type in types.items()
     }
-    held["w"], held["total"] = np.ones((2, 3), np.float32)
+    held["w"] = np.ones(3, np.float32)
     held["optimizer.loss_scale"] = np.array(options.loss_scale.initial, np.float32)
     interpreter = Interpreter(states=held)
     found: list[Arrays] = []
