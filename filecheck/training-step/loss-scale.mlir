@@ -16,8 +16,9 @@ mgn.graph @g("x" = %x: tensor<4xf32>) -> ("loss" : tensor<f32>) {
 // CHECK-NEXT:   %[[LARGE:.*]] = mgn.mul(%{{.*}}, %[[SCALE]]) : tensor<f32>
 // CHECK:        %[[G:.*]] = mgn.grad %[[LARGE]] of %{{.*}} : tensor<f32>, tensor<4xf32>
 // CHECK:        %[[SHARE:.*]] = mgn.div(%{{.*}}, %{{.*}}) : tensor<f32>
-// CHECK-NEXT:   %{{.*}} = mgn.mul(%[[G]], %[[SHARE]]) : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+// CHECK-NEXT:   %{{.*}} = mgn.mul(%[[G]], %[[G]]) : tensor<4xf32>
 // CHECK:        %[[FINITE:.*]] = mgn.le(%{{.*}}, %{{.*}}) : (tensor<f32>, tensor<f32>) -> tensor<i1>
+// CHECK-NEXT:   %{{.*}} = mgn.mul(%[[G]], %[[SHARE]]) : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
 // CHECK:        %[[KEPT:.*]] = mgn.where(%[[FINITE]], %{{.*}}, %[[W]]) : (tensor<i1>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
 // CHECK-NEXT:   mgn.write_state @w, %[[KEPT]] : tensor<4xf32>
 // CHECK:        mgn.write_state @optimizer.skipped, %{{.*}} : tensor<i32>

@@ -185,7 +185,7 @@ class _Step:
         states = {name: graph.state(name, op.type) for name, op in self.trained.items()}
         _, gradients = self.gradients(loss, states)
         if self.options.loss_scale is not None and graph.writes_states:
-            graph.write_where(is_finite(gradients))
+            graph.write_where(squared_norm(gradients) <= _LARGEST_SUM)
         batches = graph.state(BATCHES, "i32")
         is_first = batches.value == 0
         added = {gradient_name(name): it for name, it in zip(states, gradients, strict=True)}
@@ -220,7 +220,7 @@ class _Step:
         self, states: Mapping[str, State], values: Sequence[Value], gradients: Sequence[Value]
     ) -> None:
         """Writes the next values of parameters, and whatever else a step leaves behind."""
-        gradients, finite = self.clipped(self.unscaled(gradients))
+        gradients, finite = self.clipped(gradients)
         for (name, state), value, gradient in zip(states.items(), values, gradients, strict=True):
             after = self.updated(name, value, gradient)
             is_narrow = element_of(state.type).name != after.element
@@ -231,32 +231,35 @@ class _Step:
             self.graph.write_where(finite)
             move_scale(self.graph, self.options.loss_scale, finite)
 
-    def unscaled(self, gradients: Sequence[Value]) -> Sequence[Value]:
-        """The gradients of the loss itself: the mean of those of the batches."""
+    def share(self) -> Value | None:
+        """What a sum of scaled gradients is multiplied by: f32, or nothing."""
         rule, count = self.options.loss_scale, self.options.accumulate
         if rule is None and count == 1:
-            return gradients
+            return None
         share: Value = self.graph.constant(1.0 / count, "f32")
-        factor = share if rule is None else share / current_scale(self.graph, rule)
-        return [item * like(factor, item) for item in gradients]
+        return share if rule is None else share / current_scale(self.graph, rule)
 
     def clipped(self, gradients: Sequence[Value]) -> tuple[list[Value], Value | None]:
-        """The gradients, all smaller by the same factor where they are too long together; and
-        whether they are finite, where that is asked.
+        """The mean gradients of the loss itself, all smaller by the same factor where they are too
+        long together; and whether they are finite, where that is asked.
+
+        A gradient is multiplied once, behind the norm, so that kernels read each as it came.
         """
-        options = self.options
-        wants_norm = options.grad_norm or options.clip_norm is not None
-        if not wants_norm and options.loss_scale is None:
-            return list(gradients), None
-        square = squared_norm(gradients)
-        finite = None if options.loss_scale is None else square <= _LARGEST_SUM
-        if not wants_norm:
+        options, factor = self.options, self.share()
+        has_norm = options.grad_norm or options.clip_norm is not None
+        finite: Value | None = None
+        square = squared_norm(gradients) if has_norm or options.loss_scale is not None else None
+        if square is not None and options.loss_scale is not None:
+            finite = square <= _LARGEST_SUM
+        if square is not None and has_norm:
+            length = ops.sqrt(square)
+            norm = length if factor is None else length * factor
+            self.graph.output(**{NORM: norm})
+            if options.clip_norm is not None:
+                shorter = ops.min(options.clip_norm / (norm + _SMALLEST_NORM), 1.0)
+                factor = shorter if factor is None else shorter * factor
+        if factor is None:
             return list(gradients), finite
-        norm = ops.sqrt(square)
-        self.graph.output(**{NORM: norm})
-        if options.clip_norm is None:
-            return list(gradients), finite
-        factor = ops.min(options.clip_norm / (norm + _SMALLEST_NORM), 1.0)
         return [item * like(factor, item) for item in gradients], finite
 
     def updated(self, name: str, value: Value, gradient: Value) -> Value:
@@ -324,11 +327,6 @@ def wide_type(type: TensorType) -> TensorType:
     if element_of(type).bits != 16:
         return type
     return TensorType(f32, type.get_shape())
-
-
-def is_finite(values: Sequence[Value]) -> Value:
-    """Whether all elements are, and not so large that the sum of their squares is not."""
-    return squared_norm(values) <= _LARGEST_SUM
 
 
 def widened(value: Value) -> Value:

@@ -219,6 +219,11 @@ def test_other_scales_are_refused(given: Any, message: str) -> None:
         LossScale(interval=0)
 
 
+def test_a_scale_is_for_training() -> None:
+    with pytest.raises(mgn.MgnError, match='a loss_scale goes with mode="training"'):
+        mgn.compile(mgn.parse(BOWL), loss_scale=2.0)
+
+
 def test_an_output_of_the_name_is_refused() -> None:
     text = BOWL.replace("return loss =", "return skipped = sum(x), loss =")
     with pytest.raises(mgn.MgnError, match="has an output 'skipped' of its own; rename it"):
