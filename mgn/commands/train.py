@@ -76,6 +76,7 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
         metavar="SCALE",
         help="auto (dynamic in f16), dynamic, none or a number",
     )
+    add("--masters", action="store_true", help="move parameters of half precision in f32")
     add("--epochs", type=int, metavar="N", help="how often each example is seen (default: 1)")
     add("--steps", type=int, metavar="N", help="how many steps there are, instead of epochs")
     add("--every", type=int, metavar="N", help="evaluate and save after N steps, not each epoch")

@@ -81,6 +81,7 @@ def train(arguments: argparse.Namespace) -> bool:
         clip_norm=arguments.clip_norm,
         accumulate=arguments.accumulate,
         loss_scale=scale,
+        masters=arguments.masters,
     )
     if arguments.params is not None:
         trainer.load_params(arguments.params)

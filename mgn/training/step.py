@@ -156,6 +156,8 @@ class _Step:
                 claim(self.owners, average_name(name), "an average (ema)")
             if options.accumulate > 1:
                 claim(self.owners, gradient_name(name), "a sum of gradients (accumulate)")
+            if options.masters:
+                claim(self.owners, master_name(name), "a master (masters)")
 
     def write(self, loss: Value) -> None:
         """All that the step does with a loss."""
@@ -222,14 +224,33 @@ class _Step:
         """Writes the next values of parameters, and whatever else a step leaves behind."""
         gradients, finite = self.clipped(gradients)
         for (name, state), value, gradient in zip(states.items(), values, gradients, strict=True):
-            after = self.updated(name, value, gradient)
-            is_narrow = element_of(state.type).name != after.element
-            state.write(ops.cast(after, element_of(state.type).name) if is_narrow else after)
+            element = element_of(state.type).name
+            if element == value.element:
+                after = self.updated(name, value, gradient)
+                state.write(after)
+            else:
+                after = self.updated(name, self.master(name, state, value), gradient)
+                self.keep_master(name, after)
+                state.write(ops.cast(after, element))
             self.average(name, after)
         self.count.write(self.count.value + 1)
         if finite is not None and self.options.loss_scale is not None:
             self.graph.write_where(finite)
             move_scale(self.graph, self.options.loss_scale, finite)
+
+    def master(self, name: str, state: State, value: Value) -> Value:
+        """What a parameter of half precision is before it is rounded. Where it has another value
+        than the master's, it was set, or nothing was done yet: the master begins with it.
+        """
+        if not self.options.masters:
+            return value
+        held = self.graph.state(master_name(name), value.type).value
+        return ops.where(ops.cast(held, element_of(state.type).name) == state.value, held, value)
+
+    def keep_master(self, name: str, after: Value) -> None:
+        """Writes the master of a parameter, where there are masters."""
+        if self.options.masters:
+            self.graph.state(master_name(name), after.type).write(after)
 
     def share(self) -> Value | None:
         """What a sum of scaled gradients is multiplied by: f32, or nothing."""
@@ -315,6 +336,11 @@ def average_name(name: str) -> str:
 def gradient_name(name: str) -> str:
     """The state of the sum of a parameter's gradients."""
     return f"{PREFIX}.{name}.gradient"
+
+
+def master_name(name: str) -> str:
+    """The state of a parameter in f32, of which the parameter is the rounded copy."""
+    return f"{PREFIX}.{name}.master"
 
 
 def result_name(name: str) -> str:

@@ -21,7 +21,8 @@ class StepOptions:
     `ema` keeps an average of each parameter, of which each step replaces a share of `1 - ema`.
     `grad_norm` adds the norm, before it is clipped, to the outputs. `accumulate` is of how many
     batches a step takes the mean gradient. With a `loss_scale`, gradients are those of a loss that
-    is scaled, divided by the scale, and a step for which they are not finite is skipped.
+    is scaled, divided by the scale, and a step for which they are not finite is skipped. With
+    `masters`, parameters in half precision are rounded copies of states in f32, which steps move.
     """
 
     trained: Patterns | None = None
@@ -31,14 +32,17 @@ class StepOptions:
     grad_norm: bool = False
     accumulate: int = 1
     loss_scale: LossScale | None = None
+    masters: bool = False
 
     def __post_init__(self) -> None:
         for name in ("clip_norm", "ema"):
             _check_number(name, getattr(self, name))
         for name in ("trained", "frozen"):
             _check_patterns_kind(name, getattr(self, name))
-        if not isinstance(self.grad_norm, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise MgnError(f"grad_norm takes True or False, not {self.grad_norm!r:.80}")
+        for name in ("grad_norm", "masters"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise MgnError(f"{name} takes True or False, not {value!r:.80}")
         if not _is_count(self.accumulate):
             raise MgnError(
                 f"accumulate takes a whole number of at least 1, not {self.accumulate!r:.80}"

@@ -59,6 +59,7 @@ class TrainingStepPass(ModulePass):
     ema: float | None = None
     accumulate: int = 1
     loss_scale: float | str | None = None
+    masters: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         names = [graph.sym_name.data for graph in graphs_of(op)]
@@ -70,6 +71,7 @@ class TrainingStepPass(ModulePass):
             ema=self.ema,
             accumulate=self.accumulate,
             loss_scale=as_loss_scale(self.loss_scale),
+            masters=self.masters,
         )
         step = training_step(op.clone(), self.loss, self._chosen(), options)
         block = op.body.block

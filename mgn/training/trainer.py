@@ -50,7 +50,8 @@ class Trainer:
     `grad_norm=True`. `ema` keeps an average of each parameter, of which a step replaces a share of
     `1 - ema`. `seed` decides about the first parameters and the random numbers of the steps.
     `precision` is what products round to; with `bf16` and `f16`, what goes into them and comes out
-    of them is stored so, forward and backward, and parameters stay in f32.
+    of them is stored so, forward and backward, and parameters stay in f32. Parameters that the
+    program declares in half precision are moved in f32 with `masters`, and rounded.
 
     `accumulate` is of how many batches a step takes the mean gradient: the parameters move with the
     last of them. `loss_scale` is by what the loss is multiplied while gradients are computed:
@@ -76,6 +77,7 @@ class Trainer:
         grad_norm: bool = False,
         accumulate: int = 1,
         loss_scale: float | str | LossScale | None = AUTOMATIC,
+        masters: bool = False,
     ) -> None:
         from mgn.runtime.devices import choose
         from mgn.runtime.launching.session import Session
@@ -89,7 +91,9 @@ class Trainer:
         self.loss, self.seed, self.precision = loss, seed, precision
         self.dims = dict(dims or {})
         scale = as_loss_scale(loss_scale, precision)
-        options = StepOptions(trained, frozen, clip_norm, ema, grad_norm, accumulate, scale)
+        options = StepOptions(
+            trained, frozen, clip_norm, ema, grad_norm, accumulate, scale, masters
+        )
         self.accumulate = accumulate
         self._optimizer, self._options = optimizer or AdamW(), options
         self._step = training_step(self._lowered(), loss, self._optimizer, options)

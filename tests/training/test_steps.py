@@ -131,6 +131,7 @@ class Wrong(Momentum):
         ({"frozen": None}, "frozen takes a pattern of names or a list of them, not None"),
         ({"trained": [3]}, "trained: 3 is no regular expression"),
         ({"grad_norm": "yes"}, "grad_norm takes True or False, not 'yes'"),
+        ({"masters": 1}, "masters takes True or False, not 1"),
         ({"accumulate": 0}, "accumulate takes a whole number of at least 1, not 0"),
         ({"accumulate": 2.0}, r"accumulate takes a whole number of at least 1, not 2\.0"),
         ({"ema": 1.0}, "ema is a number from 0 to below 1, not 1"),
@@ -153,11 +154,35 @@ def test_what_cannot_be_trained_is_refused(options: dict[str, Any], message: str
         mgn.AdamW(eps=float("nan"))
 
 
+def test_masters_keep_what_rounding_would_lose() -> None:
+    text = """
+    graph slope(x: f32[2]) {
+      param w: bf16[2] = ones()
+      param v: f32[] = ones()
+      return loss = sum(cast(w, "f32") * x) + v
+    }"""
+    x = {"x": np.array([2**-10, -(2**-10)], np.float32)}
+    plain = mgn.Trainer(mgn.parse(text), optimizer=mgn.SGD(0.5))
+    exact = mgn.Trainer(mgn.parse(text), optimizer=mgn.SGD(0.5), masters=True)
+    assert set(exact.state()) - set(plain.state()) == {"optimizer.w.master"}
+    for trainer in (plain, exact):
+        for _ in range(31):
+            trainer.step(x)
+    np.testing.assert_array_equal(np.float32(plain.params["w"]), [1, 1])
+    np.testing.assert_array_equal(np.float32(exact.params["w"]), [0.984375, 1.015625])
+    lost = 31 / 2**11
+    np.testing.assert_array_equal(exact.state()["optimizer.w.master"], [1 - lost, 1 + lost])
+    exact.params["w"] = np.ones(2, np.float32).astype(exact.params["w"].dtype)
+    exact.step(x)
+    after = [1 - 2**-11, 1 + 2**-11]
+    np.testing.assert_array_equal(exact.state()["optimizer.w.master"], after)
+
+
 class Averaging(Momentum):
     """One with states of names that training has too."""
 
     def update(self, at: mgn.Update) -> Value:
-        for name in ("ema", "gradient"):
+        for name in ("ema", "gradient", "master"):
             held = at.state(name)
             held.write(held.value + at.gradient)
         return super().update(at)
@@ -168,6 +193,7 @@ def test_states_of_an_optimiser_are_its_own() -> None:
     assert "optimizer.a.weight.ema" in states_of(plain.module)
     for options, what in (
         (StepOptions(ema=0.9), r"\.ema' would be an average \(ema\)"),
+        (StepOptions(masters=True), r"\.master' would be a master \(masters\)"),
         (StepOptions(accumulate=2), r"\.gradient' would be a sum of gradients \(accumulate\)"),
     ):
         message = rf"the state 'optimizer\.a\.weight{what} and the optimiser's for 'a\.weight'"
