@@ -86,7 +86,7 @@ class ConvertPrecision(ModulePass):
         for graph in graphs_of(op):
             whole = {**WHOLE, **WHOLE_IN.get(self.precision, {})}
             rewrite_block(graph.block, partial(_expanded, whole))
-            _convert(graph.block, Roundings(rounding), whole)
+            _convert(graph.block, Roundings(self.precision, rounding), whole)
             erase_dead(graph.block)
 
 
@@ -112,12 +112,13 @@ def hides_product(op: TensorOp, whole: Mapping[str, int]) -> bool:
 class Roundings:
     """Rounds values, each once, where it is made; what only moves others moves them rounded."""
 
+    precision: str
     rounding: Rounding
     rounded: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
 
     def of(self, value: SSAValue) -> SSAValue:
         """A value as products read it."""
-        if is_rounded(value):
+        if is_rounded(value, self.precision):
             return value
         if value not in self.rounded:
             owner = value.owner
@@ -146,15 +147,12 @@ def _convert(block: Block, roundings: Roundings, whole: Mapping[str, int]) -> No
                 op.operands[number] = roundings.of(operand)
 
 
-def is_rounded(value: SSAValue) -> bool:
-    """Whether a value is one of half precision, in f32."""
+def is_rounded(value: SSAValue, precision: str) -> bool:
+    """Whether a value of f32 is a cast one of the type that operands are rounded to."""
     owner = value.owner
-    return (
-        isinstance(owner, TensorOp)
-        and owner.spec.name == "cast"
-        and element_of(owner.operands[0].type).bits == 16
-        and element_of(value.type).name == "f32"
-    )
+    if not isinstance(owner, TensorOp) or owner.spec.name != "cast":
+        return False
+    return element_of(owner.operands[0].type).name == precision
 
 
 def _is_passed(op: TensorOp) -> bool:

@@ -72,7 +72,7 @@ def round_products(module: ModuleOp, precision: str) -> None:
     if precision not in ROUNDED or rounding is None:
         return
     for graph in graphs_of(module):
-        _convert(graph.block, Roundings(rounding))
+        _convert(graph.block, Roundings(precision, rounding))
 
 
 def _convert(block: Block, roundings: Roundings) -> None:

@@ -12,6 +12,7 @@ import mgn
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import graphs_of
+from mgn.dialects.types import element_of
 from mgn.driver.precision import PRECISIONS
 from mgn.passes.convert_precision import PRECISIONS as ROUNDINGS
 from mgn.passes.convert_precision import ConvertPrecision
@@ -173,3 +174,21 @@ def test_a_matrix_unit_takes_no_product_of_f64(rounding: str) -> None:
     text = f"graph g(x: f64[64, 128]) {{ v = {rounding}\nreturn y = v @ v.T }}"
     module = mgn.optimize(mgn.parse(text), device="nvidia-h200").module
     assert "arranged {matrix" not in str(module)
+
+
+def test_a_value_of_the_type_is_not_rounded_again_and_one_of_another_type_is() -> None:
+    text = """
+    graph g(a: bf16[4, 4], b: f16[4, 4]) {
+      return y = cast(a, "f32") @ cast(b, "f32")
+    }"""
+    for precision, other in (("bf16", "f16"), ("f16", "bf16")):
+        module = lowered(text)
+        ConvertPrecision(precision).apply(context(), module)
+        (graph,) = graphs_of(module)
+        casts = [op for op in graph.block.ops if isinstance(op, TensorOp) if op.spec.name == "cast"]
+        assert len(casts) == 4
+        narrowed = [op for op in casts if element_of(op.results[0].type).name == precision]
+        assert [element_of(op.operands[0].type).name for op in narrowed] == ["f32"]
+        source = narrowed[0].operands[0].owner
+        assert isinstance(source, TensorOp)
+        assert element_of(source.operands[0].type).name == other

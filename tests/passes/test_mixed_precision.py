@@ -72,7 +72,7 @@ def test_half_precision_is_how_values_are_kept_and_never_how_they_are_computed(
     (graph,) = graphs_of(module)
     for name, value in zip(graph.result_names, graph.return_op.operands, strict=True):
         assert element_of(value.type).name == "f32"
-        assert not is_rounded(value), name
+        assert not is_rounded(value, precision), name
 
 
 def half(array: np.ndarray, precision: str) -> np.ndarray:
@@ -132,7 +132,7 @@ def test_scores_stay_as_they_are() -> None:
     assert {element_of(op.operands[0].type).name for op in casts} == {"f32", "bf16"}
     assert all(shape_of(op.results[0]) == (4, 8) for op in casts)
     products = [op for op in operations(module) if op.spec.name == "matmul"]
-    assert [is_rounded(item) for item in products[1].operands] == [False, True]
+    assert [is_rounded(item, "bf16") for item in products[1].operands] == [False, True]
 
 
 @pytest.mark.parametrize(
