@@ -9,6 +9,9 @@ from mgn.passes.kernels.product import Product, is_unpacked
 COLUMNS, DEPTH = "columns", "depth"
 """The axes of a right operand, in which neighbours in memory may differ."""
 
+CONVERTED = frozenset({"cast", "round_tf32"})
+"""What may be done to each element as it is read."""
+
 
 def right_axis(product: Product) -> str | None:
     """The axis in which neighbours in the right operand's memory differ; None if it is computed,
@@ -30,7 +33,7 @@ def right_axis(product: Product) -> str | None:
 
 
 def _is_moved(node: Node) -> bool:
-    """Whether a value is an input, moved or of another type."""
-    while node.name in MOVED or node.name == "cast":
+    """Whether a value is an input, moved, of another type or rounded."""
+    while node.name in MOVED or node.name in CONVERTED:
         node = node.operands[0]
     return node.name == INPUT

@@ -66,6 +66,16 @@ CASES: dict[str, Case] = {
         "matrix tiles",
         {"tile_down": 8, "item_rows": 16, "item_columns": 256, "groups": 1},
     ),
+    "one of a row, rounded": (
+        lambda: fused_kernel(
+            "contraction",
+            [("f32", (1, 4096)), ("f32", (512, 4096))],
+            lambda e, x, y: e.matmul(e.round_tf32(x), e.round_tf32(y), transpose_b=True),
+        ),
+        H200,
+        "few rows",
+        {"along": 1},
+    ),
     "one of two rows": (lambda: _product("f32", 2, 4096, 512), H200, "few rows", {"along": 0}),
     "one of a column": (lambda: _product("f32", 512, 1, 300), H200, "sums", {"by_row": 1}),
     "one on a CPU": (

@@ -134,6 +134,24 @@ def test_prologues_epilogues_and_vectors(
     check_all(cl_queue, runs, same_values)
 
 
+def test_operands_are_rounded_as_they_are_read(
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    runs = list[Run]()
+    for turned in (False, True):
+        shapes = [(2, 96), (40, 96) if turned else (96, 40)]
+        kernel = fused_kernel(
+            "contraction",
+            [("f32", shape) for shape in shapes],
+            lambda e, x, y, turned=turned: e.matmul(
+                e.round_tf32(x), e.round_tf32(y), transpose_b=turned
+            ),
+        )
+        arrays = [integers(shape, 1) * np.float32(1 + 2.0**-12) for shape in shapes]
+        runs += on_gpu(kernel, arrays, turned)
+    check_all(cl_queue, runs, same_values)
+
+
 def test_nan_and_infinity_stay_in_their_columns(
     cl_queue: Any,  # noqa: F811
 ) -> None:
