@@ -4,9 +4,11 @@ from enum import StrEnum
 
 from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
 from mgn.passes.kernels.rows import RowSpace, elements_in_line, row_space
+from mgn.passes.kernels.sliding_windows import sliding_windows
 from mgn.passes.kernels.window_planes import planes_of_reduction
 from mgn.passes.schedules.row_groups import grouping
 from mgn.passes.schedules.schedule import Request, Schedule, Schedules
+from mgn.passes.schedules.sliding_tiles import sliding_numbers
 from mgn.passes.schedules.window_planes import planes_numbers
 
 SHORT = 255
@@ -22,13 +24,17 @@ class ReductionVariant(StrEnum):
     ALONG = "along rows"
     ACROSS = "across rows"
     PLANES = "planes"
+    SLIDING = "sliding tiles"
 
 
 def reduction_schedules(request: Request) -> Schedules:
     """The schedules of a reduction; there is one."""
     space = row_space(request.body)
     facts = request.facts("form", "lanes", "sub_group", "ahead", "largest")
-    if request.is_gpu:
+    if request.is_gpu and (windows := sliding_windows(request.body, space)) is not None:
+        variant = ReductionVariant.SLIDING
+        numbers = sliding_numbers(request, space, windows)
+    elif request.is_gpu:
         variant, numbers = ReductionVariant.GROUPS, grouping(request, space).entries
     elif (planes := planes_of_reduction(request.body, space)) is not None:
         variant, numbers = ReductionVariant.PLANES, planes_numbers(request, planes)

@@ -126,6 +126,25 @@ def _pad(elements: Elements, node: Node, index: Indices) -> SSAValue:
     return code.branch(code.all_of(shared), inside, lambda: [code.spread(value, count)])[0]
 
 
+def chosen_padding(elements: Elements, node: Node, index: Indices) -> SSAValue:
+    """The same without branches: outside, the nearest element is read, and padding is chosen."""
+    (source,) = node.operands
+    code = elements.code
+    value = code.constant(_number(node), memory_type(node.element))
+    if source.count == 0:
+        return value
+    tests: list[SSAValue] = []
+    moved: list[Index] = []
+    for part, (low, _), size in zip(index, node.values["padding"], source.shape, strict=True):
+        inner = part - low
+        if part.below(low) is True or inner.below(size) is False:
+            return value
+        tests += _both(code, part, low, inner, size, elements.lanes if part.varies else 1)
+        moved.append(inner.clamp(0, size - 1))
+    found = elements.at(source, tuple(moved))
+    return code.select(code.all_of(tests), found, value)
+
+
 def _number(node: Node) -> float | int:
     value = node.values["value"]
     if node.element.is_float:

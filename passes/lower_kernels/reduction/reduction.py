@@ -25,6 +25,7 @@ from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.reduction.grouped_reduction import lower_grouped
 from mgn.passes.lower_kernels.reduction.rows_ahead import RowsAhead
+from mgn.passes.lower_kernels.reduction.sliding_tiles import lower_sliding_tiles
 from mgn.passes.lower_kernels.reduction.stage import Stage
 from mgn.passes.lower_kernels.reduction.window_planes import lower_window_planes
 from mgn.passes.schedules.reduction import ReductionVariant
@@ -41,6 +42,8 @@ def lower_reduction(job: Job) -> Launch:
             return _across_rows(job, row_space(job.body))
         case ReductionVariant.ALONG:
             return _along_rows(job, row_space(job.body))
+        case ReductionVariant.SLIDING:
+            return lower_sliding_tiles(job, row_space(job.body))
         case ReductionVariant.PLANES:
             return lower_window_planes(job, row_space(job.body))
 

@@ -17,15 +17,16 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.body import Indices, Node
 from mgn.passes.kernels.index import ZERO, Index, constant, delinearised, lanes
-from mgn.passes.kernels.index_maps import broadcast_index, reshaped_index
+from mgn.passes.kernels.index_maps import reshaped_index
 from mgn.passes.kernels.rows import RowSpace
 from mgn.passes.kernels.window_planes import Band, WindowPlanes, planes_of_reduction
 from mgn.passes.lower_kernels.core.evaluate import Evaluator
-from mgn.passes.lower_kernels.core.product import multiply_add, tile_start
+from mgn.passes.lower_kernels.core.product import tile_start
 from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.scalar import total_of
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.reduction.stage import Stage
+from mgn.passes.lower_kernels.reduction.weighted_sums import with_element
 from mgn.passes.lower_kernels.staging.plane_copies import PlaneCopy
 
 
@@ -83,19 +84,8 @@ class _Windows:
                 evaluator.given[self.planes.view] = lambda _, value=value: value
                 at = self.planes.index_of(ZERO, place + own + lanes(width))
                 index = (*outer, *element, *at)
-                held[number] = self._add(held[number], evaluator, index)
+                held[number] = with_element(self.stage, held[number], evaluator, index)
         return [total_of(code, self.node, values[0]) for values in held]
-
-    def _add(self, held: list[SSAValue], evaluator: Evaluator, index: Indices) -> list[SSAValue]:
-        """Sums with one element of each window added: products are added unrounded."""
-        operand = self.node.operands[0]
-        if self.node.name != "sum" or operand.name != "mul":
-            return self.stage.add(held, evaluator, lambda _: index)
-        left, right = (
-            evaluator.lanes_at(node, broadcast_index(index, node.shape))
-            for node in operand.operands
-        )
-        return [multiply_add(self.code, operand.element, left, right, held[0])]
 
     def _in_rows(self, outer: Indices, first: Index) -> None:
         """Tiles of a few rows of places and a few vectors of each."""

@@ -370,6 +370,7 @@ def measure_kernel(
             demands = [float(size * count) for size, count in sizes]
         if name == copied:
             demands = [float(size) for size in signature.operand_sizes]
+            factor = factor if device.is_cpu else 1.0
         if demands is None:
             alike = (evaluations,) * len(operands) if figures.alike else None
             demands = alike or _demands(signature, evaluations, form)

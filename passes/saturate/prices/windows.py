@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import TensorType
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.passes.kernels.rows import row_space
+from mgn.passes.kernels.sliding_windows import sliding_windows
 from mgn.passes.kernels.window_planes import planes_of_reduction
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import BodyNode, Form
@@ -39,7 +40,7 @@ of tests, for parts of vectors.
 
 
 IN_PLANES = 0.6
-"""Of an element of a window that is read from a copy of its plane."""
+"""Of an element of a window that is read from a copy of its plane, or from a register."""
 
 
 def windows_in_planes(
@@ -50,8 +51,10 @@ def windows_in_planes(
     signatures: Sequence[Signature],
     device: Device,
 ) -> int | None:
-    """The windows of a reduction that a CPU's template reads from copies of planes, if any."""
-    if form.kind is not KernelKind.REDUCTION or not device.is_cpu:
+    """The windows of a reduction that a CPU's template reads from copies of planes, or a GPU's
+    keeps in registers, if any.
+    """
+    if form.kind is not KernelKind.REDUCTION:
         return None
     names = [name for name, number, _ in body if signatures[number].name == "windows"]
     if len(names) != 1:
@@ -59,7 +62,8 @@ def windows_in_planes(
     met = {item for _, _, operands in body for item in operands}
     read = {name: type for name, type in leaf_types.items() if name in met}
     found = body_of(body, results, read, signatures)
-    return names[0] if planes_of_reduction(found, row_space(found)) is not None else None
+    walk = planes_of_reduction if device.is_cpu else sliding_windows
+    return names[0] if walk(found, row_space(found)) is not None else None
 
 
 def window_weight(signature: Signature, device: Device) -> float:
