@@ -161,7 +161,9 @@ class Panel(OperandCopies):
             self.memory,
             target,
         ]
-        inside = code.all_of([code.is_below(k, self.product.depth, 1), self.is_there(source)])
+        own = line if self.runs_by_depth else start
+        tests = [code.is_below(k, self.product.depth, 1), code.is_below(own, self.limit, 1)]
+        inside = code.all_of([*tests, self.is_there(source)])
         valid = None
         if not isinstance(inside, bool):
             valid = code.select(inside, code.constant(width, INDEX), code.constant(0, INDEX))
