@@ -17,6 +17,7 @@ from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import Index, constant, delinearised, lanes
 from mgn.passes.kernels.index_maps import bounded
+from mgn.passes.kernels.packed_codes import packed_codes
 from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.long_sums import long_loop
 from mgn.passes.lower_kernels.core.operand import Operand
@@ -24,6 +25,7 @@ from mgn.passes.lower_kernels.core.product import add_products, write_tile
 from mgn.passes.lower_kernels.core.pure_code import lane_count, lane_of, memory_type
 from mgn.passes.lower_kernels.core.scalar import across_lanes, combine
 from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.product.packed_rows import PackedRows
 from mgn.passes.schedules.few_rows import MOST_SUMS, FewRowsTiling
 
 STEPS = 4
@@ -74,6 +76,10 @@ class _FewRows:
         columns = [
             bounded(self._column(n, self.own), product.columns, 1) for n in range(sizes.across)
         ]
+        packed = packed_codes(product) if sizes.ahead else None
+        if packed is not None:
+            walk = (self.job, product, sizes, packed, self.batch, self.share, columns)
+            return PackedRows(*walk).totals()
 
         def trip(number: Index, held: list[SSAValue]) -> list[SSAValue]:
             vector = number * sizes.shares + self.share

@@ -11,7 +11,8 @@ reads, or writes, is added.
 
 Each leaf is read once, at most as many elements as are asked for. A value is computed as often as
 the template evaluates it: once an element of the space, once a row in row space, and again for each
-tile that reads it before a matmul.
+tile that reads it before a matmul; what a block of elements shares once for it, in a GPU's products
+of a few rows.
 
 A kernel that runs only when parameters are set is paid for over many runs.
 
@@ -25,6 +26,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import TensorType
 
+from mgn.dialects.block_formats import BLOCK
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.fusion.forms import HALVES
 from mgn.dialects.kernel.device import Device
@@ -324,6 +326,7 @@ def measure_kernel(
         copied = next(names, None)
     else:
         copied = windows_in_planes(body, form, results, leaf_types, signatures, device)
+    few = schedule is not None and schedule.variant == ProductVariant.FEW_ROWS
     arranging = next((ARRANGING[name] for name, _ in facts if name in ARRANGING), None)
     along = device.is_cpu and reduces and len(form.shape) - 1 in form.axes
     lanes = float(min(device.lanes(4), MOST_LANES)) if along else 1.0
@@ -375,6 +378,8 @@ def measure_kernel(
             alike = (evaluations,) * len(operands) if figures.alike else None
             demands = alike or _demands(signature, evaluations, form)
         for operand, demand, size in zip(operands, demands, figures.operands, strict=True):
+            if few and name != heavy and 1 < size[0] * BLOCK <= signature.size:
+                demand *= size[0] / signature.size
             if demand > rows and places.get(operand) in IN_ROWS:
                 demand = rows
             if demand > times.get(operand, -1.0):
