@@ -49,8 +49,8 @@ MANTISSAS: dict[Digit, tuple[Mantissa, ...]] = {
     Digit.LOW: _LOW,
     Digit.HIGH: _HIGH,
 }
-"""How the codes of the two lower bytes of a word become floats. Where the unit of a float's mantissa
-is the code's lowest bit, the code is what the float has more than its power of two.
+"""How the codes of the two lower bytes of a word become floats. Where the unit of a mantissa is the
+lowest bit of the code, the code is what the float has more than its power of two.
 """
 
 
