@@ -13,7 +13,9 @@ from mgn.passes.kernels.product import Product, is_unpacked
 from mgn.passes.schedules.schedule import Entries, Request
 
 NAMES = ("own_columns", "shares", "item_columns", "width")
-"""What a schedule calls the numbers of a tiling; `along` says which way memory runs."""
+"""What a schedule calls the numbers of a tiling; `along` says which way memory runs. `ahead` is
+there where the right operand is codes of a block format.
+"""
 
 FEW_ROWS, FEW_FOR_UNIT = 4, 2
 """Up to how many rows a product is best done without tiles, and without a matrix unit."""
@@ -34,8 +36,8 @@ MOST_SUMS = 64
 class FewRowsTiling:
     """A group has `own` times `shares` work-items; each has `across` columns, or vectors of them.
 
-    `width` elements of the right operand are read at once: bytes, where it is codes of a block
-    format, which are read so many trips `ahead`.
+    `width` elements of the right operand are read at once: bytes, where it is `packed` as codes of
+    a block format, which are read so many trips `ahead`.
     """
 
     own: int
@@ -43,21 +45,22 @@ class FewRowsTiling:
     across: int
     width: int
     along: bool
+    packed: bool = False
     ahead: int = 0
 
     @staticmethod
     def of(entries: Entries) -> "FewRowsTiling":
         """The tiling that a schedule says."""
         own, shares, across, width = (int(entries[name]) for name in NAMES)
-        ahead = int(entries.get("ahead", 0))
-        return FewRowsTiling(own, shares, across, width, bool(entries["along"]), ahead)
+        rest = (bool(entries["along"]), "ahead" in entries, int(entries.get("ahead", 0)))
+        return FewRowsTiling(own, shares, across, width, *rest)
 
     @property
     def entries(self) -> dict[str, int]:
         """The entries of a schedule that say it."""
         numbers = (self.own, self.shares, self.across, self.width)
         found = {**dict(zip(NAMES, numbers, strict=True)), "along": int(self.along)}
-        return {**found, "ahead": self.ahead} if self.ahead else found
+        return {**found, "ahead": self.ahead} if self.packed else found
 
     @property
     def items(self) -> int:
@@ -106,28 +109,36 @@ def few_rows_tiling(request: Request, product: Product, along: bool) -> FewRowsT
     return FewRowsTiling(own, min(shares, power_below(product.depth)), 1, width, False)
 
 
-PACKED_ITEMS, PACKED_SHARES, PACKED_COLUMNS, PACKED_AHEAD = 128, 8, 2, 2
-"""Of codes of a block format: work-items of a group, those that share the shared axis, columns of a
-work-item, and trips that are read ahead. Measured on an NVIDIA H200, 14336 × 4096 and 49152 × 576.
+PACKED_ITEMS, MOST_TRIPS = 128, 2
+"""Work-items of a group that multiplies codes of a block format, and trips of rows that are short:
+a few work-items take one, which read ahead.
+"""
+
+LONG_ROWS, SHORT_ROWS = (32, 4, 0), (4, 2, 2)
+"""Work-items that share the shared axis, columns of each, and trips that are read ahead: where rows
+of codes are long, and where they are short. Measured on an NVIDIA H200, 14336 × 4096 and
+49152 × 576: what is long is best read in pieces of 512 bytes.
 """
 
 
 def _packed_tiling(request: Request, product: Product, packed: PackedCodes) -> FewRowsTiling:
     """Sizes for codes of a block format."""
     wanted = 2 * request.number("units", 1)
-    row = product.depth // packed.digits_of_byte
-    width = min(VECTOR_BYTES, dividing_lanes(row, VECTOR_BYTES))
-    shares = min(PACKED_SHARES, power_below(row // width))
-    own = min(request.number("largest_group", PACKED_ITEMS), PACKED_ITEMS) // shares
-    across, groups = PACKED_COLUMNS, prod(product.batch)
-    while across > 1 and groups * ceil_div(product.columns, own * across) < wanted:
+    width = dividing_lanes(product.depth // packed.digits_of_byte, VECTOR_BYTES)
+    vectors = product.depth // packed.digits_of_byte // width
+    long = vectors >= MOST_TRIPS * LONG_ROWS[0]
+    shares, across, ahead = LONG_ROWS if long else SHORT_ROWS
+    shares = min(shares, power_below(vectors))
+    own = max(min(request.number("largest_group", PACKED_ITEMS), PACKED_ITEMS) // shares, 1)
+    groups = prod(product.batch)
+    while across > 1 and (
+        groups * ceil_div(product.columns, own * across) < wanted
+        or product.rows * across * WORD > MOST_SUMS
+    ):
         across //= 2
     while own > 4 and groups * ceil_div(product.columns, own) < wanted:
-        own //= 2
-        shares = min(2 * shares, power_below(row // width))
-    while across > 1 and product.rows * across * WORD > MOST_SUMS // 2:
-        across //= 2
-    return FewRowsTiling(own, shares, across, width, True, PACKED_AHEAD)
+        own, shares = own // 2, min(2 * shares, power_below(vectors))
+    return FewRowsTiling(own, shares, across, width, True, True, ahead)
 
 
 def _width(product: Product, along: bool) -> int:

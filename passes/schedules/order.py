@@ -13,12 +13,24 @@ from enum import StrEnum
 from math import log, log2, prod
 
 from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.mgn.operations.digits import key_bits
+from mgn.dialects.types import ElementType
 from mgn.passes.kernels.arithmetic import ceil_div, power_above, power_below
 from mgn.passes.kernels.body import Node
 from mgn.passes.schedules.schedule import VARIANT, Request, Schedule, Schedules
 
 GROUP_RUN = 4096
 """The longest run that a group sorts."""
+
+HELD_STEPS = 3
+HELD = 1 << HELD_STEPS
+"""Steps of a network that work-items do in registers, and the records that they hold for it."""
+
+GAP_AFTER = 16
+"""Records after which local memory has a gap of one."""
+
+RECORD_BYTES = {False: 8, True: 12}
+"""Bytes of a record: of a key with its position, which more than 32 bits do not share."""
 
 EXCHANGE, MERGED, SEARCHED, PASSED = 14.0, 12.0, 8.0, 6.0
 """Steps of comparing two elements and exchanging them, of merging one, of a search's turn, and of
@@ -95,7 +107,7 @@ def order_schedules(request: Request) -> Schedules:
     if 1 < runs.ordered < runs.run:
         found = [_merges(request, runs)]
     elif request.is_gpu or request.word(VARIANT) == OrderVariant.GROUPS:
-        found = [_groups(request, runs)] if runs.run <= GROUP_RUN else []
+        found = [_groups(request, runs, node.operands[0].element)] if runs.run <= GROUP_RUN else []
         found += _best(request, node, runs)
         found.sort(key=lambda schedule: schedule.seconds)
     else:
@@ -115,15 +127,17 @@ def _schedule(
     return Schedule(variant, numbers, request.facts("form"), seconds, passes)
 
 
-def _groups(request: Request, runs: Runs) -> Schedule:
+def _groups(request: Request, runs: Runs, element: ElementType) -> Schedule:
     slots = max(power_above(runs.run), 2)
-    items = min(request.number("local", 256), slots // 2)
     together = max(1, min(request.number("local", 256) // slots, runs.all))
     together = power_below(together)
-    items = min(request.number("local", 256), together * slots // 2)
+    room = (together * slots) * (1 + 1 / GAP_AFTER) * RECORD_BYTES[key_bits(element) > 32]
+    in_registers = slots >= HELD and room <= request.device.local_memory
+    least = together * slots // (HELD if in_registers else 2)
+    items = min(request.number("local", 256), least)
     stages = log2(slots)
     steps = runs.all * slots / 2 * stages * (stages + 1) / 2 * EXCHANGE
-    numbers = {"slots": slots, "together": together, "items": items}
+    numbers = {"slots": slots, "together": together, "items": items, "held": in_registers * HELD}
     return _schedule(request, OrderVariant.GROUPS, steps, numbers)
 
 

@@ -14,7 +14,9 @@ from mgn.passes.kernels.index import Counter, Index, of
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.order.keys import Record, Records
+from mgn.passes.lower_kernels.order.register_networks import RegisterNetwork, spot
 from mgn.passes.lower_kernels.order.rows import OrderedRows
+from mgn.passes.schedules.order import GAP_AFTER
 
 Pair = Callable[[Index], tuple[Index, Index]]
 
@@ -27,7 +29,9 @@ def lower_groups(job: Job) -> Launch:
     groups = ceil_div(runs.all, together)
     group = code.counter(kernel.GroupIdOp, 0, groups)
     item = code.counter(kernel.LocalIdOp, 0, items)
-    arrays = records.local(together * slots)
+    total, held = together * slots, job.entry("held")
+    arrays = records.local(total + total // GAP_AFTER if held else total)
+    at = spot if held else lambda place: place
 
     def each_slot(body: Callable[[Index, Index, Index, Index], None]) -> None:
         """For each slot of the group that has an element: its row, run, place and itself."""
@@ -55,11 +59,11 @@ def lower_groups(job: Job) -> Launch:
             return code.branch(within, present, records.absent)
 
         record = code.branch(code.is_below(place, runs.run, 1), present_in_row, records.absent)
-        records.store(record, arrays, code.index(slot))
+        records.store(record, arrays, code.index(at(slot)))
 
     def put(row: Index, start: Index, place: Index, slot: Index) -> None:
         def present() -> None:
-            position = records.position(records.load(arrays, code.index(slot)))
+            position = records.position(records.load(arrays, code.index(at(slot))))
             source = code.index(start + of(Counter(position, 0, runs.run - 1)))
             rows.write(row, code.known(start + place, runs.length), source)
 
@@ -70,7 +74,10 @@ def lower_groups(job: Job) -> Launch:
 
     each_slot(fill)
     code.barrier()
-    sort_slots(code, records, arrays, together * slots, item, items, slots)
+    if held:
+        RegisterNetwork(code, records, arrays, total, slots, item, items).sort()
+    else:
+        sort_slots(code, records, arrays, total, item, items, slots)
     each_slot(put)
     return Launch((groups * items,), (items,))
 

@@ -76,7 +76,7 @@ class _FewRows:
         columns = [
             bounded(self._column(n, self.own), product.columns, 1) for n in range(sizes.across)
         ]
-        packed = packed_codes(product) if sizes.ahead else None
+        packed = packed_codes(product) if sizes.packed else None
         if packed is not None:
             walk = (self.job, product, sizes, packed, self.batch, self.share, columns)
             return PackedRows(*walk).totals()

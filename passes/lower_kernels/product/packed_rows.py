@@ -1,9 +1,9 @@
 """Products of a few rows with codes of a block format, as a GPU's work-items add them up.
 
 A work-item reads the codes of a part of a block as words, for a few columns, and what the block's
-elements share. It does so some trips ahead of their use: so that memory is never waited for. In
-registers, bits of a word become the mantissa of a float: it takes two simple operations a code, and
-none of the few units that convert integers.
+elements share; where rows are short, some trips ahead of their use. In registers, bits of a word
+become the mantissa of a float: it takes two simple operations a code, and none of the few units
+that convert integers.
 """
 
 from collections.abc import Sequence
@@ -93,7 +93,7 @@ class PackedRows:
         def trip(number: Index, held: list[SSAValue]) -> list[SSAValue]:
             found, waiting = held[: len(sums)], held[len(sums) :]
             later = number + ahead
-            waiting += self._read(later if full == 1 else later.clamp(0, full - 1))
+            waiting += self._read(later.clamp(0, full - 1) if ahead else number)
             width = step or len(waiting)
             return [*self._added(number, waiting[:width], found), *waiting[width:]]
 
