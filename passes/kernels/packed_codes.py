@@ -10,6 +10,7 @@ from enum import Enum
 
 from mgn.dialects.block_formats import BLOCK
 from mgn.dialects.mgn.operation import Kind
+from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.body import INPUT, SPLAT, Indices, Node
 from mgn.passes.kernels.index_maps import MOVES, broadcast_index
 from mgn.passes.kernels.product import Product, is_unpacked
@@ -68,7 +69,8 @@ def packed_codes(product: Product) -> PackedCodes | None:
     """
     right = product.node.operands[1]
     along = product.right_runs_along_depth and product.depth % BLOCK == 0
-    if not along or not is_unpacked(right):
+    single = accumulator(product.element).name == "f32"
+    if not along or not single or not is_unpacked(right):
         return None
     digits, shared, codes = dict[Node, Digit](), dict[Node, None](), set[Node]()
     pending = [right]

@@ -13,8 +13,8 @@ from mgn.passes.kernels.product import Product, is_unpacked
 from mgn.passes.schedules.schedule import Entries, Request
 
 NAMES = ("own_columns", "shares", "item_columns", "width")
-"""What a schedule calls the numbers of a tiling; `along` says which way memory runs. `ahead` is
-there where the right operand is codes of a block format.
+"""What a schedule calls the numbers of a tiling; `along` says which way memory runs, `packed`
+that the right operand is codes of a block format.
 """
 
 FEW_ROWS, FEW_FOR_UNIT = 4, 2
@@ -37,7 +37,7 @@ class FewRowsTiling:
     """A group has `own` times `shares` work-items; each has `across` columns, or vectors of them.
 
     `width` elements of the right operand are read at once: bytes, where it is `packed` as codes of
-    a block format, which are read so many trips `ahead`.
+    a block format.
     """
 
     own: int
@@ -46,21 +46,20 @@ class FewRowsTiling:
     width: int
     along: bool
     packed: bool = False
-    ahead: int = 0
 
     @staticmethod
     def of(entries: Entries) -> "FewRowsTiling":
         """The tiling that a schedule says."""
         own, shares, across, width = (int(entries[name]) for name in NAMES)
-        rest = (bool(entries["along"]), "ahead" in entries, int(entries.get("ahead", 0)))
-        return FewRowsTiling(own, shares, across, width, *rest)
+        packed = bool(entries.get("packed", 0))
+        return FewRowsTiling(own, shares, across, width, bool(entries["along"]), packed)
 
     @property
     def entries(self) -> dict[str, int]:
         """The entries of a schedule that say it."""
         numbers = (self.own, self.shares, self.across, self.width)
         found = {**dict(zip(NAMES, numbers, strict=True)), "along": int(self.along)}
-        return {**found, "ahead": self.ahead} if self.packed else found
+        return {**found, "packed": 1} if self.packed else found
 
     @property
     def items(self) -> int:
@@ -109,26 +108,26 @@ def few_rows_tiling(request: Request, product: Product, along: bool) -> FewRowsT
     return FewRowsTiling(own, min(shares, power_below(product.depth)), 1, width, False)
 
 
-PACKED_ITEMS, MOST_TRIPS = 128, 2
-"""Work-items of a group that multiplies codes of a block format, and trips of rows that are short:
-a few work-items take one, which read ahead.
-"""
+PACKED_ITEMS, PACKED_COLUMNS = 128, 4
+"""Work-items of a group that multiplies codes of a block format, and the columns that each has."""
 
-LONG_ROWS, SHORT_ROWS = (32, 4, 0), (4, 2, 2)
-"""Work-items that share the shared axis, columns of each, and trips that are read ahead: where rows
-of codes are long, and where they are short. Measured on an NVIDIA H200, 14336 × 4096 and
-49152 × 576: what is long is best read in pieces of 512 bytes.
+LONG_SHARES, SHORT_SHARES, LONG_TRIPS = 32, 4, 2
+"""Work-items that share the shared axis, where they go over it so many times, and where rows of
+codes are shorter. Measured on an NVIDIA H200, 14336 × 4096 and 49152 × 576: what is long is best
+read in pieces of 512 bytes.
 """
 
 
 def _packed_tiling(request: Request, product: Product, packed: PackedCodes) -> FewRowsTiling:
-    """Sizes for codes of a block format."""
+    """Sizes for codes of a block format. Columns share what is read of the left operand, of which
+    several codes of a byte read more.
+    """
     wanted = 2 * request.number("units", 1)
     width = dividing_lanes(product.depth // packed.digits_of_byte, VECTOR_BYTES)
     vectors = product.depth // packed.digits_of_byte // width
-    long = vectors >= MOST_TRIPS * LONG_ROWS[0]
-    shares, across, ahead = LONG_ROWS if long else SHORT_ROWS
-    shares = min(shares, power_below(vectors))
+    long = vectors >= LONG_TRIPS * LONG_SHARES
+    shares = min(LONG_SHARES if long else SHORT_SHARES, power_below(vectors))
+    across = PACKED_COLUMNS * (packed.digits_of_byte if long else 1)
     own = max(min(request.number("largest_group", PACKED_ITEMS), PACKED_ITEMS) // shares, 1)
     groups = prod(product.batch)
     while across > 1 and (
@@ -138,7 +137,7 @@ def _packed_tiling(request: Request, product: Product, packed: PackedCodes) -> F
         across //= 2
     while own > 4 and groups * ceil_div(product.columns, own) < wanted:
         own, shares = own // 2, min(2 * shares, power_below(vectors))
-    return FewRowsTiling(own, shares, across, width, True, True, ahead)
+    return FewRowsTiling(own, shares, across, width, True, True)
 
 
 def _width(product: Product, along: bool) -> int:

@@ -20,7 +20,14 @@ from mgn.passes.unpack_blocks import UnpackBlocks
 from mgn.runtime.errors import InputError, WeightsError
 from tests.conftest import Outcome, run_in_process
 from tests.passes.lower_kernels.test_differential import draw
-from tests.support.lower_fixture import Run, check_all, forms_of, fused_kernel
+from tests.support.lower_fixture import (
+    FORMS,
+    Run,
+    check_all,
+    forms_of,
+    fused_kernel,
+    scheduled,
+)
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
 FORMATS = list(BLOCK_FORMATS)
@@ -193,6 +200,7 @@ def test_products_of_few_rows_unpack_on_the_way_in_every_form(cl_queue: Any) -> 
             parts = split_parts(
                 mgn.pack_blocks(rng.standard_normal((n, k), np.float32), format), format
             )
+            assert (scheduled(kernel, FORMS["gpu"]).get("packed") == 1) == (rows < 5 and n > 1)
             arrays = [draw("f32", (rows, k), 1), *parts.values()]
             runs += forms_of(kernel, arrays, f"{format} {rows} {n} {k}")
 
@@ -202,6 +210,14 @@ def test_products_of_few_rows_unpack_on_the_way_in_every_form(cl_queue: Any) -> 
         np.testing.assert_allclose(got[0], want[0], 0, bound, err_msg=run.what)
 
     check_all(cl_queue, runs, near)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_gpu_reads_scales_as_they_lie(format: str) -> None:
+    """Two bytes for a block of codes: a copy in f32 would be more to read, and more to hold."""
+    text = f"graph g(x: f32[1, 1024]) {{ param w: {format}[2048, 1024]\n return y = x @ w.T }}"
+    report = mgn.optimize(mgn.parse(text), device="nvidia-h200").report
+    assert [line.kind for line in report.kernels] == ["contraction"]
 
 
 @pytest.mark.parametrize("format", FORMATS)

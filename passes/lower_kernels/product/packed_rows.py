@@ -1,9 +1,8 @@
 """Products of a few rows with codes of a block format, as a GPU's work-items add them up.
 
 A work-item reads the codes of a part of a block as words, for a few columns, and what the block's
-elements share; where rows are short, some trips ahead of their use. In registers, bits of a word
-become the mantissa of a float: it takes two simple operations a code, and none of the few units
-that convert integers.
+elements share. In registers, bits of a word become the mantissa of a float: it takes two simple
+operations a code, and none of the few units that convert integers.
 """
 
 from collections.abc import Sequence
@@ -84,23 +83,13 @@ class PackedRows:
         product, sizes, code = self.product, self.sizes, self.job.code
         vectors = product.depth // (sizes.width * self.packed.digits_of_byte)
         full = vectors // sizes.shares
-        ahead = min(sizes.ahead, full - 1) if full else 0
-        zero = code.constant(0, f32, WORD)
-        sums = [zero] * (product.rows * sizes.across)
-        begun = [value for trip in range(ahead) for value in self._read(constant(trip))]
-        step = len(begun) // ahead if ahead else 0
+        held = [code.constant(0, f32, WORD)] * (product.rows * sizes.across)
 
         def trip(number: Index, held: list[SSAValue]) -> list[SSAValue]:
-            found, waiting = held[: len(sums)], held[len(sums) :]
-            later = number + ahead
-            waiting += self._read(later.clamp(0, full - 1) if ahead else number)
-            width = step or len(waiting)
-            return [*self._added(number, waiting[:width], found), *waiting[width:]]
+            return self._added(number * sizes.shares + self.share, held)
 
-        kept = [True] * len(sums) + [False] * len(begun)
         block = max(LONG_CHAIN * WORD // (sizes.width * self.packed.digits_of_byte), 1)
-        held = long_loop(code, 0, full, trip, [*sums, *begun], kept, 1, block=block)
-        held = held[: len(sums)]
+        held = long_loop(code, 0, full, trip, held, [True] * len(held), 1, block=block)
         if vectors % sizes.shares:
             held = self._last(full, vectors, held)
         return [across_lanes(code, "sum", product.element, value) for value in held]
@@ -113,14 +102,11 @@ class PackedRows:
 
         def own() -> list[SSAValue]:
             last = bounded(self.share, vectors % self.sizes.shares, 1) + trip * self.sizes.shares
-            return self._added_at(last, self._read_at(last), held)
+            return self._added(last, held)
 
         return code.branch(inside, own, lambda: held)
 
-    def _read(self, trip: Index) -> list[SSAValue]:
-        return self._read_at(trip * self.sizes.shares + self.share)
-
-    def _read_at(self, piece: Index) -> list[SSAValue]:
+    def _read(self, piece: Index) -> list[SSAValue]:
         """The words of each column, and what their block shares."""
         job, width = self.job, self.sizes.width
         first = self._elements(piece)[0][1]
@@ -149,18 +135,11 @@ class PackedRows:
             for word in range(width // WORD)
         ]
 
-    def _added(
-        self, trip: Index, read: Sequence[SSAValue], held: Sequence[SSAValue]
-    ) -> list[SSAValue]:
-        return self._added_at(trip * self.sizes.shares + self.share, read, held)
-
-    def _added_at(
-        self, piece: Index, read: Sequence[SSAValue], held: Sequence[SSAValue]
-    ) -> list[SSAValue]:
+    def _added(self, piece: Index, held: Sequence[SSAValue]) -> list[SSAValue]:
         """Sums with the products of a piece of each column added."""
         product, code = self.product, self.job.code
         left = Operand(self.job, product, self.batch, 0)
-        of_column = 1 + len(self.packed.shared)
+        read, of_column = self._read(piece), 1 + len(self.packed.shared)
         result = list(held)
         for word, k in self._elements(piece):
             rows = [left.along_depth(constant(row), k, WORD) for row in range(product.rows)]
