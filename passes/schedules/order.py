@@ -40,9 +40,9 @@ looking at an element that is passed by.
 DIGITS = ("sort_digits", "place_digits")
 """The operations that put a row in the order of a digit."""
 
-COUNTED, PLACED = {True: 4.0, False: 8.0}, {True: 12.0, False: 60.0}
-"""Steps of counting the digit of an element and of putting one in its place, on a CPU and on a
-GPU.
+COUNTED, PLACED = {True: 4.0, False: 8.0}, {True: 12.0, False: 450.0}
+"""Steps of counting the digit of an element and of putting one in its place, on a CPU and on a GPU:
+an NVIDIA H200 does this with 50 elements in a nanosecond.
 """
 
 COLUMNS = 128

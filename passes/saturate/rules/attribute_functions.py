@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from mgn.dialects.types import ELEMENT_TYPES
 from mgn.passes.saturate.rules import contracted_sums, layouts, rotary_tables
 
 
@@ -43,6 +44,8 @@ ATTRIBUTE_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "without_group": layouts.without_group,
     "window_of": layouts.window_of,
     "shape_of": lambda x: x.shape,
+    "position_type": lambda: ELEMENT_TYPES["i32"],
+    "line_of": lambda x, axis: tuple([n if i == axis else 1 for i, n in enumerate(x.shape)]),
     "last": lambda x: x.shape[-1],
     "half": lambda x: x.shape[-1] // 2,
     "in_batches_of": lambda x, y: (*x.shape[:-2], *y.shape[-2:]),

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 
+from mgn.dialects.mgn.operations.digits import key_bits
 from mgn.dialects.types import ElementType, Family, element_of
 from mgn.passes.saturate.encoding.definitions import Definition
 from mgn.passes.saturate.rules import contracted_sums, layouts, magnitudes, rotary_tables
@@ -50,6 +51,9 @@ class Predicate:
         """The names of its arguments, as in a call."""
         return f"({', '.join(inspect.signature(self.holds).parameters)})"
 
+
+LONGEST_RUN = 4096
+"""Elements of the longest row that a group of a GPU sorts at once."""
 
 _MANTISSA = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
 _EXPONENT = {"f64": 11, "f32": 8, "f16": 5, "bf16": 8}
@@ -266,6 +270,10 @@ PREDICATES: dict[str, Predicate] = {
     "matrix": Predicate("x has two axes or more", lambda x: len(x.type.get_shape()) >= 2),
     "ends_with": Predicate(
         "the last axis of the shape s has the size n", lambda s, n: tuple(s[-1:]) == (n,)
+    ),
+    "is_run": Predicate(
+        "x has up to 4096 elements along the axis a, whose keys have 32 bits or fewer",
+        lambda x, axis: x.shape[axis] <= LONGEST_RUN and key_bits(x.element) <= 32,
     ),
     "is_table_of": Predicate(
         "w is a matrix with rows, or columns, that ids of the type of i can count",

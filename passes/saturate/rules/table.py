@@ -21,6 +21,7 @@ from mgn.passes.saturate.rules.attention import ATTENTION
 from mgn.passes.saturate.rules.convolutions import CONVOLUTIONS
 from mgn.passes.saturate.rules.movement import MOVEMENT
 from mgn.passes.saturate.rules.one_hot import ONE_HOT
+from mgn.passes.saturate.rules.orders import ORDERS
 from mgn.passes.saturate.rules.patterns import PatternError, calls_of
 from mgn.passes.saturate.rules.products import PRODUCTS
 from mgn.passes.saturate.rules.recognition import RECOGNITION
@@ -38,6 +39,7 @@ BUILT_IN = (
     *(*ALGEBRA, *MOVEMENT, *PRODUCTS, *CONVOLUTIONS, *ACTIVATIONS, *RECOGNITION, *ROTARY),
     *ATTENTION,
     *ONE_HOT,
+    *ORDERS,
 )
 """mgn's own rows."""
 
