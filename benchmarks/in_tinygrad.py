@@ -109,6 +109,9 @@ FUNCTIONAL: Mapping[str, Callable[..., Any]] = {
     "layer_norm": _layer_norm,
     "rms_norm": _rms_norm,
     "cross_entropy": _cross_entropy,
+    "conv2d": lambda x, w, bias, stride, padding, dilation, groups: x.conv2d(
+        w, bias, groups=groups, stride=stride, dilation=dilation, padding=padding
+    ),
     "scaled_dot_product_attention": lambda q, k, v, **options: q.scaled_dot_product_attention(
         k, v, **options
     ),

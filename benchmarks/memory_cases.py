@@ -87,3 +87,32 @@ def column_sum(rows: int, columns: int) -> Case:
         rows * columns,
         "copy",
     )
+
+
+def depthwise(batch: int, channels: int, size: int, window: int, precision: str = "f32") -> Case:
+    """A depthwise convolution of square images that keep their size."""
+    shape, sides = (batch, channels, size, size), window // 2
+    image, bytes = f"[{batch}, {channels}, {size}, {size}]", 2 if precision == "bf16" else 4
+
+    def summed(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        padded = np.pad(x, ((0, 0), (0, 0), (sides, sides), (sides, sides)))
+        total = np.zeros_like(x)
+        for down, across in np.ndindex(window, window):
+            part = padded[:, :, down : down + size, across : across + size]
+            total += part * w[:, 0, down, across, None, None]
+        return total
+
+    suffix = "" if precision == "f32" else f" {precision}"
+    return Case(
+        f"depthwise {window}x{window} {batch}x{channels}x{size}x{size}{suffix}",
+        f"graph g(x: {precision}{image}, w: {precision}[{channels}, 1, {window}, {window}]) "
+        f"{{ return y = conv2d(x, w, padding = {sides}, groups = {channels}) }}",
+        {"x": shape, "w": (channels, 1, window, window)},
+        summed,
+        lambda torch, x, w: torch.nn.functional.conv2d(x, w, None, 1, sides, 1, channels),
+        2 * bytes * batch * channels * size * size,
+        2 * window * window * batch * channels * size * size,
+        "copy",
+        ("x",),
+        precision=precision,
+    )

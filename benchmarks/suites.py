@@ -17,7 +17,14 @@ from benchmarks.cases import (
     softmax,
     spelled_attention,
 )
-from benchmarks.memory_cases import column_sum, cross_entropy, rms_norm, swiglu, transpose
+from benchmarks.memory_cases import (
+    column_sum,
+    cross_entropy,
+    depthwise,
+    rms_norm,
+    swiglu,
+    transpose,
+)
 
 CPU: tuple[Case, ...] = (
     *(matmul(size) for size in (512, 1024, 2048, 4096)),
@@ -44,6 +51,7 @@ GPU: tuple[Case, ...] = (
     transpose(16384, 4096),
     transpose(8191, 8193),
     column_sum(16384, 4096),
+    *(depthwise(32, 96, 112, 3, precision) for precision in ("f32", "bf16")),
     *(softmax(rows, columns) for rows, columns in _SHORT_TO_LONG),
     attention(1, 9, 128, 64),
     *(attention(4, 16, 2048, 64, precision) for precision in ("f32", "tf32", "bf16", "f16")),

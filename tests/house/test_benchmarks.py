@@ -29,6 +29,7 @@ SMALL = (
     *(make(80, 24) for make in (memory_cases.rms_norm, memory_cases.swiglu)),
     *(make(80, 24) for make in (memory_cases.cross_entropy, memory_cases.transpose)),
     memory_cases.column_sum(80, 24),
+    *(memory_cases.depthwise(2, 3, 14, 3, precision) for precision in ("f32", "bf16")),
     *(cases.decoding(2, 40, 8, precision) for precision in ("f32", "f16")),
     *(cases.spelled_attention(1, 2, 16, 8, precision) for precision in ("f32", "tf32")),
 )
