@@ -8,6 +8,8 @@ Names are imported when they are first used, so that `import mgn` is quick and n
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from mgn.version import VERSION as __version__
+
 if TYPE_CHECKING:
     from mgn.api import (
         Module,
@@ -54,6 +56,7 @@ __all__ = [
     "RMSProp",
     "Trainer",
     "Update",
+    "__version__",
     "compile",
     "from_onnx",
     "from_torch",

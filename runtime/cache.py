@@ -12,12 +12,11 @@ import re
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 
 from mgn.runtime.location import cache_folder, is_real_folder, keep_file, kept_file
 from mgn.runtime.whole_files import TEMPORARY
+from mgn.version import VERSION
 
 _MAGIC = b"MGNKERN2"
 _DIGEST_BYTES = hashlib.sha256().digest_size
@@ -28,19 +27,10 @@ _OWN = re.compile(f"{_NAME.pattern}|{TEMPORARY.pattern}")
 _LEFTOVER_SECONDS = 3600.0
 
 
-@cache
-def mgn_version() -> str:
-    """The installed version, which is a part of every key."""
-    try:
-        return metadata.version("mgn")
-    except metadata.PackageNotFoundError:
-        return "unknown"
-
-
 def kernel_key(program: str | bytes, options: Sequence[str], device: str) -> str:
     """The key of a binary of a source text or SPIR-V: `device` must name hardware and driver."""
     text = program if isinstance(program, str) else f"SPIR-V {program.hex()}"
-    parts = (mgn_version(), device, *options, text)
+    parts = (VERSION, device, *options, text)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

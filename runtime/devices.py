@@ -147,11 +147,11 @@ def _devices_of(cl: Any, platform: Any) -> list[Any]:
 def _nothing_found() -> str:
     if find_intel_library() is None:
         return (
-            "there is no OpenCL device on this machine; `pip install 'mgn[cpu]'` installs one that "
-            "runs on the processor, without root"
+            "there is no OpenCL device on this machine; `pip install 'mgn-compiler[cpu]'` installs "
+            "one that runs on the processor, without root"
         )
     return (
         f"there is no OpenCL device on this machine although {INTEL_PACKAGE} is installed; it "
-        "needs its sibling with the vector maths: `pip install 'mgn[cpu]'` installs both. "
-        "Where OCL_ICD_VENDORS is set, unset it to let mgn find the drivers by itself"
+        "needs its sibling with the vector maths: `pip install 'mgn-compiler[cpu]'` installs "
+        "both. Where OCL_ICD_VENDORS is set, unset it to let mgn find the drivers by itself"
     )

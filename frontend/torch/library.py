@@ -14,4 +14,6 @@ def library(name: str = "torch") -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        raise MgnError("PyTorch is not installed; `pip install 'mgn[torch]'` brings it") from error
+        raise MgnError(
+            "PyTorch is not installed; `pip install 'mgn-compiler[torch]'` brings it"
+        ) from error

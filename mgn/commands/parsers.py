@@ -8,17 +8,25 @@ import argparse
 from collections.abc import Callable
 
 from mgn.commands.errors import TidyArgumentParser
+from mgn.version import VERSION
 
 
 def make_tidy_parser(prog: str, description: str, examples: str) -> argparse.ArgumentParser:
-    """A parser that shows examples under its help and takes no abbreviations."""
-    return TidyArgumentParser(
+    """A parser that shows examples under its help, takes no abbreviations and has `--version`."""
+    parser = TidyArgumentParser(
         prog=prog,
         description=description,
         epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"{prog} {VERSION}",
+        help="print the version of mgn and stop",
+    )
+    return parser
 
 
 def add_program_options(

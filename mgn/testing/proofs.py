@@ -1,8 +1,8 @@
 """Proofs that both sides of an exact rule have the same bits, for all values of all operands.
 
 In: a `Rule` whose two sides compute each element by itself. Out: the element types for which the
-solver Z3 (`pip install 'mgn[prove]'`) shows that no operands make them differ, all nan being one;
-whether it found some that do.
+solver Z3 (`pip install 'mgn-compiler[prove]'`) shows that no operands make them differ, all nan
+being one; whether it found some that do.
 
 Floats are those of IEEE 754 of the type's own size, rounded to nearest, integers are bit vectors.
 A function that is no basic arithmetic, as exp, is any function of its operand. Half precision is

@@ -44,7 +44,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     except ImportError:
         raise MgnError(
             "tokenizers of Hugging Face are not installed: "
-            "python -m pip install 'mgn[text]' brings them"
+            "python -m pip install 'mgn-compiler[text]' brings them"
         ) from None
     file = Path(path) / TOKENIZER if Path(path).is_dir() else Path(path)
     try:

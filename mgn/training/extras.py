@@ -16,4 +16,6 @@ def need(module: str, extra: str, purpose: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError:
         package = module.partition(".")[0]
-        raise MgnError(f"{purpose} needs {package}: python -m pip install 'mgn[{extra}]'") from None
+        raise MgnError(
+            f"{purpose} needs {package}: python -m pip install 'mgn-compiler[{extra}]'"
+        ) from None

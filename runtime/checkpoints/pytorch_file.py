@@ -30,7 +30,7 @@ def pytorch_entries(path: Path) -> dict[str, StoredArray]:
     except ImportError:
         raise WeightsError(
             f"{path} is read by PyTorch, which is not installed: "
-            "python -m pip install 'mgn[torch]' brings it"
+            "python -m pip install 'mgn-compiler[torch]' brings it"
         ) from None
     with path.open("rb") as file:
         is_archive = file.read(len(_ARCHIVE)) == _ARCHIVE

@@ -310,7 +310,7 @@ def test_without_a_device_the_message_names_the_extra(
     for arguments in ([program], ["--list-devices"]):
         outcome = mgn_run(*arguments)
         assert one_screen(outcome)
-        assert "pip install 'mgn[cpu]'" in outcome.stderr
+        assert "pip install 'mgn-compiler[cpu]'" in outcome.stderr
 
 
 def test_indices_are_drawn_within_the_axis_they_index() -> None:

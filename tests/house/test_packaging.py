@@ -35,6 +35,7 @@ FOLDERS = {
 }
 TOP_FILES = {
     ".gitignore",
+    "CHANGELOG.md",
     "CONTRIBUTING.md",
     "LICENSE",
     "README.md",
@@ -71,6 +72,27 @@ def test_the_commands_can_be_called() -> None:
     for target in CONFIGURATION["project"]["scripts"].values():
         module, _, function = target.partition(":")
         assert callable(getattr(import_module(module), function))
+
+
+@pytest.mark.parametrize("name", CONFIGURATION["project"]["scripts"])
+def test_every_command_says_its_version(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from importlib import import_module
+
+    import mgn
+
+    module = import_module(CONFIGURATION["project"]["scripts"][name].partition(":")[0])
+    assert module.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"{name} {mgn.__version__}\n"
+
+
+def test_what_says_how_mgn_is_installed_names_the_distribution_and_an_extra() -> None:
+    project = CONFIGURATION["project"]
+    told = re.compile(r"pip install '(\w[\w-]*)\[([\w-]+)\]'")
+    texts = [*SOURCES, *(ROOT / name for name in TRACKED if name.endswith(".md"))]
+    found = [item for path in texts for item in told.findall(path.read_text(encoding="utf-8"))]
+    assert len(found) > 5
+    for distribution, extra in found:
+        assert distribution == project["name"] and extra in project["optional-dependencies"]
 
 
 @pytest.mark.parametrize("path", ALL_FILES, ids=lambda path: str(path.relative_to(ROOT)))

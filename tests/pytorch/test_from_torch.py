@@ -199,5 +199,5 @@ def test_what_is_no_module_is_refused() -> None:
 
 def test_without_pytorch_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
-    with pytest.raises(mgn.MgnError, match=r"mgn\[torch\]"):
+    with pytest.raises(mgn.MgnError, match=r"mgn-compiler\[torch\]"):
         exported.export_module(None, ())

@@ -66,7 +66,7 @@ except DeviceError as error:
     print(os.environ["OCL_ICD_VENDORS"], error)
 """
     out = python(code, OCL_ICD_VENDORS=str(tmp_path))
-    assert out.startswith(str(tmp_path)) and "pip install 'mgn[cpu]'" in out
+    assert out.startswith(str(tmp_path)) and "pip install 'mgn-compiler[cpu]'" in out
 
 
 @pytest.mark.parametrize("function", ["abs", "exp", "softplus"])

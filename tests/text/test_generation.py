@@ -304,7 +304,7 @@ def test_without_a_tokenizer_or_its_library_the_command_says_so(
     assert "which tokenizer?" in run_in_process(main, run).stderr
     monkeypatch.setitem(__import__("sys").modules, "tokenizers", None)
     outcome = run_in_process(main, [*run, "--tokenizer", str(folder)])
-    assert outcome.status == 1 and "pip install 'mgn[text]'" in outcome.stderr
+    assert outcome.status == 1 and "pip install 'mgn-compiler[text]'" in outcome.stderr
 
 
 def test_the_dimension_of_a_prompt_is_its_length_or_a_power_of_two() -> None:

@@ -342,7 +342,7 @@ def test_curves_are_drawn_and_nobody_elses_picture_is_replaced(tmp_path: Path) -
 def test_what_an_extra_brings_is_named(extra: str) -> None:
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert extra in known["optional-dependencies"]
-    with pytest.raises(MgnError, match=rf"a test needs nowhere: .* 'mgn\[{extra}\]'"):
+    with pytest.raises(MgnError, match=rf"a test needs nowhere: .* 'mgn-compiler\[{extra}\]'"):
         need("nowhere.part", extra, "a test")
 
 

@@ -24,7 +24,9 @@ def onnx_package() -> Any:
     try:
         return importlib.import_module("onnx")
     except ImportError:
-        raise MgnError("ONNX models need the package onnx: pip install 'mgn[onnx]'") from None
+        raise MgnError(
+            "ONNX models need the package onnx: pip install 'mgn-compiler[onnx]'"
+        ) from None
 
 
 def read_model(source: Any, name: str | None = None) -> Model:

@@ -247,5 +247,5 @@ def test_without_pytorch_the_extra_is_named(
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     (tmp_path / "w.pt").write_bytes(b"PK\x03\x04")
-    with pytest.raises(WeightsError, match=r"pip install 'mgn\[torch\]'"):
+    with pytest.raises(WeightsError, match=r"pip install 'mgn-compiler\[torch\]'"):
         open_checkpoint(tmp_path / "w.pt")
