@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mgn.builder import graph
     from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError
     from mgn.dialects.block_formats import pack_blocks, unpack_blocks
+    from mgn.driver.own_passes import forget_pass, register_pass
     from mgn.driver.report import OptimizeReport
     from mgn.executable import Executable
     from mgn.program import Program
@@ -58,6 +59,7 @@ __all__ = [
     "Update",
     "__version__",
     "compile",
+    "forget_pass",
     "from_onnx",
     "from_torch",
     "generate",
@@ -68,6 +70,7 @@ __all__ = [
     "pack_blocks",
     "parse",
     "parse_file",
+    "register_pass",
     "schedules",
     "unpack_blocks",
 ]
@@ -80,6 +83,7 @@ _HOMES = {
     **dict.fromkeys(("Diagnostic", "DiagnosticsError", "MgnError"), "mgn.diagnostics"),
     "Executable": "mgn.executable",
     "OptimizeReport": "mgn.driver.report",
+    **dict.fromkeys(("forget_pass", "register_pass"), "mgn.driver.own_passes"),
     "Program": "mgn.program",
     "from_torch": "mgn.torch",
     "graph": "mgn.builder",

@@ -19,12 +19,14 @@ from xdsl.dialects.builtin import ModuleOp
 from mgn.diagnostics import MgnError
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.driver.compilation import Compiled, optimize_graph
+from mgn.driver.pipelines import Passes, Step, pipeline_of
 from mgn.driver.precision import check_precision
 from mgn.driver.report import OptimizeReport
 from mgn.executable import Executable
 from mgn.modules.call_arguments import check_arguments, check_saturation
 from mgn.modules.module import Module, load_program
 from mgn.parameters import Parameters
+from mgn.plugins.loading import load_plugins
 from mgn.program import Program
 from mgn.recipe import Recipe
 
@@ -87,6 +89,7 @@ def parse_file(path: str | Path) -> Module:
     """A program from a `.mgn`, `.mlir` or `.onnx` file. DiagnosticsError with every error found."""
     from mgn.frontend.source import read_source
 
+    load_plugins()
     check_arguments("mgn.parse_file", path=path)
     path = Path(path)
     if path.suffix == ".onnx":
@@ -113,6 +116,7 @@ def from_onnx(
     """
     from mgn.frontend.onnx.program import load_onnx
 
+    load_plugins()
     check_arguments("mgn.from_onnx", dims=dims, shapes=shapes, constants=constants)
     return Module(load_onnx(model, dims, shapes, constants))
 
@@ -124,12 +128,15 @@ def optimize(
     device: Device | str = "cpu",
     precision: str = "f32",
     saturation: "SaturateOptions | None" = None,
+    passes: Passes | None = None,
 ) -> Optimized:
     """Rewrites a graph and cuts it into kernels; needs no OpenCL.
 
-    `device` is a description, or the name of one in `mgn.dialects.kernel.DEVICES`; `precision` and
-    `saturation` are those of `mgn.compile`.
+    `device` is a description, or the name of one in `mgn.dialects.kernel.DEVICES`; `precision`,
+    `saturation` and `passes` are those of `mgn.compile`; what stands behind the last `saturate` is
+    left out.
     """
+    load_plugins()
     check_arguments("mgn.optimize", graph=graph, dims=dims, description=device, precision=precision)
     check_saturation("mgn.optimize", saturation)
     if isinstance(device, str):
@@ -138,9 +145,12 @@ def optimize(
         device = DEVICES[device]
     if problem := device.problem():
         raise MgnError(f"the description of {device.name!r:.80}: {problem}")
-    recipe = recipe_of(module, graph, dims, device, saturation, precision)
+    pipeline = None if passes is None else pipeline_of(passes)
+    recipe = recipe_of(module, graph, dims, device, saturation, precision, pipeline)
     ir, seconds = _lower(recipe)
-    report = optimize_graph(ir, device, saturation=saturation, precision=precision)
+    report = optimize_graph(
+        ir, device, saturation=saturation, precision=precision, pipeline=pipeline
+    )
     report.times.insert(0, ("lower", seconds))
     return Optimized(ir, report, recipe)
 
@@ -162,6 +172,7 @@ def compile(
     loss_scale: Any = "auto",
     prepare: bool = True,
     params: Parameters | None = None,
+    passes: Passes | None = None,
 ) -> Executable: ...
 
 
@@ -182,6 +193,7 @@ def compile(
     loss_scale: Any = "auto",
     prepare: bool = True,
     params: Parameters | None = None,
+    passes: Passes | None = None,
 ) -> Program: ...
 
 
@@ -201,6 +213,7 @@ def compile(
     loss_scale: Any = "auto",
     prepare: bool = True,
     params: Parameters | None = None,
+    passes: Passes | None = None,
 ) -> Executable | Program:
     """An executable for a graph of a program. The graph may be left out where there is one only.
 
@@ -220,7 +233,11 @@ def compile(
     output `loss` of the one graph, which is scaled by `loss_scale` while it is differentiated:
     `dynamic`, `none`, a number, or `auto`, which is dynamic in f16. `mgn.Trainer` has more to set.
     With `prepare=False`, what parameters alone decide is not kept, but computed in each run.
+
+    `passes` takes the place of the default pipeline: a text such as `"my-pass,default"`, or a list
+    of names and passes. Those that say nothing of their options have those of this call.
     """
+    load_plugins()
     check_arguments("mgn.compile", graphs=graph, dims=dims, device=device, mode=mode, seed=seed)
     check_arguments("mgn.compile", target=target, precision=precision, tune=tune, loss=loss)
     check_arguments("mgn.compile", prepare=prepare)
@@ -232,6 +249,7 @@ def compile(
         raise MgnError("seed takes a number of at least 0")
     if mode not in MODES:
         raise MgnError(f"unknown mode '{mode}'; there are {', '.join(MODES)}")
+    pipeline = None if passes is None else pipeline_of(passes)
     several = isinstance(graph, list | tuple)
     trains = MODES[mode]
     if optimizer is not None and trains is None:
@@ -259,7 +277,7 @@ def compile(
         params.update({name: v for name, v in wrapped.values.items() if name in step.trained})
     executables: dict[str, Executable] = {}
     for name, sizes in zip(names, bound, strict=True):
-        recipe = recipe_of(module, name, sizes, described, saturation, precision)
+        recipe = recipe_of(module, name, sizes, described, saturation, precision, pipeline)
         ir, seconds = _lower(recipe)
         executable = compile_lowered(ir, chosen, recipe, seed, target, tune, params)
         executable.report.times.insert(0, ("lower", seconds))
@@ -301,6 +319,7 @@ def compile_lowered(
             target=form,
             saturation=saturation,
             precision=recipe.precision,
+            pipeline=recipe.pipeline,
         )
 
     def cautious() -> Compiled:
@@ -363,10 +382,12 @@ def recipe_of(
     device: Device,
     saturation: "SaturateOptions | None" = None,
     precision: str = "f32",
+    pipeline: Sequence[Step] | None = None,
 ) -> Recipe:
     """How a graph of a program is compiled, with these settings."""
     wrapped = as_module(module)
-    return Recipe(wrapped, wrapped.choose_graph(graph), dims, device, saturation, precision)
+    chosen = wrapped.choose_graph(graph)
+    return Recipe(wrapped, chosen, dims, device, saturation, precision, pipeline)
 
 
 def _lower(recipe: Recipe) -> tuple[ModuleOp, float]:

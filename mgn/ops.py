@@ -15,6 +15,7 @@ from mgn.dialects.mgn import OPERATIONS
 from mgn.dialects.mgn.build import suggestion
 from mgn.dialects.mgn.gradients.forward import emit_jvp
 from mgn.op_functions import operation_function
+from mgn.plugins.loading import load_plugins
 
 __all__ = ["constant", "grad", "jvp", *OPERATIONS]  # pyright: ignore[reportUnsupportedDunderAll]
 
@@ -41,6 +42,8 @@ def jvp(y: Value, x: Any, v: Any) -> Value:
 
 
 def __getattr__(name: str) -> Any:
+    if name not in OPERATIONS and not name.startswith("_"):
+        load_plugins()
     if name in OPERATIONS:
         return operation_function(OPERATIONS[name])
     raise AttributeError(f"there is no operation '{name}'{suggestion(name, list(OPERATIONS))}")

@@ -19,13 +19,16 @@ from mgn.modules.module import Module
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mgn.driver.pipelines import Step
     from mgn.passes.saturate import SaturateOptions
     from mgn.runtime.devices import ComputeDevice
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A graph of a program, its dimensions, the device, and the options."""
+    """A graph of a program, its dimensions, the device, the options, and the passes where these are
+    not the default ones.
+    """
 
     module: Module
     graph: str
@@ -33,6 +36,7 @@ class Recipe:
     device: Device
     saturation: "SaturateOptions | None" = None
     precision: str = "f32"
+    pipeline: "Sequence[Step] | None" = None
 
     @property
     def is_exact(self) -> bool:
@@ -69,6 +73,7 @@ class Recipe:
             precision=self.precision,
             times=times,
             texts=self.module.texts,
+            pipeline=self.pipeline,
         )
         return page_of(explanation)
 

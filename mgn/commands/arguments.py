@@ -12,6 +12,7 @@ from mgn.commands.errors import UsageError
 from mgn.diagnostics import clipped
 
 if TYPE_CHECKING:
+    from mgn.driver.pipelines import Step
     from mgn.passes.saturate import SaturateOptions
 
 
@@ -39,6 +40,17 @@ def saturation_of(arguments: Namespace) -> "SaturateOptions | None":
     from mgn.passes.saturate import SaturateOptions
 
     return replace(found or SaturateOptions(), prepare=False)
+
+
+def passes_of(arguments: Namespace) -> "tuple[Step, ...] | None":
+    """The pipeline that `--passes` names, those of plugins among it; None for the default one."""
+    if arguments.passes is None:
+        return None
+    from mgn.driver.pipelines import pipeline_of
+    from mgn.plugins.loading import load_plugins
+
+    load_plugins()
+    return pipeline_of(arguments.passes)
 
 
 def parse_saturation(text: str | None) -> "SaturateOptions | None":

@@ -15,7 +15,7 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 
 from mgn.api import compile_lowered, describe_device
-from mgn.commands.arguments import parse_dimensions, saturation_of
+from mgn.commands.arguments import parse_dimensions, passes_of, saturation_of
 from mgn.commands.checkpoints import set_parameters
 from mgn.commands.errors import UsageError, say
 from mgn.commands.modes import in_mode
@@ -40,6 +40,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
     dimensions = parse_dimensions(arguments.dim)
     saturation = saturation_of(arguments)
+    pipeline = passes_of(arguments)
     started = time.perf_counter()
     program = program_of(arguments)
     check_targets(arguments, program.files)
@@ -59,7 +60,7 @@ def execute(arguments: argparse.Namespace) -> None:
         inputs = given
     described = describe_device(chosen)
     recipe = Recipe(
-        mode.program, graph, mode.dimensions, described, saturation, arguments.precision
+        mode.program, graph, mode.dimensions, described, saturation, arguments.precision, pipeline
     )
     params = Parameters(Session(chosen), arguments.seed, mode.trained) if mode.trained else None
     exe = compile_lowered(

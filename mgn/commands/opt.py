@@ -23,6 +23,8 @@ examples:
   mgn-opt mlp.mgn -p default --print-ir-after-change --timing > /dev/null
   mgn-opt mlp.mlir -p 'plan-memory{alignment=512}'
   cat mlp.mgn | mgn-opt -f mgn - -t mgn            the same program, pretty-printed
+  mgn-opt mlp.mgn --pass-pipeline 'builtin.module(simplify,saturate{rules=exact})'
+  mgn-opt mlp.mgn --print-op-generic               in the form that every tool of MLIR reads
   mgn-opt --list-passes
 
 --verify-diagnostics compares messages with comments in the text instead of printing a result:
@@ -52,9 +54,11 @@ def make_parser() -> argparse.ArgumentParser:
     add(
         "-p",
         "--passes",
+        "--pass-pipeline",
         metavar="PASSES",
         default="",
-        help="passes to run, as 'pass,pass{option=value}', or a pipeline: default, inference",
+        help="passes to run, as 'pass,pass{option=value}', also in 'builtin.module(…)', or a "
+        "pipeline: default, inference, training",
     )
     add(
         "-t",
@@ -62,6 +66,12 @@ def make_parser() -> argparse.ArgumentParser:
         default="mlir",
         metavar="TARGET",
         help="what to print (default: mlir); --list-targets names all",
+    )
+    add(
+        "--print-op-generic",
+        "--mlir-print-op-generic",
+        action="store_true",
+        help="print every operation in MLIR's generic form, which any tool of MLIR reads",
     )
     add = add_program_options(parser, "keep this graph only")
     add("--device", metavar="NAME", help="compile for a device of the table: cpu, nvidia-h200")
@@ -114,7 +124,9 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _run(arguments: argparse.Namespace) -> int:
     from mgn.commands import listing
+    from mgn.plugins.loading import load_plugins
 
+    load_plugins()
     for name, text_of in listing.LISTS.items():
         if getattr(arguments, f"list_{name}"):
             sys.stdout.write(text_of())

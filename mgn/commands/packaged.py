@@ -19,7 +19,7 @@ from mgn.runtime.packages.load import PackagedExecutable, load_package
 from mgn.runtime.weights import load_arrays
 
 COMPILING = (
-    *("frontend", "graph", "dim", "mode", "loss", "precision", "saturation", "prepare"),
+    *("frontend", "graph", "dim", "mode", "loss", "precision", "saturation", "passes", "prepare"),
     *("target", "tune", "report", "explain", "emit"),
 )
 """Options that say how a program is compiled, or what the compiler did."""

@@ -21,7 +21,7 @@ from mgn.diagnostics import Diagnostic, render
 from mgn.driver.pipelines import Watcher, parse_passes, run_passes
 from mgn.modules.dialect_table import make_context
 from mgn.modules.files import check_apart, check_target
-from mgn.modules.mlir_text import check_module
+from mgn.modules.mlir_text import check_module, print_mlir
 from mgn.modules.module import load_program
 
 _Result = TypeVar("_Result")
@@ -60,6 +60,9 @@ class _Run:
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.target: Target = find_target(arguments.target)
+        self.generic: bool = arguments.print_op_generic
+        if self.generic and arguments.target != "mlir":
+            raise UsageError(f"--print-op-generic is for MLIR text, not for -t {arguments.target}")
         self.passes = parse_passes(arguments.passes)
         self.dimensions = parse_dimensions(arguments.dim)
         self.graph: str | None = arguments.graph
@@ -72,6 +75,7 @@ class _Run:
                 arguments.print_ir_before_all,
                 arguments.print_ir_after_all,
                 arguments.print_ir_after_change,
+                self.generic,
             )
         )
         if arguments.verify_each:
@@ -105,7 +109,10 @@ class _Run:
         run_passes(self.passes, module, context, self.watchers)
         if self.passes:
             self._timed("verify", lambda: check_module(module))
-        return self._timed("translate", lambda: self.target.translate(module))
+        return self._timed("translate", lambda: self._translated(module))
+
+    def _translated(self, module: ModuleOp) -> str | bytes:
+        return print_mlir(module, True) if self.generic else self.target.translate(module)
 
     def _set_device(self, module: ModuleOp) -> None:
         if self.device is None:

@@ -65,6 +65,11 @@ def make_parser() -> argparse.ArgumentParser:
         help="what the e-graph may do, as options of the pass: 'rules=exact time=2 prepare=false'",
     )
     add(
+        "--passes",
+        metavar="PASSES",
+        help="passes to compile with, as mgn-opt takes them, such as 'my-pass,default'",
+    )
+    add(
         "--prepare",
         choices=["on", "off"],
         default="on",

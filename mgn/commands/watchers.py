@@ -14,25 +14,31 @@ from mgn.modules.mlir_text import check_module, print_mlir
 
 @dataclass
 class IRPrinter:
-    """Prints the module before each pass, after each, or after those that changed it."""
+    """Prints the module before each pass, after each, or after those that changed it, in MLIR's
+    generic form where that is asked for.
+    """
 
     before_all: bool
     after_all: bool
     after_change: bool
+    generic: bool = False
     _previous: str = ""
 
     def before(self, name: str, module: ModuleOp) -> None:
         if self.before_all:
-            _dump("Before", name, print_mlir(module))
+            _dump("Before", name, self._text(module))
         if self.after_change:
-            self._previous = print_mlir(module)
+            self._previous = self._text(module)
 
     def after(self, name: str, module: ModuleOp, seconds: float) -> None:
         if not (self.after_all or self.after_change):
             return
-        text = print_mlir(module)
+        text = self._text(module)
         if self.after_all or text != self._previous:
             _dump("After", name, text)
+
+    def _text(self, module: ModuleOp) -> str:
+        return print_mlir(module, self.generic)
 
 
 class EachVerifier:

@@ -26,8 +26,8 @@ from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.parameter_only import parameter_only
 from mgn.dialects.mgn.states import StateOp, states_of
 from mgn.dialects.mgn.structure import GraphOp, ParamOp, graphs_of, parameters_of
-from mgn.driver.kernel_work import kernel_work
-from mgn.driver.pipelines import PIPELINES, find_pass, run_passes
+from mgn.driver.kernel_work import Work, kernel_work
+from mgn.driver.pipelines import PIPELINES, PipelineError, Step, find_pass, run_passes
 from mgn.driver.precision import check_precision
 from mgn.driver.report import (
     DerivedParameter,
@@ -51,6 +51,9 @@ CUTTING = ("saturate", SCHEDULING)
 """The passes after which a graph is kernels, and these are listed: a schedule says of a product
 which matrix unit it runs on.
 """
+
+LOWERING = "lower-kernels"
+"""The pass that makes loops of kernels."""
 
 Observer = Callable[[str, ModuleOp], None]
 """Called with a pass's name and the module after it."""
@@ -83,9 +86,12 @@ def optimize_graph(
     saturation: "SaturateOptions | None" = None,
     precision: str = "f32",
     trace: "SaturateTrace | None" = None,
+    pipeline: Sequence[Step] | None = None,
 ) -> OptimizeReport:
-    """Simplifies, rounds and saturates a module of one graph, in place."""
-    passes = _Passes.of(saturation, precision, trace)
+    """Simplifies, rounds and saturates a module of one graph, in place; of a pipeline, what stands
+    behind its last `saturate` is left out.
+    """
+    passes = _Passes.of(saturation, precision, trace, pipeline)
     return _run(module, device, precision, passes, passes.optimizing, observe)
 
 
@@ -98,14 +104,16 @@ def compile_graph(
     precision: str = "f32",
     trace: "SaturateTrace | None" = None,
     tuner: TuningPass | None = None,
+    pipeline: Sequence[Step] | None = None,
 ) -> Compiled:
     """Takes a module of one graph all the way to a plan and kernels of a target, in place.
 
     A `trace` gets what explains the choice of kernels, which is then made afresh. A `tuner` changes
-    schedules once they are chosen.
+    schedules once they are chosen. A `pipeline` takes the place of the default one: its passes that
+    say nothing of their options have those of `saturation` and `precision`.
     """
     with collector_paused():
-        passes = _Passes.of(saturation, precision, trace)
+        passes = _Passes.of(saturation, precision, trace, pipeline)
         report = _run(module, device, precision, passes, passes.compiling(tuner), observe)
         if tuner is not None and tuner.reports:
             report.tuning = tuner.reports[-1]
@@ -114,12 +122,13 @@ def compile_graph(
 
 @dataclass(frozen=True)
 class _Passes:
-    """The passes of the inference pipeline, with the settings of a compilation as their options;
-    only those that run are imported.
+    """The steps of a pipeline, with the settings of a compilation as the options of those that say
+    nothing of theirs; only passes that run are imported. `saturate` is the last of its kind.
     """
 
     saturate: "Saturate"
     precision: str
+    steps: tuple[Step, ...]
 
     @classmethod
     def of(
@@ -127,22 +136,32 @@ class _Passes:
         saturation: "SaturateOptions | None",
         precision: str,
         trace: "SaturateTrace | None",
+        pipeline: Sequence[Step] | None,
     ) -> "_Passes":
         """MgnError for a precision that is not known."""
         from mgn.passes.saturate import Saturate
 
         check_precision(precision)
-        return cls(Saturate.of(saturation, trace), precision)
+        saturate = Saturate.of(saturation, trace)
+        steps: list[Step] = []
+        for step in PIPELINES["inference"] if pipeline is None else pipeline:
+            if isinstance(step, Saturate):  # a pass of its own for each run: it holds its reports
+                moderate = step.options.moderate and saturate.options.moderate
+                options = replace(step.options, moderate=moderate)
+                step = saturate = Saturate.of(options, trace)
+            steps.append(step)
+        return cls(saturate, precision, tuple(steps))
 
     @property
     def optimizing(self) -> list[ModulePass]:
-        """Those of `mgn.optimize`: up to `saturate`."""
-        names = PIPELINES["inference"]
-        return self._named(names[: names.index(self.saturate.name) + 1])
+        """Those of `mgn.optimize`: up to the last `saturate`."""
+        found = self._made
+        ends = [n for n, item in enumerate(found, 1) if item.name == self.saturate.name]
+        return found[: ends[-1]] if ends else found
 
     def compiling(self, tuner: TuningPass | None) -> list[ModulePass]:
         """Those of `mgn.compile`; a tuner stands behind the pass that chooses schedules."""
-        found = self._named(PIPELINES["inference"])
+        found = self._made
         if tuner is None:
             return found
         return [
@@ -151,16 +170,19 @@ class _Passes:
             for item in ([chosen, tuner] if chosen.name == SCHEDULING else [chosen])
         ]
 
-    def _named(self, names: Sequence[str]) -> list[ModulePass]:
+    @property
+    def _made(self) -> list[ModulePass]:
         options = {
             "convert-precision": {"precision": self.precision},
             "plan-memory": {"prepare": self.saturate.options.prepare},
         }
         return [
-            self.saturate
-            if name == self.saturate.name
-            else find_pass(name)(**options.get(name, {}))
-            for name in names
+            step
+            if isinstance(step, ModulePass)
+            else self.saturate
+            if step == self.saturate.name
+            else find_pass(step)(**options.get(step, {}))
+            for step in self.steps
         ]
 
 
@@ -173,7 +195,10 @@ class _Reporter:
     observe: Observer | None
 
     def before(self, name: str, module: ModuleOp) -> None:
-        """Nothing to put down."""
+        """Lists the kernels again where a pass of the user's stood behind the one that cut them."""
+        last = self.report.times[-1][0]
+        if name == LOWERING and last not in CUTTING:
+            _list_kernels(self.report, module, self.prepares)
 
     def after(self, name: str, module: ModuleOp, seconds: float) -> None:
         self.report.times.append((name, seconds))
@@ -235,7 +260,12 @@ def _emitted(
             for op in module.body.block.ops
             if isinstance(op, FuncOp)
         }
-        program = next(op for op in module.body.block.ops if isinstance(op, ProgramOp))
+        program = next((op for op in module.body.block.ops if isinstance(op, ProgramOp)), None)
+        if program is None:
+            raise PipelineError(
+                "the passes leave no plan to run: a pipeline for mgn.compile ends with "
+                "plan-memory, as 'default' does; mgn.optimize and mgn-opt take any"
+            )
         plan = launch_plan(program)
     report.derived = _derived_parameters(plan)
     derived = sum(item.bytes for item in report.derived)
@@ -255,7 +285,9 @@ def _timed(report: OptimizeReport, name: str) -> Generator[None]:
 
 def _list_kernels(report: OptimizeReport, module: ModuleOp, prepares: bool) -> None:
     """Puts down the kernels of a module, which has one graph, in the order they run."""
-    graph = next(graphs_of(module))
+    graph = next(graphs_of(module), None)
+    if graph is None:
+        return
     constant = parameter_only(graph) if prepares else frozenset[SSAValue]()
     report.kernels, report.prepared = [], []
     for op in graph.block.ops:
@@ -265,6 +297,8 @@ def _list_kernels(report: OptimizeReport, module: ModuleOp, prepares: bool) -> N
 
 
 def _named(lines: Sequence[KernelLine], steps: Sequence[LaunchStep]) -> list[KernelLine]:
+    if len(lines) != len(steps):  # passes of the user's made launches of something else
+        return [KernelLine(step.kernel, "", (), Work(0, 0, "f32")) for step in steps]
     return [replace(line, name=step.kernel) for line, step in zip(lines, steps, strict=True)]
 
 

@@ -19,6 +19,9 @@ from mgn.runtime.host_arrays import as_bytes
 from mgn.runtime.packages.format import Package, PackagedKernel
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mgn.driver.pipelines import Step
     from mgn.passes.saturate import SaturateOptions
 
 
@@ -27,12 +30,15 @@ def package_graph(
     device: Device,
     precision: str = "f32",
     saturation: "SaturateOptions | None" = None,
+    pipeline: "Sequence[Step] | None" = None,
 ) -> Package:
     """The package of a graph, which is changed in place. It takes any parameters."""
     from mgn.passes.saturate import SaturateOptions
 
     saturation = replace(saturation or SaturateOptions(), moderate=False)
-    compiled = compile_graph(module, device, saturation=saturation, precision=precision)
+    compiled = compile_graph(
+        module, device, saturation=saturation, precision=precision, pipeline=pipeline
+    )
     functions = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp)}
     kernels = {
         name: PackagedKernel(source, _spirv(functions[name], device))

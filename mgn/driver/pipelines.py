@@ -7,6 +7,7 @@ module. Out: the module, changed in place. A `Watcher` sees the module before an
 import difflib
 import importlib
 import inspect
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -16,7 +17,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassOptionInfo, get_pass_option_infos
 from xdsl.utils.arg_spec import ArgSpec, ParameterListType, parse_pipeline
-from xdsl.utils.exceptions import ArgSpecParseError
+from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException
 
 from mgn.diagnostics import MgnError
 from mgn.dialects.garbage import collector_paused
@@ -24,10 +25,14 @@ from mgn.dialects.garbage import collector_paused
 
 @dataclass(frozen=True)
 class PassRow:
-    """Where a pass is, and what it does in a line. The module is imported when the pass is used."""
+    """Where a pass is, and what it does in a line. The module is imported when the pass is used.
+
+    `own` is the class of a pass that a user registered.
+    """
 
     module: str
     summary: str
+    own: type[ModulePass] | None = None
 
 
 PASSES: dict[str, PassRow] = {
@@ -94,10 +99,21 @@ PIPELINES: dict[str, tuple[str, ...]] = {
 }
 """Named pipelines; `default` is what a run without a pipeline of its own uses."""
 
+Step = str | ModulePass
+"""A pass of a pipeline: its name, where nothing is said of its options, or the pass with them."""
+
+Passes = str | Sequence[str | ModulePass | type[ModulePass]]
+"""What `mgn.compile` takes as `passes`: the text of a pipeline, or its parts."""
 
 SHOWN = 200
 """Characters of a pipeline that a message shows."""
 
+
+_ANCHORED = re.compile(r"\s*(?P<operation>[A-Za-z_][\w.]*)\s*\(")
+"""How the pipeline of an operation begins."""
+
+_BETWEEN = re.compile(r"\s*,\s*(?![^{}]*\})")
+"""What stands between two passes, which may have spaces around it; not what stands in options."""
 
 UNKNOWN_TOKEN = "Unknown token"
 """What xDSL says of a sign that no name or number has."""
@@ -132,6 +148,9 @@ def find_pass(name: str) -> type[ModulePass]:
     """The class of a pass. PipelineError, with the nearest name, where there is none."""
     if name not in PASSES:
         raise PipelineError(_unknown(name))
+    own = PASSES[name].own
+    if own is not None:
+        return own
     module = importlib.import_module(PASSES[name].module)
     for _, found in inspect.getmembers(module, inspect.isclass):
         if issubclass(found, ModulePass) and getattr(found, "name", None) == name:
@@ -139,9 +158,40 @@ def find_pass(name: str) -> type[ModulePass]:
     raise PipelineError(f"{PASSES[name].module} holds no pass of the name '{name}'")
 
 
+def is_default() -> bool:
+    """Whether the pipeline of a compilation is mgn's own, with nothing that a user registered."""
+    return PIPELINES["inference"] == _INFERENCE
+
+
 def parse_passes(text: str) -> list[ModulePass]:
-    """The passes that a text names: `pass,pass{option=value}`, with named pipelines among them."""
-    if not text.strip():
+    """The passes that a text names: `pass,pass{option=value}`, with named pipelines among them.
+    `builtin.module(…)` may stand around it, as MLIR writes pipelines.
+    """
+    return [_made(step) if isinstance(step, str) else step for step in _steps(text)]
+
+
+def pipeline_of(passes: Passes) -> tuple[Step, ...]:
+    """The steps of what `mgn.compile` takes as `passes`. PipelineError where these are none."""
+    if isinstance(passes, str):
+        return tuple(_steps(passes))
+    found: list[Step] = []
+    for item in passes if isinstance(passes, Sequence) else [passes]:
+        if isinstance(item, str):
+            found += _steps(item)
+        elif isinstance(item, ModulePass):
+            found.append(item)
+        elif isinstance(item, type) and issubclass(item, ModulePass):
+            found.append(_default(item))
+        else:
+            said = type(item).__name__
+            raise PipelineError(f"passes are names and xDSL's ModulePass, not {said}")
+    return tuple(found)
+
+
+def _steps(text: str) -> list[Step]:
+    """The steps that a text names."""
+    text = _BETWEEN.sub(",", _within_module(text).strip())
+    if not text:
         return []
     try:
         specs = list(parse_pipeline(text))
@@ -150,7 +200,26 @@ def parse_passes(text: str) -> list[ModulePass]:
         text = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
         hint = '; text with other signs goes in quotes: {option="a+b"}' * (reason == UNKNOWN_TOKEN)
         raise PipelineError(f"cannot read the pipeline '{text}': {reason}{hint}") from None
-    return [item for spec in specs for item in _passes_of(spec)]
+    return [item for spec in specs for item in _steps_of(spec)]
+
+
+def _within_module(text: str) -> str:
+    """What stands in `builtin.module(…)`, or the text as it is. PipelineError for the pipeline of
+    another operation.
+    """
+    found = _ANCHORED.match(text)
+    if found is None:
+        return text
+    if found["operation"] not in ("builtin.module", "any"):
+        raise PipelineError(
+            f"passes run on a whole module: '{found['operation'][:SHOWN]}(…)' is no pipeline of "
+            "mgn, and builtin.module(…) is"
+        )
+    inner = text[found.end() :].rstrip()
+    if not inner.endswith(")"):
+        raise PipelineError(f"'{found['operation']}(' is not closed by a ')' at the end")
+    inner = inner[:-1]
+    return _within_module(inner) if _ANCHORED.match(inner) else inner
 
 
 def run_passes(
@@ -165,10 +234,34 @@ def run_passes(
             for watcher in watchers:
                 watcher.before(item.name, module)
             start = time.perf_counter()
-            item.apply(context, module)
+            if type(item).__module__.startswith(("mgn.", "xdsl.")):
+                item.apply(context, module)
+            else:
+                _apply_own(item, context, module)
             seconds = time.perf_counter() - start
             for watcher in watchers:
                 watcher.after(item.name, module, seconds)
+
+
+def _apply_own(item: ModulePass, context: Context, module: ModuleOp) -> None:
+    """Applies a pass that is not mgn's, and verifies what it leaves. PipelineError, which names it,
+    where it fails with an error that is not mgn's or xDSL's.
+    """
+    try:
+        item.apply(context, module)
+    except (MgnError, DiagnosticException):
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}".strip()[:SHOWN]
+        raise PipelineError(f"pass '{item.name}' fails with {said}") from error
+    try:
+        module.verify()
+    except Exception as error:
+        said = str(error).strip().splitlines()
+        reason = said[-1][:SHOWN] if said else type(error).__name__
+        raise PipelineError(
+            f"pass '{item.name}' leaves a module that does not verify: {reason}"
+        ) from error
 
 
 def describe_passes() -> Iterator[tuple[str, str, list[str]]]:
@@ -189,13 +282,33 @@ def _options_of(found: type[ModulePass]) -> list[PassOptionInfo]:
     return [info for info in get_pass_option_infos(found) if info.name in settable]
 
 
-def _passes_of(spec: ArgSpec) -> Iterator[ModulePass]:
+def _default(found: type[ModulePass]) -> ModulePass:
+    """A pass with the options that it has by default."""
+    try:
+        return found.from_spec(ArgSpec(found.name, {}))
+    except ValueError as error:
+        raise PipelineError(f"pass '{found.name}': {error}") from None
+
+
+def _made(name: str) -> ModulePass:
+    return _default(find_pass(name))
+
+
+def _steps_of(spec: ArgSpec) -> Iterator[Step]:
+    """What a part of a pipeline's text stands for."""
     if spec.name in PIPELINES:
         if spec.parameters:
             raise PipelineError(f"the pipeline '{spec.name}' takes no options; its passes do")
-        for name in PIPELINES[spec.name]:
-            yield find_pass(name)()
-        return
+        yield from PIPELINES[spec.name]
+    elif spec.parameters:
+        yield _with_options(spec)
+    else:
+        find_pass(spec.name)
+        yield spec.name
+
+
+def _with_options(spec: ArgSpec) -> ModulePass:
+    """The pass of a text with options."""
     found = find_pass(spec.name)
     known = {info.name: info.expected_type for info in _options_of(found)}
     shown = [name.replace("_", "-") for name in known]
@@ -213,7 +326,7 @@ def _passes_of(spec: ArgSpec) -> Iterator[ModulePass]:
             wanted = KINDS[known[name]]
             raise PipelineError(f"pass '{spec.name}': {option} takes {wanted}, not {shown}")
     try:
-        yield found.from_spec(ArgSpec(spec.name, parameters))
+        return found.from_spec(ArgSpec(spec.name, parameters))
     except ValueError as error:
         raise PipelineError(f"pass '{spec.name}': {error}; {hint}") from None
 

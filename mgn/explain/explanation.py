@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
 
+from mgn.diagnostics import MgnError
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.plan.steps import KernelCallOp, LaunchOp
 from mgn.driver.compilation import compile_graph
 from mgn.driver.kernel_work import Work, kernel_work, matrix_unit_of
+from mgn.driver.pipelines import Step as PassStep
 from mgn.driver.report import OptimizeReport
 from mgn.explain.attribution import Attribution
 from mgn.modules.mlir_text import print_mlir
@@ -132,6 +134,7 @@ def explain_graph(
     precision: str = "f32",
     times: Sequence[tuple[str, float]] = (),
     texts: Mapping[str, str] | None = None,
+    pipeline: Sequence[PassStep] | None = None,
 ) -> Explanation:
     """The explanation of a graph, which is compiled in place.
 
@@ -139,8 +142,17 @@ def explain_graph(
     """
     trace = SaturateTrace()
     stages = _Stages()
-    compiled = compile_graph(module, device, stages.observe, "opencl", saturation, precision, trace)
-    assert trace.found is not None and trace.selection is not None
+    compiled = compile_graph(
+        module,
+        device,
+        stages.observe,
+        saturation=saturation,
+        precision=precision,
+        trace=trace,
+        pipeline=pipeline,
+    )
+    if trace.found is None or trace.selection is None:
+        raise MgnError("a page explains what 'saturate' chose, and the passes have no 'saturate'")
     chosen = [trace.found.candidates[number] for number in trace.selection.kernels]
     kernels = [stages.explained(n, item) for n, item in enumerate(chosen)]
     for name, number, is_launch in stages.calls:

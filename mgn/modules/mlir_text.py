@@ -121,10 +121,12 @@ def parse_mlir(text: str, context: Context, name: str = "<text>") -> ModuleOp:
     return LocatingParser(context, text, name).parse_module()
 
 
-def print_mlir(module: Operation) -> str:
-    """An operation as MLIR text, with a newline at its end."""
+def print_mlir(module: Operation, generic: bool = False) -> str:
+    """An operation as MLIR text, with a newline at its end; every operation in MLIR's generic form
+    where that is asked for.
+    """
     stream = StringIO()
-    Printer(stream).print_op(module)
+    Printer(stream, print_generic_format=generic).print_op(module)
     stream.write("\n")
     return stream.getvalue()
 

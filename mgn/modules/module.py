@@ -17,6 +17,7 @@ from mgn.dialects.mgn.states import state_accesses, states_of
 from mgn.dialects.mgn.structure import ReadOp, graphs_of, parameters_of
 from mgn.modules.call_arguments import check_arguments
 from mgn.modules.mlir_text import check_module, print_mlir
+from mgn.plugins.loading import load_plugins
 
 if TYPE_CHECKING:
     from mgn.frontend.onnx.program import OnnxProgram
@@ -153,6 +154,7 @@ class Module:
 
 def load_program(language: str, text: str, name: str, path: Path | None = None) -> Module:
     """The program of a text in `mgn` or `mlir`. `path` is where it was read, for its imports."""
+    load_plugins()
     if language == "mgn":
         from mgn.frontend.program import parse
 

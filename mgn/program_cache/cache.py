@@ -16,6 +16,8 @@ from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.states import StateOp, states_of
 from mgn.dialects.mgn.structure import ParamOp, parameters_of
 from mgn.driver.compilation import Compiled, compile_graph
+from mgn.driver.pipelines import is_default
+from mgn.plugins.loading import loaded_plugins
 from mgn.program_cache.key import NoKey, program_key
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.location import cache_folder
@@ -35,12 +37,14 @@ def compile_or_recall(
     """What `compile_graph` gives for these settings. The module is used up.
 
     Where schedules are to be searched for, the graph is compiled, and not kept: the schedules are.
+    Neither is it where passes of the user's have a say.
     """
     start = time.perf_counter()
-    cache = _cache() if tuner is None or not tuner.searches else None
+    own = settings.get("pipeline") is not None or not is_default()
+    cache = None if own or (tuner is not None and tuner.searches) else _cache()
     schedules = "" if tuner is None else tuner.store.state
     try:
-        whole = {"device": device, "schedules": schedules, **settings}
+        whole = {"device": device, "schedules": schedules, **settings, "plugins": _plugins()}
         key = program_key(module, whole) if cache is not None else None
     except NoKey:
         key = None
@@ -59,6 +63,11 @@ def compile_or_recall(
     if compiled.report.is_settled and declared.issuperset(compiled.parameters):
         _keep(cache, key, compiled)
     return compiled
+
+
+def _plugins() -> list[str]:
+    """What plugins there are, down to their files."""
+    return [plugin.digest() for plugin in loaded_plugins()]
 
 
 def _recalled(

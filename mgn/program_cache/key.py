@@ -22,7 +22,10 @@ from mgn.dialects.mgn.user_operations import USER_OPERATIONS
 _PACKAGES = ("xdsl", "egglog", "highspy", "numpy", "ml-dtypes")
 """What the compiler's decisions are made with."""
 
-_FOLDERS = ("dialects", "passes", "codegen", "runtime", "modules", "driver", "program_cache")
+_FOLDERS = (
+    *("dialects", "passes", "codegen", "runtime"),
+    *("modules", "driver", "plugins", "program_cache"),
+)
 _RULES = "mgn.passes.saturate.rules.table"
 
 

@@ -1,0 +1,1 @@
+"""Plugins: loaded by all commands and calls, and found by `xdsl-opt`."""
