@@ -21,9 +21,9 @@ import numpy as np
 import mgn
 from benchmarks import contestants, models
 from benchmarks.cases import Case
-from benchmarks.measure import APART, SHARED, interleaved_medians
 from benchmarks.suites import SUITES
 from benchmarks.table import Table, keep
+from mgn.bench.timing import APART, SHARED, interleaved_medians
 
 COPY_BYTES = {"cpu": 256 << 20, "gpu": 1 << 30}
 Row = dict[str, Any]

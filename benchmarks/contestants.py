@@ -14,6 +14,7 @@ import numpy as np
 import mgn
 from benchmarks import in_tinygrad
 from benchmarks.cases import Arrays, Case
+from mgn.bench.peers import replay_of
 
 TOLERANCES = {"f32": 2e-5, "tf32": 4e-5, "bf16": 2**-7, "f16": 2**-10}
 """Largest accepted error relative to the largest magnitude of the result, by what is multiplied.
@@ -74,18 +75,6 @@ def check(case: Case, arrays: Arrays, found: np.ndarray, whose: str = "mgn") -> 
     error = float(np.max(np.abs(found.astype(np.float64) - wanted)) / np.max(np.abs(wanted)))
     if not error <= TOLERANCES[case.precision]:
         raise SystemExit(f"{case.name}: wrong result of {whose}, relative error {error:.3g}")
-
-
-def replay_of(executable: mgn.Executable) -> Callable[[], Any]:
-    """mgn's contestant: timed by the device's events on a GPU, by the wall clock on a CPU."""
-    if executable.device.kind != "gpu":
-        return executable.replay
-
-    def replay() -> float:
-        launches = executable.replay(profile=True)
-        return max(launch.start + launch.seconds for launch in launches)
-
-    return replay
 
 
 def torch_call(case: Case, arrays: Arrays, on_gpu: bool) -> Callable[[], Any]:

@@ -18,8 +18,8 @@ import numpy as np
 
 import mgn
 from benchmarks import images
-from benchmarks.measure import interleaved_medians
 from benchmarks.models import EXAMPLES, TOLERANCE
+from mgn.bench.timing import interleaved_medians
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ import numpy as np
 
 import mgn
 from benchmarks.contestants import replay_of
-from benchmarks.measure import APART, SHARED, interleaved_medians
 from benchmarks.order_cases import DRAWS, OrderCase, cases_of
 from benchmarks.table import Table, keep
 from mgn.api import describe_device
+from mgn.bench.timing import APART, SHARED, interleaved_medians
 
 SIZES = "1024,65536,1048576,16777216"
 

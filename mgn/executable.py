@@ -23,6 +23,7 @@ from mgn.parameters import Parameters
 from mgn.recipe import Recipe
 from mgn.runtime.checkpoints.renaming import Rename
 from mgn.runtime.devices import ComputeDevice
+from mgn.runtime.host_arrays import ArrayType
 from mgn.runtime.launching.device_arrays import DeviceArray
 from mgn.runtime.launching.executable import Executable as DeviceExecutable
 from mgn.runtime.launching.profile import LaunchTime
@@ -89,6 +90,19 @@ class Executable:
         for name in compiled.parameters.keys() & valued:
             if self._cautious is not None and self._assumes_moderate:
                 self._admit(self.params[name])
+
+    @property
+    def inputs(self) -> dict[str, ArrayType]:
+        """What a run takes: name to type (`element`, `shape`, `dtype`), in the graph's order."""
+        return self._executable.inputs
+
+    @property
+    def outputs(self) -> dict[str, ArrayType]:
+        """What a run gives: name to type, in the graph's order."""
+        return self._executable.outputs
+
+    def __repr__(self) -> str:
+        return f"Executable({self._executable.described})"
 
     @property
     def _assumes_moderate(self) -> bool:

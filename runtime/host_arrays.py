@@ -6,7 +6,7 @@ that lists everything that is wrong and what to do.
 
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -35,6 +35,21 @@ DTYPES: dict[str, np.dtype[Any]] = {
 def spelling(element: str, shape: Sequence[int]) -> str:
     """A tensor type as the language writes it: `f32[2, 3]`."""
     return f"{element}[{', '.join(map(str, shape))}]"
+
+
+class ArrayType(NamedTuple):
+    """The type of an input, a result or a parameter: `str()` is as the language writes it."""
+
+    element: str
+    shape: tuple[int, ...]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's type of the elements."""
+        return DTYPES[self.element]
+
+    def __str__(self) -> str:
+        return spelling(self.element, self.shape)
 
 
 _MOST = 12

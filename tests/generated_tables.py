@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from mgn.commands import fmt, generate, opt, run, train
+from mgn.commands import bench, fmt, generate, opt, run, train
 from mgn.dialects.mgn import OPERATIONS
 from mgn.dialects.mgn.attributes import REQUIRED
 from mgn.dialects.mgn.operation import AttributeSpec, Kind, OperandSpec, OperationSpec
@@ -118,6 +118,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "onnx-node-tests": onnx_node_tests,
     "mgn-run": lambda: options(run.make_parser()),
     "mgn-opt": lambda: options(opt.make_parser()),
+    "mgn-bench": lambda: options(bench.make_parser()),
     "mgn-train": lambda: options(train.make_parser()),
     "mgn-generate": lambda: options(generate.make_parser()),
     "mgn-fmt": lambda: options(fmt.make_parser()),

@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import interleaved_medians
 from benchmarks.table import Table, keep
 from benchmarks.zoo.contestants import CONTESTANTS, contestants_of
 from benchmarks.zoo.entry import Entry
 from benchmarks.zoo.table import ENTRIES
 from benchmarks.zoo.trial import TOLERANCE, Trial, tried
+from mgn.bench.timing import interleaved_medians
 from mgn.executable import Executable
 
 MEBI = 1 << 20

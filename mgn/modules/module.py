@@ -14,7 +14,8 @@ from xdsl.ir import Operation
 
 from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError
 from mgn.dialects.mgn.states import state_accesses, states_of
-from mgn.dialects.mgn.structure import ReadOp, graphs_of, parameters_of
+from mgn.dialects.mgn.structure import GraphOp, ReadOp, graphs_of, parameters_of
+from mgn.dialects.types import spelling
 from mgn.modules.call_arguments import check_arguments
 from mgn.modules.mlir_text import check_module, print_mlir
 from mgn.plugins.loading import load_plugins
@@ -141,7 +142,9 @@ class Module:
         return self.graphs[0]
 
     def __repr__(self) -> str:
-        return f"Module(graphs={self.graphs})"
+        if isinstance(self.source, ModuleOp):
+            return f"Module({', '.join(map(_signature, graphs_of(self.source))) or 'no graph'})"
+        return f"Module({', '.join(map(str, self.source.graphs)) or 'no graph'})"
 
     def __str__(self) -> str:
         """The IR as text; while a dimension is unbound, the graphs with their dimensions."""
@@ -150,6 +153,12 @@ class Module:
         ):
             return print_mlir(self.lower())
         return "\n".join(map(str, self.source.graphs))
+
+
+def _signature(graph: GraphOp) -> str:
+    """A graph of IR on a line: `graph mlp(x: f32[2, 3]) -> (y)`."""
+    inputs = ", ".join(f"{name}: {spelling(item.type)}" for name, item in graph.named_inputs)
+    return f"graph {graph.sym_name.data}({inputs}) -> ({', '.join(graph.result_names)})"
 
 
 def load_program(language: str, text: str, name: str, path: Path | None = None) -> Module:

@@ -281,7 +281,10 @@ class Trainer:
         return fit(self, batches, epochs=epochs, steps=steps, **options)
 
     def __repr__(self) -> str:
-        return f"Trainer(graph={self.graph!r}, loss={self.loss!r}, steps={self.steps})"
+        return (
+            f"Trainer(graph={self.graph!r}, loss={self.loss!r}, steps={self.steps}, "
+            f"trained={len(self.trained)}, device={self._device.name!r})"
+        )
 
     @property
     def state_types(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:

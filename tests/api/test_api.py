@@ -39,11 +39,12 @@ def executable() -> mgn.Executable:
 def test_a_module_lists_and_lowers_its_graphs() -> None:
     module = mgn.parse(TEXT)
     assert module.graphs == ("affine", "twice")
-    assert repr(module) == "Module(graphs=('affine', 'twice'))"
+    assert repr(module) == "Module(graph affine[N], graph twice[N])"
     assert "tensor<7xf32>" in str(module.lower("twice", {"N": 7}))
     ir = module.lower("affine")
     assert isinstance(ir, ModuleOp)
     assert mgn.Module(ir).graphs == ("affine",)
+    assert repr(mgn.Module(ir)) == "Module(graph affine(x: f32[3, 4]) -> (y))"
 
 
 def test_a_size_may_come_from_numpy() -> None:
@@ -51,6 +52,20 @@ def test_a_size_may_come_from_numpy() -> None:
     assert "tensor<7xf32>" in str(module.lower("twice", {"N": np.int64(7)}))
     with pytest.raises(mgn.DiagnosticsError, match="dimension 'N' cannot be True"):
         module.lower("twice", {"N": True})
+
+
+def test_an_executable_says_what_it_takes_and_gives(executable: mgn.Executable) -> None:
+    assert executable.inputs == {"x": ("f32", (5, 4))}
+    (type,) = executable.outputs.values()
+    assert (type.element, type.shape, type.dtype, str(type)) == (
+        "f32",
+        (5, 2),
+        "float32",
+        "f32[5, 2]",
+    )
+    shown = repr(executable)
+    assert shown.startswith("Executable(affine(x: f32[5, 4]) -> (y: f32[5, 2]), 1 launch on ")
+    assert executable.device.name in shown and "\n" not in shown
 
 
 @pytest.mark.parametrize("program", [None, TEXT, 3])

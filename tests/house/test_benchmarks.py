@@ -13,8 +13,8 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks import cases, contestants, memory_cases, suites
 from benchmarks.cases import Case
-from benchmarks.measure import TOO_LONG, Turns, interleaved_medians
 from benchmarks.table import Table
+from mgn.bench.timing import TOO_LONG, Turns, interleaved_medians
 from mgn.runtime.devices import choose
 from mgn.runtime.errors import DeviceError
 

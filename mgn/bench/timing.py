@@ -39,8 +39,8 @@ def seconds_of(function: Callable[[], object]) -> float:
     return measured if isinstance(measured, float) else time.perf_counter() - start
 
 
-def interleaved_medians(contestants: Contestants, turns: Turns = SHARED) -> dict[str, float]:
-    """The median time of a call of each contestant, over several turns of each.
+def interleaved_times(contestants: Contestants, turns: Turns = SHARED) -> dict[str, list[float]]:
+    """The times of the calls of each contestant, over several turns of each.
 
     A turn begins with a pause and a call that is not counted: the thread pool of the contestant
     before goes on spinning for a while, and would take a core away. A contestant whose call takes
@@ -55,4 +55,10 @@ def interleaved_medians(contestants: Contestants, turns: Turns = SHARED) -> dict
             warm = seconds_of(function)
             calls = max(1, min(50, int(turns.seconds / max(warm, 1e-6))))
             times[name].extend(seconds_of(function) for _ in range(calls))
+    return times
+
+
+def interleaved_medians(contestants: Contestants, turns: Turns = SHARED) -> dict[str, float]:
+    """The median time of a call of each contestant, over several turns of each."""
+    times = interleaved_times(contestants, turns)
     return {name: statistics.median(values) for name, values in times.items()}

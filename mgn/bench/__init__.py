@@ -1,0 +1,1 @@
+"""Times a graph beside other libraries, in one run."""

@@ -1,0 +1,1 @@
+"""`mgn-bench`, and how other libraries compute a graph."""
