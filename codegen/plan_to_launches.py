@@ -17,6 +17,7 @@ from mgn.codegen.launch_plan import (
     LaunchStep,
     OutputPlan,
 )
+from mgn.diagnostics import WrongType
 from mgn.dialects import plan
 from mgn.dialects.mgn.structure import array_of
 from mgn.dialects.plan import buffers as plan_buffers
@@ -85,7 +86,7 @@ def _buffer(op: Operation, number: int) -> BufferPlan:
             element = element_of(type.element_type).name
             return BufferPlan(BufferKind.DERIVED, hint, element, type.get_shape())
         case _:
-            raise TypeError(f"{op.name} is no buffer")
+            raise WrongType(f"{op.name} is no buffer")
 
 
 def _tensor(type: Attribute) -> tuple[str, tuple[int, ...]]:

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from mgn.diagnostics import WrongValue
+
 Array = np.ndarray[Any, Any]
 
 BLOCK = 32
@@ -119,9 +121,9 @@ def pack_blocks(array: Any, format: str) -> Array:
     row = _row(format)
     values = np.asarray(array)
     if values.dtype.kind != "f" and values.dtype.name != "bfloat16":
-        raise ValueError(f"pack_blocks: floats are packed, not {values.dtype}")
+        raise WrongValue(f"pack_blocks: floats are packed, not {values.dtype}")
     if values.ndim == 0 or values.shape[-1] % BLOCK:
-        raise ValueError(f"pack_blocks: the last axis of {list(values.shape)} is not {BLOCK} * n")
+        raise WrongValue(f"pack_blocks: the last axis of {list(values.shape)} is not {BLOCK} * n")
     shape = (*values.shape[:-1], values.shape[-1] // BLOCK, BLOCK)
     steps = (1 << row.bits) - 1 if row.has_minimum else (1 << (row.bits - 1)) - 1
     with np.errstate(over="ignore", invalid="ignore"):
@@ -131,7 +133,7 @@ def pack_blocks(array: Any, format: str) -> Array:
         scale = reach / np.float32(steps)
         narrow = {SCALES: scale.astype(np.float16), MINIMUMS: low.astype(np.float16)}
     if not all(isfinite(part.sum(dtype=np.float64)) for part in narrow.values()):
-        raise ValueError(f"pack_blocks: a value is not finite, or too large for {format}")
+        raise WrongValue(f"pack_blocks: a value is not finite, or too large for {format}")
     inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale > 0)
     codes = (blocks - low) * inverse
     codes = np.where(codes < 0, np.ceil(codes - 0.5), np.floor(codes + 0.5))
@@ -161,7 +163,7 @@ def split_parts(packed: Any, format: str) -> dict[str, Array]:
     data = np.asarray(packed)
     if data.dtype != np.uint8 or data.ndim == 0 or data.shape[-1] % row.block_bytes:
         said = f"u8 whose last axis is {row.block_bytes} * n"
-        raise ValueError(f"{format}: {data.dtype} of shape {list(data.shape)} is not {said}")
+        raise WrongValue(f"{format}: {data.dtype} of shape {list(data.shape)} is not {said}")
     count = data.shape[-1] // row.block_bytes
     blocks = data.reshape(*data.shape[:-1], count, row.block_bytes)
     found: dict[str, Array] = {}
@@ -184,8 +186,8 @@ def join_parts(parts: Mapping[str, Array], format: str) -> Array:
 
 
 def _row(format: str) -> BlockFormat:
-    if format not in BLOCK_FORMATS:
-        raise ValueError(f"unknown block format {format!r}; there are {', '.join(BLOCK_FORMATS)}")
+    if not isinstance(format, str) or format not in BLOCK_FORMATS:
+        raise WrongValue(f"unknown block format {format!r}; there are {', '.join(BLOCK_FORMATS)}")
     return BLOCK_FORMATS[format]
 
 

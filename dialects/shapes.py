@@ -6,10 +6,12 @@ In: static shapes. Out: shapes, or a `ShapeError` that says what does not fit.
 import math
 from collections.abc import Sequence
 
+from mgn.diagnostics import MgnError
+
 Shape = tuple[int, ...]
 
 
-class ShapeError(ValueError):
+class ShapeError(MgnError, ValueError):
     """Operand types or attributes that an operation does not accept."""
 
 

@@ -123,7 +123,9 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(_HOMES[name]), name)
     if name in _SUBPACKAGES:
         return importlib.import_module(_SUBPACKAGES[name])
-    raise AttributeError(f"module 'mgn' has no attribute '{name}'")
+    from mgn.diagnostics import NoSuchName
+
+    raise NoSuchName(f"module 'mgn' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:

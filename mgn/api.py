@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from xdsl.dialects.builtin import ModuleOp
 
-from mgn.diagnostics import MgnError
+from mgn.diagnostics import MgnError, WrongType
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.driver.compilation import Compiled, optimize_graph
 from mgn.driver.pipelines import Passes, Step, pipeline_of
@@ -338,7 +338,7 @@ def _device_with(params: Parameters | None, selector: str) -> "ComputeDevice":
         return choose(selector)
     if not isinstance(params, Parameters):  # pyright: ignore[reportUnnecessaryIsInstance]
         said = type(params).__name__
-        raise TypeError(f"mgn.compile: 'params' takes what exe.params gives, not {said}")
+        raise WrongType(f"mgn.compile: 'params' takes what exe.params gives, not {said}")
     held = params.session.device
     if selector != "auto" and choose(selector).handle != held.handle:
         raise MgnError(f"the parameters lie on {held.name}, which device={selector!r} is not")

@@ -30,6 +30,7 @@ from mgn.builder_arguments import (
     location,
     tensor_type,
 )
+from mgn.diagnostics import WrongType
 from mgn.dialects.mgn.build import RANDOM_STATE, RANDOM_TYPE, CallError, Draws, Emitter
 from mgn.dialects.mgn.grad import GradOp, check_grad
 from mgn.dialects.mgn.gradients.reverse import check_gradients
@@ -127,11 +128,11 @@ class Value:
         return f"Value({spelling(self.type)})"
 
     def __bool__(self) -> NoReturn:
-        raise TypeError("a tensor has no truth value while its graph is built; use ops.where")
+        raise WrongType("a tensor has no truth value while its graph is built; use ops.where")
 
     def __iter__(self) -> Iterator["Value"]:
         if not self.shape:
-            raise TypeError("a scalar cannot be iterated")
+            raise WrongType("a scalar cannot be iterated")
         return (self[index] for index in range(self.shape[0]))
 
     def __neg__(self) -> "Value":

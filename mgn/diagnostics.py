@@ -29,6 +29,18 @@ class MgnError(Exception):
     """Base of the errors that mgn raises on purpose; the text is for the user."""
 
 
+class WrongType(MgnError, TypeError):
+    """What a call is given is of a type that it does not take."""
+
+
+class WrongValue(MgnError, ValueError):
+    """What a call is given is of the right type, and not a value that it takes."""
+
+
+class NoSuchName(MgnError, AttributeError):
+    """There is nothing of that name."""
+
+
 class MgnWarning(UserWarning):
     """What is allowed, and seldom meant."""
 

@@ -196,6 +196,7 @@ class Executable:
         `times` runs follow one another without a wait between them. With `profile`, gives the
         device's own time of each launch, in the last run; else an empty list.
         """
+        check_arguments("replay", times=times)
         self._executable.replay(profile=profile, times=times)
         return self._executable.profile if profile else []
 

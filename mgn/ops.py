@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from mgn.builder import Value, current_graph, graph_of
 from mgn.builder_arguments import fail
+from mgn.diagnostics import NoSuchName
 from mgn.dialects.mgn import OPERATIONS
 from mgn.dialects.mgn.build import suggestion
 from mgn.dialects.mgn.gradients.forward import emit_jvp
@@ -46,7 +47,7 @@ def __getattr__(name: str) -> Any:
         load_plugins()
     if name in OPERATIONS:
         return operation_function(OPERATIONS[name])
-    raise AttributeError(f"there is no operation '{name}'{suggestion(name, list(OPERATIONS))}")
+    raise NoSuchName(f"there is no operation '{name}'{suggestion(name, list(OPERATIONS))}")
 
 
 globals().update({name: operation_function(spec) for name, spec in OPERATIONS.items()})

@@ -13,6 +13,7 @@ from weakref import WeakMethod
 import numpy as np
 
 from mgn.codegen.launch_plan import BufferKind, BufferPlan
+from mgn.diagnostics import WrongType
 from mgn.dialects.mgn.build import RANDOM_STATE
 from mgn.dialects.mgn.structure import ParamOp
 from mgn.dialects.types import spelling
@@ -78,9 +79,11 @@ class Parameters(MutableMapping[str, np.ndarray]):
                 self.session.begin_with(name, partial(initial_value, state, self._seed))
 
     def __getitem__(self, name: str) -> np.ndarray:
-        if name in self._unset and self._declared[name].initialiser is not None:
+        kind = self._kind(name)
+        is_text = isinstance(name, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if is_text and name in self._unset and self._declared[name].initialiser is not None:
             self.initialise(name)
-        return self.session.get(self._kind(name), name)
+        return self.session.get(kind, name)
 
     def __setitem__(self, name: str, value: Any) -> None:
         kind = self._kind(name)
@@ -93,7 +96,7 @@ class Parameters(MutableMapping[str, np.ndarray]):
                 admit(array)
 
     def __delitem__(self, name: str) -> None:
-        raise TypeError("parameters cannot be deleted")
+        raise WrongType("parameters cannot be deleted")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._held)

@@ -6,6 +6,7 @@ In: a value and the name of a method. Out: a function that calls the operation.
 from collections.abc import Callable
 from typing import Any
 
+from mgn.diagnostics import NoSuchName
 from mgn.dialects.mgn.build import suggestion
 from mgn.dialects.mgn.operation import OPERATIONS, OperandSpec, OperationSpec
 
@@ -38,7 +39,7 @@ def method_of(value: Any, name: str) -> Callable[..., Any]:
     if spec is None or not _has_methods(spec):
         known = [item for item, other in OPERATIONS.items() if _has_methods(other)]
         near = suggestion(name, [*known, *METHODS, *dir(type(value))])
-        raise AttributeError(f"a value has no '{name}'{f'; write ops.{name}(…)' if spec else near}")
+        raise NoSuchName(f"a value has no '{name}'{f'; write ops.{name}(…)' if spec else near}")
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if spec.name in LISTED and args and all(isinstance(item, int) for item in args):

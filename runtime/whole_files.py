@@ -11,6 +11,8 @@ import secrets
 import stat
 from pathlib import Path
 
+from mgn.diagnostics import WrongType
+
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 """A file that nobody else has."""
 
@@ -23,7 +25,7 @@ _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 def as_path(path: object) -> Path:
     """A path as a caller gave it. TypeError for what is none, OSError for a text that cannot be."""
     if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"a path is expected, not {type(path).__name__}")
+        raise WrongType(f"a path is expected, not {type(path).__name__}")
     try:
         encoded = os.fsencode(path)  # pyright: ignore[reportUnknownArgumentType]
     except UnicodeEncodeError:

@@ -21,6 +21,8 @@ from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition, param_def
 from xdsl.utils.exceptions import VerifyException
 
+from mgn.diagnostics import WrongType
+
 
 @irdl_attr_definition
 class DeviceAttr(ParametrizedAttribute):
@@ -260,7 +262,7 @@ def _decode(attribute: Attribute) -> Any:
         return attribute.value.data
     if isinstance(attribute, StringAttr):
         return attribute.data
-    raise TypeError(f"not a figure of a device: {attribute}")
+    raise WrongType(f"not a figure of a device: {attribute}")
 
 
 DEVICES: dict[str, Device] = {

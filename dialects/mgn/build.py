@@ -20,6 +20,7 @@ from ml_dtypes import finfo
 from xdsl.dialects.builtin import FileLineColLoc, LocationAttr, TensorType
 from xdsl.ir import Operation, SSAValue
 
+from mgn.diagnostics import MgnError
 from mgn.dialects.mgn.attributes import REQUIRED
 from mgn.dialects.mgn.operation import (
     OPERATIONS,
@@ -59,7 +60,7 @@ SYNONYMS = {
 """What PyTorch and others call an argument, and what it is called here."""
 
 
-class CallError(ValueError):
+class CallError(MgnError, ValueError):
     """A call that does not fit the operation's signature."""
 
 

@@ -16,6 +16,7 @@ from typing import Any, cast
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, SSAValue
 
+from mgn.diagnostics import WrongValue
 from mgn.dialects.mgn.attributes import BOOL, FLOAT, INT, INTS, STRING, AttributeKind
 from mgn.dialects.mgn.build import CallError, Emitter
 from mgn.dialects.mgn.operation import (
@@ -69,18 +70,18 @@ def operation(
     a kernel then computes it as it stands. ValueError where a name is taken or is none, or where
     the function does not take these operands and attributes.
     """
-    if name in OPERATIONS or name in STRUCTURE:
-        raise ValueError(f"'{name}' is taken")
-    if isinstance(operands, str):
-        raise ValueError(f"the operands of '{name}' are a sequence of names, as ('{operands}',)")
+    if isinstance(name, str) and (name in OPERATIONS or name in STRUCTURE):
+        raise WrongValue(f"'{name}' is taken")
+    if isinstance(operands, str) or not isinstance(operands, Sequence):
+        raise WrongValue(f"the operands of '{name}' are a sequence of names, as ('{operands}',)")
     labels = (*operands, *attributes)
     for label in cast("tuple[object, ...]", (name, *labels)):
         if not isinstance(label, str) or not NAME.fullmatch(label):
-            raise ValueError(f"{label!r} is no name")
+            raise WrongValue(f"{label!r} is no name")
         if label in WORDS:
-            raise ValueError(f"{label!r} is a word of the language")
+            raise WrongValue(f"{label!r} is a word of the language")
     if len(set(labels)) < len(labels):
-        raise ValueError(f"two operands or attributes of '{name}' have one name")
+        raise WrongValue(f"two operands or attributes of '{name}' have one name")
     signature = (
         *(OperandSpec(label) for label in operands),
         *(_attribute(name, label, value) for label, value in attributes.items()),
@@ -90,7 +91,7 @@ def operation(
         try:
             inspect.signature(decompose).bind(None, *operands, **attributes)
         except TypeError as error:
-            raise ValueError(
+            raise WrongValue(
                 f"the function of '{name}' does not take its operands: {error}"
             ) from error
 
@@ -113,13 +114,13 @@ def _attribute(name: str, label: str, default: Any) -> AttributeSpec:
         return AttributeSpec(label, kind, kind.accept(default))
     except (KeyError, TypeError) as error:
         message = f"attribute '{label}' of '{name}' has a default of no known kind"
-        raise ValueError(message) from error
+        raise WrongValue(message) from error
 
 
 def forget_operation(name: str) -> None:
     """Takes an operation back that was declared here; ValueError for any other."""
     if name not in USER_OPERATIONS:
-        raise ValueError(f"no operation was declared under the name {name!r}")
+        raise WrongValue(f"no operation was declared under the name {name!r}")
     USER_OPERATIONS.remove(name)
     del OPERATIONS[name]
 

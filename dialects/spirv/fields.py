@@ -6,6 +6,7 @@ value. The printer, the parser and both directions of the words go through it.
 
 from collections.abc import Generator, Iterator, Sequence
 
+from mgn.diagnostics import MgnError
 from mgn.dialects.spirv.enums import ENUMS
 from mgn.dialects.spirv.opencl_std import BY_NUMBER
 from mgn.dialects.spirv.table import Field, Instruction
@@ -42,7 +43,7 @@ def _following(field: Field, value: object) -> Iterator[Field]:
             yield from member.parameters
 
 
-class OperandError(ValueError):
+class OperandError(MgnError, ValueError):
     """An instruction has too few or too many operands, or one that its field cannot hold."""
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
+from mgn.diagnostics import MgnError
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.shapes import Shape
@@ -33,7 +34,7 @@ TABLE: dict[str, Build] = {}
 """What builds each operator, by its name with its overload."""
 
 
-class Unsupported(ValueError):
+class Unsupported(MgnError, ValueError):
     """What an operator is asked for that mgn does not have."""
 
 

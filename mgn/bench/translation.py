@@ -99,7 +99,7 @@ class Translation:
         return [environment[value] for value in expansion.results]
 
 
-class Missing(NotImplementedError):
+class Missing(MgnError, NotImplementedError):
     """An operation that the library's rows lack, and that has no decomposition."""
 
 

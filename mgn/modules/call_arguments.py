@@ -6,6 +6,7 @@ In: a call's name and its arguments. Out: nothing, or a TypeError that says what
 from collections.abc import Mapping
 from os import PathLike
 
+from mgn.diagnostics import WrongType
 from mgn.dialects.kernel.device import Device
 
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
@@ -25,6 +26,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "target": ((str,), "'opencl', 'spirv' or 'auto'"),
     "precision": ((str,), "'f32', 'tf32', 'bf16' or 'f16'"),
     "tune": ((int, float), "a number of seconds"),
+    "times": ((int,), "how often, a whole number"),
     "prepare": ((bool,), "True or False"),
 }
 """What the arguments of the calls may be, and how that is said."""
@@ -40,7 +42,7 @@ def check_arguments(call: str, **arguments: object) -> None:
         kinds, wanted = _KINDS[name]
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             shown = _SHOWN.get(name, name)
-            raise TypeError(f"{call}: '{shown}' takes {wanted}, not {_said(value)}")
+            raise WrongType(f"{call}: '{shown}' takes {wanted}, not {_said(value)}")
 
 
 def check_saturation(call: str, value: object) -> None:
@@ -50,7 +52,7 @@ def check_saturation(call: str, value: object) -> None:
     from mgn.passes.saturate import SaturateOptions
 
     if not isinstance(value, SaturateOptions):
-        raise TypeError(
+        raise WrongType(
             f"{call}: 'saturation' takes SaturateOptions, not {_said(value)}; with "
             "'from mgn.passes.saturate import RuleClass, SaturateOptions' it is such as "
             "SaturateOptions(classes=frozenset({RuleClass.EXACT}), time_budget=2.0)"

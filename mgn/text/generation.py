@@ -14,7 +14,7 @@ import numpy as np
 
 from mgn.api import compile
 from mgn.codegen.launch_plan import BufferKind, BufferPlan
-from mgn.diagnostics import MgnError
+from mgn.diagnostics import MgnError, WrongType
 from mgn.executable import Executable
 from mgn.program import Program
 from mgn.runtime.launching.device_arrays import DeviceArray
@@ -44,7 +44,7 @@ def generate(
     sampling = Sampling(temperature, top_k, top_p, repetition_penalty, seed)
     if not isinstance(lm, Program):  # pyright: ignore[reportUnnecessaryIsInstance]
         said = "mgn.compile(module, graph=['prefill', 'decode'])"
-        raise TypeError(f"generate takes what {said} gives, not {type(lm).__name__}")
+        raise WrongType(f"generate takes what {said} gives, not {type(lm).__name__}")
     is_count = isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0
     if tokens is not None and not is_count:
         raise MgnError(f"tokens takes a number of at least 0, not {tokens!r:.80}")
@@ -58,7 +58,7 @@ def generate(
 
 def _as_id(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"a prompt has the ids of tokens, which are integers, not {value!r:.80}")
+        raise WrongType(f"a prompt has the ids of tokens, which are integers, not {value!r:.80}")
     return value
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from mgn import ops
 from mgn.builder import GraphBuilder, Value, graph
 from mgn.codegen.launch_plan import BufferPlan
-from mgn.diagnostics import MgnError
+from mgn.diagnostics import MgnError, WrongType
 from mgn.runtime.host_arrays import spelling
 
 LEAST, MOST = 1e-6, 1e6
@@ -43,7 +43,7 @@ class Sampling:
         for item in fields(self):
             value, wanted = getattr(self, item.name), (int,) if item.type is int else (int, float)
             if isinstance(value, bool) or not isinstance(value, wanted):
-                raise TypeError(f"{item.name} takes a number, not {value!r:.80}")
+                raise WrongType(f"{item.name} takes a number, not {value!r:.80}")
         limits = {
             "temperature": (
                 not self.temperature or _is_in_range(self.temperature),

@@ -10,6 +10,7 @@ memory.
 import math
 from collections.abc import Hashable
 
+from mgn.diagnostics import MgnError
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.shifts import LARGEST
@@ -23,7 +24,7 @@ from mgn.passes.saturate.prices.prices import PREPARED_RUNS, price_kernel
 from mgn.passes.schedules.figures import MATRIX
 
 
-class ExtractionError(RuntimeError):
+class ExtractionError(MgnError, RuntimeError):
     """An extraction that does not compute the program, or not at its price."""
 
 

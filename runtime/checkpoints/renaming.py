@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from mgn.diagnostics import WrongType
 from mgn.runtime.errors import WeightsError
 from mgn.runtime.host_arrays import shown
 
@@ -30,13 +31,13 @@ def renamed(rename: Rename) -> Callable[[str], str]:
     if isinstance(rename, Mapping):
         names: list[object] = [*rename, *rename.values()]
         if not all(isinstance(item, str) for item in names):
-            raise TypeError("rename: a mapping has names of the file and names of parameters")
+            raise WrongType("rename: a mapping has names of the file and names of parameters")
         return lambda name: rename.get(name, name)
     listed = [rename] if isinstance(rename, str) else rename
     items: list[object] = [*listed] if isinstance(listed, list | tuple) else [None]
     if not all(isinstance(item, str) for item in items):
         said = type(rename).__name__
-        raise TypeError(f"rename: a mapping, 'PATTERN=NAME' or a list of these, not {said}")
+        raise WrongType(f"rename: a mapping, 'PATTERN=NAME' or a list of these, not {said}")
     rules = [_rule(text) for text in listed]
 
     def new_name(name: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mgn.codegen.launch_plan import BufferPlan
+from mgn.diagnostics import WrongType
 from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import InputError
 from mgn.runtime.host_arrays import DTYPES, as_bytes, spelling
@@ -86,7 +87,7 @@ class DeviceArray:
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("a scalar has no length")
+            raise WrongType("a scalar has no length")
         return self.shape[0]
 
     def __repr__(self) -> str:

@@ -13,6 +13,7 @@ from weakref import WeakSet
 import numpy as np
 
 from mgn.codegen.launch_plan import BufferKind, BufferPlan
+from mgn.diagnostics import WrongType
 from mgn.dialects.block_formats import BlockFormat, join_parts, part_name
 from mgn.runtime.block_parameters import format_of, parts_of_value, whole_name, whole_plan
 from mgn.runtime.devices import ComputeDevice, opencl
@@ -139,7 +140,7 @@ class Session:
 
     def set(self, kind: BufferKind, name: str, array: Any) -> None:
         """Copies a value to the device. InputError where its name, dtype or shape is wrong."""
-        if (kind, name) not in self._held and (format := self._format(kind, name)) is not None:
+        if not self._holds(kind, name) and (format := self._format(kind, name)) is not None:
             self._set_parts(name, format, array)
             return
         held = self._find(kind, name)
@@ -161,6 +162,9 @@ class Session:
         event = self.fill(held.buffer, value)
         self.queue.finish()
         del event
+
+    def _holds(self, kind: BufferKind, name: object) -> bool:
+        return isinstance(name, str) and (kind, name) in self._held
 
     def _format(self, kind: BufferKind, name: object) -> BlockFormat | None:
         """The block format of what is held by a name, if it has one."""
@@ -202,7 +206,7 @@ class Session:
 
     def get(self, kind: BufferKind, name: str) -> np.ndarray:
         """A copy of a value. InputError where there is none of that name."""
-        if (kind, name) not in self._held and (format := self._format(kind, name)) is not None:
+        if not self._holds(kind, name) and (format := self._format(kind, name)) is not None:
             named = {part.name: part_name(name, format, part) for part in format.parts}
             parts = {part: self.get(kind, key) for part, key in named.items()}
             return join_parts(parts, format.name)
@@ -291,7 +295,7 @@ class States(MutableMapping[str, np.ndarray]):
         self._session.set(BufferKind.STATE, name, value)
 
     def __delitem__(self, name: str) -> None:
-        raise TypeError("states cannot be deleted")
+        raise WrongType("states cannot be deleted")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._own)

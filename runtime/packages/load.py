@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mgn.codegen.signature import KernelSignature
+from mgn.diagnostics import WrongType
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.checkpoints.load import LoadReport, load_params
 from mgn.runtime.checkpoints.renaming import Rename
@@ -41,7 +42,7 @@ def load_package(path: str | Path, device: str = "auto") -> "PackagedExecutable"
     except MemoryError:
         raise PackageError(f"{shown(str(path), 4096)} is larger than the memory") from None
     if not isinstance(device, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"load_package: 'device' takes a selector, not {type(device).__name__}")
+        raise WrongType(f"load_package: 'device' takes a selector, not {type(device).__name__}")
     return PackagedExecutable(read_package(data, str(path)), device)
 
 
@@ -113,7 +114,7 @@ class PackagedParameters(MutableMapping[str, np.ndarray]):
         self._executable.set_param(name, value)
 
     def __delitem__(self, name: str) -> None:
-        raise TypeError("parameters cannot be deleted")
+        raise WrongType("parameters cannot be deleted")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._executable.parameters)

@@ -15,7 +15,7 @@ STANDARD = sys.stdlib_module_names
 NUMERIC = {"numpy", "ml_dtypes"}
 
 ALLOWED: dict[str, set[str]] = {
-    "dialects": {"xdsl", *NUMERIC, "mgn.dialects"},
+    "dialects": {"xdsl", *NUMERIC, "mgn.dialects", "mgn.diagnostics"},
     "frontend": {"xdsl", *NUMERIC, "lark", "mgn.dialects", "mgn.diagnostics", "mgn.frontend"},
     "passes": {"xdsl", *NUMERIC, "mgn.dialects", "mgn.diagnostics", "mgn.passes"},
     "codegen": {"xdsl", *NUMERIC, "mgn.dialects", "mgn.diagnostics", "mgn.codegen"},

@@ -6,13 +6,14 @@ has types of values that mgn does not have.
 
 import importlib
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError
+from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError, WrongType
 from mgn.frontend.onnx.core.model import DOMAINS, Function, Graph, Input, Model, Node, Reference
 
 BFLOAT16 = 16
@@ -34,6 +35,9 @@ def read_model(source: Any, name: str | None = None) -> Model:
     onnx = onnx_package()
     if isinstance(source, onnx.ModelProto):
         return _model(onnx, source, name or "<model>")
+    if not isinstance(source, str | PathLike) or isinstance(source, bytes):
+        said = type(source).__name__
+        raise WrongType(f"mgn.from_onnx takes a path or an onnx.ModelProto, not {said}")
     path = Path(source)
     file = name or str(path)
     if not path.is_file():

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
+from mgn.diagnostics import MgnError
 from mgn.dialects.kernel.device import Device
 from mgn.passes.saturate.candidates.arranging import Arranger, NewValues, Placer
 from mgn.passes.saturate.candidates.candidates import CandidateSet, Template, undominated
@@ -23,7 +24,7 @@ from mgn.passes.saturate.prices.prices import price_per_run
 DEFAULT_LIMITS = CutLimits()
 
 
-class NoKernel(RuntimeError):
+class NoKernel(MgnError, RuntimeError):
     """A value that no kernel form can compute."""
 
 

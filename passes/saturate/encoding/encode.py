@@ -16,6 +16,7 @@ from typing import Any
 from xdsl.dialects.builtin import LocationAttr, TensorType, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from mgn.diagnostics import WrongType
 from mgn.dialects.block_formats import is_codes
 from mgn.dialects.fusion.forms import WHOLE_COMPOSITES
 from mgn.dialects.mgn.decompose import Decomposition, decompose_signature, decomposition_of
@@ -60,7 +61,7 @@ def encode_graph(graph: GraphOp, literals: Sequence[float] = ()) -> EncodedGraph
 def tensor_type(value: SSAValue) -> TensorType:
     """The type of a value of the language. TypeError where it is no tensor."""
     if not isinstance(value.type, TensorType):
-        raise TypeError(f"expected a tensor, got {value.type}")
+        raise WrongType(f"expected a tensor, got {value.type}")
     return value.type
 
 
