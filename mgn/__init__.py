@@ -8,6 +8,7 @@ Names are imported when they are first used, so that `import mgn` is quick and n
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from mgn.version import DISTRIBUTION
 from mgn.version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -120,12 +121,27 @@ _SUBPACKAGES = {
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        return getattr(_module(_HOMES[name], name), name)
     if name in _SUBPACKAGES:
-        return importlib.import_module(_SUBPACKAGES[name])
+        return _module(_SUBPACKAGES[name], name)
     from mgn.diagnostics import NoSuchName
 
     raise NoSuchName(f"module 'mgn' has no attribute '{name}'")
+
+
+def _module(module: str, name: str) -> Any:
+    """A module of mgn. MgnError where what is installed only runs packages."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        from mgn.diagnostics import MgnError
+
+        raise MgnError(
+            f"{DISTRIBUTION} runs packages, and has no mgn.{name}; `pip install mgn-compiler` "
+            f"in the place of {DISTRIBUTION} brings the compiler"
+        ) from None
 
 
 def __dir__() -> list[str]:

@@ -40,7 +40,6 @@ from mgn.dialects.mgn.structure import GraphOp, ParamOp, ReadOp, ReturnOp
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import ELEMENT_TYPES, element_of, element_of_dtype, spelling, value_type
 from mgn.frontend.indexing import index_value, transpose_last
-from mgn.plugins.loading import load_plugins
 from mgn.value_methods import method_of
 
 _NUMERIC = "biufV"
@@ -468,7 +467,6 @@ class GraphBuilder:
 
 def graph(name: str) -> GraphBuilder:
     """A new graph to build: `with mgn.graph("mlp") as g`."""
-    load_plugins()
     return GraphBuilder(name)
 
 

@@ -24,6 +24,7 @@ from mgn.recipe import Recipe
 from mgn.runtime.checkpoints.renaming import Rename
 from mgn.runtime.devices import ComputeDevice
 from mgn.runtime.host_arrays import ArrayType
+from mgn.runtime.launching.description import described, input_types, output_types
 from mgn.runtime.launching.device_arrays import DeviceArray
 from mgn.runtime.launching.executable import Executable as DeviceExecutable
 from mgn.runtime.launching.profile import LaunchTime
@@ -94,15 +95,15 @@ class Executable:
     @property
     def inputs(self) -> dict[str, ArrayType]:
         """What a run takes: name to type (`element`, `shape`, `dtype`), in the graph's order."""
-        return self._executable.inputs
+        return input_types(self.plan)
 
     @property
     def outputs(self) -> dict[str, ArrayType]:
         """What a run gives: name to type, in the graph's order."""
-        return self._executable.outputs
+        return output_types(self.plan)
 
     def __repr__(self) -> str:
-        return f"Executable({self._executable.described})"
+        return f"Executable({described(self.plan, self.device.name)})"
 
     @property
     def _assumes_moderate(self) -> bool:

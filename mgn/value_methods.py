@@ -9,6 +9,7 @@ from typing import Any
 from mgn.diagnostics import NoSuchName
 from mgn.dialects.mgn.build import suggestion
 from mgn.dialects.mgn.operation import OPERATIONS, OperandSpec, OperationSpec
+from mgn.plugins.loading import load_plugins
 
 METHODS = {
     "max": "max_reduce",
@@ -36,6 +37,9 @@ def method_of(value: Any, name: str) -> Callable[..., Any]:
     none of that name.
     """
     spec = OPERATIONS.get(METHODS.get(name, name))
+    if spec is None and not name.startswith("_"):
+        load_plugins()
+        spec = OPERATIONS.get(name)
     if spec is None or not _has_methods(spec):
         known = [item for item, other in OPERATIONS.items() if _has_methods(other)]
         near = suggestion(name, [*known, *METHODS, *dir(type(value))])

@@ -18,6 +18,7 @@ from mgn.runtime.icd import (
     settle_variables,
 )
 from mgn.runtime.invokers import share_invokers
+from mgn.version import DISTRIBUTION
 
 _KIND_ORDER = ("gpu", "accelerator", "cpu")
 _INDEX = re.compile(r"\d+:\d+")
@@ -147,11 +148,11 @@ def _devices_of(cl: Any, platform: Any) -> list[Any]:
 def _nothing_found() -> str:
     if find_intel_library() is None:
         return (
-            "there is no OpenCL device on this machine; `pip install 'mgn-compiler[cpu]'` installs "
-            "one that runs on the processor, without root"
+            f"there is no OpenCL device on this machine; `pip install '{DISTRIBUTION}[cpu]'` "
+            "installs one that runs on the processor, without root"
         )
     return (
         f"there is no OpenCL device on this machine although {INTEL_PACKAGE} is installed; it "
-        "needs its sibling with the vector maths: `pip install 'mgn-compiler[cpu]'` installs "
+        f"needs its sibling with the vector maths: `pip install '{DISTRIBUTION}[cpu]'` installs "
         "both. Where OCL_ICD_VENDORS is set, unset it to let mgn find the drivers by itself"
     )

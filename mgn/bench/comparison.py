@@ -13,7 +13,7 @@ import numpy as np
 from mgn.bench.peers import Call, Subject, call_of, relative_error, replay_of
 from mgn.bench.timing import APART, SHARED, Turns, interleaved_times
 from mgn.diagnostics import MgnError
-from mgn.driver.report import seconds_text
+from mgn.driver.quantities import seconds_text
 
 TOLERANCES = {"f32": 1e-4, "tf32": 2e-3, "bf16": 2e-2, "f16": 4e-3}
 """Largest accepted difference relative to the largest magnitude, by what products round to."""

@@ -15,7 +15,7 @@ from mgn.commands.checkpoints import set_parameters
 from mgn.commands.errors import UsageError, say
 from mgn.commands.stages import program_of
 from mgn.dialects.mgn.structure import graphs_of
-from mgn.driver.report import seconds_text
+from mgn.driver.quantities import seconds_text
 from mgn.modules.files import check_apart, check_target, write_whole
 from mgn.modules.sampling import sample_inputs
 from mgn.runtime.weights import load_arrays

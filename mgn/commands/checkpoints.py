@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mgn.commands.errors import UsageError, say
-from mgn.driver.report import counted
+from mgn.driver.quantities import counted
 from mgn.runtime.checkpoints.load import LoadReport
 
 if TYPE_CHECKING:

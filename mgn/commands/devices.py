@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from mgn.driver.report import bytes_text, seconds_text
+from mgn.driver.quantities import bytes_text, seconds_text
 
 if TYPE_CHECKING:
     from mgn.dialects.kernel.device import Device

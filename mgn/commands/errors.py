@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from mgn.diagnostics import Diagnostic, DiagnosticsError, MgnError, printable, render
+from mgn.version import DISTRIBUTION
 
 FAILURE = 1
 
@@ -97,11 +98,19 @@ def message_of(error: BaseException) -> str:
         return "error: out of memory"
     if isinstance(error, OSError):
         return f"error: {os_message(error)}"
-    from mgn.modules.mlir_errors import first_lines
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("mgn."):
+        return (
+            f"error: {DISTRIBUTION} runs packages; to compile a program, "
+            f"`pip install mgn-compiler` in the place of {DISTRIBUTION}"
+        )
+    said = str(error)
+    if "xdsl" in sys.modules:
+        from mgn.modules.mlir_errors import first_lines
 
+        said = first_lines(said)
     return (
         f"error: internal error, which is a fault in mgn: {type(error).__name__}: "
-        f"{first_lines(str(error))}\nnote: MGN_TRACEBACK=1 shows where it happened"
+        f"{said}\nnote: MGN_TRACEBACK=1 shows where it happened"
     )
 
 

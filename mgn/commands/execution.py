@@ -7,11 +7,7 @@ input (files, names, types) is looked at before the graph runs.
 import argparse
 import sys
 import time
-from collections.abc import Iterable
-from pathlib import Path
-from statistics import median
 
-import numpy as np
 from xdsl.dialects.builtin import TensorType
 
 from mgn.api import compile_lowered, describe_device
@@ -19,17 +15,19 @@ from mgn.commands.arguments import parse_dimensions, passes_of, saturation_of
 from mgn.commands.checkpoints import set_parameters
 from mgn.commands.errors import UsageError, say
 from mgn.commands.modes import in_mode
+from mgn.commands.results import check_targets, output_line, timing_line
 from mgn.commands.stages import program_of
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
-from mgn.dialects.types import element_of_dtype, tensor_bytes
-from mgn.driver.report import bytes_text, kernel_table, seconds_text
+from mgn.dialects.types import tensor_bytes
+from mgn.driver.quantities import bytes_text
+from mgn.driver.report import kernel_table
+from mgn.driver.report_json import report_text
 from mgn.executable import Executable
-from mgn.modules.files import check_apart, check_target, npz_bytes, write_whole
+from mgn.modules.files import npz_bytes, write_whole
 from mgn.modules.sampling import sample_inputs
 from mgn.parameters import Parameters
 from mgn.recipe import Recipe
 from mgn.runtime.devices import ComputeDevice
-from mgn.runtime.packages.load import PackagedExecutable
 
 
 def execute(arguments: argparse.Namespace) -> None:
@@ -70,7 +68,8 @@ def execute(arguments: argparse.Namespace) -> None:
     set_parameters(exe, arguments)
     for name, array in (load_arrays(arguments.states) if arguments.states else {}).items():
         exe.state[name] = array
-    profile = arguments.report or arguments.trace is not None or arguments.explain is not None
+    written = (arguments.trace, arguments.explain, arguments.report_json)
+    profile = arguments.report or any(path is not None for path in written)
     outputs = exe.run(inputs, profile=False)
     lines = [output_line(label, array) for label, array in outputs.items()]
     lines += [output_line(f"state {name}", array) for name, array in exe.state.items()]
@@ -81,28 +80,14 @@ def execute(arguments: argparse.Namespace) -> None:
         exe.run(inputs, profile=True)
     if arguments.report:
         sys.stdout.write(_report(exe))
+    if arguments.report_json is not None:
+        _write_json(exe, arguments.report_json)
     if arguments.trace is not None:
         exe.trace(arguments.trace)
     if arguments.explain is not None:
         exe.explain(arguments.explain)
     if arguments.outputs is not None:
         write_whole(arguments.outputs, npz_bytes(outputs))
-
-
-def check_targets(arguments: argparse.Namespace, files: Iterable[Path] = ()) -> None:
-    """What is written can be, and takes the place of nothing that is read or written beside it."""
-    if arguments.outputs and not arguments.outputs.endswith(".npz"):
-        raise UsageError(
-            f"--outputs takes a file name that ends in .npz, not '{arguments.outputs}'"
-        )
-    given = (arguments.file, arguments.inputs, arguments.params, arguments.states)
-    taken = [*files, *(Path(file) for file in given if file not in (None, "-"))]
-    for path in (arguments.outputs, arguments.trace, arguments.explain):
-        if path is None:
-            continue
-        check_target(path)
-        check_apart(path, taken)
-        taken.append(Path(path))
 
 
 def _check_memory(graph: GraphOp, device: ComputeDevice) -> None:
@@ -116,38 +101,18 @@ def _check_memory(graph: GraphOp, device: ComputeDevice) -> None:
         )
 
 
-def output_line(name: str, array: np.ndarray) -> str:
-    """A result in a line: name, type, mean, least and largest element."""
-    element = element_of_dtype(array.dtype).name
-    type = f"{element}[{', '.join(map(str, array.shape))}]"
-    if array.size == 0:
-        return f"{name}: {type} (empty)"
-    wide = array.astype(np.float64)
-    with np.errstate(all="ignore"):
-        mean = wide.mean()
-    return f"{name}: {type} mean {mean:.6g} min {wide.min():.6g} max {wide.max():.6g}"
+def _launch_times(exe: Executable) -> list[float]:
+    return [item.seconds for item in exe.profile if item.kernel != "copy"]
 
 
-def timing_line(
-    exe: Executable | PackagedExecutable, inputs: dict[str, np.ndarray], repeat: int
-) -> str:
-    """The median of whole runs, and of the launches alone."""
-    whole: list[float] = []
-    launches: list[float] = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        exe.run(inputs)
-        middle = time.perf_counter()
-        exe.replay()
-        whole.append(middle - start)
-        launches.append(time.perf_counter() - middle)
-    return (
-        f"median of {repeat} runs: {seconds_text(median(launches))} on the device, "
-        f"{seconds_text(median(whole))} with copies"
-    )
+def _write_json(exe: Executable, path: str) -> None:
+    text = report_text(exe.report, _launch_times(exe))
+    if path == "-":
+        sys.stdout.write(text)
+    else:
+        write_whole(path, text.encode())
 
 
 def _report(exe: Executable) -> str:
-    times = [item.seconds for item in exe.profile if item.kernel != "copy"]
-    table = kernel_table(exe.report.kernels, times, exe.report.device)
+    table = kernel_table(exe.report.kernels, _launch_times(exe), exe.report.device)
     return f"\n{exe.report}\n\n{table}\n"

@@ -11,16 +11,15 @@ import numpy as np
 from mgn.codegen.launch_plan import BufferKind
 from mgn.commands.checkpoints import say_loaded
 from mgn.commands.errors import UsageError, say
-from mgn.commands.execution import check_targets, output_line, timing_line
-from mgn.dialects.types import ELEMENT_TYPES
+from mgn.commands.results import check_targets, output_line, timing_line
 from mgn.modules.files import npz_bytes, write_whole
-from mgn.modules.sampling import sample_array
+from mgn.modules.random_arrays import sample_array
 from mgn.runtime.packages.load import PackagedExecutable, load_package
 from mgn.runtime.weights import load_arrays
 
 COMPILING = (
     *("frontend", "graph", "dim", "mode", "loss", "precision", "saturation", "passes", "prepare"),
-    *("target", "tune", "report", "explain", "emit"),
+    *("target", "tune", "report", "report_json", "explain", "emit"),
 )
 """Options that say how a program is compiled, or what the compiler did."""
 
@@ -29,7 +28,9 @@ def execute_package(arguments: argparse.Namespace, unset: argparse.Namespace) ->
     """Runs a package, and prints its results. `unset`: what options are where none is given."""
     for option in COMPILING:
         if getattr(arguments, option) != getattr(unset, option):
-            raise UsageError(f"a package is compiled already: --{option} has nothing to act on")
+            raise UsageError(
+                f"a package is compiled already: --{option.replace('_', '-')} has nothing to act on"
+            )
     check_targets(arguments)
     exe = load_package(arguments.file, arguments.device)
     if arguments.params is not None:
@@ -55,7 +56,7 @@ def execute_package(arguments: argparse.Namespace, unset: argparse.Namespace) ->
 def _drawn(exe: PackagedExecutable, seed: int) -> dict[str, np.ndarray]:
     """A random array for each input of a package, which does not say what integers index."""
     samples = {
-        item.name: sample_array(item.name, ELEMENT_TYPES[item.element], item.shape, seed)
+        item.name: sample_array(item.name, item.element, item.shape, seed)
         for _, item in exe.plan.of_kind(BufferKind.INPUT)
     }
     for item in samples.values():

@@ -16,7 +16,7 @@ from mgn.commands.checkpoints import say_loaded
 from mgn.commands.errors import UsageError, say
 from mgn.commands.stages import device_of, program_of
 from mgn.driver.packaging import package_graph
-from mgn.driver.report import counted
+from mgn.driver.quantities import counted
 from mgn.runtime.block_parameters import planned_values, whole_name
 from mgn.runtime.checkpoints.load import load_params
 from mgn.runtime.packages.format import Package

@@ -107,6 +107,11 @@ def make_parser() -> argparse.ArgumentParser:
     add("--repeat", type=int, default=1, metavar="N", help="run N times and print the median time")
     add("--report", action="store_true", help="print the optimisation report and a kernel table")
     add(
+        "--report-json",
+        metavar="FILE",
+        help="write the same as JSON, with the time of each launch; - is stdout",
+    )
+    add(
         "--explain",
         metavar="FILE.html",
         help="write a page that says how each kernel came about, and what it costs",
@@ -157,8 +162,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_run_options(arguments: argparse.Namespace) -> None:
-    for option in ("outputs", "trace", "explain", "report"):
+    for option in ("outputs", "trace", "explain", "report", "report_json"):
         if getattr(arguments, option):
+            option = option.replace("_", "-")
             raise UsageError(f"--{option} needs a run, and --emit stops before it")
 
 

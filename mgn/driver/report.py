@@ -6,9 +6,12 @@ In: what the passes and the runtime noted. Out: `OptimizeReport`, whose `str()` 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from mgn.dialects.kernel.device import Device
 from mgn.driver.kernel_work import Work
+from mgn.driver.quantities import bytes_text, counted, seconds_text
+from mgn.driver.report_json import plain_report, report_text
 from mgn.runtime.checkpoints.load import LoadReport
 
 ROOFLINE = (
@@ -141,6 +144,14 @@ class OptimizeReport:
             self.prepared
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """The report as lists, dicts, numbers and texts; `docs/usage.md` has its schema."""
+        return plain_report(self)
+
+    def to_json(self) -> str:
+        """The same as a text of JSON."""
+        return report_text(self)
+
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
@@ -191,11 +202,6 @@ def _derived_line(item: DerivedParameter, most: int = 4) -> str:
     return f"    {bytes_text(item.bytes)} by {item.kernel} from {names or 'constants'}"
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 kernel`, `2 kernels`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def memory_line(memory: MemoryReport) -> str:
     """The memory plan in one line."""
     return (
@@ -203,23 +209,6 @@ def memory_line(memory: MemoryReport) -> str:
         f"{bytes_text(memory.tensors)} without sharing; "
         f"at most {bytes_text(memory.lower_bound)} in use at once"
     )
-
-
-def seconds_text(seconds: float) -> str:
-    """A time with three digits and a fitting unit."""
-    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
-
-
-def bytes_text(size: float) -> str:
-    """A size with a fitting unit."""
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.4g} {unit}"
-        size /= 1024
-    return f"{size:.4g} GiB"
 
 
 def kernel_table(

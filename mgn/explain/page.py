@@ -9,7 +9,8 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
-from mgn.driver.report import ROOFLINE, bytes_text, counted, memory_line, seconds_text
+from mgn.driver.quantities import bytes_text, counted, seconds_text
+from mgn.driver.report import ROOFLINE, memory_line
 from mgn.explain.drawing import picture_after, picture_before
 from mgn.explain.explanation import Explanation, Group
 from mgn.explain.sections import change_text, kernel_section

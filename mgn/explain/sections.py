@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
-from mgn.driver.report import bytes_text, counted, seconds_text
+from mgn.driver.quantities import bytes_text, counted, seconds_text
 from mgn.explain.explanation import ExplainedKernel, Explanation, Group, Rival
 from mgn.passes.saturate.explain.derivation import Step
 from mgn.passes.saturate.explain.trace import Place

@@ -8,7 +8,6 @@ Weights are laid out `[out, in, …]`; a trailing window counts into both fans (
 2010; He et al. 2015).
 """
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 
@@ -21,6 +20,7 @@ from mgn.dialects.mgn.initialiser import InitialiserAttr
 from mgn.dialects.mgn.philox import key_of
 from mgn.dialects.mgn.states import StateOp
 from mgn.dialects.types import Family, element_of
+from mgn.modules.random_arrays import stream
 
 Array = np.ndarray
 Draw = Callable[[np.random.Generator, Sequence[int], np.dtype, tuple[float, ...]], Array]
@@ -52,13 +52,6 @@ def initial_value(parameter: DeclaredOp, seed: int) -> Array:
     draw = INITIALISERS[initialiser.function.data]
     value = draw(stream(name, seed), type.get_shape(), wide, initialiser.values)
     return value.astype(dtype, copy=False)
-
-
-def stream(name: str, seed: int) -> np.random.Generator:
-    """The random stream of a name."""
-    digest = hashlib.sha256(name.encode()).digest()
-    words = np.frombuffer(digest, "<u4").tolist()
-    return np.random.default_rng([seed, *words])
 
 
 def _fans(shape: Sequence[int]) -> tuple[int, int]:

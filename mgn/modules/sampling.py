@@ -7,25 +7,13 @@ that are used as indices are drawn within the axis that they index.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.structure import GraphOp
-from mgn.dialects.types import ElementType, Family, element_of, spelling, tensor
-from mgn.modules.initialisers import stream
-
-ANY_INTEGER = 100
-"""Integers that index nothing are drawn below this."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A random input and what it was drawn from."""
-
-    array: np.ndarray
-    description: str
+from mgn.dialects.types import element_of
+from mgn.modules.random_arrays import Sample, sample_array
 
 
 def sample_inputs(graph: GraphOp, seed: int) -> dict[str, Sample]:
@@ -38,27 +26,7 @@ def sample(name: str, value: SSAValue, seed: int) -> Sample:
     type = value.type
     assert isinstance(type, TensorType)
     bound = min(index_bounds(value), default=None)
-    return sample_array(name, element_of(type), type.get_shape(), seed, bound)
-
-
-def sample_array(
-    name: str, element: ElementType, shape: tuple[int, ...], seed: int, bound: int | None = None
-) -> Sample:
-    """A random array of an input; integers lie below the `bound` of the axis that they index."""
-    assert element.dtype is not None
-    random = stream(f"input {name}", seed)
-    type = f"{name}: {spelling(tensor(element.name, shape))}"
-    if element.is_float:
-        array = random.standard_normal(shape, np.float32).astype(element.dtype)
-        return Sample(array, f"{type} from normal(0, 1)")
-    if element.family is Family.BOOL:
-        array = random.random(shape) < 0.5
-        return Sample(array, f"{type} from false and true")
-    limit = ANY_INTEGER if bound is None else bound
-    limit = min(limit, int(np.iinfo(element.dtype).max) + 1)
-    why = "" if bound is None else ", the axis that it indexes"
-    array = random.integers(0, max(limit, 1), shape).astype(element.dtype)
-    return Sample(array, f"{type} from the integers below {limit}{why}")
+    return sample_array(name, element_of(type).name, type.get_shape(), seed, bound)
 
 
 def index_bounds(value: SSAValue) -> Iterator[int]:

@@ -15,6 +15,7 @@ import numpy as np
 from mgn.runtime.errors import WeightsError
 from mgn.runtime.host_arrays import DTYPES, shown
 from mgn.runtime.stored_arrays import FLOATS_OF_8_BITS, StoredArray, clipped, plain_bools, unread
+from mgn.version import DISTRIBUTION
 
 _MOST_NESTED = 8
 _ARCHIVE = b"PK\x03\x04"
@@ -30,7 +31,7 @@ def pytorch_entries(path: Path) -> dict[str, StoredArray]:
     except ImportError:
         raise WeightsError(
             f"{path} is read by PyTorch, which is not installed: "
-            "python -m pip install 'mgn-compiler[torch]' brings it"
+            f"python -m pip install '{DISTRIBUTION}[torch]' brings it"
         ) from None
     with path.open("rb") as file:
         is_archive = file.read(len(_ARCHIVE)) == _ARCHIVE

@@ -15,13 +15,12 @@ import numpy as np
 
 from mgn.codegen.launch_plan import BufferKind, CopyStep, LaunchPlan, LaunchStep, OutputPlan
 from mgn.codegen.signature import KernelSignature
-from mgn.diagnostics import MOST_SAID, one_line
 from mgn.dialects.checks import check_message, is_check
 from mgn.runtime.block_parameters import whole_name, whole_types
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.devices import ComputeDevice, choose, opencl
 from mgn.runtime.errors import InputError, RuntimeFault
-from mgn.runtime.host_arrays import DTYPES, ArrayType, check_inputs
+from mgn.runtime.host_arrays import DTYPES, check_inputs
 from mgn.runtime.large_pages import PAGE, has_large_pages, large_pages
 from mgn.runtime.launching.command_buffers import CommandBuffer, record
 from mgn.runtime.launching.device_arrays import DeviceArray
@@ -98,28 +97,6 @@ class Executable:
         self._kernels = kernels
         self.preparation = Preparation(plan)
         self.session.listen(self)
-
-    @property
-    def inputs(self) -> dict[str, ArrayType]:
-        """What a run takes: name to type, in the order of the graph."""
-        return {item.name: ArrayType(item.element, item.shape) for _, item in self._inputs}
-
-    @property
-    def outputs(self) -> dict[str, ArrayType]:
-        """What a run gives: name to type, in the order of the graph."""
-        return {item.name: ArrayType(item.element, item.shape) for item in self._outputs}
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.described})"
-
-    @property
-    def described(self) -> str:
-        """The graph's signature, its launches and the device, on a line."""
-        given = ", ".join(f"{name}: {type}" for name, type in self.inputs.items())
-        made = ", ".join(f"{name}: {type}" for name, type in self.outputs.items())
-        launches = len(self.plan.launches)
-        said = f"{launches} launch{'' if launches == 1 else 'es'} on {self.device.name}"
-        return one_line(f"{self.plan.name}({given}) -> ({made}), {said}", MOST_SAID)
 
     @property
     def parameters(self) -> dict[str, tuple[str, tuple[int, ...]]]:

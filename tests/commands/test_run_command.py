@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import TensorType
 
+import mgn
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn import initialiser, structure
 from mgn.dialects.mgn.interpreter import Interpreter
@@ -370,3 +371,25 @@ def test_a_parameter_is_drawn_from_its_own_name_and_the_seed() -> None:
     for name, seed in (("b", 1), ("a", 2)):
         other = initial_value(parameter(name, type, "normal", 0.0, 1.0), seed)
         assert not np.array_equal(first, other)
+
+
+def test_the_report_is_written_as_json(program: Path, tmp_path: Path, mgn_run: Run) -> None:
+    path = tmp_path / "report.json"
+    outcome = mgn_run(program, "--report-json", path)
+    assert outcome.status == 0, outcome.stderr
+    report = json.loads(path.read_text())
+    assert report["schema"] == 1 and report["graph"] == "affine"
+    kernels = report["kernels"]
+    assert kernels and all(item["seconds"] > 0 and item["roofline_seconds"] > 0 for item in kernels)
+    assert report["seconds"]["measured"] == pytest.approx(sum(k["seconds"] for k in kernels))
+    assert report["extraction"]["choices"][0]["chosen"]["price"] > 0
+    assert {item["name"] for item in report["steps"]} >= {"saturate", "build"}
+    assert {"bandwidth", "rates", "name"} <= report["device"].keys()
+    shown = mgn_run(program, "--report-json", "-").stdout
+    assert json.loads(shown[shown.index("{") :]).keys() == report.keys()
+    refused = mgn_run(program, "--report-json", tmp_path)
+    assert refused.status == 1 and "it is a directory" in refused.stderr
+    module = mgn.parse(program.read_text())
+    known = mgn.optimize(module).report
+    assert json.loads(known.to_json()) == known.to_dict()
+    assert known.to_dict().keys() == report.keys()

@@ -16,7 +16,7 @@ CONFIGURATION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-
 SOURCES = sorted(path for folder in SOURCE_FOLDERS for path in (ROOT / folder).rglob("*.py"))
 ALL_FILES = sorted(
     path
-    for folder in (*SOURCE_FOLDERS, "tests", "filecheck", "benchmarks", "examples")
+    for folder in (*SOURCE_FOLDERS, "tests", "filecheck", "benchmarks", "distributions", "examples")
     for path in (ROOT / folder).rglob("*.py")
 )
 TRACKED = subprocess.run(
@@ -29,6 +29,7 @@ FOLDERS = {
     "tests",
     "filecheck",
     "benchmarks",
+    "distributions",
     "examples",
     "docs",
     "editors",

@@ -1,0 +1,30 @@
+"""What a planned graph takes and gives, as types and on a line.
+
+In: a plan, and a device's name. Out: types by name; `mlp(x: f32[2, 3]) -> (y: f32[2]), 1 launch …`.
+"""
+
+from mgn.codegen.launch_plan import BufferKind, LaunchPlan
+from mgn.diagnostics import MOST_SAID, one_line
+from mgn.dialects.checks import is_check
+from mgn.runtime.host_arrays import ArrayType
+
+
+def input_types(plan: LaunchPlan) -> dict[str, ArrayType]:
+    """The inputs by name, in the order of the graph."""
+    items = [item for _, item in plan.of_kind(BufferKind.INPUT)]
+    return {item.name: ArrayType(item.element, item.shape) for item in items}
+
+
+def output_types(plan: LaunchPlan) -> dict[str, ArrayType]:
+    """The results by name, in the order of the graph."""
+    items = [item for item in plan.outputs if not is_check(item.name)]
+    return {item.name: ArrayType(item.element, item.shape) for item in items}
+
+
+def described(plan: LaunchPlan, device: str) -> str:
+    """The graph's signature, its launches and the device, on a line."""
+    given = ", ".join(f"{name}: {type}" for name, type in input_types(plan).items())
+    made = ", ".join(f"{name}: {type}" for name, type in output_types(plan).items())
+    launches = len(plan.launches)
+    said = f"{launches} launch{'' if launches == 1 else 'es'} on {device}"
+    return one_line(f"{plan.name}({given}) -> ({made}), {said}", MOST_SAID)
