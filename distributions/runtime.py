@@ -19,7 +19,7 @@ NAME = "mgn-runtime"
 SUMMARY = "Runs packages that mgn-compiler made, on any OpenCL device"
 
 FILES = (
-    *("mgn/__init__.py", "mgn/diagnostics.py", "mgn/version.py", "mgn/py.typed"),
+    *("mgn/__init__.py", "mgn/diagnostics.py", "mgn/py.typed", "mgn/tasks.py", "mgn/version.py"),
     *("codegen/__init__.py", "codegen/launch_plan.py", "codegen/signature.py"),
     *("dialects/__init__.py", "dialects/block_formats.py", "dialects/checks.py"),
     *("mgn/driver/__init__.py", "mgn/driver/precision.py", "mgn/driver/quantities.py"),

@@ -26,6 +26,7 @@ from mgn.runtime.errors import InputError
 from mgn.runtime.host_arrays import as_array, shown
 from mgn.runtime.launching.session import Session
 from mgn.runtime.weights import save_params
+from mgn.tasks import task
 
 
 class Parameters(MutableMapping[str, np.ndarray]):
@@ -153,7 +154,10 @@ class Parameters(MutableMapping[str, np.ndarray]):
         """
         check_arguments("load_params", path=path)
         loaded = load_params(path, wanted, rename, dtype)
-        self.update(loaded)
+        with task("load", f"loading {path}", len(loaded)) as loading:
+            for number, name in enumerate(loaded):
+                loading.at(name, number)
+                self[name] = loaded[name]
         self.loaded = loaded.report
         return loaded.report
 

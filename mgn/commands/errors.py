@@ -5,6 +5,7 @@ traceback only by asking for it with MGN_TRACEBACK=1, which is meant for work on
 """
 
 import argparse
+import logging
 import os
 import sys
 import warnings
@@ -38,6 +39,7 @@ def guarded(command: Callable[[], int]) -> int:
         say("error: stdout is closed, and the results go there")
         return FAILURE
     try:
+        _log_as_asked()
         with warnings.catch_warnings():
             warnings.showwarning = _Warner()
             status = command()
@@ -55,6 +57,28 @@ def guarded(command: Callable[[], int]) -> int:
         say(message_of(error))
         return FAILURE
     return status
+
+
+def _log_as_asked() -> None:
+    """Writes what the loggers under `mgn` say to stderr, from the level on that `MGN_LOG` names."""
+    word = os.environ.get("MGN_LOG", "").strip().upper()
+    if not word:
+        return
+    levels = logging.getLevelNamesMapping()
+    if word not in levels:
+        known = ", ".join(name.lower() for name in ("DEBUG", "INFO", "WARNING", "ERROR"))
+        raise UsageError(f"MGN_LOG is one of {known}, not '{word.lower()}'")
+    logger = logging.getLogger("mgn")
+    logger.setLevel(levels[word])
+    if not any(isinstance(item, _Lines) for item in logger.handlers):
+        logger.addHandler(_Lines())
+
+
+class _Lines(logging.Handler):
+    """Records as lines on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(f"{record.name}: {record.getMessage()}")
 
 
 class _Warner:

@@ -39,6 +39,7 @@ from mgn.driver.report import (
 from mgn.modules.dialect_table import make_context
 from mgn.modules.mlir_text import check_module
 from mgn.passes.wrong_level import WrongLevel
+from mgn.tasks import Task, task
 
 if TYPE_CHECKING:
     from mgn.passes.saturate import Saturate, SaturateOptions
@@ -193,9 +194,11 @@ class _Reporter:
     report: OptimizeReport
     prepares: bool
     observe: Observer | None
+    task: Task
 
     def before(self, name: str, module: ModuleOp) -> None:
         """Lists the kernels again where a pass of the user's stood behind the one that cut them."""
+        self.task.at(name)
         last = self.report.times[-1][0]
         if name == LOWERING and last not in CUTTING:
             _list_kernels(self.report, module, self.prepares)
@@ -223,8 +226,9 @@ def _run(
     report = OptimizeReport(graph.sym_name.data, device, operations, precision)
     with _timed(report, "verify"):
         check_module(module)
-    reporter = _Reporter(report, passes.saturate.options.prepare, observe)
-    run_passes(wanted, module, make_context(), [reporter])
+    with task("compile", f"compiling {report.graph}") as compiling:
+        reporter = _Reporter(report, passes.saturate.options.prepare, observe, compiling)
+        run_passes(wanted, module, make_context(), [reporter])
     report.saturation = passes.saturate.report
     return report
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from mgn.diagnostics import printable
+from mgn.tasks import hold_line
 from mgn.training.extras import need
 
 
@@ -72,6 +73,7 @@ class Bar:
     def begin(self, total: int | None, done: int) -> None:
         """Shows the bar."""
         self._task = self._bar.add_task("", total=total, completed=done, text="")
+        hold_line(True)
         self._bar.start()
 
     def step(self, done: int, text: str) -> None:
@@ -85,6 +87,7 @@ class Bar:
     def end(self) -> None:
         """Leaves it as it is."""
         self._bar.stop()
+        hold_line(False)
 
 
 def show_progress(wanted: bool | None, say: Callable[[str], None] | None = None) -> Progress:

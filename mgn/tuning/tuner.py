@@ -19,6 +19,7 @@ from mgn.driver.compilation import TuningPass
 from mgn.driver.report import TuningReport
 from mgn.passes.kernels.structure import structure
 from mgn.passes.schedules.space import Space
+from mgn.tasks import task
 from mgn.tuning.search import Candidate, Outcome, Trial, search
 from mgn.tuning.store import ScheduleStore
 
@@ -66,7 +67,7 @@ class Tuner(TuningPass):
                 if launches:
                     candidates.append(Candidate(kernels[0], launches, known[key], device))
             with collector_running():
-                outcomes = search(candidates, self.trial, self.seconds, self.clock)
+                outcomes = self._searched(candidates, self.trial)
             for outcome in outcomes:
                 if outcome.won:
                     fused = outcome.candidate.fused
@@ -76,6 +77,17 @@ class Tuner(TuningPass):
         for key, schedule in kept.items():
             _give(groups[key], schedule)
         return report if self.searches or kept else None
+
+    def _searched(self, candidates: list[Candidate], trial: Trial) -> list[Outcome]:
+        """The outcomes of a search, which says how far it is."""
+        start = self.clock()
+        with task("tune", f"tuning for {self.seconds:g} s", self.seconds) as tuning:
+
+            def shown(fused: FusedKernelOp, schedule: ScheduleAttr) -> float | None:
+                tuning.at(fused.kind.data, self.clock() - start)
+                return trial(fused, schedule)
+
+            return search(candidates, shown, self.seconds, self.clock)
 
 
 def _groups(module: ModuleOp) -> dict[Hashable, list[FusedKernelOp]]:

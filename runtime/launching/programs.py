@@ -17,6 +17,7 @@ from mgn.runtime.cache import KernelCache, kernel_key
 from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import BuildError
 from mgn.runtime.launching.ptx import GUARD, completed, needs_completion
+from mgn.tasks import task
 
 _MESSAGE_LINES = 30
 
@@ -46,11 +47,12 @@ def build_kernels(
     signatures = list(kernels)
     sources = list(dict.fromkeys(signature.program for signature in signatures))
     builder = _Builder(device, context, cache, tuple(options))
-    if device.kind == "cpu" or len(sources) < 2:
-        built = [builder.build(source) for source in sources]
-    else:
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, len(sources), 16)) as pool:
-            built = list(pool.map(builder.build, sources))
+    with task("build", f"building {len(sources)} kernels"):
+        if device.kind == "cpu" or len(sources) < 2:
+            built = [builder.build(source) for source in sources]
+        else:
+            with ThreadPoolExecutor(min(os.cpu_count() or 1, len(sources), 16)) as pool:
+                built = list(pool.map(builder.build, sources))
     by_source = dict(zip(sources, built, strict=True))
     return BuiltKernels(
         programs={item.name: by_source[item.program][0] for item in signatures},

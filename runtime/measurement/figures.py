@@ -22,6 +22,7 @@ from mgn.runtime.location import FIGURES_VARIABLE, cache_folder, keep_file, kept
 from mgn.runtime.measurement.caches import cache_sizes
 from mgn.runtime.measurement.matrix_figures import matrix_unit
 from mgn.runtime.measurement.speeds import MEASURED, ROUNDS, Speeds, add_rounds, source
+from mgn.tasks import task
 
 _VERSION = 7
 _MOST_BYTES = 1 << 16
@@ -102,7 +103,8 @@ def _speeds(device: ComputeDevice, figures: dict[str, Any], again: bool) -> Spee
         return known
     speeds = known or Speeds()
     try:
-        add_rounds(device.handle, figures, speeds)
+        with task("measure", f"measuring {device.name}, for this and later runs"):
+            add_rounds(device.handle, figures, speeds)
     except opencl().Error as error:
         raise DeviceError(f"{device.name} cannot run a kernel: {error}") from None
     if path is not None:

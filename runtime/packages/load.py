@@ -27,6 +27,7 @@ from mgn.runtime.packages.format import Package
 from mgn.runtime.packages.reader import read_package
 from mgn.runtime.weights import save_params
 from mgn.runtime.whole_files import as_path
+from mgn.tasks import task
 
 
 def load_package(path: str | Path, device: str = "auto") -> "PackagedExecutable":
@@ -103,7 +104,10 @@ class PackagedExecutable(Executable):
         WeightsError, before one is set, where one is missing, or of a type that is not converted.
         """
         loaded = load_params(path, self.parameters, rename, dtype)
-        self.params.update(loaded)
+        with task("load", f"loading {path}", len(loaded)) as loading:
+            for number, name in enumerate(loaded):
+                loading.at(name, number)
+                self.params[name] = loaded[name]
         self.loaded = loaded.report
         return loaded.report.extra
 
