@@ -86,9 +86,14 @@ class _Display:
             if self._bar is None or not self._tasks:
                 return
             first = self._tasks[0]
-            said = [task.part or task.text for task in self._tasks[1:]] or [first.part]
-            text = f"{first.text}: {said[-1]}" if said[-1] else first.text
-            self._bar.update(self._row, description=text, total=first.total, completed=first.done)
+            text, done = self._text(), first.done
+            self._bar.update(self._row, description=text, total=first.total, completed=done)
+
+    def _text(self) -> str:
+        """The outermost task, and what it is at."""
+        first, *inner = self._tasks
+        said = inner[-1].text if inner else first.part
+        return f"{first.text}: {said}" if said else first.text
 
     def _show(self) -> None:
         with self._lock:
@@ -104,9 +109,8 @@ class _Display:
                 console=console.Console(stderr=True),
                 transient=True,
             )
-            self._row = self._bar.add_task("", total=None)
+            self._row = self._bar.add_task(self._text(), total=self._tasks[0].total)
             self._bar.start()
-        self.renew()
 
     def _stop(self) -> None:
         if self._timer is not None:

@@ -27,8 +27,8 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """What stderr gets from now on; to be called in a test, since pytest sets stderr before it."""
     pytest.importorskip("rich")
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
@@ -60,16 +60,16 @@ def test_compiling_and_loading_are_logged(
     assert not capsys.readouterr().err
 
 
-def test_a_long_task_has_a_line_on_a_terminal(terminal: Terminal) -> None:
+def test_a_long_task_has_a_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = on_terminal(monkeypatch)
     worked()
     shown = terminal.getvalue()
     assert "loading w.npz: building 3 kernels" in shown
     assert "\x1b[2K" in shown[shown.rindex("kernels") :], "the line goes"
 
 
-def test_no_line_takes_the_place_of_another_bar(
-    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_line_takes_the_place_of_another_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = on_terminal(monkeypatch)
     hold_line(True)
     worked()
     hold_line(False)
