@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -186,7 +186,7 @@ def join_parts(parts: Mapping[str, Array], format: str) -> Array:
 
 
 def _row(format: str) -> BlockFormat:
-    if not isinstance(format, str) or format not in BLOCK_FORMATS:
+    if not isinstance(cast("object", format), str) or format not in BLOCK_FORMATS:
         raise WrongValue(f"unknown block format {format!r}; there are {', '.join(BLOCK_FORMATS)}")
     return BLOCK_FORMATS[format]
 

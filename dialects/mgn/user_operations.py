@@ -70,9 +70,9 @@ def operation(
     a kernel then computes it as it stands. ValueError where a name is taken or is none, or where
     the function does not take these operands and attributes.
     """
-    if isinstance(name, str) and (name in OPERATIONS or name in STRUCTURE):
+    if isinstance(cast("object", name), str) and (name in OPERATIONS or name in STRUCTURE):
         raise WrongValue(f"'{name}' is taken")
-    if isinstance(operands, str) or not isinstance(operands, Sequence):
+    if isinstance(operands, str) or not isinstance(cast("object", operands), Sequence):
         raise WrongValue(f"the operands of '{name}' are a sequence of names, as ('{operands}',)")
     labels = (*operands, *attributes)
     for label in cast("tuple[object, ...]", (name, *labels)):

@@ -66,7 +66,7 @@ def register_pass(
 
 def forget_pass(name: str) -> None:
     """Takes a pass back that was registered. PipelineError for any other."""
-    if not isinstance(name, str) or name not in PASSES or PASSES[name].own is None:
+    if not isinstance(cast("object", name), str) or name not in PASSES or PASSES[name].own is None:
         raise PipelineError(f"no pass was registered under the name {name!r}")
     del PASSES[name]
     for pipeline, names in PIPELINES.items():

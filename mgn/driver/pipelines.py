@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Protocol
+from typing import Protocol, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -175,7 +175,8 @@ def pipeline_of(passes: Passes) -> tuple[Step, ...]:
     if isinstance(passes, str):
         return tuple(_steps(passes))
     found: list[Step] = []
-    for item in passes if isinstance(passes, Sequence) else [passes]:
+    given = cast("object", passes)
+    for item in cast("Sequence[object]", given if isinstance(given, Sequence) else [given]):
         if isinstance(item, str):
             found += _steps(item)
         elif isinstance(item, ModulePass):

@@ -39,10 +39,12 @@ class Plugin:
         """What its files are, so that what was compiled with others is not taken for its own."""
         found = import_module(self.value.partition(":")[0].partition(".")[0])
         folders = [Path(folder) for folder in getattr(found, "__path__", ())]
-        single = getattr(found, "__file__", None)
         files = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
+        single = getattr(found, "__file__", None)
+        if not files and single is not None:
+            files = [Path(single)]
         digest = hashlib.sha256(f"{self.name}\0{self.value}\0{self.package}".encode())
-        for path in files or [Path(single)] * (single is not None):
+        for path in files:
             digest.update(path.read_bytes())
         return digest.hexdigest()
 
