@@ -6,12 +6,12 @@ share of the device's ceiling. MgnError where results differ: then nothing is ti
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
 from mgn.bench.peers import Call, Subject, call_of, relative_error, replay_of
-from mgn.bench.timing import APART, SHARED, Turns, interleaved_times
+from mgn.bench.timing import APART, SHARED, interleaved_times
 from mgn.diagnostics import MgnError
 from mgn.driver.quantities import seconds_text
 
@@ -24,6 +24,7 @@ HALF = 2e-2
 OWN = "mgn"
 
 WARMING_CALLS = 3
+LEAST_CALLS = 5
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def compared(
         for _ in range(WARMING_CALLS):
             call()
     usual = APART if subject.on_gpu else SHARED
-    chosen = Turns(turns, usual.seconds, usual.pause) if turns else usual
+    chosen = replace(usual, count=turns or usual.count, least=LEAST_CALLS)
     times = interleaved_times(contestants, chosen)
     own = statistics.median(times[OWN])
     ceiling = subject.executable.report.roofline_seconds

@@ -5,9 +5,10 @@ and a function to time. MgnError where a peer is not installed, with what brings
 compute the graph.
 """
 
+import importlib
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -105,7 +106,7 @@ def _by_torch(subject: Subject, compiled: bool) -> Call:
     place = "cuda" if subject.on_gpu else "cpu"
     translation = subject.translated(torch_rows(torch, place))
     tensors = translation.tensors(subject.inputs)
-    function: Any = torch.compile(translation) if compiled else translation
+    function: Any = _compiled(torch, translation, tensors) if compiled else translation
     precision = subject.executable.recipe.precision
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
 
@@ -124,6 +125,14 @@ def _by_torch(subject: Subject, compiled: bool) -> Call:
     with torch.inference_mode():
         found = function(*tensors)
     return Call(dict(zip(translation.outputs, map(_from_torch, found), strict=True)), run)
+
+
+def _compiled(torch: Any, translation: Translation, tensors: Sequence[Any]) -> Any:
+    """What torch.compile makes of the graph of PyTorch's own operators."""
+    with torch.no_grad():
+        translation(*tensors)
+        graph = importlib.import_module("torch.fx.experimental.proxy_tensor").make_fx(translation)
+        return torch.compile(graph(*tensors))
 
 
 def _from_torch(tensor: Any) -> np.ndarray:
@@ -175,10 +184,10 @@ def _export(subject: Subject, path: Path) -> None:
         def forward(self, *tensors: Any) -> Any:
             return translation(*tensors)
 
+    tensors = tuple(translation.tensors(subject.inputs))
     with torch.inference_mode():
-        program = torch.onnx.export(
-            Graph().eval(), tuple(translation.tensors(subject.inputs)), dynamo=True, verbose=False
-        )
+        translation(*tensors)  # so that what is exported are the rows' calls alone
+        program = torch.onnx.export(Graph().eval(), tensors, dynamo=True, verbose=False)
     program.save(path, external_data=True)
 
 

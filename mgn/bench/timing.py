@@ -13,11 +13,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Turns:
-    """How many turns each contestant has, how long about one lasts, and the pause before it."""
+    """How many turns each contestant has, how long about one lasts, the pause before it, and how
+    many calls there are at least, unless one takes `TOO_LONG`.
+    """
 
     count: int
     seconds: float
     pause: float
+    least: int = 1
 
 
 SHARED = Turns(6, 0.15, 0.25)
@@ -53,7 +56,8 @@ def interleaved_times(contestants: Contestants, turns: Turns = SHARED) -> dict[s
                 continue
             time.sleep(turns.pause)
             warm = seconds_of(function)
-            calls = max(1, min(50, int(turns.seconds / max(warm, 1e-6))))
+            least = turns.least if warm < TOO_LONG else 1
+            calls = max(least, min(50, int(turns.seconds / max(warm, 1e-6))))
             times[name].extend(seconds_of(function) for _ in range(calls))
     return times
 

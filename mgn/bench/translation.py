@@ -6,7 +6,7 @@ decomposition; where that ends in an operation without one, MgnError lists all s
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -38,16 +38,35 @@ class Rows:
     tensor: Callable[[np.ndarray], Tensor]
 
 
+Slots = int | None | list[int]
+"""Where an operand of a step lies: one value, none, or those of a list."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call of a row: where its operands lie and its results go, and what no later step reads."""
+
+    row: Callable[..., Any]
+    operands: tuple[Slots, ...]
+    attributes: Mapping[str, Any]
+    results: tuple[int, ...]
+    released: tuple[int, ...] = ()
+
+
 @dataclass
 class Translation:
     """A graph in a library: call it with tensors in the order of `inputs`, as `tensors` makes
     them; a tuple of results comes, in the order of `outputs`.
+
+    The first call finds out which rows compute what; later ones make just these calls.
     """
 
     graph: GraphOp
     rows: Rows
     parameters: dict[str, Tensor]
-    constants: dict[Operation, Tensor] = field(default_factory=dict[Operation, Tensor])
+    _steps: list[Step] = field(default_factory=list[Step])
+    _held: list[Tensor] = field(default_factory=list[Any])
+    _results: list[int] = field(default_factory=list[int])
 
     @property
     def inputs(self) -> list[str]:
@@ -64,39 +83,116 @@ class Translation:
         return [self.rows.tensor(arrays[name]) for name in self.inputs]
 
     def __call__(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        environment: dict[SSAValue, Tensor] = dict(zip(self.graph.block.args, tensors, strict=True))
-        return tuple(self._block(self.graph.block, environment))
+        if not self._results:
+            self._record(tensors)
+        values = [*tensors, *self._held[len(tensors) :]]
+        for step in self._steps:
+            given = [
+                values[item]
+                if isinstance(item, int)
+                else None
+                if item is None
+                else [values[slot] for slot in item]
+                for item in step.operands
+            ]
+            found = step.row(*given, **step.attributes)
+            if len(step.results) == 1:
+                values[step.results[0]] = found[0] if isinstance(found, tuple | list) else found
+            else:
+                for slot, item in zip(step.results, found, strict=True):
+                    values[slot] = item
+            for slot in step.released:
+                values[slot] = None
+        return tuple(values[slot] for slot in self._results)
 
-    def _block(self, block: Block, environment: dict[SSAValue, Tensor]) -> list[Tensor]:
+    def _record(self, tensors: Sequence[Tensor]) -> None:
+        """Computes the graph once and notes the steps."""
+        recorder = _Recorder(self.rows, self.parameters, list(tensors))
+        places: dict[SSAValue, int] = dict(
+            zip(self.graph.block.args, range(len(tensors)), strict=True)
+        )
+        results = recorder.block(self.graph.block, places)
+        read = set(results)
+        kept = set(recorder.held)
+        steps: list[Step] = []
+        for step in reversed(recorder.steps):
+            used = {slot for item in step.operands for slot in _slots(item)} | set(step.results)
+            ended = tuple(sorted(used - read - kept))
+            read |= used
+            steps.append(replace(step, released=ended))
+        held = [item if n in kept else None for n, item in enumerate(recorder.values)]
+        self._steps, self._held, self._results = steps[::-1], held, results
+
+
+def _slots(item: Slots) -> list[int]:
+    return [] if item is None else [item] if isinstance(item, int) else item
+
+
+class _Recorder:
+    """Walks a graph with tensors, and notes which row computed what."""
+
+    def __init__(self, rows: Rows, parameters: Mapping[str, Tensor], values: list[Tensor]) -> None:
+        self.rows, self.parameters, self.values = rows, parameters, values
+        self.steps: list[Step] = []
+        self.held: list[int] = list(range(len(values)))
+        self._read: dict[str, int] = {}
+
+    def block(self, block: Block, places: dict[SSAValue, int]) -> list[int]:
+        """Where the values lie that a block's end names."""
         for op in block.ops:
             if op.has_trait(IsTerminator):
-                return [environment[value] for value in op.operands]
-            results = self._results(op, [environment[value] for value in op.operands])
-            environment.update(zip(op.results, results, strict=True))
+                return [places[value] for value in op.operands]
+            results = self._results(op, [places[value] for value in op.operands])
+            places.update(zip(op.results, results, strict=True))
         return []
 
-    def _results(self, op: Operation, operands: Sequence[Tensor]) -> Sequence[Tensor]:
+    def _results(self, op: Operation, operands: Sequence[int]) -> Sequence[int]:
         if isinstance(op, ReadOp):
-            return [self.parameters[op.parameter_name]]
+            name = op.parameter_name
+            if name not in self._read:
+                self._read[name] = self._hold(self.parameters[name])
+            return [self._read[name]]
         if isinstance(op, ConstantOp):
-            if op not in self.constants:
-                self.constants[op] = self.rows.tensor(op.array)
-            return [self.constants[op]]
+            return [self._hold(self.rows.tensor(op.array))]
         if not isinstance(op, TensorOp):
             raise Missing(op.name)
         row = self.rows.rows.get(op.spec.name)
         if row is not None:
             try:
-                found = row(*op.spec.split_operands(operands), **op.values)
-                return found if isinstance(found, tuple | list) else [found]
+                return self._called(row, op, operands)
             except NotImplementedError:
                 pass
         if op.spec.is_core:
-            raise Missing(op.spec.name)
+            raise Missing(f"{self.rows.library} has no row for this case of {op.spec.name}")
         expansion = decomposition_of(op)
-        environment: dict[SSAValue, Tensor] = dict(zip(expansion.block.args, operands, strict=True))
-        self._block(expansion.block, environment)
-        return [environment[value] for value in expansion.results]
+        places: dict[SSAValue, int] = dict(zip(expansion.block.args, operands, strict=True))
+        self.block(expansion.block, places)
+        return [places[value] for value in expansion.results]
+
+    def _called(
+        self, row: Callable[..., Any], op: TensorOp, operands: Sequence[int]
+    ) -> Sequence[int]:
+        """Calls a row, and notes the step."""
+        grouped = op.spec.split_operands(operands)
+        given = [
+            [self.values[slot] for slot in item]
+            if isinstance(item, list)
+            else None
+            if item is None
+            else self.values[item]
+            for item in grouped
+        ]
+        found = row(*given, **op.values)
+        items = list(found) if isinstance(found, tuple | list) else [found]
+        slots = tuple(range(len(self.values), len(self.values) + len(items)))
+        self.values += items
+        self.steps.append(Step(row, tuple(grouped), dict(op.values), slots))
+        return slots
+
+    def _hold(self, tensor: Tensor) -> int:
+        self.held.append(len(self.values))
+        self.values.append(tensor)
+        return self.held[-1]
 
 
 class Missing(MgnError, NotImplementedError):
