@@ -16,7 +16,7 @@ Build it without relaxed mathematics; where the device offers them, `BUILD_OPTIO
 and square root exact.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from xdsl.dialects.builtin import Float64Type, MemRefType, ModuleOp, VectorType
 from xdsl.ir import Attribute, Operation
@@ -61,7 +61,7 @@ def signature(func: FuncOp, device: Device | None = None) -> KernelSignature:
     kernel_name = writer.fresh(func.sym_name.data)
     parameters = list(_parameters(func, writer))
     writer.block(func.body.block)
-    if any(isinstance(element(type), Float64Type) for type in _types(func)):
+    if any(isinstance(element(type), Float64Type) for type in types_of(func)):
         writer.extensions.add("cl_khr_fp64")
     pragmas = "".join(
         f"#pragma OPENCL EXTENSION {extension} : enable\n"
@@ -74,7 +74,7 @@ def signature(func: FuncOp, device: Device | None = None) -> KernelSignature:
     )
     head = f"__kernel {attributes}\nvoid {kernel_name}("
     source = (
-        f"{_directives(writer)}{pragmas}#pragma OPENCL FP_CONTRACT OFF\n\n{writer.library.text}"
+        f"{directives(writer.architecture, writer.enlarged)}{pragmas}#pragma OPENCL FP_CONTRACT OFF\n\n{writer.library.text}"
         f"{head}{_broken(parameters)})\n{{\n{writer.text}}}\n"
     )
     return KernelSignature(
@@ -87,14 +87,14 @@ def signature(func: FuncOp, device: Device | None = None) -> KernelSignature:
     )
 
 
-def _directives(writer: Writer) -> str:
+def directives(architecture: str, enlarged: Mapping[str, tuple[int, int]]) -> str:
     """What the runtime must know to complete the program in its PTX; empty for most programs."""
-    if not writer.architecture and not writer.enlarged:
+    if not architecture and not enlarged:
         return ""
     lines = ["#ifndef MGN_PTX", "#error this program is completed in its PTX", "#endif"]
-    if writer.architecture:
-        lines.append(f"// ptx target {writer.architecture}")
-    for name, (declared, size) in writer.enlarged.items():
+    if architecture:
+        lines.append(f"// ptx target {architecture}")
+    for name, (declared, size) in enlarged.items():
         lines.append(f"// ptx shared {name} {declared} {size}")
     return "".join(f"{line}\n" for line in lines)
 
@@ -133,7 +133,7 @@ def _device_of(func: FuncOp) -> Device:
     return Device.of(module if isinstance(module, ModuleOp) else ModuleOp([]))
 
 
-def _types(func: FuncOp) -> Iterator[Attribute]:
+def types_of(func: FuncOp) -> Iterator[Attribute]:
     """The type of every value in the kernel; a buffer counts as its elements."""
     for block in (
         block

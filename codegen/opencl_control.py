@@ -81,7 +81,11 @@ def _nothing(writer: Writer, operation: Operation) -> None:
 
 
 def _place(writer: Writer, operation: Any) -> None:
-    value = call(PLACES[type(operation)], str(operation.dimension.value.data))
+    dimension = operation.dimension.value.data
+    if writer.stage is None:
+        value = call(PLACES[type(operation)], str(dimension))
+    else:
+        value = writer.stage.place(type(operation), dimension)
     writer.declare(operation.result, value)
 
 
@@ -94,7 +98,7 @@ def _sub_group_place(writer: Writer, operation: Any) -> None:
     if nvidia == "lane_id()":
         _lane_function(writer)
     row = "get_local_id(1) + get_local_size(1) * get_local_id(2)"
-    linear = f"(get_local_id(0) + get_local_size(0) * ({row}))"
+    linear = f"(get_local_id(0) + get_local_size(0) * ({row}))" if writer.stage is None else "item"
     writer.declare(operation.result, Expression(nvidia.format(linear=linear)))
 
 
@@ -160,7 +164,8 @@ def _exchange(function: str) -> Row:
 
 
 def _barrier(writer: Writer, operation: kernel.BarrierOp) -> None:
-    writer.line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);")
+    whole = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
+    writer.line(whole if writer.stage is None else writer.stage.barrier)
 
 
 def _async_copy(writer: Writer, operation: kernel.AsyncCopyOp) -> None:

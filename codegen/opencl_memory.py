@@ -243,6 +243,13 @@ def _alloca(writer: Writer, operation: memref.AllocaOp) -> None:
 
 def _local_alloc(writer: Writer, operation: kernel.LocalAllocOp) -> None:
     type = operation.memref.type
+    if writer.stage is not None:
+        name = writer.fresh(operation.memref.name_hint or "buffer")
+        memory = writer.types.memory(type.element_type)
+        place = writer.stage.take(operation)
+        writer.line(f"__local {memory}* {name} = (__local {memory}*)({place});")
+        writer.set(operation.memref, Expression(name))
+        return
     writer.local_memory += type.get_shape()[0] * kernel.element_bytes(type.element_type)
     alignment = 1024 if writer.vendor == "nvidia" and writer.local_memory > 4096 else 64
     _array(writer, operation.memref, "__local ", f" __attribute__((aligned({alignment})))")

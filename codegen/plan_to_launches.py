@@ -4,6 +4,7 @@ In: a `plan.program`. Out: a `LaunchPlan`, which the runtime takes together with
 the kernels that it launches.
 """
 
+from collections.abc import Sequence
 from typing import cast
 
 from xdsl.dialects.builtin import TensorType
@@ -23,6 +24,7 @@ from mgn.dialects.mgn.structure import array_of
 from mgn.dialects.plan import buffers as plan_buffers
 from mgn.dialects.plan import states as plan_states
 from mgn.dialects.plan import steps as plan_steps
+from mgn.dialects.plan.resident import ResidentOp
 from mgn.dialects.types import element_of
 
 
@@ -37,6 +39,8 @@ def launch_plan(program: plan.ProgramOp) -> LaunchPlan:
         match op:
             case plan_steps.LaunchOp():
                 steps.append(_launch(op, numbers))
+            case ResidentOp():
+                steps.append(LaunchStep(op.sym_name.data, _numbers(op.arguments, numbers)))
             case plan_steps.PrepareOp():
                 prepare.append(_launch(op, numbers))
             case plan_steps.CopyOp():
@@ -62,7 +66,11 @@ def launch_plan(program: plan.ProgramOp) -> LaunchPlan:
 
 
 def _launch(op: plan_steps.KernelCallOp, numbers: dict[SSAValue, int]) -> LaunchStep:
-    return LaunchStep(op.kernel_name, tuple(numbers[value] for value in op.arguments))
+    return LaunchStep(op.kernel_name, _numbers(op.arguments, numbers))
+
+
+def _numbers(values: Sequence[SSAValue], numbers: dict[SSAValue, int]) -> tuple[int, ...]:
+    return tuple(numbers[value] for value in values)
 
 
 def _buffer(op: Operation, number: int) -> BufferPlan:

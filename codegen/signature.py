@@ -21,6 +21,11 @@ ELEMENT_BYTES = {
 }
 """Element names of a kernel's buffers, and their size in memory. Unsigned tensors use `i…`."""
 
+RESIDENT = "// resident"
+"""The first line of a program whose work-groups wait for one another: no more may be launched than
+run at once, and its last argument is the counter that they meet at.
+"""
+
 
 @dataclass(frozen=True)
 class KernelArgument:
@@ -49,6 +54,11 @@ class KernelSignature:
     arguments: tuple[KernelArgument, ...]
     local_memory: int = 0
     il: bytes | None = None
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether the work-groups wait for one another."""
+        return self.source.startswith(RESIDENT)
 
     @property
     def accesses(self) -> tuple[str, ...]:

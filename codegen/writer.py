@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from mgn.codegen.c_types import CTypes
 from mgn.codegen.expression import Expression
 from mgn.codegen.opencl_functions import Library
+from mgn.codegen.stage_places import StagePlaces
 from mgn.diagnostics import MgnError
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.kernel.translation import Translation
@@ -53,7 +54,8 @@ class Writer(Translation[Expression]):
 
     `sub_group` is how many work-items its sub-groups must have, where that matters. What OpenCL C
     cannot say for NVIDIA is noted: the `architecture`, and `enlarged` local memory, by name the
-    bytes that are declared and those that are needed.
+    bytes that are declared and those that are needed. A kernel that is a `stage` of a resident
+    launch has its places from there.
     """
 
     ERROR = CodegenError
@@ -70,8 +72,9 @@ class Writer(Translation[Expression]):
         self.architecture = ""
         self.declared_at_most = 0
         self.enlarged: dict[str, tuple[int, int]] = {}
+        self.stage: StagePlaces | None = None
         self._lines: list[str] = []
-        self._depth = 1
+        self.depth = 1
         self._named: dict[str, int] = {}
 
     @property
@@ -80,15 +83,15 @@ class Writer(Translation[Expression]):
 
     def line(self, text: str) -> None:
         """One line at the present depth."""
-        self._lines.append("    " * self._depth + text if text else "")
+        self._lines.append("    " * self.depth + text if text else "")
 
     @contextmanager
     def braces(self, head: str) -> Iterator[None]:
         """Lines inside a brace that the head opens; the caller writes what closes it."""
         self.line(f"{head} {{")
-        self._depth += 1
+        self.depth += 1
         yield
-        self._depth -= 1
+        self.depth -= 1
 
     def pointer(self, value: SSAValue) -> str:
         """The pointer to a buffer."""

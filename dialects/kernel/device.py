@@ -82,6 +82,7 @@ class Device:
     l2_cache: int = 0
     l3_cache: int = 0
     function_share: float = 1.0
+    barrier_cost: float = 0.0
 
     @property
     def is_cpu(self) -> bool:
@@ -224,6 +225,7 @@ FIGURES: dict[str, Numbers | Choices | dict[str, Numbers]] = {
     "l2_cache": _SIZE,
     "l3_cache": _SIZE,
     "function_share": Numbers(float, 1e-3, 1e3),
+    "barrier_cost": Numbers(float, 0.0, 1e6),
 }
 """The values that each figure of a device may have; rates are numbers by element type. Within them
 no price overflows, and each template has a schedule.
@@ -231,7 +233,7 @@ no price overflows, and each template has a schedule.
 
 OPTIONAL_FIGURES = frozenset(
     ("rates", "matrix_rates", "matrix_unit", "cache", "cache_gain", "l1_cache", "l2_cache")
-) | {"l3_cache", "function_share"}
+) | {"l3_cache", "function_share", "barrier_cost"}
 
 LEAST_ON_GPU = {"local_memory": 4096, "max_work_group_size": 32}
 """What the smallest tiles of attention and of products take."""
@@ -306,6 +308,7 @@ DEVICES: dict[str, Device] = {
             rates={"f32": 5.1e13, "f64": 2.5e13, "f16": 5.1e13, "bf16": 5.1e13},
             matrix_rates={"bf16": 5.5e14, "f16": 5.5e14, "tf32": 3.0e14},
             matrix_unit="wgmma",
+            barrier_cost=1.3e-6,
         ),
     )
 }

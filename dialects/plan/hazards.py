@@ -7,7 +7,7 @@ nothing, or a `Hazard` that names the step and the value.
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 
 class Hazard(Exception):
@@ -90,6 +90,19 @@ def check_steps(steps: Iterable[Step], memory: Memory) -> None:
                 memory.read(f"{step.label}, which writes a part,", place)
         for extent in step.writes.values():
             memory.write(step.label, extent)
+
+
+def check_apart(span: Sequence[Step]) -> None:
+    """Steps that nothing orders: none may write what another one reads or writes."""
+    for before, after in combinations(span, 2):
+        for step, other in ((before, after), (after, before)):
+            touched = [*other.reads.values(), *other.writes.values()]
+            for written in step.writes.values():
+                if any(written.overlaps(extent) for extent in touched):
+                    raise Hazard(
+                        f"{step.label} writes {written.label} beside {other.label}, and no barrier "
+                        "stands between them"
+                    )
 
 
 def _check_overlaps(step: Step) -> None:

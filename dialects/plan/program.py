@@ -37,7 +37,8 @@ from mgn.dialects.plan.buffers import (
     ParamOp,
     ViewOp,
 )
-from mgn.dialects.plan.hazards import Extent, Hazard, Memory, Step, check_steps
+from mgn.dialects.plan.hazards import Extent, Hazard, Memory, Step, check_apart, check_steps
+from mgn.dialects.plan.resident import BarrierOp, ResidentOp
 from mgn.dialects.plan.states import NextOp, StateOp
 from mgn.dialects.plan.steps import CopyOp, KernelCallOp, LaunchOp, OutputOp, PrepareOp
 
@@ -81,9 +82,18 @@ class ProgramOp(ArenaProgram):
 
     @property
     def steps(self) -> Iterator["LaunchOp | CopyOp"]:
-        """The launches and copies of a run, in order."""
+        """The launches and copies of a run, in order; those of resident launches too."""
         for op in self.body.block.ops:
             if isinstance(op, LaunchOp | CopyOp):
+                yield op
+            elif isinstance(op, ResidentOp):
+                yield from op.stages
+
+    @property
+    def residents(self) -> Iterator["ResidentOp"]:
+        """The launches of several kernels, in order."""
+        for op in self.body.block.ops:
+            if isinstance(op, ResidentOp):
                 yield op
 
     @property
@@ -153,6 +163,8 @@ def _check_names(program: ProgramOp) -> None:
             name = op.external_name
         elif isinstance(op, NextOp):
             name = op.holder.external_name
+        elif isinstance(op, ResidentOp):
+            name = op.sym_name.data
         else:
             continue
         if (type(op), name) in seen:
@@ -170,7 +182,11 @@ def _check_memory(program: ProgramOp) -> None:
         for op in program.body.block.ops:
             if isinstance(op, StateOp):
                 memory.write("a run before", places[op.result])
-        check_steps((_step(op, kernels, derived, places) for op in program.steps), memory)
+        steps = {op: _step(op, kernels, derived, places) for op in program.steps}
+        check_steps(steps.values(), memory)
+        for resident in program.residents:
+            for span in resident.spans:
+                check_apart([steps[op] for op in span])
         for op in program.body.block.ops:
             if isinstance(op, NextOp):
                 memory.read(f'state "{op.holder.external_name}" after the run', places[op.result])
@@ -210,7 +226,7 @@ def _check_preparations(program: ProgramOp, kernels: dict[str, _Interface] | Non
     derived: set[SSAValue] = set()
     launched = False
     for op in program.body.block.ops:
-        launched |= isinstance(op, LaunchOp | CopyOp)
+        launched |= isinstance(op, LaunchOp | CopyOp | ResidentOp)
         if not isinstance(op, PrepareOp):
             continue
         label = f"preparation by @{op.kernel_name}"
@@ -330,6 +346,6 @@ Plan = Dialect(
     "plan",
     [
         *(ProgramOp, InputOp, ParamOp, ConstantOp, DerivedOp, ViewOp, StateOp, NextOp),
-        *(PrepareOp, LaunchOp, CopyOp, OutputOp),
+        *(PrepareOp, LaunchOp, ResidentOp, BarrierOp, CopyOp, OutputOp),
     ],
 )

@@ -40,12 +40,18 @@ def parse_defined(parser: Parser) -> SSAValue:
     return values[operand.index]
 
 
+class StageHolder(IRDLOperation, ABC):
+    """Base of `plan.resident`, in which launches stand too."""
+
+    name = "plan.resident"
+
+
 class KernelCallOp(IRDLOperation, ABC):
     """Base of the operations that run a kernel on all of its arguments, in their order."""
 
     kernel = prop_def(SymbolRefAttr)
     arguments = var_operand_def(MemRefType)
-    traits = traits_def(HasParent(ArenaProgram))
+    traits = traits_def(HasParent(ArenaProgram, StageHolder))
 
     def __init__(self, kernel: str, arguments: Sequence[SSAValue]) -> None:
         super().__init__(

@@ -6,7 +6,7 @@ runtime needs, and no OpenCL was touched.
 """
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -33,8 +33,10 @@ from mgn.driver.report import (
     DerivedParameter,
     KernelLine,
     MemoryReport,
+    MergedLaunch,
     OptimizeReport,
     TuningReport,
+    together,
 )
 from mgn.modules.dialect_table import make_context
 from mgn.modules.mlir_text import check_module
@@ -42,6 +44,8 @@ from mgn.passes.wrong_level import WrongLevel
 from mgn.tasks import Task, task
 
 if TYPE_CHECKING:
+    from mgn.dialects.plan import ProgramOp
+    from mgn.dialects.plan.steps import KernelCallOp
     from mgn.passes.saturate import Saturate, SaturateOptions
     from mgn.passes.saturate.explain.trace import SaturateTrace
 
@@ -252,31 +256,29 @@ def _emitted(
 ) -> Compiled:
     """The plan and the kernels of a module that is lowered."""
     from mgn.codegen.plan_to_launches import launch_plan
-    from mgn.dialects.kernel import FuncOp
     from mgn.dialects.plan import ProgramOp
-    from mgn.driver.kernel_targets import kernel_signature
+    from mgn.dialects.plan.steps import LaunchOp
+    from mgn.driver.kernel_targets import plan_signatures
 
     with _timed(report, "verify again"):
         check_module(module)
     with _timed(report, "emit"):
-        kernels = {
-            op.sym_name.data: kernel_signature(op, device, target)
-            for op in module.body.block.ops
-            if isinstance(op, FuncOp)
-        }
         program = next((op for op in module.body.block.ops if isinstance(op, ProgramOp)), None)
         if program is None:
             raise PipelineError(
                 "the passes leave no plan to run: a pipeline for mgn.compile ends with "
                 "plan-memory, as 'default' does; mgn.optimize and mgn-opt take any"
             )
+        kernels = plan_signatures(module, program, device, target)
         plan = launch_plan(program)
     report.derived = _derived_parameters(plan)
     derived = sum(item.bytes for item in report.derived)
     report.memory = MemoryReport(plan.arena, plan.tensor_bytes, plan.lower_bound, derived)
     report.distinct_kernels = len(kernels)
-    report.kernels = _named(report.kernels, plan.launches)
-    report.prepared = _named(report.prepared, plan.prepare)
+    report.merged = merged_launches(program)
+    named = _named(report.kernels, [step for step in program.steps if isinstance(step, LaunchOp)])
+    report.kernels = list(_launched(named, plan.launches, report.merged))
+    report.prepared = _named(report.prepared, list(program.preparations))
     return Compiled(plan, kernels, parameters_of(module), states_of(module), report)
 
 
@@ -300,10 +302,32 @@ def _list_kernels(report: OptimizeReport, module: ModuleOp, prepares: bool) -> N
             (report.prepared if prepared else report.kernels).append(_kernel_line(op))
 
 
-def _named(lines: Sequence[KernelLine], steps: Sequence[LaunchStep]) -> list[KernelLine]:
+def _named(lines: Sequence[KernelLine], steps: "Sequence[KernelCallOp]") -> list[KernelLine]:
     if len(lines) != len(steps):  # passes of the user's made launches of something else
-        return [KernelLine(step.kernel, "", (), Work(0, 0, "f32")) for step in steps]
-    return [replace(line, name=step.kernel) for line, step in zip(lines, steps, strict=True)]
+        return [KernelLine(step.kernel_name, "", (), Work(0, 0, "f32")) for step in steps]
+    return [replace(line, name=step.kernel_name) for line, step in zip(lines, steps, strict=True)]
+
+
+def _launched(
+    lines: Sequence[KernelLine], steps: Sequence[LaunchStep], merged: Sequence[MergedLaunch]
+) -> Iterator[KernelLine]:
+    """A line for each launch; one of several kernels has their operations and their work."""
+    rest = iter(lines)
+    stages = {item.kernel: item.stages for item in merged}
+    for step in steps:
+        found = [next(rest) for _ in range(stages.get(step.kernel, 1))]
+        yield found[0] if step.kernel not in stages else together(step.kernel, found)
+
+
+def merged_launches(program: "ProgramOp") -> list[MergedLaunch]:
+    """What the resident launches of a program are."""
+    return [
+        MergedLaunch(
+            op.sym_name.data, sum(map(len, op.spans)), len(op.spans) - 1, op.group_items,
+            op.saved_seconds,
+        )
+        for op in program.residents
+    ]
 
 
 def _derived_parameters(plan: LaunchPlan) -> list[DerivedParameter]:

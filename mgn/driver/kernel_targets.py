@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING
 from mgn.codegen.signature import KernelSignature
 from mgn.diagnostics import MgnError
 from mgn.dialects.kernel import Device, FuncOp, PrefetchOp
+from mgn.dialects.plan.steps import KernelCallOp
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from mgn.dialects.plan import ProgramOp
     from mgn.runtime.devices import ComputeDevice
 
 
@@ -50,6 +54,31 @@ CHOICES = ("opencl", "spirv", "auto")
 def kernel_signature(func: FuncOp, device: Device, target: str) -> KernelSignature:
     """A kernel for a device in the form of a target."""
     return KERNEL_TARGETS[target](func, device)
+
+
+def plan_signatures(
+    module: "ModuleOp", program: "ProgramOp", device: Device, target: str
+) -> dict[str, KernelSignature]:
+    """What a plan launches, by name. A resident launch is OpenCL C on every target: SPIR-V has no
+    barrier of the whole device.
+    """
+    from mgn.codegen.opencl_resident import resident_signature
+
+    functions = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp)}
+    stages = {stage.kernel_name for op in program.residents for stage in op.stages}
+    alone = {
+        op.kernel_name
+        for op in program.body.block.ops
+        if isinstance(op, KernelCallOp)
+    }
+    kernels = {
+        name: kernel_signature(function, device, target)
+        for name, function in functions.items()
+        if name in alone or name not in stages
+    }
+    for op in program.residents:
+        kernels[op.sym_name.data] = resident_signature(op, functions, device)
+    return kernels
 
 
 def choose_target(wanted: str, device: "ComputeDevice") -> str:

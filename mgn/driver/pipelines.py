@@ -68,6 +68,9 @@ PASSES: dict[str, PassRow] = {
     ),
     "lower-kernels": PassRow("mgn.passes.lower_kernels", "kernels become loops over memory"),
     "plan-memory": PassRow("mgn.passes.plan_memory", "graphs become launches over one arena"),
+    "merge-launches": PassRow(
+        "mgn.passes.merge_launches", "runs of launches become one of resident work-groups"
+    ),
     "convert-kernel-to-spirv": PassRow(
         "mgn.passes.convert_kernel_to_spirv", "kernels become one module of SPIR-V"
     ),
@@ -90,6 +93,7 @@ _INFERENCE = (
     "choose-schedules",
     "lower-kernels",
     "plan-memory",
+    "merge-launches",
 )
 
 PIPELINES: dict[str, tuple[str, ...]] = {

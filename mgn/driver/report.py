@@ -55,6 +55,40 @@ class DerivedParameter:
 
 
 @dataclass(frozen=True)
+class MergedLaunch:
+    """Several kernels in one launch: how many, with how many barriers of the device between them,
+    on groups of how many work-items, and the seconds that this saves by the prices.
+    """
+
+    kernel: str
+    stages: int
+    barriers: int
+    items: int
+    saved: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kernel} is {counted(self.stages, 'kernel')} in one launch, with "
+            f"{counted(self.barriers, 'barrier')}, in groups of {self.items}: "
+            f"{seconds_text(self.saved)} less by its price"
+        )
+
+
+def together(name: str, lines: Sequence[KernelLine]) -> KernelLine:
+    """Several launches as one."""
+    works = [line.work for line in lines]
+    units = {work.unit for work in works}
+    largest = max(works, key=lambda work: work.operations)
+    work = Work(
+        sum(work.bytes for work in works),
+        sum(work.operations for work in works),
+        largest.element,
+        units.pop() if len(units) == 1 else "",
+    )
+    return KernelLine(name, "resident", tuple(op for line in lines for op in line.operations), work)
+
+
+@dataclass(frozen=True)
 class TuningReport:
     """Tuned schedules: how many came from earlier searches, and what this search found.
 
@@ -83,7 +117,7 @@ class TuningReport:
 class OptimizeReport:
     """From a graph to kernels: operations before, kernels after, cost, memory and times.
 
-    `kernels` are those of a run; `prepared` those that run when parameters have changed, `derived`
+    `kernels` are the launches of a run, `merged` those that are several kernels; `prepared` those that run when parameters have changed, `derived`
     what they make, `prepare_seconds` what that took the last time. `saturation` is the e-graph's
     own report: e-classes, e-nodes, rules fired; `extraction` its part on the choice of kernels,
     with those rejected and their prices.
@@ -98,6 +132,7 @@ class OptimizeReport:
     kernels: list[KernelLine] = field(default_factory=list[KernelLine])
     prepared: list[KernelLine] = field(default_factory=list[KernelLine])
     derived: list[DerivedParameter] = field(default_factory=list[DerivedParameter])
+    merged: list[MergedLaunch] = field(default_factory=list[MergedLaunch])
     prepare_seconds: float | None = None
     saturation: object | None = None
     tuning: TuningReport | None = None
@@ -140,8 +175,13 @@ class OptimizeReport:
     def kernels_text(self) -> str:
         """The kernels of each run, and those that run only when parameters have changed."""
         prepared = f" and {len(self.prepared)} prepared when parameters change"
-        return f"{counted(len(self.kernels), 'kernel')} in each run" + prepared * bool(
-            self.prepared
+        merged = sum(item.stages for item in self.merged)
+        kernels = len(self.kernels) - len(self.merged) + merged
+        launches = f", {counted(len(self.kernels), 'launch')}".replace("launchs", "launches")
+        return (
+            f"{counted(kernels, 'kernel')} in each run"
+            + launches * bool(merged)
+            + prepared * bool(self.prepared)
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -163,6 +203,7 @@ class OptimizeReport:
         lines.append(f"  {self.operations_text} became {self.kernels_text}")
         if self.memory is not None:
             lines.append(f"  {memory_line(self.memory)}")
+        lines += [f"  {item}" for item in self.merged]
         lines += self._prepared_lines()
         if self.loaded is not None:
             lines += [f"  {line}" for line in str(self.loaded).splitlines()]

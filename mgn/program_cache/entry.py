@@ -22,6 +22,7 @@ from mgn.driver.report import (
     DerivedParameter,
     KernelLine,
     MemoryReport,
+    MergedLaunch,
     OptimizeReport,
     TuningReport,
 )
@@ -50,6 +51,7 @@ class _Told:
     kernels: list[KernelLine]
     prepared: list[KernelLine]
     derived: list[DerivedParameter]
+    merged: list[MergedLaunch]
     saturation: SaturateReport | None
     tuning: TuningReport | None
     memory: MemoryReport | None
@@ -73,7 +75,7 @@ def entry_bytes(compiled: Compiled) -> bytes | None:
     told = _Told(
         tuple(compiled.parameters),
         *(report.graph, report.operations_before, report.precision),
-        *(report.kernels, report.prepared, report.derived),
+        *(report.kernels, report.prepared, report.derived, report.merged),
         report.saturation if isinstance(report.saturation, SaturateReport) else None,
         *(report.tuning, report.memory, report.distinct_kernels),
     )
@@ -117,6 +119,7 @@ def _report(told: _Told, device: Device) -> OptimizeReport:
         kernels=told.kernels,
         prepared=told.prepared,
         derived=told.derived,
+        merged=told.merged,
         saturation=told.saturation,
         tuning=told.tuning,
         memory=told.memory,

@@ -31,6 +31,7 @@ from mgn.runtime.launching.phases import check_launches, phases
 from mgn.runtime.launching.preparation import Preparation
 from mgn.runtime.launching.profile import LaunchTime, launch_times, write_trace
 from mgn.runtime.launching.programs import build_kernels
+from mgn.runtime.launching.residency import resident_size
 from mgn.runtime.launching.session import Session
 from mgn.runtime.memory import DeviceMemory, GuardedMemory, buffer_bytes, guard_is_wanted
 
@@ -315,8 +316,13 @@ class Executable:
             return Copy(self._queue, buffers[step.source], buffers[step.target], size)
         signature = kernels[step.kernel]
         kernel = opencl().Kernel(self.build.programs[step.kernel], signature.name)
-        kernel.set_args(*(buffers[number] for number in step.arguments))
-        return Launch(self._queue, kernel, signature.global_size, signature.local_size)
+        arguments = [buffers[number] for number in step.arguments]
+        size = signature.global_size
+        if signature.is_resident:
+            arguments.append(self.session.arrivals)
+            size = resident_size(signature, self.device)
+        kernel.set_args(*arguments)
+        return Launch(self._queue, kernel, size, signature.local_size)
 
     def _begin(
         self, arrays: Sequence[np.ndarray | DeviceArray], direct: Collection[int] = ()

@@ -31,6 +31,9 @@ from mgn.runtime.memory import buffer_bytes
 
 Key = tuple[BufferKind, str]
 
+ARRIVALS_BYTES = 128
+"""A cache line, of which the counter has the first four bytes."""
+
 HELD_KINDS = {BufferKind.PARAM: "parameter", BufferKind.STATE: "state"}
 """The kinds of buffers that are held by name, and what messages call them."""
 
@@ -73,6 +76,7 @@ class Session:
         self.lost: set[str] = set()
         self.trained: frozenset[str] = frozenset()
         self._held: dict[Key, Held] = {}
+        self._arrivals: Any = None
         self._first: dict[str, Callable[[], np.ndarray]] = {}
         self._listeners: WeakSet[Listener] = WeakSet()
 
@@ -127,6 +131,18 @@ class Session:
         if kind is BufferKind.PARAM:
             held = map(whole_plan, held)
         return {plan.name: plan for plan in held}
+
+    @property
+    def arrivals(self) -> Any:
+        """The counter at which the work-groups of a resident launch meet: 0 between launches. The
+        queue runs one launch at a time, so that all have the same.
+        """
+        if self._arrivals is None:
+            cl = opencl()
+            zero = np.zeros(ARRIVALS_BYTES, np.uint8)
+            flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+            self._arrivals = cl.Buffer(self.context, flags, hostbuf=zero)
+        return self._arrivals
 
     @property
     def unset_parameters(self) -> set[str]:

@@ -21,9 +21,11 @@ from mgn.runtime.host_arrays import DTYPES, nearest, shown
 from mgn.runtime.location import FIGURES_VARIABLE, cache_folder, keep_file, kept_file
 from mgn.runtime.measurement.caches import cache_sizes
 from mgn.runtime.measurement.matrix_figures import matrix_unit
+from mgn.runtime.switches import switched_on
 from mgn.runtime.measurement.speeds import MEASURED, ROUNDS, Speeds, add_rounds, source
 from mgn.tasks import task
 
+RESIDENT_VARIABLE = "MGN_RESIDENT"
 _VERSION = 7
 _MOST_BYTES = 1 << 16
 """No file of speeds is longer."""
@@ -67,8 +69,14 @@ def probe(device: ComputeDevice) -> dict[str, Any]:
         "has_fp16": "cl_khr_fp16" in extensions,
         "has_fp64": bool(handle.double_fp_config),
         "matrix_unit": matrix_unit(handle),
+        "barrier_cost": _barrier_cost(device),
         **cache_sizes(handle, is_cpu),
     }
+
+
+def _barrier_cost(device: ComputeDevice) -> float:
+    is_wanted = switched_on(RESIDENT_VARIABLE, True)
+    return 1.3e-6 if is_wanted and "nvidia" in device.handle.vendor.lower() else 0.0
 
 
 def _vendor(handle: Any, is_cpu: bool) -> str:

@@ -1,0 +1,77 @@
+"""How many work-groups of a kernel a resident work-group has room for.
+
+In: a `kernel.func`, the work-items of a resident group, and a device. Out: the number, none where
+the kernel cannot run inside such a group; and what a resident group needs of local memory.
+"""
+
+from math import prod
+
+from mgn.dialects.kernel.device import Device
+from mgn.dialects.kernel.function import FuncOp
+from mgn.dialects.kernel.types import element_bytes
+from mgn.dialects.kernel.work_items import AsyncCopyOp, AsyncWaitOp, BarrierOp, LocalAllocOp
+
+WARP = 32
+MOST_BLOCKS = 15
+"""NVIDIA's work-groups have 16 barriers, of which one is the whole group's."""
+
+MOST_LOCAL = 96 * 1024
+"""Bytes of local memory that several work-groups of a kernel share on NVIDIA; the cache of a
+compute unit lies in the same memory.
+"""
+
+LARGE, SMALL = 1024, 128
+"""Alignments of arrays in local memory: tiles of matrix units begin at multiples of the first."""
+
+LITTLE = 4096
+"""A kernel with no more bytes of local memory has no such tiles."""
+
+
+def local_arrays(func: FuncOp) -> list[tuple[LocalAllocOp, int]]:
+    """The arrays in a kernel's local memory and where each begins."""
+    arrays = [op for op in func.body.block.ops if isinstance(op, LocalAllocOp)]
+    sizes = [_bytes(op) for op in arrays]
+    alignment = LARGE if sum(sizes) > LITTLE else SMALL
+    found: list[tuple[LocalAllocOp, int]] = []
+    start = 0
+    for op, size in zip(arrays, sizes, strict=True):
+        found.append((op, start))
+        start += -(-size // alignment) * alignment
+    return found
+
+
+def local_bytes(func: FuncOp) -> int:
+    """The local memory of one work-group, each array at its alignment."""
+    arrays = local_arrays(func)
+    end = max((start + _bytes(op) for op, start in arrays), default=0)
+    alignment = LARGE if end > LITTLE else SMALL
+    return -(-end // alignment) * alignment
+
+
+def _bytes(operation: LocalAllocOp) -> int:
+    type = operation.memref.type
+    return type.get_shape()[0] * element_bytes(type.element_type)
+
+
+def blocks_of(func: FuncOp, items: int, device: Device) -> int:
+    """How many work-groups of a kernel run at a time in a resident group of so many work-items.
+
+    A part of a group waits by a barrier of its own, which NVIDIA has for whole warps.
+    """
+    own, size = prod(func.local_sizes), local_bytes(func)
+    if own > items:
+        return 0
+    if own == items:
+        return 1
+    waits = any(isinstance(op, BarrierOp | AsyncCopyOp | AsyncWaitOp) for op in func.walk())
+    if waits and (device.vendor != "nvidia" or own % WARP):
+        return 0
+    if own % WARP:
+        return 1
+    room = MOST_LOCAL if device.vendor == "nvidia" else device.local_memory
+    return max(min(items // own, MOST_BLOCKS, room // size if size else MOST_BLOCKS), 1)
+
+
+def resident_memory(func: FuncOp, items: int, device: Device) -> int:
+    """The local memory that a resident group needs for a kernel."""
+    return blocks_of(func, items, device) * local_bytes(func)

@@ -1,0 +1,169 @@
+"""merge-launches: runs of launches become one launch of resident work-groups, where that is faster.
+
+Before:
+
+    plan.launch @project(%x, %w, %q)
+    plan.launch @project(%x, %v, %k)
+    plan.launch @attend(%q, %k, %y)
+
+After:
+
+    plan.resident @forward_resident_0 items 256 {
+      plan.launch @project(%x, %w, %q)
+      plan.launch @project(%x, %v, %k)
+      plan.barrier
+      plan.launch @attend(%q, %k, %y)
+    }
+
+A barrier stands where a launch touches bytes that one since the last barrier has written, or writes
+bytes that one has read: bytes of the arena count by where they lie, whatever value lies there.
+
+The price of a launch is the device's `launch_cost`, that of a barrier its `barrier_cost`; a stage
+takes longer than its kernel alone where a resident launch holds fewer work-items at a time. A
+device without barriers keeps its launches, unless `always` is set: then everything that can be is
+merged. Launches before and behind a check of the run stay apart, since a run that fails its checks
+writes no state.
+"""
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import FloatAttr, ModuleOp, f64
+from xdsl.passes import ModulePass
+
+from mgn.dialects.checks import is_check
+from mgn.dialects.kernel.device import Device
+from mgn.dialects.kernel.function import FuncOp
+from mgn.dialects.kernel.residency import blocks_of
+from mgn.dialects.plan.program import ProgramOp
+from mgn.dialects.plan.resident import BarrierOp, ResidentOp, place_of
+from mgn.dialects.plan.states import NextOp
+from mgn.dialects.plan.steps import LaunchOp, OutputOp
+from mgn.passes.merge_launches.accesses import accesses, next_barriers
+from mgn.passes.merge_launches.prices import KernelCost, kernel_cost
+from mgn.passes.merge_launches.segments import SIZES, Segment, Stage, cheapest_segments
+
+
+@dataclass(frozen=True)
+class MergeLaunches(ModulePass):
+    """Puts launches of every `plan.program` together; `enabled=false` leaves all as they are."""
+
+    name = "merge-launches"
+
+    enabled: bool = True
+    always: bool = False
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        device = Device.of(op)
+        if not self.enabled or not (self.always or device.barrier_cost > 0.0):
+            return
+        kernels = {
+            function.sym_name.data: function
+            for function in op.body.block.ops
+            if isinstance(function, FuncOp)
+        }
+        costs: dict[str, KernelCost] = {}
+        for program in [item for item in op.body.block.ops if isinstance(item, ProgramOp)]:
+            _Merger(program, kernels, device, costs, self.always).merge()
+
+
+class _Merger:
+    """Merges the launches of one program."""
+
+    def __init__(
+        self,
+        program: ProgramOp,
+        kernels: dict[str, FuncOp],
+        device: Device,
+        costs: dict[str, KernelCost],
+        always: bool,
+    ) -> None:
+        self._program, self._kernels, self._device = program, kernels, device
+        self._costs, self._always = costs, always
+        self._stages: dict[str, dict[int, float]] = {}
+        self._taken = {op.sym_name.data for op in program.residents} | kernels.keys()
+
+    def merge(self) -> None:
+        for run in self._runs():
+            if len(run) < 2:
+                continue
+            touched = [accesses(launch, self._kernels) for launch in run]
+            barriers = next_barriers(touched)
+            stages = [self._stage(launch) for launch in run]
+            launch, barrier = self._device.launch_cost, self._device.barrier_cost
+            if self._always:
+                launch, barrier = 1.0, 0.0
+            for segment in cheapest_segments(stages, barriers, launch, barrier):
+                if segment.items:
+                    self._put_together(run[segment.first : segment.end], segment, barriers)
+
+    def _runs(self) -> list[list[LaunchOp]]:
+        """Launches that nothing else stands between, and no end of a run's phase."""
+        checked = {
+            op.source
+            for op in self._program.body.block.ops
+            if isinstance(op, OutputOp) and is_check(op.label.data)
+        }
+        runs: list[list[LaunchOp]] = [[]]
+        waiting = len(checked)
+        for op in self._program.steps:
+            if not isinstance(op, LaunchOp) or not isinstance(op.parent_op(), ProgramOp):
+                runs.append([])
+                continue
+            if checked and self._writes_states(op):
+                runs.append([])
+            runs[-1].append(op)
+            written = [value for value in op.arguments if value in checked]
+            waiting -= len(written)
+            if written and waiting <= 0:
+                runs.append([])
+        return runs
+
+    def _writes_states(self, op: LaunchOp) -> bool:
+        return any(isinstance(value.owner, NextOp) for value in op.arguments)
+
+    def _stage(self, launch: LaunchOp) -> Stage:
+        name = launch.kernel_name
+        if name not in self._costs:
+            self._costs[name] = kernel_cost(self._kernels[name], self._device)
+        cost = self._costs[name]
+        if name not in self._stages:
+            self._stages[name] = {
+                size: 0.0 if self._always else cost.as_stage(size, self._device)
+                for size in SIZES
+                if size <= self._device.max_work_group_size
+                and blocks_of(self._kernels[name], size, self._device)
+            }
+        places = frozenset(place_of(value) for value in launch.arguments)
+        return Stage(name, 0.0 if self._always else cost.seconds, self._stages[name], places)
+
+    def _put_together(
+        self, launches: list[LaunchOp], segment: Segment, barriers: list[int]
+    ) -> None:
+        block = self._program.body.block
+        made = ResidentOp(self._name(), segment.items)
+        made.location = launches[0].location
+        block.insert_op_before(made, launches[-1])
+        next_span = barriers[segment.first]
+        for number, launch in enumerate(launches, segment.first):
+            launch.detach()
+            if number == next_span:
+                made.body.block.add_op(BarrierOp())
+                next_span = barriers[number]
+            made.body.block.add_op(launch)
+        if not self._always:
+            alone = sum(
+                self._device.launch_cost + self._costs[item.kernel_name].seconds
+                for item in launches
+            )
+            made.attributes["saved_seconds"] = FloatAttr(alone - segment.seconds, f64)
+
+    def _name(self) -> str:
+        base = f"{self._program.sym_name.data}_resident"
+        number = 0
+        while f"{base}_{number}" in self._taken:
+            number += 1
+        self._taken.add(f"{base}_{number}")
+        return f"{base}_{number}"
+
+

@@ -1,0 +1,139 @@
+"""What a kernel takes as a launch of its own and as a stage of a resident launch.
+
+In: a `kernel.func`, the bytes of its arguments, and a device. Out: seconds. The kernel's own loops
+say how often each operation runs: a loop whose bounds are not known counts `UNKNOWN_STEPS` times.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.dialects import arith, memref, scf, vector
+from xdsl.dialects.builtin import Float32Type, IntegerAttr, MemRefType
+from xdsl.ir import Block, Operation, SSAValue
+
+from mgn.dialects.kernel import (
+    Device,
+    FuncOp,
+    GatherOp,
+    GroupMmaHeldOp,
+    GroupMmaOp,
+    MmaOp,
+    element_bytes,
+    space_of,
+)
+from mgn.dialects.kernel.buffers import byte_size
+from mgn.dialects.kernel.lanes import element, lanes
+from mgn.dialects.kernel.matrix_units import CopyChunkOp
+
+UNKNOWN_STEPS = 16
+"""Steps of a loop whose bounds are known at run time alone."""
+
+FULL_ITEMS = 1024
+"""Work-items of a compute unit beyond which more do not make a kernel faster."""
+
+CROWDING = 0.25
+"""The share of its time that a kernel loses where a resident launch gives a compute unit half of
+the work-items that it would have.
+"""
+
+_ARITHMETIC = (arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp)
+
+
+@dataclass(frozen=True)
+class KernelCost:
+    """A kernel's time in seconds on an idle device, without its launch, and its work-items."""
+
+    seconds: float
+    items: int
+    group: int
+
+    def as_stage(self, items: int, device: Device) -> float:
+        """The time inside a resident launch of one group of `items` on each compute unit."""
+        room = device.compute_units * items
+        wanted = min(self.items, device.compute_units * FULL_ITEMS)
+        return self.seconds * (1.0 + CROWDING * max(wanted / room - 1.0, 0.0))
+
+
+def kernel_cost(func: FuncOp, device: Device) -> KernelCost:
+    """The price of a kernel by what its loops read and compute."""
+    counted = _Counter()
+    counted.block(func.body.block, 1)
+    items = prod(func.global_sizes)
+    held = sum(byte_size(argument.type) for argument in func.arguments)
+    moved = min(counted.bytes * items, held)
+    rate = device.rate("f32")
+    seconds = counted.operations * items / rate
+    if counted.products:
+        products = counted.products * items
+        matrix_rate = max(device.matrix_rates.values(), default=rate)
+        seconds += products / matrix_rate
+    return KernelCost(
+        max(seconds, moved / device.bandwidth), items, prod(func.local_sizes)
+    )
+
+
+@dataclass
+class _Counter:
+    """Bytes, operations and operations of matrix units of one work-item."""
+
+    bytes: float = 0.0
+    operations: float = 0.0
+    products: float = 0.0
+
+    def block(self, block: Block, times: float) -> None:
+        for op in block.ops:
+            self._operation(op, times)
+
+    def _operation(self, op: Operation, times: float) -> None:
+        if isinstance(op, scf.ForOp):
+            self.block(op.body.block, times * _steps(op))
+            return
+        for region in op.regions:
+            for block in region.blocks:
+                self.block(block, times)
+        if isinstance(op, vector.FMAOp):
+            self.operations += 2 * lanes(op.res.type) * times
+        elif isinstance(op, _ARITHMETIC):
+            self.operations += lanes(op.results[0].type) * times
+        elif isinstance(op, MmaOp):
+            self.products += (64 if _is_tf32(op) else 128) * times
+        elif isinstance(op, GroupMmaOp):
+            self.products += 2 * 64 * 16 * op.columns * op.steps.value.data / 128 * times
+        elif isinstance(op, GroupMmaHeldOp):
+            self.products += 2 * 64 * 8 * len(op.sums) * 16 * len(op.held) / 128 * times
+        elif isinstance(op, memref.LoadOp):
+            self._moved(op.memref, 1, times)
+        elif isinstance(op, memref.StoreOp):
+            self._moved(op.memref, 1, times)
+        elif isinstance(op, vector.LoadOp):
+            self._moved(op.base, lanes(op.result.type), times)
+        elif isinstance(op, vector.StoreOp):
+            self._moved(op.base, lanes(op.vector.type), times)
+        elif isinstance(op, GatherOp):
+            self._moved(op.base, lanes(op.result.type), times)
+        elif isinstance(op, CopyChunkOp):
+            self._moved(op.source, op.count.value.data, times)
+
+    def _moved(self, buffer: SSAValue, count: int, times: float) -> None:
+        type = buffer.type
+        if isinstance(type, MemRefType) and space_of(type) is None:
+            self.bytes += count * element_bytes(type.element_type) * times
+
+
+def _is_tf32(op: MmaOp) -> bool:
+    return isinstance(element(op.a.type), Float32Type)
+
+
+def _steps(loop: scf.ForOp) -> float:
+    bounds = [_constant(value) for value in (loop.lb, loop.ub, loop.step)]
+    first, end, step = bounds
+    if first is None or end is None or not step:
+        return UNKNOWN_STEPS
+    return max(-(-(end - first) // step), 0)
+
+
+def _constant(value: SSAValue) -> int | None:
+    owner = value.owner
+    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
+        return owner.value.value.data
+    return None
