@@ -6,6 +6,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import IntegerAttr, MemRefType
 from xdsl.ir import Operation
 
+from mgn.codegen.device_barrier import ALL_ITEMS
 from mgn.codegen.expression import Expression, call, cast, offset
 from mgn.codegen.writer import Row, Writer
 from mgn.dialects import kernel
@@ -164,8 +165,7 @@ def _exchange(function: str) -> Row:
 
 
 def _barrier(writer: Writer, operation: kernel.BarrierOp) -> None:
-    whole = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
-    writer.line(whole if writer.stage is None else writer.stage.barrier)
+    writer.line(ALL_ITEMS if writer.stage is None else writer.stage.barrier)
 
 
 def _async_copy(writer: Writer, operation: kernel.AsyncCopyOp) -> None:

@@ -30,6 +30,7 @@ from math import prod
 from xdsl.dialects.builtin import Float64Type, MemRefType
 
 from mgn.codegen.c_types import CTypes
+from mgn.codegen.device_barrier import ALL_ITEMS, NAME, PARAMETERS, barrier_lines
 from mgn.codegen.expression import Expression
 from mgn.codegen.opencl import ROWS, directives, types_of
 from mgn.codegen.opencl_functions import Library
@@ -39,14 +40,8 @@ from mgn.codegen.stage_places import StagePlaces
 from mgn.codegen.writer import CodegenError, Writer
 from mgn.dialects.kernel import Access, Device, FuncOp, needs_wide_index
 from mgn.dialects.kernel.lanes import element
-from mgn.dialects.kernel.residency import blocks_of, local_bytes, resident_memory
+from mgn.dialects.kernel.residency import blocks_of, resident_memory, waits
 from mgn.dialects.plan.resident import ResidentOp, place_of
-
-MOST_POLLS = 1 << 24
-"""How often a group looks whether all have arrived before it ends the launch with an error: some
-ten seconds.
-"""
-
 
 def resident_signature(
     resident: ResidentOp, functions: Mapping[str, FuncOp], device: Device
@@ -207,7 +202,7 @@ class _Resident:
         writer.block(func.body.block)
         if writer.sub_group or writer.enlarged:
             raise CodegenError(f"kernel '{name}' asks for more than a stage can have")
-        if local_bytes(func):
+        if waits(func):  # the next work-group has the same local memory
             writer.line(places.barrier)
         first, step, rooms = "turn", "groups", places.blocks * own
         block, item = [], "            const int item = lane;"
@@ -228,8 +223,7 @@ class _Resident:
 
     def _meeting(self) -> list[str]:
         """Between two stages: all groups wait, or the next one begins where this one ends."""
-        meeting = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
-        wait = [f"            {meeting}"]
+        wait = [f"            {ALL_ITEMS}"]
         if self._device.kind != "cpu":
             arrive = self._barrier()
             wait = [f"            {arrive}(arrivals, ++met * groups);"]
@@ -247,24 +241,7 @@ class _Resident:
         """The function that waits until all groups have come so far."""
         if self._device.vendor != "nvidia":
             raise CodegenError(f"{self._device.name} has no barrier of the whole device")
-        return self._library.add(
-            "all_groups_meet",
-            "void",
-            "__global uint* arrivals, uint all",
-            "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
-            "if (get_local_id(0) == 0) {",
-            '    asm volatile("fence.acq_rel.gpu;\\n"',
-            '        "red.release.gpu.global.add.u32 [%0], 1;" :: "l"(arrivals) : "memory");',
-            "    uint arrived, polls = 0;",
-            "    do {",
-            '        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"',
-            '            : "=r"(arrived) : "l"(arrivals) : "memory");',
-            f"        if (++polls == {MOST_POLLS}u)",
-            '            asm volatile("trap;");',
-            "    } while (arrived < all);",
-            "}",
-            "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
-        )
+        return self._library.add(NAME, "void", PARAMETERS, *barrier_lines())
 
     def _end(self) -> list[str]:
         """The last group that comes to the end sets the counter back."""

@@ -13,6 +13,7 @@ from math import prod
 
 from xdsl.ir import Operation
 
+from mgn.codegen.device_barrier import ALL_ITEMS
 from mgn.codegen.expression import MULTIPLY, Expression, infix
 from mgn.dialects import kernel
 from mgn.dialects.kernel.residency import local_arrays, local_bytes
@@ -66,7 +67,7 @@ class StagePlaces:
     def barrier(self) -> str:
         """The work-items of one work-group of the kernel meet."""
         if self.is_whole:
-            return "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
+            return ALL_ITEMS
         assert self.vendor == "nvidia", "a part of a group has no barrier"
         own = prod(self.func.local_sizes)
         return f'asm volatile("bar.sync %0, {own};" :: "r"(1 + block) : "memory");'

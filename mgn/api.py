@@ -21,6 +21,7 @@ from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.driver.compilation import Compiled, optimize_graph
 from mgn.driver.pipelines import Passes, Step, pipeline_of
 from mgn.driver.precision import check_precision
+from mgn.driver.residency import check_residency, residing
 from mgn.driver.report import OptimizeReport
 from mgn.executable import Executable
 from mgn.modules.call_arguments import check_arguments, check_saturation
@@ -173,6 +174,7 @@ def compile(
     prepare: bool = True,
     params: Parameters | None = None,
     passes: Passes | None = None,
+    resident: str = "auto",
 ) -> Executable: ...
 
 
@@ -194,6 +196,7 @@ def compile(
     prepare: bool = True,
     params: Parameters | None = None,
     passes: Passes | None = None,
+    resident: str = "auto",
 ) -> Program: ...
 
 
@@ -214,6 +217,7 @@ def compile(
     prepare: bool = True,
     params: Parameters | None = None,
     passes: Passes | None = None,
+    resident: str = "auto",
 ) -> Executable | Program:
     """An executable for a graph of a program. The graph may be left out where there is one only.
 
@@ -233,6 +237,8 @@ def compile(
     output `loss` of the one graph, which is scaled by `loss_scale` while it is differentiated:
     `dynamic`, `none`, a number, or `auto`, which is dynamic in f16. `mgn.Trainer` has more to set.
     With `prepare=False`, what parameters alone decide is not kept, but computed in each run.
+    With `resident="off"`, each kernel is a launch of its own; otherwise runs of kernels become one
+    where that is faster.
 
     `passes` takes the place of the default pipeline: a text such as `"my-pass,default"`, or a list
     of names and passes. Those that say nothing of their options have those of this call.
@@ -240,7 +246,8 @@ def compile(
     load_plugins()
     check_arguments("mgn.compile", graphs=graph, dims=dims, device=device, mode=mode, seed=seed)
     check_arguments("mgn.compile", target=target, precision=precision, tune=tune, loss=loss)
-    check_arguments("mgn.compile", prepare=prepare)
+    check_arguments("mgn.compile", prepare=prepare, resident=resident)
+    check_residency(resident)
     check_saturation("mgn.compile", saturation)
     check_precision(precision)
     if not 0 <= tune <= MOST_SECONDS:
@@ -261,7 +268,7 @@ def compile(
     from mgn.runtime.launching.session import Session
 
     chosen = _device_with(params, device)
-    described = describe_device(chosen)
+    described = residing(describe_device(chosen), resident)
     names: list[str | None] = [*graph] if several else [graph]
     bound = as_module(module).dims_of(graph, dims) if several else [dims]
     if not prepare:

@@ -53,6 +53,11 @@ def _bytes(operation: LocalAllocOp) -> int:
     return type.get_shape()[0] * element_bytes(type.element_type)
 
 
+def waits(func: FuncOp) -> bool:
+    """Whether the work-items of a group wait for one another."""
+    return any(isinstance(op, BarrierOp | AsyncCopyOp | AsyncWaitOp) for op in func.walk())
+
+
 def blocks_of(func: FuncOp, items: int, device: Device) -> int:
     """How many work-groups of a kernel run at a time in a resident group of so many work-items.
 
@@ -63,8 +68,7 @@ def blocks_of(func: FuncOp, items: int, device: Device) -> int:
         return 0
     if own == items:
         return 1
-    waits = any(isinstance(op, BarrierOp | AsyncCopyOp | AsyncWaitOp) for op in func.walk())
-    if waits and (device.vendor != "nvidia" or own % WARP):
+    if waits(func) and (device.vendor != "nvidia" or own % WARP):
         return 0
     if own % WARP:
         return 1

@@ -22,6 +22,7 @@ from mgn.dialects.types import tensor_bytes
 from mgn.driver.quantities import bytes_text
 from mgn.driver.report import kernel_table
 from mgn.driver.report_json import report_text
+from mgn.driver.residency import residing
 from mgn.executable import Executable
 from mgn.modules.files import npz_bytes, write_whole
 from mgn.modules.sampling import sample_inputs
@@ -56,7 +57,7 @@ def execute(arguments: argparse.Namespace) -> None:
             say(f"random input {item.description}")
     else:
         inputs = given
-    described = describe_device(chosen)
+    described = residing(describe_device(chosen), arguments.resident)
     recipe = Recipe(
         mode.program, graph, mode.dimensions, described, saturation, arguments.precision, pipeline
     )

@@ -13,6 +13,7 @@ from mgn.commands.checkpoints import add_checkpoint_options, check_checkpoint_op
 from mgn.commands.errors import UsageError, guarded
 from mgn.commands.parsers import add_program_options, make_tidy_parser
 from mgn.driver.precision import PRECISIONS
+from mgn.driver.residency import RESIDENCIES
 
 EXAMPLES = """\
 examples:
@@ -98,6 +99,12 @@ def make_parser() -> argparse.ArgumentParser:
         default=0.0,
         metavar="SECONDS",
         help="search for better schedules by measuring, and keep them for later runs",
+    )
+    add(
+        "--resident",
+        choices=RESIDENCIES,
+        default="auto",
+        help="make runs of kernels one launch where that is faster (default), or never",
     )
     add("--list-devices", action="store_true", help="print what can be used; -v: with figures")
     add("--probe", action="store_true", help="with --list-devices: measure them again")

@@ -19,6 +19,7 @@ from mgn.commands.sources import read_source
 from mgn.commands.targets import TARGETS
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.driver.compilation import compile_graph
+from mgn.driver.residency import residing
 from mgn.modules.files import check_apart, check_target
 from mgn.modules.mlir_text import print_mlir
 from mgn.modules.module import Module, load_program
@@ -30,9 +31,9 @@ STAGES: dict[str, tuple[str | None, Callable[[ModuleOp], str]]] = {
     "fusion": ("saturate", print_mlir),
     "scheduled": ("choose-schedules", print_mlir),
     "kernel": ("lower-kernels", print_mlir),
-    "plan": ("plan-memory", lambda module: TARGETS["plan"].text(module)),
-    "opencl": ("plan-memory", lambda module: TARGETS["opencl"].text(module)),
-    "spirv-asm": ("plan-memory", lambda module: TARGETS["spirv-asm"].text(module)),
+    "plan": ("merge-launches", lambda module: TARGETS["plan"].text(module)),
+    "opencl": ("merge-launches", lambda module: TARGETS["opencl"].text(module)),
+    "spirv-asm": ("merge-launches", lambda module: TARGETS["spirv-asm"].text(module)),
 }
 """Stages: the pass after which the program is printed (None: before all), and how."""
 
@@ -63,7 +64,7 @@ def emit_stage(arguments: argparse.Namespace) -> str:
 
     compile_graph(
         module,
-        device_of(arguments.device),
+        residing(device_of(arguments.device), arguments.resident),
         keep,
         saturation=saturation_of(arguments),
         precision=arguments.precision,

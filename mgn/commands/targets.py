@@ -64,11 +64,21 @@ def _plan(module: ModuleOp) -> str:
 def _opencl(module: ModuleOp) -> str:
     from mgn.codegen.opencl import emit
     from mgn.dialects.kernel import FuncOp
+    from mgn.dialects.kernel.device import Device
+    from mgn.dialects.plan import ProgramOp
+    from mgn.driver.kernel_targets import plan_signatures
 
     kernels = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
     if not kernels:
         raise UsageError("the program has no kernels yet; -p default brings it there")
-    return "\n".join(emit(kernel) for kernel in kernels)
+    programs = [op for op in module.body.block.ops if isinstance(op, ProgramOp)]
+    if not any(any(program.residents) for program in programs):
+        return "\n".join(emit(kernel) for kernel in kernels)
+    texts: dict[str, str] = {}
+    for program in programs:
+        found = plan_signatures(module, program, Device.of(module), "opencl")
+        texts |= {name: signature.source for name, signature in found.items()}
+    return "\n".join(texts.values())
 
 
 def _dot(module: ModuleOp) -> str:

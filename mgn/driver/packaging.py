@@ -14,6 +14,7 @@ from mgn.codegen.signature import KernelSignature
 from mgn.dialects.kernel import Device, FuncOp
 from mgn.driver.compilation import Compiled, compile_graph
 from mgn.driver.kernel_targets import kernel_signature
+from mgn.driver.residency import residing
 from mgn.modules.initialisers import initial_value
 from mgn.runtime.host_arrays import as_bytes
 from mgn.runtime.packages.format import Package, PackagedKernel
@@ -32,12 +33,18 @@ def package_graph(
     saturation: "SaturateOptions | None" = None,
     pipeline: "Sequence[Step] | None" = None,
 ) -> Package:
-    """The package of a graph, which is changed in place. It takes any parameters."""
+    """The package of a graph, which is changed in place. It takes any parameters. Each kernel is a
+    launch of its own: whoever loads it may have fewer groups at once.
+    """
     from mgn.passes.saturate import SaturateOptions
 
     saturation = replace(saturation or SaturateOptions(), moderate=False)
     compiled = compile_graph(
-        module, device, saturation=saturation, precision=precision, pipeline=pipeline
+        module,
+        residing(device, "off"),
+        saturation=saturation,
+        precision=precision,
+        pipeline=pipeline,
     )
     functions = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp)}
     kernels = {

@@ -28,6 +28,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "tune": ((int, float), "a number of seconds"),
     "times": ((int,), "how often, a whole number"),
     "prepare": ((bool,), "True or False"),
+    "resident": ((str,), "'auto' or 'off'"),
 }
 """What the arguments of the calls may be, and how that is said."""
 

@@ -130,7 +130,7 @@ class _Merger:
         if name not in self._stages:
             self._stages[name] = {
                 size: 0.0 if self._always else cost.as_stage(size, self._device)
-                for size in SIZES
+                for size in SIZES[self._device.kind]
                 if size <= self._device.max_work_group_size
                 and blocks_of(self._kernels[name], size, self._device)
             }

@@ -9,8 +9,8 @@ the first `m` and one more segment, for some `m`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-SIZES = (256, 512, 1024)
-"""Work-items of a resident group."""
+SIZES = {"gpu": (256, 512, 1024), "cpu": (1, 64, 256)}
+"""Work-items of a resident group, by the kind of device."""
 
 MOST_STAGES = 512
 MOST_ARGUMENTS = 500
@@ -79,7 +79,7 @@ def _beginning_at(
 ) -> list[Segment]:
     """The best segment of each length from a launch on."""
     found: list[Segment] = []
-    sums = dict.fromkeys(SIZES, launch)
+    sums = dict.fromkeys(stages[first].seconds, launch)
     places: set[object] = set()
     kernels: set[str] = set()
     span_end = barriers[first]

@@ -19,13 +19,12 @@ from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import DeviceError
 from mgn.runtime.host_arrays import DTYPES, nearest, shown
 from mgn.runtime.location import FIGURES_VARIABLE, cache_folder, keep_file, kept_file
+from mgn.runtime.measurement.barriers import barrier_seconds
 from mgn.runtime.measurement.caches import cache_sizes
 from mgn.runtime.measurement.matrix_figures import matrix_unit
-from mgn.runtime.switches import switched_on
 from mgn.runtime.measurement.speeds import MEASURED, ROUNDS, Speeds, add_rounds, source
 from mgn.tasks import task
 
-RESIDENT_VARIABLE = "MGN_RESIDENT"
 _VERSION = 7
 _MOST_BYTES = 1 << 16
 """No file of speeds is longer."""
@@ -48,6 +47,7 @@ def describe(device: ComputeDevice, *, measure: bool = True, again: bool = False
     if measure:
         speeds = _speeds(device, figures, again)
         figures |= speeds.figures(figures["kind"])
+        figures["barrier_cost"] = barrier_seconds(device, again)
     return _with_overrides(figures)
 
 
@@ -69,14 +69,8 @@ def probe(device: ComputeDevice) -> dict[str, Any]:
         "has_fp16": "cl_khr_fp16" in extensions,
         "has_fp64": bool(handle.double_fp_config),
         "matrix_unit": matrix_unit(handle),
-        "barrier_cost": _barrier_cost(device),
         **cache_sizes(handle, is_cpu),
     }
-
-
-def _barrier_cost(device: ComputeDevice) -> float:
-    is_wanted = switched_on(RESIDENT_VARIABLE, True)
-    return 1.3e-6 if is_wanted and "nvidia" in device.handle.vendor.lower() else 0.0
 
 
 def _vendor(handle: Any, is_cpu: bool) -> str:

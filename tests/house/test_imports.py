@@ -24,6 +24,7 @@ ALLOWED: dict[str, set[str]] = {
         "pyopencl",
         "platformdirs",
         "safetensors",
+        "mgn.codegen.device_barrier",
         "mgn.codegen.signature",
         "mgn.codegen.launch_plan",
         "mgn.diagnostics",

@@ -1,0 +1,70 @@
+"""Barriers stand wherever the order of launches matters, and nowhere else."""
+
+import random
+
+import pytest
+
+from mgn.passes.merge_launches.accesses import Accesses, next_barriers
+
+BYTES = 12
+
+
+def random_launches(draw: random.Random, count: int) -> list[Accesses]:
+    """Launches on places that overlap one another, as values of an arena do."""
+
+    def places(most: int) -> tuple[tuple[str, int, int], ...]:
+        starts = [draw.randrange(BYTES) for _ in range(draw.randint(0, most))]
+        return tuple(
+            (draw.choice(["arena", "state"]), start, draw.randint(start + 1, BYTES))
+            for start in starts
+        )
+
+    return [Accesses(places(2), places(1)) for _ in range(count)]
+
+
+def run(launches: list[Accesses], order: list[int]) -> dict[tuple[str, int], int]:
+    """What memory holds at the end: each launch writes a number made of itself and its inputs."""
+    memory = {(place, byte): hash((place, byte)) for place in ("arena", "state") for byte in range(BYTES)}
+    for number in order:
+        launch = launches[number]
+        seen = tuple(memory[p, b] for p, start, end in launch.reads for b in range(start, end))
+        for place, start, end in launch.writes:
+            for byte in range(start, end):
+                memory[place, byte] = hash((number, byte, seen))
+    return memory
+
+
+def spans(barriers: list[int]) -> list[list[int]]:
+    found: list[list[int]] = []
+    start = 0
+    while start < len(barriers):
+        found.append(list(range(start, barriers[start])))
+        start = barriers[start]
+    return found
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_any_order_between_barriers_gives_what_the_written_order_gives(seed: int) -> None:
+    draw = random.Random(seed)
+    launches = random_launches(draw, 12)
+    found = spans(next_barriers(launches))
+    wanted = run(launches, list(range(12)))
+    for _ in range(4):
+        order = [number for span in found for number in draw.sample(span, len(span))]
+        assert run(launches, order) == wanted
+
+
+def test_a_barrier_stands_only_before_a_launch_that_needs_it() -> None:
+    for seed in range(60):
+        launches = random_launches(random.Random(seed), 12)
+        for span, following in zip(*[iter_ := spans(next_barriers(launches)), iter_[1:]]):
+            new = launches[following[0]]
+            before = [launches[number] for number in span]
+            assert any(clash(new, launch) for launch in before)
+
+
+def clash(one: Accesses, other: Accesses) -> bool:
+    """Whether two launches touch a byte that one of them writes."""
+    bytes_of = lambda places: {(p, b) for p, s, e in places for b in range(s, e)}  # noqa: E731
+    touched = [bytes_of([*item.reads, *item.writes]) for item in (one, other)]
+    return bool(bytes_of(one.writes) & touched[1] or bytes_of(other.writes) & touched[0])

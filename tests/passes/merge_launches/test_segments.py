@@ -1,0 +1,60 @@
+"""The cut of an order of launches into resident launches is the cheapest that there is."""
+
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mgn.passes.merge_launches.segments import Stage, cheapest_segments
+
+LAUNCH, BARRIER = 5.0, 1.0
+
+
+@st.composite
+def orders(draw: st.DrawFn) -> tuple[list[Stage], list[int]]:
+    """Up to seven launches, of which some cannot be stages, and where barriers must stand."""
+    count = draw(st.integers(1, 7))
+    stages = [
+        Stage(
+            f"k{draw(st.integers(0, 2))}",
+            alone := draw(st.integers(0, 8)),
+            {
+                size: alone * draw(st.sampled_from([1.0, 1.5, 3.0]))
+                for size in draw(st.sets(st.sampled_from([256, 512])))
+            },
+            frozenset(draw(st.sets(st.integers(0, 3)))),
+        )
+        for _ in range(count)
+    ]
+    barriers = [min(n + draw(st.integers(1, 3)), count) for n in range(count)]
+    return stages, [min(barriers[n:]) for n in range(count)]
+
+
+def price(stages: list[Stage], barriers: list[int], first: int, end: int) -> float:
+    """The price of one launch of some launches, infinite where it cannot be."""
+    if end == first + 1:
+        return LAUNCH + stages[first].alone
+    spans, start = 0, first
+    while barriers[start] < end:
+        start, spans = barriers[start], spans + 1
+    sizes = set.intersection(*(set(stage.seconds) for stage in stages[first:end]))
+    times = [sum(stage.seconds[size] for stage in stages[first:end]) for size in sizes]
+    return LAUNCH + BARRIER * spans + min(times, default=float("inf"))
+
+
+@settings(max_examples=120, deadline=None)
+@given(orders())
+def test_no_other_cut_is_cheaper(order: tuple[list[Stage], list[int]]) -> None:
+    stages, barriers = order
+    found = cheapest_segments(stages, barriers, LAUNCH, BARRIER)
+    edges = [0, *(segment.end for segment in found)]
+    assert edges[-1] == len(stages) and [s.first for s in found] == edges[:-1]
+    for segment in found:
+        assert segment.seconds == price(stages, barriers, segment.first, segment.end)
+        assert bool(segment.items) == (segment.end > segment.first + 1)
+    prices: list[float] = []
+    for cuts in product([False, True], repeat=len(stages) - 1):
+        ends = [0, *(n for n, cut in enumerate(cuts, 1) if cut), len(stages)]
+        pairs = zip(ends, ends[1:], strict=False)
+        prices.append(sum(price(stages, barriers, first, end) for first, end in pairs))
+    assert sum(segment.seconds for segment in found) == min(prices)

@@ -1,0 +1,109 @@
+"""Programs whose kernels run in one launch give the bits that separate launches give.
+
+On a CPU a resident launch has one work-group, so that no group waits for another: what is tested is
+the order of stages, their places, their local memory, and the barriers of the group.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mgn
+from mgn.runtime.location import FIGURES_VARIABLE
+from tests.conftest import ROOT
+
+CLASSIFIER = """
+graph classify[B = 5](x: f32[B, 70], labels: i32[B]) {
+  param w: f32[64, 70] = he_normal()
+  param v: f32[10, 64] = he_normal()
+  h = gelu(x @ w.T)
+  y = softmax(h @ v.T)
+  loss = mean(cross_entropy(h @ v.T, labels, check = true))
+  return y = y, s = cumsum(h, axis = 1), k = argmax(y, axis = -1), loss = loss
+}
+"""
+
+IMAGES = """
+graph images(x: f32[2, 3, 9, 11]) {
+  param w: f32[4, 3, 3, 3] = he_normal()
+  h = relu(conv2d(x, w, padding = 1))
+  m = mean(h, axis = [2, 3])
+  return p = max_pool2d(h, 2), m = m, o = sort(m)
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def cheap_barriers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device on which every launch that may be merged is."""
+    path = tmp_path / "figures.json"
+    path.write_text(json.dumps({"barrier_cost": 1e-9, "launch_cost": 1e-3}))
+    monkeypatch.setenv(FIGURES_VARIABLE, str(path))
+
+
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(3).standard_normal(shape, np.float32)
+
+
+CASES = {
+    "classifier": (CLASSIFIER, {"x": normal(5, 70), "labels": np.arange(5, dtype=np.int32)}),
+    "images": (IMAGES, {"x": normal(2, 3, 9, 11)}),
+}
+
+
+def both(program: Any, **options: Any) -> tuple[Any, Any]:
+    """The program compiled with launches merged, and with each kernel a launch of its own."""
+    made = [
+        mgn.compile(program, device="cpu", resident=resident, **options)
+        for resident in ("auto", "off")
+    ]
+    return made[0], made[1]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_program_has_the_bits_of_separate_launches(case: str) -> None:
+    text, inputs = CASES[case]
+    merged, apart = both(mgn.parse(text))
+    assert merged.report.merged and not apart.report.merged
+    assert len(merged.report.kernels) < len(apart.report.kernels)
+    assert sum(item.stages for item in merged.report.merged) <= len(apart.report.kernels)
+    for _ in range(2):
+        one, other = merged(**inputs), apart(**inputs)
+        assert {k: v.tobytes() for k, v in one.items()} == {
+            k: v.tobytes() for k, v in other.items()
+        }
+
+
+def test_states_are_written_as_by_separate_launches() -> None:
+    program = mgn.parse((ROOT / "examples" / "cached_decoder.mgn").read_text(encoding="utf-8"))
+    merged, apart = both(program, graph=["decode"])
+    assert merged["decode"].report.merged
+    token = np.array([3], np.int32)
+    for _ in range(3):
+        found = [exe["decode"](token=token)["next"] for exe in (merged, apart)]
+        assert found[0].tobytes() == found[1].tobytes()
+        token = found[0]
+    assert {*merged.state} == {*apart.state}
+    for name in merged.state:
+        assert merged.state[name].tobytes() == apart.state[name].tobytes()
+
+
+def test_a_failing_check_leaves_states_alone() -> None:
+    text = """
+    graph step(x: f32[4, 3], labels: i32[4]) {
+      state seen: f32[]
+      y = mean(cross_entropy(softmax(x), labels, check = true))
+      seen <- seen + sum(x) * y
+      return y = y
+    }
+    """
+    merged, _ = both(mgn.parse(text))
+    good = {"x": np.ones((4, 3), np.float32), "labels": np.zeros(4, np.int32)}
+    merged(**good)
+    before = merged.state["seen"].copy()
+    with pytest.raises(mgn.MgnError, match="none of its 3 classes"):
+        merged(x=good["x"], labels=np.full(4, 7, np.int32))
+    assert merged.state["seen"] == before
