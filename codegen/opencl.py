@@ -74,7 +74,8 @@ def signature(func: FuncOp, device: Device | None = None) -> KernelSignature:
     )
     head = f"__kernel {attributes}\nvoid {kernel_name}("
     source = (
-        f"{directives(writer.architecture, writer.enlarged)}{pragmas}#pragma OPENCL FP_CONTRACT OFF\n\n{writer.library.text}"
+        f"{directives(writer.architecture, writer.enlarged)}{pragmas}"
+        f"#pragma OPENCL FP_CONTRACT OFF\n\n{writer.library.text}"
         f"{head}{_broken(parameters)})\n{{\n{writer.text}}}\n"
     )
     return KernelSignature(

@@ -43,6 +43,7 @@ from mgn.dialects.kernel.lanes import element
 from mgn.dialects.kernel.residency import blocks_of, resident_memory, waits
 from mgn.dialects.plan.resident import ResidentOp, place_of
 
+
 def resident_signature(
     resident: ResidentOp, functions: Mapping[str, FuncOp], device: Device
 ) -> KernelSignature:

@@ -18,6 +18,7 @@ from mgn.codegen.expression import MULTIPLY, Expression, infix
 from mgn.dialects import kernel
 from mgn.dialects.kernel.residency import local_arrays, local_bytes
 
+
 @dataclass
 class StagePlaces:
     """The places of one kernel as a stage of groups of `items` on a vendor's device."""

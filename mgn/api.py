@@ -21,8 +21,8 @@ from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.driver.compilation import Compiled, optimize_graph
 from mgn.driver.pipelines import Passes, Step, pipeline_of
 from mgn.driver.precision import check_precision
-from mgn.driver.residency import check_residency, residing
 from mgn.driver.report import OptimizeReport
+from mgn.driver.residency import check_residency, residing
 from mgn.executable import Executable
 from mgn.modules.call_arguments import check_arguments, check_saturation
 from mgn.modules.module import Module, load_program

@@ -323,7 +323,10 @@ def merged_launches(program: "ProgramOp") -> list[MergedLaunch]:
     """What the resident launches of a program are."""
     return [
         MergedLaunch(
-            op.sym_name.data, sum(map(len, op.spans)), len(op.spans) - 1, op.group_items,
+            op.sym_name.data,
+            sum(map(len, op.spans)),
+            len(op.spans) - 1,
+            op.group_items,
             op.saved_seconds,
         )
         for op in program.residents

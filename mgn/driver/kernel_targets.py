@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mgn.codegen.signature import KernelSignature
 from mgn.diagnostics import MgnError
 from mgn.dialects.kernel import Device, FuncOp, PrefetchOp
+from mgn.dialects.plan.resident import ResidentOp
 from mgn.dialects.plan.steps import KernelCallOp
 
 if TYPE_CHECKING:
@@ -56,6 +57,21 @@ def kernel_signature(func: FuncOp, device: Device, target: str) -> KernelSignatu
     return KERNEL_TARGETS[target](func, device)
 
 
+def stage_signatures(module: "ModuleOp", device: Device) -> dict[str, KernelSignature]:
+    """The kernels of a module's resident launches, each as if it was launched alone."""
+    stages = {
+        stage.kernel_name
+        for op in module.walk()
+        if isinstance(op, ResidentOp)
+        for stage in op.stages
+    }
+    return {
+        op.sym_name.data: _opencl(op, device)
+        for op in module.body.block.ops
+        if isinstance(op, FuncOp) and op.sym_name.data in stages
+    }
+
+
 def plan_signatures(
     module: "ModuleOp", program: "ProgramOp", device: Device, target: str
 ) -> dict[str, KernelSignature]:
@@ -66,11 +82,7 @@ def plan_signatures(
 
     functions = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp)}
     stages = {stage.kernel_name for op in program.residents for stage in op.stages}
-    alone = {
-        op.kernel_name
-        for op in program.body.block.ops
-        if isinstance(op, KernelCallOp)
-    }
+    alone = {op.kernel_name for op in program.body.block.ops if isinstance(op, KernelCallOp)}
     kernels = {
         name: kernel_signature(function, device, target)
         for name, function in functions.items()

@@ -117,10 +117,10 @@ class TuningReport:
 class OptimizeReport:
     """From a graph to kernels: operations before, kernels after, cost, memory and times.
 
-    `kernels` are the launches of a run, `merged` those that are several kernels; `prepared` those that run when parameters have changed, `derived`
-    what they make, `prepare_seconds` what that took the last time. `saturation` is the e-graph's
-    own report: e-classes, e-nodes, rules fired; `extraction` its part on the choice of kernels,
-    with those rejected and their prices.
+    `kernels` are the launches of a run, `merged` those that are several kernels; `prepared` those
+    that run when parameters have changed, `derived` what they make, `prepare_seconds` what that
+    took the last time. `saturation` is the e-graph's own report: e-classes, e-nodes, rules fired;
+    `extraction` its part on the choice of kernels, with those rejected and their prices.
     `loaded` says which checkpoint the parameters came from, and what was converted.
     `recalled` says that an equal program was compiled before, and its kernels and plan were kept.
     """
@@ -177,7 +177,7 @@ class OptimizeReport:
         prepared = f" and {len(self.prepared)} prepared when parameters change"
         merged = sum(item.stages for item in self.merged)
         kernels = len(self.kernels) - len(self.merged) + merged
-        launches = f", {counted(len(self.kernels), 'launch')}".replace("launchs", "launches")
+        launches = f" in {len(self.kernels)} launch{'' if len(self.kernels) == 1 else 'es'}"
         return (
             f"{counted(kernels, 'kernel')} in each run"
             + launches * bool(merged)

@@ -9,6 +9,7 @@ location, which the passes after saturate keep: so launches know the kernel that
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
@@ -18,9 +19,10 @@ from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.plan.steps import KernelCallOp, LaunchOp
 from mgn.driver.compilation import compile_graph
+from mgn.driver.kernel_targets import stage_signatures
 from mgn.driver.kernel_work import Work, kernel_work, matrix_unit_of
 from mgn.driver.pipelines import Step as PassStep
-from mgn.driver.report import OptimizeReport
+from mgn.driver.report import MergedLaunch, OptimizeReport
 from mgn.explain.attribution import Attribution
 from mgn.modules.mlir_text import print_mlir
 from mgn.passes.saturate.candidates.candidates import Arranged, Candidate
@@ -159,14 +161,14 @@ def explain_graph(
         kernels[number].function = name
         kernels[number].prepared = not is_launch
     launches = [(name, number) for name, number, is_launch in stages.calls if is_launch]
-    remark = _measure(kernels, launches, times)
+    remark = _measure(kernels, launches, times, compiled.report.merged)
     attribution = Attribution(trace, chosen)
     for kernel, candidate in zip(kernels, chosen, strict=True):
         kernel.sources = attribution.sources[kernel.number]
         kernel.reads, kernel.writes = attribution.neighbours(candidate)
     functions = {
         name: Function(item.source, item.global_size, item.local_size)
-        for name, item in compiled.kernels.items()
+        for name, item in {**stage_signatures(module, device), **compiled.kernels}.items()
     }
     saturated = compiled.report.saturation
     assert isinstance(saturated, SaturateReport)
@@ -237,15 +239,30 @@ def _measure(
     kernels: Sequence[ExplainedKernel],
     launches: Sequence[tuple[str, int]],
     times: Sequence[tuple[str, float]],
+    merged: Sequence[MergedLaunch],
 ) -> str:
-    """Gives the kernels their times; a remark where these are another compilation's."""
+    """Gives the kernels their times, and to those of one launch their shares of its time by their
+    prices. A remark says which launches are several kernels, or that times are another
+    compilation's.
+    """
+    told = "".join(f" {item}." for item in merged)
     if not times:
-        return "The program did not run: there are no measured times."
-    if [name for name, _ in times] != [name for name, _ in launches]:
-        return "The run was of other kernels: its times are left out."
-    for (_, number), (_, seconds) in zip(launches, times, strict=True):
-        kernels[number].measured = seconds
-    return ""
+        return f"The program did not run: there are no measured times.{told}"
+    rest, stages = iter(launches), {item.kernel: item.stages for item in merged}
+    groups = [list(islice(rest, stages.get(name, 1))) for name, _ in times]
+    expected = [
+        name if name in stages else group[0][0]
+        for (name, _), group in zip(times, groups, strict=True)
+        if group
+    ]
+    if [name for name, _ in times] != expected or next(rest, None) is not None:
+        return f"The run was of other kernels: its times are left out.{told}"
+    for (_, seconds), group in zip(times, groups, strict=True):
+        whole = sum(kernels[number].predicted for _, number in group) or 1.0
+        for _, number in group:
+            kernels[number].measured = seconds * kernels[number].predicted / whole
+    shares = " The kernels of one launch have shares of its time by their prices."
+    return f"{told}{shares * bool(merged)}".strip()
 
 
 def _groups(

@@ -165,5 +165,3 @@ class _Merger:
             number += 1
         self._taken.add(f"{base}_{number}")
         return f"{base}_{number}"
-
-

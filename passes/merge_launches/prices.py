@@ -67,9 +67,7 @@ def kernel_cost(func: FuncOp, device: Device) -> KernelCost:
         products = counted.products * items
         matrix_rate = max(device.matrix_rates.values(), default=rate)
         seconds += products / matrix_rate
-    return KernelCost(
-        max(seconds, moved / device.bandwidth), items, prod(func.local_sizes)
-    )
+    return KernelCost(max(seconds, moved / device.bandwidth), items, prod(func.local_sizes))
 
 
 @dataclass
@@ -101,9 +99,7 @@ class _Counter:
             self.products += 2 * 64 * 16 * op.columns * op.steps.value.data / 128 * times
         elif isinstance(op, GroupMmaHeldOp):
             self.products += 2 * 64 * 8 * len(op.sums) * 16 * len(op.held) / 128 * times
-        elif isinstance(op, memref.LoadOp):
-            self._moved(op.memref, 1, times)
-        elif isinstance(op, memref.StoreOp):
+        elif isinstance(op, (memref.LoadOp, memref.StoreOp)):
             self._moved(op.memref, 1, times)
         elif isinstance(op, vector.LoadOp):
             self._moved(op.base, lanes(op.result.type), times)

@@ -238,15 +238,19 @@ def test_the_page_is_well_formed() -> None:
 
 def test_kernels_of_an_arrangement_have_their_own_times() -> None:
     module = mgn.parse("graph g(x: f32[4194304]) { return y = sum(x) }")
-    plain = explain_graph(module.lower(), DEVICES["nvidia-h200"])
+    device = DEVICES["nvidia-h200"].with_figures(barrier_cost=0.0)
+    plain = explain_graph(module.lower(), device)
     partial, whole = plain.kernels
     assert partial.measured is whole.measured is None and whole.reads == [partial.number]
     assert "did not run" in plain.remark
     times = [(kernel.function, 0.5 + kernel.number) for kernel in plain.kernels]
-    timed = explain_graph(module.lower(), DEVICES["nvidia-h200"], times=times)
+    timed = explain_graph(module.lower(), device, times=times)
     assert [kernel.measured for kernel in timed.kernels] == [0.5, 1.5]
-    other = explain_graph(module.lower(), DEVICES["nvidia-h200"], times=times[:1])
+    other = explain_graph(module.lower(), device, times=times[:1])
     assert other.kernels[0].measured is None and "other kernels" in other.remark
+    merged = explain_graph(module.lower(), DEVICES["nvidia-h200"], times=[("g_resident_0", 1.0)])
+    assert sum(kernel.measured or 0.0 for kernel in merged.kernels) == pytest.approx(1.0)
+    assert "2 kernels in one launch" in merged.remark and "shares of its time" in merged.remark
 
 
 def _layers(count: int) -> str:

@@ -1,0 +1,1 @@
+"""Tests of what becomes one launch, and where its barriers stand."""

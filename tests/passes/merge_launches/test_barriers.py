@@ -1,6 +1,7 @@
 """Barriers stand wherever the order of launches matters, and nowhere else."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -24,7 +25,9 @@ def random_launches(draw: random.Random, count: int) -> list[Accesses]:
 
 def run(launches: list[Accesses], order: list[int]) -> dict[tuple[str, int], int]:
     """What memory holds at the end: each launch writes a number made of itself and its inputs."""
-    memory = {(place, byte): hash((place, byte)) for place in ("arena", "state") for byte in range(BYTES)}
+    memory = {
+        (place, byte): hash((place, byte)) for place in ("arena", "state") for byte in range(BYTES)
+    }
     for number in order:
         launch = launches[number]
         seen = tuple(memory[p, b] for p, start, end in launch.reads for b in range(start, end))
@@ -57,7 +60,7 @@ def test_any_order_between_barriers_gives_what_the_written_order_gives(seed: int
 def test_a_barrier_stands_only_before_a_launch_that_needs_it() -> None:
     for seed in range(60):
         launches = random_launches(random.Random(seed), 12)
-        for span, following in zip(*[iter_ := spans(next_barriers(launches)), iter_[1:]]):
+        for span, following in pairwise(spans(next_barriers(launches))):
             new = launches[following[0]]
             before = [launches[number] for number in span]
             assert any(clash(new, launch) for launch in before)

@@ -1,6 +1,6 @@
 """The cut of an order of launches into resident launches is the cheapest that there is."""
 
-from itertools import product
+from itertools import pairwise, product
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -55,6 +55,6 @@ def test_no_other_cut_is_cheaper(order: tuple[list[Stage], list[int]]) -> None:
     prices: list[float] = []
     for cuts in product([False, True], repeat=len(stages) - 1):
         ends = [0, *(n for n, cut in enumerate(cuts, 1) if cut), len(stages)]
-        pairs = zip(ends, ends[1:], strict=False)
+        pairs = pairwise(ends)
         prices.append(sum(price(stages, barriers, first, end) for first, end in pairs))
     assert sum(segment.seconds for segment in found) == min(prices)
