@@ -133,9 +133,11 @@ class _Merger:
                 for size in SIZES[self._device.kind]
                 if size <= self._device.max_work_group_size
                 and blocks_of(self._kernels[name], size, self._device)
+                and (self._always or cost.fits(size))
             }
         places = frozenset(place_of(value) for value in launch.arguments)
-        return Stage(name, 0.0 if self._always else cost.seconds, self._stages[name], places)
+        alone = 1.0 if self._always else cost.alone(self._device)
+        return Stage(name, alone, self._stages[name], places)
 
     def _put_together(
         self, launches: list[LaunchOp], segment: Segment, barriers: list[int]

@@ -36,6 +36,18 @@ CROWDING = 0.25
 the work-items that it would have.
 """
 
+BETWEEN = 0.3
+"""What passes on a device between two launches, as a share of what the host takes for one."""
+
+LATENCY = 1.5e-6
+"""What the shortest kernel takes, and the shortest stage."""
+
+REGISTERS = 65536
+"""Registers of a compute unit."""
+
+FEW_REGISTERS = 40
+"""Registers of a work-item that carries nothing."""
+
 _ARITHMETIC = (arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp)
 
 
@@ -45,7 +57,18 @@ class KernelCost:
 
     seconds: float
     items: int
-    group: int
+    registers: int
+
+    def alone(self, device: Device) -> float:
+        """The time as a launch of its own. The host hands over the next one meanwhile, so that the
+        cost of a launch shows where a kernel takes less; a device begins one some time after
+        another.
+        """
+        return max(device.launch_cost, self.seconds + BETWEEN * device.launch_cost)
+
+    def fits(self, items: int) -> bool:
+        """Whether a group of so many work-items has the registers for it."""
+        return self.registers * items <= REGISTERS
 
     def as_stage(self, items: int, device: Device) -> float:
         """The time inside a resident launch of one group of `items` on each compute unit."""
@@ -67,7 +90,23 @@ def kernel_cost(func: FuncOp, device: Device) -> KernelCost:
         products = counted.products * items
         matrix_rate = max(device.matrix_rates.values(), default=rate)
         seconds += products / matrix_rate
-    return KernelCost(max(seconds, moved / device.bandwidth), items, prod(func.local_sizes))
+    seconds = max(seconds / _share(items, device), moved / device.bandwidth)
+    return KernelCost(seconds + LATENCY, items, _registers(func))
+
+
+def _share(items: int, device: Device) -> float:
+    """The share of its rate that a device reaches with so many work-items."""
+    return max(min(items / (device.compute_units * FULL_ITEMS), 1.0), 1e-3) ** 0.5
+
+
+def _registers(func: FuncOp) -> int:
+    """What a work-item holds in the loop that carries the most, and as much again to work with."""
+    carried = [
+        sum(lanes(value.type) for value in op.iter_args)
+        for op in func.walk()
+        if isinstance(op, scf.ForOp)
+    ]
+    return FEW_REGISTERS + 3 * max(carried, default=0) // 2
 
 
 @dataclass

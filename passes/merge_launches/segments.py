@@ -22,7 +22,7 @@ MOST_KERNELS = 40
 
 @dataclass(frozen=True)
 class Stage:
-    """A launch as segments see it. `seconds` has its time as a stage by the sizes of groups, where
+    """A launch as segments see it. `alone` is its price as a launch of its own. `seconds` has its time as a stage by the sizes of groups, where
     it can be one; `breaks` says that no segment goes on beyond it.
     """
 
@@ -54,7 +54,7 @@ def cheapest_segments(
     best = [0.0] + [float("inf")] * len(stages)
     last: list[Segment | None] = [None] * (len(stages) + 1)
     for first, stage in enumerate(stages):
-        single = Segment(first, first + 1, 0, launch + stage.alone)
+        single = Segment(first, first + 1, 0, stage.alone)
         _keep(single, best, last)
         for segment in _beginning_at(first, stages, barriers, launch, barrier):
             _keep(segment, best, last)

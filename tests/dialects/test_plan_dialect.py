@@ -204,3 +204,31 @@ def test_a_constant_reads_back_bit_for_bit(value: np.ndarray) -> None:
     found = array_of(constant.value)
     assert found.dtype == value.dtype and found.tobytes() == value.tobytes()
     assert str(again) == str(program)
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        ("plan.launch @copy(%x, %a) plan.launch @copy(%a, %b)", "beside launch of @copy"),
+        ("plan.launch @copy(%x, %a) plan.launch @copy(%x, %alias)", "beside launch of @copy"),
+        ("plan.launch @copy(%x, %a) plan.barrier", "a barrier stands between launches"),
+        ("plan.barrier plan.launch @copy(%x, %a)", "a barrier stands between launches"),
+        ("plan.prepare @copy(%p, %d)", "plan.prepare does not belong here"),
+    ],
+)
+def test_stages_that_nothing_orders_touch_other_bytes(stages: str, message: str) -> None:
+    with pytest.raises(VerifyException, match=message):
+        parse(f"plan.resident @r items 64 {{ {stages} }}").verify()
+
+
+def test_a_resident_launch_is_given_each_place_once() -> None:
+    stages = (
+        "plan.launch @copy(%x, %a) plan.barrier plan.launch @copy(%a, %b) "
+        "plan.barrier plan.launch @copy(%x, %alias)"
+    )
+    module = parse(f"plan.resident @r items 64 {{ {stages} }}")
+    module.verify()
+    (step,) = launch_plan(program_of(module)).steps
+    assert isinstance(step, LaunchStep) and step.kernel == "r"
+    names = [launch_plan(program_of(module)).buffers[n].name for n in step.arguments]
+    assert names == ["x", "%a", "%b"]

@@ -17,9 +17,9 @@ def orders(draw: st.DrawFn) -> tuple[list[Stage], list[int]]:
     stages = [
         Stage(
             f"k{draw(st.integers(0, 2))}",
-            alone := draw(st.integers(0, 8)),
+            LAUNCH + (own := draw(st.integers(0, 8))),
             {
-                size: alone * draw(st.sampled_from([1.0, 1.5, 3.0]))
+                size: own * draw(st.sampled_from([1.0, 1.5, 3.0]))
                 for size in draw(st.sets(st.sampled_from([256, 512])))
             },
             frozenset(draw(st.sets(st.integers(0, 3)))),
@@ -33,7 +33,7 @@ def orders(draw: st.DrawFn) -> tuple[list[Stage], list[int]]:
 def price(stages: list[Stage], barriers: list[int], first: int, end: int) -> float:
     """The price of one launch of some launches, infinite where it cannot be."""
     if end == first + 1:
-        return LAUNCH + stages[first].alone
+        return stages[first].alone
     spans, start = 0, first
     while barriers[start] < end:
         start, spans = barriers[start], spans + 1
