@@ -22,8 +22,9 @@ MOST_KERNELS = 40
 
 @dataclass(frozen=True)
 class Stage:
-    """A launch as segments see it. `alone` is its price as a launch of its own. `seconds` has its time as a stage by the sizes of groups, where
-    it can be one; `breaks` says that no segment goes on beyond it.
+    """A launch as segments see it. `alone` is its price as a launch of its own. `seconds` has its
+    time as a stage by the sizes of groups, where it can be one; `breaks` says that no segment goes
+    on beyond it.
     """
 
     kernel: str

@@ -1,10 +1,12 @@
 """Programs whose kernels run in one launch give the bits that separate launches give.
 
 On a CPU a resident launch has one work-group, so that no group waits for another: what is tested is
-the order of stages, their places, their local memory, and the barriers of the group.
+the order of stages, their places, their local memory, and the barriers of the group. On a GPU, by
+`pytest -m gpu`, the barriers of the device are tested too, ten thousand times.
 """
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,12 @@ import pytest
 
 import mgn
 from mgn.runtime.location import FIGURES_VARIABLE
-from tests.conftest import ROOT
+from tests.conftest import DEVICE_VARIABLE, ROOT
+
+pytestmark = pytest.mark.gpu
+
+DEVICE = os.environ.get(DEVICE_VARIABLE, "cpu")
+RUNS = 10_000 if DEVICE == "gpu" else 2
 
 CLASSIFIER = """
 graph classify[B = 5](x: f32[B, 70], labels: i32[B]) {
@@ -57,7 +64,7 @@ CASES = {
 def both(program: Any, **options: Any) -> tuple[Any, Any]:
     """The program compiled with launches merged, and with each kernel a launch of its own."""
     made = [
-        mgn.compile(program, device="cpu", resident=resident, **options)
+        mgn.compile(program, device=DEVICE, resident=resident, **options)
         for resident in ("auto", "off")
     ]
     return made[0], made[1]
@@ -70,11 +77,10 @@ def test_a_program_has_the_bits_of_separate_launches(case: str) -> None:
     assert merged.report.merged and not apart.report.merged
     assert len(merged.report.kernels) < len(apart.report.kernels)
     assert sum(item.stages for item in merged.report.merged) <= len(apart.report.kernels)
-    for _ in range(2):
-        one, other = merged(**inputs), apart(**inputs)
-        assert {k: v.tobytes() for k, v in one.items()} == {
-            k: v.tobytes() for k, v in other.items()
-        }
+    wanted = {name: value.tobytes() for name, value in apart(**inputs).items()}
+    for _ in range(RUNS):
+        found = merged(**inputs)
+        assert {name: value.tobytes() for name, value in found.items()} == wanted
 
 
 def test_states_are_written_as_by_separate_launches() -> None:
