@@ -28,6 +28,7 @@ from collections.abc import Mapping
 from math import prod
 
 from xdsl.dialects.builtin import Float64Type, MemRefType
+from xdsl.ir import SSAValue
 
 from mgn.codegen.c_types import CTypes
 from mgn.codegen.device_barrier import ALL_ITEMS, NAME, PARAMETERS, barrier_lines
@@ -39,9 +40,19 @@ from mgn.codegen.signature import RESIDENT, KernelArgument, KernelSignature
 from mgn.codegen.stage_places import StagePlaces
 from mgn.codegen.writer import CodegenError, Writer
 from mgn.dialects.kernel import Access, Device, FuncOp, needs_wide_index
+from mgn.dialects.kernel.buffers import byte_size
 from mgn.dialects.kernel.lanes import element
 from mgn.dialects.kernel.residency import blocks_of, resident_memory, waits
+from mgn.dialects.plan.buffers import ConstantOp, DerivedOp, ParamOp
 from mgn.dialects.plan.resident import ResidentOp, place_of
+
+LINE = 128
+"""Bytes of a line of the cache."""
+
+LEAST_AHEAD, MOST_AHEAD = 1 << 16, 1 << 24
+"""Bytes of what is brought into the cache ahead of its stage: a table that is larger is read in a
+few places only, or would push out what is there.
+"""
 
 
 def resident_signature(
@@ -59,6 +70,7 @@ class _Resident:
         self._items = resident.group_items
         self._kinds = {stage.kernel_name: n for n, stage in enumerate(_distinct(resident))}
         self._functions = {name: functions[name] for name in self._kinds}
+        self._placed = {name: self._places(name) for name in self._kinds}
         self._library = Library()
         self._writers: list[Writer] = []
         self._arguments = resident.arguments
@@ -128,7 +140,7 @@ class _Resident:
 
     def _useful(self, name: str) -> int:
         """How many resident groups have something to do in a stage."""
-        places = self._places(name)
+        places = self._placed[name]
         return -(-places.units // places.blocks)
 
     def _argument(self, number: int) -> KernelArgument:
@@ -162,31 +174,63 @@ class _Resident:
             f"    __global uchar {pointers};",
             "    #pragma unroll 1",
             f"    for (int stage = 0; stage < {sum(map(len, self._spans()))}; ++stage) {{",
-            "        int kind = 0, units = 0, meets = 0;",
+            "        int kind = 0, units = 0, meets = 0, lines = 0;",
+            "        const __global uchar* ahead = b0;",
         ]
 
     def _stages(self) -> list[str]:
         """Which kernel each stage is, and on which buffers."""
         lines = ["        switch (stage) {"]
         spans = self._resident.spans
+        ahead = self._ahead()
         number = 0
         for position, span in enumerate(spans):
             for stage in span:
                 meets = stage is span[-1] and position + 1 < len(spans)
-                places = self._places(stage.kernel_name)
+                places = self._placed[stage.kernel_name]
                 set_ = [f"kind = {self._kinds[stage.kernel_name]}", f"units = {places.units}"]
                 set_ += ["meets = 1"] if meets else []
+                if number in ahead:
+                    value = ahead[number]
+                    count = byte_size(value.type) // LINE
+                    set_ += [f"ahead = b{self._number[place_of(value)]}", f"lines = {count}"]
                 set_ += [
                     f"p{n} = b{self._number[place_of(value)]}"
                     for n, value in enumerate(stage.arguments)
                 ]
                 lines.append(f"        case {number}: {'; '.join(set_)}; break;")
                 number += 1
-        return [*lines, "        }"]
+        lines.append("        }")
+        if not ahead:
+            return lines
+        prefetch = f'asm volatile("prefetch.global.L2 [%0];" :: "l"(ahead + line * {LINE}L));'
+        return [
+            *lines,
+            "        for (int line = get_group_id(0) * get_local_size(0) + lane; line < lines;",
+            "             line += groups * get_local_size(0))",
+            f"            {prefetch}",
+        ]
+
+    def _ahead(self) -> dict[int, SSAValue]:
+        """What is brought into the device's cache while a stage runs: as the first stage that reads
+        a weight begins, that of the next one.
+        """
+        if self._device.vendor != "nvidia":
+            return {}
+        found: dict[int, SSAValue] = {}
+        last = 0
+        for number, stage in enumerate(self._resident.stages):
+            weight = max(filter(_is_weight, stage.arguments), key=_bytes, default=None)
+            if weight is None:
+                continue
+            if number:
+                found[last] = weight
+            last = number
+        return found
 
     def _body(self, name: str) -> list[str]:
         """A kernel's body in a loop over the work-groups that a resident group does of it."""
-        func, places = self._functions[name], self._places(name)
+        func, places = self._functions[name], self._placed[name]
         writer = Writer(ROWS, CTypes(needs_wide_index(func)), self._device)
         writer.library, writer.stage, writer.depth = self._library, places, 4
         self._writers.append(writer)
@@ -252,6 +296,16 @@ class _Resident:
             "    if (lane == 0 && atomic_inc(arrivals) == (met + 1) * groups - 1)",
             "        *arrivals = 0;",
         ]
+
+
+def _is_weight(value: SSAValue) -> bool:
+    """Whether a buffer outlives runs and is of a size that is worth while."""
+    outlives = isinstance(value.owner, ParamOp | DerivedOp | ConstantOp)
+    return outlives and LEAST_AHEAD <= _bytes(value) <= MOST_AHEAD
+
+
+def _bytes(value: SSAValue) -> int:
+    return byte_size(value.type)
 
 
 def _distinct(resident: ResidentOp) -> list:
