@@ -75,6 +75,11 @@ class _Resident:
         self._writers: list[Writer] = []
         self._arguments = resident.arguments
         self._number = {place_of(value): n for n, value in enumerate(self._arguments)}
+        self._accesses: dict[int, list[Access]] = {n: [] for n in self._number.values()}
+        for stage in resident.stages:
+            accesses = functions[stage.kernel_name].accesses
+            for value, access in zip(stage.arguments, accesses, strict=True):
+                self._accesses[self._number[place_of(value)]].append(access)
 
     def signature(self) -> KernelSignature:
         name = self._resident.sym_name.data
@@ -145,13 +150,7 @@ class _Resident:
 
     def _argument(self, number: int) -> KernelArgument:
         """What the launch does with a buffer: all that its stages do."""
-        found: list[Access] = []
-        value = self._arguments[number]
-        for stage in self._resident.stages:
-            accesses = self._functions[stage.kernel_name].accesses
-            for operand, access in zip(stage.arguments, accesses, strict=True):
-                if place_of(operand) == place_of(value):
-                    found.append(access)
+        value, found = self._arguments[number], self._accesses[number]
         access = Access.READ_WRITE
         if not any(item.writes for item in found):
             access = Access.READ

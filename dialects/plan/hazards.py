@@ -7,7 +7,7 @@ nothing, or a `Hazard` that names the step and the value.
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 
 class Hazard(Exception):
@@ -94,15 +94,27 @@ def check_steps(steps: Iterable[Step], memory: Memory) -> None:
 
 def check_apart(span: Sequence[Step]) -> None:
     """Steps that nothing orders: none may write what another one reads or writes."""
-    for before, after in combinations(span, 2):
-        for step, other in ((before, after), (after, before)):
-            touched = [*other.reads.values(), *other.writes.values()]
-            for written in step.writes.values():
-                if any(written.overlaps(extent) for extent in touched):
-                    raise Hazard(
-                        f"{step.label} writes {written.label} beside {other.label}, and no barrier "
-                        "stands between them"
-                    )
+    touched = sorted(
+        (
+            (extent.start, extent.end, number, extents is step.writes, extent.label)
+            for number, step in enumerate(span)
+            for extents in (step.reads, step.writes)
+            for extent in extents.values()
+        ),
+        key=lambda item: item[:2],
+    )
+    active: list[tuple[int, int, int, bool, str]] = []
+    for item in touched:
+        start, _, number, writes, label = item
+        active = [other for other in active if other[1] > start]
+        for _, _, other, wrote, other_label in active:
+            if other != number and (writes or wrote):
+                one, two = span[number if writes else other], span[other if writes else number]
+                raise Hazard(
+                    f"{one.label} writes {label if writes else other_label} beside {two.label}, "
+                    "and no barrier stands between them"
+                )
+        active.append(item)
 
 
 def _check_overlaps(step: Step) -> None:

@@ -5,7 +5,7 @@ first one behind it that cannot be of one span with all from it on.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xdsl.ir import SSAValue
 
@@ -30,22 +30,48 @@ class Accesses:
 
 
 @dataclass
-class Span:
-    """What the launches of a span touch together."""
+class _Part:
+    """Bytes of a place that the same launches touched last, each by its number, -1 for none."""
 
-    reads: list[Range] = field(default_factory=list[Range])
-    writes: list[Range] = field(default_factory=list[Range])
+    start: int
+    end: int
+    writer: int = -1
+    reader: int = -1
 
-    def is_apart(self, launch: Accesses) -> bool:
-        """Whether a launch neither writes what the span touches nor touches what it writes."""
-        return not _overlap(launch.writes, [*self.reads, *self.writes]) and not _overlap(
-            launch.reads, self.writes
-        )
 
-    def add(self, launch: Accesses) -> None:
-        """Has the launch in the span."""
-        self.reads += launch.reads
-        self.writes += launch.writes
+@dataclass
+class _Touched:
+    """Which launch read and wrote each byte last, as parts of places."""
+
+    _parts: dict[object, list[_Part]] = field(default_factory=dict[object, list[_Part]])
+
+    def last(self, launch: Accesses) -> int:
+        """The last launch so far that must not be of one span with another; -1 for none."""
+        writers = [part.writer for item in launch.reads for part in self._within(item)]
+        both = [
+            max(part.writer, part.reader) for item in launch.writes for part in self._within(item)
+        ]
+        return max(*writers, *both, -1, -1)
+
+    def add(self, number: int, launch: Accesses) -> None:
+        """Notes what a launch touches."""
+        for item in launch.reads:
+            for part in self._within(item):
+                part.reader = number
+        for item in launch.writes:
+            for part in self._within(item):
+                part.writer = number
+
+    def _within(self, item: Range) -> list[_Part]:
+        """The parts that make up a range, which are cut where it begins and ends."""
+        place, start, end = item
+        parts = self._parts.setdefault(place, [_Part(0, 1 << 62)])
+        for edge in (start, end):
+            at = next(n for n, part in enumerate(parts) if part.start <= edge < part.end)
+            part = parts[at]
+            if part.start < edge:
+                parts[at : at + 1] = [replace(part, end=edge), replace(part, start=edge)]
+        return [part for part in parts if start <= part.start and part.end <= end]
 
 
 def accesses(launch: LaunchOp, kernels: Mapping[str, FuncOp]) -> Accesses:
@@ -68,11 +94,15 @@ def next_barriers(launches: Sequence[Accesses]) -> list[int]:
     """For each launch the number of the first that a barrier must part from those before it, where
     a span begins at the launch.
     """
+    touched, conflicts = _Touched(), list[int]()
+    for number, launch in enumerate(launches):
+        conflicts.append(touched.last(launch))
+        touched.add(number, launch)
     found: list[int] = []
+    end = 0
     for first in range(len(launches)):
-        span, end = Span(), first
-        while end < len(launches) and span.is_apart(launches[end]):
-            span.add(launches[end])
+        end = max(end, first + 1)
+        while end < len(launches) and conflicts[end] < first:
             end += 1
         found.append(end)
     return found
@@ -86,11 +116,3 @@ def _range(value: SSAValue) -> Range | None:
     if isinstance(owner, NextOp):
         return owner.state, 0, size
     return (value, 0, size) if isinstance(owner, StateOp) else None
-
-
-def _overlap(some: Sequence[Range], others: Sequence[Range]) -> bool:
-    return any(
-        place == other and start < last and first < end
-        for place, start, end in some
-        for other, first, last in others
-    )
