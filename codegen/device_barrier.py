@@ -1,15 +1,18 @@
 """The text of a barrier of a whole device, in NVIDIA's OpenCL C.
 
 In: how often a work-group looks whether the others have arrived, and what it does when it gives up.
-Out: the lines of a function `all_groups_meet(arrivals, all)`.
+Out: the lines of two functions, `arrive(arrivals)` and `await_all(arrivals, all)`.
 
-One work-item of each group counts it as arrived, after a fence, and waits until `all` have: what a
-group has written before is then there for all of them. A launch of more groups than run at once
-would wait for ever; so each look is counted.
+One work-item of each group counts it as arrived, after a fence, and later waits until `all` have:
+what a group has written before is then there for all of them. What needs nobody else's results can
+stand between the two. A launch of more groups than run at once would wait for ever; so each look
+is counted.
 """
 
-NAME = "all_groups_meet"
-PARAMETERS = "__global uint* arrivals, uint all"
+ARRIVE, AWAIT = "arrive", "await_all"
+
+ARRIVE_PARAMETERS = "__global uint* arrivals"
+AWAIT_PARAMETERS = "__global uint* arrivals, uint all"
 
 MOST_POLLS = 1 << 24
 """Looks of a group, some ten seconds."""
@@ -20,13 +23,22 @@ LEAST_CAPABILITY = 7
 ALL_ITEMS = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
 
 
-def barrier_lines(polls: int = MOST_POLLS, failure: str = 'asm volatile("trap;");') -> list[str]:
-    """The body. By default a launch that waits too long ends, and the driver reports an error."""
+def arrive_lines() -> list[str]:
+    """The body of `arrive`."""
     return [
         ALL_ITEMS,
-        "if (get_local_id(0) == 0) {",
+        "if (get_local_id(0) == 0)",
         '    asm volatile("fence.acq_rel.gpu;\\n"',
         '        "red.release.gpu.global.add.u32 [%0], 1;" :: "l"(arrivals) : "memory");',
+    ]
+
+
+def await_lines(polls: int = MOST_POLLS, failure: str = 'asm volatile("trap;");') -> list[str]:
+    """The body of `await_all`. By default a launch that waits too long ends, and the driver reports
+    an error.
+    """
+    return [
+        "if (get_local_id(0) == 0) {",
         "    uint arrived, polls = 0;",
         "    do {",
         '        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"',

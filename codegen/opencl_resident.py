@@ -6,18 +6,19 @@ that a launch needs.
 ```
 // resident
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
-void forward_resident_0(__global uchar* b0, …, __global uint* arrivals)
+void resident(__global uchar* b0, …, __global uint* arrivals)
 {
     __local uchar memory[8192] __attribute__((aligned(1024)));
     for (int stage = 0; stage < 30; ++stage) {
         switch (stage) {                              // which kernel, on which buffers
         case 0: kind = 1; units = 96; meets = 1; p0 = b0; p1 = b4; break;
         …
+        if (waits) …                                  // until all groups have arrived
         switch (kind) {                               // each kernel's body once
         case 1:
             for (int unit = …; unit < units; unit += …) { … }
         …
-        if (meets) …                                  // all groups have arrived
+        if (meets) …                                  // this group has
 ```
 The launch has one argument more than its buffers: `arrivals`, a counter that is 0 before and after
 it. So many groups are launched as run at once; the text takes any number. On a CPU that is one, and
@@ -31,12 +32,20 @@ from xdsl.dialects.builtin import Float64Type, MemRefType
 from xdsl.ir import SSAValue
 
 from mgn.codegen.c_types import CTypes
-from mgn.codegen.device_barrier import ALL_ITEMS, NAME, PARAMETERS, barrier_lines
+from mgn.codegen.device_barrier import (
+    ALL_ITEMS,
+    ARRIVE,
+    ARRIVE_PARAMETERS,
+    AWAIT,
+    AWAIT_PARAMETERS,
+    arrive_lines,
+    await_lines,
+)
 from mgn.codegen.expression import Expression
 from mgn.codegen.opencl import ROWS, directives, types_of
 from mgn.codegen.opencl_functions import Library
 from mgn.codegen.opencl_memory import LARGEST_LOCAL
-from mgn.codegen.signature import RESIDENT, KernelArgument, KernelSignature
+from mgn.codegen.signature import RESIDENT, RESIDENT_ENTRY, KernelArgument, KernelSignature
 from mgn.codegen.stage_places import StagePlaces
 from mgn.codegen.writer import CodegenError, Writer
 from mgn.dialects.kernel import Access, Device, FuncOp, needs_wide_index
@@ -82,6 +91,8 @@ class _Resident:
                 self._accesses[self._number[place_of(value)]].append(access)
 
     def signature(self) -> KernelSignature:
+        if self._device.kind != "cpu" and self._device.vendor != "nvidia":
+            raise CodegenError(f"{self._device.name} has no barrier of the whole device")
         name = self._resident.sym_name.data
         cases = [line for kind in self._kinds for line in self._body(kind)]
         memory = max(
@@ -106,10 +117,11 @@ class _Resident:
             [
                 *self._head(declared),
                 *self._stages(),
+                *self._begins(),
                 "        switch (kind) {",
                 *cases,
                 "        }",
-                *self._meeting(),
+                *self._ends(),
                 "    }",
                 *self._end(),
             ]
@@ -118,7 +130,7 @@ class _Resident:
             f"{RESIDENT}\n{directives(architecture, enlarged)}{pragmas}"
             f"#pragma OPENCL FP_CONTRACT OFF\n\n{self._library.text}"
             f"__kernel __attribute__((reqd_work_group_size({self._items}, 1, 1)))\n"
-            f"void {name}(\n    " + ",\n    ".join(parameters) + f")\n{{\n{text}\n}}\n"
+            f"void {RESIDENT_ENTRY}(\n    " + ",\n    ".join(parameters) + f")\n{{\n{text}\n}}\n"
         )
         groups = max(sum(map(self._useful, span)) for span in self._spans())
         return KernelSignature(
@@ -171,10 +183,13 @@ class _Resident:
             "    const int lane = get_local_id(0), groups = get_num_groups(0);",
             "    int turn = get_group_id(0), met = 0;",
             f"    __global uchar {pointers};",
+            "    const __global uchar* ahead = b0;",
+            "    int kind = 0, units = 0, meets = 0, lines = 0;",
             "    #pragma unroll 1",
             f"    for (int stage = 0; stage < {sum(map(len, self._spans()))}; ++stage) {{",
-            "        int kind = 0, units = 0, meets = 0, lines = 0;",
-            "        const __global uchar* ahead = b0;",
+            "        const int waits = meets, before = units;",
+            "        meets = 0;",
+            "        lines = 0;",
         ]
 
     def _stages(self) -> list[str]:
@@ -265,27 +280,33 @@ class _Resident:
             "        }",
         ]
 
-    def _meeting(self) -> list[str]:
-        """Between two stages: all groups wait, or the next one begins where this one ends."""
-        wait = [f"            {ALL_ITEMS}"]
+    def _begins(self) -> list[str]:
+        """Before a stage: all groups wait, or it begins where the one before it ends."""
+        wait = ALL_ITEMS
         if self._device.kind != "cpu":
-            arrive = self._barrier()
-            wait = [f"            {arrive}(arrivals, ++met * groups);"]
+            name = self._library.add(AWAIT, "void", AWAIT_PARAMETERS, *await_lines())
+            wait = f"{name}(arrivals, met * groups);"
         return [
-            "        if (meets) {",
-            *wait,
+            "        if (waits) {",
+            f"            {wait}",
             "            turn = get_group_id(0);",
             "        } else {",
             "            barrier(CLK_LOCAL_MEM_FENCE);",
-            "            turn = (turn + groups - units % groups) % groups;",
+            "            turn = (turn + groups - before % groups) % groups;",
             "        }",
         ]
 
-    def _barrier(self) -> str:
-        """The function that waits until all groups have come so far."""
-        if self._device.vendor != "nvidia":
-            raise CodegenError(f"{self._device.name} has no barrier of the whole device")
-        return self._library.add(NAME, "void", PARAMETERS, *barrier_lines())
+    def _ends(self) -> list[str]:
+        """Behind a stage: the group has arrived where another one waits for it."""
+        if self._device.kind == "cpu":
+            return []
+        name = self._library.add(ARRIVE, "void", ARRIVE_PARAMETERS, *arrive_lines())
+        return [
+            "        if (meets) {",
+            f"            {name}(arrivals);",
+            "            ++met;",
+            "        }",
+        ]
 
     def _end(self) -> list[str]:
         """The last group that comes to the end sets the counter back."""

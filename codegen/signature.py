@@ -21,6 +21,7 @@ ELEMENT_BYTES = {
 }
 """Element names of a kernel's buffers, and their size in memory. Unsigned tensors use `i…`."""
 
+RESIDENT_ENTRY = "resident"
 RESIDENT = "// resident"
 """The first line of a program whose work-groups wait for one another: no more may be launched than
 run at once, and its last argument is the counter that they meet at.
@@ -59,6 +60,13 @@ class KernelSignature:
     def is_resident(self) -> bool:
         """Whether the work-groups wait for one another."""
         return self.source.startswith(RESIDENT)
+
+    @property
+    def entry(self) -> str:
+        """The kernel's name in its program. Resident launches that differ in their buffers alone
+        have equal programs.
+        """
+        return RESIDENT_ENTRY if self.is_resident else self.name
 
     @property
     def accesses(self) -> tuple[str, ...]:

@@ -50,10 +50,10 @@ class StagePlaces:
             group, item = _digit("unit", groups, dimension), _digit("item", own, dimension)
             first = infix(group, "*", Expression(str(own[dimension])), MULTIPLY)
             return Expression(f"({first} + {item})")
-        counts = {
+        counts: dict[type[Operation], tuple[int, ...]] = {
             kernel.GlobalSizeOp: all_items,
             kernel.LocalSizeOp: own,
-            kernel.NumGroupsOp: groups,
+            kernel.NumGroupsOp: tuple(groups),
         }
         return Expression(str(counts[kind][dimension]))
 

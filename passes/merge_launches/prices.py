@@ -6,18 +6,21 @@ say how often each operation runs: a loop whose bounds are not known counts `UNK
 
 from dataclasses import dataclass
 from math import prod
+from typing import cast
 
 from xdsl.dialects import arith, memref, scf, vector
 from xdsl.dialects.builtin import Float32Type, IntegerAttr, MemRefType
 from xdsl.ir import Block, Operation, SSAValue
 
 from mgn.dialects.kernel import (
+    BarrierOp,
     Device,
     FuncOp,
     GatherOp,
     GroupMmaHeldOp,
     GroupMmaOp,
     MmaOp,
+    WaitCopiesOp,
     element_bytes,
     space_of,
 )
@@ -38,6 +41,17 @@ the work-items that it would have.
 
 BETWEEN = 0.3
 """What passes on a device between two launches, as a share of what the host takes for one."""
+
+LOSS = 0.08
+"""The share of its time that a kernel loses as a stage: all wait for the slowest group."""
+
+ITEM_SECONDS = 0.5e-9
+"""What a stage takes longer for each work-item of a resident group."""
+
+STEP, READ = 0.3e-6, 0.1e-6
+"""What a step of a loop takes that waits for its group, and one that waits for memory alone: the
+compiler has the reads of some of these on their way at a time.
+"""
 
 LATENCY = 1.5e-6
 """What the shortest kernel takes, and the shortest stage."""
@@ -74,7 +88,8 @@ class KernelCost:
         """The time inside a resident launch of one group of `items` on each compute unit."""
         room = device.compute_units * items
         wanted = min(self.items, device.compute_units * FULL_ITEMS)
-        return self.seconds * (1.0 + CROWDING * max(wanted / room - 1.0, 0.0))
+        loss = LOSS + CROWDING * max(wanted / room - 1.0, 0.0)
+        return self.seconds * (1.0 + loss) + ITEM_SECONDS * items
 
 
 def kernel_cost(func: FuncOp, device: Device) -> KernelCost:
@@ -91,7 +106,33 @@ def kernel_cost(func: FuncOp, device: Device) -> KernelCost:
         matrix_rate = max(device.matrix_rates.values(), default=rate)
         seconds += products / matrix_rate
     seconds = max(seconds / _share(items, device), moved / device.bandwidth)
-    return KernelCost(seconds + LATENCY, items, _registers(func))
+    waits = LATENCY + _waiting(func.body.block)
+    return KernelCost(seconds + waits, items, _registers(func))
+
+
+def _waiting(block: Block) -> float:
+    """How long a work-item waits for what it or its group has read: in each step of a loop once."""
+    seconds = 0.0
+    for op in block.ops:
+        if isinstance(op, scf.ForOp):
+            seconds += _steps(op) * (_waiting(op.body.block) or _wait_of(op.body.block))
+        elif op.regions:
+            inner = [_waiting(found) for region in op.regions for found in region.blocks]
+            seconds += max(inner, default=0.0)
+    return seconds
+
+
+def _wait_of(block: Block) -> float:
+    """How long a step waits that no loop is in."""
+    wait = 0.0
+    for op in block.walk():
+        if isinstance(op, BarrierOp | WaitCopiesOp):
+            return STEP
+        buffer = op.memref if isinstance(op, memref.LoadOp) else None
+        buffer = op.base if isinstance(op, vector.LoadOp) else buffer
+        if buffer is not None and space_of(cast(MemRefType, buffer.type)) is None:
+            wait = READ
+    return wait
 
 
 def _share(items: int, device: Device) -> float:

@@ -315,7 +315,7 @@ class Executable:
             size = buffer_bytes(self.plan.buffers[step.source])
             return Copy(self._queue, buffers[step.source], buffers[step.target], size)
         signature = kernels[step.kernel]
-        kernel = opencl().Kernel(self.build.programs[step.kernel], signature.name)
+        kernel = opencl().Kernel(self.build.programs[step.kernel], signature.entry)
         arguments = [buffers[number] for number in step.arguments]
         size = signature.global_size
         if signature.is_resident:

@@ -14,7 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from mgn.codegen.device_barrier import LEAST_CAPABILITY, NAME, PARAMETERS, barrier_lines
+from mgn.codegen.device_barrier import (
+    ARRIVE,
+    ARRIVE_PARAMETERS,
+    AWAIT,
+    AWAIT_PARAMETERS,
+    LEAST_CAPABILITY,
+    arrive_lines,
+    await_lines,
+)
 from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.location import cache_folder, keep_file, kept_file
 from mgn.runtime.switches import switched_on
@@ -39,9 +47,11 @@ void meet(__global uint* arrivals, __global uint* written, int rounds)
     uint own = get_group_id(0), groups = get_num_groups(0), wrong = 0;
     for (uint round = 1; round <= rounds; ++round) {
         if (get_local_id(0) == ITEMS - 1) written[own] = round;
-        all_groups_meet(arrivals, (2 * round - 1) * groups);
+        arrive(arrivals);
+        await_all(arrivals, (2 * round - 1) * groups);
         wrong |= written[(own + get_local_id(0)) % groups] != round;
-        all_groups_meet(arrivals, 2 * round * groups);
+        arrive(arrivals);
+        await_all(arrivals, 2 * round * groups);
         if (arrivals[1]) return;
     }
     if (wrong) arrivals[2] = 1;
@@ -83,8 +93,14 @@ def _seconds_of(content: bytes | None) -> float | None:
 
 def probe_source() -> str:
     """The program that tries barriers."""
-    body = "".join(f"    {line}\n" for line in barrier_lines(_POLLS, _GIVE_UP))
-    return f"void {NAME}({PARAMETERS})\n{{\n{body}}}\n{_KERNEL.replace('ITEMS', str(_ITEMS))}"
+    functions = (
+        (ARRIVE, ARRIVE_PARAMETERS, arrive_lines()),
+        (AWAIT, AWAIT_PARAMETERS, await_lines(_POLLS, _GIVE_UP)),
+    )
+    texts = [
+        "\n    ".join([f"void {name}({inputs}) {{", *lines]) for name, inputs, lines in functions
+    ]
+    return "\n}\n".join([*texts, _KERNEL.replace("ITEMS", str(_ITEMS))])
 
 
 def measured(handle: Any) -> float:

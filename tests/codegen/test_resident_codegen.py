@@ -93,14 +93,15 @@ def test_smaller_work_groups_share_a_resident_one_on_nvidia() -> None:
 
 def test_all_groups_of_a_gpu_meet_and_the_last_one_sets_the_counter_back() -> None:
     source = signature_for(DEVICES["nvidia-h200"], 64).source
-    assert "all_groups_meet(arrivals, ++met * groups);" in source and "trap;" in source
+    assert "await_all(arrivals, met * groups);" in source and "trap;" in source
+    assert source.index("arrive(arrivals);") > source.index("switch (kind)")
     assert "atomic_inc(arrivals) == (met + 1) * groups - 1" in source
     assert "restrict" not in source
 
 
 def test_the_one_group_of_a_cpu_waits_for_nobody() -> None:
     source = signature_for(DEVICES["cpu"], 64).source
-    assert "all_groups_meet" not in source and "atomic_inc" not in source
+    assert "await_all" not in source and "atomic_inc" not in source
 
 
 def test_a_part_of_a_group_cannot_wait_elsewhere() -> None:

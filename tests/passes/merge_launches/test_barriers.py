@@ -23,9 +23,9 @@ def random_launches(draw: random.Random, count: int) -> list[Accesses]:
     return [Accesses(places(2), places(1)) for _ in range(count)]
 
 
-def run(launches: list[Accesses], order: list[int]) -> dict[tuple[str, int], int]:
+def run(launches: list[Accesses], order: list[int]) -> dict[tuple[object, int], int]:
     """What memory holds at the end: each launch writes a number made of itself and its inputs."""
-    memory = {
+    memory: dict[tuple[object, int], int] = {
         (place, byte): hash((place, byte)) for place in ("arena", "state") for byte in range(BYTES)
     }
     for number in order:
