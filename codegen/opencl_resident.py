@@ -53,7 +53,7 @@ from mgn.dialects.kernel.buffers import byte_size
 from mgn.dialects.kernel.lanes import element
 from mgn.dialects.kernel.residency import blocks_of, resident_memory, waits
 from mgn.dialects.plan.buffers import ConstantOp, DerivedOp, ParamOp
-from mgn.dialects.plan.resident import ResidentOp, place_of
+from mgn.dialects.plan.resident import EVERYWHERE, ResidentOp, place_of
 
 LINE = 128
 """Bytes of a line of the cache."""
@@ -184,12 +184,11 @@ class _Resident:
             "    int turn = get_group_id(0), met = 0;",
             f"    __global uchar {pointers};",
             "    const __global uchar* ahead = b0;",
-            "    int kind = 0, units = 0, meets = 0, lines = 0;",
+            "    int kind = 0, units = 0, meets = 0, everywhere = 0, lines = 0;",
             "    #pragma unroll 1",
             f"    for (int stage = 0; stage < {sum(map(len, self._spans()))}; ++stage) {{",
-            "        const int waits = meets, before = units;",
-            "        meets = 0;",
-            "        lines = 0;",
+            "        const int waits = meets, before = everywhere ? 0 : units;",
+            "        meets = everywhere = lines = 0;",
         ]
 
     def _stages(self) -> list[str]:
@@ -204,6 +203,7 @@ class _Resident:
                 places = self._placed[stage.kernel_name]
                 set_ = [f"kind = {self._kinds[stage.kernel_name]}", f"units = {places.units}"]
                 set_ += ["meets = 1"] if meets else []
+                set_ += ["everywhere = 1"] if EVERYWHERE in stage.attributes else []
                 if number in ahead:
                     value = ahead[number]
                     count = byte_size(value.type) // LINE
@@ -263,11 +263,11 @@ class _Resident:
             raise CodegenError(f"kernel '{name}' asks for more than a stage can have")
         if waits(func):  # the next work-group has the same local memory
             writer.line(places.barrier)
-        first, step, rooms = "turn", "groups", places.blocks * own
+        first, step, rooms = "begin", "stride", places.blocks * own
         block, item = [], "            const int item = lane;"
         if not places.is_whole:
             item = f"            const int item = lane % {own}, block = lane / {own};"
-            first, step = "turn + groups * block", f"groups * {places.blocks}"
+            first, step = "begin + stride * block", f"stride * {places.blocks}"
             block = [f"            if (block < {places.blocks})"] if rooms < self._items else []
         return [
             f"        case {self._kinds[name]}: {{ // {name}",
@@ -291,9 +291,10 @@ class _Resident:
             f"            {wait}",
             "            turn = get_group_id(0);",
             "        } else {",
-            "            barrier(CLK_LOCAL_MEM_FENCE);",
+            f"            {ALL_ITEMS}",
             "            turn = (turn + groups - before % groups) % groups;",
             "        }",
+            "        const int begin = everywhere ? 0 : turn, stride = everywhere ? 1 : groups;",
         ]
 
     def _ends(self) -> list[str]:

@@ -33,7 +33,8 @@ class Extent:
 @dataclass(frozen=True)
 class Step:
     """One launch or copy, by argument position; `in_place` pairs (read, written) may coincide. Of
-    `parts` pairs the second is written in part, and has to begin as the first.
+    `parts` pairs the second is written in part, and has to begin as the first. One that is done
+    `everywhere` is done by each work-group for itself.
     """
 
     label: str
@@ -41,6 +42,7 @@ class Step:
     writes: dict[int, Extent]
     in_place: frozenset[tuple[int, int]] = frozenset()
     parts: frozenset[tuple[int, int]] = frozenset()
+    everywhere: bool = False
 
 
 @dataclass
@@ -93,7 +95,12 @@ def check_steps(steps: Iterable[Step], memory: Memory) -> None:
 
 
 def check_apart(span: Sequence[Step]) -> None:
-    """Steps that nothing orders: none may write what another one reads or writes."""
+    """Steps that nothing orders: none may write what another one reads or writes, but for what
+    each work-group has written for itself before it reads it.
+    """
+    for step in span:
+        if step.everywhere:
+            _check_repeats(step)
     touched = sorted(
         (
             (extent.start, extent.end, number, extents is step.writes, extent.label)
@@ -108,13 +115,23 @@ def check_apart(span: Sequence[Step]) -> None:
         start, _, number, writes, label = item
         active = [other for other in active if other[1] > start]
         for _, _, other, wrote, other_label in active:
-            if other != number and (writes or wrote):
+            if other == number or not (writes or wrote):
+                continue
+            (first, _), (_, overwrites) = sorted([(number, writes), (other, wrote)])
+            if overwrites or not span[first].everywhere:
                 one, two = span[number if writes else other], span[other if writes else number]
                 raise Hazard(
                     f"{one.label} writes {label if writes else other_label} beside {two.label}, "
                     "and no barrier stands between them"
                 )
         active.append(item)
+
+
+def _check_repeats(step: Step) -> None:
+    """A step that each work-group does for itself finds what it reads as the others do."""
+    for read in step.reads.values():
+        if any(read.overlaps(written) for written in step.writes.values()):
+            raise Hazard(f"{step.label} is done everywhere, and writes {read.label} that it reads")
 
 
 def _check_overlaps(step: Step) -> None:

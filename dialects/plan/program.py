@@ -38,7 +38,7 @@ from mgn.dialects.plan.buffers import (
     ViewOp,
 )
 from mgn.dialects.plan.hazards import Extent, Hazard, Memory, Step, check_apart, check_steps
-from mgn.dialects.plan.resident import BarrierOp, ResidentOp
+from mgn.dialects.plan.resident import EVERYWHERE, BarrierOp, ResidentOp
 from mgn.dialects.plan.states import NextOp, StateOp
 from mgn.dialects.plan.steps import CopyOp, KernelCallOp, LaunchOp, OutputOp, PrepareOp
 
@@ -292,7 +292,8 @@ def _step(
     label = f"launch of @{op.kernel_name}"
     kernel = _kernel_of(op, label, kernels)
     step = _step_of(label, op.arguments, kernel.access, derived, places)
-    return replace(step, in_place=kernel.in_place, parts=kernel.parts)
+    everywhere = EVERYWHERE in op.attributes
+    return replace(step, in_place=kernel.in_place, parts=kernel.parts, everywhere=everywhere)
 
 
 def _kernel_of(op: KernelCallOp, label: str, kernels: dict[str, _Interface] | None) -> _Interface:

@@ -13,7 +13,8 @@ The launches inside are *stages*. As many work-groups of `items` work-items run 
 at once. Each walks all stages in order, and does its share of a stage's work-groups. Stages between
 two barriers are a *span*: nothing orders them, so none of them may write what another one reads or
 writes. A barrier is one of the whole device: what stages before it wrote is there for the stages
-behind it.
+behind it. `plan.launch @norm(%x, %n) {everywhere}` is a stage that each group does for itself, so
+that the next one needs no barrier.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,6 +42,11 @@ from xdsl.utils.exceptions import VerifyException
 from mgn.dialects.plan.buffers import ArenaProgram, ViewOp
 from mgn.dialects.plan.states import NextOp
 from mgn.dialects.plan.steps import LaunchOp, StageHolder
+
+EVERYWHERE = "everywhere"
+"""The attribute of a stage that each work-group does for itself, as a whole: all write the same. A
+later stage of the span may read what it writes; it reads nothing that it writes itself.
+"""
 
 
 @irdl_op_definition

@@ -1,9 +1,9 @@
 // RUN: mgn-opt -p 'merge-launches{always=true}' %s | filecheck %s
 
-kernel.func @copy(%x : memref<64xf32>, %y : memref<64xf32>) access [read, write] global [64, 1, 1] local [64, 1, 1] {
+kernel.func @copy(%x : memref<64xf32>, %y : memref<64xf32>) access [read, write] global [64, 1, 1] local [32, 1, 1] {
   kernel.return
 }
-kernel.func @add(%x : memref<64xf32>, %y : memref<64xf32>, %z : memref<64xf32>) access [read, read, write] global [64, 1, 1] local [64, 1, 1] {
+kernel.func @add(%x : memref<64xf32>, %y : memref<64xf32>, %z : memref<64xf32>) access [read, read, write] global [64, 1, 1] local [32, 1, 1] {
   kernel.return
 }
 
@@ -69,4 +69,29 @@ plan.program @checked arena 512 {
   plan.launch @copy(%a, %b)
   plan.launch @copy(%b, %n)
   plan.output "mgn.check 0 all is well" %b tensor<64xf32>
+}
+
+// A launch of one work-group that another one waits for is done by each group for itself.
+
+kernel.func @norm(%x : memref<64xf32>, %y : memref<64xf32>) access [read, write] global [64, 1, 1] local [64, 1, 1] {
+  kernel.return
+}
+
+// CHECK-LABEL: plan.program @repeated
+// CHECK:         plan.launch @twice(%x, %a)
+// CHECK-NEXT:    plan.barrier
+// CHECK-NEXT:    plan.launch @norm(%a, %b) {everywhere}
+// CHECK-NEXT:    plan.launch @twice(%b, %c)
+kernel.func @twice(%x : memref<64xf32>, %y : memref<64xf32>) access [read, write] global [64, 1, 1] local [32, 1, 1] {
+  kernel.return
+}
+plan.program @repeated arena 1024 {
+  %x = plan.input "x" tensor<64xf32> : memref<64xf32>
+  %a = plan.view offset 0 : memref<64xf32>
+  %b = plan.view offset 256 : memref<64xf32>
+  %c = plan.view offset 512 : memref<64xf32>
+  plan.launch @twice(%x, %a)
+  plan.launch @norm(%a, %b)
+  plan.launch @twice(%b, %c)
+  plan.output "c" %c tensor<64xf32>
 }

@@ -23,10 +23,22 @@ Range = tuple[object, int, int]
 
 @dataclass(frozen=True)
 class Accesses:
-    """What a launch reads and writes of all that launches write."""
+    """What a launch reads and writes of all that launches write. What runs `everywhere` is computed
+    by each work-group for itself.
+    """
 
     reads: tuple[Range, ...]
     writes: tuple[Range, ...]
+    everywhere: bool = False
+
+    @property
+    def can_repeat(self) -> bool:
+        """Whether it may run again on what it leaves: it reads nothing that it writes."""
+        return not any(
+            place == other and start < last and first < end
+            for place, start, end in self.reads
+            for other, first, last in self.writes
+        )
 
 
 @dataclass
@@ -44,10 +56,16 @@ class _Touched:
     """Which launch read and wrote each byte last, as parts of places."""
 
     _parts: dict[object, list[_Part]] = field(default_factory=dict[object, list[_Part]])
+    _everywhere: set[int] = field(default_factory=set[int])
 
     def last(self, launch: Accesses) -> int:
         """The last launch so far that must not be of one span with another; -1 for none."""
-        writers = [part.writer for item in launch.reads for part in self._within(item)]
+        writers = [
+            part.writer
+            for item in launch.reads
+            for part in self._within(item)
+            if part.writer not in self._everywhere
+        ]
         both = [
             max(part.writer, part.reader) for item in launch.writes for part in self._within(item)
         ]
@@ -55,6 +73,8 @@ class _Touched:
 
     def add(self, number: int, launch: Accesses) -> None:
         """Notes what a launch touches."""
+        if launch.everywhere:
+            self._everywhere.add(number)
         for item in launch.reads:
             for part in self._within(item):
                 part.reader = number
@@ -90,14 +110,20 @@ def accesses(launch: LaunchOp, kernels: Mapping[str, FuncOp]) -> Accesses:
     return Accesses(tuple(reads), tuple(writes))
 
 
-def next_barriers(launches: Sequence[Accesses]) -> list[int]:
-    """For each launch the number of the first that a barrier must part from those before it, where
-    a span begins at the launch.
-    """
+def last_conflicts(launches: Sequence[Accesses]) -> list[int]:
+    """For each launch the last one before it that a barrier must part from it; -1 for none."""
     touched, conflicts = _Touched(), list[int]()
     for number, launch in enumerate(launches):
         conflicts.append(touched.last(launch))
         touched.add(number, launch)
+    return conflicts
+
+
+def next_barriers(launches: Sequence[Accesses]) -> list[int]:
+    """For each launch the number of the first that a barrier must part from those before it, where
+    a span begins at the launch.
+    """
+    conflicts = last_conflicts(launches)
     found: list[int] = []
     end = 0
     for first in range(len(launches)):

@@ -16,7 +16,9 @@ After:
     }
 
 A barrier stands where a launch touches bytes that one since the last barrier has written, or writes
-bytes that one has read: bytes of the arena count by where they lie, whatever value lies there.
+bytes that one has read: bytes of the arena count by where they lie, whatever value lies there. A
+small launch of one work-group that the next launch waits for is done by each group for itself, and
+marked `{everywhere}`: then no barrier stands behind it.
 
 The price of a launch is the device's `launch_cost`, that of a barrier its `barrier_cost`; a stage
 takes longer than its kernel alone where a resident launch holds fewer work-items at a time. A
@@ -25,23 +27,32 @@ merged. Launches before and behind a check of the run stay apart, since a run th
 writes no state.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FloatAttr, ModuleOp, f64
+from xdsl.dialects.builtin import FloatAttr, ModuleOp, UnitAttr, f64
 from xdsl.passes import ModulePass
 
 from mgn.dialects.checks import is_check
+from mgn.dialects.kernel.buffers import byte_size
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.kernel.function import FuncOp
 from mgn.dialects.kernel.residency import blocks_of
 from mgn.dialects.plan.program import ProgramOp
-from mgn.dialects.plan.resident import BarrierOp, ResidentOp, place_of
+from mgn.dialects.plan.resident import EVERYWHERE, BarrierOp, ResidentOp, place_of
 from mgn.dialects.plan.states import NextOp
 from mgn.dialects.plan.steps import LaunchOp, OutputOp
-from mgn.passes.merge_launches.accesses import accesses, next_barriers
+from mgn.passes.merge_launches.accesses import (
+    Accesses,
+    accesses,
+    last_conflicts,
+    next_barriers,
+)
 from mgn.passes.merge_launches.prices import KernelCost, kernel_cost
 from mgn.passes.merge_launches.segments import SIZES, Segment, Stage, cheapest_segments
+
+MOST_REPEATED = 1 << 16
+"""Bytes of the buffers of a launch that every group does for itself."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +99,7 @@ class _Merger:
             if len(run) < 2:
                 continue
             touched = [accesses(launch, self._kernels) for launch in run]
+            self._repeat(run, touched)
             barriers = next_barriers(touched)
             stages = [self._stage(launch) for launch in run]
             launch, barrier = self._device.launch_cost, self._device.barrier_cost
@@ -95,7 +107,7 @@ class _Merger:
                 launch, barrier = 1.0, 0.0
             for segment in cheapest_segments(stages, barriers, launch, barrier):
                 if segment.items:
-                    self._put_together(run[segment.first : segment.end], segment, barriers)
+                    self._put_together(run, touched, segment, barriers)
 
     def _runs(self) -> list[list[LaunchOp]]:
         """Launches that nothing else stands between, and no end of a run's phase."""
@@ -139,9 +151,30 @@ class _Merger:
         alone = 1.0 if self._always else cost.alone(self._device)
         return Stage(name, alone, self._stages[name], places)
 
+    def _repeat(self, run: list[LaunchOp], touched: list[Accesses]) -> None:
+        """Has every group do launches of one work-group for itself, where a barrier would stand on
+        either side otherwise: the one behind it is not needed then.
+        """
+        conflicts = last_conflicts(touched)
+        for number, launch in enumerate(run[:-1]):
+            func = self._kernels[launch.kernel_name]
+            if (
+                func.global_sizes == func.local_sizes
+                and conflicts[number + 1] == number
+                and (number == 0 or conflicts[number] == number - 1)
+                and sum(byte_size(value.type) for value in launch.arguments) <= MOST_REPEATED
+                and touched[number].can_repeat
+            ):
+                touched[number] = replace(touched[number], everywhere=True)
+
     def _put_together(
-        self, launches: list[LaunchOp], segment: Segment, barriers: list[int]
+        self,
+        run: list[LaunchOp],
+        touched: list[Accesses],
+        segment: Segment,
+        barriers: list[int],
     ) -> None:
+        launches = run[segment.first : segment.end]
         block = self._program.body.block
         made = ResidentOp(self._name(), segment.items)
         made.location = launches[0].location
@@ -152,6 +185,8 @@ class _Merger:
             if number == next_span:
                 made.body.block.add_op(BarrierOp())
                 next_span = barriers[number]
+            if touched[number].everywhere and number + 1 < segment.end:
+                launch.attributes[EVERYWHERE] = UnitAttr()
             made.body.block.add_op(launch)
         if not self._always:
             alone = sum(

@@ -39,7 +39,7 @@ CROWDING = 0.25
 the work-items that it would have.
 """
 
-BETWEEN = 0.3
+BETWEEN = 0.2
 """What passes on a device between two launches, as a share of what the host takes for one."""
 
 LOSS = 0.08

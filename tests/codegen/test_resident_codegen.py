@@ -86,7 +86,7 @@ def test_each_kernel_has_its_body_once_and_each_stage_a_line() -> None:
 
 def test_smaller_work_groups_share_a_resident_one_on_nvidia() -> None:
     found = signature_for(DEVICES["nvidia-h200"], 256)
-    assert "block = lane / 64" in found.source and "unit += groups * 4" in found.source
+    assert "block = lane / 64" in found.source and "unit += stride * 4" in found.source
     assert 'asm volatile("bar.sync %0, 64;" :: "r"(1 + block)' in found.source
     assert found.global_size == (4 * 256, 1, 1) and found.local_memory == 4 * 256
 

@@ -211,6 +211,15 @@ def test_a_constant_reads_back_bit_for_bit(value: np.ndarray) -> None:
     [
         ("plan.launch @copy(%x, %a) plan.launch @copy(%a, %b)", "beside launch of @copy"),
         ("plan.launch @copy(%x, %a) plan.launch @copy(%x, %alias)", "beside launch of @copy"),
+        (
+            "plan.launch @copy(%x, %a) plan.launch @copy(%a, %b) {everywhere}",
+            "beside launch of @copy",
+        ),
+        ("plan.launch @relu(%a, %a) {everywhere}", "which nothing has written"),
+        (
+            "plan.launch @copy(%x, %a) plan.barrier plan.launch @relu(%a, %a) {everywhere}",
+            "is done everywhere, and writes",
+        ),
         ("plan.launch @copy(%x, %a) plan.barrier", "a barrier stands between launches"),
         ("plan.barrier plan.launch @copy(%x, %a)", "a barrier stands between launches"),
         ("plan.prepare @copy(%p, %d)", "plan.prepare does not belong here"),
@@ -219,6 +228,11 @@ def test_a_constant_reads_back_bit_for_bit(value: np.ndarray) -> None:
 def test_stages_that_nothing_orders_touch_other_bytes(stages: str, message: str) -> None:
     with pytest.raises(VerifyException, match=message):
         parse(f"plan.resident @r items 64 {{ {stages} }}").verify()
+
+
+def test_a_stage_may_read_what_its_group_has_written_for_itself() -> None:
+    stages = "plan.launch @copy(%x, %a) {everywhere} plan.launch @copy(%a, %b)"
+    parse(f"plan.resident @r items 64 {{ {stages} }}").verify()
 
 
 def test_a_resident_launch_is_given_each_place_once() -> None:

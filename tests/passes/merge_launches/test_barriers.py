@@ -1,6 +1,7 @@
 """Barriers stand wherever the order of launches matters, and nowhere else."""
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -54,6 +55,28 @@ def test_any_order_between_barriers_gives_what_the_written_order_gives(seed: int
     wanted = run(launches, list(range(12)))
     for _ in range(4):
         order = [number for span in found for number in draw.sample(span, len(span))]
+        assert run(launches, order) == wanted
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_each_group_does_for_itself_needs_no_barrier_behind_it(seed: int) -> None:
+    draw = random.Random(seed)
+    launches = [
+        replace(launch, everywhere=launch.can_repeat and draw.random() < 0.5)
+        for launch in random_launches(draw, 12)
+    ]
+    found = spans(next_barriers(launches))
+    wanted = run(launches, list(range(12)))
+    for _ in range(4):
+        order: list[int] = []
+        for span in found:
+            owner = {number: draw.randrange(3) for number in span}
+            groups = [
+                [n for n in span if launches[n].everywhere or owner[n] == group]
+                for group in range(3)
+            ]
+            while any(groups):
+                order.append(draw.choice([group for group in groups if group]).pop(0))
         assert run(launches, order) == wanted
 
 
