@@ -111,27 +111,32 @@ def kernel_cost(func: FuncOp, device: Device) -> KernelCost:
 
 
 def _waiting(block: Block) -> float:
-    """How long a work-item waits for what it or its group has read: in each step of a loop once."""
+    """How long a work-item waits for what it or its group has read: in each step of a loop once.
+    Where a value is computed one way or another, the way without loops is the usual one.
+    """
     seconds = 0.0
     for op in block.ops:
         if isinstance(op, scf.ForOp):
-            seconds += _steps(op) * (_waiting(op.body.block) or _wait_of(op.body.block))
+            seconds += _steps(op) * (_waiting(op.body.block) + _wait_of(op.body.block))
         elif op.regions:
             inner = [_waiting(found) for region in op.regions for found in region.blocks]
-            seconds += max(inner, default=0.0)
+            seconds += (min if op.results else max)(inner, default=0.0)
     return seconds
 
 
 def _wait_of(block: Block) -> float:
-    """How long a step waits that no loop is in."""
+    """How long a step waits, besides the loops in it."""
     wait = 0.0
-    for op in block.walk():
+    for op in block.ops:
         if isinstance(op, BarrierOp | WaitCopiesOp):
             return STEP
         buffer = op.memref if isinstance(op, memref.LoadOp) else None
         buffer = op.base if isinstance(op, vector.LoadOp) else buffer
         if buffer is not None and space_of(cast(MemRefType, buffer.type)) is None:
             wait = READ
+        elif op.regions and not isinstance(op, scf.ForOp):
+            inner = [_wait_of(found) for region in op.regions for found in region.blocks]
+            wait = max(wait, *inner)
     return wait
 
 
