@@ -16,8 +16,8 @@ MOST_BLOCKS = 15
 """NVIDIA's work-groups have 16 barriers, of which one is the whole group's."""
 
 MOST_LOCAL = 96 * 1024
-"""Bytes of local memory that several work-groups of a kernel share on NVIDIA; the cache of a
-compute unit lies in the same memory.
+"""Bytes of local memory that several work-groups of a kernel share on NVIDIA's GPUs from Hopper on,
+which have more than they say; the cache of a compute unit lies in the same memory.
 """
 
 LARGE, SMALL = 1024, 128
@@ -72,7 +72,7 @@ def blocks_of(func: FuncOp, items: int, device: Device) -> int:
         return 0
     if own % WARP:
         return 1
-    room = MOST_LOCAL if device.vendor == "nvidia" else device.local_memory
+    room = MOST_LOCAL if device.matrix_unit == "wgmma" else device.local_memory
     return max(min(items // own, MOST_BLOCKS, room // size if size else MOST_BLOCKS), 1)
 
 

@@ -96,6 +96,7 @@ class Executable:
         self._reached = 0
         self._runs = 0
         self._kernels = kernels
+        self._is_resident = any(signature.is_resident for signature in signatures)
         self.preparation = Preparation(plan)
         self.session.listen(self)
 
@@ -188,8 +189,9 @@ class Executable:
                 self._check_states()
                 yield
         except opencl().Error as error:
+            apart = "; with MGN_RESIDENT=off each kernel is a launch of its own" * self._is_resident
             raise RuntimeFault(
-                f"'{self.plan.name}' failed on {self.device.name}: {error}"
+                f"'{self.plan.name}' failed on {self.device.name}: {error}{apart}"
             ) from None
 
     def _kept(self, output: OutputPlan) -> DeviceArray:
@@ -226,8 +228,8 @@ class Executable:
                 self._queue.finish()
 
     def _check_parameters(self) -> None:
-        unset = self.session.unset_parameters & {*map(whole_name, self._params)}
-        if unset:
+        unset = self.session.unset_parameters
+        if unset and (unset := unset & {*map(whole_name, self._params)}):
             names = ", ".join(f"'{name}'" for name in sorted(unset)[:8])
             have = "parameter has" if len(unset) == 1 else "parameters have"
             raise InputError(f"{len(unset)} {have} no value: {names}; load or set them first")

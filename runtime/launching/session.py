@@ -147,6 +147,8 @@ class Session:
     @property
     def unset_parameters(self) -> set[str]:
         """The parameters without a value."""
+        if not self.unset:
+            return set()
         return {whole_name(name) for kind, name in self.unset if kind is BufferKind.PARAM}
 
     @property
@@ -247,14 +249,15 @@ class Session:
 
     def begin_unset(self, names: Iterable[str]) -> None:
         """Gives those states their first values that have none yet; the caller holds the lock."""
+        if not self.unset:
+            return
         for name in names:
             if (BufferKind.STATE, name) in self.unset:
                 self._begin(name)
 
     def refuse_lost(self, names: Iterable[str]) -> None:
         """RuntimeFault where a run that failed has half written one of these states."""
-        lost = [name for name in names if name in self.lost]
-        if lost:
+        if self.lost and (lost := [name for name in names if name in self.lost]):
             listing = ", ".join(map(shown, lost[:8]))
             raise RuntimeFault(
                 f"a run failed while it wrote state {listing}; reset the states, or set these"

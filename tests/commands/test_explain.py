@@ -248,8 +248,12 @@ def test_kernels_of_an_arrangement_have_their_own_times() -> None:
     assert [kernel.measured for kernel in timed.kernels] == [0.5, 1.5]
     other = explain_graph(module.lower(), device, times=times[:1])
     assert other.kernels[0].measured is None and "other kernels" in other.remark
-    dear = DEVICES["nvidia-h200"].with_figures(launch_cost=1e-3)
-    merged = explain_graph(module.lower(), dear, times=[("g_resident_0", 1.0)])
+
+
+def test_kernels_of_one_launch_share_its_time() -> None:
+    module = mgn.parse("graph g(x: f32[64, 64]) { return y = x @ x, z = cumsum(x, axis = 1) }")
+    times = [("g_resident_0", 1.0)]
+    merged = explain_graph(module.lower(), DEVICES["nvidia-h200"], times=times)
     assert sum(kernel.measured or 0.0 for kernel in merged.kernels) == pytest.approx(1.0)
     assert "2 kernels in one launch" in merged.remark and "shares of its time" in merged.remark
 
