@@ -23,15 +23,13 @@ MOST_KERNELS = 40
 @dataclass(frozen=True)
 class Stage:
     """A launch as segments see it. `alone` is its price as a launch of its own. `seconds` has its
-    time as a stage by the sizes of groups, where it can be one; `breaks` says that no segment goes
-    on beyond it.
+    time as a stage by the sizes of groups, where it can be one.
     """
 
     kernel: str
     alone: float
     seconds: dict[int, float]
     places: frozenset[object]
-    breaks: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,6 +101,4 @@ def _beginning_at(
         if number > first:
             size = min(sums, key=lambda size: (sums[size], size))
             found.append(Segment(first, number + 1, size, sums[size]))
-        if stage.breaks:
-            break
     return found
