@@ -113,3 +113,8 @@ def test_a_failing_check_leaves_states_alone() -> None:
     with pytest.raises(mgn.MgnError, match="none of its 3 classes"):
         merged(x=good["x"], labels=np.full(4, 7, np.int32))
     assert merged.state["seen"] == before
+
+
+def test_a_word_that_is_no_residency_is_an_error() -> None:
+    with pytest.raises(mgn.MgnError, match="unknown residency 'on'; there are auto, off"):
+        mgn.compile(mgn.parse(IMAGES), device=DEVICE, resident="on")
