@@ -306,10 +306,12 @@ def compile_lowered(
     params: Parameters | None = None,
 ) -> Executable:
     """An executable for the module of a recipe's graph, which is changed in place. Its parameters
-    are among `params` where these are given.
+    are among `params` where these are given. Where the driver refuses a launch of several kernels,
+    each is a launch of its own.
     """
     from mgn.driver.kernel_targets import choose_target
     from mgn.program_cache.cache import compile_or_recall
+    from mgn.runtime.errors import BuildError
     from mgn.tuning.store import ScheduleStore
     from mgn.tuning.trials import DeviceTrials
     from mgn.tuning.tuner import Tuner
@@ -332,7 +334,14 @@ def compile_lowered(
     def cautious() -> Compiled:
         return compiled(recipe.lower(), recipe.cautious)
 
-    made = Executable(compiled(ir, recipe.saturation), device, recipe, seed, cautious, params)
+    found = compiled(ir, recipe.saturation)
+    try:
+        made = Executable(found, device, recipe, seed, cautious, params)
+    except BuildError:
+        if not found.report.merged:
+            raise
+        apart = replace(recipe, device=residing(recipe.device, "off"))
+        return compile_lowered(apart.lower(), device, apart, seed, target, tune, params)
     made.params.give(recipe.module.values)
     return made
 

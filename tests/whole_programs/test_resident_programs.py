@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 
 import mgn
-from mgn.runtime.location import FIGURES_VARIABLE
+from mgn.codegen.signature import RESIDENT
+from mgn.runtime.errors import BuildError
+from mgn.runtime.launching import programs
+from mgn.runtime.location import CACHE_VARIABLE, FIGURES_VARIABLE
 from tests.conftest import DEVICE_VARIABLE, ROOT
 
 pytestmark = pytest.mark.gpu
@@ -118,3 +121,20 @@ def test_a_failing_check_leaves_states_alone() -> None:
 def test_a_word_that_is_no_residency_is_an_error() -> None:
     with pytest.raises(mgn.MgnError, match="unknown residency 'on'; there are auto, off"):
         mgn.compile(mgn.parse(IMAGES), device=DEVICE, resident="on")
+
+
+def test_kernels_run_apart_where_the_driver_refuses_them_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = programs.build_source
+
+    def refusing(context: Any, handle: Any, source: str, options: Any) -> Any:
+        if source.startswith(RESIDENT):
+            raise BuildError("too large")
+        return plain(context, handle, source, options)
+
+    monkeypatch.setattr(programs, "build_source", refusing)
+    monkeypatch.setenv(CACHE_VARIABLE, "off")
+    text, inputs = CASES["classifier"]
+    exe = mgn.compile(mgn.parse(text), device=DEVICE)
+    assert not exe.report.merged and np.isfinite(exe(**inputs)["loss"])
