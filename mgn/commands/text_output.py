@@ -21,7 +21,13 @@ from mgn.text.model import DECODE, LENGTH, PREFILL, room_for
 from mgn.text.room import Room, room_of
 from mgn.text.sampling import Sampling
 from mgn.text.streaming import TextStream
-from mgn.text.tokenizer import TOKENIZER, configured_sizes, ending_ids, load_tokenizer
+from mgn.text.tokenizer import (
+    TOKENIZER,
+    configured_sizes,
+    encoded,
+    ending_ids,
+    load_tokenizer,
+)
 from mgn.text.writing import pieces
 
 SHORTEST = 16
@@ -44,7 +50,7 @@ def write_text(arguments: argparse.Namespace) -> None:
     Sampling(**options)
     place = _tokenizer_place(arguments)
     tokenizer = load_tokenizer(place)
-    prompt = tokenizer.encode(_prompt(arguments.prompt)).ids
+    prompt = encoded(tokenizer, _prompt(arguments.prompt), "the prompt")
     module = parse_file(arguments.file)
     given = parse_dimensions(arguments.dim)
     known = module.dimensions_of(PREFILL) | module.dimensions_of(DECODE)

@@ -8,6 +8,7 @@ asked for.
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from mgn.commands.errors import FAILURE, UsageError, guarded
 from mgn.commands.parsers import add_program_options, make_tidy_parser
@@ -20,6 +21,8 @@ examples:
   mgn-train net.mgn --data train.npz --optimizer 'adamw(weight_decay=0.05)' --schedule cosine
   mgn-train net.mgn --data train.npz --save net.safetensors --every 500 --keep 3
   mgn-train net.mgn --data train.npz --save net.safetensors --resume   goes on, bit for bit
+  mgn-train lm.mgn --data text.txt --tokenizer tokenizer.json --steps 2000
+  mgn-train net.mgn --data train.npz --params base.safetensors --trained lora_ --drawn lora_
   mgn-train net.mgn --data train.npz --log net.jsonl --curves net.png --tensorboard runs/net
   mgn-train net.mgn --data train.npz --batch 16 --accumulate 4    steps of 64 in the memory of 16
   mgn-train net.mgn --data train.npz --precision f16 --loss-scale dynamic
@@ -49,11 +52,16 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _add_data(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("data").add_argument
-    add("--data", metavar="FILE", help=".npz or .safetensors: examples by input name")
+    add("--data", metavar="FILE", help=".npz or .safetensors: examples by input name; .txt: a text")
+    add("--tokenizer", metavar="PATH", help="of Hugging Face: makes tokens of a text (extra: text)")
     add("--batch", type=int, metavar="N", help="examples of a step: the inputs' first dimension")
     add("--eval", metavar="FILE", help="examples to evaluate on")
     add("--metric", metavar="CALL", help="such as 'accuracy(logits, labels)'")
     add("--params", metavar="FILE", help="begin with these parameters, not with drawn ones")
+    patterns: dict[str, Any] = {"action": "append", "metavar": "PATTERN", "default": []}
+    add("--drawn", **patterns, help="parameters that are drawn, and not taken from --params")
+    add("--trained", **patterns, help="train the parameters in whose names this is found, alone")
+    add("--frozen", **patterns, help="do not train these; patterns are regular expressions")
     add("--seed", type=int, default=0, metavar="N", help="for parameters, shuffles and dropout")
 
 
@@ -93,7 +101,8 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
     add("--resume", action="store_true", help="go on with the checkpoint, if there is one")
     add("--save-not-finite", action="store_true", help="save NaN and infinities too")
     add("--overwrite", action="store_true", help="take the place of another run's files")
-    add("--save-params", metavar="FILE.safetensors", help="the trained parameters alone")
+    add("--save-params", metavar="FILE.safetensors", help="all parameters, as they are then")
+    add("--save-trained", metavar="FILE.safetensors", help="those alone that steps changed")
     add("--log", metavar="FILE.jsonl", help="a line of JSON for each step and evaluation")
     add("--norms", action="store_true", help="log the norm of each parameter")
     add("--curves", metavar="FILE.png", help="draw loss and metric (extra: curves)")
@@ -116,6 +125,8 @@ def _run(arguments: argparse.Namespace) -> int:
         value = getattr(arguments, name)
         if value is not None and value < 1:
             raise UsageError(f"--{name} takes a whole number of at least 1")
+    if arguments.drawn and not arguments.params:
+        raise UsageError("--drawn goes with --params: without it all parameters are drawn")
     if arguments.warmup < 0:
         raise UsageError("--warmup takes a number of steps")
     from mgn.commands.training import train

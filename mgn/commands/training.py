@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
 
 from mgn.commands.arguments import parse_dimensions
@@ -30,6 +31,7 @@ from mgn.training.finite import fault_among
 from mgn.training.history import History
 from mgn.training.loss_scale import LossScale, as_loss_scale
 from mgn.training.metrics import parse_metric
+from mgn.training.texts import is_text, text_examples
 
 if TYPE_CHECKING:
     from mgn.training.trainer import Trainer
@@ -56,12 +58,14 @@ def train(arguments: argparse.Namespace) -> bool:
         raise UsageError("--metric is computed on the examples of --eval, and there are none")
     _check_targets(arguments, program)
     check_run(arguments.save, arguments.resume, arguments.overwrite)
-    data = ArrayBatches(load_arrays(arguments.data), inputs, arguments.seed, arguments.data)
+    arrays = _examples(arguments.data, arguments.tokenizer, inputs)
+    data = ArrayBatches(arrays, inputs, arguments.seed, arguments.data)
     data.need_a_batch(accumulate=arguments.accumulate)
     _check_batch(arguments.batch, data.size)
     held_out = None
     if arguments.eval is not None:
-        held_out = ArrayBatches(load_arrays(arguments.eval), inputs, 0, arguments.eval)
+        arrays = _examples(arguments.eval, arguments.tokenizer, inputs, apart=None)
+        held_out = ArrayBatches(arrays, inputs, 0, arguments.eval)
     per_epoch = data.examples // (data.size * arguments.accumulate)
     steps = arguments.steps or (arguments.epochs or 1) * per_epoch
     optimiser = read_optimiser(
@@ -82,9 +86,11 @@ def train(arguments: argparse.Namespace) -> bool:
         accumulate=arguments.accumulate,
         loss_scale=scale,
         masters=arguments.masters,
+        trained=arguments.trained or None,
+        frozen=arguments.frozen,
     )
     if arguments.params is not None:
-        trainer.load_params(arguments.params)
+        trainer.load_params(arguments.params, drawn=arguments.drawn)
         if trainer.params.loaded is not None:
             say_loaded(trainer.params.loaded)
     with soft_end(say) as end:
@@ -113,6 +119,8 @@ def train(arguments: argparse.Namespace) -> bool:
         )
     if arguments.save_params is not None:
         _save_params(trainer, arguments.save_params, arguments.save_not_finite)
+    if arguments.save_trained is not None:
+        _save_params(trainer, arguments.save_trained, arguments.save_not_finite, only_trained=True)
     sys.stdout.write(_summary(history, trainer.steps))
     return not end.is_asked
 
@@ -130,15 +138,17 @@ def _loss_scale(text: str, precision: str) -> LossScale | None:
         raise UsageError(f"--loss-scale takes {known}, not '{text:.80}'") from error
 
 
-def _save_params(trainer: "Trainer", path: str, even_not_finite: bool) -> None:
+def _save_params(
+    trainer: "Trainer", path: str, even_not_finite: bool, only_trained: bool = False
+) -> None:
     """Writes the parameters. MgnError where those that were trained are not finite."""
     trained = {name: trainer.params[name] for name in trainer.trained}
     fault = None if even_not_finite else fault_among(trained)
     if fault is not None:
         raise MgnError(
-            f"--save-params: {fault}: nothing is written; --save-not-finite writes it all the same"
+            f"{path}: {fault}: nothing is written; --save-not-finite writes it all the same"
         )
-    trainer.save_params(path)
+    trainer.save_params(path, only_trained=only_trained)
 
 
 def _program_of(arguments: argparse.Namespace) -> Module:
@@ -147,6 +157,17 @@ def _program_of(arguments: argparse.Namespace) -> Module:
     source = read_source(arguments.file, arguments.frontend)
     path = None if arguments.file == "-" else Path(arguments.file)
     return load_program(source.language, source.text, source.name, path)
+
+
+def _examples(
+    path: str, tokenizer: str | None, inputs: InputTypes, apart: int | None = 1
+) -> dict[str, np.ndarray]:
+    """The examples of a file of arrays, or the windows of a text."""
+    if not is_text(path):
+        return load_arrays(path)
+    if tokenizer is None:
+        raise UsageError(f"'{path}' is a text: --tokenizer names what makes tokens of it")
+    return text_examples(path, tokenizer, inputs, apart)
 
 
 def _choose_graph(
@@ -208,22 +229,23 @@ def _interface(ir: ModuleOp) -> tuple[InputTypes, tuple[str, ...]]:
 
 def _check_targets(arguments: argparse.Namespace, program: Module) -> None:
     """What is written can be, and takes the place of nothing that is read or written beside it."""
-    given = (arguments.file, arguments.data, arguments.eval, arguments.params)
+    given = (arguments.file, arguments.data, arguments.eval, arguments.params, arguments.tokenizer)
     taken = [*program.files, *(Path(file) for file in given if file not in (None, "-"))]
-    for path in (arguments.save, arguments.save_params, arguments.log, arguments.curves):
+    named = {"--save-params": arguments.save_params, "--save-trained": arguments.save_trained}
+    for path in (arguments.save, *named.values(), arguments.log, arguments.curves):
         if path is None:
             continue
         check_target(path)
         check_apart(path, taken)
         taken.append(Path(path))
-    target = arguments.save_params
-    if target is not None and not target.endswith(".safetensors"):
-        raise UsageError(f"--save-params takes a name that ends in .safetensors, not '{target}'")
-    if target is not None and not arguments.overwrite and run_of(Path(target)) is not None:
-        raise UsageError(
-            f"--save-params: '{target}' is a checkpoint, of which parameters alone would be left; "
-            "--overwrite takes its place"
-        )
+    for option, target in named.items():
+        if target is not None and not target.endswith(".safetensors"):
+            raise UsageError(f"{option} takes a name that ends in .safetensors, not '{target}'")
+        if target is not None and not arguments.overwrite and run_of(Path(target)) is not None:
+            raise UsageError(
+                f"{option}: '{target}' is a checkpoint, of which parameters alone would be left; "
+                "--overwrite takes its place"
+            )
 
 
 def _summary(history: History, steps: int) -> str:

@@ -56,6 +56,26 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
         raise MgnError(f"{file} is no tokenizer of Hugging Face: {said}") from None
 
 
+def encoded(tokenizer: Tokenizer, text: str, name: str) -> list[int]:
+    """The tokens of a text. MgnError where it has a character for which there is none."""
+    try:
+        return tokenizer.encode(text).ids
+    except Exception as error:  # the library raises plain exceptions
+        said = one_line(str(error), _MOST_SAID)
+        raise MgnError(f"{name}: {_refused(tokenizer, text)}: {said}") from None
+
+
+def _refused(tokenizer: Tokenizer, text: str) -> str:
+    """Which character a tokenizer refuses, as far as one alone is the reason."""
+    for character in dict.fromkeys(text):
+        try:
+            tokenizer.encode(character)
+        except Exception:
+            line = text.count("\n", 0, text.index(character)) + 1
+            return f"line {line}: the tokenizer has no token for {character!r}"
+    return "the tokenizer refuses it"
+
+
 def ending_ids(path: str | Path) -> frozenset[int]:
     """The tokens that end a text, by what lies beside a tokenizer: none where nothing says so."""
     folder = Path(path) if Path(path).is_dir() else Path(path).parent

@@ -11,7 +11,7 @@ from typing import Any
 from mgn.program import Program
 from mgn.text.generation import generate
 from mgn.text.streaming import TextStream
-from mgn.text.tokenizer import Tokenizer, ending_ids, load_tokenizer
+from mgn.text.tokenizer import Tokenizer, encoded, ending_ids, load_tokenizer
 
 
 def generate_text(
@@ -31,7 +31,7 @@ def generate_text(
     if isinstance(tokenizer, str | Path):
         options.setdefault("stop_ids", ending_ids(tokenizer))
         tokenizer = load_tokenizer(tokenizer)
-    ids = tokenizer.encode(prompt).ids
+    ids = encoded(tokenizer, prompt, "the prompt")
     stream = TextStream(tokenizer.decode, ids, [stop] if isinstance(stop, str) else stop)
     return pieces(generate(lm, ids, **options), stream)
 

@@ -26,9 +26,10 @@ from mgn.modules.call_arguments import check_arguments
 from mgn.parameters import Parameters
 from mgn.passes.mixed_precision import round_products
 from mgn.runtime.checkpoints.renaming import Rename
+from mgn.runtime.weights import save_params
 from mgn.training.loss_scale import AUTOMATIC, SKIPPED, SKIPS, LossScale, as_loss_scale
 from mgn.training.optimisers import PREFIX, AdamW, Optimizer
-from mgn.training.patterns import Patterns
+from mgn.training.patterns import Patterns, matching
 from mgn.training.step import BATCHES, COUNT, average_name, evaluation, training_step
 from mgn.training.step_options import StepOptions
 
@@ -203,16 +204,31 @@ class Trainer:
             self._evaluation[averaged] = self._compiled(module)
         return self._evaluation[averaged].run(batch)
 
-    def load_params(self, path: str | Path, rename: Rename = None, dtype: str | None = None) -> int:
-        """Loads all parameters from a checkpoint, as `Executable.load_params` does; the number of
-        arrays left over. What was loaded is `params.loaded`. WeightsError where one is missing or
-        of a type that is not converted.
+    def load_params(
+        self,
+        path: str | Path,
+        rename: Rename = None,
+        dtype: str | None = None,
+        *,
+        drawn: Patterns = (),
+    ) -> int:
+        """Loads all parameters from a checkpoint, as `Executable.load_params` does, but for those
+        that match the patterns of `drawn`, which stay as they are; the number of arrays left over.
+        What was loaded is `params.loaded`. WeightsError where one is missing or of a type that is
+        not converted.
         """
-        return self.params.load(path, self.params.types, rename, dtype).extra
+        types = self.params.types
+        kept = set(matching(drawn, types, "drawn"))
+        wanted = {name: type for name, type in types.items() if name not in kept}
+        return self.params.load(path, wanted, rename, dtype).extra
 
-    def save_params(self, path: str | Path) -> None:
-        """Writes all parameters to a .safetensors file."""
-        self.params.save(path)
+    def save_params(self, path: str | Path, *, only_trained: bool = False) -> None:
+        """Writes all parameters, or those that steps change, to a .safetensors file."""
+        if not only_trained:
+            self.params.save(path)
+            return
+        check_arguments("save_params", path=path)
+        save_params(path, {name: self.params[name] for name in self.trained})
 
     def state(self) -> dict[str, np.ndarray]:
         """All that a trainer has to go on from: parameters by their names, the program's states by
