@@ -43,8 +43,8 @@ TOP_FILES = {
     "mkdocs.yml",
     "pyproject.toml",
 }
-DATA = {".npz", ".safetensors"}
-TEXTS = {".c", ".css", ".h", ".js", ".json", ".lark", ".md", ".mgn", ".mlir", ".toml"}
+DATA = {".npz", ".png", ".safetensors"}
+TEXTS = {".c", ".css", ".h", ".js", ".json", ".lark", ".md", ".mgn", ".mlir", ".toml", ".txt"}
 NAMED = {".ci/run", "mgn/py.typed", *(f"mgn/{name}" for name in SOURCE_FOLDERS)}
 LONGEST_FILE = 500
 DEBRIS = re.compile(r"\b(TODO|FIXME|XXX|HACK|WIP)\b|/tmp/|/work/")
