@@ -1,0 +1,1 @@
+"""Training beside PyTorch: the cases, their peers, loss curves and times of steps."""

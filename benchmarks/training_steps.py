@@ -1,0 +1,115 @@
+"""`python -m benchmarks.training_steps [CASE …] [--inductor] [--kernels N] [--optimizer adamw]`:
+the time of a training step beside PyTorch's.
+
+A step is forward, backward and update, on a batch that lies in the host's memory, and ends with its
+loss on the host. Contestants take turns, so that a machine that is busy or slow is so for all; the
+figures are medians, and shares of PyTorch's time over mgn's. `--inductor` adds torch.compile, which
+needs a compiler of C++. `--kernels 12` prints where the time of mgn's step goes: kernels by name,
+the longest first.
+"""
+
+import argparse
+import importlib.util
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+
+from benchmarks.training.cases import STEPS, Case
+from benchmarks.training.side_by_side import ADAMW, SGD, Kind, Pair, Peer, paired
+
+KINDS = {"adamw": ADAMW, "sgd": SGD}
+WARM = 2
+"""Steps of each before any is timed."""
+
+Step = Callable[[], object]
+
+
+def contestants(case: Case, kind: Kind, pair: Pair, with_inductor: bool) -> dict[str, Step]:
+    """A step of each by name."""
+    batch = case.batch(pair.trainer.inputs, 0)
+    eager = Peer(case, pair.module, kind)
+    tensors = eager.tensors(batch)
+    found: dict[str, Step] = {
+        "mgn": lambda: pair.trainer.step(batch),
+        "eager": lambda: eager.step(tensors),
+    }
+    if with_inductor:
+        compiled = Peer(case, pair.module, kind)
+        compiled.compile()
+        found["inductor"] = lambda: compiled.step(tensors)
+    return found
+
+
+def in_turn(steps: dict[str, Step], rounds: int) -> dict[str, list[float]]:
+    """Seconds of a step of each, one after the other in every round; in a round each has two, of
+    which the second counts, since the threads of the one before spin for a while.
+    """
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for number in range(rounds + WARM):
+        for name, step in steps.items():
+            step()
+            start = time.perf_counter()
+            step()
+            if number >= WARM:
+                times[name].append(time.perf_counter() - start)
+    return times
+
+
+def kernel_table(pair: Pair, count: int) -> str:
+    """The kernels of mgn's step by name: how many launches, milliseconds, share; longest first."""
+    totals: dict[str, tuple[int, float]] = {}
+    for item in pair.trainer.executable.replay(profile=True):
+        launches, seconds = totals.get(item.kernel, (0, 0.0))
+        totals[item.kernel] = (launches + 1, seconds + item.seconds)
+    whole = sum(seconds for _, seconds in totals.values())
+    ordered = sorted(totals.items(), key=lambda item: -item[1][1])[:count]
+    lines = [
+        f"  {1e3 * seconds:8.3f} ms {seconds / whole:5.0%} {launches:4} × {name}"
+        for name, (launches, seconds) in ordered
+    ]
+    launches = sum(item for item, _ in totals.values())
+    return "\n".join([*lines, f"  {1e3 * whole:8.3f} ms in {launches} launches"])
+
+
+def row(case: Case, kind: Kind, pair: Pair, with_inductor: bool, rounds: int) -> str:
+    """The row of a table."""
+    times = in_turn(contestants(case, kind, pair, with_inductor), rounds)
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    figures = [f"{1e3 * medians[name]:.2f} ({1e3 * min(times[name]):.2f})" for name in times]
+    shares = [f"{medians[name] / medians['mgn']:.2f}" for name in times if name != "mgn"]
+    return f"| {case.name} | {' | '.join([*figures, *shares])} |"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="parts of names; all by default")
+    parser.add_argument("--inductor", action="store_true", help="beside torch.compile, too")
+    parser.add_argument("--kernels", type=int, default=0, metavar="N", help="the longest kernels")
+    parser.add_argument("--optimizer", choices=KINDS, default="adamw")
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--device", default="auto", help="as in mgn-run")
+    options = parser.parse_args(arguments)
+    names = ["mgn", "eager", *(["inductor"] if options.inductor else [])]
+    head = ["network", *(f"{name}, ms (least)" for name in names)]
+    head += [f"{name} / mgn" for name in names[1:]]
+    print(f"{torch.get_num_threads()} threads of PyTorch; medians of {options.rounds} steps\n")
+    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}", flush=True)
+    kind = KINDS[options.optimizer]
+    for case in STEPS:
+        if options.cases and not any(word.lower() in case.name.lower() for word in options.cases):
+            continue
+        missing = [item for item in case.packages if importlib.util.find_spec(item) is None]
+        if missing:
+            print(f"{case.name}: needs {', '.join(missing)}", flush=True)
+            continue
+        pair = paired(case, kind, options.device)
+        print(row(case, kind, pair, options.inductor, options.rounds), flush=True)
+        if options.kernels:
+            print(kernel_table(pair, options.kernels), flush=True)
+
+
+if __name__ == "__main__":
+    main()
