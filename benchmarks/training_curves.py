@@ -117,6 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.optimizers:
         print(optimiser_rows(options.steps, options.device))
         return
+    torch.set_num_threads(1)  # the networks are small, and threads that wait take each other's core
     rows: list[Row] = []
     for case in CURVES:
         if options.cases and not any(word.lower() in case.name.lower() for word in options.cases):
