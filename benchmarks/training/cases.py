@@ -85,7 +85,7 @@ def _of_zoo(name: str, label: str, sizes: Sizes, result: str, below: Sizes, **fi
     return Case(
         label,
         lambda: with_loss(entry.path, entry.call.graph, _own_sizes(entry, sizes), result),
-        lambda: entry.module(entry.sizes(small=True) | dict(sizes)),
+        lambda: entry.module(_own_sizes(entry, sizes)),
         loss,
         below,
         fixed,
@@ -106,16 +106,13 @@ def _compared(result: Any, tensors: Tensors) -> Any:
     return F.cross_entropy(result.flatten(0, -2), tensors["labels"].flatten())
 
 
-def _resnet18(batch: int, side: int, width: int) -> Case:
+def _resnet18(batch: int, side: int) -> Case:
     def peer() -> Any:
-        from torchvision.models import ResNet
-        from torchvision.models.resnet import BasicBlock
+        from torchvision.models import resnet18
 
-        if width == 64:
-            return ResNet(BasicBlock, [2, 2, 2, 2], num_classes=10)
-        raise ValueError("torchvision's network has 64 channels")
+        return resnet18(num_classes=10)
 
-    sizes = {"B": batch, "SIDE": side, "WIDTH": width}
+    sizes = {"B": batch, "SIDE": side}
     return Case(
         "ResNet-18",
         lambda: mgn.parse_file(OWN / "resnet18.mgn").lower("resnet18", sizes),
@@ -157,7 +154,7 @@ _BERT = {"D": 64, "HEADS": 4, "LAYERS": 1, "VOCAB": 97, "POSITIONS": 32, "S": 32
 CURVES = (
     _of_zoo("mlp", "MLP", {**_MLP, "B": 32}, "logits", {"labels": 10}),
     _of_zoo("lenet", "LeNet", {**_LENET, "B": 16}, "logits", {"labels": 10}),
-    _resnet18(8, 32, 64),
+    _resnet18(8, 64),
     _of_zoo(
         "smollm2",
         "decoder, two layers",
@@ -175,6 +172,6 @@ STEPS = (
     _of_zoo("mlp", "MLP", {**_MLP, "B": 64}, "logits", {"labels": 10}),
     _character_gpt(16, 128, 128, 5),
     _of_zoo("lenet", "LeNet", {**_LENET, "B": 64}, "logits", {"labels": 10}),
-    _resnet18(8, 64, 64),
+    _resnet18(8, 64),
 )
 """Networks whose steps are timed."""
