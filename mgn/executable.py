@@ -26,9 +26,9 @@ from mgn.runtime.devices import ComputeDevice
 from mgn.runtime.host_arrays import ArrayType
 from mgn.runtime.launching.description import described, input_types, output_types
 from mgn.runtime.launching.device_arrays import DeviceArray
-from mgn.runtime.launching.executable import Executable as DeviceExecutable
 from mgn.runtime.launching.profile import LaunchTime
 from mgn.runtime.launching.session import Session, States
+from mgn.runtime.launching.watched import WatchedExecutable as DeviceExecutable
 
 MOST_SEEDS = 1 << 64
 
@@ -113,6 +113,11 @@ class Executable:
     def device(self) -> ComputeDevice:
         """The device it runs on."""
         return self._executable.device
+
+    @property
+    def launched(self) -> DeviceExecutable:
+        """The launches as they are now; a graph that is compiled again has others."""
+        return self._executable
 
     @property
     def allocated(self) -> int:

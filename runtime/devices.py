@@ -96,15 +96,23 @@ def list_devices() -> list[ComputeDevice]:
     return found
 
 
-def choose(selector: str = "auto") -> ComputeDevice:
-    """The device that a selector names; `auto` prefers a GPU. DeviceError where there is none."""
+def choose(selector: str = "auto", place: int = 0) -> ComputeDevice:
+    """The device that a selector names; `auto` prefers a GPU. DeviceError where there is none.
+
+    Of several of a kind and a platform, the one at a `place`, in turn: processes that share a
+    machine take one each.
+    """
     devices = list_devices()
     if not devices:
         raise DeviceError(_nothing_found())
     wanted = selector.strip()
     matching = _matching(devices, wanted)
     if matching:
-        return min(matching, key=_preference)
+        best = min(matching, key=_preference)
+        same = [
+            item for item in matching if (item.kind, item.platform) == (best.kind, best.platform)
+        ]
+        return same[place % len(same)]
     listing = "\n".join(f"  {device}" for device in devices)
     raise DeviceError(
         f"no OpenCL device matches '{wanted}'; a selector is auto, cpu, gpu, an index such as "

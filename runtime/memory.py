@@ -6,6 +6,8 @@ large lies in large pages. Guarded memory gives each place its own slice with a 
 either side, so that a kernel which leaves its buffer is found out and named.
 """
 
+import contextlib
+import weakref
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import prod
@@ -81,6 +83,7 @@ class DeviceMemory:
         self._holder = holder
         self._owner: object = None
         self._queue = queue
+        weakref.finalize(self, settle, queue)
         self._context = context
         self._alignment = max(device.handle.mem_base_addr_align // 8, 1)
         self._is_gpu, self._memory = device.kind == "gpu", device.handle.global_mem_size
@@ -175,6 +178,14 @@ class DeviceMemory:
         self._pages.append(large_pages(size))
         flags |= cl.mem_flags.USE_HOST_PTR
         return cl.Buffer(self._context, flags, hostbuf=self._pages[-1])
+
+
+def settle(queue: Any) -> None:
+    """Waits for all that a queue was told: a run that has given its results may be at its last
+    launches still, and the host's memory that its buffers lie in is about to go.
+    """
+    with contextlib.suppress(opencl().Error):
+        queue.finish()
 
 
 def _place_of(view: BufferPlan) -> Place:

@@ -27,6 +27,7 @@ examples:
   mgn-train net.mgn --data train.npz --batch 16 --accumulate 4    steps of 64 in the memory of 16
   mgn-train net.mgn --data train.npz --precision f16 --loss-scale dynamic
   mgn-train net.mgn --data train.npz --check-finite     names what made the first NaN
+  mpiexec -n 4 mgn-train net.mgn --data train.npz --batch 64     four processes, 16 examples each
 """
 
 
@@ -47,6 +48,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_data(parser)
     _add_steps(parser)
     _add_files(parser)
+    _add_processes(parser)
     return parser
 
 
@@ -108,6 +110,26 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
     add("--curves", metavar="FILE.png", help="draw loss and metric (extra: curves)")
     add("--tensorboard", metavar="FOLDER", help="write event files (extra: tensorboard)")
     add("--no-progress", action="store_true", help="no bar, on a terminal neither")
+
+
+def _add_processes(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group(
+        "several processes, by mpiexec (extra: distributed)"
+    ).add_argument
+    add(
+        "--zero",
+        type=int,
+        choices=[0, 1],
+        default=0,
+        help="1: each process keeps the optimiser's states of its share of the parameters alone",
+    )
+    add(
+        "--bucket",
+        type=float,
+        default=8.0,
+        metavar="MIB",
+        help="how many MiB of gradients leave together (default: 8)",
+    )
 
 
 def _run(arguments: argparse.Namespace) -> int:

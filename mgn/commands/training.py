@@ -22,6 +22,8 @@ from mgn.commands.sources import read_source
 from mgn.diagnostics import MgnError
 from mgn.dialects.mgn.structure import GraphOp, graphs_of
 from mgn.dialects.types import element_of
+from mgn.distributed.crew import Crew
+from mgn.distributed.launch import find_crew
 from mgn.modules.files import check_apart, check_target
 from mgn.modules.module import Module, load_program
 from mgn.runtime.weights import load_arrays
@@ -39,8 +41,18 @@ if TYPE_CHECKING:
 
 def train(arguments: argparse.Namespace) -> bool:
     """Trains the graph that the arguments describe, and prints what came of it. Whether the run
-    came to its end, which a signal can keep it from.
+    came to its end, which a signal can keep it from. Several processes do it together.
     """
+    crew = find_crew()
+    with crew.guard():
+        return _train(arguments, crew)
+
+
+def _train(arguments: argparse.Namespace, crew: Crew) -> bool:
+    """The same, by one of a crew, of which the first writes and talks to the reader."""
+    if arguments.file == "-" and crew.size > 1:
+        raise UsageError("several processes read the program from a file, not from stdin")
+    tell = say if crew.is_first else _silent
     metric = None if arguments.metric is None else parse_metric(arguments.metric)
     scale = _loss_scale(arguments.loss_scale, arguments.precision)
     program = _program_of(arguments)
@@ -56,8 +68,9 @@ def train(arguments: argparse.Namespace) -> bool:
         metric.check([*inputs, *outputs])
     if metric is not None and arguments.eval is None:
         raise UsageError("--metric is computed on the examples of --eval, and there are none")
-    _check_targets(arguments, program)
-    check_run(arguments.save, arguments.resume, arguments.overwrite)
+    if crew.is_first:
+        _check_targets(arguments, program)
+        check_run(arguments.save, arguments.resume, arguments.overwrite)
     arrays = _examples(arguments.data, arguments.tokenizer, inputs)
     data = ArrayBatches(arrays, inputs, arguments.seed, arguments.data)
     data.need_a_batch(accumulate=arguments.accumulate)
@@ -88,12 +101,14 @@ def train(arguments: argparse.Namespace) -> bool:
         masters=arguments.masters,
         trained=arguments.trained or None,
         frozen=arguments.frozen,
+        zero=arguments.zero,
+        bucket=arguments.bucket,
     )
     if arguments.params is not None:
         trainer.load_params(arguments.params, drawn=arguments.drawn)
-        if trainer.params.loaded is not None:
+        if trainer.params.loaded is not None and crew.is_first:
             say_loaded(trainer.params.loaded)
-    with soft_end(say) as end:
+    with soft_end(tell) as end:
         history = trainer.fit(
             data,
             epochs=arguments.epochs or 1,
@@ -114,15 +129,20 @@ def train(arguments: argparse.Namespace) -> bool:
             norms=arguments.norms,
             save_not_finite=arguments.save_not_finite,
             progress=False if arguments.no_progress else None,
-            say=say,
+            say=tell,
             callbacks=[end],
         )
-    if arguments.save_params is not None:
+    if arguments.save_params is not None and crew.is_first:
         _save_params(trainer, arguments.save_params, arguments.save_not_finite)
-    if arguments.save_trained is not None:
+    if arguments.save_trained is not None and crew.is_first:
         _save_params(trainer, arguments.save_trained, arguments.save_not_finite, only_trained=True)
-    sys.stdout.write(_summary(history, trainer.steps))
-    return not end.is_asked
+    if crew.is_first:
+        sys.stdout.write(_summary(history, trainer.steps))
+    return not any(crew.exchange("the end", end.is_asked))
+
+
+def _silent(text: str) -> None:
+    """Says nothing."""
 
 
 def _loss_scale(text: str, precision: str) -> LossScale | None:

@@ -119,7 +119,7 @@ class ArrayBatches:
         """The batches of an epoch from one of them on."""
         order = order_of(self.seed, number, self.examples)
         for index in range(start, self.examples // self.size):
-            yield self._rows(order[index * self.size : (index + 1) * self.size])
+            yield self.rows(order[index * self.size : (index + 1) * self.size])
 
     def remark(self, accumulate: int = 1) -> str | None:
         """What is to be said once about examples that were left out."""
@@ -151,9 +151,10 @@ class ArrayBatches:
         for first in range(0, self.examples, self.size):
             rows = np.arange(first, first + self.size)
             left = self.examples - first
-            yield self._rows(rows % self.examples), None if left >= self.size else left
+            yield self.rows(rows % self.examples), None if left >= self.size else left
 
-    def _rows(self, rows: np.ndarray) -> Batch:
+    def rows(self, rows: np.ndarray) -> Batch:
+        """Some examples as a batch."""
         return {
             name: array[rows] if self.inputs[name][1] else array
             for name, array in self.arrays.items()

@@ -21,9 +21,15 @@ from xdsl.ir import Operation
 from mgn.diagnostics import Diagnostic, DiagnosticsError
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import ConstantOp, graphs_of
+from mgn.distributed.crew import crew_of
 from mgn.training.loss_scale import NORM, SKIPPED
 
 Array = np.ndarray
+
+_NOTHING = (
+    "The reference interpreter finds all values of this step finite: they leave the range in the "
+    "precision or the order in which the kernels compute them"
+)
 
 
 class StepByStep(Protocol):
@@ -66,18 +72,25 @@ class FiniteCheck:
 
     def after(self, results: Mapping[str, Array]) -> None:
         """DiagnosticsError where a result or the state behind a step is not finite. The norm of the
-        gradients need not be where the step was skipped for that.
+        gradients need not be where the step was skipped for that. Of several ranks, all raise that
+        of the first one whose share of the batch has made it.
         """
         if results.get(SKIPPED):
             results = {name: value for name, value in results.items() if name != NORM}
-        fault = fault_among(results) or fault_among(self.trainer.state())
+        crew = crew_of(self.trainer)
+        faults = crew.exchange("a check", fault_among(results) or fault_among(self.trainer.state()))
+        fault = next((item for item in faults if item is not None), None)
         if fault is None:
             return
-        finding = self._given() or self._first()
-        message, operation = finding
-        raise DiagnosticsError(
-            [self._placed(f"step {self.trainer.steps}: {fault}. {message}", operation)]
+        message, operation = self._given() or self._first()
+        found = crew.exchange(
+            "what was not finite",
+            (
+                message is not _NOTHING,
+                self._placed(f"step {self.trainer.steps}: {fault}. {message}", operation),
+            ),
         )
+        raise DiagnosticsError([max(found, key=lambda item: item[0])[1]])
 
     def _given(self) -> tuple[str, Operation | None] | None:
         """What was not finite before the step."""
@@ -97,11 +110,7 @@ class FiniteCheck:
             if watcher.found is not None:
                 return watcher.said, watcher.found
             state, batch = {**state, **watcher.states}, {}
-        return (
-            "The reference interpreter finds all values of this step finite: they leave the "
-            "range in the precision or the order in which the kernels compute them",
-            None,
-        )
+        return _NOTHING, None
 
     def _placed(self, message: str, operation: Operation | None) -> Diagnostic:
         """A message at an operation's place, where that is known."""

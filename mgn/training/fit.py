@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from mgn.diagnostics import MgnError
+from mgn.distributed.crew import crew_of
 from mgn.runtime.errors import WeightsError
 from mgn.training.checkpoints import (
     Checkpoint,
+    Checkpoints,
     Position,
     begin_run,
     check_names,
@@ -25,8 +27,9 @@ from mgn.training.curves import Curves, EventFiles
 from mgn.training.data import ArrayBatches, Batches, open_batches
 from mgn.training.history import History, JsonLog
 from mgn.training.metrics import parse_metric
-from mgn.training.progress import Progress, show_progress
+from mgn.training.progress import Progress, Silence, show_progress
 from mgn.training.run import Run, Wanted
+from mgn.training.shards import shared_by
 from mgn.training.trainee import Callback, Trainee
 
 
@@ -68,7 +71,8 @@ def fit(
     parameter with each step. A state that is no longer finite is saved only with `save_not_finite`;
     without it the last good checkpoint stays. A callback is called with each `Event`, and may raise
     `StopTraining`. `progress` is whether there is a bar; by default where stderr is a terminal.
-    `say` takes lines for the reader where there is no bar.
+    `say` takes lines for the reader where there is no bar. Several ranks all call it, with the same
+    options and the same whole batches; the first one writes files and talks to the reader.
 
     MgnError with what is wrong with data, files or options, most of it before the first step.
     """
@@ -77,7 +81,8 @@ def fit(
     wanted = Wanted(measured, every, patience, check_finite, norms, keep_best, save_not_finite)
     if keep_best and save is None:
         raise MgnError("keep_best is about checkpoints, and none are saved")
-    show = show_progress(progress, say)
+    crew = crew_of(trainer)
+    show = show_progress(progress, say) if crew.is_first else Silence()
     training = open_batches(batches, trainer.inputs, trainer.seed, "the data")
     if isinstance(training, ArrayBatches):
         training.need_a_batch(accumulate=trainer.accumulate)
@@ -90,9 +95,7 @@ def fit(
         evaluated.need_a_batch("a loss is a mean over whole batches; a metric is not")
     if save is not None:
         check_names(trainer.state_types)
-    files, found = begin_run(save, resume, overwrite, keep)
-    if keep_best and files is not None:
-        files.check_best()
+    files, found = crew.from_first(lambda: _begin_run(save, resume, overwrite, keep, keep_best))
     history = History(trainer.loss)
     position = _first_position(trainer, training)
     best, since = None, 0
@@ -102,23 +105,36 @@ def fit(
     elif resume:
         show.say("there is no checkpoint yet: the run begins")
     run_name = files.run if files is not None else new_run()
+    training, evaluated = shared_by(trainer, training), shared_by(trainer, evaluated)
     run = Run(trainer, training, evaluated, wanted, history, position, show, run_name)
     run.best, run.since_best = best, since
     run.files, run.callbacks = files, tuple(callbacks)
     run.saved = None if found is None else f"step {found.header.step}"
-    if log is not None:
-        run.log = _open_log(log, run, found, overwrite)
-    run.curves = None if curves is None else Curves(curves, run_name, overwrite)
-    run.events = None if tensorboard is None else EventFiles(tensorboard)
+    if crew.is_first:
+        if log is not None:
+            run.log = _open_log(log, run, found, overwrite)
+        run.curves = None if curves is None else Curves(curves, run_name, overwrite)
+        run.events = None if tensorboard is None else EventFiles(tensorboard)
     last_epoch = position.first_epoch + epochs if steps is None else None
     last_step = None if steps is None else position.first_step + steps
     try:
-        run.go(last_epoch, last_step)
+        with crew.guard():
+            run.go(last_epoch, last_step)
     finally:
         show.end()
         if run.events is not None:
             run.events.close()
     return history
+
+
+def _begin_run(
+    save: str | Path | None, resume: bool, overwrite: bool, keep: int, keep_best: bool
+) -> tuple[Checkpoints | None, Checkpoint | None]:
+    """What `begin_run` gives, once the place of the best checkpoint was looked at."""
+    files, found = begin_run(save, resume, overwrite, keep)
+    if keep_best and files is not None:
+        files.check_best()
+    return files, found
 
 
 def _check_counts(**counts: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mgn.diagnostics import MgnError
+from mgn.distributed.crew import crew_of
 from mgn.training.checkpoints import Checkpoint, Checkpoints, Header, Position
 from mgn.training.curves import Curves, EventFiles
 from mgn.training.data import Batch, Batches, whole_steps
@@ -83,6 +84,7 @@ class Run:
         self._seconds = 0.0
         self._rate = 0.0
         self._finite = FiniteCheck(trainer) if wanted.check_finite else None
+        self._crew = crew_of(trainer)
         self._guard = FiniteGuard(trainer)
         self._skips = Skips(history, show)
 
@@ -195,7 +197,8 @@ class Run:
                 self._save(self.files)  # it is no better than others as long as that is not known
             raise
         is_saved = self.files is not None and self._save(self.files)
-        if is_saved and self.files is not None and self.wanted.keep_best and not self.since_best:
+        is_best = is_saved and self.wanted.keep_best and not self.since_best
+        if is_best and self.files is not None and self._crew.is_first:
             self.files.mark_best()
         if self.curves is not None:
             self.curves.draw(self.history)
@@ -261,7 +264,8 @@ class Run:
             self.best,
             self.since_best,
         )
-        files.write(Checkpoint(header, state))
+        if self._crew.is_first:
+            files.write(Checkpoint(header, state))
         self.saved = f"step {self.trainer.steps}"
         return True
 
@@ -278,9 +282,18 @@ class Run:
             self.events.add(record)
 
     def _tell(self, kind: Any, values: Mapping[str, float]) -> None:
-        for callback in self.callbacks:
-            epoch = self.position.epoch
-            callback(Event(kind, self.trainer.steps, epoch, values, self.trainer, self.history))
+        """Calls the callbacks; StopTraining on all ranks where it is raised on one."""
+        reason: str | None = None
+        try:
+            for callback in self.callbacks:
+                epoch = self.position.epoch
+                callback(Event(kind, self.trainer.steps, epoch, values, self.trainer, self.history))
+        except StopTraining as raised:
+            reason = str(raised)
+        reasons = self._crew.exchange(f"the end of step {self.trainer.steps}", reason)
+        for given in reasons:
+            if given is not None:
+                raise StopTraining(given)
 
 
 def evaluate(trainer: Trainee, batches: Batches, metric: Metric | None = None) -> dict[str, float]:
@@ -290,8 +303,12 @@ def evaluate(trainer: Trainee, batches: Batches, metric: Metric | None = None) -
     for batch, count in batches.evaluation():
         results = trainer.run_eval(batch)
         size = next((len(batch[name]) for name in batch if batch[name].ndim), 1)
-        for mean in means:
+        for mean in means if count != 0 else ():
             mean.add({**batch, **results}, size, count)
+    sums = crew_of(trainer).exchange("means", [(mean.total, mean.weight) for mean in means])
+    for place, mean in enumerate(means):
+        mean.total = sum(item[place][0] for item in sums)
+        mean.weight = sum(item[place][1] for item in sums)
     found = {mean.metric.name: mean.value for mean in means if mean.weight}
     if not found:
         raise MgnError("the eval data has no whole batch, and a loss is a mean over whole ones")

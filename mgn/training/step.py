@@ -22,6 +22,7 @@ parameters.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32
@@ -80,6 +81,33 @@ def training_step(
     MgnError where the loss is no output, or no float scalar, or nothing is trained, or a name is
     one that training gives.
     """
+    graph, step = opened_step(module, loss, optimizer, options)
+    trained = step.trained
+    if step.options.accumulate == 1:
+        with graph:
+            step.write(graph.outputs[loss])
+        check_module(graph.module)
+        return TrainingStep(graph.module, trained)
+    with graph:
+        kept = step.accumulate(graph.outputs[loss])
+    update = AddedGraph(f"{graph.name}_update", graph.place)
+    with update:
+        StepWriter(update, step.optimizer, step.options, trained).write_accumulated(kept)
+    check_module(graph.module)
+    check_module(update.module)
+    sums = frozenset([*map(gradient_name, trained), *map(result_name, kept)])
+    return TrainingStep(graph.module, trained, update.module, sums)
+
+
+def opened_step(
+    module: ModuleOp,
+    loss: str,
+    optimizer: Optimizer | None = None,
+    options: StepOptions | None = None,
+) -> "tuple[ExtendedGraph, StepWriter]":
+    """A module's one graph, which is used up, open for what a step adds, and what adds it.
+    MgnError as for `training_step`.
+    """
     optimizer = AdamW() if optimizer is None else optimizer
     if not isinstance(optimizer, Optimizer):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise MgnError(f"an optimizer is such as mgn.AdamW(lr=1e-3), not {optimizer!r:.80}")
@@ -92,21 +120,7 @@ def training_step(
     for factors, what in ((optimizer.lr_factors, "lr"), (optimizer.decay_factors, "decay")):
         check_patterns(factors, names, f"{what}_factors")
     trained = {name: graph.hold(name) for name in names}
-    step = _Step(graph, optimizer, options, trained)
-    if options.accumulate == 1:
-        with graph:
-            step.write(graph.outputs[loss])
-        check_module(graph.module)
-        return TrainingStep(graph.module, trained)
-    with graph:
-        kept = step.accumulate(graph.outputs[loss])
-    update = AddedGraph(f"{graph.name}_update", graph.place)
-    with update:
-        _Step(update, optimizer, options, trained).write_accumulated(kept)
-    check_module(graph.module)
-    check_module(update.module)
-    sums = frozenset([*map(gradient_name, trained), *map(result_name, kept)])
-    return TrainingStep(graph.module, trained, update.module, sums)
+    return graph, StepWriter(graph, optimizer, options, trained)
 
 
 def scaled_step(
@@ -135,7 +149,7 @@ def evaluation(
     return graph.module
 
 
-class _Step:
+class StepWriter:
     """Adds gradients and updates to a graph."""
 
     def __init__(
@@ -147,7 +161,6 @@ class _Step:
     ) -> None:
         self.graph, self.optimizer, self.options = graph, optimizer, options
         self.trained = trained
-        self.count = graph.state(COUNT, "i32")
         self.rates: list[tuple[float | Schedule, Value]] = []
         self.number: Value | None = None
         self.owners: dict[str, str] = {}
@@ -158,6 +171,11 @@ class _Step:
                 claim(self.owners, gradient_name(name), "a sum of gradients (accumulate)")
             if options.masters:
                 claim(self.owners, master_name(name), "a master (masters)")
+
+    @cached_property
+    def count(self) -> State:
+        """The state that counts the steps that were done."""
+        return self.graph.state(COUNT, "i32")
 
     def write(self, loss: Value) -> None:
         """All that the step does with a loss."""
@@ -186,8 +204,7 @@ class _Step:
         graph = self.graph
         states = {name: graph.state(name, op.type) for name, op in self.trained.items()}
         _, gradients = self.gradients(loss, states)
-        if self.options.loss_scale is not None and graph.writes_states:
-            graph.write_where(squared_norm(gradients) <= _LARGEST_SUM)
+        self.keep_states(gradients)
         batches = graph.state(BATCHES, "i32")
         is_first = batches.value == 0
         added = {gradient_name(name): it for name, it in zip(states, gradients, strict=True)}
@@ -201,6 +218,11 @@ class _Step:
             held.write(ops.where(is_first, value, held.value + value))
         batches.write(batches.value + 1)
         return {name: value.type for name, value in results.items()}
+
+    def keep_states(self, gradients: Sequence[Value]) -> None:
+        """Leaves the program's own states as they were where scaled gradients are not finite."""
+        if self.options.loss_scale is not None and self.graph.writes_states:
+            self.graph.write_where(squared_norm(gradients) <= _LARGEST_SUM)
 
     def write_accumulated(self, results: Mapping[str, TensorType]) -> None:
         """All that a step does with sums of gradients, and the means of results."""
@@ -269,7 +291,7 @@ class _Step:
         options, factor = self.options, self.share()
         has_norm = options.grad_norm or options.clip_norm is not None
         finite: Value | None = None
-        square = squared_norm(gradients) if has_norm or options.loss_scale is not None else None
+        square = self.squares(gradients) if has_norm or options.loss_scale is not None else None
         if square is not None and options.loss_scale is not None:
             finite = square <= _LARGEST_SUM
         if square is not None and has_norm:
@@ -282,6 +304,10 @@ class _Step:
         if factor is None:
             return list(gradients), finite
         return [item * like(factor, item) for item in gradients], finite
+
+    def squares(self, gradients: Sequence[Value]) -> Value:
+        """The sum of the squares of all gradients, f32."""
+        return squared_norm(gradients)
 
     def updated(self, name: str, value: Value, gradient: Value) -> Value:
         """The next value of a parameter."""

@@ -20,6 +20,7 @@ from mgn.api import AnyModule, Module, as_module, compile_lowered, describe_devi
 from mgn.diagnostics import MgnError
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.dialects.types import element_of
+from mgn.distributed.launch import check_stage, find_crew
 from mgn.driver.precision import check_precision
 from mgn.executable import Executable
 from mgn.modules.call_arguments import check_arguments
@@ -35,6 +36,8 @@ from mgn.training.step_options import StepOptions
 
 if TYPE_CHECKING:
     from mgn.training.history import History
+    from mgn.training.shards import Division
+    from mgn.training.shared_steps import SharedSteps
 
 SEED = f"{PREFIX}.seed"
 """What the seed is called in a trainer's state."""
@@ -58,6 +61,11 @@ class Trainer:
     last of them. `loss_scale` is by what the loss is multiplied while gradients are computed:
     `dynamic`, `none`, a number, or a `mgn.LossScale`; `auto` is dynamic where precision is f16. A
     step whose gradients are not finite then leaves all as it was, and is `skipped`.
+
+    Under `mpiexec`, the processes share every batch out: `mgn.distributed`. `ranks` is False where
+    each is to train by itself, or a communicator of mpi4py, or another trainer's `crew`. `zero=1`
+    has each rank keep the optimiser's states of some parameters alone, and `bucket` is how many MiB
+    of gradients leave together.
     """
 
     def __init__(
@@ -79,6 +87,9 @@ class Trainer:
         accumulate: int = 1,
         loss_scale: float | str | LossScale | None = AUTOMATIC,
         masters: bool = False,
+        ranks: Any = None,
+        zero: int = 0,
+        bucket: float = 8.0,
     ) -> None:
         from mgn.runtime.devices import choose
         from mgn.runtime.launching.session import Session
@@ -91,21 +102,36 @@ class Trainer:
         self.graph = self._module.choose_graph(graph)
         self.loss, self.seed, self.precision = loss, seed, precision
         self.dims = dict(dims or {})
+        self.crew = find_crew(ranks)
+        self.division: Division | None = None
+        self.shared: SharedSteps | None = None
+        check_stage(zero, bucket)
+        if self.crew.size > 1 and accumulate != 1:
+            raise MgnError(
+                "several ranks take each batch at once: without accumulate, and with a batch of as "
+                "many more rows, a step is the same"
+            )
         scale = as_loss_scale(loss_scale, precision)
         options = StepOptions(
             trained, frozen, clip_norm, ema, grad_norm, accumulate, scale, masters
         )
         self.accumulate = accumulate
         self._optimizer, self._options = optimizer or AdamW(), options
+        if self.crew.size > 1:
+            from mgn.training.shards import divide
+
+            with self.crew.guard():
+                self.division = divide(self._module, self.graph, self.dims, self.crew)
         self._step = training_step(self._lowered(), loss, self._optimizer, options)
         self._averaged = ema is not None
-        self._device = choose(device)
-        self._described = describe_device(self._device)
+        self._device = choose(device, self.crew.node_rank)
+        with self.crew.in_turn():
+            self._described = describe_device(self._device)
         session = Session(self._device)
         self.params = Parameters(session, seed, self._step.trained)
         given = self._module.values
         self.params.update({name: given[name] for name in self._step.trained if name in given})
-        self.executable = self._compiled(self._step.module)
+        self.executable = self._begun(zero, bucket)
         update = self._step.update
         self._update = None if update is None else self._compiled(update)
         self._evaluation: dict[bool, Executable] = {}
@@ -141,7 +167,9 @@ class Trainer:
 
     @property
     def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """The inputs of the graph: element and shape by name."""
+        """The inputs of the graph: element and shape by name; of a whole batch."""
+        if self.division is not None:
+            return dict(self.division.inputs)
         (graph,) = graphs_of(self._step.module)
         types = {name: argument.type for name, argument in graph.named_inputs}
         return {
@@ -177,9 +205,15 @@ class Trainer:
         """Takes a step on a batch, arrays by input name, and waits: all outputs by name.
 
         Where a step has several batches, the outputs are those of this one. With the last of them,
-        those that are float scalars are means over the step's batches.
+        those that are float scalars are means over the step's batches. Of several ranks, each is
+        given the whole batch, or its rows alone; outputs that are scalars are those of the whole
+        batch, and others those of the rank's rows.
         """
-        outputs = self.executable.run(batch)
+        if self.shared is None:
+            outputs = self.executable.run(batch)
+        else:
+            with self.crew.guard():
+                outputs = self.shared.step(self._steps, batch)
         self._pending += 1
         if self._pending < self.accumulate:
             return outputs
@@ -201,8 +235,15 @@ class Trainer:
         if averaged not in self._evaluation:
             names = {name: average_name(name) for name in self.trained} if averaged else {}
             module = evaluation(self._lowered(), self._step.trained, names)
-            self._evaluation[averaged] = self._compiled(module)
-        return self._evaluation[averaged].run(batch)
+            with self.crew.in_turn():
+                self._evaluation[averaged] = self._compiled(module)
+        if self.shared is None:
+            return self._evaluation[averaged].run(batch)
+        with self.crew.guard():
+            if averaged:
+                names = [average_name(name) for name in self.trained]
+                self.shared.share_averages(names, self._steps)
+            return self.shared.evaluated(self._evaluation[averaged], batch)
 
     def load_params(
         self,
@@ -233,9 +274,14 @@ class Trainer:
     def state(self) -> dict[str, np.ndarray]:
         """All that a trainer has to go on from: parameters by their names, the program's states by
         theirs, those of the optimiser as `optimizer.<parameter>.<name>`, the count of steps as
-        `optimizer.step` and the seed as `optimizer.seed`.
+        `optimizer.step` and the seed as `optimizer.seed`. All ranks call it together, and have it
+        whole.
         """
         dead = self._step.sums if not self._pending else ()
+        if self.shared is not None:
+            with self.crew.guard():
+                found = {**dict(self.params), **self.shared.states()}
+            return {**found, SEED: np.array(self.seed, np.int64)}
         names = {name: item for item in self._executables for name in item.state}
         held = {name: item.state[name] for name, item in names.items() if name not in dead}
         zeros = {name: np.zeros(shape, dtype) for name, (dtype, shape) in self._types_of(dead)}
@@ -274,6 +320,9 @@ class Trainer:
             if name in self.params:
                 self.params[name] = array
                 continue
+            if self.shared is not None and name != SEED:
+                self.shared.set_state(name, array)
+                continue
             for executable in self._executables:
                 if name in executable.state:
                     executable.state[name] = array
@@ -308,8 +357,8 @@ class Trainer:
         from mgn.runtime.host_arrays import DTYPES
 
         types = dict(self.params.types)
-        for executable in self._executables:
-            types |= executable.state_types
+        for steps in self._executables if self.shared is None else (self.shared,):
+            types |= steps.state_types
         found = {name: (np.dtype(DTYPES[item]), shape) for name, (item, shape) in types.items()}
         return {**found, SEED: (np.dtype(np.int64), ())}
 
@@ -325,13 +374,37 @@ class Trainer:
         """What a step runs."""
         return (self.executable,) if self._update is None else (self.executable, self._update)
 
+    def _begun(self, zero: int, bucket: float) -> Executable:
+        """What a step runs first: all of it, or, of several ranks, what computes gradients."""
+        if self.division is None:
+            return self._compiled(self._step.module)
+        from mgn.distributed.ranks import Ranks
+        from mgn.training.shared_steps import SharedSteps
+
+        assert isinstance(self.crew, Ranks)
+        with self.crew.guard():
+            self.shared = SharedSteps(
+                self.crew,
+                self.division,
+                self._lowered,
+                (self.loss, self._optimizer, self._options),
+                self._step.trained,
+                self.params,
+                self._compiled,
+                zero,
+                bucket,
+            )
+        return self.shared.backward
+
     def _lowered(self) -> Any:
-        lowered = self._module.lower(self.graph, self.dims)
+        dims = self.dims if self.division is None else self.division.dims
+        lowered = self._module.lower(self.graph, dims)
         round_products(lowered, self.precision)
         return lowered
 
-    def _compiled(self, module: Any) -> Executable:
+    def _compiled(self, module: Any, params: Parameters | None = None) -> Executable:
         program = Module(module, self._module.values)
         recipe = recipe_of(program, None, None, self._described, None, self.precision)
         ir = recipe.lower()
-        return compile_lowered(ir, self._device, recipe, self.seed, params=self.params)
+        held = self.params if params is None else params
+        return compile_lowered(ir, self._device, recipe, self.seed, params=held)

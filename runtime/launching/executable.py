@@ -7,7 +7,6 @@ and gives new ones.
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,7 @@ from mgn.runtime.block_parameters import whole_name, whole_types
 from mgn.runtime.cache import KernelCache
 from mgn.runtime.devices import ComputeDevice, choose, opencl
 from mgn.runtime.errors import InputError, RuntimeFault
-from mgn.runtime.host_arrays import DTYPES, check_inputs
-from mgn.runtime.large_pages import PAGE, has_large_pages, large_pages
+from mgn.runtime.host_arrays import check_inputs
 from mgn.runtime.launching.command_buffers import CommandBuffer, record
 from mgn.runtime.launching.device_arrays import DeviceArray
 from mgn.runtime.launching.host_places import HostPlaces
@@ -32,6 +30,7 @@ from mgn.runtime.launching.preparation import Preparation
 from mgn.runtime.launching.profile import LaunchTime, launch_times, write_trace
 from mgn.runtime.launching.programs import build_kernels
 from mgn.runtime.launching.residency import resident_size
+from mgn.runtime.launching.results import new_results
 from mgn.runtime.launching.session import Session
 from mgn.runtime.memory import DeviceMemory, GuardedMemory, buffer_bytes, guard_is_wanted
 
@@ -344,7 +343,7 @@ class Executable:
     def _run(
         self, arrays: Sequence[np.ndarray | DeviceArray], profile: bool
     ) -> dict[str, np.ndarray]:
-        outputs = self._new_outputs()
+        outputs = new_results(self._outputs, self.device.kind)
         if self._places is not None and not profile:
             given = {number: array for (number, _), array in zip(self._inputs, arrays, strict=True)}
             results = {item.buffer: outputs[item.name] for item in self._outputs}
@@ -472,25 +471,12 @@ class Executable:
         ]
         return launch_times([name for name, _ in named], [event for _, event in named])
 
-    def _new_outputs(self) -> dict[str, np.ndarray]:
-        """Arrays for the results; on a CPU, large ones lie in large pages."""
-        large = self.device.kind == "cpu" and has_large_pages()
-        outputs: dict[str, np.ndarray] = {}
-        for output in self._outputs:
-            dtype = DTYPES[output.element]
-            size = prod(output.shape) * dtype.itemsize
-            if large and size >= PAGE:
-                outputs[output.name] = large_pages(size).view(dtype).reshape(output.shape)
-            else:
-                outputs[output.name] = np.empty(output.shape, dtype)
-        return outputs
-
     def _collect(self, outputs: Mapping[str, np.ndarray], direct: Collection[int] = ()) -> None:
         """Copies results to the host, but those that are written there, and waits."""
         downloads = [
             self._memory.download(output.buffer, outputs[output.name])
             for output in self._outputs
-            if output.buffer not in direct
+            if output.name in outputs and output.buffer not in direct
         ]
         self._queue.finish()
         del downloads

@@ -5,6 +5,7 @@ parameter or a state is one buffer for all that name it, and `States`, which rea
 """
 
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -27,7 +28,7 @@ from mgn.runtime.host_arrays import (
     spelling,
 )
 from mgn.runtime.launching.device_arrays import DeviceArray
-from mgn.runtime.memory import buffer_bytes
+from mgn.runtime.memory import buffer_bytes, settle
 
 Key = tuple[BufferKind, str]
 
@@ -63,14 +64,16 @@ class Session:
 
     `lock` is taken by whoever runs or changes something. A state that a run has half written is in
     `lost` until it is set or begun again. Those in `trained` are parameters that runs write: they
-    are not among `States`, and `reset` leaves them as they are.
+    are not among `States`, and `reset` leaves them as they are. `beside` is a session whose context
+    it shares: its commands run in a queue of their own.
     """
 
-    def __init__(self, device: ComputeDevice) -> None:
+    def __init__(self, device: ComputeDevice, beside: "Session | None" = None) -> None:
         cl = opencl()
         self.device = device
-        self.context = cl.Context([device.handle])
+        self.context = cl.Context([device.handle]) if beside is None else beside.context
         self.queue = cl.CommandQueue(self.context)
+        weakref.finalize(self, settle, self.queue)
         self.lock = threading.Lock()
         self.unset: set[Key] = set()
         self.lost: set[str] = set()
@@ -119,6 +122,14 @@ class Session:
             if held.value is not None:
                 self._store(held, held.value)
                 held.value = None
+        return held.buffer
+
+    def place(self, kind: BufferKind, name: str) -> Any:
+        """The buffer of what is held of a name, which has a value then."""
+        held = self._find(kind, name)
+        if kind is BufferKind.STATE:
+            with self.lock:
+                self.begin_unset([name])
         return held.buffer
 
     def parameter(self, name: str) -> Held:

@@ -42,6 +42,7 @@ EXTRA = {
     "passes/saturate": {"egglog", "highspy"},
     "mgn": {"z3"},
     "mgn/training": {"safetensors"},
+    "mgn/distributed": {"mpi4py"},
     "mgn/text": {"tokenizers"},
     "mgn/lsp": {"lsprotocol", "pygls"},
     "mgn/onnx_backend.py": {"onnx"},
@@ -87,7 +88,7 @@ ORDERED: dict[str, tuple[str, ...]] = {
 }
 """The sub-packages of a pass, in an order in which each imports from itself and those before it."""
 
-SLOW = {"egglog", "highspy", "pyopencl", "tokenizers", "torch", "z3"}
+SLOW = {"egglog", "highspy", "mpi4py", "pyopencl", "tokenizers", "torch", "z3"}
 """Packages that are imported inside functions only: they take long, or may be missing."""
 
 FILES = sorted(path for folder in ALLOWED for path in (ROOT / folder).rglob("*.py"))

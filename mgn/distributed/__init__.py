@@ -1,0 +1,1 @@
+"""Several processes that work together by MPI. Extra: `distributed`."""
