@@ -138,9 +138,9 @@ class SharedBatches:
             first = index * held.size
             yield held.rows(order[first + division.start : first + division.stop])
 
-    def remark(self) -> str | None:
-        """What is to be said once about batches that were left out."""
-        return self.batches.remark()
+    def remark(self, accumulate: int = 1) -> str | None:
+        """What is to be said once about what was left out."""
+        return self.batches.remark(accumulate)
 
     def evaluation(self) -> Iterator[tuple[Batch, int | None]]:
         """All examples in their order; with a batch that was filled up, how many of the rank's rows

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,13 @@ def main(folder: Path) -> None:
     batch = {name: array[:9] for name, array in data(9).items()}
     if world.rank == 2:
         os.kill(os.getpid(), signal.SIGKILL)
-    held.step(batch)
+    begun = time.monotonic()
+    try:
+        held.step(batch)
+    except mgn.MgnError as error:
+        said = {"message": str(error), "seconds": time.monotonic() - begun}
+        (folder / f"said_by_{world.rank}.json").write_text(json.dumps(said))
+        raise
 
 
 if __name__ == "__main__":
