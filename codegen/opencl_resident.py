@@ -51,7 +51,7 @@ from mgn.codegen.writer import CodegenError, Writer
 from mgn.dialects.kernel import Access, Device, FuncOp, needs_wide_index
 from mgn.dialects.kernel.buffers import byte_size
 from mgn.dialects.kernel.lanes import element
-from mgn.dialects.kernel.residency import blocks_of, resident_memory, waits
+from mgn.dialects.kernel.residency import blocks_of, local_bytes, resident_memory, waits
 from mgn.dialects.plan.buffers import ConstantOp, DerivedOp, ParamOp
 from mgn.dialects.plan.resident import EVERYWHERE, ResidentOp, place_of
 
@@ -281,17 +281,22 @@ class _Resident:
         ]
 
     def _begins(self) -> list[str]:
-        """Before a stage: all groups wait, or it begins where the one before it ends."""
+        """Before a stage: all groups wait, or it begins where the one before it ends. The items of
+        a group meet where stages have the same local memory, or read what the group has written.
+        """
         wait = ALL_ITEMS
         if self._device.kind != "cpu":
             name = self._library.add(AWAIT, "void", AWAIT_PARAMETERS, *await_lines())
             wait = f"{name}(arrivals, met * groups);"
+        stages = list(self._resident.stages)
+        shares = any(local_bytes(func) for func in self._functions.values())
+        repeats = any(EVERYWHERE in stage.attributes for stage in stages)
         return [
             "        if (waits) {",
             f"            {wait}",
             "            turn = get_group_id(0);",
             "        } else {",
-            f"            {ALL_ITEMS}",
+            *([f"            {ALL_ITEMS}"] if shares or repeats else []),
             "            turn = (turn + groups - before % groups) % groups;",
             "        }",
             "        const int begin = everywhere ? 0 : turn, stride = everywhere ? 1 : groups;",
