@@ -50,7 +50,9 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def compiled(text: str = BLOCK, **options: Any) -> Executable:
-    return mgn.compile(mgn.parse(text), device=DEVICE, saturation=SaturateOptions(**options))
+    """The program with a launch for each kernel."""
+    saturation = SaturateOptions(**options)
+    return mgn.compile(mgn.parse(text), device=DEVICE, saturation=saturation, resident="off")
 
 
 def check(exe: Executable, text: str = BLOCK, seed: int = 0) -> None:
