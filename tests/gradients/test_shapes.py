@@ -131,3 +131,18 @@ def test_rows_whose_label_is_ignored_have_no_part(reduction: str) -> None:
         return weighted(b, [*results, b.cross_entropy(values[0], ids, **outside)])
 
     check(build, drawn((2, 3, 5)), second=True)
+
+
+@pytest.mark.parametrize("kernel", [(1, 1), (3, 2)])
+@pytest.mark.parametrize("stride", [(1, 1), (2, 3)])
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_images_of_few_places_get_what_windows_send_back(
+    kernel: Shape, stride: Shape, dilation: int
+) -> None:
+    """There are more filters than places, so the weights are multiplied as they lie."""
+
+    def build(b: Emitter, values: Sequence[SSAValue]) -> SSAValue:
+        how = {"stride": stride, "dilation": dilation}
+        return weighted(b, [b.conv2d(*values, padding=((1, 2), (3, 0)), **how)])
+
+    check(build, drawn((1, 2, 3, 2), (41, 2, *kernel)))

@@ -1,5 +1,6 @@
-"""Gradients of convolutions: the input's is a transposed one, the weights' one product over batch
-and space of what came in as windows, and of what came back.
+"""Gradients of convolutions: the input's is a transposed one, or windows that are laid on each
+other where there are few; the weights' one product over batch and space of what came in as windows,
+and of what came back.
 """
 
 from math import prod
@@ -7,11 +8,12 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.build import Emitter
-from mgn.dialects.mgn.composite import shape_of
+from mgn.dialects.mgn.composite import in_single_precision, shape_of
+from mgn.dialects.mgn.gradients.movement import added_windows
 from mgn.dialects.mgn.gradients.reverse import through_decomposition
 from mgn.dialects.mgn.gradients.rules import Gradients, Site, gradient
 from mgn.dialects.mgn.operations.convolution import AXIS_NAMES, window_places
-from mgn.dialects.spatial import Ints, Pairs, spans
+from mgn.dialects.spatial import Ints, Pairs, padded, spans
 
 
 @gradient("conv1d", "conv2d", "conv3d")
@@ -63,7 +65,15 @@ def _of_bias(b: Emitter, g: SSAValue) -> SSAValue:
 
 
 def _of_input(b: Emitter, at: Site, x: SSAValue, w: SSAValue) -> SSAValue:
-    """A transposed convolution, with as much behind it as the windows did not reach."""
+    """A transposed convolution, with as much behind it as the windows did not reach.
+
+    That transposes the weights. Where these have more columns than there are places, the windows'
+    gradient is a product with the weights as they lie, and is laid on an image.
+    """
+    batch, filters, *places = shape_of(at.g)
+    if at.values["groups"] == 1 and batch * prod(places) < filters:
+        how = {name: at.values[name] for name in ("stride", "padding", "dilation")}
+        return _by_windows(b, at.g, w, shape=shape_of(x), **how)
     stride, padding, dilation = (at.values[name] for name in ("stride", "padding", "dilation"))
     spatial, sizes, counts = shape_of(x)[2:], shape_of(w)[2:], shape_of(at.g)[2:]
     whole = zip(spatial, counts, stride, padding, spans(sizes, dilation), strict=True)
@@ -78,6 +88,35 @@ def _of_input(b: Emitter, at: Site, x: SSAValue, w: SSAValue) -> SSAValue:
         dilation=dilation,
         groups=at.values["groups"],
     )
+
+
+@in_single_precision
+def _by_windows(
+    b: Emitter,
+    g: SSAValue,
+    w: SSAValue,
+    shape: Ints,
+    stride: Ints,
+    padding: Pairs,
+    dilation: Ints,
+) -> SSAValue:
+    """An input's gradient of a shape `[N, C, …]`: g `[N·places, O]` times weights `[O, C·sizes]`
+    are the gradients of windows.
+    """
+    batch, channels, *spatial = shape
+    filters, _, *sizes = shape_of(w)
+    counts = shape_of(g)[2:]
+    axes = len(sizes)
+    rows = b.transpose(g, (0, *range(2, 2 + axes), 1))
+    rows = b.reshape(rows, (batch * prod(counts), filters))
+    found = b.matmul(rows, b.reshape(w, (filters, channels * prod(sizes))))
+    found = b.reshape(found, (batch, *counts, channels, *sizes))
+    found = b.transpose(found, (0, 1 + axes, *range(1, 1 + axes), *range(2 + axes, 2 + 2 * axes)))
+    whole = (batch, channels, *padded(spatial, padding))
+    laid = added_windows(b, found, whole, tuple(sizes), stride, dilation)
+    starts = (0, 0, *(low for low, _ in padding))
+    stops = [start + n for start, n in zip(starts, shape, strict=True)]
+    return b.slice(laid, starts, stops)
 
 
 def _of_weights(
