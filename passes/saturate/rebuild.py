@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import UNKNOWN_LOC, StringAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind, ScheduleAttr
+from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp
 from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet
 from mgn.passes.saturate.egraph.view import View
@@ -43,7 +44,9 @@ class _Rebuilder:
         wanted.update(self.view.outputs)
         for number, candidate in chosen.items():
             mine = [key for key in candidate.results if selection.writer.get(key) == number]
-            self._kernel(candidate, [key for key in mine if key in wanted])
+            read = [key for key in mine if key in wanted]
+            kept = read if self._is_of_its_kind(candidate, read) else candidate.results
+            self._kernel(candidate, kept, read)
         returned = [self.values[key] for key in self.view.outputs]
         final = ReturnOp(returned)
         final.location = self.graph.return_op.location
@@ -54,7 +57,21 @@ class _Rebuilder:
         self.graph.body.add_block(self.block)
         self.block.add_ops([*self.leading, *self.kernels, final])
 
-    def _kernel(self, candidate: Candidate, written: Sequence[int]) -> None:
+    def _is_of_its_kind(self, candidate: Candidate, written: Sequence[int]) -> bool:
+        """Whether results need an operation that makes the kernel what it is."""
+        needed, deciding = set(written), False
+        for name, number, operands in reversed(candidate.body):
+            signature = self.view.signatures[number]
+            decides = signature.heavy is not None or signature.kind is Kind.REDUCTION
+            if name in needed:
+                needed.update(operands)
+                if decides:
+                    return True
+            deciding = deciding or decides
+        return not deciding
+
+    def _kernel(self, candidate: Candidate, written: Sequence[int], read: Sequence[int]) -> None:
+        """Adds a kernel with what it writes; `read` is what is taken from it."""
         locations = self.view.locations
         reads = candidate.reads
         operands = [self._in_memory(key) for key in reads]
@@ -83,7 +100,8 @@ class _Rebuilder:
             location=locations.get(candidate.results[0], UNKNOWN_LOC),
         )
         self.kernels.append(kernel)
-        self.values.update(zip(written, kernel.results, strict=True))
+        taken = zip(written, kernel.results, strict=True)
+        self.values.update({key: value for key, value in taken if key in read})
 
     def _properties(self, candidate: Candidate) -> dict[str, Attribute]:
         facts = candidate.template.facts

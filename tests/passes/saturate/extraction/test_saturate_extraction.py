@@ -27,6 +27,7 @@ from mgn.passes.saturate.extraction.report import ExtractionReport, SaturateRepo
 from mgn.passes.saturate.extraction.selection import CyclicSelection, select
 from mgn.passes.saturate.rebuild import rebuild_graph
 from mgn.passes.saturate.saturate import saturated_view
+from mgn.passes.schedules.choose import schedule_for
 from tests.passes.saturate.saturate_programs import (
     CPU,
     body_names,
@@ -135,6 +136,25 @@ def test_a_value_that_a_kernel_could_write_and_nobody_reads_is_not_written() -> 
     rebuild_graph(graph, view, found, select(found, several, again=True))
     graph.verify()
     assert [len(kernel.results) for kernel in kernels_of(graph)] == [1, 1]
+
+
+def test_a_kernel_whose_sums_another_one_writes_is_still_a_reduction() -> None:
+    """Where it was chosen for the value that it sums."""
+
+    def body(b: Emitter, x: SSAValue) -> list[SSAValue]:
+        y = b.exp(x)
+        return [y, b.sum(y, axis=1)]
+
+    graph = build_graph(body, f32(8, 8))
+    view, found = choices(graph)
+    value, total = found.outputs
+    (both,) = (item for item in found.candidates if set(item.results) == {value, total})
+    (alone,) = (item for item in found.candidates if item.results == (total,) and not item.inputs)
+    chosen = select(found, {value: both.number, total: alone.number}, again=True)
+    rebuild_graph(graph, view, found, chosen)
+    graph.verify()
+    for kernel in kernels_of(graph):
+        assert schedule_for(kernel, CPU)
 
 
 def two_users_of_a_long_chain(b: Emitter, x: SSAValue, w: SSAValue) -> list[SSAValue]:
