@@ -41,6 +41,7 @@ from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, Place
 from mgn.passes.saturate.prices.matrix_price import ROUNDINGS, matrix_use, unit_facts
 from mgn.passes.saturate.prices.scheduled import schedule_of
 from mgn.passes.saturate.prices.windows import (
+    AS_THEY_STAND,
     BELOW,
     IN_PLANES,
     window_weight,
@@ -331,6 +332,7 @@ def measure_kernel(
     along = device.is_cpu and reduces and len(form.shape) - 1 in form.axes
     lanes = float(min(device.lanes(4), MOST_LANES)) if along else 1.0
     ends = 2.0 * ROW_END * lanes * form.rows / device.rate("f32") if along else 0.0
+    written_so = frozenset(results) if device.is_cpu else frozenset[int]()
     waiting: dict[int, int] = {}
     longest = max(1.0 / device.function_share, 1.0)
     for name, number, operands in reversed(body):
@@ -350,6 +352,10 @@ def measure_kernel(
                 own_seconds = own_seconds if schedule is None else 0.0
             if name in waiting:
                 own_seconds *= min(1.0 + WAITING * waiting[name], longest)
+            if signature.name == "windows" and name in written_so:
+                own_seconds = max(
+                    own_seconds, evaluations * AS_THEY_STAND * 2.0 / device.rate("f32")
+                )
             if along and places[name] in IN_ROWS and name != copied:
                 own_seconds *= lanes
             seconds += own_seconds if steps is None else steps + ends

@@ -27,6 +27,11 @@ IN_LINE, BEYOND, STRIDED = 24.0, 160.0, 96.0
 neighbours are apart.
 """
 
+AS_THEY_STAND = 600.0
+"""Of an element of windows that a CPU writes with the axes of their elements innermost: each is
+found by itself.
+"""
+
 APART = 40.0
 """Of an element of a vector that a slice takes from elements that are not neighbours."""
 

@@ -94,3 +94,12 @@ graph g(x: f32[1, 8, 14, 14], w: f32[8, 8, 3, 3], s: f32[8]) {
 """
     report = mgn.optimize(mgn.parse(text), device="cpu").report
     assert report.saturation.fired["normalised-convolution"] == 0
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_a_gradient_of_weights_writes_no_windows_with_their_elements_innermost(batch: int) -> None:
+    """A CPU would find each element by itself; rows of places are vectors."""
+    text = f"""graph g(x: f32[{batch}, 64, 16, 16], w: f32[64, 64, 3, 3]) {{
+  return dw = grad(sum(conv2d(x, w, padding = 1)), w)
+}}"""
+    assert all(operations[-1] != "windows" for operations in kernels(text, "cpu"))
