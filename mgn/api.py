@@ -261,7 +261,7 @@ def compile(
     trains = MODES[mode]
     if optimizer is not None and trains is None:
         raise MgnError('an optimizer goes with mode="training"')
-    if loss_scale != "auto" and trains is None:
+    if not (isinstance(loss_scale, str) and loss_scale == "auto") and trains is None:
         raise MgnError('a loss_scale goes with mode="training"')
     if several and trains is not None:
         raise MgnError('mode="training" takes one graph; mgn.Trainer trains and evaluates')

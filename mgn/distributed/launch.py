@@ -72,7 +72,8 @@ def _world() -> "Ranks":
     except (ImportError, RuntimeError):  # without a library of MPI it is the latter
         raise MgnError(
             f"a run of {launched_ranks()} processes needs mpi4py and MPI: "
-            "python -m pip install 'mgn[distributed]'; ranks=False trains in each by itself"
+            "python -m pip install 'mgn-compiler[distributed]'; "
+            "ranks=False trains in each by itself"
         ) from None
     if mpi.COMM_WORLD.size == 1:
         raise MgnError(

@@ -7,7 +7,6 @@ whether it is done, and looks at the watch between, so that no rank waits for on
 import atexit
 import contextlib
 import os
-import pickle
 import socket
 import sys
 import time
@@ -49,6 +48,8 @@ class Ranks:
 
     def __init__(self, comm: Any) -> None:
         mpi = _mpi()
+        self._forms = mpi.pickle
+        """How mpi4py writes an object down for another rank of the run."""
         self.comm = comm.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
         self.node = self.comm.Split_type(mpi.COMM_TYPE_SHARED)
@@ -75,7 +76,7 @@ class Ranks:
 
     def exchange(self, label: str, value: Item) -> list[Item]:
         """What each rank gives, in their order. MgnError where ranks are at different labels."""
-        data = np.frombuffer(pickle.dumps((label, value)), np.uint8)
+        data = np.frombuffer(self._forms.dumps((label, value)), np.uint8)
         found = self._gathered(data)
         labels = [item[0] for item in found]
         if len(set(labels)) > 1:
@@ -84,7 +85,7 @@ class Ranks:
         return [item[1] for item in found]
 
     def _gathered(self, data: np.ndarray) -> list[Any]:
-        """What each rank has pickled."""
+        """What each rank has written down."""
         slot, slots = np.zeros(_SLOT, np.uint8), np.empty((self.size, _SLOT), np.uint8)
         slot[:_HEAD] = np.frombuffer(len(data).to_bytes(_HEAD, "little"), np.uint8)
         held = data[: _SLOT - _HEAD]
@@ -93,13 +94,15 @@ class Ranks:
         lengths = [int.from_bytes(item[:_HEAD].tobytes(), "little") for item in slots]
         if max(lengths) <= _SLOT - _HEAD:
             rows = zip(slots, lengths, strict=True)
-            return [pickle.loads(row[_HEAD : _HEAD + length].tobytes()) for row, length in rows]
+            return [
+                self._forms.loads(row[_HEAD : _HEAD + length].tobytes()) for row, length in rows
+            ]
         longest = max(lengths)
         whole, wholes = np.zeros(longest, np.uint8), np.empty((self.size, longest), np.uint8)
         whole[: len(data)] = data
         self.wait(self.comm.Iallgather(whole, wholes))
         rows = zip(wholes, lengths, strict=True)
-        return [pickle.loads(row[:length].tobytes()) for row, length in rows]
+        return [self._forms.loads(row[:length].tobytes()) for row, length in rows]
 
     def from_first(self, make: Callable[[], Item]) -> Item:
         """What the first rank makes, and it alone."""
@@ -108,11 +111,11 @@ class Ranks:
         if self.is_first:
             with self.guard():
                 made = make()
-                data = pickle.dumps(made)
+                data = self._forms.dumps(made)
         length = self.exchange("what the first rank makes", len(data))[0]
         buffer = np.frombuffer(bytearray(data or length), np.uint8)
         self.broadcast(buffer, 0)
-        return made if self.is_first else pickle.loads(buffer.tobytes())
+        return made if self.is_first else self._forms.loads(buffer.tobytes())
 
     def broadcast(self, array: np.ndarray, root: int) -> None:
         """Gives an array, which is contiguous, the content of a rank's."""

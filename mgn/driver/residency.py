@@ -3,8 +3,12 @@
 In: a word and a device's description. Out: the description that a program is compiled for.
 """
 
+from typing import TYPE_CHECKING
+
 from mgn.diagnostics import MgnError
-from mgn.dialects.kernel.device import Device
+
+if TYPE_CHECKING:
+    from mgn.dialects.kernel.device import Device
 
 RESIDENCIES = ("auto", "off")
 """`auto` merges launches where that is faster by the device's figures; `off` merges none."""
@@ -17,7 +21,7 @@ def check_residency(resident: str) -> None:
         raise MgnError(f"unknown residency '{resident}'; there are {known}")
 
 
-def residing(device: Device, resident: str) -> Device:
+def residing(device: "Device", resident: str) -> "Device":
     """The device as a program sees it. Where no launches are to be merged it has no barriers."""
     check_residency(resident)
     return device.with_figures(barrier_cost=0.0) if resident == "off" else device

@@ -72,11 +72,11 @@ def as_loss_scale(given: Any, precision: str = "f32") -> LossScale | None:
     """What is meant by `dynamic`, `none`, a number, or a `LossScale`; `auto` is dynamic in f16, and
     none at other precisions. MgnError for anything else.
     """
-    if given == AUTOMATIC:
+    if isinstance(given, str) and given == AUTOMATIC:
         given = DYNAMIC if precision in _PRECISIONS else NONE
-    if given is None or given == NONE:
+    if given is None or (isinstance(given, str) and given == NONE):
         return None
-    if given == DYNAMIC:
+    if isinstance(given, str) and given == DYNAMIC:
         return LossScale()
     if isinstance(given, LossScale):
         return given

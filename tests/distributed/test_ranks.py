@@ -202,4 +202,4 @@ def test_without_mpi4py_the_error_names_the_extra(tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
     )
     assert "a run of 2 processes needs mpi4py and MPI: python -m pip install" in ended.stderr
-    assert "mgn[distributed]" in ended.stderr
+    assert "mgn-compiler[distributed]" in ended.stderr

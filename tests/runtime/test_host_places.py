@@ -8,8 +8,7 @@ import pytest
 import mgn
 from mgn.runtime.errors import RuntimeFault
 from mgn.runtime.large_pages import large_pages
-from mgn.runtime.launching import executable as launching
-from mgn.runtime.launching import host_places
+from mgn.runtime.launching import host_places, results
 from mgn.runtime.launching.host_places import HostPlaces
 from tests.whole_programs.test_failing_runs import failing_after
 from tests.whole_programs.test_states import DEVICE
@@ -62,7 +61,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """No array is too small to be taken as it lies, and results lie at pages."""
     monkeypatch.setattr(host_places, "LEAST_BYTES", 1)
     monkeypatch.setattr(host_places, "BYTES_PER_LAUNCH", 0)
-    monkeypatch.setattr(launching, "PAGE", 1)
+    monkeypatch.setattr(results, "PAGE", 1)
     monkeypatch.setenv("MGN_GUARD", "off")
 
 
