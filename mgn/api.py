@@ -9,8 +9,9 @@ In: text, a file, a built graph or an xDSL module. Out: `Module`, `Optimized` or
 
 import importlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
@@ -30,6 +31,7 @@ from mgn.parameters import Parameters
 from mgn.plugins.loading import load_plugins
 from mgn.program import Program
 from mgn.recipe import Recipe
+from mgn.sizes.ranges import Sizes, check_programs, fixed, ranged
 
 if TYPE_CHECKING:
     from mgn.passes.saturate import SaturateOptions
@@ -62,6 +64,9 @@ class AnyOptimizer(Protocol):
 
 
 AnyModule = Module | ModuleOp | BuiltGraph
+
+Dims = Mapping[str, int] | Mapping[str, range] | Mapping[str, int | range | Sizes]
+"""Sizes of dimensions, of which one may have a range of them."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +165,7 @@ def optimize(
 def compile(
     module: AnyModule,
     graph: str | None = None,
-    dims: Mapping[str, int] | None = None,
+    dims: Dims | None = None,
     device: str = "auto",
     mode: str = "inference",
     seed: int = 0,
@@ -175,6 +180,7 @@ def compile(
     params: Parameters | None = None,
     passes: Passes | None = None,
     resident: str = "auto",
+    buckets: int = 6,
 ) -> Executable: ...
 
 
@@ -182,7 +188,7 @@ def compile(
 def compile(
     module: AnyModule,
     graph: list[str] | tuple[str, ...],
-    dims: Mapping[str, int] | None = None,
+    dims: Dims | None = None,
     device: str = "auto",
     mode: str = "inference",
     seed: int = 0,
@@ -197,13 +203,14 @@ def compile(
     params: Parameters | None = None,
     passes: Passes | None = None,
     resident: str = "auto",
+    buckets: int = 6,
 ) -> Program: ...
 
 
 def compile(
     module: AnyModule,
     graph: str | list[str] | tuple[str, ...] | None = None,
-    dims: Mapping[str, int] | None = None,
+    dims: Dims | None = None,
     device: str = "auto",
     mode: str = "inference",
     seed: int = 0,
@@ -218,6 +225,7 @@ def compile(
     params: Parameters | None = None,
     passes: Passes | None = None,
     resident: str = "auto",
+    buckets: int = 6,
 ) -> Executable | Program:
     """An executable for a graph of a program. The graph may be left out where there is one only.
 
@@ -242,6 +250,11 @@ def compile(
 
     `passes` takes the place of the default pipeline: a text such as `"my-pass,default"`, or a list
     of names and passes. Those that say nothing of their options have those of this call.
+
+    One of `dims` may have a range of sizes, such as `range(1, 513)`. The executable then takes each
+    of them, and is a `mgn.sized_executable.SizedExecutable`: at most so many `buckets` are the
+    sizes that programs are compiled for, when they are first needed. A run goes to the least that
+    has room for it, where its results do not depend on padding; else its size is compiled for.
     """
     load_plugins()
     check_arguments("mgn.compile", graphs=graph, dims=dims, device=device, mode=mode, seed=seed)
@@ -250,6 +263,7 @@ def compile(
     check_residency(resident)
     check_saturation("mgn.compile", saturation)
     check_precision(precision)
+    check_programs(buckets)
     if not 0 <= tune <= MOST_SECONDS:
         raise MgnError(f"tune takes a number of seconds from 0 to {MOST_SECONDS:g}")
     if seed < 0:
@@ -269,6 +283,8 @@ def compile(
 
     chosen = _device_with(params, device)
     described = residing(describe_device(chosen), resident)
+    if trains is not None and ranged(dims) is not None:
+        raise MgnError('mode="training" takes one size of each dimension, and no range')
     names: list[str | None] = [*graph] if several else [graph]
     bound = as_module(module).dims_of(graph, dims) if several else [dims]
     if not prepare:
@@ -277,23 +293,60 @@ def compile(
         wrapped = as_module(module)
         names = [wrapped.choose_graph(names[0])]
         scaled_step = importlib.import_module(trains).scaled_step
-        lowered = wrapped.lower(names[0], dims)
+        lowered = wrapped.lower(names[0], fixed(dims))
         step = scaled_step(lowered, loss, optimizer, loss_scale, precision)
         module, bound = Module(step.module, wrapped.values), [None]
         params = Parameters(Session(chosen), seed, step.trained)
         params.update({name: v for name, v in wrapped.values.items() if name in step.trained})
+
+    def make(
+        recipe: Recipe, params: Parameters | None, form: "Callable[..., Executable]" = Executable
+    ) -> Executable:
+        ir, seconds = _lower(recipe)
+        made = compile_lowered(ir, chosen, recipe, seed, target, tune, params, form)
+        made.report.times.insert(0, ("lower", seconds))
+        return made
+
     executables: dict[str, Executable] = {}
     for name, sizes in zip(names, bound, strict=True):
-        recipe = recipe_of(module, name, sizes, described, saturation, precision, pipeline)
-        ir, seconds = _lower(recipe)
-        executable = compile_lowered(ir, chosen, recipe, seed, target, tune, params)
-        executable.report.times.insert(0, ("lower", seconds))
+        found = ranged(sizes)
+        others = fixed(sizes) if found is None else found[2]
+        recipe = recipe_of(module, name, others, described, saturation, precision, pipeline)
+        if found is None:
+            executable = make(recipe, params)
+        else:
+            executable = _sized(recipe, found[0], found[1], buckets, make, params)
         executables[recipe.graph] = executable
         params = executable.params
     assert params is not None
     if not several:
         return next(iter(executables.values()))
     return Program(executables, params)
+
+
+def _sized(
+    recipe: Recipe,
+    dimension: str,
+    sizes: Sizes,
+    buckets: int,
+    make: "Callable[..., Executable]",
+    params: Parameters | None,
+) -> Executable:
+    """An executable for all sizes of a dimension."""
+    from mgn.program_cache.prices import price_or_recall
+    from mgn.sized_executable import SizedExecutable, recipe_at
+    from mgn.sizes.plan import plan_sizes
+
+    def price(ir: ModuleOp) -> float:
+        return price_or_recall(ir, recipe.device, recipe.saturation, recipe.precision)
+
+    def lower(size: int) -> ModuleOp:
+        return replace(recipe, dims={**(recipe.dims or {}), dimension: size}).lower()
+
+    plan = plan_sizes(lower, dimension, sizes, buckets, price)
+    first = plan.first
+    form = partial(SizedExecutable, sizes=plan, first=first, make=make)
+    return make(recipe_at(recipe, plan, first), params, form)
 
 
 def compile_lowered(
@@ -304,10 +357,11 @@ def compile_lowered(
     target: str = "auto",
     tune: float = 0.0,
     params: Parameters | None = None,
+    wrap: Callable[..., Executable] = Executable,
 ) -> Executable:
     """An executable for the module of a recipe's graph, which is changed in place. Its parameters
     are among `params` where these are given. Where the driver refuses a launch of several kernels,
-    each is a launch of its own.
+    each is a launch of its own. `wrap` makes it of what was compiled.
     """
     from mgn.driver.kernel_targets import choose_target
     from mgn.program_cache.cache import compile_or_recall
@@ -336,12 +390,12 @@ def compile_lowered(
 
     found = compiled(ir, recipe.saturation)
     try:
-        made = Executable(found, device, recipe, seed, cautious, params)
+        made = wrap(found, device, recipe, seed, cautious, params)
     except BuildError:
         if not found.report.merged:
             raise
         apart = replace(recipe, device=residing(recipe.device, "off"))
-        return compile_lowered(apart.lower(), device, apart, seed, target, tune, params)
+        return compile_lowered(apart.lower(), device, apart, seed, target, tune, params, wrap)
     made.params.give(recipe.module.values)
     return made
 

@@ -15,6 +15,7 @@ from mgn.codegen.opencl import BUILD_OPTIONS
 from mgn.dialects.kernel.device import Device
 from mgn.modules.files import check_apart, write_whole
 from mgn.modules.module import Module
+from mgn.sizes.lengthen import Told, lengthened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,3 +84,14 @@ class Recipe:
         """
         check_apart(path, self.module.files)
         write_whole(path, self.page(times).encode())
+
+
+@dataclass(frozen=True)
+class LengthenedRecipe(Recipe):
+    """A recipe whose program runs shorter sizes too, and is told of them."""
+
+    told: "tuple[Told, ...]" = ()
+
+    def lower(self) -> ModuleOp:
+        """A fresh module of the graph."""
+        return lengthened(super().lower(), self.told)

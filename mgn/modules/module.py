@@ -6,7 +6,7 @@ In: any of these. Out: `Module`, which lists its graphs and gives the IR of one,
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -86,8 +86,8 @@ class Module:
         return module
 
     def dims_of(
-        self, graphs: Sequence[str], dims: Mapping[str, int] | None
-    ) -> list[Mapping[str, int] | None]:
+        self, graphs: Sequence[str], dims: Mapping[str, Any] | None
+    ) -> list[Mapping[str, Any] | None]:
         """For each of several graphs its own of the dimensions, and the consts among them. MgnError
         where a graph is named twice or is none, or a dimension belongs to none of them.
         """
@@ -103,7 +103,7 @@ class Module:
             return [dims for _ in graphs]
         known = {item.name: item.dimensions for item in self.source.graphs}
         given = dict(dims or {})
-        shared: dict[str, int] = {}
+        shared: dict[str, Any] = {}
         for name in given:
             if any(name in known[graph] for graph in graphs):
                 continue

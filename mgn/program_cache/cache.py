@@ -41,7 +41,7 @@ def compile_or_recall(
     """
     start = time.perf_counter()
     own = settings.get("pipeline") is not None or not is_default()
-    cache = None if own or (tuner is not None and tuner.searches) else _cache()
+    cache = None if own or (tuner is not None and tuner.searches) else program_cache()
     schedules = "" if tuner is None else tuner.store.state
     try:
         whole = {"device": device, "schedules": schedules, **settings, "plugins": _plugins()}
@@ -102,7 +102,7 @@ def _keep(cache: KernelCache, key: str, compiled: Compiled) -> None:
     compiled.report.times.append(("keep", time.perf_counter() - start))
 
 
-def _cache() -> KernelCache | None:
+def program_cache() -> KernelCache | None:
     """Where entries are; None where that is turned off."""
     folder = cache_folder()
     if not switched_on(VARIABLE, True) or folder is None:

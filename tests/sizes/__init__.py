@@ -1,0 +1,1 @@
+"""Tests of dimensions that have a range of sizes."""
