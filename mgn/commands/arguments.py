@@ -16,11 +16,40 @@ if TYPE_CHECKING:
     from mgn.passes.saturate import SaturateOptions
 
 
+def parse_sizes(items: Sequence[str]) -> dict[str, int | range]:
+    """`["B=32", "S=1..512"]` as a mapping; both ends belong to a range. UsageError where one is
+    neither `NAME=N` nor `NAME=A..B`.
+    """
+    ranges: dict[str, range] = {}
+    for item in items:
+        name, _, value = item.partition("=")
+        first, dots, last = value.partition("..")
+        if not dots:
+            continue
+        try:
+            sizes = range(int(first, 0), int(last, 0) + 1)
+        except ValueError:
+            sizes = range(0)
+        if not sizes or not name.strip().isidentifier():
+            raise UsageError(f"--dim takes NAME=A..B, such as S=1..512, not '{clipped(item)}'")
+        if ranges.setdefault(name.strip(), sizes) != sizes:
+            raise UsageError(f"--dim gives '{name.strip()}' two ranges")
+    single = parse_dimensions([item for item in items if ".." not in item])
+    for name in ranges.keys() & single.keys():
+        raise UsageError(f"--dim gives '{name}' a size and a range")
+    return {**single, **ranges}
+
+
 def parse_dimensions(items: Sequence[str]) -> dict[str, int]:
     """`["B=32", "S=128"]` as a mapping. UsageError where one is no `NAME=N`."""
     dimensions: dict[str, int] = {}
     for item in items:
         name, _, value = item.partition("=")
+        if ".." in value:
+            raise UsageError(
+                f"--dim {clipped(item)}: a range is for runs of mgn-run and mgn-generate; here a "
+                "dimension takes one size"
+            )
         try:
             size = int(value, 0)
         except ValueError:

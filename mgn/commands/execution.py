@@ -7,11 +7,13 @@ input (files, names, types) is looked at before the graph runs.
 import argparse
 import sys
 import time
+from collections.abc import Mapping
 
+import numpy as np
 from xdsl.dialects.builtin import TensorType
 
-from mgn.api import compile_lowered, describe_device
-from mgn.commands.arguments import parse_dimensions, passes_of, saturation_of
+from mgn.api import compile, compile_lowered, describe_device
+from mgn.commands.arguments import parse_sizes, passes_of, saturation_of
 from mgn.commands.checkpoints import set_parameters
 from mgn.commands.errors import UsageError, say
 from mgn.commands.modes import in_mode
@@ -25,10 +27,13 @@ from mgn.driver.report_json import report_text
 from mgn.driver.residency import residing
 from mgn.executable import Executable
 from mgn.modules.files import npz_bytes, write_whole
+from mgn.modules.module import Module
 from mgn.modules.sampling import sample_inputs
 from mgn.parameters import Parameters
 from mgn.recipe import Recipe
 from mgn.runtime.devices import ComputeDevice
+from mgn.sized_executable import SizedExecutable
+from mgn.sizes.ranges import Sizes, fixed, ranged
 
 
 def execute(arguments: argparse.Namespace) -> None:
@@ -37,14 +42,17 @@ def execute(arguments: argparse.Namespace) -> None:
     from mgn.runtime.launching.session import Session
     from mgn.runtime.weights import load_arrays
 
-    dimensions = parse_dimensions(arguments.dim)
+    sizes = parse_sizes(arguments.dim)
+    ranges = ranged(sizes)
     saturation = saturation_of(arguments)
     pipeline = passes_of(arguments)
     started = time.perf_counter()
     program = program_of(arguments)
     check_targets(arguments, program.files)
     graph = program.choose_graph(arguments.graph)
-    mode = in_mode(program, graph, dimensions, arguments)
+    if ranges is not None and arguments.mode == "training":
+        raise UsageError("--mode training takes one size of each dimension, and no range")
+    mode = in_mode(program, graph, fixed(sizes), arguments)
     ir = mode.program.lower(graph, mode.dimensions)
     seconds = time.perf_counter() - started
     given = load_arrays(arguments.inputs) if arguments.inputs else None
@@ -57,15 +65,32 @@ def execute(arguments: argparse.Namespace) -> None:
             say(f"random input {item.description}")
     else:
         inputs = given
-    described = residing(describe_device(chosen), arguments.resident)
-    recipe = Recipe(
-        mode.program, graph, mode.dimensions, described, saturation, arguments.precision, pipeline
-    )
-    params = Parameters(Session(chosen), arguments.seed, mode.trained) if mode.trained else None
-    exe = compile_lowered(
-        ir, chosen, recipe, arguments.seed, arguments.target, arguments.tune, params
-    )
-    exe.report.times.insert(0, ("parse and lower", seconds))
+    if ranges is not None:
+        name, values, others = ranges
+        first = _size_of(program, graph, name, inputs)
+        expected = Sizes(values.values, first if first in values.values else None)
+        exe: Executable = compile(
+            program,
+            graph,
+            {**others, name: expected},
+            arguments.device,
+            seed=arguments.seed,
+            target=arguments.target,
+            saturation=saturation,
+            precision=arguments.precision,
+            tune=arguments.tune,
+            passes=arguments.passes,
+            resident=arguments.resident,
+        )
+    else:
+        described = residing(describe_device(chosen), arguments.resident)
+        options = (described, saturation, arguments.precision, pipeline)
+        recipe = Recipe(mode.program, graph, mode.dimensions, *options)
+        params = Parameters(Session(chosen), arguments.seed, mode.trained) if mode.trained else None
+        exe = compile_lowered(
+            ir, chosen, recipe, arguments.seed, arguments.target, arguments.tune, params
+        )
+        exe.report.times.insert(0, ("parse and lower", seconds))
     set_parameters(exe, arguments)
     for name, array in (load_arrays(arguments.states) if arguments.states else {}).items():
         exe.state[name] = array
@@ -114,6 +139,23 @@ def _write_json(exe: Executable, path: str) -> None:
         write_whole(path, text.encode())
 
 
+def _size_of(
+    program: Module, graph: str, dimension: str, inputs: Mapping[str, np.ndarray]
+) -> int | None:
+    """The size that the inputs give a dimension, where they do."""
+    for name, sizes in program.sizes_of(graph).items():
+        if name in inputs and dimension in sizes and inputs[name].ndim == len(sizes):
+            return inputs[name].shape[sizes.index(dimension)]
+    return None
+
+
 def _report(exe: Executable) -> str:
-    table = kernel_table(exe.report.kernels, _launch_times(exe), exe.report.device)
+    """What was done, for the program that ran where there are several."""
+    if isinstance(exe, SizedExecutable):
+        return f"\n{exe.sizes}\n{_report_of(exe, exe.ran)}"
+    return _report_of(exe, exe)
+
+
+def _report_of(ran: Executable, exe: Executable) -> str:
+    table = kernel_table(exe.report.kernels, _launch_times(ran), exe.report.device)
     return f"\n{exe.report}\n\n{table}\n"

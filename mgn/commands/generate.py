@@ -45,7 +45,8 @@ def make_parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=N",
-        help="bind a dimension parameter (default: that of the prompt to its length)",
+        help="bind a dimension parameter, or give that of the prompt a range A..B (default: all "
+        "lengths that there is room for)",
     )
     text = parser.add_argument_group("the text")
     add = text.add_argument

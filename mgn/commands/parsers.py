@@ -30,9 +30,11 @@ def make_tidy_parser(prog: str, description: str, examples: str) -> argparse.Arg
 
 
 def add_program_options(
-    parser: argparse.ArgumentParser, graph: str
+    parser: argparse.ArgumentParser, graph: str, ranges: bool = False
 ) -> Callable[..., argparse.Action]:
-    """Adds `--graph`, with its help, and `--dim`; gives what adds more options to their group."""
+    """Adds `--graph`, with its help, and `--dim`, which may take `ranges`; gives what adds more
+    options to their group.
+    """
     program = parser.add_argument_group("the program")
     program.add_argument("--graph", metavar="NAME", help=graph)
     program.add_argument(
@@ -40,6 +42,8 @@ def add_program_options(
         action="append",
         default=[],
         metavar="NAME=N",
-        help="bind a dimension parameter, or give an integer const another value; may be repeated",
+        help="bind a dimension parameter, or give an integer const another value; "
+        + "A..B in the place of N takes all sizes from A to B; " * ranges
+        + "may be repeated",
     )
     return program.add_argument

@@ -46,7 +46,7 @@ def make_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("file", nargs="?", help="a .mgn, .mlir, .onnx or .mgnpkg file; - is stdin")
     add("-f", "--frontend", choices=["mgn", "mlir"], help="the language of the file")
-    add = add_program_options(parser, "the graph to run, where there are several")
+    add = add_program_options(parser, "the graph to run, where there are several", ranges=True)
     add(
         "--mode",
         choices=["inference", "training"],

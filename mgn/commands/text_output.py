@@ -8,14 +8,16 @@ import argparse
 import sys
 import time
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mgn.api import compile, parse_file
-from mgn.commands.arguments import parse_dimensions
+from mgn.commands.arguments import parse_sizes
 from mgn.commands.checkpoints import set_parameters
 from mgn.commands.errors import UsageError, say
+from mgn.diagnostics import DiagnosticsError
 from mgn.modules.module import Module
+from mgn.sizes.ranges import Sizes, fixed
 from mgn.text.generation import generate
 from mgn.text.model import DECODE, LENGTH, PREFILL, room_for
 from mgn.text.room import Room, room_of
@@ -29,6 +31,8 @@ from mgn.text.tokenizer import (
     load_tokenizer,
 )
 from mgn.text.writing import pieces
+
+NOTHING: Mapping[str, int] = {}
 
 SHORTEST = 16
 """Tokens that a padded prompt is compiled for at least; longer ones for powers of two."""
@@ -52,17 +56,20 @@ def write_text(arguments: argparse.Namespace) -> None:
     tokenizer = load_tokenizer(place)
     prompt = encoded(tokenizer, _prompt(arguments.prompt), "the prompt")
     module = parse_file(arguments.file)
-    given = parse_dimensions(arguments.dim)
+    given = parse_sizes(arguments.dim)
     known = module.dimensions_of(PREFILL) | module.dimensions_of(DECODE)
-    sizes = configured_sizes(place)
-    given = {name: size for name, size in sizes.items() if name in known} | given
-    of_decode, _ = module.dims_of([DECODE, PREFILL], given)
+    configured = configured_sizes(place)
+    given = {name: size for name, size in configured.items() if name in known} | given
+    of_decode, _ = module.dims_of([DECODE, PREFILL], fixed(given))
     room = room_of(module.lower(DECODE, of_decode))
     room_for(room, len(prompt), arguments.tokens)
     lm = compile(
         module,
         graph=[PREFILL, DECODE],
-        dims={**prompt_dims(module, len(prompt), room), **given},
+        dims={
+            **prompt_dims(module, len(prompt), room, fixed(given)),
+            **expecting(given, len(prompt)),
+        },
         device=arguments.device,
         precision=arguments.precision,
     )
@@ -77,18 +84,36 @@ def write_text(arguments: argparse.Namespace) -> None:
     say(clock.told(len(prompt)))
 
 
-def prompt_dims(module: Module, count: int, room: Room | None) -> dict[str, int]:
-    """The dimension of a prompt's tokens, where it has a name: their number; where the graph can be
-    told it, a power of two that has room for them, so that prompts of many lengths share kernels.
+def prompt_dims(
+    module: Module, count: int, room: Room | None, given: Mapping[str, int] = NOTHING
+) -> dict[str, int | Sizes]:
+    """The dimension of a prompt's tokens, where it has a name and is not given: all numbers that
+    there is room for, so that prompts of many lengths share kernels; their number, where it is not
+    known what there is room for. Where the graph can be told it, a power of two.
     """
     sizes = module.sizes_of(PREFILL)
     names = {item[-1] for name, item in sizes.items() if name != LENGTH and item}
-    if len(names) != 1 or (name := names.pop()) is None:
+    if len(names) != 1 or (name := names.pop()) is None or name in given:
         return {}
-    if LENGTH not in sizes:
-        return {name: count}
     padded = max(SHORTEST, 1 << (count - 1).bit_length())
-    return {name: padded if room is None else min(padded, room.places)}
+    if LENGTH in sizes:
+        return {name: padded if room is None else min(padded, room.places)}
+    if room is None or count > room.places:
+        return {name: count}
+    (bound,) = module.dims_of([PREFILL], {**given, name: room.places})
+    try:
+        module.lower(PREFILL, bound)
+    except DiagnosticsError:  # which a table of positions may be too short for
+        return {name: count}
+    return {name: Sizes(range(1, room.places + 1), count)}
+
+
+def expecting(given: Mapping[str, int | range], count: int) -> dict[str, int | range | Sizes]:
+    """The dimensions that are given; of a range that has it, this size is expected first."""
+    return {
+        name: Sizes(size, count) if isinstance(size, range) and count in size else size
+        for name, size in given.items()
+    }
 
 
 def _tokenizer_place(arguments: argparse.Namespace) -> Path:

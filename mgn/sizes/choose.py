@@ -1,11 +1,12 @@
 """Chooses sizes to compile for: those whose programs together take the least time for all sizes.
 
 In: what a run of some sizes costs, in seconds. Out: a few sizes, the largest among them, so that
-the sum over all sizes of the range, each run by the program for the least chosen size that is not
-smaller, is least. All sizes are taken to be as likely. The choice is the best of all, by dynamic
-programming; between two sizes with a price, prices are taken to lie on a line.
+the mean over all sizes of the range, each run by the program for the least chosen size that is not
+smaller, is least. A size from 64 to 127 is taken to be as likely as one from 32 to 63: a size's
+weight is its reciprocal. The choice is the best of all, by dynamic programming; between two sizes
+with a price, prices are taken to lie on a line.
 
-    choose([1, 2, …, 64], {1: 2e-6, 64: 9e-6}, most = 2)      [25, 64]
+    choose([1, 2, …, 64], {1: 1e-6, 64: 64e-6}, most = 3)      [7, 27, 64]
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,6 +45,11 @@ def price_line(sizes: Sequence[int], prices: Mapping[int, float]) -> np.ndarray:
     return np.interp(np.asarray(sizes, float), known, [prices[size] for size in known])
 
 
+def weights(sizes: Sequence[int]) -> np.ndarray:
+    """How likely each size is, but for a factor."""
+    return 1.0 / np.maximum(np.asarray(sizes, float), 1.0)
+
+
 def choose(sizes: Sequence[int], prices: Mapping[int, float], most: int) -> list[int]:
     """At most so many of the sizes, the last among them, of least time for all together; the fewest
     that come near enough to it.
@@ -51,8 +57,9 @@ def choose(sizes: Sequence[int], prices: Mapping[int, float], most: int) -> list
     kept = candidates(sizes)
     cost = price_line(kept, prices)
     count = len(kept)
-    ends = np.searchsorted(np.asarray(sizes), np.asarray(kept), side="right").astype(float)
-    before = np.concatenate([[0.0], ends])  # how many sizes lie up to each candidate
+    ends = np.searchsorted(np.asarray(sizes), np.asarray(kept), side="right")
+    sums = np.concatenate([[0.0], np.cumsum(weights(sizes))])
+    before = np.concatenate([[0.0], sums[ends]])  # the weight of all sizes up to each candidate
     best = np.full(count + 1, np.inf)
     best[0] = 0.0
     cuts: list[np.ndarray] = []

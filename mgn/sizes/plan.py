@@ -162,7 +162,9 @@ class SizePlan:
                 f"{seconds_text(price)} at {size}"
                 for size, price in zip(self.buckets, seconds, strict=True)
             )
-            lines.append(f"  modelled {prices}; chosen as if all sizes were as likely")
+            lines.append(
+                f"  modelled {prices}; chosen for sizes that are as likely in each factor of two"
+            )
         else:
             lines.append(f"{name} = {self.sizes.text}, each size in a program of its own")
             lines.append(f"  since padding would count: {self.problem}")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mgn.api import compile
-from mgn.codegen.launch_plan import BufferKind, BufferPlan
+from mgn.codegen.launch_plan import BufferKind, BufferPlan, OutputPlan
 from mgn.diagnostics import MgnError, WrongType
 from mgn.executable import Executable
 from mgn.program import Program
@@ -106,7 +106,7 @@ class _Choice:
         if not self._model.has_logits:
             return results[NEXT]
         has_row = _has_row(source)
-        sampler = self._sampler(source)
+        sampler = self._sampler(source, results[LOGITS])
         inputs: dict[str, Any] = {"logits": results[LOGITS]}
         for name, value in self._sampling.numbers.items():
             inputs[name] = np.array(value, np.float32)
@@ -125,12 +125,11 @@ class _Choice:
         """Compiles what chooses, before there is anything to choose from."""
         if self._model.has_logits:
             for source in (self._model.prefill, self._model.decode):
-                self._sampler(source)
+                self._sampler(source, source.outputs[LOGITS])
 
-    def _sampler(self, source: TokenGraph) -> Executable:
-        """The graph that chooses by the logits of one of the model's, compiled once."""
+    def _sampler(self, source: TokenGraph, planned: OutputPlan | DeviceArray) -> Executable:
+        """The graph that chooses by logits of such a type, compiled once."""
         has_row = _has_row(source)
-        planned = source.outputs[LOGITS]
         logits = BufferPlan(BufferKind.INPUT, LOGITS, planned.element, planned.shape)
         token = self._model.decode.tokens
         program = self._model.program

@@ -20,6 +20,7 @@ from mgn.executable import Executable
 from mgn.program import Program
 from mgn.runtime.host_arrays import DTYPES, spelling
 from mgn.runtime.launching.device_arrays import DeviceArray
+from mgn.sized_executable import SizedExecutable
 from mgn.text.room import Room, room_of
 
 PREFILL, DECODE = "prefill", "decode"
@@ -43,8 +44,19 @@ class TokenGraph:
 
     @property
     def count(self) -> int:
-        """The tokens that a run takes."""
-        return prod(self.tokens.shape)
+        """The tokens that a run takes; the most, where it takes some."""
+        return self.takes[-1]
+
+    @property
+    def takes(self) -> Sequence[int]:
+        """The numbers of tokens that a run may take. One that is told the length of what it takes
+        needs those alone that programs are compiled for.
+        """
+        if isinstance(self.executable, SizedExecutable):
+            plan = self.executable.sizes
+            values = plan.sizes.values
+            return (plan.buckets or values[-1:]) if self.has_length else values
+        return [prod(self.tokens.shape)]
 
     def run(self, ids: Sequence[int] | DeviceArray) -> Results:
         """A run on tokens, padded to what it takes; those that it takes as they are stay there."""
@@ -56,9 +68,10 @@ class TokenGraph:
         ):
             given = ids.numpy().reshape(-1).tolist()
         if not isinstance(given, DeviceArray):
-            padded = np.zeros(self.count, DTYPES[planned.element])
+            count = next(size for size in self.takes if size >= len(given))
+            padded = np.zeros(count, DTYPES[planned.element])
             padded[: len(given)] = given
-            given = padded.reshape(planned.shape)
+            given = padded.reshape((*planned.shape[:-1], count) if planned.shape else ())
         inputs: dict[str, Any] = {planned.name: given}
         if self.has_length:
             inputs[LENGTH] = np.array(len(ids), np.int32)
@@ -92,7 +105,7 @@ class LanguageModel:
         it cannot be told goes through `decode`, a token at a time.
         """
         self.program.reset()
-        if self.prefill.has_length or len(prompt) == self.prefill.count:
+        if self.prefill.has_length or len(prompt) in self.prefill.takes:
             return self.prefill, self.prefill.run(prompt)
         results: Results = {}
         for token in prompt:
@@ -140,6 +153,8 @@ def room_for(room: Room | None, prompt: int, tokens: int | None) -> int:
 def _token_graph(executable: Executable) -> TokenGraph:
     name = executable.plan.name
     inputs = {buffer.name: buffer for _, buffer in executable.plan.of_kind(BufferKind.INPUT)}
+    if isinstance(executable, SizedExecutable):
+        inputs = {key: item for key, item in inputs.items() if key not in executable.told_names}
     length = inputs.pop(LENGTH, None)
     if len(inputs) != 1:
         listed = ", ".join(inputs) or "none"

@@ -9,9 +9,9 @@ from mgn.sizes.choose import ENOUGH, MOST_SIZES, anchors, candidates, choose, pr
 
 
 def cost(sizes: range, prices: dict[int, float], chosen: tuple[int, ...]) -> float:
-    """The sum over all sizes of the price of the least chosen one that has room."""
+    """The sum of the prices of the least chosen ones that have room, by weight."""
     lines = dict(zip(chosen, price_line(chosen, prices), strict=True))
-    return sum(lines[min(item for item in chosen if item >= size)] for size in sizes)
+    return sum(lines[min(item for item in chosen if item >= size)] / max(size, 1) for size in sizes)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -35,8 +35,8 @@ def test_equal_prices_need_one_program() -> None:
     assert choose(range(1, 65), {1: 2e-6, 64: 2e-6}, 6) == [64]
 
 
-def test_prices_that_grow_with_the_size_spread_the_sizes_evenly() -> None:
-    assert choose(range(1, 65), {1: 1.0, 64: 64.0}, 4) == [16, 32, 48, 64]
+def test_prices_that_grow_with_the_size_spread_the_sizes_by_factors() -> None:
+    assert choose(range(1, 65), {1: 1.0, 64: 64.0}, 3) == [7, 27, 64]
 
 
 def test_a_long_range_is_looked_at_in_some_of_its_sizes() -> None:

@@ -16,6 +16,7 @@ import mgn
 from mgn.commands.generate import main
 from mgn.modules.module import Module
 from mgn.program import Program
+from mgn.sizes.ranges import Sizes
 from mgn.text.model import LanguageModel
 from mgn.text.room import Room, room_of
 from mgn.text.tokenizer import configured_sizes
@@ -307,15 +308,18 @@ def test_without_a_tokenizer_or_its_library_the_command_says_so(
     assert outcome.status == 1 and "pip install 'mgn-compiler[text]'" in outcome.stderr
 
 
-def test_the_dimension_of_a_prompt_is_its_length_or_a_power_of_two() -> None:
+def test_the_dimension_of_a_prompt_is_what_there_is_room_for_or_its_length_or_a_power_of_two() -> (
+    None
+):
     from mgn.commands.text_output import prompt_dims
 
-    def dims(head: str, count: int, room: Room | None = None) -> dict[str, int]:
+    def dims(head: str, count: int, room: Room | None = None) -> dict[str, Any]:
         return prompt_dims(Module(mgn.parse(f"{head} {{ return y = tokens }}").source), count, room)
 
     plain = "graph prefill[S, B = 1](tokens: i32[B, S])"
     padded = "graph prefill[S = 4](tokens: i32[1, S], length: i32[])"
     assert dims(plain, 13) == {"S": 13}
+    assert dims(plain, 13, Room(20, "k")) == {"S": Sizes(range(1, 21), 13)}
     assert [dims(padded, count)["S"] for count in (1, 16, 17, 100)] == [16, 16, 32, 128]
     assert dims(padded, 100, Room(110, "k")) == {"S": 110}
     assert dims("graph prefill(tokens: i32[1, 8])", 13) == {}
