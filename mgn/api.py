@@ -338,7 +338,7 @@ def _sized(
     from mgn.sizes.plan import plan_sizes
 
     def price(ir: ModuleOp) -> float:
-        return price_or_recall(ir, recipe.device, recipe.saturation, recipe.precision)
+        return price_or_recall(ir, recipe.device, recipe.precision)
 
     def lower(size: int) -> ModuleOp:
         return replace(recipe, dims={**(recipe.dims or {}), dimension: size}).lower()

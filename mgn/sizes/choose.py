@@ -16,7 +16,7 @@ import numpy as np
 MOST_SIZES = 2048
 """Sizes of a range that are looked at; of a longer one evenly spread ones."""
 
-PRICED = 4
+PRICED = 6
 """Sizes that prices are found for."""
 
 ENOUGH = 1.01
