@@ -4,7 +4,8 @@
     mgn.write_state @position, %a : tensor<i32>      →  mgn.write_state @position, %n : tensor<i32>
 
 A slice that starts elsewhere becomes a `dynamic_slice`. A part with padding that is written into a
-tensor is the part up to what the run is told, and what was there beyond it.
+tensor is the part where a line of bools is true, and what was there beyond it. The line is made on
+the host, so that what is written in each layer of a model has nothing computed in common.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from xdsl.ir import Operation, SSAValue
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, graphs_of
+from mgn.dialects.shapes import Shape
 from mgn.dialects.types import element_of_dtype, tensor
 from mgn.sizes.compare import Site, told_at
 from mgn.sizes.known import shape_of
@@ -25,27 +27,53 @@ from mgn.sizes.known import shape_of
 
 @dataclass(frozen=True)
 class Told:
-    """An input that a lengthened program has besides, and the sites that are told its value."""
+    """An input that a lengthened program has besides, and the sites that are told its value. One
+    that `hides` is true for the part's elements that are none of the padding.
+    """
 
     name: str
     sites: tuple[Site, ...]
+    hides: bool = False
 
     def value(self, graph: GraphOp) -> np.ndarray | None:
         """What the graph of a size has at the sites; None where they are not alike."""
         first, *rest = [told_at(graph, site) for site in self.sites]
         return first if all(np.array_equal(first, item) for item in rest) else None
 
+    def given(self, long: GraphOp, short: GraphOp) -> np.ndarray:
+        """The input of the longer program in a run of the shorter size."""
+        value = told_at(short, self.sites[0])
+        if not self.hides:
+            return value
+        line = line_of(long, self.sites[0])
+        return (np.arange(max(line)) < value).reshape(line)
+
+
+def line_of(graph: GraphOp, site: Site) -> Shape:
+    """The shape of what is true of a part's elements along an axis."""
+    part = shape_of(list(graph.block.ops)[site.operation].operands[1])
+    return tuple(size if axis == site.axis else 1 for axis, size in enumerate(part))
+
 
 def told_of(dimension: str, sites: frozenset[Site], graphs: Sequence[GraphOp]) -> tuple[Told, ...]:
     """The inputs for sites: one for those that have the same in each of the graphs."""
     alike: dict[tuple[Any, ...], list[Site]] = {}
+    first = list(graphs[0].block.ops)
     for site in sorted(sites):
         values = [told_at(graph, site) for graph in graphs]
-        key = tuple((item.dtype.str, item.shape, item.tobytes()) for item in values)
+        hides = is_update(first[site.operation])
+        line = line_of(graphs[0], site) if hides else None
+        key = (line, *[(item.dtype.str, item.shape, item.tobytes()) for item in values])
         alike.setdefault(key, []).append(site)
     return tuple(
-        Told(f"{dimension}#{number}", tuple(found)) for number, found in enumerate(alike.values())
+        Told(f"{dimension}#{number}", tuple(found), key[0] is not None)
+        for number, (key, found) in enumerate(alike.items())
     )
+
+
+def is_update(op: Operation) -> bool:
+    """Whether an operation writes a part into a tensor."""
+    return isinstance(op, TensorOp) and op.spec.name == "dynamic_update_slice"
 
 
 def lengthened(module: ModuleOp, told: Sequence[Told]) -> ModuleOp:
@@ -54,7 +82,7 @@ def lengthened(module: ModuleOp, told: Sequence[Told]) -> ModuleOp:
     operations = list(graph.block.ops)
     sites: dict[int, dict[int, SSAValue]] = {}
     for item in told:
-        value = told_at(graph, item.sites[0])
+        value = item.given(graph, graph)
         type = tensor(element_of_dtype(value.dtype), value.shape)
         argument = graph.block.insert_arg(type, len(graph.block.args))
         graph.inputs = ArrayAttr([*graph.inputs, StringAttr(item.name)])
@@ -87,12 +115,9 @@ def _replace(op: Operation, values: Mapping[int, SSAValue]) -> None:
 
 
 def _kept_from(b: Any, op: Operation, values: Mapping[int, SSAValue]) -> SSAValue:
-    """A part written into a tensor up to what is told, and beyond it what is there."""
+    """A part written into a tensor where it is none of the padding, and there what there is."""
     whole, part, *starts = op.operands
-    sizes = shape_of(part)
-    there = b.dynamic_slice(whole, starts, sizes=sizes)
-    for axis, count in values.items():
-        line = [size if at == axis else 1 for at, size in enumerate(sizes)]
-        within = b.reshape(b.lt(b.iota((sizes[axis],), axis=0, T="i32"), count), line)
+    there = b.dynamic_slice(whole, starts, sizes=shape_of(part))
+    for within in values.values():
         part = b.where(within, part, there)
     return b.dynamic_update_slice(whole, part, starts)

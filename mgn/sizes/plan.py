@@ -131,8 +131,7 @@ class SizePlan:
         problem = self._problem(self._graphs[bucket], graph)
         if problem is not None:
             return replace(own, problem=problem)
-        values = {item.name: item.value(graph) for item in self.told}
-        told = {name: value for name, value in values.items() if value is not None}
+        told = {item.name: item.given(self._graphs[bucket], graph) for item in self.told}
         return Way(bucket, told, inputs, outputs)
 
     def is_like(self, largest: GraphOp, size: int) -> bool:

@@ -145,7 +145,7 @@ def differences(text: str, size: int, seed: int) -> Iterator[str]:
         states = {"kept": rng.standard_normal((12, 4)).astype(np.float32), "count": np.int32(3)}
         one, other = Interpreter(parameters, states=states), Interpreter(parameters, states=states)
         wanted = one.run(short, given)
-        values = {item.name: item.value(short) for item in told}
+        values = {item.name: item.given(long, short) for item in told}
         results = other.run(made, {**poisoned(given, poison), **values})
         for name, array in [*wanted.items(), *one.states.items()]:
             got = {**results, **other.states}[name][tuple(slice(n) for n in array.shape)]
