@@ -69,6 +69,7 @@ class LaunchPlan:
 
     `prepare` writes the derived buffers, from parameters and constants alone: before the first run,
     and again what depends on a parameter that has changed. States keep what a run leaves in them.
+    `budget` is the most device memory that it may take, in bytes; 0 where there is no limit.
     """
 
     name: str
@@ -79,6 +80,7 @@ class LaunchPlan:
     tensor_bytes: int = 0
     lower_bound: int = 0
     prepare: tuple[LaunchStep, ...] = ()
+    budget: int = 0
 
     def of_kind(self, kind: BufferKind) -> Iterator[tuple[int, BufferPlan]]:
         """The buffers of one kind with their numbers, in order."""

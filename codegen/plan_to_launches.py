@@ -62,6 +62,7 @@ def launch_plan(program: plan.ProgramOp) -> LaunchPlan:
         tensor_bytes=program.statistic("tensor_bytes") or 0,
         lower_bound=program.statistic("lower_bound") or 0,
         prepare=tuple(prepare),
+        budget=program.statistic("budget") or 0,
     )
 
 

@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from mgn.diagnostics import MgnError, WrongType
 from mgn.dialects.kernel.device import DEVICES, Device
-from mgn.driver.compilation import Compiled, optimize_graph
+from mgn.driver.compilation import Compiled, optimize_graph, planned_memory
 from mgn.driver.pipelines import Passes, Step, pipeline_of
 from mgn.driver.precision import check_precision
 from mgn.driver.report import OptimizeReport
@@ -135,15 +135,18 @@ def optimize(
     precision: str = "f32",
     saturation: "SaturateOptions | None" = None,
     passes: Passes | None = None,
+    memory: int | str | None = None,
 ) -> Optimized:
     """Rewrites a graph and cuts it into kernels; needs no OpenCL.
 
     `device` is a description, or the name of one in `mgn.dialects.kernel.DEVICES`; `precision`,
-    `saturation` and `passes` are those of `mgn.compile`; what stands behind the last `saturate` is
-    left out.
+    `saturation`, `passes` and `memory` are those of `mgn.compile`; what stands behind the last
+    `saturate` is left out. With `memory`, the report says what the program takes, and MgnError is
+    raised where it does not fit.
     """
     load_plugins()
     check_arguments("mgn.optimize", graph=graph, dims=dims, description=device, precision=precision)
+    budget = checked_budget("mgn.optimize", memory)
     check_saturation("mgn.optimize", saturation)
     if isinstance(device, str):
         if device not in DEVICES:
@@ -152,12 +155,19 @@ def optimize(
     if problem := device.problem():
         raise MgnError(f"the description of {device.name!r:.80}: {problem}")
     pipeline = None if passes is None else pipeline_of(passes)
-    recipe = recipe_of(module, graph, dims, device, saturation, precision, pipeline)
+    recipe = recipe_of(module, graph, dims, device, saturation, precision, pipeline, budget)
     ir, seconds = _lower(recipe)
     report = optimize_graph(
-        ir, device, saturation=saturation, precision=precision, pipeline=pipeline
+        ir,
+        device,
+        saturation=saturation,
+        precision=precision,
+        pipeline=pipeline,
+        memory=budget,
     )
     report.times.insert(0, ("lower", seconds))
+    if budget is not None:
+        report.memory = planned_memory(ir.clone(), saturation, budget, pipeline)
     return Optimized(ir, report, recipe)
 
 
@@ -181,6 +191,7 @@ def compile(
     passes: Passes | None = None,
     resident: str = "auto",
     buckets: int = 6,
+    memory: int | str | None = None,
 ) -> Executable: ...
 
 
@@ -204,6 +215,7 @@ def compile(
     passes: Passes | None = None,
     resident: str = "auto",
     buckets: int = 6,
+    memory: int | str | None = None,
 ) -> Program: ...
 
 
@@ -226,6 +238,7 @@ def compile(
     passes: Passes | None = None,
     resident: str = "auto",
     buckets: int = 6,
+    memory: int | str | None = None,
 ) -> Executable | Program:
     """An executable for a graph of a program. The graph may be left out where there is one only.
 
@@ -240,6 +253,10 @@ def compile(
     is found is kept on disk, and used by later compilations of the same kernels for the device.
     `params` is `exe.params` of another compilation: parameters and states of one name are then one
     on the device, which is that of the other, and arrays that stay there go from one to the other.
+
+    `memory`, such as `"4GiB"`, is the most device memory that a graph may take: then launches may
+    run in another order, states may be written before a run has succeeded, and kernels may run
+    twice, by their prices. MgnError where no such plan is found.
 
     With `mode="training"`, a run is a step: `optimizer` (`AdamW()` if none is given) lowers the
     output `loss` of the one graph, which is scaled by `loss_scale` while it is differentiated:
@@ -261,6 +278,7 @@ def compile(
     check_arguments("mgn.compile", target=target, precision=precision, tune=tune, loss=loss)
     check_arguments("mgn.compile", prepare=prepare, resident=resident)
     check_residency(resident)
+    budget = checked_budget("mgn.compile", memory)
     check_saturation("mgn.compile", saturation)
     check_precision(precision)
     check_programs(buckets)
@@ -311,7 +329,7 @@ def compile(
     for name, sizes in zip(names, bound, strict=True):
         found = ranged(sizes)
         others = fixed(sizes) if found is None else found[2]
-        recipe = recipe_of(module, name, others, described, saturation, precision, pipeline)
+        recipe = recipe_of(module, name, others, described, saturation, precision, pipeline, budget)
         if found is None:
             executable = make(recipe, params)
         else:
@@ -383,6 +401,7 @@ def compile_lowered(
             saturation=saturation,
             precision=recipe.precision,
             pipeline=recipe.pipeline,
+            **({} if recipe.memory is None else {"memory": recipe.memory}),
         )
 
     def cautious() -> Compiled:
@@ -428,6 +447,16 @@ def describe_device(device: "ComputeDevice", again: bool = False) -> Device:
     return described
 
 
+def checked_budget(call: str, memory: int | str | None) -> int | None:
+    """The bytes of a budget, if there is one. TypeError or MgnError where it is no size."""
+    if memory is None:
+        return None
+    from mgn.passes.rematerialise.budget import parse_bytes
+
+    check_arguments(call, memory=memory)
+    return parse_bytes(memory, f"{call}: memory")
+
+
 def as_module(module: AnyModule) -> Module:
     """The friendly wrapper around any form of a program."""
     if isinstance(module, Module):
@@ -453,11 +482,12 @@ def recipe_of(
     saturation: "SaturateOptions | None" = None,
     precision: str = "f32",
     pipeline: Sequence[Step] | None = None,
+    memory: int | None = None,
 ) -> Recipe:
     """How a graph of a program is compiled, with these settings."""
     wrapped = as_module(module)
     chosen = wrapped.choose_graph(graph)
-    return Recipe(wrapped, chosen, dims, device, saturation, precision, pipeline)
+    return Recipe(wrapped, chosen, dims, device, saturation, precision, pipeline, memory)
 
 
 def _lower(recipe: Recipe) -> tuple[ModuleOp, float]:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A graph of a program, its dimensions, the device, the options, and the passes where these are
-    not the default ones.
+    """A graph of a program, its dimensions, the device, the options, the passes where these are not
+    the default ones, and the bytes of the device that it may take, where these are limited.
     """
 
     module: Module
@@ -38,6 +38,7 @@ class Recipe:
     saturation: "SaturateOptions | None" = None
     precision: str = "f32"
     pipeline: "Sequence[Step] | None" = None
+    memory: int | None = None
 
     @property
     def is_exact(self) -> bool:
@@ -75,6 +76,7 @@ class Recipe:
             times=times,
             texts=self.module.texts,
             pipeline=self.pipeline,
+            memory=self.memory,
         )
         return page_of(explanation)
 

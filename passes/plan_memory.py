@@ -34,21 +34,23 @@ run leaves in states, so that a run which fails before them has changed none; bu
 writes a part of a state does so in place, where nobody reads it later as it was, and so do the last
 kernels that write what is left in states and nothing else.
 
-The order of the launches stays. Outputs lie in the arena too, and live to the end: a run hands out
-copies for the host anyway, and one buffer is one allocation. `tensor_bytes` is what all launch
-results would take without sharing, `lower_bound` the most that live at one step, `derived_bytes`
-what the derived buffers take besides.
+The order of the launches stays; the pass `rematerialise` before it may change that, have states
+written before all else is done, and leave figures for the program. Outputs lie in the arena too,
+and live to the end: a run hands out copies for the host anyway, and one buffer is one allocation.
+`tensor_bytes` is what all launch results would take without sharing, `lower_bound` the most that
+live at one step, `derived_bytes` what the derived buffers take besides.
 """
 
 from dataclasses import dataclass
 from typing import cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, i64
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, TensorType, i64
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
+from mgn.diagnostics import MgnError
 from mgn.dialects import plan
 from mgn.dialects.fusion import LaunchOp
 from mgn.dialects.kernel.buffers import ALIGNMENT, buffer_type, in_place_pairs, starting_pairs
@@ -68,6 +70,15 @@ GPU_ALIGNMENT = 512
 """What NVIDIA's driver wants of a sub-buffer's offset."""
 
 
+AGAIN = "again"
+"""The attribute of a launch that computes once more what another one did."""
+
+EARLY, FIGURES, PLANNED = "early_states", "figures", "planned_arena"
+"""Attributes that `rematerialise` leaves on a graph: that kernels write states before all else is
+done, what the program says of its budget, and the bytes of the arena that it was planned with.
+"""
+
+
 @dataclass(frozen=True)
 class PlanMemory(ModulePass):
     """Replace every `mgn.graph` by a `plan.program`; offsets are multiples of `alignment` bytes.
@@ -81,26 +92,50 @@ class PlanMemory(ModulePass):
     prepare: bool = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        alignment = self.alignment
-        if alignment is None:
-            alignment = ALIGNMENT if Device.of(op).is_cpu else GPU_ALIGNMENT
-        if alignment < ALIGNMENT or alignment % ALIGNMENT:
-            raise PassFailedException(f"plan-memory: alignment must be a multiple of {ALIGNMENT}")
-        pairs = {
-            function.sym_name.data: in_place_pairs(function)
-            for function in op.body.block.ops
-            if isinstance(function, FuncOp)
-        }
-        starting = {
-            function.sym_name.data: starting_pairs(function)
-            for function in op.body.block.ops
-            if isinstance(function, FuncOp)
-        }
+        alignment = alignment_of(op, self.alignment)
+        functions = [item for item in op.body.block.ops if isinstance(item, FuncOp)]
+        pairs = {function.sym_name.data: in_place_pairs(function) for function in functions}
+        starting = {function.sym_name.data: starting_pairs(function) for function in functions}
         for graph in list(graphs_of(op)):
-            program = plan_graph(graph, pairs, alignment, self.prepare, starting)
+            early = EARLY in graph.attributes
+            program = plan_graph(graph, pairs, alignment, self.prepare, starting, early)
+            figures = graph.attributes.get(FIGURES)
+            if isinstance(figures, DictionaryAttr):
+                program.attributes |= figures.data
+            planned = graph.attributes.get(PLANNED)
+            if isinstance(planned, IntegerAttr) and planned.value.data < program.arena_bytes:
+                raise MgnError(
+                    f"plan-memory: '{graph.sym_name.data}' takes an arena of "
+                    f"{program.arena_bytes} bytes, and rematerialise planned one of "
+                    f"{planned.value.data}: both want the same options, and nothing between them"
+                )
             op.body.block.insert_op_before(program, graph)
             graph.detach()
             graph.erase()
+
+
+def alignment_of(module: ModuleOp, asked: int | None) -> int:
+    """The multiple of bytes at which values lie on a module's device, unless another is asked for.
+    PassFailedException where that is too small.
+    """
+    if asked is None:
+        return ALIGNMENT if Device.of(module).is_cpu else GPU_ALIGNMENT
+    if asked < ALIGNMENT or asked % ALIGNMENT:
+        raise PassFailedException(f"plan-memory: alignment must be a multiple of {ALIGNMENT}")
+    return asked
+
+
+def split_launches(
+    graph: GraphOp, prepare: bool, starting: Pairs
+) -> tuple[list[LaunchOp], list[LaunchOp]]:
+    """The launches that run when parameters have changed, and those of each run."""
+    constant = parameter_only(graph) if prepare else set[SSAValue]()
+    launches = [op for op in graph.block.ops if isinstance(op, LaunchOp)]
+    for op in launches:
+        if starting.get(op.kernel_name) or not constant.issuperset(op.inputs):
+            constant.difference_update(op.outputs)
+    prepared = [op for op in launches if _is_in(constant, op)]
+    return prepared, [op for op in launches if not _is_in(constant, op)]
 
 
 def plan_graph(
@@ -109,22 +144,18 @@ def plan_graph(
     alignment: int = ALIGNMENT,
     prepare: bool = True,
     starting: Pairs | None = None,
+    early: bool = False,
 ) -> plan.ProgramOp:
     """The program of one graph, not yet in a module. `starting` says which results of a kernel
-    start as an argument: they lie where it lies, or are copies of it before the launch.
+    start as an argument: they lie where it lies, or are copies of it before the launch. `early`
+    has kernels write states before all else is done.
     """
     starting = starting or {}
-    constant = parameter_only(graph) if prepare else set[SSAValue]()
-    launches = [op for op in graph.block.ops if isinstance(op, LaunchOp)]
-    for op in launches:
-        if starting.get(op.kernel_name) or not constant.issuperset(op.inputs):
-            constant.difference_update(op.outputs)
-    prepared = [op for op in launches if _is_in(constant, op)]
-    launches = [op for op in launches if not _is_in(constant, op)]
+    prepared, launches = split_launches(graph, prepare, starting)
     derived: set[SSAValue] = {value for op in prepared for value in op.outputs}
     results = [value for _, value in graph.named_results]
     returned = [value for value in results if value not in derived]
-    held = states_in_place(graph, launches, starting, in_place)
+    held = states_in_place(graph, launches, starting, in_place, early)
     unkept = derived.union(held)
     kept = [*returned, *(value for _, value in graph.named_written if value not in unkept)]
     slots = assign_slots(launches, kept, in_place)
@@ -256,6 +287,8 @@ class _Writer:
             self._start(operands[written], operands[read])
         made = call(op.kernel_name, operands)
         made.location = op.location
+        if AGAIN in op.attributes:
+            made.attributes[AGAIN] = op.attributes[AGAIN]
         self._block.add_op(made)
 
     def _start(self, result: SSAValue, source: SSAValue) -> None:

@@ -10,7 +10,8 @@ on. Of several updates one after the other, all lie there.
 
 A kernel that writes all of it: so does `%k1` if nothing reads `%k` after that launch, and `%k1` is
 no result of the graph; and if the launches that follow write states alone, since a run that fails
-before leaves all states as they were.
+before leaves all states as they were. `early` does without the last: where memory is scarce, a run
+that fails may have lost states.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,11 @@ from mgn.passes.liveness import Pairs
 
 
 def states_in_place(
-    graph: GraphOp, launches: Sequence[LaunchOp], starting: Pairs, in_place: Pairs
+    graph: GraphOp,
+    launches: Sequence[LaunchOp],
+    starting: Pairs,
+    in_place: Pairs,
+    early: bool = False,
 ) -> dict[SSAValue, str]:
     """The values that lie in a state's place, and the state's name."""
     order = {launch: number for number, launch in enumerate(launches)}
@@ -39,18 +44,21 @@ def states_in_place(
             held.update((value, name) for value in chain[:-1])
     left = {value: name for name, value in graph.named_written}
     for launch in reversed(launches):
-        for number, value in enumerate(launch.outputs, len(launch.inputs)):
-            if value in held:
-                continue
-            before = entries.get(left.get(value, ""))
-            if (
-                value not in left
-                or returned.count(value) > 1
-                or any(written == number for _, written in starting.get(launch.kernel_name, ()))
-                or not _is_read_before(before, launch, number, order, in_place)
-            ):
-                return held
-        held.update((item, left[item]) for item in launch.outputs if item not in held)
+        if all(
+            value in held
+            or (
+                value in left
+                and returned.count(value) == 1
+                and not any(
+                    written == number for _, written in starting.get(launch.kernel_name, ())
+                )
+                and _is_read_before(entries.get(left[value]), launch, number, order, in_place)
+            )
+            for number, value in enumerate(launch.outputs, len(launch.inputs))
+        ):
+            held.update((item, left[item]) for item in launch.outputs if item not in held)
+        elif not early:
+            break
     return held
 
 

@@ -157,7 +157,10 @@ class DeviceMemory:
             self._check_offset(buffer)
         places = sorted(set(map(_place_of, views)))
         apart = sum(size for _, size in places)
-        if self._is_gpu and overlap(places) and apart * APART_SHARE <= self._memory:
+        most = self._plan.budget or planned_bytes(self._plan) + apart
+        has_room = planned_bytes(self._plan) - self._plan.arena + apart <= most
+        has_room &= apart * APART_SHARE <= self._memory
+        if self._is_gpu and overlap(places) and has_room:
             self._extra = apart - self._plan.arena
             return {place: self._new_buffer(place[1]) for place in places}
         arena = self._new_buffer(self._plan.arena)

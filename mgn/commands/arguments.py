@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from mgn.commands.errors import UsageError
-from mgn.diagnostics import clipped
+from mgn.diagnostics import MgnError, clipped
 
 if TYPE_CHECKING:
     from mgn.driver.pipelines import Step
@@ -59,6 +59,18 @@ def parse_dimensions(items: Sequence[str]) -> dict[str, int]:
         if dimensions.setdefault(name.strip(), size) != size:
             raise UsageError(f"--dim gives '{name.strip()}' two sizes")
     return dimensions
+
+
+def budget_of(arguments: Namespace) -> int | None:
+    """The bytes that `--memory` names, if it is there. UsageError where it is no size."""
+    if arguments.memory is None:
+        return None
+    from mgn.passes.rematerialise.budget import parse_bytes
+
+    try:
+        return parse_bytes(arguments.memory, "--memory")
+    except MgnError as error:
+        raise UsageError(str(error)) from None
 
 
 def saturation_of(arguments: Namespace) -> "SaturateOptions | None":

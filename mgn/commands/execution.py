@@ -13,7 +13,7 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 
 from mgn.api import compile, compile_lowered, describe_device
-from mgn.commands.arguments import parse_sizes, passes_of, saturation_of
+from mgn.commands.arguments import budget_of, parse_sizes, passes_of, saturation_of
 from mgn.commands.checkpoints import set_parameters
 from mgn.commands.errors import UsageError, say
 from mgn.commands.modes import in_mode
@@ -44,7 +44,7 @@ def execute(arguments: argparse.Namespace) -> None:
 
     sizes = parse_sizes(arguments.dim)
     ranges = ranged(sizes)
-    saturation = saturation_of(arguments)
+    saturation, memory = saturation_of(arguments), budget_of(arguments)
     pipeline = passes_of(arguments)
     started = time.perf_counter()
     program = program_of(arguments)
@@ -81,10 +81,11 @@ def execute(arguments: argparse.Namespace) -> None:
             tune=arguments.tune,
             passes=arguments.passes,
             resident=arguments.resident,
+            memory=memory,
         )
     else:
         described = residing(describe_device(chosen), arguments.resident)
-        options = (described, saturation, arguments.precision, pipeline)
+        options = (described, saturation, arguments.precision, pipeline, memory)
         recipe = Recipe(mode.program, graph, mode.dimensions, *options)
         params = Parameters(Session(chosen), arguments.seed, mode.trained) if mode.trained else None
         exe = compile_lowered(

@@ -19,7 +19,7 @@ from mgn.runtime.weights import load_arrays
 
 COMPILING = (
     *("frontend", "graph", "dim", "mode", "loss", "precision", "saturation", "passes", "prepare"),
-    *("target", "tune", "resident", "report", "report_json", "explain", "emit"),
+    *("memory", "target", "tune", "resident", "report", "report_json", "explain", "emit"),
 )
 """Options that say how a program is compiled, or what the compiler did."""
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mgn.commands.arguments import parse_dimensions, passes_of, saturation_of
+from mgn.commands.arguments import budget_of, parse_dimensions, passes_of, saturation_of
 from mgn.commands.checkpoints import say_loaded
 from mgn.commands.errors import UsageError, say
 from mgn.commands.stages import device_of, program_of
@@ -30,8 +30,8 @@ def emit_package(arguments: argparse.Namespace) -> bytes:
     program = program_of(arguments)
     module = program.lower(program.choose_graph(arguments.graph), parse_dimensions(arguments.dim))
     device, saturation = device_of(arguments.device), saturation_of(arguments)
-    pipeline = passes_of(arguments)
-    package = package_graph(module, device, arguments.precision, saturation, pipeline)
+    pipeline, memory = passes_of(arguments), budget_of(arguments)
+    package = package_graph(module, device, arguments.precision, saturation, pipeline, memory)
     if arguments.params is not None:
         rename, dtype = arguments.rename, arguments.params_dtype
         loaded = load_params(arguments.params, package.expected, rename, dtype)

@@ -29,6 +29,16 @@ def make_tidy_parser(prog: str, description: str, examples: str) -> argparse.Arg
     return parser
 
 
+def add_memory_option(add: Callable[..., argparse.Action]) -> None:
+    """Adds `--memory`."""
+    add(
+        "--memory",
+        metavar="SIZE",
+        help="the most device memory that a run may take, such as 4GiB: kernels are run in another "
+        "order, or twice, to stay below it",
+    )
+
+
 def add_program_options(
     parser: argparse.ArgumentParser, graph: str, ranges: bool = False
 ) -> Callable[..., argparse.Action]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from mgn.commands.checkpoints import add_checkpoint_options, check_checkpoint_options
 from mgn.commands.errors import UsageError, guarded
-from mgn.commands.parsers import add_program_options, make_tidy_parser
+from mgn.commands.parsers import add_memory_option, add_program_options, make_tidy_parser
 from mgn.driver.precision import PRECISIONS
 from mgn.driver.residency import RESIDENCIES
 
@@ -77,6 +77,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="compute what parameters alone decide once, and keep it (default), or in each run: "
         "off takes less memory",
     )
+    add_memory_option(add)
     data = parser.add_argument_group("arrays")
     add = data.add_argument
     add("--inputs", metavar="FILE", help=".npz or .safetensors by input name (default: random)")

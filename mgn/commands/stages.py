@@ -12,7 +12,7 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from mgn.api import describe_device, from_onnx
-from mgn.commands.arguments import parse_dimensions, passes_of, saturation_of
+from mgn.commands.arguments import budget_of, parse_dimensions, passes_of, saturation_of
 from mgn.commands.errors import UsageError
 from mgn.commands.modes import in_mode
 from mgn.commands.sources import read_source
@@ -69,6 +69,7 @@ def emit_stage(arguments: argparse.Namespace) -> str:
         saturation=saturation_of(arguments),
         precision=arguments.precision,
         pipeline=passes_of(arguments),
+        memory=budget_of(arguments),
     )
     if last_pass not in texts:
         raise UsageError(f"--emit={name} shows what '{last_pass}' leaves, and --passes lacks it")

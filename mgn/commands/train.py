@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mgn.commands.errors import FAILURE, UsageError, guarded
-from mgn.commands.parsers import add_program_options, make_tidy_parser
+from mgn.commands.parsers import add_memory_option, add_program_options, make_tidy_parser
 from mgn.driver.precision import PRECISIONS
 
 EXAMPLES = """\
@@ -92,6 +92,7 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
     add("--every", type=int, metavar="N", help="evaluate and save after N steps, not each epoch")
     add("--patience", type=int, metavar="N", help="end after N evaluations without a better one")
     add("--check-finite", action="store_true", help="name what made the first NaN or infinity")
+    add_memory_option(add)
     add("--device", default="auto", metavar="SELECTOR", help="auto, cpu, gpu, 0:1, part of a name")
 
 

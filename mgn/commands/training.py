@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
 
-from mgn.commands.arguments import parse_dimensions
+from mgn.commands.arguments import budget_of, parse_dimensions
 from mgn.commands.checkpoints import say_loaded
 from mgn.commands.errors import UsageError, say
 from mgn.commands.optimiser_call import read_optimiser
@@ -43,6 +43,7 @@ def train(arguments: argparse.Namespace) -> bool:
     """Trains the graph that the arguments describe, and prints what came of it. Whether the run
     came to its end, which a signal can keep it from. Several processes do it together.
     """
+    budget_of(arguments)
     crew = find_crew()
     with crew.guard():
         return _train(arguments, crew)
@@ -103,6 +104,7 @@ def _train(arguments: argparse.Namespace, crew: Crew) -> bool:
         frozen=arguments.frozen,
         zero=arguments.zero,
         bucket=arguments.bucket,
+        memory=budget_of(arguments),
     )
     if arguments.params is not None:
         trainer.load_params(arguments.params, drawn=arguments.drawn)

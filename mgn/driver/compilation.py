@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
@@ -27,14 +27,26 @@ from mgn.dialects.mgn.parameter_only import parameter_only
 from mgn.dialects.mgn.states import StateOp, states_of
 from mgn.dialects.mgn.structure import GraphOp, ParamOp, graphs_of, parameters_of
 from mgn.driver.kernel_work import Work, kernel_work
-from mgn.driver.pipelines import PIPELINES, PipelineError, Step, find_pass, run_passes
+from mgn.driver.pipelines import (
+    MEMORY,
+    PIPELINES,
+    REMATERIALISE,
+    PipelineError,
+    Step,
+    find_pass,
+    name_of,
+    run_passes,
+    within,
+)
 from mgn.driver.precision import check_precision
 from mgn.driver.report import (
+    BudgetReport,
     DerivedParameter,
     KernelLine,
     MemoryReport,
     MergedLaunch,
     OptimizeReport,
+    RepeatedKernel,
     TuningReport,
     together,
 )
@@ -46,6 +58,7 @@ from mgn.tasks import Task, task
 if TYPE_CHECKING:
     from mgn.dialects.plan import ProgramOp
     from mgn.dialects.plan.steps import KernelCallOp
+    from mgn.passes.rematerialise.fit_graph import Outcome
     from mgn.passes.saturate import Saturate, SaturateOptions
     from mgn.passes.saturate.explain.trace import SaturateTrace
 
@@ -92,11 +105,17 @@ def optimize_graph(
     precision: str = "f32",
     trace: "SaturateTrace | None" = None,
     pipeline: Sequence[Step] | None = None,
+    memory: int | None = None,
 ) -> OptimizeReport:
     """Simplifies, rounds and saturates a module of one graph, in place; of a pipeline, what stands
-    behind its last `saturate` is left out.
+    behind its last `saturate` is left out. MgnError where it takes no budget of `memory`, or has no
+    `saturate`, behind which that would be known.
     """
-    passes = _Passes.of(saturation, precision, trace, pipeline)
+    passes = _Passes.of(saturation, precision, trace, pipeline, memory)
+    if memory is not None and not passes.planning:
+        raise PipelineError(
+            "what a program takes is known behind 'saturate', and the pipeline lacks that"
+        )
     return _run(module, device, precision, passes, passes.optimizing, observe)
 
 
@@ -110,19 +129,48 @@ def compile_graph(
     trace: "SaturateTrace | None" = None,
     tuner: TuningPass | None = None,
     pipeline: Sequence[Step] | None = None,
+    memory: int | None = None,
 ) -> Compiled:
     """Takes a module of one graph all the way to a plan and kernels of a target, in place.
 
     A `trace` gets what explains the choice of kernels, which is then made afresh. A `tuner` changes
     schedules once they are chosen. A `pipeline` takes the place of the default one: its passes that
-    say nothing of their options have those of `saturation` and `precision`.
+    say nothing of their options have those of `saturation` and `precision`. The program takes at
+    most `memory` bytes of the device.
     """
     with collector_paused():
-        passes = _Passes.of(saturation, precision, trace, pipeline)
-        report = _run(module, device, precision, passes, passes.compiling(tuner), observe)
+        passes = _Passes.of(saturation, precision, trace, pipeline, memory)
+        wanted = passes.compiling(tuner)
+        report = _run(module, device, precision, passes, wanted, observe)
         if tuner is not None and tuner.reports:
             report.tuning = tuner.reports[-1]
-        return _emitted(module, device, target, report)
+        return _emitted(module, device, target, report, _outcome_of(wanted))
+
+
+def planned_memory(
+    module: ModuleOp,
+    saturation: "SaturateOptions | None",
+    memory: int,
+    pipeline: Sequence[Step] | None = None,
+) -> MemoryReport:
+    """What a module that `optimize_graph` has left takes of a device, within a budget. MgnError
+    where it does not fit. The module is used up.
+    """
+    from mgn.codegen.plan_to_launches import launch_plan
+    from mgn.dialects.plan import ProgramOp
+
+    wanted = _Passes.of(saturation, "f32", None, pipeline, memory).planning
+    run_passes(wanted, module, make_context())
+    outcome = _outcome_of(wanted)
+    program = next(op for op in module.body.block.ops if isinstance(op, ProgramOp))
+    plan = launch_plan(program)
+    return _memory_report(plan, _derived_parameters(plan), outcome)
+
+
+def _outcome_of(passes: Sequence[ModulePass]) -> "Outcome | None":
+    """How a graph got into its budget; None where it has none."""
+    outcomes = [item for found in passes for item in getattr(found, "outcomes", [])]
+    return outcomes[0] if outcomes else None
 
 
 @dataclass(frozen=True)
@@ -134,6 +182,7 @@ class _Passes:
     saturate: "Saturate"
     precision: str
     steps: tuple[Step, ...]
+    memory: int | None = None
 
     @classmethod
     def of(
@@ -142,6 +191,7 @@ class _Passes:
         precision: str,
         trace: "SaturateTrace | None",
         pipeline: Sequence[Step] | None,
+        memory: int | None = None,
     ) -> "_Passes":
         """MgnError for a precision that is not known."""
         from mgn.passes.saturate import Saturate
@@ -149,24 +199,27 @@ class _Passes:
         check_precision(precision)
         saturate = Saturate.of(saturation, trace)
         steps: list[Step] = []
-        for step in PIPELINES["inference"] if pipeline is None else pipeline:
+        for step in within(PIPELINES["inference"] if pipeline is None else pipeline, memory):
             if isinstance(step, Saturate):  # a pass of its own for each run: it holds its reports
                 moderate = step.options.moderate and saturate.options.moderate
                 options = replace(step.options, moderate=moderate)
                 step = saturate = Saturate.of(options, trace)
             steps.append(step)
-        return cls(saturate, precision, tuple(steps))
+        return cls(saturate, precision, tuple(steps), memory)
 
     @property
     def optimizing(self) -> list[ModulePass]:
         """Those of `mgn.optimize`: up to the last `saturate`."""
-        found = self._made
-        ends = [n for n, item in enumerate(found, 1) if item.name == self.saturate.name]
-        return found[: ends[-1]] if ends else found
+        return self._made(self.steps[: self._cut])
+
+    @property
+    def planning(self) -> list[ModulePass]:
+        """Those of `mgn.compile` that are not among the ones of `mgn.optimize`."""
+        return self._made(self.steps[self._cut :])
 
     def compiling(self, tuner: TuningPass | None) -> list[ModulePass]:
         """Those of `mgn.compile`; a tuner stands behind the pass that chooses schedules."""
-        found = self._made
+        found = self._made(self.steps)
         if tuner is None:
             return found
         return [
@@ -176,19 +229,48 @@ class _Passes:
         ]
 
     @property
-    def _made(self) -> list[ModulePass]:
-        options = {
+    def _cut(self) -> int:
+        """How many steps there are up to the last `saturate`; all of them where there is none."""
+        ends = [n for n, step in enumerate(self.steps, 1) if name_of(step) == self.saturate.name]
+        return ends[-1] if ends else len(self.steps)
+
+    def _made(self, steps: Sequence[Step]) -> list[ModulePass]:
+        options: dict[str, dict[str, Any]] = {
             "convert-precision": {"precision": self.precision},
             "plan-memory": {"prepare": self.saturate.options.prepare},
         }
-        return [
+        if self.memory is not None:
+            options[REMATERIALISE] = {MEMORY: self.memory}
+        elif REMATERIALISE in steps:
+            raise PipelineError(
+                f"the pass '{REMATERIALISE}' takes a budget: memory=\"4GiB\", --memory 4GiB, or "
+                f'{REMATERIALISE}{{memory="4GiB"}} in the pipeline'
+            )
+        found = [
             step
             if isinstance(step, ModulePass)
             else self.saturate
             if step == self.saturate.name
             else find_pass(step)(**options.get(step, {}))
-            for step in self.steps
+            for step in steps
         ]
+        return _agreeing(found)
+
+
+def _agreeing(passes: Sequence[ModulePass]) -> list[ModulePass]:
+    """The passes, where `rematerialise` has the options of `plan-memory`, and is one of its own for
+    each run, as it holds its outcomes.
+    """
+    if all(item.name != REMATERIALISE for item in passes):
+        return list(passes)
+    from mgn.passes.plan_memory import PlanMemory
+    from mgn.passes.rematerialise.rematerialise import Rematerialise
+
+    planner = next((item for item in passes if isinstance(item, PlanMemory)), PlanMemory())
+    options = {"alignment": planner.alignment, "prepare": planner.prepare}
+    return [
+        replace(item, **options) if isinstance(item, Rematerialise) else item for item in passes
+    ]
 
 
 @dataclass(frozen=True)
@@ -253,8 +335,11 @@ def _emitted(
     device: Device,
     target: str,
     report: OptimizeReport,
+    outcome: "Outcome | None" = None,
 ) -> Compiled:
-    """The plan and the kernels of a module that is lowered."""
+    """The plan and the kernels of a module that is lowered; `outcome` says how it got into its
+    budget of memory, if it has one.
+    """
     from mgn.codegen.plan_to_launches import launch_plan
     from mgn.dialects.plan import ProgramOp
     from mgn.dialects.plan.steps import LaunchOp
@@ -272,14 +357,31 @@ def _emitted(
         kernels = plan_signatures(module, program, device, target)
         plan = launch_plan(program)
     report.derived = _derived_parameters(plan)
-    derived = sum(item.bytes for item in report.derived)
-    report.memory = MemoryReport(plan.arena, plan.tensor_bytes, plan.lower_bound, derived)
+    report.memory = _memory_report(plan, report.derived, outcome)
+    if outcome is not None and len({*outcome.order}) == len(report.kernels):
+        report.kernels = [report.kernels[number] for number in outcome.order]
     report.distinct_kernels = len(kernels)
     report.merged = merged_launches(program)
     named = _named(report.kernels, [step for step in program.steps if isinstance(step, LaunchOp)])
     report.kernels = list(_launched(named, plan.launches, report.merged))
     report.prepared = _named(report.prepared, list(program.preparations))
     return Compiled(plan, kernels, parameters_of(module), states_of(module), report)
+
+
+def _memory_report(
+    plan: LaunchPlan, derived: Sequence[DerivedParameter], outcome: "Outcome | None"
+) -> MemoryReport:
+    """What a plan takes, and how it got into its budget."""
+    held = sum(item.bytes for item in derived)
+    budget = None
+    if outcome is not None:
+        budget = BudgetReport(
+            outcome.budget,
+            outcome.beside + plan.arena,
+            tuple(RepeatedKernel(*item) for item in outcome.repeated),
+            *(float(outcome.seconds), float(outcome.bound), float(outcome.total), outcome.early),
+        )
+    return MemoryReport(plan.arena, plan.tensor_bytes, plan.lower_bound, held, budget)
 
 
 @contextmanager

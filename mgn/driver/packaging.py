@@ -32,6 +32,7 @@ def package_graph(
     precision: str = "f32",
     saturation: "SaturateOptions | None" = None,
     pipeline: "Sequence[Step] | None" = None,
+    memory: int | None = None,
 ) -> Package:
     """The package of a graph, which is changed in place. It takes any parameters. Each kernel is a
     launch of its own: whoever loads it may have fewer groups at once.
@@ -45,6 +46,7 @@ def package_graph(
         saturation=saturation,
         precision=precision,
         pipeline=pipeline,
+        memory=memory,
     )
     functions = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp)}
     kernels = {

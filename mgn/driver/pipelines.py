@@ -66,7 +66,13 @@ PASSES: dict[str, PassRow] = {
     "choose-schedules": PassRow(
         "mgn.passes.schedules.choose_schedules", "gives every kernel its variant and its tiles"
     ),
+    "price-kernels": PassRow(
+        "mgn.passes.saturate.price_kernels", "notes what kernels cost, for a budget of memory"
+    ),
     "lower-kernels": PassRow("mgn.passes.lower_kernels", "kernels become loops over memory"),
+    "rematerialise": PassRow(
+        "mgn.passes.rematerialise.rematerialise", "launches again, for a budget of memory"
+    ),
     "plan-memory": PassRow("mgn.passes.plan_memory", "graphs become launches over one arena"),
     "merge-launches": PassRow(
         "mgn.passes.merge_launches", "runs of launches become one of resident work-groups"
@@ -95,6 +101,15 @@ _INFERENCE = (
     "plan-memory",
     "merge-launches",
 )
+
+MEMORY = "memory"
+"""The option that a named pipeline has: a budget for `rematerialise`."""
+
+REMATERIALISE = "rematerialise"
+"""The pass that fits programs into a budget."""
+
+BUDGETED = {"lower-kernels": "price-kernels", "plan-memory": REMATERIALISE}
+"""What stands before a pass where there is a budget of memory."""
 
 PIPELINES: dict[str, tuple[str, ...]] = {
     "default": _INFERENCE,
@@ -191,6 +206,37 @@ def pipeline_of(passes: Passes) -> tuple[Step, ...]:
             said = type(item).__name__
             raise PipelineError(f"passes are names and xDSL's ModulePass, not {said}")
     return tuple(found)
+
+
+def name_of(step: Step) -> str:
+    """The name of a step's pass."""
+    return step if isinstance(step, str) else step.name
+
+
+def within(steps: Sequence[Step], memory: int | str | None) -> list[Step]:
+    """The steps of a pipeline, with those that a budget of memory adds where they are not there.
+    PipelineError where a pipeline takes no budget.
+    """
+    found = list(steps)
+    if memory is None:
+        return found
+    if any(isinstance(step, ModulePass) and step.name == REMATERIALISE for step in found):
+        raise PipelineError(
+            "the budget of memory is said twice: by the call or --memory, and by the pipeline, "
+            f"whose '{REMATERIALISE}' has one"
+        )
+    for before, added in BUDGETED.items():
+        names = [name_of(step) for step in found]
+        if before not in names:
+            raise PipelineError(
+                f"a budget of memory needs the pass '{before}', and the pipeline lacks it; "
+                "'default' has it"
+            )
+        if added not in names:
+            found.insert(names.index(before), added)
+        elif names.index(added) > names.index(before):
+            raise PipelineError(f"the pass '{added}' stands before '{before}', not behind it")
+    return found
 
 
 def _steps(text: str) -> list[Step]:
@@ -302,14 +348,22 @@ def _made(name: str) -> ModulePass:
 def _steps_of(spec: ArgSpec) -> Iterator[Step]:
     """What a part of a pipeline's text stands for."""
     if spec.name in PIPELINES:
-        if spec.parameters:
-            raise PipelineError(f"the pipeline '{spec.name}' takes no options; its passes do")
-        yield from PIPELINES[spec.name]
+        yield from _named_steps(spec)
     elif spec.parameters:
         yield _with_options(spec)
     else:
         find_pass(spec.name)
         yield spec.name
+
+
+def _named_steps(spec: ArgSpec) -> Iterator[Step]:
+    """The steps of a named pipeline, which may be given a budget of memory."""
+    memory = _memory_of(spec)
+    for step in within(PIPELINES[spec.name], memory):
+        if memory is not None and step == REMATERIALISE:
+            yield find_pass(REMATERIALISE)(**{MEMORY: memory})
+        else:
+            yield step
 
 
 def _with_options(spec: ArgSpec) -> ModulePass:
@@ -334,6 +388,21 @@ def _with_options(spec: ArgSpec) -> ModulePass:
         return found.from_spec(ArgSpec(spec.name, parameters))
     except ValueError as error:
         raise PipelineError(f"pass '{spec.name}': {error}; {hint}") from None
+
+
+def _memory_of(spec: ArgSpec) -> int | str | None:
+    """The budget that a named pipeline is given. PipelineError for another option."""
+    for name, values in spec.parameters.items():
+        if name != MEMORY:
+            raise PipelineError(
+                f"the pipeline '{spec.name}' takes no option '{name:.80}'; it has one, {MEMORY}, "
+                "and its passes have others"
+            )
+        if len(values) != 1 or isinstance(values[0], bool | float):
+            wanted = f'{MEMORY}="4GiB" or a number of bytes'
+            raise PipelineError(f"the pipeline '{spec.name}' takes {wanted}")
+        return values[0]
+    return None
 
 
 def _as_declared(values: ParameterListType, declared: str) -> ParameterListType:

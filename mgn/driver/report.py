@@ -32,15 +32,43 @@ class KernelLine:
 
 
 @dataclass(frozen=True)
+class RepeatedKernel:
+    """A kernel that runs again in a run, how often, and the seconds of that by its price."""
+
+    kernel: str
+    launches: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class BudgetReport:
+    """A budget of device memory in bytes, and what a program takes at its peak: the arena and all
+    beside it. `seconds` is what the kernels take that run again, `bound` the least that this can
+    be as `mgn.passes.rematerialise.programme` puts it, `total` what all kernels take without. With
+    `early`, states are written before all else is done.
+    """
+
+    budget: int
+    peak: int
+    repeated: tuple[RepeatedKernel, ...]
+    seconds: float
+    bound: float
+    total: float
+    early: bool
+
+
+@dataclass(frozen=True)
 class MemoryReport:
     """Bytes: the arena, what all that kernels write would take there without sharing, the most that
-    live at once; and besides the arena what derives from parameters.
+    live at once; and besides the arena what derives from parameters. `budget` is how it got into
+    the memory that it may take, if that was limited.
     """
 
     arena: int
     tensors: int
     lower_bound: int
     derived: int = 0
+    budget: BudgetReport | None = None
 
 
 @dataclass(frozen=True)
@@ -203,6 +231,7 @@ class OptimizeReport:
         lines.append(f"  {self.operations_text} became {self.kernels_text}")
         if self.memory is not None:
             lines.append(f"  {memory_line(self.memory)}")
+            lines += [f"  {line}" for line in budget_lines(self.memory.budget)]
         lines += [f"  {item}" for item in self.merged]
         lines += self._prepared_lines()
         if self.loaded is not None:
@@ -250,6 +279,40 @@ def memory_line(memory: MemoryReport) -> str:
         f"{bytes_text(memory.tensors)} without sharing; "
         f"at most {bytes_text(memory.lower_bound)} in use at once"
     )
+
+
+def budget_lines(budget: BudgetReport | None, most: int = 6) -> list[str]:
+    """What a budget of memory led to; nothing where there is none."""
+    if budget is None:
+        return []
+    how = ", with states written as soon as they can be" * budget.early
+    lines = [
+        f"at most {bytes_text(budget.peak)} of device memory, of a budget of "
+        f"{bytes_text(budget.budget)}{how}"
+    ]
+    if not budget.repeated:
+        return lines
+    count = sum(item.launches for item in budget.repeated)
+    share = 100 * budget.seconds / (budget.total or 1.0)
+    lines.append(
+        f"{count} launch{'' if count == 1 else 'es'} computed twice for that: "
+        f"{seconds_text(budget.seconds)}, {share:.2g} % more, {_bound_text(budget)}"
+    )
+    longest = sorted(budget.repeated, key=lambda item: (-item.seconds, item.kernel))
+    lines += [
+        f"  {item.launches} of {item.kernel}, {seconds_text(item.seconds)}"
+        for item in longest[:most]
+    ]
+    rest = len(longest) - most
+    return [*lines, *([f"  … and {rest} more kernels"] if rest > 0 else [])]
+
+
+def _bound_text(budget: BudgetReport) -> str:
+    """How near the seconds of what runs again are to the least that they can be."""
+    if not budget.bound or budget.seconds < budget.bound:
+        return "with no bound to compare with"
+    gap = budget.seconds / budget.bound - 1.0
+    return f"{100 * gap:.2g} % above the bound for its order"
 
 
 def kernel_table(

@@ -137,6 +137,7 @@ def explain_graph(
     times: Sequence[tuple[str, float]] = (),
     texts: Mapping[str, str] | None = None,
     pipeline: Sequence[PassStep] | None = None,
+    memory: int | None = None,
 ) -> Explanation:
     """The explanation of a graph, which is compiled in place.
 
@@ -152,6 +153,7 @@ def explain_graph(
         precision=precision,
         trace=trace,
         pipeline=pipeline,
+        memory=memory,
     )
     if trace.found is None or trace.selection is None:
         raise MgnError("a page explains what 'saturate' chose, and the passes have no 'saturate'")
@@ -242,8 +244,8 @@ def _measure(
     merged: Sequence[MergedLaunch],
 ) -> str:
     """Gives the kernels their times, and to those of one launch their shares of its time by their
-    prices. A remark says which launches are several kernels, or that times are another
-    compilation's.
+    prices; one that runs several times has the sum. A remark says which launches are several
+    kernels, or that times are another compilation's.
     """
     told = "".join(f" {item}." for item in merged)
     if not times:
@@ -260,7 +262,8 @@ def _measure(
     for (_, seconds), group in zip(times, groups, strict=True):
         whole = sum(kernels[number].predicted for _, number in group) or 1.0
         for _, number in group:
-            kernels[number].measured = seconds * kernels[number].predicted / whole
+            kernel = kernels[number]
+            kernel.measured = (kernel.measured or 0.0) + seconds * kernel.predicted / whole
     shares = " The kernels of one launch have shares of its time by their prices."
     return f"{told}{shares * bool(merged)}".strip()
 

@@ -27,6 +27,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "precision": ((str,), "'f32', 'tf32', 'bf16' or 'f16'"),
     "tune": ((int, float), "a number of seconds"),
     "times": ((int,), "how often, a whole number"),
+    "memory": ((int, str), "a size such as '4GiB', or a number of bytes"),
     "prepare": ((bool,), "True or False"),
     "resident": ((str,), "'auto' or 'off'"),
 }

@@ -100,7 +100,8 @@ def entry_of(compressed: bytes, device: Device) -> Entry | None:
         told: _Told = restored(_Told, json.loads(data[end:]))
     except (zlib.error, PackageError, NotPlain, struct.error, ValueError, RecursionError):
         return None
-    plan = package.plan
+    budget = told.memory.budget if told.memory is not None else None
+    plan = replace(package.plan, budget=0 if budget is None else budget.budget)
     names = [buffer.name for _, buffer in plan.of_kind(BufferKind.PARAM)]
     fits = (
         told.graph == plan.name

@@ -44,8 +44,9 @@ StateType = tuple[str, tuple[int, ...]]
 class SharedSteps:
     """Steps of which each rank does its share.
 
-    `compiled` compiles a module with the parameters that it is given. `zero` is the stage: 0, or 1
-    where optimiser states are shared out. A bucket has so many MiB.
+    `compiled` compiles a module with the parameters that it is given, for so many bytes of device
+    memory, or any. `zero` is the stage: 0, or 1 where optimiser states are shared out. A bucket has
+    so many MiB. Each of a step's graphs takes at most `memory` bytes, buckets aside.
     """
 
     def __init__(
@@ -56,9 +57,10 @@ class SharedSteps:
         step: tuple[str, Optimizer, StepOptions],
         trained: Mapping[str, ParamOp],
         params: Parameters,
-        compiled: Callable[[ModuleOp, Parameters], Executable],
+        compiled: Callable[[ModuleOp, Parameters, int | None], Executable],
         zero: int = 0,
         bucket: float = 8.0,
+        memory: int | None = None,
     ) -> None:
         self.ranks, self.division, self.params = ranks, division, params
         self.session = params.session
@@ -69,8 +71,8 @@ class SharedSteps:
         self._split = split
         self._outputs = {output: name for name, (output, _) in split.gradients.items()}
         with ranks.in_turn():
-            self.backward = compiled(split.backward, params)
-            self.update = compiled(split.update, params)
+            self.backward = compiled(split.backward, params, memory)
+            self.update = compiled(split.update, params, memory)
         most = max(int(bucket * MEBIBYTE), 1)
         self.owners = None
         if owner is not None:
@@ -100,7 +102,7 @@ class SharedSteps:
         return types.keys() - self._split.trained.keys()
 
     def _reducing(
-        self, most: int, compiled: Callable[[ModuleOp, Parameters], Executable]
+        self, most: int, compiled: Callable[[ModuleOp, Parameters, int | None], Executable]
     ) -> dict[str, Reduction]:
         """What sums the gradients of each element type."""
         ready = self.ranks.exchange("orders of gradients", self._ready())[0]
@@ -123,7 +125,7 @@ class SharedSteps:
         element: str,
         shapes: Mapping[str, tuple[int, ...]],
         layout: Layout,
-        compiled: Callable[[ModuleOp, Parameters], Executable],
+        compiled: Callable[[ModuleOp, Parameters, int | None], Executable],
     ) -> Carrier:
         """What carries gradients from and to this rank's device."""
 
@@ -141,7 +143,7 @@ class SharedSteps:
             carrier.compile(
                 element,
                 (self.ranks.node_size, layout.length),
-                lambda module, session: compiled(module, Parameters(session, 0)),
+                lambda module, session: compiled(module, Parameters(session, 0), None),
                 squares,
             )
         return carrier

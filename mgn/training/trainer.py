@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
 
-from mgn.api import AnyModule, Module, as_module, compile_lowered, describe_device, recipe_of
+from mgn.api import (
+    AnyModule,
+    Module,
+    as_module,
+    checked_budget,
+    compile_lowered,
+    describe_device,
+    recipe_of,
+)
 from mgn.diagnostics import MgnError
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.dialects.types import element_of
@@ -52,10 +60,11 @@ class Trainer:
     without them all parameters with floats are trained that the loss depends on. `clip_norm` is the
     largest norm of all gradients together, and adds `grad_norm` to the outputs, as does
     `grad_norm=True`. `ema` keeps an average of each parameter, of which a step replaces a share of
-    `1 - ema`. `seed` decides about the first parameters and the random numbers of the steps.
-    `precision` is what products round to; with `bf16` and `f16`, what goes into them and comes out
-    of them is stored so, forward and backward, and parameters stay in f32. Parameters that the
-    program declares in half precision are moved in f32 with `masters`, and rounded.
+    `1 - ema`. `memory`, such as `"4GiB"`, is the most device memory that each graph of a step may
+    take: see `mgn.compile`. `seed` decides about the first parameters and the random numbers of the
+    steps. `precision` is what products round to; with `bf16` and `f16`, what goes into them and
+    comes out of them is stored so, forward and backward, and parameters stay in f32. Parameters
+    that the program declares in half precision are moved in f32 with `masters`, and rounded.
 
     `accumulate` is of how many batches a step takes the mean gradient: the parameters move with the
     last of them. `loss_scale` is by what the loss is multiplied while gradients are computed:
@@ -90,12 +99,14 @@ class Trainer:
         ranks: Any = None,
         zero: int = 0,
         bucket: float = 8.0,
+        memory: int | str | None = None,
     ) -> None:
         from mgn.runtime.devices import choose
         from mgn.runtime.launching.session import Session
 
         check_arguments("mgn.Trainer", graph=graph, loss=loss, seed=seed, device=device, dims=dims)
         check_precision(precision)
+        self._memory = checked_budget("mgn.Trainer", memory)
         if not 0 <= seed < MOST_SEEDS:
             raise MgnError("seed takes a number from 0 to 2**63 - 1")
         self._module = as_module(module)
@@ -133,7 +144,7 @@ class Trainer:
         self.params.update({name: given[name] for name in self._step.trained if name in given})
         self.executable = self._begun(zero, bucket)
         update = self._step.update
-        self._update = None if update is None else self._compiled(update)
+        self._update = None if update is None else self._compiled(update, memory=self._memory)
         self._evaluation: dict[bool, Executable] = {}
         self._steps = self._pending = self._skipped = 0
 
@@ -377,7 +388,7 @@ class Trainer:
     def _begun(self, zero: int, bucket: float) -> Executable:
         """What a step runs first: all of it, or, of several ranks, what computes gradients."""
         if self.division is None:
-            return self._compiled(self._step.module)
+            return self._compiled(self._step.module, memory=self._memory)
         from mgn.distributed.ranks import Ranks
         from mgn.training.shared_steps import SharedSteps
 
@@ -393,6 +404,7 @@ class Trainer:
                 self._compiled,
                 zero,
                 bucket,
+                self._memory,
             )
         return self.shared.backward
 
@@ -402,9 +414,12 @@ class Trainer:
         round_products(lowered, self.precision)
         return lowered
 
-    def _compiled(self, module: Any, params: Parameters | None = None) -> Executable:
+    def _compiled(
+        self, module: Any, params: Parameters | None = None, memory: int | None = None
+    ) -> Executable:
         program = Module(module, self._module.values)
-        recipe = recipe_of(program, None, None, self._described, None, self.precision)
+        settings = (self._described, None, self.precision, None, memory)
+        recipe = recipe_of(program, None, None, *settings)
         ir = recipe.lower()
         held = self.params if params is None else params
         return compile_lowered(ir, self._device, recipe, self.seed, params=held)

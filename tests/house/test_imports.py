@@ -40,6 +40,7 @@ ALLOWED: dict[str, set[str]] = {
 
 EXTRA = {
     "passes/saturate": {"egglog", "highspy"},
+    "passes/rematerialise": {"highspy"},
     "mgn": {"z3"},
     "mgn/training": {"safetensors"},
     "mgn/distributed": {"mpi4py"},

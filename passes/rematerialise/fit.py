@@ -1,0 +1,177 @@
+"""The plan of least price that fits into so many bytes.
+
+In: a problem with states written last, and one with states written as soon as may be; the bytes of
+the arena. Out: `Fitted`, a plan that fits, or the one of least memory that was found.
+
+What costs nothing comes first: the order of the program, other orders, states written early. Then
+tasks run again, in the order of least memory: a programme says which (`programme.py`), and a plan
+whose arena has room left computes again only what there is no room for (`_improved`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mgn.passes.rematerialise.orders import orders
+from mgn.passes.rematerialise.programme import Programme, Solution
+from mgn.passes.rematerialise.stages import CHAINS, Stages
+from mgn.passes.rematerialise.tasks import (
+    Plan,
+    Problem,
+    arena_of,
+    intervals_of,
+    is_sound,
+    live_bytes,
+    plan_of,
+)
+
+IMPROVED = 2
+"""How many plans are improved: those of least price."""
+
+MOST_TRIED, GOOD = 200, 1.01
+"""How many values an improved plan may try to keep; and how near to the bound it need not."""
+
+ATTEMPTS = 2
+"""How often a plan is improved whose values, once packed, have no room."""
+
+TIGHTER, WIDER = (1.0, 0.97, 0.93, 0.87), (0.45, 0.6, 0.8)
+"""Parts of the arena that a programme may fill: gaps between values take the rest. And parts of the
+arena without repeated tasks for which a programme is solved where those come to nothing.
+"""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A plan, the bytes of its arena, whether states are written early, the seconds of repeated
+    tasks, and the least that these can be in its order.
+    """
+
+    plan: Plan
+    arena: int
+    early: bool
+    seconds: float = 0.0
+    bound: float = 0.0
+
+
+def fit(problems: Sequence[Problem], room: int) -> Fitted:
+    """The plan for an arena of so many bytes; `problems` are those without and with `early`."""
+    found: list[tuple[Fitted, list[int]]] = []
+    for early, problem in enumerate(problems):
+        for order in _distinct(problem):
+            plan = plan_of(problem, order)
+            fitted = Fitted(plan, arena_of(problem, plan), bool(early))
+            if fitted.arena <= room:
+                return fitted
+            found.append((fitted, order))
+    best, order = min(found, key=lambda item: item[0].arena)
+    problem = problems[best.early]
+    repeated = _repeated(problem, order, room, best)
+    return min((best, *repeated), key=lambda item: _rank(item, room))
+
+
+def _distinct(problem: Problem) -> Iterator[list[int]]:
+    seen: set[tuple[int, ...]] = set()
+    for order in orders(problem, range(len(problem.tasks))):
+        if tuple(order) not in seen:
+            seen.add(tuple(order))
+            yield order
+
+
+def _rank(item: Fitted, room: int) -> tuple[float, float]:
+    """First what fits, by its seconds; then the rest, by the arena."""
+    return (0.0, item.seconds) if item.arena <= room else (1.0, item.arena)
+
+
+def _repeated(problem: Problem, order: Sequence[int], room: int, plain: Fitted) -> list[Fitted]:
+    """Plans of an order that compute again, where `plain` does not fit. The programme counts more
+    than lives while a chain runs, so one of more room may come to a plan that fits.
+    """
+    found: list[Fitted] = []
+    rooms = [int(room * part) for part in TIGHTER]
+    rooms += [size for part in WIDER if (size := int(plain.arena * part)) > room]
+    bound = 0.0
+    for longest in CHAINS:
+        stages = Stages(problem, order, longest)
+        for size in rooms:
+            programme = Programme(stages, max(size, 1))
+            solution = programme.solve()
+            if size == room and longest == CHAINS[0]:
+                bound = solution.bound
+            found += _plans(programme, solution, room, replace(plain, bound=bound))
+            if any(item.arena <= room for item in found):
+                return found
+    return found
+
+
+def _plans(programme: Programme, solution: Solution, room: int, plain: Fitted) -> list[Fitted]:
+    """The plans of a programme, and better ones of those that fit."""
+    problem = programme.stages.problem
+    found: list[tuple[Fitted, np.ndarray]] = []
+    for chosen in solution.chosen:
+        plan = programme.plan(chosen)
+        if is_sound(problem, plan):
+            seconds, arena = _seconds(problem, plan), arena_of(problem, plan)
+            found.append((replace(plain, plan=plan, arena=arena, seconds=seconds), chosen))
+    fitting = [item for item in found if item[0].arena <= room]
+    fitting.sort(key=lambda item: item[0].seconds)
+    improved = [_improved(programme, *item, room) for item in fitting[:IMPROVED]]
+    return [*(item for item, _ in found), *improved]
+
+
+def _improved(programme: Programme, fitted: Fitted, chosen: np.ndarray, room: int) -> Fitted:
+    """A plan of the same kind that keeps more, where there is room: what saves most comes first."""
+    problem = programme.stages.problem
+    tasks, maker = problem.tasks, problem.maker
+    again = _again(fitted.plan)
+    dropped = [
+        (value, event)
+        for (value, event), column in programme.kept.items()
+        if not chosen[column] and (maker[value], event) in again
+    ]
+    dropped.sort(key=lambda pair: (-tasks[maker[pair[0]]].seconds, pair))
+    limit = room
+    for _ in range(ATTEMPTS):
+        kept, best = chosen.copy(), fitted
+        live = _live(problem, best.plan)
+        for value, event in dropped[:MOST_TRIED]:
+            if best.seconds <= GOOD * best.bound:
+                break
+            first, last = programme.gap(value, event)
+            begins = [*best.plan.begins, len(best.plan.runs)]
+            beside = live[begins[first + 1] : begins[last]]
+            if max(beside, default=0) + problem.sizes[value] > limit:
+                continue
+            kept[programme.kept[value, event]] = True
+            plan = programme.plan(kept)
+            seconds, lives = _seconds(problem, plan), _live(problem, plan)
+            fits = max(lives) <= limit and is_sound(problem, plan)
+            if fits and seconds <= best.seconds:
+                best, live = replace(best, plan=plan, seconds=seconds), lives
+            else:
+                kept[programme.kept[value, event]] = False
+        best = replace(best, arena=arena_of(problem, best.plan))
+        if best.arena <= room:
+            return best
+        limit -= best.arena - room
+    return fitted
+
+
+def _again(plan: Plan) -> set[tuple[int, int]]:
+    """The tasks that run again, with their stages."""
+    ends = [*plan.begins[1:], len(plan.runs)]
+    stages = zip(plan.begins, ends, strict=True)
+    return {
+        (run.task, stage)
+        for stage, (begin, end) in enumerate(stages)
+        for run in plan.runs[begin:end]
+        if run.is_repeated
+    }
+
+
+def _live(problem: Problem, plan: Plan) -> list[int]:
+    return live_bytes(intervals_of(problem, plan), len(plan.runs))
+
+
+def _seconds(problem: Problem, plan: Plan) -> float:
+    return sum(problem.tasks[item].seconds for item in plan.repeated)
