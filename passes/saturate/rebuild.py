@@ -4,7 +4,7 @@ In: a graph, its view, the chosen candidates. Out: the same `mgn.graph`, whose b
 of parameters, constants that kernels read from memory, kernels and the return.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from xdsl.dialects.builtin import UNKNOWN_LOC, StringAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -39,14 +39,8 @@ class _Rebuilder:
         self.symbols = {op.parameter_name: op.symbol for op in reads}
 
     def rebuild(self, found: CandidateSet, selection: Selection) -> None:
-        chosen = {number: found.candidates[number] for number in selection.kernels}
-        wanted = {key for candidate in chosen.values() for key in candidate.inputs}
-        wanted.update(self.view.outputs)
-        for number, candidate in chosen.items():
-            mine = [key for key in candidate.results if selection.writer.get(key) == number]
-            read = [key for key in mine if key in wanted]
-            kept = read if self._is_of_its_kind(candidate, read) else candidate.results
-            self._kernel(candidate, kept, read)
+        for number in selection.kernels:
+            self._kernel(found.candidates[number], selection.writer)
         returned = [self.values[key] for key in self.view.outputs]
         final = ReturnOp(returned)
         final.location = self.graph.return_op.location
@@ -57,21 +51,7 @@ class _Rebuilder:
         self.graph.body.add_block(self.block)
         self.block.add_ops([*self.leading, *self.kernels, final])
 
-    def _is_of_its_kind(self, candidate: Candidate, written: Sequence[int]) -> bool:
-        """Whether results need an operation that makes the kernel what it is."""
-        needed, deciding = set(written), False
-        for name, number, operands in reversed(candidate.body):
-            signature = self.view.signatures[number]
-            decides = signature.heavy is not None or signature.kind is Kind.REDUCTION
-            if name in needed:
-                needed.update(operands)
-                if decides:
-                    return True
-            deciding = deciding or decides
-        return not deciding
-
-    def _kernel(self, candidate: Candidate, written: Sequence[int], read: Sequence[int]) -> None:
-        """Adds a kernel with what it writes; `read` is what is taken from it."""
+    def _kernel(self, candidate: Candidate, writer: Mapping[int, int]) -> None:
         locations = self.view.locations
         reads = candidate.reads
         operands = [self._in_memory(key) for key in reads]
@@ -90,7 +70,7 @@ class _Rebuilder:
             )
             block.add_op(op)
             inside[name] = op.results[0]
-        results = [inside[key] for key in written]
+        results = [inside[key] for key in candidate.results]
         block.add_op(FusionReturnOp.create(operands=results, location=UNKNOWN_LOC))
         kernel = FusedKernelOp.create(
             operands=operands,
@@ -100,8 +80,9 @@ class _Rebuilder:
             location=locations.get(candidate.results[0], UNKNOWN_LOC),
         )
         self.kernels.append(kernel)
-        taken = zip(written, kernel.results, strict=True)
-        self.values.update({key: value for key, value in taken if key in read})
+        for key, result in zip(candidate.results, kernel.results, strict=True):
+            if writer.get(key) == candidate.number:
+                self.values[key] = result
 
     def _properties(self, candidate: Candidate) -> dict[str, Attribute]:
         facts = candidate.template.facts

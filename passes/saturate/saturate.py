@@ -43,6 +43,7 @@ from mgn.passes.saturate.explain.trace import SaturateTrace
 from mgn.passes.saturate.extraction.delayed_updates import delay_updates
 from mgn.passes.saturate.extraction.extract import Extraction, extract
 from mgn.passes.saturate.extraction.report import SaturateReport
+from mgn.passes.saturate.extraction.unread_results import drop_unread
 from mgn.passes.saturate.extraction.whole_search import Searched, search_whole
 from mgn.passes.saturate.memo import Choice, choice_key, choice_of, recall, remember
 from mgn.passes.saturate.prices.scheduled import is_possible
@@ -233,8 +234,10 @@ def _chosen(task: _Task, way: _Way, extract_budget: float) -> Choice:
         if limits.whole:
             searched = search_whole(view, searched, device, limits, extract_budget)
         found, extraction = searched.found, searched.extraction
-        selection = delay_updates(view, found, extraction.selection)
-        extraction = replace(extraction, selection=selection)
+        selection = drop_unread(view, found, extraction.selection, device)
+        selection = delay_updates(view, found, selection)
+        bound = min(extraction.bound, selection.cost)
+        extraction = replace(extraction, selection=selection, bound=bound)
         _describe_extraction(report, view, found, extraction)
         report.choices = choices_of(view, found, selection)
     if way.trace is not None:

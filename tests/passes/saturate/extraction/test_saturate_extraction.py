@@ -25,6 +25,7 @@ from mgn.passes.saturate.extraction.extract import extract
 from mgn.passes.saturate.extraction.flow import flow_preferences
 from mgn.passes.saturate.extraction.report import ExtractionReport, SaturateReport
 from mgn.passes.saturate.extraction.selection import CyclicSelection, select
+from mgn.passes.saturate.extraction.unread_results import drop_unread
 from mgn.passes.saturate.rebuild import rebuild_graph
 from mgn.passes.saturate.saturate import saturated_view
 from mgn.passes.schedules.choose import schedule_for
@@ -32,6 +33,7 @@ from tests.passes.saturate.saturate_programs import (
     CPU,
     body_names,
     build_graph,
+    check_same,
     f32,
     kernels_of,
     random_graph,
@@ -133,7 +135,8 @@ def test_a_value_that_a_kernel_could_write_and_nobody_reads_is_not_written() -> 
         if key in item.results and len(item.results) > 1
     }
     assert len(several) == len(found.outputs) == 2
-    rebuild_graph(graph, view, found, select(found, several, again=True))
+    selection = drop_unread(view, found, select(found, several, again=True), CPU)
+    rebuild_graph(graph, view, found, selection)
     graph.verify()
     assert [len(kernel.results) for kernel in kernels_of(graph)] == [1, 1]
 
@@ -155,6 +158,28 @@ def test_a_kernel_whose_sums_another_one_writes_is_still_a_reduction() -> None:
     graph.verify()
     for kernel in kernels_of(graph):
         assert schedule_for(kernel, CPU)
+def test_what_is_left_of_a_kernel_of_which_one_result_is_read_is_of_a_kind_of_its_own() -> None:
+    """Without the result that it reduces for, a kernel that writes rows beside it only moves."""
+
+    def body(b: Emitter, x: SSAValue) -> list[SSAValue]:
+        rows = b.reshape(x, [8, 4, 4])
+        return [rows, b.sub(rows, b.mul(b.sum(rows, axis=(1, 2), keepdims=True), 0.0625))]
+
+    graph = build_graph(body, f32(8, 16))
+    before = graph.clone()
+    view, found = choices(graph)
+    rows, rest = found.outputs
+    written = {item.results: item.number for item in found.candidates if rows not in item.inputs}
+    both = next(n for items, n in written.items() if {*items} == {rows, rest})
+    chosen = select(found, {rows: both, rest: written[rest,]}, again=True)
+    selection = drop_unread(view, found, chosen, CPU)
+    assert selection.cost < chosen.cost
+    check_selection(view, found, selection, CPU)
+    rebuild_graph(graph, view, found, selection)
+    graph.verify()
+    check_same(before, graph)
+    kinds = {str(kernel.kernel_kind): body_names(kernel) for kernel in kernels_of(graph)}
+    assert kinds["pointwise"] == ["reshape"] and "sum" in kinds["reduction"]
 
 
 def two_users_of_a_long_chain(b: Emitter, x: SSAValue, w: SSAValue) -> list[SSAValue]:
