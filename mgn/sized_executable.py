@@ -187,9 +187,8 @@ def recipe_at(recipe: Recipe, plan: SizePlan, size: int) -> Recipe:
     """
     dims = {**(recipe.dims or {}), plan.dimension: size}
     told = plan.told if size in plan.buckets else ()
-    return LengthenedRecipe(
-        recipe.module, recipe.graph, dims, recipe.device, recipe.saturation, recipe.precision, told
-    )
+    others = (recipe.saturation, recipe.precision, recipe.pipeline, recipe.memory)
+    return LengthenedRecipe(recipe.module, recipe.graph, dims, recipe.device, *others, told)
 
 
 def padded(value: Any, shape: Shape) -> Any:

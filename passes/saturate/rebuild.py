@@ -10,7 +10,6 @@ from xdsl.dialects.builtin import UNKNOWN_LOC, StringAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from mgn.dialects.fusion import FusedKernelOp, FusionReturnOp, KernelKind, ScheduleAttr
-from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp
 from mgn.passes.saturate.candidates.candidates import Candidate, CandidateSet
 from mgn.passes.saturate.egraph.view import View

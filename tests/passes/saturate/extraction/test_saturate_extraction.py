@@ -158,6 +158,8 @@ def test_a_kernel_whose_sums_another_one_writes_is_still_a_reduction() -> None:
     graph.verify()
     for kernel in kernels_of(graph):
         assert schedule_for(kernel, CPU)
+
+
 def test_what_is_left_of_a_kernel_of_which_one_result_is_read_is_of_a_kind_of_its_own() -> None:
     """Without the result that it reduces for, a kernel that writes rows beside it only moves."""
 
