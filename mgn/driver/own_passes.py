@@ -42,9 +42,9 @@ def register_pass(
 ) -> AnyPass | Callable[[AnyPass], AnyPass]:
     """Makes a pass known by its `name`: a call, or a decorator of the class.
 
-    `before` and `after` name a pass of the default pipelines. There the new one then runs by
-    itself, in every command and call. PipelineError where the class is no pass, its name is none or
-    is taken, or the place is not in the default pipeline.
+    `before` and `after` name a pass of the default pipeline. There, and in every other pipeline
+    that has it, the new one then runs by itself, in every command and call. PipelineError where
+    the class is no pass, its name is none or is taken, or the place is not in the default pipeline.
     """
     if found is None:
         return lambda given: register_pass(given, before=before, after=after)
@@ -59,6 +59,8 @@ def register_pass(
     PASSES[name] = PassRow(found.__module__, said or f"a pass of {found.__module__}", found)
     if place is not None:
         for pipeline, names in PIPELINES.items():
+            if place not in names:
+                continue
             at = names.index(place) + (after is not None)
             PIPELINES[pipeline] = (*names[:at], name, *names[at:])
     return found

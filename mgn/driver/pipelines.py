@@ -201,6 +201,8 @@ def pipeline_of(passes: Passes) -> tuple[Step, ...]:
         elif isinstance(item, ModulePass):
             found.append(item)
         elif isinstance(item, type) and issubclass(item, ModulePass):
+            if not isinstance(getattr(item, "name", None), str):
+                raise PipelineError(f"the pass {item.__name__} has no name")
             found.append(_default(item))
         else:
             said = type(item).__name__

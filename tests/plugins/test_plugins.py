@@ -147,9 +147,8 @@ class Breaking(ModulePass):
 def test_a_registered_pass_runs_in_the_default_pipeline_at_its_place(plugged: Path) -> None:
     built_in = dict(PIPELINES)
     mgn.register_pass(before="saturate")(Seeing)
-    at = PIPELINES["default"].index("seeing")
-    assert PIPELINES["default"][at + 1] == "saturate"
-    assert PIPELINES["training"][PIPELINES["training"].index("seeing") + 1] == "saturate"
+    for names in PIPELINES.values():
+        assert names[names.index("seeing") + 1] == "saturate"
     SEEN.clear()
     report = mgn.optimize(mgn.parse(PLAIN)).report
     assert SEEN == ["seen"] and "seeing" in dict(report.times)
@@ -184,6 +183,7 @@ def test_passes_take_the_place_of_the_default_pipeline(plugged: Path) -> None:
         ("builtin.module(simplify", r"'builtin.module\(' is not closed"),
         (3, "passes are names and xDSL's ModulePass, not int"),
         ([int], "passes are names and xDSL's ModulePass, not type"),
+        ([ModulePass], "the pass ModulePass has no name"),
         ([Breaking()], "pass 'breaking' leaves a module that does not verify"),
         ([Breaking(True)], "pass 'breaking' fails with KeyError: 'lost'"),
     ],
@@ -211,6 +211,16 @@ def test_what_is_no_pass_cannot_be_registered(plugged: Path) -> None:
         mgn.register_pass(Seeing)
     with pytest.raises(mgn.MgnError, match="no pass was registered under the name 'simplify'"):
         mgn.forget_pass("simplify")
+
+
+def test_a_place_that_only_some_pipelines_have_is_no_obstacle_for_a_pass(plugged: Path) -> None:
+    PIPELINES["short"] = ("simplify",)
+    try:
+        mgn.register_pass(Seeing, after="saturate")
+        assert PIPELINES["short"] == ("simplify",)
+        assert "seeing" in PIPELINES["default"]
+    finally:
+        del PIPELINES["short"]
 
 
 def test_the_generic_form_is_written_and_read(mgn_opt: Run) -> None:
