@@ -165,8 +165,6 @@ class FusedKernelOp(IRDLOperation, HoldsProgram):
         for op in self.block.ops:
             if not isinstance(op, TensorOp | ConstantOp | FusionReturnOp):
                 raise VerifyException(f"fusion.kernel: {op.name} cannot be part of a kernel")
-            if op.results and op.results[0].first_use is None:
-                raise VerifyException(f"fusion.kernel: nothing reads what {op.name} computes")
         operations = [op for op in self.block.ops if isinstance(op, TensorOp)]
         arranged, schedule = (
             {} if item is None else item.entries.data for item in (self.arranged, self.schedule)

@@ -30,18 +30,6 @@ mgn.graph @nothing("x" = %x : tensor<4xf32>) -> ("y" : tensor<4xf32>) {
 
 // -----
 
-mgn.graph @dead("x" = %x : tensor<4xf32>) -> ("y" : tensor<4xf32>) {
-  // expected-error @+1 {{fusion.kernel: nothing reads what mgn.exp computes}}
-  %y = fusion.kernel pointwise (%a = %x : tensor<4xf32>) -> (tensor<4xf32>) {
-    %0 = mgn.exp(%a) : (tensor<4xf32>) -> tensor<4xf32>
-    %1 = mgn.neg(%a) : (tensor<4xf32>) -> tensor<4xf32>
-    fusion.return %1 : tensor<4xf32>
-  }
-  mgn.return %y : tensor<4xf32>
-}
-
-// -----
-
 mgn.graph @unit("x" = %x : tensor<8x8xf32>) -> ("y" : tensor<8x8xf32>) {
   // expected-error @+1 {{fusion.kernel contraction: what it multiplies is not rounded to bf16}}
   %y = fusion.kernel contraction (%a = %x : tensor<8x8xf32>) -> (tensor<8x8xf32>) arranged {matrix = "bf16"} {

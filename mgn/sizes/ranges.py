@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mgn.diagnostics import MgnError, clipped
+from mgn.diagnostics import MgnError, WrongType, clipped
 
 MOST_PROGRAMS = 64
 """Programs that may be asked for."""
@@ -64,8 +64,8 @@ def fixed(dims: Mapping[str, Any] | None) -> dict[str, int]:
 
 
 def check_programs(most: Any) -> None:
-    """TypeError or MgnError where that is no number of programs."""
+    """MgnError where that is no number of programs."""
     if isinstance(most, bool) or not isinstance(most, int):
-        raise TypeError(f"mgn.compile: 'buckets' takes a number, not {clipped(repr(most))}")
+        raise WrongType(f"mgn.compile: 'buckets' takes a number, not {clipped(repr(most))}")
     if not 1 <= most <= MOST_PROGRAMS:
         raise MgnError(f"buckets takes a number from 1 to {MOST_PROGRAMS}, not {most}")
