@@ -66,6 +66,13 @@ is with zeros, which rounding leaves as they are.
 """
 
 
+def check_known(precision: str) -> None:
+    """ValueError where there is no such precision."""
+    if precision not in PRECISIONS:
+        known = ", ".join(PRECISIONS)
+        raise ValueError(f"there is no precision '{precision}'; there are {known}")
+
+
 @dataclass(frozen=True)
 class ConvertPrecision(ModulePass):
     """Rounds the operands of all f32 products of a module."""
@@ -74,9 +81,7 @@ class ConvertPrecision(ModulePass):
     precision: str = "f32"
 
     def __post_init__(self) -> None:
-        if self.precision not in PRECISIONS:
-            known = ", ".join(PRECISIONS)
-            raise ValueError(f"there is no precision '{self.precision}'; there are {known}")
+        check_known(self.precision)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         rounding = PRECISIONS[self.precision]

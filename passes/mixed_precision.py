@@ -30,7 +30,7 @@ from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.states import ReadStateOp
 from mgn.dialects.mgn.structure import ReadOp, graphs_of
 from mgn.dialects.types import element_of
-from mgn.passes.convert_precision import PRECISIONS, Roundings, hides_product
+from mgn.passes.convert_precision import PRECISIONS, Roundings, check_known, hides_product
 from mgn.passes.rewriting import erase_dead
 
 PRODUCTS = {
@@ -58,9 +58,7 @@ class MixedPrecision(ModulePass):
     precision: str = "f32"
 
     def __post_init__(self) -> None:
-        if self.precision not in PRECISIONS:
-            known = ", ".join(PRECISIONS)
-            raise ValueError(f"there is no precision '{self.precision}'; there are {known}")
+        check_known(self.precision)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         round_products(op, self.precision)

@@ -9,16 +9,15 @@ import argparse
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from mgn.commands import bench, fmt, generate, opt, run, train
 from mgn.dialects.mgn import OPERATIONS
-from mgn.dialects.mgn.attributes import REQUIRED
-from mgn.dialects.mgn.operation import AttributeSpec, Kind, OperandSpec, OperationSpec
-from mgn.dialects.types import ElementType, Family
+from mgn.dialects.mgn.operation import Kind, OperandSpec, OperationSpec
+from mgn.dialects.types import Family
 from mgn.frontend.onnx.core.operator import OPERATORS as ONNX_OPERATORS
 from mgn.frontend.onnx.operators import load_operators
 from mgn.frontend.torch.operators import grouped
+from mgn.lsp.operation_help import operation_help
 from mgn.op_functions import signature_of
 from tests.onnx_models.failures import FAILURES as ONNX_FAILURES
 
@@ -211,29 +210,9 @@ def _row(spec: OperationSpec) -> str:
 
 
 def _call(spec: OperationSpec) -> str:
-    return f"{spec.name}({', '.join(map(_parameter, spec.signature))})"
-
-
-def _parameter(item: OperandSpec | AttributeSpec) -> str:
-    if isinstance(item, AttributeSpec):
-        return item.name if item.default is REQUIRED else f"{item.name} = {_literal(item.default)}"
-    if item.optional:
-        return f"{item.name} = none"
-    if item.default is not None:
-        return f"{item.name} = {_literal(item.default)}"
-    if item.starred:
-        return f"{item.name}, …"
-    return f"[{item.name}, …]" if item.variadic else item.name
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return str(value).lower()
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(map(_literal, value))}]"
-    if isinstance(value, ElementType):
-        return value.name
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    known = operation_help(spec.name)
+    assert known is not None
+    return known.signature
 
 
 def _elements(item: OperandSpec) -> str:
