@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 import mgn
-from benchmarks import contestants, models
-from benchmarks.cases import Case
-from benchmarks.suites import SUITES
+from benchmarks.contests import contestants, models
+from benchmarks.contests.cases import Case
+from benchmarks.contests.suites import SUITES
 from benchmarks.table import Table, keep
 from mgn.bench.timing import APART, SHARED, interleaved_medians
 

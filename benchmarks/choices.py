@@ -13,7 +13,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from benchmarks.small_graphs import small_graph
+from benchmarks.graphs.small_graphs import small_graph
 from benchmarks.table import Table
 from mgn.dialects.kernel.device import DEVICES
 from mgn.passes.saturate import SaturateOptions, SaturateReport, saturate_graph

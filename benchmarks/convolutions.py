@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 import mgn
-from benchmarks import images
-from benchmarks.models import EXAMPLES, TOLERANCE
+from benchmarks.contests import images
+from benchmarks.contests.models import EXAMPLES, TOLERANCE
 from mgn.bench.timing import interleaved_medians
 
 

@@ -13,8 +13,8 @@ import sys
 import time
 from dataclasses import dataclass
 
-from benchmarks.egraph_graphs import inference_graph, training_graph
-from benchmarks.irregular_graphs import KINDS, irregular_graph
+from benchmarks.graphs.egraph_graphs import inference_graph, training_graph
+from benchmarks.graphs.irregular_graphs import KINDS, irregular_graph
 from benchmarks.table import Table
 from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.mgn.structure import GraphOp

@@ -17,7 +17,7 @@ from statistics import geometric_mean, median
 import numpy as np
 
 import mgn
-from benchmarks.fusion_regions import CELLS, Cell
+from benchmarks.graphs.fusion_regions import CELLS, Cell
 from benchmarks.table import keep
 from mgn.passes.saturate import SaturateOptions
 

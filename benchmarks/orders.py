@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 import mgn
-from benchmarks.contestants import replay_of
-from benchmarks.order_cases import DRAWS, OrderCase, cases_of
+from benchmarks.contests.contestants import replay_of
+from benchmarks.contests.order_cases import DRAWS, OrderCase, cases_of
 from benchmarks.table import Table, keep
 from mgn.api import describe_device
 from mgn.bench.timing import APART, SHARED, interleaved_medians

@@ -23,8 +23,8 @@ from statistics import geometric_mean, median
 import numpy as np
 
 import mgn
-from benchmarks.price_alternatives import alternatives, forced
-from benchmarks.price_programs import Program, drawn_programs, known_programs
+from benchmarks.pricing.alternatives import alternatives, forced
+from benchmarks.pricing.programs import Program, drawn_programs, known_programs
 from benchmarks.table import Table, keep
 from mgn.api import describe_device
 from mgn.dialects.kernel.device import Device

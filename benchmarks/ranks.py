@@ -28,7 +28,7 @@ import numpy as np
 
 import mgn
 from benchmarks.table import Table
-from mgn.training.named import OPTIMISERS
+from mgn.training.optimisers.named import OPTIMISERS
 
 WARM = 5
 """Steps before the first that is timed."""

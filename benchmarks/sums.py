@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import mgn
-from benchmarks.long_sums import Form, constant, error, forms, random
+from benchmarks.contests.long_sums import Form, constant, error, forms, random
 from benchmarks.table import Table
 
 DRAWS = {"random": random, "constant": constant}

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 import mgn.torch  # noqa: F401
-from benchmarks.torch_model_cases import MODELS, Case
+from benchmarks.contests.torch_model_cases import MODELS, Case
 from mgn.torch import backend
 
 MOST, ROUNDINGS = 4.0, 1e-5

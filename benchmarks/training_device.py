@@ -18,9 +18,9 @@ import ml_dtypes
 import numpy as np
 
 import mgn
-from benchmarks.measure import APART, SHARED, interleaved_medians
 from benchmarks.table import Table, keep
-from benchmarks.training_cases import TrainingCase, cases
+from benchmarks.training.device_cases import TrainingCase, cases
+from mgn.bench.timing import APART, SHARED, interleaved_medians
 
 TOLERANCES = {"f32": 1e-4, "tf32": 5e-3, "bf16": 3e-2}
 """The largest error of a result, relative to its largest magnitude, by what is multiplied."""

@@ -1,6 +1,7 @@
 """What the runtime must know of a kernel: its program, its launch and its arguments.
 
-In: what `mgn.codegen.opencl.signature` or `mgn.codegen.spirv.signature` found in a `kernel.func`.
+In: what `mgn.codegen.opencl.opencl.signature` or `mgn.codegen.spirv.spirv.signature` found in a
+`kernel.func`.
 Out: a value that needs no IR.
 """
 

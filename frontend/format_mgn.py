@@ -15,10 +15,10 @@ from functools import lru_cache
 
 from mgn.diagnostics import DiagnosticsError, MgnError
 from mgn.dialects.garbage import collector_paused
-from mgn.frontend.lexer import LINE_END, Token
-from mgn.frontend.parser import lexer, parse_text
-from mgn.frontend.source import Source
-from mgn.frontend.tokens import CONTINUES, end_statements
+from mgn.frontend.syntax.lexer import LINE_END, Token
+from mgn.frontend.syntax.parser import lexer, parse_text
+from mgn.frontend.syntax.source import Source
+from mgn.frontend.syntax.tokens import CONTINUES, end_statements
 
 INDENT = 2
 

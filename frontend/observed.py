@@ -22,14 +22,14 @@ from mgn.diagnostics import Diagnostic
 from mgn.dialects.garbage import collector_paused
 from mgn.dialects.mgn.structure import ReadOp
 from mgn.dialects.types import ElementType, spelling
-from mgn.frontend import ast
-from mgn.frontend.ast import Expression, Place
-from mgn.frontend.context import Frame
-from mgn.frontend.lower import Lowering
+from mgn.frontend.lowering.context import Frame
+from mgn.frontend.lowering.lower import Lowering
+from mgn.frontend.lowering.values import StateRef
 from mgn.frontend.program import default_graphs, errors_of, in_order, signature_of
-from mgn.frontend.source import Source, read_source
-from mgn.frontend.units import Definition, Loader, Unit
-from mgn.frontend.values import StateRef
+from mgn.frontend.syntax import ast
+from mgn.frontend.syntax.ast import Expression, Place
+from mgn.frontend.syntax.source import Source, read_source
+from mgn.frontend.syntax.units import Definition, Loader, Unit
 
 TRIAL = 64
 """The size of a dimension that nobody has bound."""

@@ -23,8 +23,8 @@ from mgn.dialects.mgn.states import ReadStateOp, StateOp, WriteStateOp
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ParamOp, ReadOp, ReturnOp
 from mgn.dialects.mgn.user_operations import WORDS
 from mgn.dialects.types import ElementType, element_of, spelling
-from mgn.frontend.lower_expressions import OPERATORS
-from mgn.frontend.strings import quote
+from mgn.frontend.lowering.expressions import OPERATORS
+from mgn.frontend.syntax.strings import quote
 
 _SYMBOLS = {name: symbol for symbol, name in OPERATORS.items()}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")

@@ -15,11 +15,11 @@ from xdsl.dialects.builtin import ModuleOp
 from mgn.diagnostics import Diagnostic, DiagnosticsError
 from mgn.dialects.garbage import collector_paused
 from mgn.dialects.mgn.build import suggestion
-from mgn.frontend import ast
-from mgn.frontend.lower import Lowering
-from mgn.frontend.names import check_names
-from mgn.frontend.source import Source, read_source
-from mgn.frontend.units import Definition, Loader, Unit
+from mgn.frontend.lowering.lower import Lowering
+from mgn.frontend.lowering.names import check_names
+from mgn.frontend.syntax import ast
+from mgn.frontend.syntax.source import Source, read_source
+from mgn.frontend.syntax.units import Definition, Loader, Unit
 
 
 @dataclass(frozen=True)

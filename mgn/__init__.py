@@ -32,10 +32,18 @@ if TYPE_CHECKING:
     from mgn.text.generation import generate
     from mgn.text.writing import generate_text
     from mgn.torch import from_torch
-    from mgn.training import schedules
-    from mgn.training.loss_scale import LossScale
-    from mgn.training.matrix_optimisers import Adafactor, Muon
-    from mgn.training.optimisers import SGD, Adam, AdamW, Lion, Optimizer, RMSProp, Update
+    from mgn.training.optimisers import schedules
+    from mgn.training.optimisers.matrix import Adafactor, Muon
+    from mgn.training.optimisers.optimisers import (
+        SGD,
+        Adam,
+        AdamW,
+        Lion,
+        Optimizer,
+        RMSProp,
+        Update,
+    )
+    from mgn.training.step.loss_scale import LossScale
     from mgn.training.trainer import Trainer
 
 __all__ = [
@@ -92,10 +100,10 @@ _HOMES = {
     "load_package": "mgn.runtime.packages.load",
     **dict.fromkeys(
         ("SGD", "Adam", "AdamW", "Lion", "Optimizer", "RMSProp", "Update"),
-        "mgn.training.optimisers",
+        "mgn.training.optimisers.optimisers",
     ),
-    **dict.fromkeys(("Adafactor", "Muon"), "mgn.training.matrix_optimisers"),
-    "LossScale": "mgn.training.loss_scale",
+    **dict.fromkeys(("Adafactor", "Muon"), "mgn.training.optimisers.matrix"),
+    "LossScale": "mgn.training.step.loss_scale",
     "Trainer": "mgn.training.trainer",
     "generate": "mgn.text.generation",
     "generate_text": "mgn.text.writing",
@@ -115,7 +123,7 @@ _SUBPACKAGES = {
             "torch",
         )
     },
-    "schedules": "mgn.training.schedules",
+    "schedules": "mgn.training.optimisers.schedules",
 }
 
 

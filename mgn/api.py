@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 MOST_SECONDS = 1e9
 """The longest search for schedules that can be asked for."""
 
-MODES = {"inference": None, "training": "mgn.training.step"}
+MODES = {"inference": None, "training": "mgn.training.step.step"}
 """What a compiled graph does, and the module that makes such a graph of one that computes its
 outputs alone; it is imported when the mode is used.
 """
@@ -93,7 +93,7 @@ def parse(text: str, name: str = "<text>") -> Module:
 
 def parse_file(path: str | Path) -> Module:
     """A program from a `.mgn`, `.mlir` or `.onnx` file. DiagnosticsError with every error found."""
-    from mgn.frontend.source import read_source
+    from mgn.frontend.syntax.source import read_source
 
     load_plugins()
     check_arguments("mgn.parse_file", path=path)

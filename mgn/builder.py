@@ -39,7 +39,7 @@ from mgn.dialects.mgn.states import ReadStateOp, StateOp, WriteStateOp
 from mgn.dialects.mgn.structure import GraphOp, ParamOp, ReadOp, ReturnOp
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import ELEMENT_TYPES, element_of, element_of_dtype, spelling, value_type
-from mgn.frontend.indexing import index_value, transpose_last
+from mgn.frontend.lowering.indexing import index_value, transpose_last
 from mgn.value_methods import method_of
 
 _NUMERIC = "biufV"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 
-from mgn.codegen.opencl import BUILD_OPTIONS
+from mgn.codegen.opencl.opencl import BUILD_OPTIONS
 from mgn.dialects.kernel.device import Device
 from mgn.modules.files import check_apart, write_whole
 from mgn.modules.module import Module

@@ -16,7 +16,7 @@ import mgn
 from benchmarks.zoo.entry import MODELS, Entry
 from benchmarks.zoo.table import ENTRIES
 from mgn import ops
-from mgn.training.extension import ExtendedGraph
+from mgn.training.step.extension import ExtendedGraph
 
 OWN = Path(__file__).parent
 CHARACTER_GPT = MODELS.parent / "character_gpt" / "character_gpt.mgn"

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import mgn
-from mgn.training.extras import need
+from mgn.training.run.extras import need
 
 PROGRAM = Path(__file__).parent / "denoiser.mgn"
 DIGITS = 10

@@ -11,8 +11,8 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import element_type_of, shape_of
-from mgn.dialects.mgn.operations.convolution import elements_first, surrounded
-from mgn.dialects.mgn.operations.pooling import overhang
+from mgn.dialects.mgn.operations.images.convolution import elements_first, surrounded
+from mgn.dialects.mgn.operations.images.pooling import overhang
 from mgn.frontend.torch.table import Call, Unsupported, aten, reshaped
 
 Ints = int | Sequence[int]

@@ -20,7 +20,7 @@ import numpy as np
 from mgn.bench.translation import Rows, Translation, translated
 from mgn.diagnostics import MgnError, one_line
 from mgn.executable import Executable
-from mgn.training.extras import need
+from mgn.training.run.extras import need
 
 EXTRA = "bench"
 """The extra that brings all peers."""

@@ -8,9 +8,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from mgn.commands.checkpoints import add_checkpoint_options, check_checkpoint_options
-from mgn.commands.errors import UsageError, guarded
-from mgn.commands.parsers import add_program_options, make_tidy_parser
+from mgn.commands.options.checkpoints import add_checkpoint_options, check_checkpoint_options
+from mgn.commands.options.errors import UsageError, guarded
+from mgn.commands.options.parsers import add_program_options, make_tidy_parser
 from mgn.driver.precision import PRECISIONS
 
 EXAMPLES = """\
@@ -85,7 +85,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.tolerance is not None and not arguments.tolerance >= 0:
         raise UsageError("--tolerance takes a number of at least 0")
     check_checkpoint_options(arguments)
-    from mgn.commands.benchmark import benchmark
+    from mgn.commands.actions.benchmark import benchmark
 
     sys.stdout.write(benchmark(arguments))
     return 0

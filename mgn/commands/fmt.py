@@ -9,11 +9,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mgn.commands.errors import FAILURE, guarded, say
-from mgn.commands.parsers import make_tidy_parser
+from mgn.commands.options.errors import FAILURE, guarded, say
+from mgn.commands.options.parsers import make_tidy_parser
 from mgn.diagnostics import DiagnosticsError, MgnError
 from mgn.frontend.format_mgn import format_text
-from mgn.frontend.source import Source, decode_source, read_source
+from mgn.frontend.syntax.source import Source, decode_source, read_source
 from mgn.modules.files import write_whole
 
 EXAMPLES = """\

@@ -8,9 +8,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from mgn.commands.checkpoints import add_checkpoint_options, check_checkpoint_options
-from mgn.commands.errors import UsageError, guarded
-from mgn.commands.parsers import make_tidy_parser
+from mgn.commands.options.checkpoints import add_checkpoint_options, check_checkpoint_options
+from mgn.commands.options.errors import UsageError, guarded
+from mgn.commands.options.parsers import make_tidy_parser
 from mgn.driver.precision import PRECISIONS
 
 EXAMPLES = """\
@@ -98,7 +98,7 @@ def _generate(arguments: argparse.Namespace) -> int:
     check_checkpoint_options(arguments)
     if arguments.tokens is not None and arguments.tokens < 1:
         raise UsageError("--tokens takes a number of at least 1")
-    from mgn.commands.text_output import write_text
+    from mgn.commands.actions.text_output import write_text
 
     write_text(arguments)
     return 0

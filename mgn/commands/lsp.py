@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 
-from mgn.commands.errors import guarded
-from mgn.commands.parsers import make_tidy_parser
+from mgn.commands.options.errors import guarded
+from mgn.commands.options.parsers import make_tidy_parser
 from mgn.diagnostics import MgnError
 
 EXAMPLES = """\

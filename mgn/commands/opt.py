@@ -8,8 +8,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from mgn.commands.errors import Failed, UsageError, guarded
-from mgn.commands.parsers import add_program_options, make_tidy_parser
+from mgn.commands.options.errors import Failed, UsageError, guarded
+from mgn.commands.options.parsers import add_program_options, make_tidy_parser
 
 EXAMPLES = """\
 examples:
@@ -123,7 +123,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from mgn.commands import listing
+    from mgn.commands.printing import listing
     from mgn.plugins.loading import load_plugins
 
     load_plugins()
@@ -131,7 +131,7 @@ def _run(arguments: argparse.Namespace) -> int:
         if getattr(arguments, f"list_{name}"):
             sys.stdout.write(text_of())
             return 0
-    from mgn.commands.processing import process
+    from mgn.commands.actions.processing import process
 
     if arguments.file == "-" and arguments.frontend is None:
         arguments.frontend = "mlir"

@@ -9,9 +9,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from mgn.commands.checkpoints import add_checkpoint_options, check_checkpoint_options
-from mgn.commands.errors import UsageError, guarded
-from mgn.commands.parsers import add_memory_option, add_program_options, make_tidy_parser
+from mgn.commands.options.checkpoints import add_checkpoint_options, check_checkpoint_options
+from mgn.commands.options.errors import UsageError, guarded
+from mgn.commands.options.parsers import add_memory_option, add_program_options, make_tidy_parser
 from mgn.driver.precision import PRECISIONS
 from mgn.driver.residency import RESIDENCIES
 
@@ -143,7 +143,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if not 0 <= arguments.tune < float("inf"):
         raise UsageError("--tune takes a number of seconds")
     if arguments.list_devices:
-        from mgn.commands.devices import device_listing
+        from mgn.commands.printing.devices import device_listing
 
         sys.stdout.write(device_listing(arguments.verbose, arguments.probe))
         return 0
@@ -155,7 +155,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.output is not None and arguments.emit is None:
         raise UsageError("-o takes what --emit gives; --outputs FILE.npz takes the results")
     if arguments.file.lower().endswith(".mgnpkg"):
-        from mgn.commands.packaged import execute_package
+        from mgn.commands.actions.packaged import execute_package
 
         execute_package(arguments, make_parser().parse_args([]))
         return 0
@@ -163,7 +163,7 @@ def _run(arguments: argparse.Namespace) -> int:
         _refuse_run_options(arguments)
         _emit(arguments)
         return 0
-    from mgn.commands.execution import execute
+    from mgn.commands.actions.execution import execute
 
     execute(arguments)
     return 0
@@ -178,11 +178,11 @@ def _refuse_run_options(arguments: argparse.Namespace) -> None:
 
 def _emit(arguments: argparse.Namespace) -> None:
     """Writes a stage of the program to the file that -o names, or to stdout."""
-    from mgn.commands.stages import PACKAGE, emit_stage
+    from mgn.commands.printing.stages import PACKAGE, emit_stage
     from mgn.modules.files import write_whole
 
     if arguments.emit == PACKAGE:
-        from mgn.commands.packaging import emit_package
+        from mgn.commands.actions.packaging import emit_package
 
         if arguments.output is None:
             raise UsageError("a package is a binary; -o model.mgnpkg names a file for it")

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from mgn.commands.errors import FAILURE, UsageError, guarded
-from mgn.commands.parsers import add_memory_option, add_program_options, make_tidy_parser
+from mgn.commands.options.errors import FAILURE, UsageError, guarded
+from mgn.commands.options.parsers import add_memory_option, add_program_options, make_tidy_parser
 from mgn.driver.precision import PRECISIONS
 
 EXAMPLES = """\
@@ -152,7 +152,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UsageError("--drawn goes with --params: without it all parameters are drawn")
     if arguments.warmup < 0:
         raise UsageError("--warmup takes a number of steps")
-    from mgn.commands.training import train
+    from mgn.commands.actions.training import train
 
     return 0 if train(arguments) else FAILURE
 

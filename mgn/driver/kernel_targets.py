@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def _opencl(func: FuncOp, device: Device) -> KernelSignature:
-    from mgn.codegen.opencl import signature
+    from mgn.codegen.opencl.opencl import signature
 
     return signature(func, device)
 
 
 def _spirv(func: FuncOp, device: Device) -> KernelSignature:
-    from mgn.codegen.spirv import signature
+    from mgn.codegen.spirv.spirv import signature
     from mgn.passes.convert_kernel_to_spirv import convert
 
     return signature(func, convert([func], device))
@@ -78,7 +78,7 @@ def plan_signatures(
     """What a plan launches, by name. A resident launch is OpenCL C on every target: SPIR-V has no
     barrier of the whole device.
     """
-    from mgn.codegen.opencl_resident import resident_signature
+    from mgn.codegen.opencl.resident import resident_signature
 
     functions = {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, FuncOp)}
     stages = {stage.kernel_name for op in program.residents for stage in op.stages}

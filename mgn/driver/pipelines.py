@@ -43,7 +43,7 @@ PASSES: dict[str, PassRow] = {
         "mgn.passes.mixed_precision", "what products read and give becomes of half precision"
     ),
     "training-step": PassRow(
-        "mgn.training.step_pass", "a graph with a loss becomes the step that lowers it"
+        "mgn.training.step.step_pass", "a graph with a loss becomes the step that lowers it"
     ),
     "differentiate": PassRow(
         "mgn.passes.differentiate", "gradients become the operations that compute them"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from mgn.dialects.mgn.initialiser import INITIALISERS
 from mgn.dialects.types import ELEMENT_TYPES
-from mgn.frontend.ast import Place
-from mgn.frontend.lower_calls import COMPILE_TIME
+from mgn.frontend.lowering.calls import COMPILE_TIME
+from mgn.frontend.syntax.ast import Place
 from mgn.lsp.cursor import Call, Cursor, Wanted, cursor_at
 from mgn.lsp.documents import Document, Documents, Target
 from mgn.lsp.hover import comment_above

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lsprotocol import types
 
-from mgn.frontend.ast import Place
+from mgn.frontend.syntax.ast import Place
 from mgn.lsp.completion import Item, Signature
 from mgn.lsp.outline import Piece, Row
 from mgn.lsp.positions import Positions

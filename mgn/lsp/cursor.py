@@ -7,8 +7,8 @@ last line on that begins a function, a graph or another declaration.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mgn.frontend.lexer import Token
-from mgn.frontend.parser import lexer
+from mgn.frontend.syntax.lexer import Token
+from mgn.frontend.syntax.parser import lexer
 
 _BEGINS = ("\nfn ", "\ngraph ", "\nconst ", "\nparam ", "\nstate ", "\nimport ")
 _CLOSES = {"RPAR": "LPAR", "RSQB": "LSQB"}

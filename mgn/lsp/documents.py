@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event, Lock
 
 from mgn.frontend.observed import Observed, observe
-from mgn.frontend.source import Source, read_source
+from mgn.frontend.syntax.source import Source, read_source
 from mgn.lsp.reader import read_names
 from mgn.lsp.symbols import Occurrence, Reading, Symbol
 

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mgn.frontend.ast import Place
 from mgn.frontend.observed import MOST_VALUES
-from mgn.frontend.parser import lexer
-from mgn.frontend.source import Source
+from mgn.frontend.syntax.ast import Place
+from mgn.frontend.syntax.parser import lexer
+from mgn.frontend.syntax.source import Source
 from mgn.lsp.documents import Document, Documents, Target
 from mgn.lsp.operation_help import (
     KEYWORDS,

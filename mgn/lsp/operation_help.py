@@ -12,7 +12,7 @@ from mgn.dialects.mgn.attributes import REQUIRED
 from mgn.dialects.mgn.initialiser import INITIALISERS
 from mgn.dialects.mgn.operation import OPERATIONS, AttributeSpec, OperandSpec
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, Family
-from mgn.frontend.lower_calls import COMPILE_TIME, DERIVATIVES
+from mgn.frontend.lowering.calls import COMPILE_TIME, DERIVATIVES
 
 KEYWORDS = {
     "const": "`const A = 1, B = 2 * A`: values that are known when compiling.",

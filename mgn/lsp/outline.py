@@ -6,7 +6,7 @@ In: a `Reading`. Out: rows of an outline, and pieces with the kind of each.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mgn.frontend.ast import Place
+from mgn.frontend.syntax.ast import Place
 from mgn.lsp.operation_help import operation_help, type_help
 from mgn.lsp.symbols import Kind, Occurrence, Reading, Role, Symbol
 

@@ -8,7 +8,7 @@ client and server agreed on, from 0.
 import re
 from bisect import bisect_right
 
-from mgn.frontend.ast import Place
+from mgn.frontend.syntax.ast import Place
 
 ENCODINGS: dict[str, tuple[int, ...]] = {
     "utf-8": (0x80, 0x800, 0x10000),

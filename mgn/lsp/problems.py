@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mgn.diagnostics import Diagnostic
-from mgn.frontend.ast import Place
 from mgn.frontend.observed import Observed
-from mgn.frontend.parser import lexer
-from mgn.frontend.source import Source
+from mgn.frontend.syntax.ast import Place
+from mgn.frontend.syntax.parser import lexer
+from mgn.frontend.syntax.source import Source
 from mgn.lsp.symbols import Reading
 
 _MEANT = re.compile(r"did you mean '([^']+)'\?")

@@ -7,11 +7,11 @@ own, a block's end with it, `=` binds again what is bound already.
 from collections.abc import Iterator, Sequence
 
 from mgn.dialects.garbage import collector_paused
-from mgn.frontend.ast import Place
-from mgn.frontend.lexer import Token
-from mgn.frontend.parser import lexer
-from mgn.frontend.strings import interpolated
-from mgn.frontend.tokens import TooDeep, end_statements
+from mgn.frontend.syntax.ast import Place
+from mgn.frontend.syntax.lexer import Token
+from mgn.frontend.syntax.parser import lexer
+from mgn.frontend.syntax.strings import interpolated
+from mgn.frontend.syntax.tokens import TooDeep, end_statements
 from mgn.lsp.symbols import Kind, Occurrence, Reading, Role, Scope, Symbol
 
 _OPENS = frozenset({"LPAR", "LSQB"})

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from mgn.diagnostics import MgnError, one_line
 from mgn.dialects.types import ELEMENT_TYPES
-from mgn.frontend.ast import Place
-from mgn.frontend.strings import quote
+from mgn.frontend.syntax.ast import Place
+from mgn.frontend.syntax.strings import quote
 from mgn.lsp.documents import Documents, Target
 from mgn.lsp.operation_help import KEYWORDS, operation_help
 from mgn.lsp.symbols import Kind, Occurrence, Symbol

@@ -18,10 +18,10 @@ from pygls.uris import to_fs_path
 
 import mgn
 from mgn.diagnostics import Diagnostic
-from mgn.frontend.ast import Place
 from mgn.frontend.observed import Cancelled, Observed
-from mgn.frontend.source import Source
-from mgn.frontend.units import Unit
+from mgn.frontend.syntax.ast import Place
+from mgn.frontend.syntax.source import Source
+from mgn.frontend.syntax.units import Unit
 from mgn.lsp import convert
 from mgn.lsp.documents import Document, Documents
 from mgn.lsp.positions import Positions

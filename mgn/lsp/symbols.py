@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from mgn.frontend.ast import Place
+from mgn.frontend.syntax.ast import Place
 
 
 class Kind(StrEnum):

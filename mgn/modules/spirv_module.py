@@ -11,14 +11,14 @@ from mgn.dialects import spirv
 
 def spirv_words(module: ModuleOp) -> bytes:
     """The program's SPIR-V binary."""
-    from mgn.codegen.spirv import module_bytes
+    from mgn.codegen.spirv.spirv import module_bytes
 
     return module_bytes(_spirv_module(module))
 
 
 def spirv_assembly(module: ModuleOp) -> str:
     """The program's SPIR-V as `spirv-as` reads it."""
-    from mgn.codegen.spirv_assembly import assembly
+    from mgn.codegen.spirv.assembly import assembly
 
     return assembly(_spirv_module(module))
 
@@ -32,7 +32,7 @@ def read_spirv(data: bytes, name: str) -> str:
 
 def read_spirv_module(data: bytes, name: str) -> ModuleOp:
     """A SPIR-V binary as a module, not verified. DiagnosticsError as of `read_spirv`."""
-    from mgn.codegen.spirv import SpirvError, deserialise
+    from mgn.codegen.spirv.spirv import SpirvError, deserialise
 
     try:
         return ModuleOp([deserialise(data)])

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from mgn.dialects.mgn.operations.attention import HIDING
+from mgn.dialects.mgn.operations.products.attention import HIDING
 from mgn.sizes.known import ANYTHING, FINITE, Beside, Differs, Fact, Known, exactly
 
 

@@ -36,16 +36,16 @@ from mgn.parameters import Parameters
 from mgn.passes.mixed_precision import round_products
 from mgn.runtime.checkpoints.renaming import Rename
 from mgn.runtime.weights import save_params
-from mgn.training.loss_scale import AUTOMATIC, SKIPPED, SKIPS, LossScale, as_loss_scale
-from mgn.training.optimisers import PREFIX, AdamW, Optimizer
-from mgn.training.patterns import Patterns, matching
-from mgn.training.step import BATCHES, COUNT, average_name, evaluation, training_step
-from mgn.training.step_options import StepOptions
+from mgn.training.optimisers.optimisers import PREFIX, AdamW, Optimizer
+from mgn.training.optimisers.patterns import Patterns, matching
+from mgn.training.step.loss_scale import AUTOMATIC, SKIPPED, SKIPS, LossScale, as_loss_scale
+from mgn.training.step.options import StepOptions
+from mgn.training.step.step import BATCHES, COUNT, average_name, evaluation, training_step
 
 if TYPE_CHECKING:
-    from mgn.training.history import History
-    from mgn.training.shards import Division
-    from mgn.training.shared_steps import SharedSteps
+    from mgn.training.data.shards import Division
+    from mgn.training.run.history import History
+    from mgn.training.step.shared_steps import SharedSteps
 
 SEED = f"{PREFIX}.seed"
 """What the seed is called in a trainer's state."""
@@ -129,7 +129,7 @@ class Trainer:
         self.accumulate = accumulate
         self._optimizer, self._options = optimizer or AdamW(), options
         if self.crew.size > 1:
-            from mgn.training.shards import divide
+            from mgn.training.data.shards import divide
 
             with self.crew.guard():
                 self.division = divide(self._module, self.graph, self.dims, self.crew)
@@ -350,9 +350,9 @@ class Trainer:
     ) -> "History":
         """Steps over batches, for so many epochs or steps. `batches` is the path of a .npz or
         .safetensors file, or all examples by input name, or an iterable of batches;
-        `mgn.training.fit` has the options.
+        `mgn.training.run.fit` has the options.
         """
-        from mgn.training.fit import fit
+        from mgn.training.run.fit import fit
 
         return fit(self, batches, epochs=epochs, steps=steps, **options)
 
@@ -390,7 +390,7 @@ class Trainer:
         if self.division is None:
             return self._compiled(self._step.module, memory=self._memory)
         from mgn.distributed.ranks import Ranks
-        from mgn.training.shared_steps import SharedSteps
+        from mgn.training.step.shared_steps import SharedSteps
 
         assert isinstance(self.crew, Ranks)
         with self.crew.guard():

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.dialects.kernel import DEVICES, Device
-from mgn.passes.schedules.schedule import Entries
+from mgn.passes.schedules.core.schedule import Entries
 from mgn.passes.schedules.space import Choice, Space
 
 LEAST_GAIN = 0.03

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from mgn.dialects.fusion import FusedKernelOp, ScheduleAttr
 from mgn.passes.kernels.structure import structure
-from mgn.passes.schedules.schedule import Entries
+from mgn.passes.schedules.core.schedule import Entries
 from mgn.passes.schedules.space import Space
 from mgn.runtime.cache import KernelCache, kernel_key
 from mgn.runtime.location import cache_folder, kept_file

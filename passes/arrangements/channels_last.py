@@ -33,7 +33,7 @@ from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.types import ELEMENT_TYPES, element_of
 from mgn.passes.arrangements.copied_operands import SCATTERED, TILED, chunk_of
 from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made, as_element
-from mgn.passes.schedules.figures import ROUNDED
+from mgn.passes.schedules.core.figures import ROUNDED
 
 LEAST_CHANNELS = 16
 """Fewer channels are not copied by tiles."""

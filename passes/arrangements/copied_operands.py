@@ -28,8 +28,8 @@ from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.types import ELEMENT_TYPES, element_of
 from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made
-from mgn.passes.schedules.figures import ROUNDED
-from mgn.passes.schedules.matrix_tiles import CHUNK_BYTES
+from mgn.passes.schedules.core.figures import ROUNDED
+from mgn.passes.schedules.product.matrix_tiles import CHUNK_BYTES
 
 TILED, SCATTERED = "tiled", "scattered"
 """Facts of a copy: that it transposes its operand by tiles, and that it also pads its lines."""

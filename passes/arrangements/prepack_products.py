@@ -33,8 +33,8 @@ from xdsl.ir import SSAValue
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.mgn.build import Emitter
 from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made
-from mgn.passes.schedules.figures import RIGHT
-from mgn.passes.schedules.packed_blocking import PANELS, block_depth
+from mgn.passes.schedules.core.figures import RIGHT
+from mgn.passes.schedules.core.packed_blocking import PANELS, block_depth
 
 TO_PANELS = "to_panels"
 """The fact of a kernel that packs."""

@@ -30,8 +30,8 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.mgn.build import Emitter
 from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made
 from mgn.passes.arrangements.prepack_products import TO_PANELS
-from mgn.passes.schedules.figures import LEFT
-from mgn.passes.schedules.packed_blocking import PANELS
+from mgn.passes.schedules.core.figures import LEFT
+from mgn.passes.schedules.core.packed_blocking import PANELS
 
 _TURNED = [0, 2, 1]
 """Panels, rows and steps to panels, steps and rows, and back."""

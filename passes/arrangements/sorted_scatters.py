@@ -22,8 +22,8 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.operation import Kind
-from mgn.dialects.mgn.operations.digits import DIGIT_BITS
-from mgn.dialects.mgn.operations.order import RUN
+from mgn.dialects.mgn.operations.rows.digits import DIGIT_BITS
+from mgn.dialects.mgn.operations.rows.order import RUN
 from mgn.dialects.types import counting_type
 from mgn.passes.arrangements.kernel_pieces import Finish, KernelPieces, Made
 from mgn.passes.arrangements.split_digits import sort_by_digit

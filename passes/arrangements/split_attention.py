@@ -25,7 +25,7 @@ from mgn.dialects.fusion import FusedKernelOp, KernelKind
 from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.operation import Kind, TensorOp
-from mgn.dialects.mgn.operations.attention import merge_attention_parts
+from mgn.dialects.mgn.operations.products.attention import merge_attention_parts
 from mgn.dialects.types import element_of
 from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made, as_element
 from mgn.passes.kernels.arithmetic import ceil_div

@@ -29,7 +29,7 @@ from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.types import element_of
 from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made, as_element
 from mgn.passes.kernels.accumulation import accumulator
-from mgn.passes.schedules.few_rows import FEW_ROWS
+from mgn.passes.schedules.product.few_rows import FEW_ROWS
 
 TILE, NARROW_TILE = 64, 32
 """Rows and columns of a group's usual tile, and its columns where there are few rows."""

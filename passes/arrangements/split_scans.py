@@ -26,7 +26,7 @@ from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
-from mgn.dialects.mgn.operations.scans import IN_PARTS
+from mgn.dialects.mgn.operations.rows.scans import IN_PARTS
 from mgn.dialects.types import element_of
 from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made, as_element
 from mgn.passes.kernels.accumulation import accumulator, neutral

@@ -21,7 +21,7 @@ from mgn.passes.saturate.extraction.selection import Selection
 from mgn.passes.saturate.prices.forms import classify
 from mgn.passes.saturate.prices.kernel_facts import kernel_facts
 from mgn.passes.saturate.prices.prices import PREPARED_RUNS, price_kernel
-from mgn.passes.schedules.figures import MATRIX
+from mgn.passes.schedules.core.figures import MATRIX
 
 
 class ExtractionError(MgnError, RuntimeError):

@@ -10,17 +10,17 @@ from mgn.dialects.fusion import FusedKernelOp, KernelKind, ScheduleAttr
 from mgn.dialects.kernel import Device
 from mgn.passes.kernels.body import read_body
 from mgn.passes.kernels.guided_products import guided_products
-from mgn.passes.schedules.attention import attention_schedules
-from mgn.passes.schedules.attention_gradient import attention_gradient_schedules
-from mgn.passes.schedules.figures import figures_of
+from mgn.passes.schedules.attention.attention import attention_schedules
+from mgn.passes.schedules.attention.gradient import attention_gradient_schedules
+from mgn.passes.schedules.core.figures import figures_of
+from mgn.passes.schedules.core.schedule import VARIANT, Request, Schedule, Schedules
 from mgn.passes.schedules.order import order_schedules
 from mgn.passes.schedules.pointwise import pointwise_schedules
-from mgn.passes.schedules.product import product_schedules
+from mgn.passes.schedules.product.product import product_schedules
 from mgn.passes.schedules.recurrence import recurrence_schedules
-from mgn.passes.schedules.reduction import reduction_schedules
+from mgn.passes.schedules.reduction.reduction import reduction_schedules
 from mgn.passes.schedules.scan import scan_schedules
 from mgn.passes.schedules.scatter import scatter_schedules
-from mgn.passes.schedules.schedule import VARIANT, Request, Schedule, Schedules
 from mgn.passes.schedules.update import update_schedules
 
 _KINDS: Mapping[KernelKind, Callable[[Request], Schedules]] = {

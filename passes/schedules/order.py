@@ -13,11 +13,11 @@ from enum import StrEnum
 from math import log, log2, prod
 
 from mgn.dialects.mgn.operation import Kind
-from mgn.dialects.mgn.operations.digits import key_bits
+from mgn.dialects.mgn.operations.rows.digits import key_bits
 from mgn.dialects.types import ElementType
 from mgn.passes.kernels.arithmetic import ceil_div, power_above, power_below
 from mgn.passes.kernels.body import Node
-from mgn.passes.schedules.schedule import VARIANT, Request, Schedule, Schedules
+from mgn.passes.schedules.core.schedule import VARIANT, Request, Schedule, Schedules
 
 GROUP_RUN = 4096
 """The longest run that a group sorts."""

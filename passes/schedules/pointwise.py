@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes, power_above
 from mgn.passes.kernels.loads import is_flat
-from mgn.passes.schedules.schedule import Request, Schedule, Schedules
+from mgn.passes.schedules.core.schedule import Request, Schedule, Schedules
 from mgn.passes.schedules.transposes import (
     RAGGED_ITEMS,
     RAGGED_TILES,

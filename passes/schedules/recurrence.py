@@ -8,10 +8,10 @@ lie along the hidden elements.
 from xdsl.utils.exceptions import VerifyException
 
 from mgn.dialects.fusion.forms import RECURRENCE
-from mgn.dialects.mgn.operations.recurrence import CELLS, DIRECTIONS, Cell
+from mgn.dialects.mgn.operations.recurrences.recurrence import CELLS, DIRECTIONS, Cell
 from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes, power_above
 from mgn.passes.kernels.body import Body, Node
-from mgn.passes.schedules.schedule import Request, Schedule, Schedules
+from mgn.passes.schedules.core.schedule import Request, Schedule, Schedules
 
 LOOP = "loop"
 """The one variant of the recurrence template."""

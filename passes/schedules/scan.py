@@ -14,7 +14,7 @@ from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes, power_above,
 from mgn.passes.kernels.body import Node
 from mgn.passes.kernels.index import Index
 from mgn.passes.kernels.rows import RowSpace, row_space
-from mgn.passes.schedules.schedule import Request, Schedule, Schedules
+from mgn.passes.schedules.core.schedule import Request, Schedule, Schedules
 
 STEPS = {True: 96.0, False: 4.0}
 """Steps an element of a scan takes on a CPU and on a GPU: one waits for the one before."""

@@ -14,7 +14,7 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes, power_above
 from mgn.passes.kernels.body import Node
-from mgn.passes.schedules.schedule import Request, Schedule, Schedules
+from mgn.passes.schedules.core.schedule import Request, Schedule, Schedules
 
 LOOK, JOIN = 3.0, 4.0
 """Steps that it takes to look at an id, and to combine a vector in memory."""

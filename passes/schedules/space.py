@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 from mgn.dialects.fusion import FusedKernelOp, KernelKind, ScheduleAttr
 from mgn.dialects.kernel import Device
 from mgn.passes.schedules.choose import schedule_for, schedules_of
-from mgn.passes.schedules.schedule import Entries
+from mgn.passes.schedules.core.schedule import Entries
 
 STRIP = "strip"
 """The number of tiles in a strip, which depends on the tile and is an axis of its own."""

@@ -10,7 +10,7 @@ from mgn.passes.kernels.arithmetic import dividing_lanes
 from mgn.passes.kernels.body import Body
 from mgn.passes.kernels.index import Atom, Clamped, Counter, Index
 from mgn.passes.kernels.loads import is_plain, plain_loads
-from mgn.passes.schedules.schedule import Request
+from mgn.passes.schedules.core.schedule import Request
 
 LONGEST_BODY = 12
 """Up to how many operations are worth writing out for each row of a square."""

@@ -6,7 +6,7 @@ On a CPU a work-item takes a few rows of what is written, a vector at a time; on
 from mgn.dialects.fusion.forms import UPDATE
 from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes, power_above
 from mgn.passes.kernels.body import Body, Node
-from mgn.passes.schedules.schedule import Request, Schedule, Schedules
+from mgn.passes.schedules.core.schedule import Request, Schedule, Schedules
 
 PART = "part"
 """The one variant of the update template."""

@@ -67,9 +67,9 @@ PASSED_ON = {
     ("mgn/nn.py", "NotImplementedError"),  # of a class that others fill in
     ("mgn/bench/torch_rows.py", "NotImplementedError"),  # a row leaves it to the decomposition
     ("mgn/bench/tinygrad_rows.py", "NotImplementedError"),
-    ("mgn/commands/expectations.py", "ValueError"),  # mgn-opt makes a diagnostic of it
-    ("mgn/commands/soft_end.py", "KeyboardInterrupt"),  # the user's
-    ("mgn/training/metrics.py", "ValueError"),  # the metric's call is named there
+    ("mgn/commands/actions/expectations.py", "ValueError"),  # mgn-opt makes a diagnostic of it
+    ("mgn/commands/actions/soft_end.py", "KeyboardInterrupt"),  # the user's
+    ("mgn/training/run/metrics.py", "ValueError"),  # the metric's call is named there
     ("runtime/checkpoints/conversion.py", "OverflowError"),  # the array is named there
     ("runtime/whole_files.py", "OSError"),  # as the system raises it
     ("runtime/whole_files.py", "PermissionError"),

@@ -11,7 +11,7 @@ import pytest
 
 import mgn
 from mgn import tasks
-from mgn.commands.errors import guarded
+from mgn.commands.options.errors import guarded
 from mgn.modules.files import npz_bytes
 from mgn.tasks import hold_line, task
 

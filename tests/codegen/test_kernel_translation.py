@@ -5,7 +5,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import FileLineColLoc, FloatAttr, IntAttr, StringAttr, f16, f32, i1
 from xdsl.ir import Block, Operation
 
-from mgn.codegen.opencl import ROWS as OPENCL_ROWS
+from mgn.codegen.opencl.opencl import ROWS as OPENCL_ROWS
 from mgn.dialects.kernel.builtins import DIVISIONS, EXACT_BUILTINS, ROUNDED_BUILTINS
 from mgn.dialects.kernel.lanes import constant_number, element, is_bool, is_small_float, lanes
 from mgn.dialects.kernel.translation import Translation

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from mgn.codegen.opencl import ROWS, CodegenError, emit, signature
+from mgn.codegen.opencl.opencl import ROWS, CodegenError, emit, signature
 from mgn.dialects.kernel import DEVICES
 from tests.codegen.opencl_cases import CASES, COUNT, Case, samples
 from tests.codegen.row_kernels import row_signatures

@@ -1,6 +1,6 @@
 """Products by groups of four sub-groups in OpenCL C: instructions that a program carries."""
 
-from mgn.codegen.opencl import emit
+from mgn.codegen.opencl.opencl import emit
 from mgn.dialects.kernel import DEVICES
 from tests.support.opencl_fixture import kernel
 

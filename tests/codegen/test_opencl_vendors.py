@@ -1,6 +1,6 @@
 """OpenCL C that a vendor's compiler is asked for, where it errs on the plain text."""
 
-from mgn.codegen.opencl import emit
+from mgn.codegen.opencl.opencl import emit
 from mgn.dialects.kernel import DEVICES
 from tests.support.opencl_fixture import kernel
 

@@ -9,9 +9,9 @@ from xdsl.dialects.builtin import Builtin
 from xdsl.dialects.memref import MemRef
 from xdsl.parser import Parser
 
-from mgn.codegen.opencl_resident import resident_signature
+from mgn.codegen.opencl.resident import resident_signature
+from mgn.codegen.opencl.writer import CodegenError
 from mgn.codegen.signature import KernelSignature
-from mgn.codegen.writer import CodegenError
 from mgn.dialects.kernel import DEVICES, Device, FuncOp, Kernel
 from mgn.dialects.plan import Plan, ProgramOp
 

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
-from mgn.codegen.spirv import SpirvError, deserialise, entry_points, module_bytes
+from mgn.codegen.spirv.spirv import SpirvError, deserialise, entry_points, module_bytes
 from mgn.dialects import spirv
 from mgn.dialects.spirv import INSTRUCTIONS
 from mgn.modules.dialect_table import make_context

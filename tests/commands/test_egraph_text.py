@@ -9,7 +9,7 @@ import pytest
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import SSAValue
 
-from mgn.commands.egraph_text import egglog_program, egraph_json
+from mgn.commands.printing.egraph_text import egglog_program, egraph_json
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp, ReadOp
 from mgn.passes.saturate.egraph.engine import SaturatedGraph, saturate_facts

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mgn.commands.expectations import compare, expectations_in
+from mgn.commands.actions.expectations import compare, expectations_in
 from mgn.diagnostics import Diagnostic
 from tests.conftest import Outcome
 
@@ -217,7 +217,7 @@ def test_a_malformed_expectation_is_an_error(mgn_opt: Run) -> None:
 
 
 def test_lists_name_every_row(mgn_opt: Run) -> None:
-    from mgn.commands.targets import TARGETS
+    from mgn.commands.printing.targets import TARGETS
     from mgn.driver.pipelines import PASSES
     from mgn.modules.dialect_table import DIALECTS
     from mgn.passes.saturate.egraph.compile_rules import commutations

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import mgn
-from mgn.commands.optimiser_call import read_optimiser
-from mgn.commands.soft_end import soft_end
+from mgn.commands.actions.soft_end import soft_end
+from mgn.commands.options.optimiser_call import read_optimiser
 from mgn.diagnostics import MgnError
-from mgn.training.checkpoints import read_checkpoint
-from mgn.training.fit import fit
-from mgn.training.named import OPTIMISERS
-from mgn.training.optimisers import Optimizer
-from mgn.training.trainee import Event
+from mgn.training.optimisers.named import OPTIMISERS
+from mgn.training.optimisers.optimisers import Optimizer
+from mgn.training.run.checkpoints import read_checkpoint
+from mgn.training.run.fit import fit
+from mgn.training.run.trainee import Event
 from tests.conftest import ROOT, Outcome, run_in_process
 from tests.training.stand_in import StandIn, examples
 

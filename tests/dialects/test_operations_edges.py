@@ -10,7 +10,7 @@ from xdsl.ir import Block, Operation
 
 from mgn.dialects.mgn.build import CallError
 from mgn.dialects.mgn.decompose import decomposition_of
-from mgn.dialects.mgn.operations.error_function import erf
+from mgn.dialects.mgn.operations.elements.error_function import erf
 from tests.support.programs import call, evaluate
 
 INF, NAN = np.inf, np.nan

@@ -7,7 +7,7 @@ import pytest
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError, VerifyException
 
-from mgn.codegen.spirv import module_bytes
+from mgn.codegen.spirv.spirv import module_bytes
 from mgn.dialects import spirv
 from mgn.dialects.spirv import BY_OPCODE, ENUMS, INSTRUCTIONS, OPENCL_STD, OPERATIONS
 from mgn.dialects.spirv.rules import RULES

@@ -16,7 +16,7 @@ import numpy as np
 
 import mgn
 from mgn.distributed.ranks import PER_HOST_VARIABLE
-from mgn.training import shared_steps
+from mgn.training.step import shared_steps
 
 TEXT = """
 graph net[B = 9](x: f32[B, 6], y: f32[B, 3]) {

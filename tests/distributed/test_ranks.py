@@ -18,9 +18,9 @@ import mgn
 from mgn.dialects.mgn.philox import key_of
 from mgn.distributed.launch import check_stage, find_crew, launched_ranks
 from mgn.distributed.layout import LINE, lay_out, share_out
-from mgn.training.data import ArrayBatches
-from mgn.training.shards import Division, SharedBatches, combined, divide, rows_of
-from mgn.training.shared_steps import own_key
+from mgn.training.data.batches import ArrayBatches
+from mgn.training.data.shards import Division, SharedBatches, combined, divide, rows_of
+from mgn.training.step.shared_steps import own_key
 from tests.conftest import ROOT
 from tests.distributed.four_ranks import STEPS
 

@@ -9,10 +9,10 @@ import pytest
 
 from mgn.commands.fmt import main
 from mgn.diagnostics import DiagnosticsError
-from mgn.frontend import ast
 from mgn.frontend.format_mgn import format_text
-from mgn.frontend.parser import parse_text
-from mgn.frontend.source import Source
+from mgn.frontend.syntax import ast
+from mgn.frontend.syntax.parser import parse_text
+from mgn.frontend.syntax.source import Source
 from tests.conftest import ROOT, run_in_process
 from tests.fuzz.bad_inputs.text_mutations import mutate, tokens_of
 from tests.fuzz.makers import random_program

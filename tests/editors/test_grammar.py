@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from mgn.dialects.types import ELEMENT_TYPES
-from mgn.frontend.lower_calls import COMPILE_TIME
-from mgn.frontend.parser import lexer
+from mgn.frontend.lowering.calls import COMPILE_TIME
+from mgn.frontend.syntax.parser import lexer
 from mgn.lsp.operation_help import KEYWORDS, MEMBERS
 from tests.conftest import ROOT
 

@@ -13,11 +13,11 @@ from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
 from mgn.diagnostics import DiagnosticsError, MgnError
 from mgn.dialects.mgn.structure import GraphOp, ReadOp
 from mgn.dialects.types import spelling
-from mgn.frontend import ast
 from mgn.frontend.observed import MOST_VALUES, Cancelled, observe
-from mgn.frontend.parser import parse_text
 from mgn.frontend.program import parse
-from mgn.frontend.source import Source
+from mgn.frontend.syntax import ast
+from mgn.frontend.syntax.parser import parse_text
+from mgn.frontend.syntax.source import Source
 from mgn.lsp.completion import completions, signature
 from mgn.lsp.cursor import Wanted, cursor_at
 from mgn.lsp.documents import Document, Documents, Target

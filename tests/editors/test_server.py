@@ -15,7 +15,7 @@ from pygls.exceptions import JsonRpcException
 
 from mgn.commands.lsp import main
 from mgn.frontend.format_mgn import format_text
-from mgn.frontend.source import Source
+from mgn.frontend.syntax.source import Source
 from mgn.lsp.outline import TOKEN_TYPES
 from tests.conftest import ROOT, run_in_process
 from tests.editors.editor import Editor

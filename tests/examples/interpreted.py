@@ -14,7 +14,7 @@ from mgn.dialects.mgn.states import states_of
 from mgn.dialects.mgn.structure import graphs_of, parameters_of
 from mgn.dialects.types import element_of
 from mgn.modules.module import Module
-from mgn.training.step import StepOptions, training_step
+from mgn.training.step.step import StepOptions, training_step
 
 Arrays = dict[str, np.ndarray]
 

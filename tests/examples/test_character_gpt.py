@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 import mgn
-from mgn.training.texts import windows_of
+from mgn.training.data.texts import windows_of
 from tests.conftest import ROOT
 from tests.examples.interpreted import Runs, Steps
 

@@ -5,7 +5,7 @@ import pytest
 
 import mgn
 from examples.lora.merge import merged
-from mgn.training.step import StepOptions
+from mgn.training.step.step import StepOptions
 from tests.conftest import ROOT
 from tests.examples.interpreted import Runs, Steps
 

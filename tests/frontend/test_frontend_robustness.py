@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mgn.diagnostics import Diagnostic, DiagnosticsError
 from mgn.frontend.program import parse, parse_file
-from mgn.frontend.strings import quote, split_text
+from mgn.frontend.syntax.strings import quote, split_text
 from tests.frontend.operation_examples import EXAMPLES, HEADER
 
 GRAPH = "graph g(x: f32[2]) { y = %s\n return y }"
@@ -107,7 +107,7 @@ def test_many_errors_are_counted_after_the_first_twenty() -> None:
 def test_programs_that_run_away_are_stopped(
     text: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mgn.frontend.context.MOST_OPERATIONS", 20_000)
+    monkeypatch.setattr("mgn.frontend.lowering.context.MOST_OPERATIONS", 20_000)
     start = time.process_time()
     with pytest.raises(DiagnosticsError, match=message.replace("*", r"\*")):
         parse(f"graph g(x: f32[]) {{ y = x\n {text}\n return y }}")

@@ -18,8 +18,8 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from mgn.dialects.mgn.decompose import decomposition_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
-from mgn.dialects.mgn.operations.elementwise import round_to_tf32, saturating_cast
-from mgn.dialects.mgn.operations.error_function import erf
+from mgn.dialects.mgn.operations.elements.elementwise import round_to_tf32, saturating_cast
+from mgn.dialects.mgn.operations.elements.error_function import erf
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of
 from tests.fuzz import intervals

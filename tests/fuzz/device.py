@@ -15,7 +15,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from mgn.codegen.launch_plan import BufferKind, LaunchPlan, LaunchStep
-from mgn.codegen.opencl import BUILD_OPTIONS
+from mgn.codegen.opencl.opencl import BUILD_OPTIONS
 from mgn.codegen.signature import KernelSignature
 from mgn.dialects.kernel import DEVICES, Device, FuncOp
 from mgn.driver.compilation import Compiled

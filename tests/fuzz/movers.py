@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from mgn.dialects.mgn.operation import NUMERIC
-from mgn.dialects.mgn.operations.digits import shifts_of
+from mgn.dialects.mgn.operations.rows.digits import shifts_of
 from mgn.dialects.types import ELEMENT_TYPES, Family
 from tests.fuzz.axes import axes_of, axis_of
 from tests.fuzz.draw import FLOAT_ELEMENTS, INTEGER_ELEMENTS, Draw

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from mgn.dialects.mgn.operation import FLOATS, OPERATIONS
-from mgn.dialects.mgn.operations.recurrence import CELLS, DIRECTIONS
+from mgn.dialects.mgn.operations.recurrences.recurrence import CELLS, DIRECTIONS
 from tests.dialects.recurrent_cases import GATES, drawn
 from tests.dialects.spatial_cases import SPATIAL
 from tests.fuzz.draw import Draw

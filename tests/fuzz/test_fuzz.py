@@ -8,8 +8,8 @@ import pytest
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
 
-from mgn.codegen import opencl_arithmetic
-from mgn.codegen.expression import ADD
+from mgn.codegen.opencl import arithmetic as opencl_arithmetic
+from mgn.codegen.opencl.expression import ADD
 from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.operation import FLOATS, OPERATIONS, Kind

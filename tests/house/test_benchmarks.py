@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import cases, contestants, memory_cases, suites
-from benchmarks.cases import Case
+from benchmarks.contests import cases, contestants, memory_cases, suites
+from benchmarks.contests.cases import Case
 from benchmarks.table import Table
 from mgn.bench.timing import TOO_LONG, Turns, interleaved_medians
 from mgn.runtime.devices import choose

@@ -128,6 +128,23 @@ def allowed_for(path: Path) -> set[str]:
     return found
 
 
+OURS = {"mgn", "benchmarks", "tests", "distributions"}
+"""The packages of the checkout, of which those beside `mgn` are run by hand."""
+
+
+@pytest.mark.parametrize("folder", sorted(OURS))
+def test_every_module_of_ours_that_is_imported_is_there(folder: str) -> None:
+    missing = [
+        f"{path.relative_to(ROOT)}, line {line}: {name}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for name, line in imports_of(ast.parse(path.read_text(encoding="utf-8")))
+        if name.split(".")[0] in OURS
+        for place in [ROOT.joinpath(*name.split("."))]
+        if not place.is_dir() and not place.with_suffix(".py").exists()
+    ]
+    assert not missing
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_file_imports_only_what_its_folder_may(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -47,6 +47,7 @@ DATA = {".npz", ".png", ".safetensors"}
 TEXTS = {".c", ".css", ".h", ".js", ".json", ".lark", ".md", ".mgn", ".mlir", ".toml", ".txt"}
 NAMED = {".ci/run", "mgn/py.typed", *(f"mgn/{name}" for name in SOURCE_FOLDERS)}
 LONGEST_FILE = 500
+MOST_FILES = 25
 DEBRIS = re.compile(r"\b(TODO|FIXME|XXX|HACK|WIP)\b|/tmp/|/work/")
 
 
@@ -54,6 +55,11 @@ def package_of(folder: Path) -> str:
     """The dotted name of a source folder."""
     parts = folder.relative_to(ROOT).parts
     return ".".join(parts if parts[0] == "mgn" else ("mgn", *parts))
+
+
+def test_a_folder_holds_few_files() -> None:
+    folders = [Path(name).parent for name in TRACKED if name.endswith(".py")]
+    assert not {str(item) for item in folders if folders.count(item) > MOST_FILES}
 
 
 def test_all_that_is_on_disk_is_packaged() -> None:

@@ -12,8 +12,10 @@ from mgn.dialects.kernel.device import DEVICES
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import price_alternatives, price_programs, prices
-from benchmarks.price_programs import Program
+from benchmarks import prices
+from benchmarks.pricing import alternatives as price_alternatives
+from benchmarks.pricing import programs as price_programs
+from benchmarks.pricing.programs import Program
 from mgn.api import describe_device
 from mgn.runtime.devices import choose
 from mgn.runtime.errors import DeviceError

@@ -5,7 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from benchmarks import torch_models  # noqa: E402
-from benchmarks.torch_model_cases import Case, UNet  # noqa: E402
+from benchmarks.contests.torch_model_cases import Case, UNet  # noqa: E402
 
 
 @pytest.mark.long

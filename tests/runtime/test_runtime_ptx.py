@@ -3,8 +3,8 @@
 import pytest
 from xdsl.ir import SSAValue
 
-from mgn.codegen import wgmma
-from mgn.codegen.opencl import signature
+from mgn.codegen.opencl import wgmma
+from mgn.codegen.opencl.opencl import signature
 from mgn.dialects.kernel import DEVICES
 from mgn.runtime.errors import BuildError
 from mgn.runtime.launching.ptx import completed, needs_completion

@@ -6,9 +6,9 @@ In: kernels that each have a name of their own. Out: their signatures, each with
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mgn.codegen import opencl
+from mgn.codegen.opencl import opencl
 from mgn.codegen.signature import KernelSignature
-from mgn.codegen.spirv import module_bytes
+from mgn.codegen.spirv.spirv import module_bytes
 from mgn.dialects.kernel import Device, FuncOp
 from mgn.modules.verification import verify_whole
 from mgn.passes.convert_kernel_to_spirv import convert, entry_point_name

@@ -11,7 +11,7 @@ from xdsl.context import Context
 from xdsl.dialects import arith, builtin, math, memref, scf, vector
 from xdsl.parser import Parser
 
-from mgn.codegen.opencl import BUILD_OPTIONS
+from mgn.codegen.opencl.opencl import BUILD_OPTIONS
 from mgn.codegen.signature import KernelSignature
 from mgn.dialects.kernel import DEVICES, Device, FuncOp, Kernel
 from mgn.runtime.devices import choose, opencl

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mgn.codegen import spirv
 from mgn.codegen.signature import KernelSignature
+from mgn.codegen.spirv import spirv
 from mgn.dialects.kernel import Device, FuncOp
 from mgn.modules.verification import verify_whole
 from mgn.passes.convert_kernel_to_spirv import convert

@@ -311,7 +311,7 @@ def test_without_a_tokenizer_or_its_library_the_command_says_so(
 def test_the_dimension_of_a_prompt_is_what_there_is_room_for_or_its_length_or_a_power_of_two() -> (
     None
 ):
-    from mgn.commands.text_output import prompt_dims
+    from mgn.commands.actions.text_output import prompt_dims
 
     def dims(head: str, count: int, room: Room | None = None) -> dict[str, Any]:
         return prompt_dims(Module(mgn.parse(f"{head} {{ return y = tokens }}").source), count, room)
@@ -338,7 +338,7 @@ def test_sizes_are_those_of_the_configuration(tmp_path: Path) -> None:
 
 
 def test_the_prompt_may_come_from_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mgn.commands.text_output import _prompt
+    from mgn.commands.actions.text_output import _prompt
 
     monkeypatch.setattr("sys.stdin", io.StringIO("two\nlines\n"))
     assert _prompt("-") == "two\nlines"

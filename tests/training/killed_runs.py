@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from mgn.training.checkpoints import read_checkpoint
-from mgn.training.fit import fit
+from mgn.training.run.checkpoints import read_checkpoint
+from mgn.training.run.fit import fit
 from tests.training.stand_in import StandIn, examples, same_states
 
 STEPS = 120

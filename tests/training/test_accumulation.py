@@ -10,11 +10,11 @@ import mgn
 from mgn.diagnostics import MgnError
 from mgn.dialects.mgn.states import states_of
 from mgn.dialects.types import element_of
-from mgn.training.fit import fit
-from mgn.training.loss_scale import LossScale
-from mgn.training.step import training_step
-from mgn.training.step_options import StepOptions
-from mgn.training.trainee import Event, StopTraining
+from mgn.training.run.fit import fit
+from mgn.training.run.trainee import Event, StopTraining
+from mgn.training.step.loss_scale import LossScale
+from mgn.training.step.options import StepOptions
+from mgn.training.step.step import training_step
 from tests.training.stand_in import StandIn, examples, same_states
 
 TEXT = """

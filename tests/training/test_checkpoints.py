@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 from mgn.diagnostics import MgnError
 from mgn.runtime.host_arrays import DTYPES
-from mgn.training.checkpoints import (
+from mgn.training.run.checkpoints import (
     Checkpoint,
     Checkpoints,
     Header,

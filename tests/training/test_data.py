@@ -11,8 +11,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from mgn.runtime.errors import InputError
-from mgn.training.data import ArrayBatches, IterableBatches, open_batches, order_of
-from mgn.training.prefetch import prefetched
+from mgn.training.data.batches import ArrayBatches, IterableBatches, open_batches, order_of
+from mgn.training.data.prefetch import prefetched
 
 INPUTS = {"x": ("f32", (4, 2)), "labels": ("i32", (4,))}
 

@@ -8,7 +8,7 @@ import pytest
 
 import mgn
 from mgn.diagnostics import DiagnosticsError
-from mgn.training.finite import FiniteCheck, FiniteGuard, fault_among
+from mgn.training.step.finite import FiniteCheck, FiniteGuard, fault_among
 
 PROGRAM = """
 graph net(x: f32[4, 3]) {
@@ -25,7 +25,7 @@ class Steps:
     """A trainer whose steps are not taken: the program, and states to look at."""
 
     def __init__(self, text: str, state: dict[str, np.ndarray]) -> None:
-        from mgn.training.step import training_step
+        from mgn.training.step.step import training_step
 
         self.module = mgn.parse(text, "net.mgn")
         self.steps = 3
@@ -81,7 +81,7 @@ def test_integers_and_finite_values_are_no_fault() -> None:
 
 
 def test_a_run_stops_at_its_first_nan(tmp_path: Path) -> None:
-    from mgn.training.fit import fit
+    from mgn.training.run.fit import fit
 
     class Trained(Steps):
         """Takes steps by the reference interpreter."""

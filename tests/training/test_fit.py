@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from mgn.diagnostics import MgnError
-from mgn.training import progress
-from mgn.training.checkpoints import read_checkpoint
-from mgn.training.extras import need
-from mgn.training.fit import fit
-from mgn.training.history import History, read_log
-from mgn.training.trainee import Event, StopTraining
+from mgn.training.run import progress
+from mgn.training.run.checkpoints import read_checkpoint
+from mgn.training.run.extras import need
+from mgn.training.run.fit import fit
+from mgn.training.run.history import History, read_log
+from mgn.training.run.trainee import Event, StopTraining
 from tests.conftest import ROOT
 from tests.training.stand_in import StandIn, examples, same_states
 

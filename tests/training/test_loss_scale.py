@@ -11,11 +11,11 @@ from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.states import states_of
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.dialects.types import element_of
-from mgn.training.fit import fit
-from mgn.training.history import read_log
-from mgn.training.loss_scale import LARGEST, LossScale, as_loss_scale
-from mgn.training.step import training_step
-from mgn.training.step_options import StepOptions
+from mgn.training.run.fit import fit
+from mgn.training.run.history import read_log
+from mgn.training.step.loss_scale import LARGEST, LossScale, as_loss_scale
+from mgn.training.step.options import StepOptions
+from mgn.training.step.step import training_step
 
 Arrays = dict[str, np.ndarray]
 

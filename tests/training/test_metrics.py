@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mgn.diagnostics import MgnError
-from mgn.training.metrics import METRICS, Mean, parse_metric
+from mgn.training.run.metrics import METRICS, Mean, parse_metric
 
 
 def value_of(text: str, counts: list[int], size: int = 4, **values: np.ndarray) -> float:

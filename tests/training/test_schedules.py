@@ -7,7 +7,7 @@ import pytest
 
 import mgn
 from mgn import ops
-from mgn.training.schedules import Schedule, constant, cosine, linear, step, warmup
+from mgn.training.optimisers.schedules import Schedule, constant, cosine, linear, step, warmup
 
 DONE = np.arange(240, dtype=np.int32)
 

@@ -11,8 +11,8 @@ import mgn
 from mgn import nn, ops
 from mgn.builder import GraphBuilder, Value
 from mgn.dialects.mgn.states import states_of
-from mgn.training.step import training_step
-from mgn.training.step_options import StepOptions
+from mgn.training.step.options import StepOptions
+from mgn.training.step.step import training_step
 from tests.training.references import adamw
 
 SIZES = {"a.weight": (3, 4), "a.bias": (3,), "b.weight": (2, 3), "b.bias": (2,)}

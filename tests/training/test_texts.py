@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mgn.diagnostics import MgnError
-from mgn.training.data import ArrayBatches, InputTypes
-from mgn.training.texts import is_text, text_examples
+from mgn.training.data.batches import ArrayBatches, InputTypes
+from mgn.training.data.texts import is_text, text_examples
 
 INPUTS: InputTypes = {"text": ("i32", (2, 4))}
 

@@ -16,7 +16,7 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.gradients.reverse import Tape, distinct
 from mgn.dialects.mgn.gradients.rules import Gradients, Site, gradient, in_full, summed_to
-from mgn.dialects.mgn.operations.attention import Heads, scores_of
+from mgn.dialects.mgn.operations.products.attention import Heads, scores_of
 
 
 @gradient("attention")

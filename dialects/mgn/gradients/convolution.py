@@ -12,7 +12,7 @@ from mgn.dialects.mgn.composite import in_single_precision, shape_of
 from mgn.dialects.mgn.gradients.movement import added_windows
 from mgn.dialects.mgn.gradients.reverse import through_decomposition
 from mgn.dialects.mgn.gradients.rules import Gradients, Site, gradient
-from mgn.dialects.mgn.operations.convolution import AXIS_NAMES, window_places
+from mgn.dialects.mgn.operations.images.convolution import AXIS_NAMES, window_places
 from mgn.dialects.spatial import Ints, Pairs, padded, spans
 
 

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.gradients.rules import WITHOUT, Gradients, Site, gradient, zeros_like
-from mgn.dialects.mgn.operations.scatter import ADD
+from mgn.dialects.mgn.operations.places.scatter import ADD
 
 WITHOUT.update(
     {

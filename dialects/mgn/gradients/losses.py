@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.gradients.rules import Gradients, Site, gradient, in_full, summed_to
-from mgn.dialects.mgn.operations.losses import counted_rows
+from mgn.dialects.mgn.operations.rows.losses import counted_rows
 from mgn.dialects.shapes import Shape, broadcast_shapes
 from mgn.dialects.types import counting_type
 

@@ -10,9 +10,9 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.gradients.movement import added_windows
 from mgn.dialects.mgn.gradients.rules import Gradients, Site, gradient, spread
-from mgn.dialects.mgn.operations.convolution import elements_first, surrounded
-from mgn.dialects.mgn.operations.pooling import overhang
-from mgn.dialects.mgn.operations.reductions import neutral_maximum
+from mgn.dialects.mgn.operations.images.convolution import elements_first, surrounded
+from mgn.dialects.mgn.operations.images.pooling import overhang
+from mgn.dialects.mgn.operations.rows.reductions import neutral_maximum
 
 
 @gradient("max_pool1d", "max_pool2d", "max_pool3d")

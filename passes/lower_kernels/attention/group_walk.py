@@ -15,8 +15,8 @@ from mgn.passes.kernels.index import Index, lanes
 from mgn.passes.lower_kernels.attention.node import Attention
 from mgn.passes.lower_kernels.core.pure_code import lane_count
 from mgn.passes.lower_kernels.core.template import Job
-from mgn.passes.schedules.attention_matrix import MatrixTiling
-from mgn.passes.schedules.attention_tiles import Tiling
+from mgn.passes.schedules.attention.matrix import MatrixTiling
+from mgn.passes.schedules.attention.tiles import Tiling
 
 Vectors = list[SSAValue]
 

@@ -13,7 +13,7 @@ from mgn.passes.kernels.index import Index, constant
 from mgn.passes.lower_kernels.attention.matrix import MatrixAttention, Vectors
 from mgn.passes.lower_kernels.attention.weights import HELD
 from mgn.passes.lower_kernels.staging.tensor_panels import LINE
-from mgn.passes.schedules.matrix_tiles import LINE_CHUNKS, STEP_CHUNKS
+from mgn.passes.schedules.product.matrix_tiles import LINE_CHUNKS, STEP_CHUNKS
 
 
 class GroupAttention(MatrixAttention):

@@ -17,7 +17,7 @@ from mgn.passes.lower_kernels.attention.node import Attention
 from mgn.passes.lower_kernels.attention.products import QUAD
 from mgn.passes.lower_kernels.attention.weights import HELD
 from mgn.passes.lower_kernels.core.emission import Code
-from mgn.passes.schedules.attention_matrix import UNIT_COLUMNS
+from mgn.passes.schedules.attention.matrix import UNIT_COLUMNS
 
 Vectors = list[SSAValue]
 

@@ -32,9 +32,9 @@ from mgn.passes.lower_kernels.core.sub_groups import reduce_neighbours
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.product.sub_group_product import INSTRUCTIONS
 from mgn.passes.lower_kernels.staging.tensor_panels import Panel, pair_of
-from mgn.passes.schedules.attention_matrix import STAGES, UNIT_COLUMNS, UNIT_ROWS, MatrixTiling
-from mgn.passes.schedules.matrix_tiles import SUB_GROUP
-from mgn.passes.schedules.operand_copies import held_element
+from mgn.passes.schedules.attention.matrix import STAGES, UNIT_COLUMNS, UNIT_ROWS, MatrixTiling
+from mgn.passes.schedules.product.matrix_tiles import SUB_GROUP
+from mgn.passes.schedules.product.operand_copies import held_element
 
 OWN_ROWS = 2
 """Rows of a result that a work-item holds; the second is 8 further."""

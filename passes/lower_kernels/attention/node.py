@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import i32
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import SSAValue
 
-from mgn.dialects.mgn.operations.attention import HIDING, lowering
+from mgn.dialects.mgn.operations.products.attention import HIDING, lowering
 from mgn.passes.kernels.attention import AttentionSizes
 from mgn.passes.kernels.body import Indices
 from mgn.passes.kernels.index import ZERO, Index, constant

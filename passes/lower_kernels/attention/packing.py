@@ -16,7 +16,7 @@ from mgn.passes.lower_kernels.attention.node import Attention
 from mgn.passes.lower_kernels.attention.products import Operands
 from mgn.passes.lower_kernels.core.template import Job
 from mgn.passes.lower_kernels.staging.panels import transposed
-from mgn.passes.schedules.attention_blocks import Blocking
+from mgn.passes.schedules.attention.blocks import Blocking
 
 
 @dataclass

@@ -10,7 +10,7 @@ from xdsl.dialects import arith
 from mgn.passes.kernels.index import Counter, Index, of
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.pure_code import INDEX
-from mgn.passes.schedules.attention_tiles import BANK_GROUPS, Tiling
+from mgn.passes.schedules.attention.tiles import BANK_GROUPS, Tiling
 
 
 class Places:

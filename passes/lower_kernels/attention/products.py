@@ -15,7 +15,7 @@ from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.attention.node import Attention
 from mgn.passes.lower_kernels.core.operand import RIGHT, Operand
 from mgn.passes.lower_kernels.core.template import Job
-from mgn.passes.schedules.attention_matrix import UNIT_COLUMNS
+from mgn.passes.schedules.attention.matrix import UNIT_COLUMNS
 
 QUAD = 4
 """Neighbouring work-items that have the same rows of a result."""

@@ -25,7 +25,7 @@ from mgn.passes.lower_kernels.core.product import add_products, multiply_add, ti
 from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
 from mgn.passes.lower_kernels.core.scalar import across_lanes
 from mgn.passes.lower_kernels.core.template import Job, Launch
-from mgn.passes.schedules.attention_blocks import Blocking
+from mgn.passes.schedules.attention.blocks import Blocking
 
 
 def lower_rows(job: Job, attention: Attention) -> Launch:

@@ -27,7 +27,7 @@ from mgn.passes.lower_kernels.core.product import multiply_add
 from mgn.passes.lower_kernels.core.pure_code import lane_count, lane_of, memory_type, shaped
 from mgn.passes.lower_kernels.core.sub_groups import SHUFFLED, SUB_GROUP, reduce_neighbours
 from mgn.passes.lower_kernels.core.template import Job, Launch
-from mgn.passes.schedules.attention_tiles import Tiling
+from mgn.passes.schedules.attention.tiles import Tiling
 
 UNROLL = 4
 """Steps of the loops over products that the device's compiler is asked to do at a time."""

@@ -21,8 +21,8 @@ from mgn.passes.lower_kernels.attention.rows import lower_rows
 from mgn.passes.lower_kernels.attention.tiles import lower_attention_tiles
 from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.template import Job, Launch
-from mgn.passes.schedules.attention import AttentionVariant
-from mgn.passes.schedules.attention_matrix import MatrixTiling
+from mgn.passes.schedules.attention.attention import AttentionVariant
+from mgn.passes.schedules.attention.matrix import MatrixTiling
 
 
 def lower_attention(job: Job) -> Launch:

@@ -25,8 +25,8 @@ from mgn.passes.lower_kernels.core.pure_code import INDEX, lane_count, lane_of, 
 from mgn.passes.lower_kernels.core.template import Job
 from mgn.passes.lower_kernels.staging.pieces import Pieces
 from mgn.passes.lower_kernels.staging.tile_copies import Lines
-from mgn.passes.schedules.attention_gradient import Walk
-from mgn.passes.schedules.attention_tiles import BANK_GROUPS
+from mgn.passes.schedules.attention.gradient import Walk
+from mgn.passes.schedules.attention.tiles import BANK_GROUPS
 
 AT_ONCE = 4
 """Vectors of an operand that a work-item reads before it stores the first."""

@@ -33,10 +33,10 @@ from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.product.sub_group_product import INSTRUCTIONS
 from mgn.passes.lower_kernels.staging.pieces import Pieces
 from mgn.passes.lower_kernels.staging.tensor_panels import Panel
-from mgn.passes.schedules.attention_gradient_matrix import MatrixWalk
-from mgn.passes.schedules.attention_matrix import STAGES, UNIT_COLUMNS, UNIT_ROWS
-from mgn.passes.schedules.matrix_tiles import SUB_GROUP
-from mgn.passes.schedules.operand_copies import held_element
+from mgn.passes.schedules.attention.gradient_matrix import MatrixWalk
+from mgn.passes.schedules.attention.matrix import STAGES, UNIT_COLUMNS, UNIT_ROWS
+from mgn.passes.schedules.product.matrix_tiles import SUB_GROUP
+from mgn.passes.schedules.product.operand_copies import held_element
 
 OWN_ROWS = 2
 """Rows of a result that a work-item holds; the second is 8 further."""

@@ -30,7 +30,7 @@ from mgn.passes.lower_kernels.attention_gradient.node import (
 from mgn.passes.lower_kernels.core.long_sums import long_loop
 from mgn.passes.lower_kernels.core.pure_code import lane_of
 from mgn.passes.lower_kernels.staging.tensor_panels import Panel, pair_of
-from mgn.passes.schedules.attention_matrix import STAGES, UNIT_COLUMNS, UNIT_ROWS
+from mgn.passes.schedules.attention.matrix import STAGES, UNIT_COLUMNS, UNIT_ROWS
 
 Vectors = list[SSAValue]
 

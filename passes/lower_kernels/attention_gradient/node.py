@@ -10,7 +10,7 @@ from functools import cached_property
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
-from mgn.dialects.mgn.operations.attention import HIDING
+from mgn.dialects.mgn.operations.products.attention import HIDING
 from mgn.passes.kernels.attention_gradient import GradientSizes
 from mgn.passes.kernels.body import Indices
 from mgn.passes.kernels.index import Index, constant, lanes

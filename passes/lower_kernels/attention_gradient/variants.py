@@ -6,7 +6,7 @@ from mgn.passes.lower_kernels.attention_gradient.node import AttentionGradient
 from mgn.passes.lower_kernels.attention_gradient.sums import Sums
 from mgn.passes.lower_kernels.attention_gradient.totals import Totals
 from mgn.passes.lower_kernels.core.template import Job, Launch
-from mgn.passes.schedules.attention_gradient import GradientVariant, Walk
+from mgn.passes.schedules.attention.gradient import GradientVariant, Walk
 
 
 def lower_attention_gradient(job: Job) -> Launch:

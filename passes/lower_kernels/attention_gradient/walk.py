@@ -15,7 +15,7 @@ from mgn.passes.lower_kernels.attention_gradient.node import AttentionGradient, 
 from mgn.passes.lower_kernels.core.product import multiply_add
 from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
 from mgn.passes.lower_kernels.core.template import Job, Launch
-from mgn.passes.schedules.attention_gradient import Walk
+from mgn.passes.schedules.attention.gradient import Walk
 
 UNROLL = 4
 """Steps of the loops over products that the device's compiler is asked to do at a time."""

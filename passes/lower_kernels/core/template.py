@@ -15,7 +15,7 @@ from mgn.passes.kernels.body import Body, Indices, Node
 from mgn.passes.kernels.index import linear
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.evaluate import Evaluator, Given
-from mgn.passes.schedules.schedule import VARIANT
+from mgn.passes.schedules.core.schedule import VARIANT
 
 Variant = TypeVar("Variant", bound=StrEnum)
 

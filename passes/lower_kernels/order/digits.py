@@ -10,7 +10,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
-from mgn.dialects.mgn.operations.digits import digit_mask, first_number, key_bits
+from mgn.dialects.mgn.operations.rows.digits import digit_mask, first_number, key_bits
 from mgn.passes.kernels.index import Counter, Index, of
 from mgn.passes.lower_kernels.core.pure_code import INDEX
 from mgn.passes.lower_kernels.core.template import Job

@@ -34,7 +34,7 @@ from mgn.passes.lower_kernels.product.tensor_product import lower_tensor
 from mgn.passes.lower_kernels.product.tiled_product import lower_tiled
 from mgn.passes.lower_kernels.product.window_product import lower_window_product
 from mgn.passes.lower_kernels.reduction.grouped_reduction import lower_grouped
-from mgn.passes.schedules.product import ProductVariant
+from mgn.passes.schedules.product.product import ProductVariant
 
 LONG_DEPTH = 256
 """Steps of a block of a long shared axis, where a tile of sums is in registers."""

@@ -26,7 +26,7 @@ from mgn.passes.lower_kernels.core.pure_code import lane_count, lane_of, memory_
 from mgn.passes.lower_kernels.core.scalar import across_lanes, combine
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.product.packed_rows import PackedRows
-from mgn.passes.schedules.few_rows import MOST_SUMS, FewRowsTiling
+from mgn.passes.schedules.product.few_rows import MOST_SUMS, FewRowsTiling
 
 STEPS = 4
 """Steps of the shared axis at once, where memory runs along the columns."""

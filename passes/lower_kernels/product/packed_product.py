@@ -32,7 +32,7 @@ from mgn.passes.lower_kernels.staging.panels import (
     pack_panels,
     pack_transposed_panels,
 )
-from mgn.passes.schedules.packed_blocking import (
+from mgn.passes.schedules.core.packed_blocking import (
     LEFT_PADDING,
     LONGEST_VECTOR,
     Blocking,

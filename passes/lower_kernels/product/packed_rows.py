@@ -26,7 +26,7 @@ from mgn.passes.lower_kernels.core.product import add_products, multiply_add
 from mgn.passes.lower_kernels.core.pure_code import lane_of
 from mgn.passes.lower_kernels.core.scalar import across_lanes, widened
 from mgn.passes.lower_kernels.core.template import Job
-from mgn.passes.schedules.few_rows import FewRowsTiling
+from mgn.passes.schedules.product.few_rows import FewRowsTiling
 
 WORD = 4
 """Codes that are made floats together: those of one digit of a word's bytes."""

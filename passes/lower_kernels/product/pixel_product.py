@@ -23,7 +23,7 @@ from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.staging.panels import transposed
 from mgn.passes.lower_kernels.staging.plane_copies import PlaneCopy
-from mgn.passes.schedules.pixel_products import PixelBlocking
+from mgn.passes.schedules.product.pixel_products import PixelBlocking
 
 WRITTEN_OUT = 9
 """Elements of a window up to which all are written out one after the other; else those of a row."""

@@ -22,7 +22,7 @@ from mgn.passes.lower_kernels.core.long_sums import MOST_UNIT, UNIT_BLOCK, long_
 from mgn.passes.lower_kernels.core.pure_code import lane_of
 from mgn.passes.lower_kernels.product.shuffled_results import NEIGHBOURS, Shuffle
 from mgn.passes.lower_kernels.staging.tensor_panels import EIGHT, Panel
-from mgn.passes.schedules.matrix_tiles import STEP_CHUNKS, SUB_GROUP, TensorTiling
+from mgn.passes.schedules.product.matrix_tiles import STEP_CHUNKS, SUB_GROUP, TensorTiling
 
 INSTRUCTIONS = {"bf16": "m16n8k16_bf16", "f16": "m16n8k16_f16", "tf32": "m16n8k8_tf32"}
 """What operands are rounded to → the instruction that multiplies them."""

@@ -24,11 +24,11 @@ from mgn.passes.lower_kernels.product.tile_results import TileResults
 from mgn.passes.lower_kernels.reduction.row_statistics import RowStatistics
 from mgn.passes.lower_kernels.staging.tensor_panels import Panel
 from mgn.passes.lower_kernels.staging.tensor_staging import StagedPanel
-from mgn.passes.schedules.matrix_tiles import (
+from mgn.passes.schedules.product.matrix_tiles import (
     SUB_GROUP,
     TensorTiling,
 )
-from mgn.passes.schedules.operand_copies import held_element
+from mgn.passes.schedules.product.operand_copies import held_element
 
 
 def lower_tensor(job: Job, product: Product, name: str) -> Launch:

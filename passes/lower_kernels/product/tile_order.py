@@ -14,8 +14,8 @@ from mgn.passes.kernels.body import Indices
 from mgn.passes.kernels.index import Index, delinearised
 from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.template import Job, Launch
-from mgn.passes.schedules.local_tiles import Tiling
-from mgn.passes.schedules.matrix_tiles import TensorTiling
+from mgn.passes.schedules.product.local_tiles import Tiling
+from mgn.passes.schedules.product.matrix_tiles import TensorTiling
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from mgn.passes.lower_kernels.staging.panel_copies import (
     right_panel,
 )
 from mgn.passes.lower_kernels.staging.pieces import Pieces
-from mgn.passes.schedules.local_tiles import STAGES, Tiling
+from mgn.passes.schedules.product.local_tiles import STAGES, Tiling
 
 WARP_ACROSS = 8
 """How many of the work-items that run together lie side by side in a tile."""

@@ -27,8 +27,8 @@ from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.staging.panels import LeftTile, pack_left_rows
 from mgn.passes.lower_kernels.staging.plane_copies import PlaneCopy
-from mgn.passes.schedules.packed_blocking import LEFT_PADDING
-from mgn.passes.schedules.window_products import WindowBlocking
+from mgn.passes.schedules.core.packed_blocking import LEFT_PADDING
+from mgn.passes.schedules.product.window_products import WindowBlocking
 
 LINE, NEXT = 16, 2
 """Elements that are fetched together, and the cache that they are fetched into."""

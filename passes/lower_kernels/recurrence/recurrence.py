@@ -11,7 +11,7 @@ from xdsl.ir import Block, SSAValue
 
 from mgn.dialects import kernel
 from mgn.dialects.mgn.build import Emitter
-from mgn.dialects.mgn.operations.recurrence import DIRECTIONS, Cell
+from mgn.dialects.mgn.operations.recurrences.recurrence import DIRECTIONS, Cell
 from mgn.dialects.types import ElementType, tensor
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.body import Body, Indices, read_block

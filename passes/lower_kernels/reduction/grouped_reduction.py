@@ -26,7 +26,7 @@ from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.reduction.row_groups import reduce_across_items
 from mgn.passes.lower_kernels.reduction.stage import Stage
 from mgn.passes.lower_kernels.staging.row_stash import RowStash
-from mgn.passes.schedules.row_groups import Grouping, stashable
+from mgn.passes.schedules.reduction.row_groups import Grouping, stashable
 
 UNROLL = 4
 """How many steps of a loop over a row the device's compiler is asked to do at a time."""

@@ -28,7 +28,7 @@ from mgn.passes.lower_kernels.reduction.rows_ahead import RowsAhead
 from mgn.passes.lower_kernels.reduction.sliding_tiles import lower_sliding_tiles
 from mgn.passes.lower_kernels.reduction.stage import Stage
 from mgn.passes.lower_kernels.reduction.window_planes import lower_window_planes
-from mgn.passes.schedules.reduction import ReductionVariant
+from mgn.passes.schedules.reduction.reduction import ReductionVariant
 
 ACCUMULATORS = 4
 

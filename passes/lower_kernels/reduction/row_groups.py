@@ -17,7 +17,7 @@ from mgn.passes.lower_kernels.core.pure_code import scalar_type
 from mgn.passes.lower_kernels.core.scalar import combine
 from mgn.passes.lower_kernels.core.sub_groups import SHUFFLED, SUB_GROUP, reduce_in_sub_groups
 from mgn.passes.lower_kernels.core.template import Job
-from mgn.passes.schedules.row_groups import Grouping
+from mgn.passes.schedules.reduction.row_groups import Grouping
 
 RADIX = 16
 """How many parts one work-item combines between two barriers."""

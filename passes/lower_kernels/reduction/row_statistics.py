@@ -28,7 +28,7 @@ from mgn.passes.lower_kernels.core.sub_groups import SUB_GROUP
 from mgn.passes.lower_kernels.core.template import Job
 from mgn.passes.lower_kernels.reduction.row_groups import reduce_across_items, shuffles
 from mgn.passes.lower_kernels.reduction.stage import Stage
-from mgn.passes.schedules.row_groups import Grouping
+from mgn.passes.schedules.reduction.row_groups import Grouping
 
 LOADS_AT_ONCE = 16
 """About how many vectors of each input a work-item reads before it needs the first."""

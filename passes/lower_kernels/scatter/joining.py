@@ -3,7 +3,7 @@
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
-from mgn.dialects.mgn.operations.scatter import ADD
+from mgn.dialects.mgn.operations.places.scatter import ADD
 from mgn.passes.kernels.body import Node
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.scalar import is_unsigned

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
-from mgn.dialects.mgn.operations.scatter import ADD
+from mgn.dialects.mgn.operations.places.scatter import ADD
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.body import Indices, Node
 from mgn.passes.kernels.index import Counter, Index, delinearised, lanes, of

@@ -17,7 +17,7 @@ from mgn.passes.lower_kernels.core.operand import Operand
 from mgn.passes.lower_kernels.core.pure_code import lane_of
 from mgn.passes.lower_kernels.staging.pieces import Pieces
 from mgn.passes.lower_kernels.staging.tile_copies import Spot, TileCopy
-from mgn.passes.schedules.local_tiles import Tiling
+from mgn.passes.schedules.product.local_tiles import Tiling
 
 WARP = 32
 """Work-items that run together."""

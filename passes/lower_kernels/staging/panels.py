@@ -17,7 +17,7 @@ from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.operand import Operand
 
 if TYPE_CHECKING:
-    from mgn.passes.schedules.packed_blocking import Blocking
+    from mgn.passes.schedules.core.packed_blocking import Blocking
 
 
 Panels = tuple[Index | int, Callable[[Index], Index]]

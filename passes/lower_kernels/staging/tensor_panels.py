@@ -26,8 +26,8 @@ from mgn.passes.lower_kernels.core.pure_code import INDEX, lane_of
 from mgn.passes.lower_kernels.core.scalar import cast
 from mgn.passes.lower_kernels.core.template import Job
 from mgn.passes.lower_kernels.staging.pieces import Pieces
-from mgn.passes.schedules.matrix_tiles import CHUNK_BYTES, LINE_CHUNKS, STEP_CHUNKS
-from mgn.passes.schedules.operand_copies import OperandCopies
+from mgn.passes.schedules.product.matrix_tiles import CHUNK_BYTES, LINE_CHUNKS, STEP_CHUNKS
+from mgn.passes.schedules.product.operand_copies import OperandCopies
 
 EIGHT = 8
 """Rows of a matrix in a fragment, and columns of an instruction's result."""

@@ -20,7 +20,7 @@ from mgn.passes.kernels.index import Index, lanes
 from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type, shaped
 from mgn.passes.lower_kernels.staging.pieces import Pieces
 from mgn.passes.lower_kernels.staging.tensor_panels import Panel
-from mgn.passes.schedules.operand_copies import lies_in_memory
+from mgn.passes.schedules.product.operand_copies import lies_in_memory
 
 
 class StagedPanel(Panel):

@@ -18,8 +18,8 @@ from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import Body, BodyNode, classify, renamed
 from mgn.passes.saturate.prices.kernel_facts import kernel_facts
 from mgn.passes.saturate.prices.prices import price_kernel
-from mgn.passes.schedules.figures import RIGHT
-from mgn.passes.schedules.packed_blocking import PANELS
+from mgn.passes.schedules.core.figures import RIGHT
+from mgn.passes.schedules.core.packed_blocking import PANELS
 
 
 def product_alone(node: BodyNode) -> Body:

@@ -21,7 +21,7 @@ from mgn.passes.saturate.candidates.priced_bodies import PricedBodies
 from mgn.passes.saturate.egraph.view import View
 from mgn.passes.saturate.extraction.selection import Selection
 from mgn.passes.saturate.prices.prices import price_kernel, price_per_run
-from mgn.passes.schedules.figures import MATRIX
+from mgn.passes.schedules.core.figures import MATRIX
 
 
 def drop_unread(view: View, found: CandidateSet, selection: Selection, device: Device) -> Selection:

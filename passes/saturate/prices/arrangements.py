@@ -49,11 +49,11 @@ from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
 from mgn.passes.saturate.prices.matrix_price import unit_of
 from mgn.passes.saturate.prices.scheduled import request_of
-from mgn.passes.schedules.few_rows import FEW_ROWS
-from mgn.passes.schedules.figures import BLOCK_DEPTH
-from mgn.passes.schedules.operand_copies import staged_operands
-from mgn.passes.schedules.pixel_products import VECTORS, pixel_blocking
-from mgn.passes.schedules.schedule import Request
+from mgn.passes.schedules.core.figures import BLOCK_DEPTH
+from mgn.passes.schedules.core.schedule import Request
+from mgn.passes.schedules.product.few_rows import FEW_ROWS
+from mgn.passes.schedules.product.operand_copies import staged_operands
+from mgn.passes.schedules.product.pixel_products import VECTORS, pixel_blocking
 
 Types = Mapping[int, TensorType]
 

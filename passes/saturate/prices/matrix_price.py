@@ -17,9 +17,9 @@ from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import element_of
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
-from mgn.passes.schedules.attention_gradient_matrix import UNITS as GRADIENT_UNITS
-from mgn.passes.schedules.attention_matrix import least_room
-from mgn.passes.schedules.figures import MATRIX, large_local_memory
+from mgn.passes.schedules.attention.gradient_matrix import UNITS as GRADIENT_UNITS
+from mgn.passes.schedules.attention.matrix import least_room
+from mgn.passes.schedules.core.figures import MATRIX, large_local_memory
 
 FEWEST_ROWS = 3
 """Products of fewer rows are bound by memory and run without the unit."""

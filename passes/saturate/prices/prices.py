@@ -47,7 +47,7 @@ from mgn.passes.saturate.prices.windows import (
     window_weight,
     windows_in_planes,
 )
-from mgn.passes.schedules.product import ProductVariant
+from mgn.passes.schedules.product.product import ProductVariant
 
 STRIDED_READ = 2.0
 CPU_STRIDED_READ, CPU_RUN = 4.0, 32.0

@@ -20,9 +20,9 @@ from mgn.passes.kernels.guided_products import guided_products
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, classify
 from mgn.passes.schedules.choose import enumerated_schedules
-from mgn.passes.schedules.figures import Traits, figures_for
-from mgn.passes.schedules.packed_blocking import SIMPLE_EPILOGUE
-from mgn.passes.schedules.schedule import Request, Schedule
+from mgn.passes.schedules.core.figures import Traits, figures_for
+from mgn.passes.schedules.core.packed_blocking import SIMPLE_EPILOGUE
+from mgn.passes.schedules.core.schedule import Request, Schedule
 
 
 def schedule_of(

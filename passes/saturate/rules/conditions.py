@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 
-from mgn.dialects.mgn.operations.digits import key_bits
+from mgn.dialects.mgn.operations.rows.digits import key_bits
 from mgn.dialects.types import ElementType, Family, element_of
 from mgn.passes.saturate.encoding.definitions import Definition
 from mgn.passes.saturate.rules import contracted_sums, layouts, magnitudes, rotary_tables

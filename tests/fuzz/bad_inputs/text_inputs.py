@@ -146,8 +146,8 @@ def _check_program(language: str) -> Callable[[bytes], None]:
 def _take_through(language: str, data: bytes) -> None:
     """Parses, verifies and lowers; of the right ones, takes a few through all passes."""
     from mgn.driver.pipelines import parse_passes, run_passes
-    from mgn.frontend import context
-    from mgn.frontend.source import decode_source
+    from mgn.frontend.lowering import context
+    from mgn.frontend.syntax.source import decode_source
     from mgn.modules.dialect_table import make_context
     from mgn.modules.mlir_text import check_module, print_mlir
     from mgn.modules.module import load_program
@@ -195,13 +195,13 @@ def _read_pipeline(text: str) -> object:
 
 
 def _read_dimensions(text: str) -> object:
-    from mgn.commands.arguments import parse_dimensions
+    from mgn.commands.options.arguments import parse_dimensions
 
     return parse_dimensions(text.split("\n"))
 
 
 def _read_saturation(text: str) -> object:
-    from mgn.commands.arguments import parse_saturation
+    from mgn.commands.options.arguments import parse_saturation
 
     return parse_saturation(text)
 

@@ -16,7 +16,7 @@ from mgn.passes.arrangements.prepack_products import LEAST_ROWS, PackedOperand
 from mgn.passes.kernels.body import read_body
 from mgn.passes.saturate.arrange_kernels import ArrangeKernels, arrange_kernel
 from mgn.passes.schedules.choose_schedules import ChooseSchedules
-from mgn.passes.schedules.packed_blocking import block_depth
+from mgn.passes.schedules.core.packed_blocking import block_depth
 from mgn.passes.schedules.transposes import interleaved_axis
 from tests.support.lower_fixture import CPU, GPU_ON_CPU, expected, fused_kernel, run
 from tests.support.opencl_fixture import cl_queue  # noqa: F401

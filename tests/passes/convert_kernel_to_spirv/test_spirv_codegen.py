@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import IntegerAttr, i64
 
-from mgn.codegen.opencl import ROWS as OPENCL_ROWS
-from mgn.codegen.opencl import signature
-from mgn.codegen.spirv import deserialise, module_bytes
-from mgn.codegen.spirv_assembly import assembly
+from mgn.codegen.opencl.opencl import ROWS as OPENCL_ROWS
+from mgn.codegen.opencl.opencl import signature
+from mgn.codegen.spirv.assembly import assembly
+from mgn.codegen.spirv.spirv import deserialise, module_bytes
 from mgn.dialects.kernel import DEVICES, FuncOp
 from mgn.modules.verification import verify_whole
 from mgn.passes.convert_kernel_to_spirv import ROWS, ConversionError, convert

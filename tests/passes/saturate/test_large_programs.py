@@ -34,7 +34,7 @@ DOUBLING = "\n".join(
 @pytest.fixture
 def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits on unrolling that are met soon."""
-    monkeypatch.setattr("mgn.frontend.context.MOST_OPERATIONS", 5000)
+    monkeypatch.setattr("mgn.frontend.lowering.context.MOST_OPERATIONS", 5000)
     for module in ("context", "lower_expressions"):
         monkeypatch.setattr(f"mgn.frontend.{module}.MOST_STEPS", 100_000)
 

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import MemRefType
 from mgn.dialects import kernel
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.passes.schedules.choose import schedule_for, schedules_of
-from mgn.passes.schedules.packed_blocking import block_depth, evenly, tile_rows
+from mgn.passes.schedules.core.packed_blocking import block_depth, evenly, tile_rows
 from tests.support.lower_fixture import CPU, expected, fused_kernel, lowered, run
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 

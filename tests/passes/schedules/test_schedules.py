@@ -14,7 +14,7 @@ from mgn.dialects.kernel import DEVICES, Device, FuncOp, Kernel
 from mgn.passes.lower_kernels import LowerKernels
 from mgn.passes.schedules.choose import schedule_for, schedules_of
 from mgn.passes.schedules.choose_schedules import ChooseSchedules
-from mgn.passes.schedules.schedule import VARIANT
+from mgn.passes.schedules.core.schedule import VARIANT
 from tests.support.lower_fixture import CPU, GPU_ON_CPU, fused_kernel, pieces
 from tests.support.programs import context
 

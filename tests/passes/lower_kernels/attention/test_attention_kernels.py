@@ -16,7 +16,7 @@ from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel import DEVICES, BarrierOp, SubGroupShuffleOp
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.types import ELEMENT_TYPES
-from mgn.passes.schedules.attention_tiles import SHAPES
+from mgn.passes.schedules.attention.tiles import SHAPES
 from tests.passes.lower_kernels.attention.attention_reference import (
     Bounded,
     attention_arrays,

@@ -11,7 +11,7 @@ from xdsl.dialects.scf import ForOp
 
 from mgn.passes.lower_kernels.attention import blocks as attention_blocks
 from mgn.passes.lower_kernels.attention import rows as attention_rows
-from mgn.passes.schedules import attention_blocks as attention_blocking
+from mgn.passes.schedules.attention import blocks as attention_blocking
 from tests.passes.lower_kernels.attention.test_attention_kernels import (
     attention_kernel,
     attention_run,

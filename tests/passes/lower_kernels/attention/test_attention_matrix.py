@@ -22,7 +22,7 @@ from mgn.dialects.kernel import (
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.passes.lower_kernels.attention import blocks as attention_blocks
 from mgn.passes.saturate.prices.matrix_price import ATTENDED_ROWS
-from mgn.passes.schedules.attention_matrix import SHAPES
+from mgn.passes.schedules.attention.matrix import SHAPES
 from tests.passes.lower_kernels.attention.attention_reference import (
     Bounded,
     attention_arrays,

@@ -11,7 +11,7 @@ import pytest
 
 from mgn.dialects.fusion.forms import ATTENTION_GRADIENT
 from mgn.dialects.kernel import Device
-from mgn.passes.schedules.attention_gradient_matrix import SHAPES as TILES
+from mgn.passes.schedules.attention.gradient_matrix import SHAPES as TILES
 from tests.support.lower_fixture import Run, check_all, fused_kernel, scheduled
 from tests.support.matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
 from tests.support.opencl_fixture import cl_queue  # noqa: F401

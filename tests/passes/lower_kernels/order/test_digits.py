@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mgn.dialects.mgn.operations.digits import digits_of, shifts_of
+from mgn.dialects.mgn.operations.rows.digits import digits_of, shifts_of
 from mgn.dialects.types import ELEMENT_TYPES
 from mgn.passes.lower_kernels.order import digit_tiles
 from tests.passes.lower_kernels.order.test_order import same, with_ties

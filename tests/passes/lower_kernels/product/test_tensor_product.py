@@ -15,7 +15,7 @@ import pytest
 from xdsl.dialects.scf import ForOp
 from xdsl.ir import SSAValue
 
-from mgn.codegen.opencl import signature
+from mgn.codegen.opencl.opencl import signature
 from mgn.dialects.kernel import (
     DEVICES,
     CopyChunkOp,

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from xdsl.dialects import scf, vector
 
-from mgn.codegen.opencl import emit
+from mgn.codegen.opencl.opencl import emit
 from mgn.dialects.kernel import DEVICES, BarrierOp
 from mgn.dialects.types import ELEMENT_TYPES
-from mgn.passes.schedules.local_tiles import STAGES
+from mgn.passes.schedules.product.local_tiles import STAGES
 from tests.support.lower_fixture import (
     GPU_ON_CPU,
     Run,

@@ -7,7 +7,7 @@ import pytest
 
 import mgn
 from mgn.dialects.kernel import DEVICES
-from mgn.dialects.mgn.operations.recurrence import CELLS, DIRECTIONS
+from mgn.dialects.mgn.operations.recurrences.recurrence import CELLS, DIRECTIONS
 from tests.support.lower_fixture import Run, check_all, forms_of, fused_kernel
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 

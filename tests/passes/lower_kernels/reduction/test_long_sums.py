@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import mgn
-from benchmarks.long_sums import Form, constant, error, forms, random
+from benchmarks.contests.long_sums import Form, constant, error, forms, random
 from mgn.dialects.mgn.operation import OPERATIONS
-from mgn.dialects.mgn.operations.contraction import MATMUL
-from mgn.dialects.mgn.operations.reductions import SUM
+from mgn.dialects.mgn.operations.products.contraction import MATMUL
+from mgn.dialects.mgn.operations.rows.reductions import SUM
 from mgn.passes.lower_kernels.core import long_totals
 from mgn.runtime.devices import choose
 from mgn.runtime.errors import DeviceError

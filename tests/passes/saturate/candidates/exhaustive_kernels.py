@@ -18,7 +18,7 @@ from itertools import combinations, product
 
 from xdsl.ir import SSAValue
 
-from benchmarks.small_graphs import BINARY, UNARY, broadcasts, shape_of, small_graph
+from benchmarks.graphs.small_graphs import BINARY, UNARY, broadcasts, shape_of, small_graph
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp

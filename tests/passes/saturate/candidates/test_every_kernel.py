@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from benchmarks.small_graphs import small_graph
+from benchmarks.graphs.small_graphs import small_graph
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.passes.saturate import saturate_graph
 from mgn.passes.saturate.candidates.candidates import CandidateSet, undominated

@@ -7,7 +7,7 @@ import pytest
 from xdsl.ir import SSAValue
 
 import mgn
-from benchmarks.small_graphs import small_graph
+from benchmarks.graphs.small_graphs import small_graph
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp

@@ -20,7 +20,7 @@ from mgn.passes.saturate import Rule, RuleClass, Saturate
 from mgn.passes.saturate.memo import forget_choices
 from mgn.passes.saturate.prices.scheduled import schedule_of
 from mgn.passes.saturate.rules.table import RULES
-from mgn.passes.schedules.attention_seconds import visited_keys
+from mgn.passes.schedules.attention.seconds import visited_keys
 from mgn.passes.schedules.choose_schedules import ChooseSchedules
 from tests.passes.saturate.saturate_programs import (
     CPU,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mgn.commands.listing import rules
+from mgn.commands.printing.listing import rules
 from mgn.passes.saturate.egraph.compile_rules import commutations
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
 from mgn.passes.saturate.rules.table import RULES

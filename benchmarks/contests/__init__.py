@@ -1,0 +1,1 @@
+"""Programs and cases that are timed, and the contestants."""

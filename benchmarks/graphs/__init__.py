@@ -1,0 +1,1 @@
+"""Graphs that the e-graph's benchmarks decide."""

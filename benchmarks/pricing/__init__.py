@@ -1,0 +1,1 @@
+"""Programs in several arrangements, of which prices are asked and times taken."""

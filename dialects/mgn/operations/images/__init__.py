@@ -1,0 +1,1 @@
+"""Operations of images: windows, convolutions, pooling and resizing."""

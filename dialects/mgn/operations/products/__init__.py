@@ -1,0 +1,1 @@
+"""Operations made of products: contractions, attention and what goes with it."""

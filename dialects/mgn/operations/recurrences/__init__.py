@@ -1,0 +1,1 @@
+"""Operations whose every step is made of the one before."""

@@ -1,0 +1,1 @@
+"""Operations along axes: reductions, norms, losses, scans and order."""

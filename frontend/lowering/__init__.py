@@ -1,0 +1,1 @@
+"""Syntax tree to the mgn dialect: names, values, expressions and statements."""

@@ -1,0 +1,1 @@
+"""Text to syntax tree: files, tokens and the grammar."""

@@ -1,0 +1,1 @@
+"""The main work of each command, after its arguments are read."""

@@ -1,0 +1,1 @@
+"""What the commands read: arguments, programs and checkpoints."""

@@ -1,0 +1,1 @@
+"""What the commands print of a program, of the compiler and of devices."""

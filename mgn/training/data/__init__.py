@@ -1,0 +1,1 @@
+"""Examples of a training run: batches, texts, and a rank's share."""

@@ -1,0 +1,1 @@
+"""Optimisers and learning rates, in the language's terms."""

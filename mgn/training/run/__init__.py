@@ -1,0 +1,1 @@
+"""A training run: its loop, its record and its checkpoints."""

@@ -1,0 +1,189 @@
+"""Sizes of the tiles in which a matrix unit's work-groups compute attention.
+
+In: the sizes of an attention whose operands are rounded to what the unit multiplies, a request.
+Out: the `MatrixTiling`s that fit, the quickest first.
+"""
+
+from dataclasses import dataclass
+
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.attention import AttentionSizes
+from mgn.passes.schedules.attention.seconds import Scores, score_seconds
+from mgn.passes.schedules.core.figures import ENLARGED_MEMORY
+from mgn.passes.schedules.core.schedule import Entries, Request
+from mgn.passes.schedules.core.tilings import Fit, Numbers, Room, fitting_tilings, shapes_of
+from mgn.passes.schedules.product.matrix_tiles import (
+    CHUNK_BYTES,
+    LINE_CHUNKS,
+    STEP_CHUNKS,
+    SUB_GROUP,
+    TensorTiling,
+    held_element,
+)
+
+NAMES = ("tile_down", "tile_keys", "groups")
+"""What a schedule calls the numbers of a tiling."""
+
+UNIT_ROWS, UNIT_COLUMNS = 16, 8
+"""Rows and columns of an instruction's result."""
+
+STAGES = 2
+"""Tiles of keys and values in local memory: one is copied while the other is multiplied."""
+
+KEYS_BYTES = 128
+"""Keys of a tile, times the bytes of an element: so many scores of a row fit into registers."""
+
+
+@dataclass(frozen=True)
+class MatrixTiling:
+    """A group has `warps` sub-groups of 16 rows each, and walks over tiles of `keys` keys.
+
+    With `groups`, four sub-groups together multiply from local memory.
+    """
+
+    warps: int
+    keys: int
+    depth: int
+    width: int
+    element_bytes: int
+    groups: bool = False
+
+    @staticmethod
+    def of(entries: Entries, attention: AttentionSizes, name: str) -> "MatrixTiling":
+        """The tiling that a schedule says for operands of a type of the unit."""
+        warps, keys, groups = (int(entries[entry]) for entry in NAMES)
+        sizes = (attention.depth, attention.width, held_element(name).bytes)
+        return MatrixTiling(warps, keys, *sizes, bool(groups))
+
+    @property
+    def entries(self) -> dict[str, int]:
+        """The entries of a schedule that say it."""
+        return dict(zip(NAMES, (self.warps, self.keys, int(self.groups)), strict=True))
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether groups, if there are any, find whole lines of what they multiply."""
+        lines = min(self.depth_line, self.width_line, self.keys) * self.element_bytes
+        whole = lines >= LINE_CHUNKS * CHUNK_BYTES and self.warps % 4 == 0
+        return not self.groups or (whole and self.element_bytes == 2)
+
+    @property
+    def items(self) -> int:
+        return SUB_GROUP * self.warps
+
+    @property
+    def rows(self) -> int:
+        return UNIT_ROWS * self.warps
+
+    @property
+    def group(self) -> tuple[int, int]:
+        """Rows of a group, and keys that it visits at a time."""
+        return self.rows, self.keys
+
+    @property
+    def step(self) -> int:
+        """Steps of the shared axis of one instruction."""
+        return STEP_CHUNKS * CHUNK_BYTES // self.element_bytes
+
+    def _line(self, length: int) -> int:
+        """Elements of a line in local memory: a power of two of chunks, or whole lines."""
+        chunks = ceil_div(length * self.element_bytes, CHUNK_BYTES)
+        if chunks > LINE_CHUNKS:
+            chunks = ceil_div(chunks, LINE_CHUNKS) * LINE_CHUNKS
+        else:
+            chunks = max(1 << (chunks - 1).bit_length(), STEP_CHUNKS)
+        return chunks * CHUNK_BYTES // self.element_bytes
+
+    @property
+    def depth_line(self) -> int:
+        return self._line(self.depth)
+
+    @property
+    def width_line(self) -> int:
+        return self._line(self.width)
+
+    @property
+    def queries_size(self) -> int:
+        return self.rows * self.depth_line
+
+    @property
+    def keys_size(self) -> int:
+        return self.keys * self.depth_line
+
+    @property
+    def stage(self) -> int:
+        """Elements of a tile of keys and values."""
+        return self.keys_size + self.keys * self.width_line
+
+    @property
+    def queries(self) -> int:
+        """Where the queries lie: where the second tile will, or behind all."""
+        return STAGES * self.stage if self.groups else self.stage
+
+    @property
+    def memory(self) -> int:
+        """Elements of local memory."""
+        return max(STAGES * self.stage, self.queries + self.queries_size)
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.memory * self.element_bytes
+
+    def panel(self, length: int) -> TensorTiling:
+        """The sizes of a panel whose shared axis is so long in local memory."""
+        chunks = length * self.element_bytes // CHUNK_BYTES
+        return TensorTiling(
+            self.warps, 1, UNIT_ROWS, self.keys, 1, chunks, STAGES, self.element_bytes
+        )
+
+
+_NUMBERS = ("tile_down", "groups")
+
+SHAPES = shapes_of(
+    _NUMBERS,
+    (8, 1, 2, 0.75, 1.50),
+    (4, 1, 4, 0.55, 1.55),
+    (4, 0, 3, 0.40, 1.00),
+    (2, 0, 6, 0.25, 0.95),
+    (1, 0, 12, 0.13, 0.80),
+)
+WIDE_SHAPES = shapes_of(
+    _NUMBERS, (4, 0, 4, 0.55, 1.00), (2, 0, 8, 0.34, 0.95), (1, 0, 16, 0.18, 0.80)
+)
+"""Measured on an NVIDIA H200 with heads of 64 and 128: of two bytes an element, and of four."""
+
+
+def least_room(depth: int, width: int, name: str) -> int:
+    """Bytes of local memory that the smallest tiling takes for heads of those sizes."""
+    element_bytes, warps = (
+        held_element(name).bytes,
+        min(shape.numbers["tile_down"] for shape in SHAPES),
+    )
+    keys = KEYS_BYTES // element_bytes
+    return MatrixTiling(warps, keys, depth, width, element_bytes).memory_bytes
+
+
+def matrix_attention_tilings(
+    request: Request, attention: AttentionSizes, name: str
+) -> list[tuple[float, MatrixTiling]]:
+    """The tilings that fit and their seconds, the quickest first; none for too large heads."""
+    enlarged = request.word("matrix_unit") == "wgmma"
+    memory = ENLARGED_MEMORY if enlarged else request.number("local_memory", 1 << 15)
+    rate = 1.0 / score_seconds(attention, request.device, name)
+    room = Room.of(request, NAMES, rate, memory)
+    score = room.units / room.rate
+    keys = request.number("tile_keys", KEYS_BYTES // held_element(name).bytes)
+
+    def fit(numbers: Numbers) -> Fit[MatrixTiling] | None:
+        tiling = MatrixTiling.of({**numbers, "tile_keys": keys}, attention, name)
+        if not tiling.is_possible or (tiling.groups and not enlarged):
+            return None
+        held = room.memory // tiling.memory_bytes
+        if not held or (attention.in_parts and attention.part_keys % tiling.keys):
+            return None
+        scores = Scores.of(attention, *tiling.group)
+        return Fit(tiling, scores.groups, scores.mean * score, held, scores.most * score)
+
+    shapes = SHAPES if held_element(name).bytes == 2 else WIDE_SHAPES
+    found = fitting_tilings(room, shapes, fit)
+    return sorted(((time, tiling) for time, tiling, _ in found), key=lambda item: item[0])

@@ -1,0 +1,1 @@
+"""Schedules of products and convolutions: how each variant is cut, and its seconds."""

@@ -1,0 +1,159 @@
+"""Sizes of the groups that compute a product of a few rows on a GPU.
+
+In: a product, a request. Out: a `FewRowsTiling`.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes, power_below
+from mgn.passes.kernels.body import INPUT, Node
+from mgn.passes.kernels.packed_codes import PackedCodes, packed_codes
+from mgn.passes.kernels.product import Product, is_unpacked
+from mgn.passes.schedules.core.schedule import Entries, Request
+
+NAMES = ("own_columns", "shares", "item_columns", "width")
+"""What a schedule calls the numbers of a tiling; `along` says which way memory runs, `packed`
+that the right operand is codes of a block format.
+"""
+
+FEW_ROWS, FEW_FOR_UNIT = 4, 2
+"""Up to how many rows a product is best done without tiles, and without a matrix unit."""
+
+VECTOR_BYTES = 16
+ITEMS, MOST_ITEMS = 256, 512
+SHARES = {True: 32, False: 8}
+"""Work-items that share the shared axis, where memory runs along it and where it does not."""
+
+WORD = 4
+"""Codes of a word."""
+
+MOST_SUMS = 64
+"""Numbers that a work-item adds up in its registers."""
+
+
+@dataclass(frozen=True)
+class FewRowsTiling:
+    """A group has `own` times `shares` work-items; each has `across` columns, or vectors of them.
+
+    `width` elements of the right operand are read at once: bytes, where it is `packed` as codes of
+    a block format.
+    """
+
+    own: int
+    shares: int
+    across: int
+    width: int
+    along: bool
+    packed: bool = False
+
+    @staticmethod
+    def of(entries: Entries) -> "FewRowsTiling":
+        """The tiling that a schedule says."""
+        own, shares, across, width = (int(entries[name]) for name in NAMES)
+        packed = bool(entries.get("packed", 0))
+        return FewRowsTiling(own, shares, across, width, bool(entries["along"]), packed)
+
+    @property
+    def entries(self) -> dict[str, int]:
+        """The entries of a schedule that say it."""
+        numbers = (self.own, self.shares, self.across, self.width)
+        found = {**dict(zip(NAMES, numbers, strict=True)), "along": int(self.along)}
+        return {**found, "packed": 1} if self.packed else found
+
+    @property
+    def items(self) -> int:
+        return self.own * self.shares
+
+    @property
+    def columns(self) -> int:
+        """Columns of a group."""
+        return self.own * self.across * (1 if self.along else self.width)
+
+
+def suits_few_rows(request: Request, product: Product) -> bool:
+    """Whether a product has so few rows."""
+    most = FEW_FOR_UNIT if request.word("matrix") else FEW_ROWS
+    return product.rows <= most and product.depth > 1
+
+
+def few_rows_tiling(request: Request, product: Product, along: bool) -> FewRowsTiling:
+    """Sizes that spread the columns over all compute units."""
+    wanted = 2 * request.number("units", 1)
+    width = _width(product, along)
+    groups = prod(product.batch)
+    most = request.number("largest_group", ITEMS)
+    items = min(most, ITEMS)
+    packed = packed_codes(product) if along else None
+    if packed is not None:
+        return _packed_tiling(request, product, packed)
+    if along:
+        shares = min(SHARES[True], power_below(product.depth // width))
+        own = max(items // shares, 1)
+        while own > 4 and groups * ceil_div(product.columns, own) < wanted:
+            own //= 2
+        across = 4
+        while across > 1 and (
+            groups * ceil_div(product.columns, own * across) < wanted
+            or product.rows * across * max(width, 4) > MOST_SUMS
+        ):
+            across //= 2
+        return FewRowsTiling(own, shares, across, width, True)
+    shares = min(SHARES[False], power_below(product.depth))
+    own = items // shares
+    while own > 8 and groups * ceil_div(product.columns, own * width) < wanted:
+        own, shares = own // 2, shares * 2
+    if groups * ceil_div(product.columns, own * width) < wanted and most >= MOST_ITEMS:
+        shares *= MOST_ITEMS // ITEMS
+    return FewRowsTiling(own, min(shares, power_below(product.depth)), 1, width, False)
+
+
+PACKED_ITEMS, PACKED_COLUMNS = 128, 4
+"""Work-items of a group that multiplies codes of a block format, and the columns that each has."""
+
+LONG_SHARES, SHORT_SHARES, LONG_TRIPS = 32, 4, 2
+"""Work-items that share the shared axis, where they go over it so many times, and where rows of
+codes are shorter. Measured on an NVIDIA H200, 14336 × 4096 and 49152 × 576: what is long is best
+read in pieces of 512 bytes.
+"""
+
+
+def _packed_tiling(request: Request, product: Product, packed: PackedCodes) -> FewRowsTiling:
+    """Sizes for codes of a block format. Columns share what is read of the left operand, of which
+    several codes of a byte read more.
+    """
+    wanted = 2 * request.number("units", 1)
+    width = dividing_lanes(product.depth // packed.digits_of_byte, VECTOR_BYTES)
+    vectors = product.depth // packed.digits_of_byte // width
+    long = vectors >= LONG_TRIPS * LONG_SHARES
+    shares = min(LONG_SHARES if long else SHORT_SHARES, power_below(vectors))
+    across = PACKED_COLUMNS * (packed.digits_of_byte if long else 1)
+    own = max(min(request.number("largest_group", PACKED_ITEMS), PACKED_ITEMS) // shares, 1)
+    groups = prod(product.batch)
+    while across > 1 and (
+        groups * ceil_div(product.columns, own * across) < wanted
+        or product.rows * across * WORD > MOST_SUMS
+    ):
+        across //= 2
+    while own > 4 and groups * ceil_div(product.columns, own) < wanted:
+        own, shares = own // 2, min(2 * shares, power_below(vectors))
+    return FewRowsTiling(own, shares, across, width, True, True)
+
+
+def _width(product: Product, along: bool) -> int:
+    """Elements of the right operand in one load."""
+    right = product.node.operands[1]
+    held = min((node.element.bytes for node in _leaves(right)), default=4)
+    held = 1 if is_unpacked(right) else held
+    width = dividing_lanes(product.depth if along else product.columns, VECTOR_BYTES // held)
+    while width > 1 and product.rows * width > MOST_SUMS // 2:
+        width //= 2
+    return width
+
+
+def _leaves(node: Node) -> list[Node]:
+    """The inputs of a value that hold as many elements."""
+    if node.name == INPUT:
+        return [node]
+    same = [operand for operand in node.operands if operand.count == node.count]
+    return [leaf for operand in same for leaf in _leaves(operand)]

@@ -1,0 +1,198 @@
+"""Sizes of the tiles in which a matrix unit's work-groups compute a product.
+
+In: the sizes of a product, the bytes of an operand's element, a request. Out: the `TensorTiling`s
+that fit, the quickest first. A sub-group of 32 work-items adds up a tile of `rows` x `columns`
+results in its registers; a group has `slices` times `down` x `across` of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from mgn.dialects.types import ELEMENT_TYPES, ElementType
+from mgn.passes.kernels.product import Product
+from mgn.passes.schedules.core.figures import ENLARGED_MEMORY
+from mgn.passes.schedules.core.schedule import Entries, Request
+from mgn.passes.schedules.core.tilings import Fit, Numbers, Room, fitting_tilings, shapes_of
+from mgn.passes.schedules.product.seconds import Extent
+
+NAMES = (
+    *("tile_down", "tile_across", "item_rows", "item_columns", "slices", "chunks", "stages"),
+    "groups",
+)
+"""What a schedule calls the numbers of a tiling."""
+
+SUB_GROUP = 32
+CHUNK_BYTES = 16
+"""What a work-item copies at once, and the unit in which tiles lie in local memory."""
+
+LINE_CHUNKS = 8
+"""Chunks of the longest line in local memory: 128 bytes, once around the banks."""
+
+GROUP_ROWS = 16
+"""Rows of each of the four sub-groups that multiply together."""
+
+STEP_CHUNKS = 2
+"""Chunks of the shared axis that one matrix instruction multiplies."""
+
+
+@dataclass(frozen=True)
+class TensorTiling:
+    """A block is `chunks` chunks of the shared axis; `stages` of them are in local memory.
+
+    With `groups`, four sub-groups together multiply from local memory (`kernel.group_mma`).
+    """
+
+    down: int
+    across: int
+    rows: int
+    columns: int
+    slices: int
+    chunks: int
+    stages: int
+    element_bytes: int
+    groups: bool = False
+
+    @staticmethod
+    def of(entries: Entries, element_bytes: int) -> "TensorTiling":
+        """The tiling that a schedule says for operands of so many bytes an element."""
+        down, across, rows, columns, *rest = (int(entries[name]) for name in NAMES)
+        slices, chunks, stages, groups = rest
+        depth = (slices, chunks, stages)
+        return TensorTiling(down, across, rows, columns, *depth, element_bytes, bool(groups))
+
+    @property
+    def entries(self) -> dict[str, int]:
+        """The entries of a schedule that say it."""
+        sizes = (self.down, self.across, self.rows, self.columns)
+        numbers = (*sizes, self.slices, self.chunks, self.stages, int(self.groups))
+        return dict(zip(NAMES, numbers, strict=True))
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether groups, if there are any, find rows and lines of the sizes they multiply."""
+        lines = self.chunks == LINE_CHUNKS and self.rows == GROUP_ROWS
+        return not self.groups or (lines and self.down % 4 == 0 and self.across == 1)
+
+    @property
+    def items(self) -> int:
+        return SUB_GROUP * self.down * self.across * self.slices
+
+    @property
+    def tile_rows(self) -> int:
+        return self.down * self.rows
+
+    @property
+    def tile_columns(self) -> int:
+        return self.across * self.columns
+
+    @property
+    def chunk(self) -> int:
+        """Elements of a chunk."""
+        return CHUNK_BYTES // self.element_bytes
+
+    @property
+    def depth(self) -> int:
+        """Elements of the shared axis in a block."""
+        return self.chunks * self.chunk
+
+    @property
+    def stage(self) -> int:
+        """Elements of a block of both operands."""
+        return self.depth * (self.tile_rows + self.tile_columns)
+
+    @property
+    def sums(self) -> int:
+        """Numbers that the slices but the first hand over at the end."""
+        return (self.slices - 1) * self.tile_rows * self.tile_columns
+
+    @property
+    def memory(self) -> int:
+        """Bytes of local memory."""
+        return self.stages * self.stage * self.element_bytes + 4 * self.sums
+
+
+SHAPES = shapes_of(
+    NAMES,
+    (2, 4, 64, 64, 1, 8, 4, 0, 1, 1.15, 1.15),
+    (2, 4, 64, 64, 1, 8, 3, 0, 1, 1.12, 1.12),
+    (2, 4, 64, 64, 1, 4, 4, 0, 1, 1.12, 1.12),
+    (2, 2, 64, 64, 1, 8, 3, 0, 2, 0.75, 1.07),
+    (2, 2, 64, 64, 1, 4, 3, 0, 2, 0.70, 1.00),
+    (2, 2, 64, 32, 1, 4, 4, 0, 3, 0.60, 0.85),
+    (2, 2, 32, 32, 1, 4, 4, 0, 4, 0.40, 0.70),
+    (1, 2, 32, 32, 2, 8, 3, 0, 4, 0.35, 0.55),
+    (1, 1, 32, 32, 4, 8, 4, 0, 4, 0.30, 0.45),
+    (1, 1, 16, 32, 4, 8, 4, 0, 4, 0.20, 0.30),
+    (1, 1, 32, 32, 4, 16, 4, 0, 2, 0.46, 0.50),
+    (1, 1, 32, 32, 4, 16, 3, 0, 3, 0.42, 0.48),
+    (1, 1, 16, 32, 4, 16, 3, 0, 4, 0.28, 0.32),
+)
+"""From large to small: the larger do more work for each byte, the smaller fill all units."""
+
+
+GROUP_SHAPES = shapes_of(
+    NAMES,
+    (8, 1, 16, 128, 1, 8, 3, 1, 2, 1.10, 1.64),
+    (8, 1, 16, 256, 1, 8, 4, 1, 1, 1.80, 1.80),
+    (4, 1, 16, 128, 1, 8, 4, 1, 2, 0.75, 1.24),
+)
+"""Tilings for products by groups of four sub-groups of 16 rows each."""
+
+COPIED_SHAPES = shapes_of(
+    NAMES,
+    (12, 1, 16, 192, 1, 8, 4, 1, 1, 1.66, 1.66),
+    (12, 1, 16, 256, 1, 8, 3, 1, 1, 1.70, 1.70),
+    (8, 1, 16, 192, 1, 8, 4, 1, 1, 1.60, 1.60),
+)
+"""The same where all of both operands is copied past the registers: these have room for the sums,
+but not for operands besides.
+"""
+
+
+IN_PIECES, BY_GROUPS, COPIED = "in pieces", "by groups", "copied"
+
+TABLES = {IN_PIECES: SHAPES, BY_GROUPS: GROUP_SHAPES, COPIED: COPIED_SHAPES}
+"""The tables by how operands come to the unit, and what multiplies them."""
+
+
+def held_element(unit: str) -> ElementType:
+    """What an operand takes in local memory."""
+    return ELEMENT_TYPES["f32" if unit == "tf32" else unit]
+
+
+def any_tiling(element_bytes: int) -> TensorTiling:
+    """A tiling, to ask what does not depend on its sizes."""
+    return TensorTiling.of(SHAPES[0].numbers, element_bytes)
+
+
+UNIT_SHARE = {"wgmma": 0.72, "mma": 0.87}
+"""The share of a device's rate for products on its unit that the tables take for 1."""
+
+
+def matrix_tilings(
+    request: Request, product: Product, unit: str, tables: tuple[str, ...]
+) -> Sequence[tuple[float, TensorTiling]]:
+    """The tilings that fit for what the unit multiplies, and their seconds, the quickest first."""
+    rate = request.device.matrix_rates[unit] * UNIT_SHARE[request.word("matrix_unit")]
+    enlarged = request.word("matrix_unit") == "wgmma"
+    memory = ENLARGED_MEMORY if enlarged else request.number("local_memory", 1 << 15)
+    room = Room.of(request, NAMES, rate, memory)
+    return _tilings(Extent.of(request.body, product), held_element(unit).bytes, tables, room)
+
+
+@lru_cache(maxsize=4096)
+def _tilings(
+    extent: Extent, element_bytes: int, tables: tuple[str, ...], room: Room
+) -> Sequence[tuple[float, TensorTiling]]:
+    def fit(numbers: Numbers) -> Fit[TensorTiling] | None:
+        tiling = TensorTiling.of(numbers, element_bytes)
+        memory = tiling.memory + tiling.tile_rows * extent.row_bytes
+        if tiling.items > room.items or memory > room.memory or not tiling.is_possible:
+            return None
+        tile = (tiling.tile_rows, tiling.tile_columns)
+        return Fit(tiling, extent.groups(tile), extent.tile_seconds(tile, room))
+
+    shapes = [shape for name in tables for shape in TABLES[name]]
+    found = fitting_tilings(room, shapes, fit)
+    return sorted(((time, tiling) for time, tiling, _ in found), key=lambda item: item[0])

@@ -1,0 +1,271 @@
+"""The schedules of a product: which variant of the contraction template writes it, and its tiles.
+
+CPU: large products go through packed panels; products of a few rows read both operands where they
+lie, with vectors along the columns, or along the shared axis where both lie so. GPU: tiles in local
+memory, or on its matrix unit; few rows read the right operand where it lies, and a single column
+makes sums.
+"""
+
+from dataclasses import replace
+from enum import StrEnum
+from math import prod
+
+from xdsl.utils.exceptions import VerifyException
+
+from mgn.dialects.mgn.operation import Kind
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import INPUT
+from mgn.passes.kernels.operand_places import DEPTH, right_axis
+from mgn.passes.kernels.product import Product, lies_in_memory
+from mgn.passes.kernels.product_as_sum import product_as_sum
+from mgn.passes.kernels.window_planes import planes_of_columns, planes_of_product
+from mgn.passes.schedules.core.figures import LEFT
+from mgn.passes.schedules.core.packed_blocking import PANELS, packed_blocking
+from mgn.passes.schedules.core.schedule import Request, Schedule, Schedules
+from mgn.passes.schedules.product.few_rows import (
+    FEW_FOR_UNIT,
+    FEW_ROWS,
+    FewRowsTiling,
+    few_rows_tiling,
+    suits_few_rows,
+)
+from mgn.passes.schedules.product.local_tiles import Tiling, local_tilings
+from mgn.passes.schedules.product.matrix_tiles import (
+    BY_GROUPS,
+    COPIED,
+    IN_PIECES,
+    TensorTiling,
+    matrix_tilings,
+)
+from mgn.passes.schedules.product.operand_copies import (
+    by_groups,
+    copied_whole,
+    in_pieces,
+    is_computed,
+    staged_factor,
+    suits_unit,
+)
+from mgn.passes.schedules.product.pixel_products import EVALUATION, pixel_blocking
+from mgn.passes.schedules.product.seconds import (
+    COMPUTED,
+    TILE_LATENCY,
+    UNIT_LATENCY,
+    gathered_seconds,
+    packed_seconds,
+    plain_rate,
+    tile_passes,
+    useful_seconds,
+)
+from mgn.passes.schedules.product.window_products import window_blocking
+from mgn.passes.schedules.reduction.reduction import reduction_schedules
+
+STRIP = 8
+"""Up to how many tiles below one another come before the next ones beside them: they share what
+the device's cache holds."""
+
+FACTS, UNIT_FACTS = ("form", "lanes", "matrix"), ("sub_group", "rounded")
+"""What templates read of a request, and besides where tiles lie in local memory."""
+
+
+class ProductVariant(StrEnum):
+    """A variant of the contraction template."""
+
+    SUMS = "sums"
+    FEW_ROWS = "few rows"
+    DOTS = "dots"
+    MATRIX = "matrix tiles"
+    TILES = "tiles"
+    PACKED = "packed panels"
+    DIRECT = "in place"
+    WINDOWS = "windows"
+    PLACES = "places"
+
+
+def scheduled_product(request: Request) -> Product:
+    """The product of a body as its template sees it on a device."""
+    product = Product.of_body(request.body)
+    if not request.is_gpu or product.halves == 1:
+        return product
+    if not product.node.values["transpose_b"]:
+        raise VerifyException("fusion.kernel contraction: columns that meet are apart in memory")
+    return product.interleaved
+
+
+def product_schedules(request: Request) -> Schedules:
+    """The admissible schedules of a contraction, the preferred one first."""
+    product = scheduled_product(request)
+    if request.is_gpu:
+        return _gpu_schedules(request, product)
+    return _cpu_schedules(request, product)
+
+
+def _gpu_schedules(request: Request, product: Product) -> Schedules:
+    if _makes_sums(product):
+        seconds = useful_seconds(product, plain_rate(product, request.device))
+        sums = replace(request, body=product_as_sum(request.body, product))
+        (rows,) = reduction_schedules(sums)
+        return [replace(rows, variant=ProductVariant.SUMS, seconds=seconds, passes=(1.0, 1.0))]
+    axis = right_axis(product) if suits_few_rows(request, product) else None
+    if axis is not None:
+        tiling = few_rows_tiling(request, product, axis == DEPTH)
+        return [_few_rows(request, product, tiling)]
+    unit = request.word("matrix")
+    tiled = _has_operands(product) and product.rows > (FEW_FOR_UNIT if unit else FEW_ROWS)
+    if tiled and unit and suits_unit(request, product, unit):
+        return _matrix_schedules(request, product, unit)
+    if tiled:
+        return [
+            _tiles(request, product, ProductVariant.TILES, tiling, TILE_LATENCY + seconds)
+            for seconds, tiling in local_tilings(request, product)
+        ]
+    _refuse_statistics(request)
+    return [_direct(request, product)]
+
+
+def _cpu_schedules(request: Request, product: Product) -> Schedules:
+    right = product.node.operands[1]
+    along_k = product.depth >= request.number("lanes", 16)
+    if along_k and product.right_runs_along_depth and product.rows <= FEW_ROWS:
+        most = 1 if _is_row_by_row(product) else 8 // product.rows
+        return [_dots(request, product, product.rows, min(most, product.columns))]
+    if along_k and product.left_runs_along_depth and product.columns == 1 and lies_in_memory(right):
+        return [_dots(request, product, min(8, product.rows), 1)]
+    _refuse_statistics(request)
+    found = _windows(request, product)
+    if product.rows > FEW_ROWS and _has_operands(product):
+        sizes, facts = packed_blocking(request, product), request.facts(*FACTS, "right")
+        seconds, passes = packed_seconds(request, product, sizes)
+        found.append(Schedule(ProductVariant.PACKED, sizes.entries, facts, seconds, passes))
+    return sorted(found, key=lambda item: item.seconds) or [_direct(request, product)]
+
+
+def _windows(request: Request, product: Product) -> list[Schedule]:
+    """The schedule of a product with windows that slide over planes, or of one whose weights lie in
+    panels, if one fits.
+    """
+    if not _has_operands(product):
+        return []
+    rate, facts = plain_rate(product, request.device), request.facts(*FACTS, "lanes", LEFT)
+    if request.word(LEFT) == PANELS:
+        planes = planes_of_columns(product)
+        found = planes and pixel_blocking(request, product, planes)
+        if not found:
+            raise VerifyException("fusion.kernel contraction: no tile reads panels of weights")
+        places, steps = found
+        numbers, passes = places.entries, (1.0, 1.0)
+        seconds = steps / rate
+        return [Schedule(ProductVariant.PLACES, numbers, facts, seconds, passes, EVALUATION)]
+    planes = planes_of_product(product)
+    cut = planes and window_blocking(request, product, planes)
+    if not planes or not cut:
+        return []
+    blocking, steps = cut
+    numbers, evaluation = blocking.entries, blocking.evaluation(planes)
+    return [Schedule(ProductVariant.WINDOWS, numbers, facts, steps / rate, (1.0, 1.0), evaluation)]
+
+
+def _is_row_by_row(product: Product) -> bool:
+    """Whether a row of a narrow right operand, which is short, is best walked alone: a processor
+    fetches few short rows ahead at once. What is computed on the left is computed for several.
+    """
+    right = product.node.operands[1]
+    narrow = right.element.bytes < 4 or right.name != INPUT
+    return narrow and product.rows == 1 and product.left_runs_along_depth
+
+
+def _has_operands(product: Product) -> bool:
+    return all(operand.count for operand in product.node.operands)
+
+
+def _refuse_statistics(request: Request) -> None:
+    if request.body.of_kind(Kind.REDUCTION):
+        raise VerifyException("fusion.kernel contraction: rows are reduced for it on a GPU only")
+
+
+def _makes_sums(product: Product) -> bool:
+    """Whether a GPU adds up the products of each row, for a single column."""
+    few = product.rows <= FEW_ROWS and product.right_runs_along_depth
+    few = product.columns == 1 and (few or product.left_runs_along_depth)
+    return few and product.depth > 1
+
+
+def _matrix_schedules(request: Request, product: Product, unit: str) -> Schedules:
+    ways = (
+        (IN_PIECES, in_pieces(product, unit)),
+        (BY_GROUPS, by_groups(request)),
+        (COPIED, by_groups(request) and copied_whole(request, product, unit)),
+    )
+    tables = tuple([name for name, possible in ways if possible])
+    device = request.device
+    computed = is_computed(product, unit) and not request.body.of_kind(Kind.REDUCTION)
+    staged = staged_factor(request, product, unit) - 1.0
+    found: list[Schedule] = []
+    for seconds, tiling in matrix_tilings(request, product, unit, tables):
+        tile = (tiling.tile_rows, tiling.tile_columns)
+        waits = staged * seconds if staged * seconds > device.launch_cost else 0.0
+        if computed:
+            groups = prod(tile_passes(product, tile)) * prod(product.batch)
+            rate = COMPUTED * device.matrix_rates[unit] / device.compute_units
+            slow = 2.0 * prod(tile) * product.depth / rate
+            waits = max(ceil_div(int(groups), device.compute_units) * slow - seconds, 0.0)
+        seconds += UNIT_LATENCY + waits
+        found.append(_tiles(request, product, ProductVariant.MATRIX, tiling, seconds))
+    return sorted(found, key=lambda item: item.seconds)
+
+
+def _tiles(
+    request: Request,
+    product: Product,
+    variant: ProductVariant,
+    tiling: Tiling | TensorTiling,
+    seconds: float,
+) -> Schedule:
+    """A schedule of tiles, in strips of as many as divide those below one another."""
+    down = ceil_div(product.rows, tiling.tile_rows)
+    most = request.number("strip", STRIP)
+    strip = max(count for count in range(1, most + 1) if down % count == 0)
+    numbers = {**tiling.entries, "strip": strip}
+    passes = tile_passes(product, (tiling.tile_rows, tiling.tile_columns))
+    return Schedule(variant, numbers, request.facts(*FACTS, *UNIT_FACTS), seconds, passes)
+
+
+def _few_rows(request: Request, product: Product, tiling: FewRowsTiling) -> Schedule:
+    """Groups of which each has some columns, and all of the rows."""
+    across = ceil_div(product.columns, tiling.columns)
+    idle = max(request.number("units", 1) / (across * prod(product.batch)), 1.0)
+    seconds = idle * useful_seconds(product, plain_rate(product, request.device))
+    passes, facts = (float(across), 1.0), request.facts(*FACTS)
+    return Schedule(ProductVariant.FEW_ROWS, tiling.entries, facts, seconds, passes)
+
+
+def _dots(request: Request, product: Product, down: int, across: int) -> Schedule:
+    """Tiles of dot products on a CPU, a power of two of them in all."""
+    while across & (across - 1):
+        across -= 1
+    while down & (down - 1) and across == 1:
+        down -= 1
+    tiles = ceil_div(product.rows, down) * ceil_div(product.columns, across)
+    tiles *= prod(product.batch)
+    block = max(1, min(8, tiles // (8 * request.number("units", 2))))
+    numbers = {"tile_rows": down, "tile_columns": across, "block": block}
+    seconds = useful_seconds(product, plain_rate(product, request.device))
+    passes = tile_passes(product, (product.rows, across))
+    return Schedule(ProductVariant.DOTS, numbers, request.facts(*FACTS), seconds, passes)
+
+
+def _direct(request: Request, product: Product) -> Schedule:
+    """Register tiles whose operands are read where they lie."""
+    width = request.number("lanes", 16)
+    while width > product.columns:
+        width //= 2
+    down = min(request.number("tile_rows", 8), product.rows)
+    across = max(1, min(16 // down, product.columns // width))
+    while across > 1 and product.columns < 4 * request.number("units", 2) * across * width:
+        across //= 2
+    numbers = {"width": width, "tile_rows": down, "tile_vectors": across}
+    rate = plain_rate(product, request.device)
+    seconds = (4.0 if request.is_gpu else 1.0) * useful_seconds(product, rate)
+    if not request.is_gpu and _has_operands(product) and right_axis(product) == DEPTH:
+        seconds += gathered_seconds(product, request.device)
+    passes, facts = tile_passes(product, (down, across * width)), request.facts(*FACTS, "local")
+    return Schedule(ProductVariant.DIRECT, numbers, facts, seconds, passes)

@@ -1,0 +1,154 @@
+"""What the variants of the contraction template take: multiplying, packing, waiting for operands.
+
+In: a product, the numbers of a schedule, a device. Out: seconds, and how often each operand is gone
+over.
+
+A CPU's template computes blocks of the result. For each it packs the right operand's columns into
+panels, unless they lie in memory so, and the left operand's rows unless they lie side by side and
+are read once; it evaluates on the way what comes before the product. The steps are in
+multiply-adds, measured on an Intel Xeon (AVX-512).
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from mgn.dialects.fusion.forms import HALVES
+from mgn.dialects.kernel import Device
+from mgn.dialects.mgn.operation import Kind
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import INPUT, Body, Node
+from mgn.passes.kernels.product import Product, statistics_bytes
+from mgn.passes.schedules.core.figures import USUAL_CACHE
+from mgn.passes.schedules.core.packed_blocking import Blocking
+from mgn.passes.schedules.core.schedule import Request
+from mgn.passes.schedules.core.tilings import Room
+
+Passes = tuple[float, float]
+"""How often the left and the right operand are gone over."""
+
+GPU_EFFICIENCY = 0.98
+"""The share of a GPU's rate that the best tiles reach without a matrix unit."""
+
+TILE_LATENCY, UNIT_LATENCY = 2.5e-6, 5.0e-6
+"""Seconds until groups of a GPU, and those that feed a matrix unit, have their first tiles, and the
+last ones are written.
+"""
+
+COMPUTED = 0.06
+"""The share of its rate that the unit reaches at most on operands that are computed before the
+product; of norms, whose price says so, it is not.
+"""
+
+LOADS = 1.7
+"""How many rows more a register tile would multiply in the time that it loads a step's columns."""
+
+PACK, PACK_TURNED, PACK_TURNED_HALF = 12.0, 26.0, 120.0
+"""Steps to pack an element of the right operand where its rows lie side by side in memory, where
+its columns do, and then in half precision.
+"""
+
+PACK_APART = 14.0
+"""The same of a right operand whose rows lie side by side, columns from both halves of each."""
+
+GATHERED, GATHERED_FAR = 20.0, 120.0
+"""Steps to read an element of the right operand where it lies, away from those of other columns;
+and where the operand takes more than half of a core's second cache. Measured on an AMD EPYC
+(AVX-512).
+"""
+
+PACK_LEFT, MEET = 4.4, 5.4
+"""Steps to pack an element of the left operand; and to store a sum between blocks of the shared
+axis and fetch it.
+"""
+
+
+def useful_seconds(product: Product, rate: float) -> float:
+    """Seconds of the multiplications at a rate."""
+    return 2.0 * prod(product.batch) * product.rows * product.columns * product.depth / rate
+
+
+def plain_rate(product: Product, device: Device) -> float:
+    """The rate of a product without a matrix unit: half precision is added up in f32."""
+    name = product.element.name
+    return device.rate("f32" if name in HALVES else name)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The sizes of a product on a GPU, and the bytes of local memory that a row takes besides."""
+
+    batches: int
+    rows: int
+    columns: int
+    depth: int
+    row_bytes: int
+
+    @staticmethod
+    def of(body: Body, product: Product) -> "Extent":
+        row_bytes = statistics_bytes(body, product)
+        return Extent(prod(product.batch), product.rows, product.columns, product.depth, row_bytes)
+
+    def groups(self, tile: tuple[int, int]) -> int:
+        """How many tiles of rows and columns there are."""
+        rows, columns = tile
+        return self.batches * ceil_div(self.rows, rows) * ceil_div(self.columns, columns)
+
+    def tile_seconds(self, tile: tuple[int, int], room: Room) -> float:
+        """Seconds of a tile of rows and columns on one compute unit."""
+        return 2.0 * prod(tile) * self.depth * room.units / room.rate
+
+
+def tile_passes(product: Product, tile: tuple[int, int]) -> Passes:
+    """A row of tiles goes over the right operand, a column of them over the left one."""
+    rows, columns = tile
+    return float(ceil_div(product.columns, columns)), float(ceil_div(product.rows, rows))
+
+
+def packed_seconds(request: Request, product: Product, sizes: Blocking) -> tuple[float, Passes]:
+    """What blocks of packed panels take, where units have uneven shares of them."""
+    batches, lanes = prod(product.batch), request.number("lanes", 16)
+    units = request.number("units", 2)
+    tiles_down = ceil_div(product.rows, sizes.rows)
+    tiles_across = ceil_div(product.columns // sizes.halves, sizes.span)
+    down, across = ceil_div(tiles_down, sizes.down), ceil_div(tiles_across, sizes.across)
+    tiles = batches * tiles_down * tiles_across
+    steps = tiles * (sizes.rows + LOADS) * sizes.vectors * lanes * product.depth
+    if sizes.copies_right:
+        steps += batches * product.columns * product.depth * down * _packing(product)
+    if sizes.copies_left:
+        steps += batches * product.rows * product.depth * across * PACK_LEFT
+    blocks = ceil_div(product.depth, sizes.depth)
+    if blocks > 1:
+        steps += batches * product.rows * product.columns * blocks * MEET
+    shares = down * across * batches / units
+    seconds = 2.0 * steps * ceil_div(down * across * batches, units) / shares
+    return seconds / plain_rate(product, request.device), (float(across), float(down))
+
+
+def gathered_seconds(product: Product, device: Device) -> float:
+    """Reading a right operand whose columns lie apart, each element by itself."""
+    right = product.node.operands[1]
+    near = 2 * right.count * right.element.bytes <= (device.l2_cache or USUAL_CACHE)
+    steps = GATHERED if near else GATHERED_FAR
+    return 2.0 * steps * right.count / plain_rate(product, device)
+
+
+def _packing(product: Product) -> float:
+    """Steps to pack an element of the right operand."""
+    half = product.element.name in HALVES
+    right = product.node.operands[1]
+    if bool(product.node.values["transpose_b"]) is not is_turned(right):
+        return PACK_TURNED_HALF if half else PACK_TURNED
+    return PACK_APART if product.halves > 1 and not half else PACK
+
+
+def is_turned(node: Node) -> bool:
+    """Whether what a value is computed from lies in memory with its last axis elsewhere."""
+    turned = False
+    while node.kind in (Kind.MOVEMENT, Kind.ELEMENTWISE) and node.name != INPUT:
+        if node.name == "transpose":
+            perm = node.values["perm"]
+            turned ^= perm[-1] != len(perm) - 1
+        turned ^= node.name == "windows"  # whose places come before their elements
+        node = node.operands[0]
+    return turned

@@ -1,0 +1,1 @@
+"""Schedules of reductions: groups of a GPU, walks of a CPU, and windows."""
