@@ -24,7 +24,12 @@ from mgn.recipe import Recipe
 from mgn.runtime.checkpoints.renaming import Rename
 from mgn.runtime.devices import ComputeDevice
 from mgn.runtime.host_arrays import ArrayType
-from mgn.runtime.launching.description import described, input_types, output_types
+from mgn.runtime.launching.description import (
+    check_all_named,
+    described,
+    input_types,
+    output_types,
+)
 from mgn.runtime.launching.device_arrays import DeviceArray
 from mgn.runtime.launching.profile import LaunchTime
 from mgn.runtime.launching.session import Session, States
@@ -146,12 +151,13 @@ class Executable:
         """The launches of the last run with `profile=True`."""
         return self._executable.profile
 
-    def __call__(self, /, **inputs: Any) -> dict[str, np.ndarray]:
+    def __call__(self, /, *unnamed: Any, **inputs: Any) -> dict[str, np.ndarray]:
         """Runs the graph on arrays by input name and gives its results by name.
 
         In a graph that draws random numbers, `seed = 7` begins the numbers of that seed; a run
         without one goes on with others.
         """
+        check_all_named(unnamed, self.plan)
         seed = self._seed_among(inputs)
         return self.run(inputs, seed=seed)
 

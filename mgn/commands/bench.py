@@ -62,7 +62,6 @@ def make_parser() -> argparse.ArgumentParser:
     add(
         "--turns",
         type=int,
-        default=0,
         metavar="N",
         help="how many turns each has (default: 6 on a processor, 2 on a GPU)",
     )
@@ -78,8 +77,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    if arguments.turns < 0 or arguments.seed < 0:
-        raise UsageError("--turns and --seed take numbers of at least 0")
+    if arguments.turns is not None and arguments.turns < 1:
+        raise UsageError("--turns takes a number of at least 1")
+    if arguments.seed < 0:
+        raise UsageError("--seed takes a number of at least 0")
     if not 0 <= arguments.tune < float("inf"):
         raise UsageError("--tune takes a number of seconds")
     if arguments.tolerance is not None and not arguments.tolerance >= 0:

@@ -3,8 +3,10 @@
 In: a plan, and a device's name. Out: types by name; `mlp(x: f32[2, 3]) -> (y: f32[2]), 1 launch …`.
 """
 
+from collections.abc import Sequence
+
 from mgn.codegen.launch_plan import BufferKind, LaunchPlan
-from mgn.diagnostics import MOST_SAID, one_line
+from mgn.diagnostics import MOST_SAID, WrongType, one_line
 from mgn.dialects.checks import is_check
 from mgn.runtime.host_arrays import ArrayType
 
@@ -28,3 +30,10 @@ def described(plan: LaunchPlan, device: str) -> str:
     launches = len(plan.launches)
     said = f"{launches} launch{'' if launches == 1 else 'es'} on {device}"
     return one_line(f"{plan.name}({given}) -> ({made}), {said}", MOST_SAID)
+
+
+def check_all_named(unnamed: Sequence[object], plan: LaunchPlan) -> None:
+    """WrongType where arrays are handed over without the names of their inputs."""
+    if unnamed:
+        named = ", ".join(f"{name}=…" for name in input_types(plan))
+        raise WrongType(one_line(f"give the inputs of {plan.name} by name: ({named})", MOST_SAID))

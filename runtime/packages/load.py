@@ -19,7 +19,12 @@ from mgn.runtime.checkpoints.renaming import Rename
 from mgn.runtime.devices import ComputeDevice, choose
 from mgn.runtime.errors import DeviceError, PackageError
 from mgn.runtime.host_arrays import ArrayType, shown
-from mgn.runtime.launching.description import described, input_types, output_types
+from mgn.runtime.launching.description import (
+    check_all_named,
+    described,
+    input_types,
+    output_types,
+)
 from mgn.runtime.launching.executable import Executable
 from mgn.runtime.launching.session import States
 from mgn.runtime.memory import planned_bytes
@@ -73,8 +78,9 @@ class PackagedExecutable(Executable):
         self.state = States(self.session)
         self.params.update(package.parameters)
 
-    def __call__(self, /, **inputs: Any) -> dict[str, np.ndarray]:
+    def __call__(self, /, *unnamed: Any, **inputs: Any) -> dict[str, np.ndarray]:
         """Runs the graph on arrays by input name and gives its results by name."""
+        check_all_named(unnamed, self.plan)
         return self.run(inputs)
 
     @property

@@ -49,6 +49,11 @@ WRONG_ARRAYS = {
 }
 
 
+def test_arrays_without_names_are_an_error_that_shows_the_names() -> None:
+    with pytest.raises(mgn.MgnError, match=r"give the inputs of g by name: \(x=…, k=…\)"):
+        exe()(X, K)
+
+
 @pytest.mark.parametrize("kind", WRONG_ARRAYS)
 def test_a_wrong_array_is_named_with_what_is_wrong(kind: str) -> None:
     value, message = WRONG_ARRAYS[kind]

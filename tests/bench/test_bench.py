@@ -77,6 +77,11 @@ def test_a_graph_is_timed_alone(program: Path, tmp_path: Path) -> None:
     assert kept["least"] <= kept["median"] and kept["over_mgn"] == 1 and kept["error"] is None
 
 
+def test_no_turns_are_an_error(program: Path) -> None:
+    found = run_in_process(main, [str(program), "--turns", "0"])
+    assert found.status == 1 and "--turns takes a number of at least 1" in found.stderr
+
+
 def test_a_peer_that_is_not_there_is_an_error_that_names_the_extra(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

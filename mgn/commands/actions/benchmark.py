@@ -52,7 +52,7 @@ def benchmark(arguments: argparse.Namespace) -> str:
     path = Path(arguments.file)
     model = path if path.suffix.lower() == ".onnx" and arguments.frontend is None else None
     rows = compared(
-        Subject(executable, inputs, model), against, arguments.tolerance, arguments.turns
+        Subject(executable, inputs, model), against, arguments.tolerance, arguments.turns or 0
     )
     report = executable.report
     if arguments.json is not None:
