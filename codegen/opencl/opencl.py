@@ -25,6 +25,7 @@ from mgn.codegen.opencl.arithmetic import ARITHMETIC_ROWS
 from mgn.codegen.opencl.c_types import CTypes
 from mgn.codegen.opencl.control import CONTROL_ROWS
 from mgn.codegen.opencl.conversions import CONVERSION_ROWS
+from mgn.codegen.opencl.counts import COUNT_ROWS
 from mgn.codegen.opencl.expression import Expression
 from mgn.codegen.opencl.group import GROUP_ROWS
 from mgn.codegen.opencl.matrix import MATRIX_ROWS
@@ -44,6 +45,7 @@ ROWS: dict[type[Operation], Row] = {
     **CONVERSION_ROWS,
     **MEMORY_ROWS,
     **CONTROL_ROWS,
+    **COUNT_ROWS,
     **MATRIX_ROWS,
     **GROUP_ROWS,
 }

@@ -43,6 +43,7 @@ signless: u8 is i8 with unsigned operations. `#kernel.device` describes a device
 from xdsl.ir import Dialect
 
 from mgn.dialects.kernel.casts import SCALAR_CASTS, CastOp, convert
+from mgn.dialects.kernel.counts import CountInOrderOp, CountOp
 from mgn.dialects.kernel.device import DEVICES, Device, DeviceAttr
 from mgn.dialects.kernel.function import FuncOp, ReturnOp
 from mgn.dialects.kernel.group_units import (
@@ -141,6 +142,8 @@ Kernel = Dialect(
         SubGroupReduceOp,
         SubGroupShuffleOp,
         SubGroupBroadcastOp,
+        CountOp,
+        CountInOrderOp,
         MmaOp,
         LoadMatrixOp,
         RoundTf32Op,
@@ -177,6 +180,8 @@ __all__ = [
     "CompareFloatsOp",
     "CompareIntegersOp",
     "CopyChunkOp",
+    "CountInOrderOp",
+    "CountOp",
     "Device",
     "DeviceAttr",
     "EventType",

@@ -70,6 +70,11 @@ kernel.func @lanes(%y : memref<64xf32>) access [read_write] global [64, 1, 1] lo
   %s = kernel.sub_group_shuffle %r, %lane : f32
   // CHECK-NEXT: %b = kernel.sub_group_broadcast %s, %lane : f32
   %b = kernel.sub_group_broadcast %s, %lane : f32
+  %c = kernel.local_alloc : memref<256xi32, #kernel.space<local>>
+  // CHECK: kernel.count %c[%i] : memref<256xi32, #kernel.space<local>>
+  kernel.count %c[%i] : memref<256xi32, #kernel.space<local>>
+  // CHECK-NEXT: %n = kernel.count_in_order %c[%i] bits 8 : memref<256xi32, #kernel.space<local>>
+  %n = kernel.count_in_order %c[%i] bits 8 : memref<256xi32, #kernel.space<local>>
   kernel.return
 }
 

@@ -162,6 +162,12 @@ def _sub_group_broadcast(c: Converter, operation: kernel.SubGroupBroadcastOp) ->
     return c.builder.emit("OpGroupBroadcast", shape, scope, c.value(operation.value), lane)
 
 
+def _count(c: Converter, operation: kernel.CountOp) -> None:
+    place = address(c, operation.memref, c.value(operation.index))
+    scope, relaxed = c.builder.constant(WORD, WORKGROUP), c.builder.constant(WORD, 0)
+    c.builder.emit("OpAtomicIIncrement", WORD, place, scope, relaxed)
+
+
 def _barrier(c: Converter, operation: kernel.BarrierOp) -> None:
     scope = c.builder.constant(WORD, WORKGROUP)
     semantics = c.builder.constant(WORD, SEQUENTIAL_AND_ALL_MEMORY)
@@ -191,11 +197,11 @@ def _prefetch(c: Converter, operation: kernel.PrefetchOp) -> None:
     """Nothing: SPIR-V's own hint is a function call to Intel's CPU compiler."""
 
 
-def _matrix_unit(c: Converter, operation: Operation) -> None:
+def _of_nvidia(c: Converter, operation: Operation) -> None:
     raise c.error(operation, "needs an NVIDIA device, which takes no SPIR-V")
 
 
-MATRIX_UNIT: tuple[type[Operation], ...] = (
+OF_NVIDIA: tuple[type[Operation], ...] = (
     kernel.MmaOp,
     kernel.LoadMatrixOp,
     kernel.RoundTf32Op,
@@ -208,6 +214,7 @@ MATRIX_UNIT: tuple[type[Operation], ...] = (
     kernel.GroupMmaHeldOp,
     kernel.WaitProductsOp,
     kernel.PublishCopiesOp,
+    kernel.CountInOrderOp,
 )
 
 CONTROL_ROWS: dict[type[Operation], Row] = {
@@ -218,11 +225,12 @@ CONTROL_ROWS: dict[type[Operation], Row] = {
     **dict.fromkeys(PLACES, _place),
     **dict.fromkeys(SUB_GROUP_PLACES, _sub_group_place),
     kernel.BarrierOp: _barrier,
+    kernel.CountOp: _count,
     kernel.AsyncCopyOp: _async_copy,
     kernel.AsyncWaitOp: _async_wait,
     kernel.PrefetchOp: _prefetch,
     kernel.SubGroupReduceOp: _sub_group_reduce,
     kernel.SubGroupShuffleOp: _sub_group_shuffle,
     kernel.SubGroupBroadcastOp: _sub_group_broadcast,
-    **dict.fromkeys(MATRIX_UNIT, _matrix_unit),
+    **dict.fromkeys(OF_NVIDIA, _of_nvidia),
 }

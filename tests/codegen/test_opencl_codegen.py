@@ -457,8 +457,9 @@ def test_a_signature_holds_the_launch_and_a_digest_of_all_of_it() -> None:
 def test_every_row_of_the_table_is_run_by_a_test() -> None:
     tested = set().union(*(case.operations for case in CASES))
     text = Path(__file__).read_text()
-    groups = Path(__file__).with_name("test_opencl_groups.py").read_text()
+    others = ("test_opencl_groups.py", "test_opencl_counts.py")
+    more = "".join(Path(__file__).with_name(name).read_text() for name in others)
     names = r"(?:scf|memref|vector|kernel|arith)\.\w+"
-    tested |= set(re.findall(names, text[text.index("def run_text") :] + groups))
+    tested |= set(re.findall(names, text[text.index("def run_text") :] + more))
     tested |= {"kernel.cmpi", "kernel.cmpf", "kernel.select", "kernel.cast"}
     assert sorted(row.name for row in ROWS if row.name not in tested) == []

@@ -186,6 +186,23 @@ ERRORS: list[tuple[str, str]] = [
         "exchanges f32, f64, i32 and i64, not i8",
     ),
     (
+        "%m = kernel.local_alloc : memref<8xf32, #kernel.space<local>>\n"
+        "%z = arith.constant 0 : index\n"
+        "%n = kernel.count_in_order %m[%z] bits 3 : memref<8xf32, #kernel.space<local>>",
+        "counts in local i32, not memref<8xf32",
+    ),
+    (
+        "%m = kernel.local_alloc : memref<8xi8, #kernel.space<local>>\n"
+        "%z = arith.constant 0 : index\nkernel.count %m[%z] : memref<8xi8, #kernel.space<local>>",
+        "counts in local i32, not memref<8xi8",
+    ),
+    (
+        "%m = kernel.local_alloc : memref<8xi32, #kernel.space<local>>\n"
+        "%z = arith.constant 0 : index\n"
+        "%n = kernel.count_in_order %m[%z] bits 17 : memref<8xi32, #kernel.space<local>>",
+        "tells 1 to 16 bits apart",
+    ),
+    (
         "%a = arith.constant dense<1.0> : vector<4xf32>\n%m = kernel.cmpf slt, %a, %a"
         " : vector<4xf32>",
         "no predicate slt",

@@ -1,11 +1,11 @@
 """How often each digit occurs in each part of a row.
 
-On a CPU a work-item counts a part. On a GPU a group does: each of its work-items counts some
-elements in bytes of its own, so that none waits for another; then each adds up some digits.
+On a CPU a work-item counts a part. On a GPU a group does: some work-items share counts in local
+memory, so that few wait for one another. Then each adds up some digits.
 """
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import i8, i32
+from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
@@ -13,9 +13,7 @@ from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import Index
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.order.digits import DigitRows
-
-MOST_IN_BYTES = 255
-"""The largest number of a byte."""
+from mgn.passes.schedules.order import COUNTING
 
 
 def lower_counts(job: Job) -> Launch:
@@ -50,63 +48,55 @@ def _by_items(job: Job) -> Launch:
 
 
 def _by_groups(job: Job) -> Launch:
-    code, rows, items = job.code, DigitRows(job), job.entry("items")
+    code, rows, items, held = job.code, DigitRows(job), job.entry("items"), job.entry("held")
     runs = rows.runs
     group = code.counter(kernel.GroupIdOp, 0, runs.all)
     item = code.counter(kernel.LocalIdOp, 0, items)
     row, part = group // runs.count, group % runs.count
     start = part * runs.run
     count = (start * -1 + runs.length).clamp(0, runs.run)
-    cells = code.local(i8, rows.digits * items)
-    own = ceil_div(rows.digits, items)
-    totals = [code.constant(0, i32) for _ in range(own)]
+    counters = max(items // COUNTING, 1)
+    cells = counters * rows.digits
+    counts = code.local(i32, cells)
+    first = item // ceil_div(items, counters) * rows.digits
 
-    def clear(digit: Index) -> None:
-        code.store(code.constant(0, i8), cells, code.index(digit * items + item))
+    def clear(cell: Index) -> None:
+        zero, own = code.constant(0, i32), code.index(cell)
+        code.when(code.is_below(cell, cells, 1), lambda: code.store(zero, counts, own))
 
-    def look(place: Index) -> None:
-        def count_one() -> None:
-            element = code.known(start + place, runs.length)
-            digit = rows.place(rows.digit(row, element), rows.digits)
-            cell = code.index(digit * items + item)
-            old = code.load(cells, cell)
-            code.store(code.binary(arith.AddiOp, old, code.constant(1, i8)), cells, cell)
+    def look(trip: Index) -> None:
+        """Counts some elements of each work-item, which are read together."""
+        places = [(trip * held + step) * items + item for step in range(held)]
+        digits: list[SSAValue] = []
+        for place in places:
+            element = code.known((start + place).clamp(0, runs.length - 1), runs.length)
+            digits.append(rows.digit(row, element))
+        for place, digit in zip(places, digits, strict=True):
+            cell = code.index(first + rows.place(digit, rows.digits))
+            inside = True
+            if runs.length % runs.run or runs.run % (items * held):
+                inside = code.compare_integers("slt", code.index(place), code.index(count))
+            code.when(inside, lambda cell=cell: count_one(cell))
 
-        inside = True
-        if runs.length % runs.run or runs.run % items:
-            inside = code.compare_integers("slt", code.index(place), code.index(count))
-        code.when(inside, count_one)
+    def count_one(cell: SSAValue) -> None:
+        code.effect(kernel.CountOp, [counts, cell])
 
-    def trip(first: Index, held: list[SSAValue]) -> list[SSAValue]:
-        """Counts as many elements as bytes hold."""
-        code.each(0, rows.digits, clear)
-        steps = min(MOST_IN_BYTES, ceil_div(runs.run, items))
-        begin = first * (MOST_IN_BYTES * items)
-        code.each(0, steps, lambda step: look(begin + step * items + item), unroll=8)
-        code.barrier()
-        found: list[SSAValue] = []
-        for number, total in enumerate(held):
-            digit = item + number * items
+    def put(digit: Index) -> None:
+        own = code.bounded(digit, rows.digits)
+        total = code.load(counts, code.index(own))
+        for number in range(1, counters):
+            more = code.load(counts, code.index(own + number * rows.digits))
+            total = rows.add(total, more)
+        _write(job, rows, row, own, part, total)
 
-            def add(step: Index, sums: list[SSAValue], digit: Index = digit) -> list[SSAValue]:
-                column = code.known((step + item) % items, items)
-                place = code.bounded(digit, rows.digits) * items + column
-                value = code.load(cells, code.index(place))
-                return [code.binary(arith.AddiOp, sums[0], code.convert("extui", value, i32))]
-
-            found += code.loop(0, items, add, [total], unroll=8)
-        code.barrier()
-        return found
-
-    trips = ceil_div(runs.run, MOST_IN_BYTES * items)
-    totals = code.loop(0, trips, trip, totals)
-    for number, total in enumerate(totals):
-        digit = item + number * items
-
-        def put(digit: Index = digit, total: SSAValue = total) -> None:
-            _write(job, rows, row, code.known(digit, rows.digits), part, total)
-
-        code.when(code.is_below(digit, rows.digits, 1), put)
+    for step in range(ceil_div(cells, items)):
+        clear(item + step * items)
+    code.barrier()
+    code.each(0, ceil_div(runs.run, items * held), look)
+    code.barrier()
+    for step in range(ceil_div(rows.digits, items)):
+        digit = item + step * items
+        code.when(code.is_below(digit, rows.digits, 1), lambda digit=digit: put(digit))
     return Launch((runs.all * items,), (items,))
 
 

@@ -4,6 +4,7 @@ from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.order.best import lower_best
 from mgn.passes.lower_kernels.order.digit_counts import lower_counts
 from mgn.passes.lower_kernels.order.digit_places import lower_digits
+from mgn.passes.lower_kernels.order.digit_ranks import lower_ranks
 from mgn.passes.lower_kernels.order.merges import lower_merges
 from mgn.passes.lower_kernels.order.networks import lower_groups
 from mgn.passes.lower_kernels.order.own_runs import lower_rows
@@ -28,3 +29,5 @@ def lower_order(job: Job) -> Launch:
             return lower_counts(job)
         case OrderVariant.DIGITS:
             return lower_digits(job)
+        case OrderVariant.RANKS:
+            return lower_ranks(job)

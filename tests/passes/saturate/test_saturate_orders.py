@@ -6,7 +6,8 @@ import mgn
 
 CASES = {
     "rows of a group": ("nvidia-h200", "f32[4096, 4096]", 1),
-    "rows that are longer": ("nvidia-h200", "f32[512, 16384]", 4),
+    "rows that are longer": ("nvidia-h200", "f32[2048, 16384]", 4),
+    "fewer of them, in parts": ("nvidia-h200", "f32[512, 16384]", 12),
     "rows of wide keys": ("nvidia-h200", "i64[4096, 4096]", 8),
     "rows on a CPU": ("cpu", "f32[4096, 4096]", 4),
 }

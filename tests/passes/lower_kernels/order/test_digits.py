@@ -1,6 +1,7 @@
 """Rows put in the order of a digit: every template in both forms, against stable sorts by NumPy."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from mgn.dialects.mgn.operations.rows.digits import digits_of, shifts_of
 from mgn.dialects.types import ELEMENT_TYPES
 from mgn.passes.lower_kernels.order import digit_tiles
+from mgn.passes.schedules.order import OrderVariant
 from tests.passes.lower_kernels.order.test_order import same, with_ties
 from tests.passes.lower_kernels.test_differential import ELEMENTS
 from tests.support.lower_fixture import Run, check_all, forms_of, fused_kernel
@@ -24,13 +26,15 @@ def placed(element: str, shape: Sequence[int], axis: int, part: int = 0, **how: 
     """The values and their positions in the order of a digit, in parts that were counted or not."""
     values = with_ties(element, shape, len(shape) + shape[axis])
     line = [size if i == axis else 1 for i, size in enumerate(shape)]
-    how |= {"axis": axis}
+    how, bits = {"bits": 8, **how, "axis": axis}, how.get("bits", 8)
     arrays, types = [values], [(element, tuple(shape))]
     if part:
-        rows = np.moveaxis(digits_of(values, element, how["descending"], how["shift"], 8), axis, -1)
+        rows = np.moveaxis(
+            digits_of(values, element, how["descending"], how["shift"], bits), axis, -1
+        )
         rows = rows.reshape(-1, shape[axis])
         cuts = [rows[:, n : n + part] for n in range(0, shape[axis], part)]
-        counts = [[(cut == digit).sum(-1) for cut in cuts] for digit in range(256)]
+        counts = [[(cut == digit).sum(-1) for cut in cuts] for digit in range(1 << bits)]
         sums = np.cumsum(np.moveaxis(np.array(counts), 2, 0), -1).astype(np.int32)
         arrays, types = [values, sums], [*types, ("i32", sums.shape)]
 
@@ -67,6 +71,32 @@ def test_rows_of_any_shape_are_put_in_the_order_of_a_digit(
     check_all(cl_queue, runs, same)
 
 
+RANKED = {"variant": OrderVariant.RANKS}
+
+
+@pytest.mark.parametrize("bits", [8, 5, 1])
+def test_sub_groups_that_count_in_order_put_rows_in_the_order_of_a_digit(
+    bits: int,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    runs: list[Run] = []
+    for element, shape, axis, part in (
+        ("f32", (9000,), 0, 4096),
+        ("i32", (2, 2049), 1, 700),
+        ("u8", (129, 2), 0, 50),
+        ("f64", (300,), 0, 300),
+        ("bf16", (3, 64), 1, 30),
+    ):
+        shift = shifts_of(ELEMENT_TYPES[element])[-1]
+        how = {"shift": shift, "bits": bits, "descending": bits == 5}
+        runs += [
+            replace(item, schedule=RANKED)
+            for item in placed(element, shape, axis, part, **how)
+            if item.device.kind == "gpu"
+        ]
+    check_all(cl_queue, runs, same)
+
+
 def test_what_is_too_large_for_local_memory_is_read_again(
     monkeypatch: pytest.MonkeyPatch,
     cl_queue: Any,  # noqa: F811
@@ -85,6 +115,7 @@ def test_digits_are_counted_in_each_part_of_a_row(part: int, cl_queue: Any) -> N
             "order", [("f32", shape)], lambda b, x, how=how: b.digit_counts(x, **how)
         )
         runs += forms_of(kernel, [values], f"{shape} {part}")
+        runs += [replace(runs[-1], schedule={"local": 48})]
     check_all(cl_queue, runs, same)
 
 

@@ -1,0 +1,81 @@
+"""Counting in local memory: OpenCL C and SPIR-V against NumPy."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mgn.codegen.opencl.opencl import emit
+from mgn.dialects.kernel import DEVICES
+from tests.codegen import test_opencl_codegen as opencl_tests
+from tests.codegen.test_opencl_codegen import run_text
+from tests.support.opencl_fixture import cl_queue, kernel  # noqa: F401
+from tests.support.spirv_fixture import build_unoptimised, need_spirv, spirv_signature
+
+COUNTS = """
+kernel.func @counts(%x : memref<128xi32>, %y : memref<128xi32>) access [read, write]
+    global [128, 1, 1] local [64, 1, 1] {
+  %m = kernel.local_alloc : memref<16xi32, #kernel.space<local>>
+  %place = kernel.local_id 0
+  %sixteen = arith.constant 16 : index
+  %own = arith.remsi %place, %sixteen : index
+  %seven = arith.constant 7 : i32
+  memref.store %seven, %m[%own] : memref<16xi32, #kernel.space<local>>
+  kernel.barrier
+  %i = kernel.global_id 0
+  %v = memref.load %x[%i] : memref<128xi32>
+  %digit = arith.index_cast %v : i32 to index
+  %lanes = arith.constant 32 : index
+  %eight = arith.constant 8 : index
+  %group = arith.divsi %place, %lanes : index
+  %first = arith.muli %group, %eight : index
+  %cell = arith.addi %first, %digit : index
+  %n = kernel.count_in_order %m[%cell] bits 3 : memref<16xi32, #kernel.space<local>>
+  memref.store %n, %y[%i] : memref<128xi32>
+  kernel.return
+}"""
+
+
+def test_sub_groups_count_in_the_order_of_their_work_items(cl_queue: Any) -> None:  # noqa: F811
+    nvidia = emit(kernel(COUNTS), DEVICES["nvidia-h200"])
+    assert nvidia.count("vote.sync.ballot.b32") == 3
+    x, y = np.random.default_rng(0).integers(0, 8, 128, np.int32), np.empty(128, np.int32)
+    run_text(cl_queue, COUNTS, x, y)
+    places = np.arange(128)
+    before = (
+        (x[:, None] == x) & (places < places[:, None]) & (places // 32 == places[:, None] // 32)
+    )
+    np.testing.assert_array_equal(y, 7 + before.sum(1))
+
+
+HISTOGRAM = """
+kernel.func @histogram(%x : memref<64xi32>, %y : memref<64xi32>) access [read, write]
+    global [64, 1, 1] local [64, 1, 1] {
+  %m = kernel.local_alloc : memref<64xi32, #kernel.space<local>>
+  %i = kernel.local_id 0
+  %zero = arith.constant 0 : i32
+  memref.store %zero, %m[%i] : memref<64xi32, #kernel.space<local>>
+  kernel.barrier
+  %v = memref.load %x[%i] : memref<64xi32>
+  %cell = arith.index_cast %v : i32 to index
+  kernel.count %m[%cell] : memref<64xi32, #kernel.space<local>>
+  kernel.barrier
+  %n = memref.load %m[%i] : memref<64xi32, #kernel.space<local>>
+  memref.store %n, %y[%i] : memref<64xi32>
+  kernel.return
+}"""
+
+
+@pytest.mark.parametrize("target", ["opencl", "spirv"])
+def test_work_items_count_in_local_memory(
+    target: str,
+    cl_queue: Any,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if target == "spirv":
+        need_spirv(cl_queue)
+        monkeypatch.setattr(opencl_tests, "signature", spirv_signature)
+        build_unoptimised(monkeypatch)
+    x, y = np.random.default_rng(0).integers(0, 9, 64, np.int32), np.empty(64, np.int32)
+    run_text(cl_queue, HISTOGRAM, x, y)
+    np.testing.assert_array_equal(y, np.bincount(x, minlength=64))
