@@ -436,6 +436,7 @@ def scatter_along(
     src: Tensor,
     axis: int = ...,
     combine: str = ...,
+    sorted: bool = ...,
 ) -> Value: ...
 def scatter_runs(
     x: Tensor,

@@ -156,7 +156,7 @@ class _Maker:
         found = self.torch.index_select(x, axis, ids.reshape(-1).long())
         return found.reshape(*x.shape[:axis], *ids.shape, *x.shape[axis + 1 :])
 
-    def scatter_along(self, x: Any, ids: Any, src: Any, axis: int, combine: str) -> Any:
+    def scatter_along(self, x: Any, ids: Any, src: Any, axis: int, combine: str, **_: Any) -> Any:
         if combine != "add":
             raise NotImplementedError
         return x.scatter_add(axis, ids.long().expand(src.shape), src)

@@ -52,6 +52,12 @@ class KernelPieces:
         """The one product of the body."""
         return self.only(Kind.CONTRACTION)
 
+    def has(self, value: SSAValue) -> bool:
+        """Whether a value is one of the body's."""
+        owner = value.owner
+        block = owner if isinstance(owner, Block) else owner.parent
+        return block is self.fused.block
+
     def only(self, kind: Kind) -> TensorOp:
         """The one operation of a kind in the body."""
         (found,) = (
@@ -66,8 +72,10 @@ class KernelPieces:
         made: Sequence[Made] = (),
         finish: Finish = lambda _, values: values,
         facts: Mapping[str, int | str] | None = None,
+        sources: Sequence[SSAValue] = (),
     ) -> list[SSAValue]:
-        """Adds a kernel that computes values of the body; `finish` makes its results of them.
+        """Adds a kernel that computes values of the body; `finish` makes its results of them, and
+        of the `sources`, which are values in memory.
 
         `facts` are what its schedule has to know of it.
         """
@@ -75,23 +83,24 @@ class KernelPieces:
         needed, inputs = self._needed(wanted, instead)
         outer = [self.known[value] for value in inputs]
         outer += [value for item in made for value in item.sources]
+        outer += sources
         block = Block(arg_types=[value.type for value in outer])
         emitter = Emitter(block.add_op)
         values: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=False))
         rest = iter(block.args[len(inputs) :])
-        sources = {item.op: [next(rest) for _ in item.sources] for item in made}
+        replaced = {item.op: [next(rest) for _ in item.sources] for item in made}
         for op in self.fused.block.ops:
             if op not in needed:
                 continue
             if op in instead and isinstance(op, TensorOp):
                 given = [values[value] for value in instead[op].operands]
-                values[op.results[0]] = instead[op].make(emitter, [*given, *sources[op]])
+                values[op.results[0]] = instead[op].make(emitter, [*given, *replaced[op]])
                 self.made[values[op.results[0]]] = op.results[0]
                 continue
             clone = op.clone(values)
             block.add_op(clone)
             self.clones.update(zip(clone.results, op.results, strict=True))
-        results = finish(emitter, [values[value] for value in wanted])
+        results = finish(emitter, [*(values[value] for value in wanted), *rest])
         return self._place(kind, outer, block, results, facts)
 
     def follow(

@@ -11,7 +11,10 @@ After:
     %y = fusion.kernel scatter (…) -> (…) { … mgn.scatter_runs … }
 
 Many ids are sorted by one digit after the other (split_digits.py), each by further kernels. Ids
-that name one place stay in their order.
+that name one place stay in their order. Where each element has an id of its own, it may be put in
+order with it. Then there are no bounds:
+
+    %y = fusion.kernel scatter (…) -> (…) { … mgn.scatter_along … sorted = true … }
 """
 
 from dataclasses import dataclass
@@ -21,7 +24,7 @@ from xdsl.ir import SSAValue
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import element_type_of, shape_of
-from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.mgn.operations.rows.digits import DIGIT_BITS
 from mgn.dialects.mgn.operations.rows.order import RUN
 from mgn.dialects.types import counting_type
@@ -34,9 +37,10 @@ LEAST_IDS = 16
 
 @dataclass(frozen=True)
 class SortedScatter:
-    """A scatter by ids in order; many are sorted in parts of so many."""
+    """A scatter by ids in order; many are sorted in parts of so many. `carries`: elements too."""
 
     part: int | None = None
+    carries: bool = False
 
     @property
     def text(self) -> str:
@@ -49,13 +53,18 @@ class SortedScatter:
         count = shape_of(ids)[axis]
 
         def numbered(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
-            """The ids, brought inside, and their positions."""
+            """The ids, brought inside, and their elements or else positions."""
             number = counting_type(places, element_type_of(given[0]))
             keys = b.clamp(b.cast(given[0], number), min=0.0, max=float(places - 1))
+            if self.carries:
+                return [keys, *given[1:]]
             line = [count if i == axis else 1 for i in range(len(shape_of(keys)))]
             order = b.broadcast_to(b.iota(line, axis=axis, T="i32"), shape_of(keys))
             return [keys, order]
 
+        if self.carries:
+            self._carried(pieces, scatter, numbered, places)
+            return
         if count <= RUN:
             found = pieces.add(
                 KernelKind.ORDER,
@@ -89,7 +98,31 @@ class SortedScatter:
         """Ids and positions in the order of the ids, which are below so many."""
         known = pieces.known.get(ids)
         values = pieces.add(KernelKind.POINTWISE, [ids]) if known is None else [known]
-        total, moved = max((places - 1).bit_length(), 1), numbered
+        return self._by_digits(pieces, values, numbered, axis, places)
+
+    def _carried(
+        self, pieces: KernelPieces, scatter: TensorOp, numbered: Finish, places: int
+    ) -> None:
+        """Ids and elements are put in order together."""
+        x, ids, src = scatter.operands
+        how = {"axis": scatter.values["axis"], "combine": scatter.values["combine"]}
+        found = self._by_digits(pieces, [ids, src], numbered, how["axis"], places)
+
+        def whole(b: Emitter, given: list[SSAValue]) -> SSAValue:
+            return b.scatter_along(*given, sorted=True, **how)
+
+        pieces.finish(KernelKind.SCATTER, [Made(scatter, found, whole, [x])])
+
+    def _by_digits(
+        self,
+        pieces: KernelPieces,
+        values: list[SSAValue],
+        moved: Finish,
+        axis: int,
+        places: int,
+    ) -> list[SSAValue]:
+        """Values in the order of ids, which are below so many and come first."""
+        total = max((places - 1).bit_length(), 1)
         for shift in range(0, total, DIGIT_BITS):
             how = {"axis": axis, "shift": shift, "bits": min(DIGIT_BITS, total - shift)}
             values = sort_by_digit(pieces, values, moved, self.part, **how)

@@ -21,7 +21,7 @@ from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel import Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.operation import Kind, TensorOp
-from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made
+from mgn.passes.arrangements.kernel_pieces import Finish, KernelPieces, Made
 
 PARTS_A_UNIT = {True: 2, False: 8}
 """Parts of rows for each unit of a CPU and of a GPU."""
@@ -77,8 +77,16 @@ def sort_by_digit(
     **how: int,
 ) -> list[SSAValue]:
     """Adds kernels that put values in the order of a digit. `moved` makes them, the keys first, of
-    values in memory; the keys of the first of these alone.
+    values in memory or of the body; the keys of the first of these alone.
     """
+    from_body = pieces.has(sources[0])
+
+    def kernel(
+        of: Sequence[SSAValue], finish: Finish, more: Sequence[SSAValue] = ()
+    ) -> list[SSAValue]:
+        if from_body:
+            return pieces.add(KernelKind.ORDER, of, finish=finish, sources=more)
+        return pieces.follow(KernelKind.ORDER, [*of, *more], finish)
 
     def counted(b: Emitter, given: list[SSAValue]) -> list[SSAValue]:
         return [b.digit_counts(moved(b, given)[0], part=part, **how)]
@@ -93,9 +101,8 @@ def sort_by_digit(
         return [b.sort_digits(values[0], value, **how) for value in values]
 
     if part is None:
-        return pieces.follow(KernelKind.ORDER, sources, sorted_)
-    sums = _summed(pieces, pieces.follow(KernelKind.ORDER, sources[:1], counted))
-    return pieces.follow(KernelKind.ORDER, [*sources, *sums], placed)
+        return kernel(sources, sorted_)
+    return kernel(sources, placed, _summed(pieces, kernel(sources[:1], counted)))
 
 
 def _summed(pieces: KernelPieces, counts: Sequence[SSAValue]) -> list[SSAValue]:

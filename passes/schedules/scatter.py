@@ -3,7 +3,8 @@
 `each id`: every work-item goes over all ids, for a few elements of the result, and combines in
 registers what is meant for them. `owners`: on a CPU a work-item owns some of the places along the
 axis. It copies them, then goes over all ids once, and combines in memory what is meant for its own.
-`runs`: ids are in order, and each element goes over its own run of them.
+`runs`: ids are in order, and each element goes over its own run of them. `blocks`: ids are in
+order, and a group of a GPU goes over those of a block of places.
 """
 
 from collections.abc import Iterator
@@ -12,15 +13,31 @@ from math import prod
 
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.kernels.accumulation import accumulator
-from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes, power_above
+from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes, power_above, power_below
 from mgn.passes.kernels.body import Node
-from mgn.passes.schedules.core.schedule import Request, Schedule, Schedules
+from mgn.passes.schedules.core.schedule import VARIANT, Request, Schedule, Schedules
 
 LOOK, JOIN = 3.0, 4.0
 """Steps that it takes to look at an id, and to combine a vector in memory."""
 
+WALKED = 1.5e-7
+"""Seconds that a work-item of a GPU takes for an element of a run, which it waits for."""
+
 ITEMS_A_UNIT = 4
 """Work-items for each core of a CPU, so that none waits for one with many ids."""
+
+
+SEGMENTED = 150.0
+"""Steps of combining an element with its neighbours where a group goes over a block's."""
+
+ELEMENTS = 8
+"""Elements that a work-item combines at a time where a group goes over a block's."""
+
+GROUPS_A_UNIT = 4
+"""Groups that a compute unit of a GPU needs to be busy."""
+
+MOST_PLACES = 2048
+"""The most places of a block."""
 
 
 class ScatterVariant(StrEnum):
@@ -29,6 +46,7 @@ class ScatterVariant(StrEnum):
     EACH = "each id"
     OWNERS = "owners"
     RUNS = "runs"
+    BLOCKS = "blocks"
 
 
 def scatter_schedules(request: Request) -> Schedules:
@@ -36,8 +54,9 @@ def scatter_schedules(request: Request) -> Schedules:
     (node,) = request.body.of_kind(Kind.SCATTER)
     if node.name == "scatter_runs":
         return [_runs(request, node)]
-    found = [_each(request, node), *_owners(request, node)]
-    return sorted(found, key=lambda schedule: schedule.seconds)
+    found = [_each(request, node), *_owners(request, node), *_blocks(request, node)]
+    asked = request.word(VARIANT)
+    return sorted(found, key=lambda schedule: (schedule.variant != asked, schedule.seconds))
 
 
 def inner_size(node: Node) -> int:
@@ -76,6 +95,9 @@ def _runs(request: Request, node: Node) -> Schedule:
     numbers = _split(request, node, width)
     steps = (node.count + node.operands[3].count) / width * LOOK
     seconds = _seconds(request, node, steps)
+    if request.is_gpu:
+        axis = node.values["axis"]
+        seconds = max(seconds, WALKED * node.operands[3].shape[axis] / max(node.shape[axis], 1))
     asked = node.count / width / max(node.operands[1].count, 1)
     passes = (1.0, asked, 1.0, 1.0)
     return Schedule(ScatterVariant.RUNS, numbers, request.facts("form"), seconds, passes)
@@ -92,6 +114,25 @@ def _split(request: Request, node: Node, width: int) -> dict[str, int]:
 
 def _group(request: Request, vectors: int) -> int:
     return min(request.number("local", 256), power_above(max(vectors, 1)))
+
+
+def _blocks(request: Request, node: Node) -> Iterator[Schedule]:
+    """Where each element has an id of its own, and ids are in order."""
+    alike = node.operands[1].shape == node.operands[2].shape
+    axis, shape = node.values["axis"], node.shape
+    count = node.operands[2].shape[axis]
+    if not request.is_gpu or not alike or not node.values["sorted"] or not count:
+        return
+    items = power_below(min(request.number("local", 256), 256))
+    rows = node.count // shape[axis]
+    chunk = items * ELEMENTS
+    busy = GROUPS_A_UNIT * request.number("units", 1)
+    block = max(min(chunk * shape[axis] // count, rows * shape[axis] // busy, MOST_PLACES), 1)
+    steps = node.operands[2].count * SEGMENTED + node.count * LOOK
+    seconds = _seconds(request, node, steps)
+    numbers = {"items": items, "each": ELEMENTS, "block": power_below(block)}
+    facts = request.facts("form")
+    yield Schedule(ScatterVariant.BLOCKS, numbers, facts, seconds, (1.0, 1.0, 1.0))
 
 
 def _owners(request: Request, node: Node) -> Iterator[Schedule]:

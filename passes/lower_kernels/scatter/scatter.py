@@ -2,7 +2,8 @@
 
 `each id`: a work-item holds a vector of the result in registers, goes over all ids in their order
 and combines what is meant for it. `runs`: ids are in order, and it goes over those meant for it
-alone. What follows the scatter is computed in registers, too.
+alone. What follows the scatter is computed in registers, too. Other variants have files of their
+own.
 """
 
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from mgn.passes.lower_kernels.core.movement import clamped_id
 from mgn.passes.lower_kernels.core.pure_code import lane_count, scalar_type
 from mgn.passes.lower_kernels.core.scalar import narrowed, widened
 from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.scatter.blocks import lower_blocks
 from mgn.passes.lower_kernels.scatter.joining import join
 from mgn.passes.lower_kernels.scatter.owners import lower_owners
 from mgn.passes.schedules.scatter import ScatterVariant
@@ -40,6 +42,8 @@ def lower_scatter(job: Job) -> Launch:
             return _by_element(job, _run_combined)
         case ScatterVariant.OWNERS:
             return lower_owners(job)
+        case ScatterVariant.BLOCKS:
+            return lower_blocks(job)
 
 
 def _by_element(job: Job, combined: Callable[[Code, Evaluator, Node, Indices], SSAValue]) -> Launch:

@@ -21,6 +21,7 @@ from xdsl.dialects.builtin import TensorType
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.mgn.operations.rows.order import RUN
 from mgn.dialects.shapes import element_count
 from mgn.dialects.types import element_of
 from mgn.passes.arrangements.channels_last import PASSED, ChannelsLast
@@ -80,8 +81,13 @@ def arrangements_of(
         scatter = next(signatures[node[1]] for node in body if node[0] == form.heavy)
         ids = scatter.operand_shapes[1][scatter.values["axis"]]
         sorts = scatter.name == "scatter_along" and ids >= LEAST_IDS and scatter.size > 0
+        sorts = sorts and not scatter.values["sorted"]
         part = choose_digit_part(scatter.operand_shapes[1], scatter.values["axis"], device)
-        return [SortedScatter(part)] if sorts else []
+        if not sorts:
+            return []
+        alike = scatter.operand_shapes[1] == scatter.operand_shapes[2]
+        carries = not device.is_cpu and alike and ids > RUN
+        return [SortedScatter(part), *([SortedScatter(part, carries)] if carries else [])]
     if form.kind is KernelKind.ORDER:
         order = next(signatures[node[1]] for node in body if node[0] == form.heavy)
         if order.name != "sort_digits":

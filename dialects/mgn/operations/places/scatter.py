@@ -14,7 +14,7 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
-from mgn.dialects.mgn.attributes import INT, STRING
+from mgn.dialects.mgn.attributes import BOOL, INT, STRING
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.composite import composite, shape_of
 from mgn.dialects.mgn.operation import (
@@ -41,7 +41,7 @@ IDS = OperandSpec("ids", INTEGERS, group="ids")
 
 
 def _infer_along(
-    x: TensorType, ids: TensorType, src: TensorType, axis: int, combine: str
+    x: TensorType, ids: TensorType, src: TensorType, axis: int, combine: str, sorted: bool
 ) -> TensorType:
     shape, index, given = x.get_shape(), ids.get_shape(), src.get_shape()
     if combine not in COMBINES:
@@ -57,7 +57,7 @@ def _infer_along(
 
 
 def combined_along(x: Array, ids: Array, src: Array, axis: int, combine: str) -> Array:
-    """The value of `scatter_along`."""
+    """x with what is scattered to it, in the order of the ids."""
     dtype = np.dtype(np.float32) if x.dtype in HALVES else sums_in(x.dtype, src.shape[axis])
     result = np.array(x, dtype)
     index: list[Array] = list(np.indices(src.shape, sparse=True))
@@ -68,23 +68,29 @@ def combined_along(x: Array, ids: Array, src: Array, axis: int, combine: str) ->
     return result.astype(x.dtype)
 
 
+def _along(x: Array, ids: Array, src: Array, axis: int, combine: str, sorted: bool) -> Array:
+    return combined_along(x, ids, src, axis, combine)
+
+
 SCATTER_ALONG = define(
     OperationSpec(
         "scatter_along",
         Kind.SCATTER,
         "`y = scatter_along(x, ids, src, axis = 0)`: x with each element of src added at its id "
         "along an axis; ids of size 1 on other axes hold for all of src. With "
-        '`combine = "max"`, the largest stays.',
+        '`combine = "max"`, the largest stays. `sorted = true` says that ids rise along the axis; '
+        "where they do not, the result is not defined.",
         (
             OperandSpec("x", NUMERIC),
             IDS,
             OperandSpec("src", NUMERIC),
             AttributeSpec("axis", INT, 0),
             AttributeSpec("combine", STRING, ADD),
+            AttributeSpec("sorted", BOOL, False),
         ),
         _infer_along,
-        evaluate=combined_along,
-        canonical=lambda x, ids, src, axis, combine: canonical_axis(x, axis=axis),
+        evaluate=_along,
+        canonical=lambda x, ids, src, axis, **_: canonical_axis(x, axis=axis),
     )
 )
 

@@ -1,6 +1,7 @@
 """Scatters: every variant in both forms, against sums in the order of ids."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,18 @@ import pytest
 
 from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.dialects.types import ELEMENT_TYPES, Family
+from mgn.passes.schedules.scatter import ScatterVariant
 from tests.passes.lower_kernels.test_differential import ELEMENTS, EPSILON, assert_near, draw
-from tests.support.lower_fixture import Run, check_all, forms_of, fused_kernel, pieces, same_values
+from tests.support.lower_fixture import (
+    GPU_ON_CPU,
+    Run,
+    check_all,
+    forms_of,
+    fused_kernel,
+    pieces,
+    same_values,
+    scheduled,
+)
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
 NUMBERS = [name for name in ELEMENTS if ELEMENT_TYPES[name].family is not Family.BOOL]
@@ -110,6 +121,38 @@ def test_ids_in_order_say_what_is_scattered_where(cl_queue: Any) -> None:  # noq
                 "scatter", types, lambda b, *x, a=axis: b.add(b.scatter_runs(*x, axis=a), 1)
             )
             runs += forms_of(kernel, arrays, f"{element} {where}")
+    check_all(cl_queue, runs, check)
+
+
+@pytest.mark.parametrize("combine", ["add", "max"])
+def test_groups_have_blocks_of_places_where_ids_rise(
+    combine: str,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    runs: list[Run] = []
+    for element, ids, shape, axis, count, items in (
+        ("f32", "i32", (5,), 0, 3, 256), ("f32", "i32", (700,), 0, 9000, 32),
+        ("i32", "u32", (3, 1), 1, 5000, 256), ("i64", "i64", (2, 40, 3), 1, 90, 1),
+        ("u8", "u8", (1, 300), 1, 300, 64), ("bf16", "i32", (9, 1), 0, 2100, 128),
+        ("f64", "i16", (1000, 2), 0, 7, 16),
+    ):  # fmt: skip
+        if combine == "max" and element[0] not in "iu":
+            continue
+        arrays = arrays_of(element, ids, shape, axis, count, True, count)
+        arrays[1].sort(axis)
+        names = (element, ids, element)
+        types = [(name, array.shape) for name, array in zip(names, arrays, strict=True)]
+        how = {"axis": axis, "combine": combine, "sorted": True}
+        kernel = fused_kernel(
+            "scatter", types, lambda b, *x, how=how: b.add(b.scatter_along(*x, **how), x[0])
+        )
+        schedule = {"variant": ScatterVariant.BLOCKS, "local": items}
+        runs += [
+            replace(run, schedule=schedule)
+            for run in forms_of(kernel, arrays, f"{element} {shape}")
+            if run.device.kind == "gpu"
+        ]
+        assert scheduled(kernel, GPU_ON_CPU, **schedule)["variant"] == ScatterVariant.BLOCKS
     check_all(cl_queue, runs, check)
 
 
