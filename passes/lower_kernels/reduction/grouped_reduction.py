@@ -7,7 +7,7 @@ stage to the next: in registers, and for long rows in local memory (row_stash.py
 again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from xdsl.ir import SSAValue
@@ -24,6 +24,7 @@ from mgn.passes.kernels.rows import (
 from mgn.passes.lower_kernels.core.long_sums import long_loop
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.reduction.row_groups import reduce_across_items
+from mgn.passes.lower_kernels.reduction.sought import sought_by
 from mgn.passes.lower_kernels.reduction.stage import Stage
 from mgn.passes.lower_kernels.staging.row_stash import RowStash
 from mgn.passes.schedules.reduction.row_groups import Grouping, stashable
@@ -70,11 +71,13 @@ class _Grouped:
             for trip in range(self.kept_trips, self.held_trips):
                 self.stash.start(trip, self.place, self._indices(trip))
             code.effect(kernel.CommitCopiesOp, [])
+        met = dict[Node, tuple[SSAValue, SSAValue]]()
         for number, reductions in enumerate(stages_of(self.job.body, space).reductions):
             self.waits = self.stash is not None and number == 0
             stage = Stage(code, reductions)
-            parts = self._walk(stage)
+            parts = self._look(stage, met)
             totals = reduce_across_items(self.job, sizes, place, reductions, parts)
+            met.update(zip(reductions, zip(parts, totals, strict=True), strict=True))
             stage.give(self.evaluator, totals)
         self._results()
         return Launch((groups * sizes.items,), (sizes.items,))
@@ -96,6 +99,21 @@ class _Grouped:
         step = self.share + trip * sizes.shares
         inside = code.is_below(step, self.vectors, 1)
         return code.bounded(step, self.vectors) * sizes.row_step + lanes(sizes.row_step), inside
+
+    def _look(self, stage: Stage, met: Mapping[Node, tuple[SSAValue, SSAValue]]) -> list[SSAValue]:
+        """A work-item's part of each reduction. One that seeks an extreme walks the row again only
+        where its part before came to that; `met` holds parts and totals of stages before.
+        """
+        code, (node, *others) = self.code, stage.nodes
+        extreme = sought_by(node)
+        if others or extreme is None or extreme not in met or not self.sizes.by_row:
+            return self._walk(stage)
+        part, total = met[extreme]
+        if extreme.element.is_float:
+            has_met = code.compare_floats("ueq", part, total)
+        else:
+            has_met = code.compare_integers("eq", part, total)
+        return code.branch(has_met, lambda: self._walk(stage), lambda: stage.start(1))
 
     def _walk(self, stage: Stage) -> list[SSAValue]:
         """A work-item's part of each reduction, all lanes combined."""
