@@ -34,7 +34,7 @@ TRIP = 1.2e-6
 GROUPS_A_UNIT = 6
 """Groups that take turns on a compute unit."""
 
-VECTORS = 4
+VECTORS = 2
 """The most vectors of a work-item in a trip."""
 
 
@@ -121,4 +121,5 @@ def _groups(request: Request, node: Node, parts: Parts) -> Iterator[Schedule]:
     seconds = 2.0 * SHARED * node.count / request.device.rate(node.element.name)
     seconds = max(seconds, waves * trips * TRIP)
     numbers = {"width": width, "vectors": vectors, "shares": shares, "together": together}
-    yield Schedule(ScanVariant.GROUPS, numbers, request.facts("form"), seconds, _passes(node))
+    facts = request.facts("form", "sub_group")
+    yield Schedule(ScanVariant.GROUPS, numbers, facts, seconds, _passes(node))

@@ -1,8 +1,9 @@
 """Scans by groups: the work-items of a group share a part of a row, or of a few short rows.
 
 In a trip each work-item scans some neighbouring elements in registers. What they come to is scanned
-in local memory, in steps that reach twice as far each. A result is what the trips before came to,
-then the work-items before, then the elements before: so its rounding errors are few.
+in steps that reach twice as far each, in local memory or by exchange of registers. A result is what
+the trips before came to, then the work-items before, then the elements before: so its rounding
+errors are few.
 """
 
 from xdsl.ir import SSAValue
@@ -11,10 +12,11 @@ from mgn.dialects import kernel
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div
-from mgn.passes.kernels.index import Index, lanes
+from mgn.passes.kernels.index import Index, constant, lanes
 from mgn.passes.kernels.rows import row_space
 from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
 from mgn.passes.lower_kernels.core.scalar import combine, narrowed, start_of, widened
+from mgn.passes.lower_kernels.core.sub_groups import SHUFFLED, SUB_GROUP
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.scan.parts import before_part
 from mgn.passes.schedules.scan import parts_of
@@ -100,6 +102,8 @@ class _Groups:
         code = self.code
         if self.shares == 1:
             return self.nothing, value
+        if self._exchanges(value):
+            return self._across_sub_groups(value)
         source, target = self.memory
         code.store(value, source, code.index(self.place))
         code.barrier()
@@ -116,6 +120,39 @@ class _Groups:
         before = code.load(source, code.index(left))
         is_first = code.is_below(self.share, 1, 1)
         return code.select(is_first, self.nothing, before), total
+
+    def _exchanges(self, value: SSAValue) -> bool:
+        """Whether work-items of a sub-group can read each other's registers."""
+        whole = self.job.number("sub_group", 1) == SUB_GROUP and self.shares % SUB_GROUP == 0
+        return whole and value.type in SHUFFLED
+
+    def _across_sub_groups(self, value: SSAValue) -> tuple[SSAValue, SSAValue]:
+        """The same, by exchange of registers; what sub-groups come to meets in local memory."""
+        code, lane, memory = self.code, self.place % SUB_GROUP, self.memory[0]
+        reach = 1
+        while reach < SUB_GROUP:
+            left = self._from_lane(value, lane.clamp(reach, SUB_GROUP - 1) - reach)
+            joined = self._join(left, value)
+            value = code.select(code.is_below(lane, reach, 1), value, joined)
+            reach *= 2
+        sub_group, count = self.place // SUB_GROUP, self.shares // SUB_GROUP
+        code.store(self._from_lane(value, constant(SUB_GROUP - 1)), memory, code.index(sub_group))
+        code.barrier()
+        left = self._from_lane(value, lane.clamp(1, SUB_GROUP - 1) - 1)
+        before = code.select(code.is_below(lane, 1, 1), self.nothing, left)
+        own, first = self.share // SUB_GROUP, self.place // self.shares * count
+        total = earlier = self.nothing
+        for number in range(count):
+            part = code.load(memory, code.index(first + number))
+            total = self._join(total, part)
+            earlier = code.select(code.is_below(own, number + 1, 1), earlier, total)
+        return self._join(earlier, before), total
+
+    def _from_lane(self, value: SSAValue, lane: Index) -> SSAValue:
+        """What a work-item of the sub-group has."""
+        operands = [value, self.code.index(lane)]
+        op = self.code.effect(kernel.SubGroupShuffleOp, operands, result_types=[value.type])
+        return op.results[0]
 
     def _reached(self, source: SSAValue, reach: int, value: SSAValue) -> SSAValue:
         """What a work-item has, after what one so many before it has in local memory."""
