@@ -26,7 +26,7 @@ from mgn.passes.lower_kernels.core.product import add_products, multiply_add
 from mgn.passes.lower_kernels.core.pure_code import lane_of
 from mgn.passes.lower_kernels.core.scalar import across_lanes, widened
 from mgn.passes.lower_kernels.core.template import Job
-from mgn.passes.schedules.product.few_rows import FewRowsTiling
+from mgn.passes.schedules.product.few_rows import VECTOR_BYTES, FewRowsTiling
 
 WORD = 4
 """Codes that are made floats together: those of one digit of a word's bytes."""
@@ -89,7 +89,8 @@ class PackedRows:
             return self._added(number * sizes.shares + self.share, held)
 
         block = max(LONG_CHAIN * WORD // (sizes.width * self.packed.digits_of_byte), 1)
-        held = long_loop(code, 0, full, trip, held, [True] * len(held), 1, block=block)
+        unroll = VECTOR_BYTES // sizes.width
+        held = long_loop(code, 0, full, trip, held, [True] * len(held), unroll, block=block)
         if vectors % sizes.shares:
             held = self._last(full, vectors, held)
         return [across_lanes(code, "sum", product.element, value) for value in held]

@@ -114,7 +114,8 @@ PACKED_ITEMS, PACKED_COLUMNS = 128, 4
 LONG_SHARES, SHORT_SHARES, LONG_TRIPS = 32, 4, 2
 """Work-items that share the shared axis, where they go over it so many times, and where rows of
 codes are shorter. Measured on an NVIDIA H200, 14336 × 4096 and 49152 × 576: what is long is best
-read in pieces of 512 bytes.
+read in pieces of 512 codes, of several digits too: neighbours then read neighbouring parts of the
+left operand.
 """
 
 
@@ -123,11 +124,12 @@ def _packed_tiling(request: Request, product: Product, packed: PackedCodes) -> F
     several codes of a byte read more.
     """
     wanted = 2 * request.number("units", 1)
-    width = dividing_lanes(product.depth // packed.digits_of_byte, VECTOR_BYTES)
-    vectors = product.depth // packed.digits_of_byte // width
-    long = vectors >= LONG_TRIPS * LONG_SHARES
+    bytes = product.depth // packed.digits_of_byte
+    width = dividing_lanes(bytes, VECTOR_BYTES)
+    long = bytes // width >= LONG_TRIPS * LONG_SHARES
+    width = max(width // packed.digits_of_byte, 2 * WORD) if long else width
+    vectors, across = bytes // width, PACKED_COLUMNS
     shares = min(LONG_SHARES if long else SHORT_SHARES, power_below(vectors))
-    across = PACKED_COLUMNS * (packed.digits_of_byte if long else 1)
     own = max(min(request.number("largest_group", PACKED_ITEMS), PACKED_ITEMS) // shares, 1)
     groups = prod(product.batch)
     while across > 1 and (
