@@ -94,6 +94,20 @@ def packed_codes(product: Product) -> PackedCodes | None:
     return PackedCodes(codes.pop(), digits, tuple(shared))
 
 
+def bytes_of(digit: Node) -> Node:
+    """The unsigned bytes that a digit of 4 bits is computed from, in its shape."""
+    if digit.name == "floor":
+        (scaled,) = digit.operands
+        return _cast_of(_whole_under(scaled, 1 / 16))
+    return _cast_of(digit.operands[0])
+
+
+def _cast_of(byte: Node | None) -> Node:
+    """What a byte as a float is cast from."""
+    assert byte is not None
+    return byte.operands[0]
+
+
 def _is_whole(right: Node, digits: list[Digit], shared: list[Node]) -> bool:
     """Whether digits are those of a byte, and all else is the same for all elements of a block."""
     known = ({Digit.SIGNED}, {Digit.UNSIGNED}, {Digit.LOW, Digit.HIGH})

@@ -63,6 +63,11 @@ STRIP = 8
 """Up to how many tiles below one another come before the next ones beside them: they share what
 the device's cache holds."""
 
+STAGED_BLOCKS, STAGING = 4, 8.0
+"""Work-items for each unit of a CPU that compute a left operand, each for itself; and how often it
+might be gone over instead, since nothing is read meanwhile.
+"""
+
 FACTS, UNIT_FACTS = ("form", "lanes", "matrix"), ("sub_group", "rounded")
 """What templates read of a request, and besides where tiles lie in local memory."""
 
@@ -126,8 +131,7 @@ def _cpu_schedules(request: Request, product: Product) -> Schedules:
     right = product.node.operands[1]
     along_k = product.depth >= request.number("lanes", 16)
     if along_k and product.right_runs_along_depth and product.rows <= FEW_ROWS:
-        most = 1 if _is_row_by_row(product) else 8 // product.rows
-        return [_dots(request, product, product.rows, min(most, product.columns))]
+        return [_dots(request, product, product.rows, min(8 // product.rows, product.columns))]
     if along_k and product.left_runs_along_depth and product.columns == 1 and lies_in_memory(right):
         return [_dots(request, product, min(8, product.rows), 1)]
     _refuse_statistics(request)
@@ -166,11 +170,11 @@ def _windows(request: Request, product: Product) -> list[Schedule]:
 
 def _is_row_by_row(product: Product) -> bool:
     """Whether a row of a narrow right operand, which is short, is best walked alone: a processor
-    fetches few short rows ahead at once. What is computed on the left is computed for several.
+    fetches few short rows ahead at once.
     """
     right = product.node.operands[1]
     narrow = right.element.bytes < 4 or right.name != INPUT
-    return narrow and product.rows == 1 and product.left_runs_along_depth
+    return narrow and product.rows == 1
 
 
 def _has_operands(product: Product) -> bool:
@@ -246,11 +250,31 @@ def _dots(request: Request, product: Product, down: int, across: int) -> Schedul
         down -= 1
     tiles = ceil_div(product.rows, down) * ceil_div(product.columns, across)
     tiles *= prod(product.batch)
-    block = max(1, min(8, tiles // (8 * request.number("units", 2))))
-    numbers = {"tile_rows": down, "tile_columns": across, "block": block}
+    units = request.number("units", 2)
+    staged = across > 1 and _is_left_staged(request, product)
+    one_by_one = (
+        across > 1 and _is_row_by_row(product) and (staged or product.left_runs_along_depth)
+    )
+    block = tiles // (STAGED_BLOCKS * units) if staged else min(8, tiles // (8 * units))
+    numbers = {"tile_rows": down, "tile_columns": across, "block": max(1, block)}
+    numbers |= {"one_by_one": 1} if one_by_one else {}
+    numbers |= {"staged": 1} if staged else {}
     seconds = useful_seconds(product, plain_rate(product, request.device))
-    passes = tile_passes(product, (product.rows, across))
-    return Schedule(ProductVariant.DOTS, numbers, request.facts(*FACTS), seconds, passes)
+    passes, facts = tile_passes(product, (product.rows, across)), request.facts(*FACTS)
+    if not staged:
+        return Schedule(ProductVariant.DOTS, numbers, facts, seconds, passes)
+    passes = (STAGING * ceil_div(tiles, max(1, block)), passes[1])
+    return Schedule(ProductVariant.DOTS, numbers, facts, seconds, passes)
+
+
+def _is_left_staged(request: Request, product: Product) -> bool:
+    """Whether the rows of a left operand that is computed on the way are kept in local memory."""
+    left = product.node.operands[0]
+    if product.left_runs_along_depth or left.name == INPUT or prod(product.batch) > 1:
+        return False
+    along = not product.node.values["transpose_a"] or product.rows == 1
+    whole = along and product.depth % request.number("lanes", 16) == 0
+    return whole and left.count * left.element.bytes <= request.device.local_memory // 2
 
 
 def _direct(request: Request, product: Product) -> Schedule:
