@@ -1,10 +1,10 @@
-"""`python -m benchmarks.llama_cpp [--device D] [--formats f32,q8_0,q4_1] [--layers N] [--tokens N]`:
+"""`python -m benchmarks.llama_cpp [--device D] [--formats f32,q8_0] [--layers N] [--tokens N]`:
 tokens a second beside llama.cpp, in SmolLM2-135M's sizes, of the same random weights.
 
-In: the packages `llama-cpp-python` and `gguf`; without them mgn is timed alone. Out: for each format
-of the weights, tokens a second of greedy decoding with a cache, the two in turns; which share of the
-bandwidth bound mgn reaches, where all weights are read once a token; and how many of the tokens are
-those of llama.cpp, which rounds what it multiplies with packed weights to 8 bits.
+In: the packages `llama-cpp-python` and `gguf`; without them mgn is timed alone. Out: for each
+format of the weights, tokens a second of greedy decoding with a cache, the two in turns; which
+share of the bandwidth bound mgn reaches, where all weights are read once a token; and how many of
+the tokens are those of llama.cpp, which rounds what it multiplies with packed weights to 8 bits.
 """
 
 import argparse
@@ -80,7 +80,8 @@ def measured(format: str, options: argparse.Namespace) -> str:
     if "llama.cpp" not in times:
         return f"{line}; llama-cpp-python and gguf are not installed"
     alike = sum(a == b for a, b in zip(*tokens.values(), strict=True))
-    return f"{line}; {rates['mgn'] / rates['llama.cpp']:.2f} of llama.cpp, {alike} of {options.tokens} tokens are alike"
+    ahead = rates["mgn"] / rates["llama.cpp"]
+    return f"{line}; {ahead:.2f} of llama.cpp, {alike} of {options.tokens} tokens are alike"
 
 
 def decoded(contestant: Any, count: int) -> tuple[list[int], list[float]]:
