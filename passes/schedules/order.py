@@ -2,10 +2,10 @@
 memory of its own, or by merging runs that are in order.
 
 `groups`: a work-group sorts a few runs by a bitonic network (Batcher 1968). `rows`: on a CPU a
-work-item sorts a run by merging. `selections`: it keeps the first few alone. `merges`: each
-work-item finds where its part of the result begins in a pair of runs (Odeh, Green, Mwassi, Shmueli
-and Birk 2012, "Merge Path"), and merges that part. `digit counts`, `digits` and `digit ranks`: a
-row is put in the order of a digit.
+work-item sorts a run by merging. `lanes`: it sorts as many rows as a vector has lanes by a network.
+`selections`: it keeps the first few alone. `merges`: each work-item finds where its part of the
+result begins in a pair of runs (Odeh, Green, Mwassi, Shmueli and Birk 2012, "Merge Path"), and
+merges that part. `digit counts`, `digits` and `digit ranks`: a row is put in the order of a digit.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,6 +36,11 @@ RECORD_BYTES = {False: 8, True: 12}
 EXCHANGE, MERGED, SEARCHED, PASSED = 14.0, 12.0, 8.0, 6.0
 """Steps of comparing two elements and exchanging them, of merging one, of a search's turn, and of
 looking at an element that is passed by.
+"""
+
+LANE_EXCHANGE, LANE_MOVED, LANE_STEPS = 1.25, 3.0, 3
+"""Steps of exchanging two vectors of records, and of reading an element of a row and writing it at
+its place; and the steps of a network that are done in registers.
 """
 
 DIGITS = ("sort_digits", "place_digits")
@@ -78,6 +83,7 @@ class OrderVariant(StrEnum):
 
     GROUPS = "groups"
     ROWS = "rows"
+    LANES = "lanes"
     SELECTIONS = "selections"
     BEST = "best"
     MERGES = "merges"
@@ -128,7 +134,8 @@ def order_schedules(request: Request) -> Schedules:
         found += _best(request, node, runs)
         found.sort(key=lambda schedule: schedule.seconds)
     else:
-        found = [_rows(request, runs), *_selections(request, node, runs)]
+        found = [_rows(request, runs), *_lanes(request, node, runs)]
+        found += _selections(request, node, runs)
         found.sort(key=lambda schedule: schedule.seconds)
     return found
 
@@ -163,6 +170,22 @@ def _rows(request: Request, runs: Runs) -> Schedule:
     units = request.number("units", 1)
     steps *= max(1.0, units / max(runs.all, 1))
     return _schedule(request, OrderVariant.ROWS, steps, {})
+
+
+def _lanes(request: Request, node: Node, runs: Runs) -> Iterator[Schedule]:
+    """Where rows are whole runs, and a record is one number that a vector has several of."""
+    width = max(request.number("lanes", 16) // 2, 2)
+    slots = max(power_above(runs.run), 2)
+    room = slots * width * RECORD_BYTES[False]
+    single = key_bits(node.operands[0].element) <= 32 and runs.count == 1
+    if not single or runs.run < 2 or room > request.device.local_memory:
+        return
+    stages, groups = log2(slots), ceil_div(runs.rows, width)
+    exchanges = slots / 2 * stages * (stages + 1) / 2
+    steps = groups * (exchanges * LANE_EXCHANGE + slots * width * LANE_MOVED)
+    steps *= max(1.0, request.number("units", 1) / groups)
+    numbers = {"slots": slots, "lanes": width, "steps": min(LANE_STEPS, int(stages))}
+    yield _schedule(request, OrderVariant.LANES, steps, numbers)
 
 
 def _selections(request: Request, node: Node, runs: Runs) -> Iterator[Schedule]:

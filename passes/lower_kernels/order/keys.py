@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 from mgn.dialects.types import ElementType, Family
 from mgn.passes.kernels.index import Index
 from mgn.passes.lower_kernels.core.emission import Code
-from mgn.passes.lower_kernels.core.pure_code import INDEX
+from mgn.passes.lower_kernels.core.pure_code import INDEX, lane_count, scalar_type, shaped
 from mgn.passes.lower_kernels.core.scalar import is_unsigned
 
 Record = Sequence[SSAValue]
@@ -52,8 +52,8 @@ class Keys:
         code, type = self.code, self.type
         if self.element.bits == 16:
             value = code.convert("extf", value, f32)
-        value = code.binary(arith.AddfOp, value, code.constant(0.0, value.type))
-        bits = code.pure(arith.BitcastOp, [value], type)
+        value = code.binary(arith.AddfOp, value, code.constant(0.0, scalar_type(value)))
+        bits = code.pure(arith.BitcastOp, [value], shaped(type, lane_count(value)))
         turned = code.binary(arith.ShRSIOp, bits, code.constant(type.width.data - 1, type))
         turned = code.binary(arith.AndIOp, turned, self.last)
         return code.binary(arith.XOrIOp, bits, turned)
@@ -116,6 +116,13 @@ class Records:
         sooner = code.compare_integers("slt", left[1], right[1])
         return code.binary(arith.OrIOp, before, code.binary(arith.AndIOp, equal, sooner))
 
+    def in_order(self, first: Record, second: Record) -> tuple[Record, Record]:
+        """Two records, the one that is before the other first."""
+        code, swapped = self.keys.code, self.less(second, first)
+        both = list(zip(first, second, strict=True))
+        low = [code.select(swapped, b, a) for a, b in both]
+        return low, [code.select(swapped, a, b) for a, b in both]
+
     def position(self, record: Record) -> SSAValue:
         """The position of a record's element."""
         code = self.keys.code
@@ -136,3 +143,25 @@ class Records:
     def store(self, record: Record, arrays: Sequence[SSAValue], place: SSAValue) -> None:
         for value, array in zip(record, arrays, strict=True):
             self.keys.code.store(value, array, place)
+
+
+@dataclass(frozen=True)
+class LaneRecords(Records):
+    """Records of as many runs side by side as vectors have lanes, each of one i64."""
+
+    lanes: int = 1
+
+    def positions(self, record: Record) -> SSAValue:
+        """The positions of the records' elements, as a vector of i32."""
+        return self.keys.code.convert("trunci", record[0], i32)
+
+    def in_order(self, first: Record, second: Record) -> tuple[Record, Record]:
+        code, pair = self.keys.code, (first[0], second[0])
+        return [code.binary(arith.MinSIOp, *pair)], [code.binary(arith.MaxSIOp, *pair)]
+
+    def load(self, arrays: Sequence[SSAValue], place: SSAValue) -> Record:
+        return [self.keys.code.load(array, place, self.lanes) for array in arrays]
+
+    def store(self, record: Record, arrays: Sequence[SSAValue], place: SSAValue) -> None:
+        spread = [self.keys.code.spread(value, self.lanes) for value in record]
+        super().store(spread, arrays, place)

@@ -5,6 +5,7 @@ from mgn.passes.lower_kernels.order.best import lower_best
 from mgn.passes.lower_kernels.order.digit_counts import lower_counts
 from mgn.passes.lower_kernels.order.digit_places import lower_digits
 from mgn.passes.lower_kernels.order.digit_ranks import lower_ranks
+from mgn.passes.lower_kernels.order.lane_networks import lower_lanes
 from mgn.passes.lower_kernels.order.merges import lower_merges
 from mgn.passes.lower_kernels.order.networks import lower_groups
 from mgn.passes.lower_kernels.order.own_runs import lower_rows
@@ -19,6 +20,8 @@ def lower_order(job: Job) -> Launch:
             return lower_groups(job)
         case OrderVariant.ROWS:
             return lower_rows(job)
+        case OrderVariant.LANES:
+            return lower_lanes(job)
         case OrderVariant.SELECTIONS:
             return lower_selections(job)
         case OrderVariant.BEST:

@@ -13,8 +13,8 @@ from xdsl.ir import SSAValue
 
 from mgn.passes.kernels.index import Index
 from mgn.passes.lower_kernels.core.emission import Code
-from mgn.passes.lower_kernels.order.keys import Record, Records
-from mgn.passes.schedules.order import GAP_AFTER, HELD, HELD_STEPS
+from mgn.passes.lower_kernels.order.keys import Records
+from mgn.passes.schedules.order import GAP_AFTER, HELD_STEPS
 
 Places = Callable[[Index], list[Index]]
 """The places of a set of records, by its number."""
@@ -30,7 +30,11 @@ def spot(place: Index) -> Index:
 
 @dataclass(frozen=True)
 class RegisterNetwork:
-    """The network of runs of so many slots, of all slots of a group."""
+    """The network of runs of so many slots, of all slots of a group.
+
+    So many `steps` are done in registers at once; the record of a place lies `at` another. A
+    work-item that is `alone` in its group waits for nobody.
+    """
 
     code: Code
     records: Records
@@ -39,27 +43,33 @@ class RegisterNetwork:
     run: int
     item: Index
     items: int
+    steps: int = HELD_STEPS
+    at: Callable[[Index], Index] = spot
+    alone: bool = False
 
     def sort(self) -> None:
         """Sorts each run."""
-        self._pass(HELD_STEPS, lambda number: _neighbours(number, HELD), _whole_network())
-        size = 2 * HELD
+        held = 1 << self.steps
+        self._pass(self.steps, lambda number: _neighbours(number, held), _whole_network(held))
+        size = 2 * held
         while size <= self.run:
             self._join(size)
             size *= 2
 
     def _join(self, size: int) -> None:
         """Joins blocks in order to blocks of twice the size: a mirrored step, then halves."""
-        steps = size.bit_length() - 1
-        first = (steps - 1) % HELD_STEPS + 1
+        steps, held = size.bit_length() - 1, 1 << self.steps
+        first = (steps - 1) % self.steps + 1
         self._pass(
             first, lambda number: _mirrored(number, size, 1 << first), _mirrored_steps(1 << first)
         )
         left = steps - first
         while left:
             span = 1 << left
-            self._pass(HELD_STEPS, lambda number, span=span: _apart(number, span), _halves(HELD))
-            left -= HELD_STEPS
+            self._pass(
+                self.steps, lambda number, span=span: _apart(number, span, held), _halves(held)
+            )
+            left -= self.steps
 
     def _pass(self, steps: int, places: Places, pairs: Pairs) -> None:
         """Exchanges the records of each set of a group."""
@@ -69,23 +79,18 @@ class RegisterNetwork:
             number = turn * self.items + self.item
 
             def own() -> None:
-                at = [code.index(spot(place)) for place in places(code.known(number, count))]
+                at = [code.index(self.at(place)) for place in places(code.known(number, count))]
                 held = [self.records.load(self.arrays, place) for place in at]
                 for low, high in pairs:
-                    held[low], held[high] = self._in_order(held[low], held[high])
+                    held[low], held[high] = self.records.in_order(held[low], held[high])
                 for place, record in zip(at, held, strict=True):
                     self.records.store(record, self.arrays, place)
 
             code.when(code.is_below(number, count, 1), own)
 
         code.each(0, -(-count // self.items), one)
-        code.barrier()
-
-    def _in_order(self, first: Record, second: Record) -> tuple[Record, Record]:
-        code, swapped = self.code, self.records.less(second, first)
-        both = list(zip(first, second, strict=True))
-        low = [code.select(swapped, b, a) for a, b in both]
-        return low, [code.select(swapped, a, b) for a, b in both]
+        if not self.alone:
+            code.barrier()
 
 
 def _neighbours(number: Index, count: int) -> list[Index]:
@@ -101,11 +106,11 @@ def _mirrored(number: Index, size: int, count: int) -> list[Index]:
     return [*low, *[mirror + step * apart for step in range(count // 2)]]
 
 
-def _apart(number: Index, span: int) -> list[Index]:
+def _apart(number: Index, span: int, held: int) -> list[Index]:
     """Records that are as far apart as a block of so many allows."""
-    apart = span // HELD
+    apart = span // held
     first = number // apart * span + number % apart
-    return [first + step * apart for step in range(HELD)]
+    return [first + step * apart for step in range(held)]
 
 
 def _halves(count: int, start: int = 0) -> list[tuple[int, int]]:
@@ -125,12 +130,12 @@ def _mirrored_steps(count: int) -> list[tuple[int, int]]:
     return [*pairs, *_halves(half), *_halves(half, half)]
 
 
-def _whole_network() -> list[tuple[int, int]]:
+def _whole_network(held: int) -> list[tuple[int, int]]:
     """All steps of a set of neighbours."""
     pairs: list[tuple[int, int]] = []
     size = 2
-    while size <= HELD:
-        for start in range(0, HELD, size):
+    while size <= held:
+        for start in range(0, held, size):
             pairs += [(start + a, start + b) for a, b in _mirrored_steps(size)]
         size *= 2
     return pairs
