@@ -5,6 +5,9 @@ In: the packages `llama-cpp-python` and `gguf`; without them mgn is timed alone.
 format of the weights, tokens a second of greedy decoding with a cache, the two in turns; which
 share of the bandwidth bound mgn reaches, where all weights are read once a token; and how many of
 the tokens are those of llama.cpp, which rounds what it multiplies with packed weights to 8 bits.
+
+Threads that wait for one another spin, so that times mislead where other work shares the machine.
+There `taskset -c 0 python -m benchmarks.llama_cpp --threads 1 --cpu-time` compares one core each.
 """
 
 import argparse
@@ -48,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5, help="turns of each contestant")
     parser.add_argument("--threads", type=int, default=2, help="those of llama.cpp")
+    parser.add_argument("--cpu-time", action="store_true", help="count seconds of processors")
     options = parser.parse_args(arguments)
     if options.tokens + len(PROMPT) > ROOM:
         parser.error(f"--tokens: there is room for {ROOM - len(PROMPT)}")
@@ -68,10 +72,11 @@ def measured(format: str, options: argparse.Namespace) -> str:
         del weights
         times: dict[str, list[float]] = {name: [] for name in contestants}
         tokens: dict[str, list[int]] = {}
+        clock = time.process_time if options.cpu_time else time.perf_counter
         for _ in range(options.rounds):
             for name, contestant in contestants.items():
                 time.sleep(SHARED.pause)
-                tokens[name], seconds = decoded(contestant, options.tokens)
+                tokens[name], seconds = decoded(contestant, options.tokens, clock)
                 times[name] += seconds
     rates = {name: 1 / median(seconds) for name, seconds in times.items()}
     said = ", ".join(f"{name} {rate:.1f}" for name, rate in rates.items())
@@ -84,16 +89,18 @@ def measured(format: str, options: argparse.Namespace) -> str:
     return f"{line}; {ahead:.2f} of llama.cpp, {alike} of {options.tokens} tokens are alike"
 
 
-def decoded(contestant: Any, count: int) -> tuple[list[int], list[float]]:
+def decoded(
+    contestant: Any, count: int, clock: Callable[[], float]
+) -> tuple[list[int], list[float]]:
     """Greedy tokens after the prompt, and the seconds of each."""
     step = contestant.begin()
     for token in PROMPT[:-1]:
         step(token)
     tokens, seconds, token = list[int](), list[float](), PROMPT[-1]
     for _ in range(count):
-        start = time.perf_counter()
+        start = clock()
         token = step(token)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(clock() - start)
         tokens.append(token)
     return tokens, seconds
 
