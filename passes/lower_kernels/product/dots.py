@@ -7,7 +7,7 @@ A left operand that is computed on the way is computed once a work-item, into lo
 a block format become floats by way of integers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -24,14 +24,21 @@ from mgn.passes.kernels.index import ZERO, Index, delinearised, lanes, linear
 from mgn.passes.kernels.packed_codes import Digit, bytes_of, packed_codes
 from mgn.passes.kernels.product import Product, is_unpacked
 from mgn.passes.lower_kernels.core.long_sums import long_loop
-from mgn.passes.lower_kernels.core.operand import LEFT, Operand
+from mgn.passes.lower_kernels.core.operand import LEFT, RIGHT, Operand
 from mgn.passes.lower_kernels.core.product import add_products, tile_start, write_tile
 from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.scalar import across_lanes, combine
 from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.product.packed_product import NEAREST
 from mgn.passes.lower_kernels.product.packed_rows import shift_and_scale
 
 LONGEST_VECTOR = 16
+
+AHEAD, LINE = 8192, 64
+"""How many bytes before its use a line of codes is fetched into the nearest cache. What they take
+to become floats fills a processor's window, which then sees few lines ahead. Measured on a core of
+an AMD EPYC, where SmolLM2 decodes: it saves 24 % of 1536 × 576 in `q8_0`, 19 % in `q4_1`.
+"""
 
 
 def tile_count(product: Product, down: int, across: int) -> int:
@@ -87,12 +94,22 @@ def _one_by_one(
     job: Job, product: Product, batch: Indices, row: Index, column: Index, across: int
 ) -> SSAValue:
     """The dot products of a row with neighbouring columns, as a vector."""
-    code = job.code
+    code, packed = job.code, packed_codes(product)
     sums = code.private(memory_type(accumulator(product.element)), across)
+    root = product.node.operands[RIGHT]
+
+    def hinted(own: Index, k: Index, steps: int) -> None:
+        """Asks for the codes of so many steps of a later column."""
+        if packed is None:
+            return
+        at = packed.places(root, product.right_index(batch, k, own))[packed.codes]
+        first = linear(at, packed.codes.shape) + AHEAD
+        for line in range(0, steps // packed.digits_of_byte, LINE):
+            code.prefetch(job.inputs[packed.codes.number], code.index(first + line), NEAREST)
 
     def one(number: Index) -> None:
         own = code.known(column + number, product.columns)
-        (total,) = _dot_tile(job, product, batch, [row], [own])
+        (total,) = _dot_tile(job, product, batch, [row], [own], hinted)
         code.store(total, sums, code.index(number))
 
     code.each(0, across, one)
@@ -100,7 +117,12 @@ def _one_by_one(
 
 
 def _dot_tile(
-    job: Job, product: Product, batch: Indices, rows: Sequence[Index], columns: Sequence[Index]
+    job: Job,
+    product: Product,
+    batch: Indices,
+    rows: Sequence[Index],
+    columns: Sequence[Index],
+    hinted: Callable[[Index, Index, int], None] = lambda *_: None,
 ) -> list[SSAValue]:
     code, element = job.code, product.element
     left, right = Operand.both(job, product, batch)
@@ -122,6 +144,9 @@ def _dot_tile(
 
     def block(number: Index, held: list[SSAValue]) -> list[SSAValue]:
         result: list[SSAValue] = []
+        size = unroll * together * width
+        for column in columns:
+            hinted(column, number * size, size)
         for part in range(unroll):
             sums = held[part * count : (part + 1) * count]
             for place in range(together):
