@@ -55,9 +55,12 @@ PRECISIONS: dict[str, Rounding | None] = {
 WHOLE = {"attention": 3}
 """Composites that are not expanded for the products in them, and how many operands those have."""
 
-WHOLE_IN = {
-    "bf16": {"attention_lse": 2, "attention_query_gradient": 4, "attention_key_gradient": 4}
+_ATTENTION_GRADIENT = {
+    "attention_lse": 2,
+    "attention_query_gradient": 4,
+    "attention_key_gradient": 4,
 }
+WHOLE_IN = {"bf16": _ATTENTION_GRADIENT, "tf32": _ATTENTION_GRADIENT}
 """The same where operands are rounded to a type."""
 
 PASSED = ("transpose", "reshape", "windows", "pad")

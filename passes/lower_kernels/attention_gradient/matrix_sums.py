@@ -75,8 +75,8 @@ class MatrixSums(MatrixWalking):
         numbers_of = (self.walked[which], self.walked[which])
         product = HeadProduct.of(attention, self.head, numbers_of, False)
         tile = (self.name, 1, self.line(which), self.length(which))
-        own = (self.batch, self.place, self.job, constant(0))
-        return Panel(product, sizes.panel(sizes.keys), *tile, *own, self.base(which), self.memory)
+        own = (self.batch, self.place, self.job, constant(0), self.base(which), self.memory)
+        return Panel(product, sizes.panel(sizes.keys), *tile, *own, as_columns=True)
 
     def _tile(
         self,

@@ -41,12 +41,15 @@ class Panel(OperandCopies):
     """The tile of one operand in local memory: `size` rows or columns of `limit`, from `first` on.
 
     `by_depth` says that lines run along the shared axis. `base` is where it begins in a stage.
+    `as_columns` says that lines which are steps lie as if they were columns, and are taken in the
+    order in which a work-item holds the columns of a result: the left operand is such a result.
     """
 
     job: Job
     first: Index
     base: int
     memory: SSAValue
+    as_columns: bool = False
 
     @property
     def code(self) -> Code:
@@ -70,7 +73,7 @@ class Panel(OperandCopies):
         added.
         """
         count = self.line_chunks
-        if self.spread:
+        if self.spread and not self.as_columns:
             key = line % 4 * 2 % count  # a quarter's four steps meet in no bank
         elif count == LINE_CHUNKS:
             key = line % LINE_CHUNKS
@@ -260,15 +263,16 @@ class Panel(OperandCopies):
         chunk, code, lane = self.sizes.chunk, self.code, self.place % 32
         width = 2 if sixteen else 1
 
-        def numbers(eight: int, k_offset: int) -> list[SSAValue]:
-            line = step * (STEP_CHUNKS * chunk) + k_offset + lane % 4
+        def numbers(eight: int, half: int) -> list[SSAValue]:
+            own_line = lane % 4 * 2 + half if self.as_columns else lane % 4 + half * 4
+            line = step * (STEP_CHUNKS * chunk) + own_line
             column = own + self.own_place(eight, lane // 4, sixteen)
             place = stage + self.spot(column // chunk, line) + column % chunk
             value = code.load(self.memory, code.index(place), width, place.multiple)
             return [lane_of(code, value, number) for number in range(width)]
 
         return [
-            code.joined([*numbers(eight, 0), *numbers(eight, 4)])
+            code.joined([*numbers(eight, 0), *numbers(eight, 1)])
             for eight in range(0, eights, width)
         ]
 

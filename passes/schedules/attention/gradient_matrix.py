@@ -22,7 +22,7 @@ Visited = Callable[[int, int], Sequence[int]]
 NAMES = ("tile_down", "tile_keys")
 """What a schedule calls the numbers of a tiling."""
 
-UNITS = ("bf16",)
+UNITS = ("bf16", "tf32")
 """What the template's operands are rounded to: its weights are signed, and of any size."""
 
 SHAPES: tuple[tuple[int, int, int, float, float], ...] = (

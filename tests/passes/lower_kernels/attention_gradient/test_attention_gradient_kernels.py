@@ -99,7 +99,12 @@ graph step(q: f32[2, S, Q], k: f32[2, S, 256], v: f32[2, S, 256], g: f32[2, S, Q
 
 @pytest.mark.parametrize(
     ("device", "rows", "precision"),
-    [("cpu", 768, "f32"), ("nvidia-h200", 4096, "f32"), ("nvidia-h200", 4096, "bf16")],
+    [
+        ("cpu", 768, "f32"),
+        ("nvidia-h200", 4096, "f32"),
+        ("nvidia-h200", 4096, "tf32"),
+        ("nvidia-h200", 4096, "bf16"),
+    ],
 )
 def test_no_scores_are_in_memory_where_there_are_many(
     device: str, rows: int, precision: str

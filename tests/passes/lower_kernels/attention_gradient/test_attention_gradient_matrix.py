@@ -3,6 +3,7 @@
 Where there is no matrix unit, the same kernels run with sub-groups that exchange registers.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -12,6 +13,7 @@ import pytest
 from mgn.dialects.fusion.forms import ATTENTION_GRADIENT
 from mgn.dialects.kernel import Device
 from mgn.passes.schedules.attention.gradient_matrix import SHAPES as TILES
+from mgn.passes.schedules.attention.gradient_matrix import UNITS
 from tests.support.lower_fixture import Run, check_all, fused_kernel, scheduled
 from tests.support.matrix_unit_fixture import device, passes_in_a_process_with_sub_groups  # noqa: F401
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
@@ -22,6 +24,12 @@ SHAPES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((33, 17, 1, 1, 16, 72), {"causal": True, "window": 20}),
 ]
 """Queries, keys, heads, heads of keys, sizes of heads; how they are scored."""
+
+ROUNDINGS: dict[str, Callable[[Any, Any], Any]] = {
+    "bf16": lambda b, value: b.cast(value, "f32"),
+    "tf32": lambda b, value: b.round_tf32(value),
+}
+"""What a unit multiplies → how an operand comes to be rounded to that."""
 
 
 @pytest.mark.long
@@ -37,7 +45,9 @@ def check(run: Run, got: list[np.ndarray], want: list[np.ndarray]) -> None:
 
 @pytest.mark.parametrize("name", ATTENTION_GRADIENT)
 @pytest.mark.parametrize("shape", range(len(SHAPES)))
+@pytest.mark.parametrize("unit", UNITS)
 def test_a_unit_computes_what_the_interpreter_does(
+    unit: str,
     name: str,
     shape: int,
     cl_queue: Any,  # noqa: F811
@@ -46,7 +56,7 @@ def test_a_unit_computes_what_the_interpreter_does(
     (rows, keys, heads, kv_heads, depth, width), how = SHAPES[shape]
     shapes = [(2, rows, heads * depth), (1, keys, kv_heads * depth), (1, keys, kv_heads * width)]
     shapes += [(2, rows, heads * width), (2, rows, heads), (2, rows, heads)]
-    types = ["bf16"] * 4 + ["f32"] * 2
+    types = ["bf16" if unit == "bf16" else "f32"] * 4 + ["f32"] * 2
     if name == ATTENTION_GRADIENT[0]:
         shapes, types = shapes[:2], types[:2]
     random = np.random.default_rng(rows)
@@ -58,12 +68,12 @@ def test_a_unit_computes_what_the_interpreter_does(
         arrays[4] += np.float32(np.log(keys))
 
     def build(b: Any, *operands: Any) -> Any:
-        given = [b.cast(x, "f32") for x in operands[:4]]
+        given = [ROUNDINGS[unit](b, x) for x in operands[:4]]
         return b.call(name, *given, *operands[4:], heads=heads, kv_heads=kv_heads, **how)
 
     kernel = fused_kernel("attention_gradient", list(zip(types, shapes, strict=True)), build)
     assert scheduled(kernel, device)["variant"] == "matrix walk"
     warps, keys, *_ = TILES[(shape + 1) % len(TILES)]
     tiling = {"tile_down": warps, "tile_keys": keys, "local_memory": 1 << 18}
-    fixed = {"matrix": "bf16", "matrix_unit": device.matrix_unit, **tiling}
+    fixed = {"matrix": unit, "matrix_unit": device.matrix_unit, **tiling}
     check_all(cl_queue, [Run(kernel, arrays, device, fixed, f"{name} {SHAPES[shape]}")], check)
