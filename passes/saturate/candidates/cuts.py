@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, product
 
 from mgn.dialects.fusion import KernelKind
+from mgn.dialects.fusion.forms import MOVED
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
 from mgn.passes.saturate.candidates.broadcasts import costs_a_launch, repeats_of
@@ -182,7 +183,7 @@ class CutBuilder:
         """
         root = self.view.signatures[signature]
         choices = [
-            self._choices(number, mapped, traits, root.heavy, self._before(root, position))
+            self._choices(number, mapped, traits, root, self._before(root, position))
             for position, (number, mapped) in enumerate(operands)
         ]
         plain = root.kind in (Kind.ELEMENTWISE, Kind.REDUCTION)
@@ -224,14 +225,15 @@ class CutBuilder:
         number: int,
         mapped: Sequence[int],
         traits: Sequence[Traits],
-        heavy: KernelKind | None,
+        root: Signature,
         kinds: Collection[KernelKind],
     ) -> list[Cone | None]:
         """How an operand may come: None is from memory (or, for a constant, inside the body). What
         goes once over its operands reads a reshape where the value itself lies. Operands of
-        attention's gradient, which are many, that are rounded for a matrix unit come so alone.
+        attention's gradient, which are many, that are rounded for a matrix unit come so alone;
+        those of a product come so first, through movement too.
         """
-        operand = traits[mapped[0]]
+        operand, heavy = traits[mapped[0]], root.heavy
         if operand.in_memory or operand.inline:
             return [None]
         cones = [cone for cone in self.numbered[number].cones if cone.form.kind in kinds]
@@ -246,6 +248,10 @@ class CutBuilder:
                 first = [cone for cone in first if self._shows_rounding(cone)] or first
             own = self.numbered[number].traits
             chosen = [*best_of_each_kind(first, self.limits, own), None]
+            if heavy is KernelKind.CONTRACTION or root.name in MOVED:
+                rounding = next((cone for cone in first if self._shows_rounding(cone)), None)
+                if rounding is not None:
+                    chosen = [rounding, *(cone for cone in chosen if cone is not rounding)]
             once = heavy in GOING_ONCE and any(map(self._reshapes, chosen))
             if once or (heavy is None and self._slides(cones)):
                 chosen.pop()
