@@ -29,6 +29,7 @@ from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.types import element_of
 from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made, as_element
 from mgn.passes.kernels.accumulation import accumulator
+from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.schedules.product.few_rows import FEW_ROWS
 
 TILE, NARROW_TILE = 64, 32
@@ -43,20 +44,61 @@ LEAST_PART, LEAST_PARTS = 1024, 4
 WHOLE = 16
 """The length of a part is a multiple of this, so that its lines are copied in whole chunks."""
 
+EVEN_PART, EVEN_PARTS = 512, 8
+"""The least length of a part, and the most parts, where these only even out what units have to do."""
 
-def choose_parts(batches: int, rows: int, columns: int, depth: int, device: Device) -> int:
-    """Into how many parts the shared axis may be cut; 1 where there are enough tiles."""
+EVEN_TILES = 0.2
+"""From how many tiles a unit on: of fewer, groups divide the shared axis among their work-items."""
+
+GAIN = 0.9
+"""What is left of a product's time where that is worth a second launch."""
+
+UNIT_TILE, UNIT_SHARE = 128, 0.5
+"""Rows and columns of a group's usual tile on a matrix unit, and the share of its rate."""
+
+
+def choose_parts(
+    batches: int, rows: int, columns: int, depth: int, device: Device, unit: str | None = None
+) -> int:
+    """Into how many parts the shared axis may be cut; 1 where there are enough tiles, as many on
+    each compute unit. `unit` is what a matrix unit multiplies, if one does.
+    """
     across = NARROW_TILE if rows <= FEW_ROWS else TILE
-    tiles = -(-rows // TILE) * -(-columns // across) * batches
+    tiles = ceil_div(rows, TILE) * ceil_div(columns, across) * batches
     wanted = min(GROUPS * device.compute_units // max(tiles, 1), depth // LEAST_PART)
     if wanted < LEAST_PARTS:
-        return 1
+        return _even_parts(batches, rows, columns, depth, device, unit)
     for whole in (WHOLE, 1):
         near = range(LEAST_PARTS, 2 * wanted)
         fitting = [count for count in near if depth % (count * whole) == 0]
         if fitting:
             return min(fitting, key=lambda count: abs(count - wanted))
     return 1
+
+
+def _even_parts(
+    batches: int, rows: int, columns: int, depth: int, device: Device, unit: str | None
+) -> int:
+    """The same where there are tiles for all units or nearly, but some units have more of them than
+    others. The parts' results are written and read besides.
+    """
+    size = UNIT_TILE if unit else TILE
+    rate = device.matrix_rates[unit] * UNIT_SHARE if unit else device.rate("f32")
+    tiles, units = ceil_div(rows, size) * ceil_div(columns, size) * batches, device.compute_units
+    if tiles < EVEN_TILES * units:
+        return 1
+    tile_seconds = 2.0 * size * size * depth / rate * units
+    result = batches * rows * columns * 8
+
+    def seconds(parts: int) -> float:
+        turns = ceil_div(tiles * parts, units) / parts
+        besides = parts * result / device.bandwidth + device.launch_cost if parts > 1 else 0.0
+        return turns * tile_seconds + besides
+
+    most = min(EVEN_PARTS, depth // EVEN_PART)
+    fitting = [count for count in range(2, most + 1) if depth % (count * WHOLE) == 0]
+    best = min(fitting, key=seconds, default=1)
+    return best if seconds(best) <= GAIN * seconds(1) else 1
 
 
 @dataclass(frozen=True)
