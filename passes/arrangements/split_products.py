@@ -45,7 +45,7 @@ WHOLE = 16
 """The length of a part is a multiple of this, so that its lines are copied in whole chunks."""
 
 EVEN_PART, EVEN_PARTS = 512, 8
-"""The least length of a part, and the most parts, where these only even out what units have to do."""
+"""The least length of a part, and the most parts, where these even out what units have to do."""
 
 EVEN_TILES = 0.2
 """From how many tiles a unit on: of fewer, groups divide the shared axis among their work-items."""
