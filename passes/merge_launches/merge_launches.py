@@ -92,6 +92,7 @@ class _Merger:
         self._program, self._kernels, self._device = program, kernels, device
         self._costs, self._always = costs, always
         self._stages: dict[str, dict[int, float]] = {}
+        self._operations: dict[str, int] = {}
         self._taken = {op.sym_name.data for op in program.residents} | kernels.keys()
 
     def merge(self) -> None:
@@ -140,6 +141,7 @@ class _Merger:
             self._costs[name] = kernel_cost(self._kernels[name], self._device)
         cost = self._costs[name]
         if name not in self._stages:
+            self._operations[name] = sum(1 for _ in self._kernels[name].walk())
             self._stages[name] = {
                 size: 0.0 if self._always else cost.as_stage(size, self._device)
                 for size in SIZES[self._device.kind]
@@ -149,7 +151,7 @@ class _Merger:
             }
         places = frozenset(place_of(value) for value in launch.arguments)
         alone = 1.0 if self._always else cost.alone(self._device)
-        return Stage(name, alone, self._stages[name], places)
+        return Stage(name, alone, self._stages[name], places, self._operations[name])
 
     def _repeat(self, run: list[LaunchOp], touched: list[Accesses]) -> None:
         """Has every group do launches of one work-group for itself, where a barrier would stand on

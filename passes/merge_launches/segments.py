@@ -16,20 +16,24 @@ MOST_STAGES = 512
 MOST_ARGUMENTS = 500
 """What fits into the 4352 bytes that NVIDIA's driver has for a kernel's arguments."""
 
-MOST_KERNELS = 40
-"""Different kernels in one: the driver's compiler takes longer than in proportion."""
+MOST_KERNELS, MOST_OPERATIONS = 40, 2500
+"""Different kernels in one, and the operations of all of these: the driver's compiler takes longer
+than in proportion, over a minute for 4,400 operations.
+"""
 
 
 @dataclass(frozen=True)
 class Stage:
     """A launch as segments see it. `alone` is its price as a launch of its own. `seconds` has its
-    time as a stage by the sizes of groups, where it can be one.
+    time as a stage by the sizes of groups, where it can be one. Its kernel has so many
+    `operations`.
     """
 
     kernel: str
     alone: float
     seconds: dict[int, float]
     places: frozenset[object]
+    operations: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,13 +84,15 @@ def _beginning_at(
     found: list[Segment] = []
     sums = dict.fromkeys(stages[first].seconds, launch)
     places: set[object] = set()
-    kernels: set[str] = set()
+    kernels: dict[str, int] = {}
     span_end = barriers[first]
     for number in range(first, min(len(stages), first + MOST_STAGES)):
         stage = stages[number]
         places |= stage.places
-        kernels.add(stage.kernel)
+        kernels[stage.kernel] = stage.operations
         if len(places) > MOST_ARGUMENTS or len(kernels) > MOST_KERNELS:
+            break
+        if sum(kernels.values()) > MOST_OPERATIONS:
             break
         waits = barrier if number == span_end else 0.0
         if waits:

@@ -5,7 +5,7 @@ from itertools import pairwise, product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mgn.passes.merge_launches.segments import Stage, cheapest_segments
+from mgn.passes.merge_launches.segments import MOST_OPERATIONS, Stage, cheapest_segments
 
 LAUNCH, BARRIER = 5.0, 1.0
 
@@ -58,3 +58,16 @@ def test_no_other_cut_is_cheaper(order: tuple[list[Stage], list[int]]) -> None:
         pairs = pairwise(ends)
         prices.append(sum(price(stages, barriers, first, end) for first, end in pairs))
     assert sum(segment.seconds for segment in found) == min(prices)
+
+
+def test_kernels_of_too_many_operations_together_stay_apart() -> None:
+    def stage(kernel: str, operations: int) -> Stage:
+        return Stage(kernel, LAUNCH + 1.0, {256: 1.0}, frozenset(), operations)
+
+    def ends(*stages: Stage) -> list[int]:
+        barriers = [len(stages)] * len(stages)
+        return [item.end for item in cheapest_segments(stages, barriers, LAUNCH, BARRIER)]
+
+    most = MOST_OPERATIONS
+    assert ends(stage("a", most - 1), stage("b", 1), stage("a", most - 1)) == [3]
+    assert len(ends(stage("a", most), stage("b", 1))) == 2
