@@ -48,7 +48,7 @@ from mgn.passes.merge_launches.accesses import (
     last_conflicts,
     next_barriers,
 )
-from mgn.passes.merge_launches.prices import KernelCost, kernel_cost
+from mgn.passes.merge_launches.prices import LATENCY, KernelCost, kernel_cost
 from mgn.passes.merge_launches.segments import SIZES, Segment, Stage, cheapest_segments
 
 MOST_REPEATED = 1 << 16
@@ -151,7 +151,8 @@ class _Merger:
             }
         places = frozenset(place_of(value) for value in launch.arguments)
         alone = 1.0 if self._always else cost.alone(self._device)
-        return Stage(name, alone, self._stages[name], places, self._operations[name])
+        hidden = 0.0 if self._always else LATENCY
+        return Stage(name, alone, self._stages[name], places, self._operations[name], hidden)
 
     def _repeat(self, run: list[LaunchOp], touched: list[Accesses]) -> None:
         """Has every group do launches of one work-group for itself, where a barrier would stand on

@@ -25,8 +25,8 @@ than in proportion, over a minute for 4,400 operations.
 @dataclass(frozen=True)
 class Stage:
     """A launch as segments see it. `alone` is its price as a launch of its own. `seconds` has its
-    time as a stage by the sizes of groups, where it can be one. Its kernel has so many
-    `operations`.
+    time as a stage by the sizes of groups, where it can be one; that is less by `hidden` where no
+    barrier follows, and groups go on at once. Its kernel has so many `operations`.
     """
 
     kernel: str
@@ -34,6 +34,7 @@ class Stage:
     seconds: dict[int, float]
     places: frozenset[object]
     operations: int = 0
+    hidden: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,9 @@ def _beginning_at(
             break
         if sum(kernels.values()) > MOST_OPERATIONS:
             break
-        waits = barrier if number == span_end else 0.0
-        if waits:
+        waits = -stages[number - 1].hidden if number > first else 0.0
+        if number == span_end:
+            waits = barrier
             span_end = barriers[number]
         sums = {
             size: total + waits + stage.seconds[size]

@@ -23,6 +23,7 @@ def orders(draw: st.DrawFn) -> tuple[list[Stage], list[int]]:
                 for size in draw(st.sets(st.sampled_from([256, 512])))
             },
             frozenset(draw(st.sets(st.integers(0, 3)))),
+            hidden=draw(st.sampled_from([0.0, 0.5])),
         )
         for _ in range(count)
     ]
@@ -34,12 +35,14 @@ def price(stages: list[Stage], barriers: list[int], first: int, end: int) -> flo
     """The price of one launch of some launches, infinite where it cannot be."""
     if end == first + 1:
         return stages[first].alone
-    spans, start = 0, first
+    meets, start = {end}, first
     while barriers[start] < end:
-        start, spans = barriers[start], spans + 1
+        start = barriers[start]
+        meets.add(start)
+    saved = sum(stages[n].hidden for n in range(first, end) if n + 1 not in meets)
     sizes = set.intersection(*(set(stage.seconds) for stage in stages[first:end]))
     times = [sum(stage.seconds[size] for stage in stages[first:end]) for size in sizes]
-    return LAUNCH + BARRIER * spans + min(times, default=float("inf"))
+    return LAUNCH + BARRIER * (len(meets) - 1) + min(times, default=float("inf")) - saved
 
 
 @settings(max_examples=120, deadline=None)
