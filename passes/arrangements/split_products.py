@@ -47,8 +47,10 @@ WHOLE = 16
 EVEN_PART, EVEN_PARTS = 512, 8
 """The least length of a part, and the most parts, where these even out what units have to do."""
 
-EVEN_TILES = 0.2
-"""From how many tiles a unit on: of fewer, groups divide the shared axis among their work-items."""
+EVEN_LAUNCHES = 8.0
+"""The least work that is evened out, in launches: groups of smaller products divide the shared axis
+among their work-items.
+"""
 
 GAIN = 0.9
 """What is left of a product's time where that is worth a second launch."""
@@ -85,7 +87,7 @@ def _even_parts(
     size = UNIT_TILE if unit else TILE
     rate = device.matrix_rates[unit] * UNIT_SHARE if unit else device.rate("f32")
     tiles, units = ceil_div(rows, size) * ceil_div(columns, size) * batches, device.compute_units
-    if tiles < EVEN_TILES * units:
+    if 2.0 * batches * rows * columns * depth / rate < EVEN_LAUNCHES * device.launch_cost:
         return 1
     tile_seconds = 2.0 * size * size * depth / rate * units
     result = batches * rows * columns * 8
