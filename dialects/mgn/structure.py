@@ -52,6 +52,9 @@ Declared = TypeVar("Declared", bound=DeclaredOp)
 PRECISION = "mgn.precision"
 """The attribute of a module whose products have rounded operands: what they are rounded to."""
 
+STORED = "mgn.stored"
+"""The attribute of a module whose activations lie in half precision: in which one."""
+
 
 @irdl_op_definition
 class ParamOp(DeclaredOp):

@@ -58,7 +58,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--precision",
         choices=PRECISIONS,
         default="f32",
-        help="what the operands of f32 products are rounded to (default: f32, not at all)",
+        help="what f32 products read is rounded to, and activations stored in (default: f32)",
     )
     add(
         "--saturation",

@@ -12,7 +12,7 @@ from typing import Any
 
 from mgn.commands.options.errors import FAILURE, UsageError, guarded
 from mgn.commands.options.parsers import add_memory_option, add_program_options, make_tidy_parser
-from mgn.driver.precision import PRECISIONS
+from mgn.driver.precision import OPERANDS
 
 EXAMPLES = """\
 examples:
@@ -44,7 +44,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("-f", "--frontend", choices=["mgn", "mlir"], help="the language of the file")
     add = add_program_options(parser, "the graph to train (default: the one that gives the loss)")
     add("--loss", default="loss", metavar="NAME", help="the result to make small (default: loss)")
-    add("--precision", choices=PRECISIONS, default="f32", help="what products may round to")
+    add("--precision", choices=OPERANDS, default="f32", help="what products may round to")
     _add_data(parser)
     _add_steps(parser)
     _add_files(parser)

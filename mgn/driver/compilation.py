@@ -26,6 +26,7 @@ from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.parameter_only import parameter_only
 from mgn.dialects.mgn.states import StateOp, states_of
 from mgn.dialects.mgn.structure import GraphOp, ParamOp, graphs_of, parameters_of
+from mgn.driver.handed_over import handed_over
 from mgn.driver.kernel_work import Work, kernel_work
 from mgn.driver.pipelines import (
     MEMORY,
@@ -38,7 +39,7 @@ from mgn.driver.pipelines import (
     run_passes,
     within,
 )
-from mgn.driver.precision import check_precision
+from mgn.driver.precision import check_precision, precision_options
 from mgn.driver.report import (
     BudgetReport,
     DerivedParameter,
@@ -236,7 +237,7 @@ class _Passes:
 
     def _made(self, steps: Sequence[Step]) -> list[ModulePass]:
         options: dict[str, dict[str, Any]] = {
-            "convert-precision": {"precision": self.precision},
+            **precision_options(self.precision),
             "plan-memory": {"prepare": self.saturate.options.prepare},
         }
         if self.memory is not None:
@@ -402,6 +403,7 @@ def _list_kernels(report: OptimizeReport, module: ModuleOp, prepares: bool) -> N
         if isinstance(op, FusedKernelOp):
             prepared = all(value in constant for value in op.outputs)
             (report.prepared if prepared else report.kernels).append(_kernel_line(op))
+    report.handed_over = handed_over(graph, constant)
 
 
 def _named(lines: Sequence[KernelLine], steps: "Sequence[KernelCallOp]") -> list[KernelLine]:

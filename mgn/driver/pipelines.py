@@ -55,6 +55,9 @@ PASSES: dict[str, PassRow] = {
         "mgn.passes.unpack_blocks", "parameters of block formats are read as their parts"
     ),
     "simplify": PassRow("mgn.passes.simplify", "canonical forms, constant folding, CSE and DCE"),
+    "store-activations": PassRow(
+        "mgn.passes.store_activations", "what kernels hand to one another becomes of half precision"
+    ),
     "convert-precision": PassRow(
         "mgn.passes.convert_precision", "rounds the operands of f32 products for matrix units"
     ),
@@ -94,6 +97,7 @@ _INFERENCE = (
     "thread-states",
     "unpack-blocks",
     "simplify",
+    "store-activations",
     "convert-precision",
     "saturate",
     "choose-schedules",

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mgn.dialects.kernel.device import Device
+from mgn.driver.handed_over import HandedOver
 from mgn.driver.kernel_work import Work
+from mgn.driver.precision import STORED
 from mgn.driver.quantities import bytes_text, counted, seconds_text
 from mgn.driver.report_json import plain_report, report_text
 from mgn.runtime.checkpoints.load import LoadReport
@@ -149,6 +151,7 @@ class OptimizeReport:
     that run when parameters have changed, `derived` what they make, `prepare_seconds` what that
     took the last time. `saturation` is the e-graph's own report: e-classes, e-nodes, rules fired;
     `extraction` its part on the choice of kernels, with those rejected and their prices.
+    `handed_over` has the bytes that kernels of a run hand to one another, by element types.
     `loaded` says which checkpoint the parameters came from, and what was converted.
     `recalled` says that an equal program was compiled before, and its kernels and plan were kept.
     """
@@ -165,6 +168,7 @@ class OptimizeReport:
     saturation: object | None = None
     tuning: TuningReport | None = None
     memory: MemoryReport | None = None
+    handed_over: list[HandedOver] = field(default_factory=list[HandedOver])
     times: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     distinct_kernels: int = 0
     from_cache: int = 0
@@ -229,6 +233,8 @@ class OptimizeReport:
         if self.saturation is not None:
             lines += [f"  {line}" for line in str(self.saturation).splitlines()]
         lines.append(f"  {self.operations_text} became {self.kernels_text}")
+        if self.handed_over and self.precision in STORED:
+            lines.append(f"  kernels hand over {', '.join(map(str, self.handed_over))}")
         if self.memory is not None:
             lines.append(f"  {memory_line(self.memory)}")
             lines += [f"  {line}" for line in budget_lines(self.memory.budget)]

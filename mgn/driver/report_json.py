@@ -36,6 +36,7 @@ def plain_report(report: Any, seconds: Sequence[float] = ()) -> dict[str, Any]:
         "prepared": _kernels(report.prepared, report.device, ()),
         "derived": plain(report.derived),
         "memory": plain(report.memory),
+        "handed_over": plain(report.handed_over),
         "seconds": {
             "roofline": report.roofline_seconds,
             "measured": report.measured_seconds,

@@ -24,7 +24,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "loss": ((str,), "the name of an output"),
     "seed": ((int,), "a whole number"),
     "target": ((str,), "'opencl', 'spirv' or 'auto'"),
-    "precision": ((str,), "'f32', 'tf32', 'bf16' or 'f16'"),
+    "precision": ((str,), "'f32', 'tf32', 'bf16', 'f16' or 'bf16-stored'"),
     "tune": ((int, float), "a number of seconds"),
     "times": ((int,), "how often, a whole number"),
     "memory": ((int, str), "a size such as '4GiB', or a number of bytes"),

@@ -18,6 +18,7 @@ from mgn.codegen.launch_plan import BufferKind, LaunchPlan
 from mgn.codegen.signature import KernelSignature
 from mgn.dialects.kernel.device import Device
 from mgn.driver.compilation import Compiled
+from mgn.driver.handed_over import HandedOver
 from mgn.driver.report import (
     DerivedParameter,
     KernelLine,
@@ -55,6 +56,7 @@ class _Told:
     saturation: SaturateReport | None
     tuning: TuningReport | None
     memory: MemoryReport | None
+    handed_over: list[HandedOver]
     distinct_kernels: int
 
 
@@ -77,7 +79,7 @@ def entry_bytes(compiled: Compiled) -> bytes | None:
         *(report.graph, report.operations_before, report.precision),
         *(report.kernels, report.prepared, report.derived, report.merged),
         report.saturation if isinstance(report.saturation, SaturateReport) else None,
-        *(report.tuning, report.memory, report.distinct_kernels),
+        *(report.tuning, report.memory, report.handed_over, report.distinct_kernels),
     )
     if told.saturation is not report.saturation:
         return None
@@ -124,6 +126,7 @@ def _report(told: _Told, device: Device) -> OptimizeReport:
         saturation=told.saturation,
         tuning=told.tuning,
         memory=told.memory,
+        handed_over=told.handed_over,
         distinct_kernels=told.distinct_kernels,
     )
 

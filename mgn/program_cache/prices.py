@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.driver.pipelines import PIPELINES, find_pass, run_passes
+from mgn.driver.precision import precision_options
 from mgn.modules.dialect_table import make_context
 from mgn.program_cache.cache import program_cache
 from mgn.program_cache.key import NoKey, program_key
@@ -46,7 +47,7 @@ def _price(module: ModuleOp, device: Device, precision: str) -> float:
 
     module.attributes["mgn.device"] = device.to_attribute()
     names = PIPELINES["inference"]
-    options = {"convert-precision": {"precision": precision}}
+    options = precision_options(precision)
     passes = [find_pass(name)(**options.get(name, {})) for name in names[: names.index("saturate")]]
     run_passes(passes, module, make_context())
     (graph,) = graphs_of(module)

@@ -105,7 +105,7 @@ class Trainer:
         from mgn.runtime.launching.session import Session
 
         check_arguments("mgn.Trainer", graph=graph, loss=loss, seed=seed, device=device, dims=dims)
-        check_precision(precision)
+        check_precision(precision, trains=True)
         self._memory = checked_budget("mgn.Trainer", memory)
         if not 0 <= seed < MOST_SEEDS:
             raise MgnError("seed takes a number from 0 to 2**63 - 1")

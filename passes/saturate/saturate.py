@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 
 from mgn.diagnostics import MgnError, clipped
 from mgn.dialects.garbage import collector_paused
 from mgn.dialects.kernel.device import Device
-from mgn.dialects.mgn.structure import PRECISION, GraphOp, graphs_of
+from mgn.dialects.mgn.structure import PRECISION, STORED, GraphOp, graphs_of
 from mgn.passes.saturate.candidates.baseline import price_of_separate_kernels
 from mgn.passes.saturate.candidates.candidates import CandidateSet
 from mgn.passes.saturate.candidates.commits import charge_commits
@@ -46,6 +46,7 @@ from mgn.passes.saturate.extraction.report import SaturateReport
 from mgn.passes.saturate.extraction.unread_results import drop_unread
 from mgn.passes.saturate.extraction.whole_search import Searched, search_whole
 from mgn.passes.saturate.memo import Choice, choice_key, choice_of, recall, remember
+from mgn.passes.saturate.narrow_results import narrow_results
 from mgn.passes.saturate.prices.scheduled import is_possible
 from mgn.passes.saturate.rebuild import rebuild_graph
 from mgn.passes.saturate.rules.patterns import Number, Pattern, calls_of
@@ -399,6 +400,8 @@ class Saturate(ModulePass):
         options = self.options.with_roundings if is_rounded else self.options
         for graph in graphs_of(op):
             self.reports.append(saturate_graph(graph, device, options, self.trace))
+            if STORED in op.attributes:
+                narrow_results(graph, cast(StringAttr, op.attributes[STORED]))
 
 
 def _rule_classes(text: str) -> frozenset[RuleClass]:

@@ -13,7 +13,7 @@ from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.dialects.types import element_of
-from mgn.driver.precision import PRECISIONS
+from mgn.driver.precision import OPERANDS
 from mgn.passes.convert_precision import PRECISIONS as ROUNDINGS
 from mgn.passes.convert_precision import ConvertPrecision
 from mgn.runtime.errors import DeviceError
@@ -56,7 +56,7 @@ def draw(*shapes: tuple[int, ...]) -> list[np.ndarray]:
 
 
 def test_the_pass_and_the_commands_know_the_same_words() -> None:
-    assert tuple(ROUNDINGS) == PRECISIONS
+    assert tuple(ROUNDINGS) == OPERANDS
 
 
 def test_f32_changes_nothing() -> None:

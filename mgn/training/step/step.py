@@ -35,6 +35,7 @@ from mgn.dialects.mgn.gradients.reverse import Tape
 from mgn.dialects.mgn.states import states_of
 from mgn.dialects.mgn.structure import ParamOp, ReadOp, parameters_of
 from mgn.dialects.types import element_of, spelling
+from mgn.driver.precision import check_precision
 from mgn.modules.mlir_text import check_module
 from mgn.passes.mixed_precision import round_products
 from mgn.training.optimisers.optimisers import PREFIX, AdamW, Optimizer, Update, claim
@@ -129,6 +130,7 @@ def scaled_step(
     """The step of a module's one graph, which is used up, at a precision, with what `loss_scale`
     says.
     """
+    check_precision(precision, trains=True)
     round_products(module, precision)
     options = StepOptions(loss_scale=as_loss_scale(loss_scale, precision))
     return training_step(module, loss, optimizer, options)
