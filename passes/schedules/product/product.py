@@ -48,6 +48,7 @@ from mgn.passes.schedules.product.operand_copies import (
 from mgn.passes.schedules.product.pixel_products import EVALUATION, pixel_blocking
 from mgn.passes.schedules.product.seconds import (
     COMPUTED,
+    STEP_LATENCY,
     TILE_LATENCY,
     UNIT_LATENCY,
     gathered_seconds,
@@ -288,8 +289,10 @@ def _direct(request: Request, product: Product) -> Schedule:
         across //= 2
     numbers = {"width": width, "tile_rows": down, "tile_vectors": across}
     rate = plain_rate(product, request.device)
-    seconds = (4.0 if request.is_gpu else 1.0) * useful_seconds(product, rate)
-    if not request.is_gpu and _has_operands(product) and right_axis(product) == DEPTH:
+    seconds = useful_seconds(product, rate)
+    if request.is_gpu:
+        seconds = max(4.0 * seconds, product.depth * STEP_LATENCY)
+    elif _has_operands(product) and right_axis(product) == DEPTH:
         seconds += gathered_seconds(product, request.device)
     passes, facts = tile_passes(product, (down, across * width)), request.facts(*FACTS, "local")
     return Schedule(ProductVariant.DIRECT, numbers, facts, seconds, passes)
