@@ -21,7 +21,7 @@ class Traits:
 
     `repeats` is how many times more often than once an element a kernel evaluates it at most that
     computes it for its one reader (broadcasts.py); `lasts` says that this may cost more than to
-    have it in memory.
+    have it in memory. `views` says that it is a slice or a reshape of another class.
     """
 
     type: TensorType
@@ -32,6 +32,7 @@ class Traits:
     prepared: bool = False
     repeats: float = 0.0
     lasts: bool = False
+    views: bool = False
 
     @property
     def stored(self) -> bool:

@@ -154,10 +154,14 @@ class CutBuilder:
         users = min(self.readers[value.key], 3)
         outside = users, value.is_output, value.prepared, self.repeats.get(value.key, 0.0)
         rest = value.in_memory, value.inline, *outside
-        known = self.known_traits.get((id(value.type), *rest))
+        views = value.leaf is None and any(
+            self.view.signatures[member.signature].name in VIEWS for member in value.members
+        )
+        key = (id(value.type), *rest, views)
+        known = self.known_traits.get(key)
         if known is None:
-            known = self.known_traits[id(value.type), *rest] = self._note_traits(
-                value, Traits(value.type, *rest)
+            known = self.known_traits[key] = self._note_traits(
+                value, Traits(value.type, *rest, views=views)
             )
         self.traits[value.key], self.traits_of[value.key] = known
         return known[1]
@@ -189,6 +193,8 @@ class CutBuilder:
         plain = root.kind in (Kind.ELEMENTWISE, Kind.REDUCTION)
         plain = plain and not shows_rounding(root, self.device)
         attends = root.heavy is KernelKind.ATTENTION
+        if attends:
+            choices[0] = _through_views(choices[0], traits)
         merges = self.limits.attention if attends else self.limits.merges
         self.left_out[TIME] += max(0, math.prod(map(len, choices)) - merges)
         merged: dict[tuple[int, ...], Cone | None] = {}
@@ -382,6 +388,18 @@ class CutBuilder:
         if rounding is not None and not any(cone is rounding for cone in kept):
             kept.append(rounding)
         return sorted(kept, key=lambda cone: cone.besides)
+
+
+def _through_views(chosen: Sequence[Cone | None], traits: Sequence[Traits]) -> list[Cone | None]:
+    """How attention's queries may come: a view that several of their operations read is no value to
+    write for them, where there is a way through it.
+    """
+    found = [
+        cone
+        for cone in chosen
+        if cone is None or not any(traits[name].views for name in cone.leaves)
+    ]
+    return found if any(found) else list(chosen)
 
 
 def body_order(

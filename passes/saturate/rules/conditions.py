@@ -450,6 +450,11 @@ PREDICATES: dict[str, Predicate] = {
         "a permutation moves rows, and axes that b broadcasts over", layouts.turns_rows
     ),
     "merges_axes": Predicate("a reshape of x merges axes side by side", layouts.merges_axes),
+    "comes_back": Predicate(
+        "axes of x that are not 1 are in order again behind a permutation, a reshape that adds or "
+        "takes away axes of 1, and another permutation",
+        layouts.comes_back,
+    ),
     "is_half": Predicate(
         "a slice is the first (0) or second half (1) of the last axis of x", rotary_tables.is_half
     ),

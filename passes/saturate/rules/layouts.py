@@ -211,6 +211,20 @@ def together(x: Any, shape: Shape, perm: Shape) -> Shape:
     return tuple(axis for moved in perm for axis in runs[moved])
 
 
+def comes_back(x: Any, perm: Shape, shape: Shape, then: Shape) -> bool:
+    """Whether a permutation, a reshape that only adds or takes away axes of 1, and a permutation
+    leave the other axes of x in their order.
+    """
+    sizes = shape_of(x)
+    moved = [axis for axis in perm if sizes[axis] != 1]
+    kept = [place for place, size in enumerate(shape) if size != 1]
+    if [sizes[axis] for axis in moved] != [shape[place] for place in kept]:
+        return False
+    axis_at = dict(zip(kept, moved, strict=True))
+    found = [axis_at[place] for place in then if place in axis_at]
+    return found == sorted(found)
+
+
 def _runs(given: Shape, shape: Shape) -> list[range]:
     """Which axes each axis of a reshape merges; none where it does not merge."""
     runs, end = list[range](), 0

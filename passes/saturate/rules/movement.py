@@ -38,6 +38,14 @@ MOVEMENT: tuple[Rule, ...] = (
         "merges_axes(x, S)",
     ),
     Rule(
+        "transpose-undone",
+        "transpose(reshape(transpose(x, perm=P), shape=S), perm=Q)",
+        "reshape(x, shape=SHAPE)",
+        EXACT,
+        "axes come back to where they were, but for some of size 1 that came between",
+        "comes_back(x, P, S, Q)",
+    ),
+    Rule(
         "reshape-reshape",
         "reshape(reshape(x, shape=S), shape=R)",
         "reshape(x, shape=R)",
