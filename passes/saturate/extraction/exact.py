@@ -137,6 +137,8 @@ class ExactSolver:
             part = among(problem, relaxation.nearest(times))
             found = outside(part, Solution(_found_soon(part.problem), relaxation.bound))
             known = _cheaper(problem, known, found)
+        if known.chosen is None:  # what is near the bound may be no choice
+            known = Solution(_found_soon(problem), relaxation.bound)
         cost = inf if known.chosen is None else cost_of(problem, known.chosen)
         if cost <= relaxation.bound * (1.0 + PROVED) or not self.has_time():
             return known

@@ -248,6 +248,16 @@ def test_without_time_there_is_a_choice_and_a_bound(monkeypatch: pytest.MonkeyPa
     assert 0.0 < solution.bound <= 6.0
 
 
+def test_where_no_choice_is_near_the_bound_there_is_one_further_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in (("WORK", 0), ("LARGE", 0), ("NEAREST", ())):
+        monkeypatch.setattr(exact, name, value)
+    problem = pairs_in_a_ring(2)
+    solution = ExactSolver(later()).solve(problem)
+    assert solution.chosen is not None and cost_of(problem, solution.chosen) >= solution.bound
+
+
 def test_a_solver_whose_clock_runs_out_first_goes_on() -> None:
     class Hurried:
         """Stops at its time limit twice."""
