@@ -29,7 +29,7 @@ def arrive_lines() -> list[str]:
         ALL_ITEMS,
         "if (get_local_id(0) == 0)",
         '    asm volatile("fence.acq_rel.gpu;\\n"',
-        '        "red.release.gpu.global.add.u32 [%0], 1;" :: "l"(arrivals) : "memory");',
+        '        "red.relaxed.gpu.global.add.u32 [%0], 1;" :: "l"(arrivals) : "memory");',
     ]
 
 

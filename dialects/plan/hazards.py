@@ -33,8 +33,8 @@ class Extent:
 @dataclass(frozen=True)
 class Step:
     """One launch or copy, by argument position; `in_place` pairs (read, written) may coincide. Of
-    `parts` pairs the second is written in part, and has to begin as the first. One that is done
-    `everywhere` is done by each work-group for itself.
+    `parts` pairs the second is written in part, and has to begin as the first. What is `unused` is
+    given and not touched. One that is done `everywhere` is done by each work-group for itself.
     """
 
     label: str
@@ -42,6 +42,7 @@ class Step:
     writes: dict[int, Extent]
     in_place: frozenset[tuple[int, int]] = frozenset()
     parts: frozenset[tuple[int, int]] = frozenset()
+    unused: frozenset[int] = frozenset()
     everywhere: bool = False
 
 
@@ -129,8 +130,9 @@ def check_apart(span: Sequence[Step]) -> None:
 
 def _check_repeats(step: Step) -> None:
     """A step that each work-group does for itself finds what it reads as the others do."""
-    for read in step.reads.values():
-        if any(read.overlaps(written) for written in step.writes.values()):
+    kept = {read for read, _ in step.parts if read in step.unused}
+    for position, read in step.reads.items():
+        if position not in kept and any(read.overlaps(item) for item in step.writes.values()):
             raise Hazard(f"{step.label} is done everywhere, and writes {read.label} that it reads")
 
 

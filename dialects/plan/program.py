@@ -144,14 +144,15 @@ class ProgramOp(ArenaProgram):
 
 @dataclass(frozen=True)
 class _Interface:
-    """What a launch must know of a kernel: its arguments, the pairs that may share memory, and
-    those of which the second begins as the first.
+    """What a launch must know of a kernel: its arguments, the pairs that may share memory, those
+    of which the second begins as the first, and the arguments that it does not touch itself.
     """
 
     types: tuple[Attribute, ...]
     access: tuple[Access, ...]
     in_place: frozenset[tuple[int, int]]
     parts: frozenset[tuple[int, int]]
+    unused: frozenset[int]
 
 
 def _check_names(program: ProgramOp) -> None:
@@ -218,7 +219,9 @@ def _interface(function: FuncOp) -> _Interface:
     if function.noalias is not None:
         pairs = frozenset[tuple[int, int]]()
     types = tuple(argument.type for argument in function.arguments)
-    return _Interface(types, function.accesses, pairs, starting_pairs(function))
+    named = enumerate(function.arguments)
+    unused = frozenset(position for position, argument in named if argument.first_use is None)
+    return _Interface(types, function.accesses, pairs, starting_pairs(function), unused)
 
 
 def _check_preparations(program: ProgramOp, kernels: dict[str, _Interface] | None) -> set[SSAValue]:
@@ -293,7 +296,8 @@ def _step(
     kernel = _kernel_of(op, label, kernels)
     step = _step_of(label, op.arguments, kernel.access, derived, places)
     everywhere = EVERYWHERE in op.attributes
-    return replace(step, in_place=kernel.in_place, parts=kernel.parts, everywhere=everywhere)
+    pairs = {"in_place": kernel.in_place, "parts": kernel.parts}
+    return replace(step, **pairs, unused=kernel.unused, everywhere=everywhere)
 
 
 def _kernel_of(op: KernelCallOp, label: str, kernels: dict[str, _Interface] | None) -> _Interface:

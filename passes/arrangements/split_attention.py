@@ -55,6 +55,8 @@ def choose_keys(attention: AttentionSizes, device: Device) -> int | None:
     parts = min(GROUPS * device.compute_units // max(groups, 1), keys // LEAST_KEYS)
     if parts < LEAST_PARTS:
         return None
+    if groups * parts < device.compute_units:  # a tile of keys each is a shorter walk
+        parts = max(min(device.compute_units // groups, keys // WHOLE), parts)
     return ceil_div(ceil_div(keys, parts), WHOLE) * WHOLE
 
 

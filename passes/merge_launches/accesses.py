@@ -95,13 +95,16 @@ class _Touched:
 
 
 def accesses(launch: LaunchOp, kernels: Mapping[str, FuncOp]) -> Accesses:
-    """What a launch touches. What is read alone in the whole program does not count."""
+    """What a launch touches. What is read alone in the whole program does not count, nor what a
+    kernel is given and does not use, as the state of which it writes a part in place.
+    """
     reads: list[Range] = []
     writes: list[Range] = []
-    modes = kernels[launch.kernel_name].accesses
-    for value, mode in zip(launch.arguments, modes, strict=True):
+    kernel = kernels[launch.kernel_name]
+    given = zip(launch.arguments, kernel.arguments, kernel.accesses, strict=True)
+    for value, argument, mode in given:
         place = _range(value)
-        if place is None:
+        if place is None or argument.first_use is None:
             continue
         if mode.reads:
             reads.append(place)

@@ -16,9 +16,9 @@ After:
     }
 
 A barrier stands where a launch touches bytes that one since the last barrier has written, or writes
-bytes that one has read: bytes of the arena count by where they lie, whatever value lies there. A
-small launch of one work-group that the next launch waits for is done by each group for itself, and
-marked `{everywhere}`: then no barrier stands behind it.
+bytes that one has read: those of the arena count by where they lie, whatever value lies there.
+Small launches with a barrier on either side are done by each group for itself, and marked
+`{everywhere}`: then no barrier stands behind them.
 
 The price of a launch is the device's `launch_cost`, that of a barrier its `barrier_cost`; a stage
 takes longer than its kernel alone where a resident launch holds fewer work-items at a time. A
@@ -34,7 +34,6 @@ from xdsl.dialects.builtin import FloatAttr, ModuleOp, UnitAttr, f64
 from xdsl.passes import ModulePass
 
 from mgn.dialects.checks import is_check
-from mgn.dialects.kernel.buffers import byte_size
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.kernel.function import FuncOp
 from mgn.dialects.kernel.residency import blocks_of
@@ -45,14 +44,13 @@ from mgn.dialects.plan.steps import LaunchOp, OutputOp
 from mgn.passes.merge_launches.accesses import (
     Accesses,
     accesses,
-    last_conflicts,
     next_barriers,
 )
 from mgn.passes.merge_launches.prices import LATENCY, KernelCost, kernel_cost
 from mgn.passes.merge_launches.segments import SIZES, Segment, Stage, cheapest_segments
 
-MOST_REPEATED = 1 << 16
-"""Bytes of the buffers of a launch that every group does for itself."""
+MOST_REPEATED, MOST_REPEATED_ITEMS = 1 << 16, 1024
+"""What a launch reads and writes that every group does for itself, in bytes, and its work-items."""
 
 
 @dataclass(frozen=True)
@@ -137,9 +135,7 @@ class _Merger:
 
     def _stage(self, launch: LaunchOp) -> Stage:
         name = launch.kernel_name
-        if name not in self._costs:
-            self._costs[name] = kernel_cost(self._kernels[name], self._device)
-        cost = self._costs[name]
+        cost = self._cost(name)
         if name not in self._stages:
             self._operations[name] = sum(1 for _ in self._kernels[name].walk())
             self._stages[name] = {
@@ -155,20 +151,29 @@ class _Merger:
         return Stage(name, alone, self._stages[name], places, self._operations[name], hidden)
 
     def _repeat(self, run: list[LaunchOp], touched: list[Accesses]) -> None:
-        """Has every group do launches of one work-group for itself, where a barrier would stand on
-        either side otherwise: the one behind it is not needed then.
+        """Has every group do the launches between two barriers for itself, where all of them are
+        small: the barrier behind them is not needed then.
         """
-        conflicts = last_conflicts(touched)
-        for number, launch in enumerate(run[:-1]):
-            func = self._kernels[launch.kernel_name]
-            if (
-                func.global_sizes == func.local_sizes
-                and conflicts[number + 1] == number
-                and (number == 0 or conflicts[number] == number - 1)
-                and sum(byte_size(value.type) for value in launch.arguments) <= MOST_REPEATED
-                and touched[number].can_repeat
-            ):
-                touched[number] = replace(touched[number], everywhere=True)
+        barriers = next_barriers(touched)
+        first = 0
+        while (end := barriers[first]) < len(run):
+            span = range(first, end)
+            if all(self._may_repeat(run[number], touched[number]) for number in span):
+                for number in span:
+                    touched[number] = replace(touched[number], everywhere=True)
+            first = end
+
+    def _may_repeat(self, launch: LaunchOp, touched: Accesses) -> bool:
+        """Whether a launch is small, and leaves the same when it runs again."""
+        cost = self._cost(launch.kernel_name)
+        small = cost.items <= MOST_REPEATED_ITEMS and cost.moved <= MOST_REPEATED
+        return small and touched.can_repeat
+
+    def _cost(self, name: str) -> KernelCost:
+        """What a kernel takes, found once."""
+        if name not in self._costs:
+            self._costs[name] = kernel_cost(self._kernels[name], self._device)
+        return self._costs[name]
 
     def _put_together(
         self,

@@ -67,11 +67,14 @@ _ARITHMETIC = (arith.AddfOp, arith.SubfOp, arith.MulfOp, arith.DivfOp)
 
 @dataclass(frozen=True)
 class KernelCost:
-    """A kernel's time in seconds on an idle device, without its launch, and its work-items."""
+    """A kernel's time in seconds on an idle device, without its launch, its work-items, and the
+    bytes that all of them read and write.
+    """
 
     seconds: float
     items: int
     registers: int
+    moved: float
 
     def alone(self, device: Device) -> float:
         """The time as a launch of its own. The host hands over the next one meanwhile, so that the
@@ -107,7 +110,7 @@ def kernel_cost(func: FuncOp, device: Device) -> KernelCost:
         seconds += products / matrix_rate
     seconds = max(seconds / _share(items, device), moved / device.bandwidth)
     waits = LATENCY + _waiting(func.body.block)
-    return KernelCost(seconds + waits, items, _registers(func))
+    return KernelCost(seconds + waits, items, _registers(func), moved)
 
 
 def _waiting(block: Block) -> float:

@@ -29,7 +29,7 @@ from mgn.runtime.switches import switched_on
 
 RESIDENT_VARIABLE = "MGN_RESIDENT"
 
-_VERSION = 1
+_VERSION = 2
 _MOST_BYTES = 1 << 10
 _ITEMS = 1024
 _ROUNDS = 200

@@ -53,6 +53,8 @@ def test_few_rows_over_many_keys_are_cut() -> None:
     assert first.outputs[0].type.get_shape() == (64, 1, 1, 9, 66)  # type: ignore
     batch = pieces(attention([(8, 1, 1024), *[(8, 4096, 256)] * 2], heads=8, kv_heads=2))
     assert batch[0].outputs[0].type.get_shape() == (32, 8, 1, 8, 130)  # type: ignore
+    few = pieces(attention(decoding(512, 9, 9, 64), heads=9))
+    assert few[0].outputs[0].type.get_shape() == (8, 1, 1, 9, 66)  # type: ignore
 
 
 def test_others_are_left_alone() -> None:
