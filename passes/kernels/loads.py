@@ -17,7 +17,7 @@ from mgn.passes.kernels.index import (
     linear,
     of,
 )
-from mgn.passes.kernels.index_maps import MOVES, broadcast_index
+from mgn.passes.kernels.index_maps import MOVES, broadcast_index, reshaped_index
 
 Load = tuple[int, Index]
 """The number of an input, and a place in it."""
@@ -27,11 +27,13 @@ Part = tuple[Node, int]
 
 
 def plain_loads(body: Body, shape: tuple[int, ...]) -> tuple[tuple[Counter, ...], list[Load]]:
-    """What is loaded for the results' element at an index of plain counters, and these."""
+    """What is loaded for the results' element at an index of plain counters, and these; `shape` may
+    have other axes than the results.
+    """
     counters = tuple(Counter(None, 0, size - 1) for size in shape)
-    reader = _Reader()
+    reader, index = _Reader(), tuple(of(counter) for counter in counters)
     for node in body.written:
-        reader.at(node, tuple(of(counter) for counter in counters))
+        reader.at(node, reshaped_index(index, shape, node.shape))
     return counters, reader.loads
 
 

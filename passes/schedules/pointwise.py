@@ -10,8 +10,10 @@ transposed, a work-group takes a tile.
 
 from enum import StrEnum
 
-from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes, power_above
-from mgn.passes.kernels.loads import is_flat
+from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes, power_above, power_below
+from mgn.passes.kernels.body import Body
+from mgn.passes.kernels.loads import is_flat, is_plain, plain_loads
+from mgn.passes.kernels.runs import run_shape
 from mgn.passes.schedules.core.schedule import Request, Schedule, Schedules
 from mgn.passes.schedules.transposes import (
     RAGGED_ITEMS,
@@ -83,10 +85,41 @@ def _on_cpu(request: Request, shape: Shape, most: int) -> tuple[PointwiseVariant
         block = max(1, min(shape[-2], chunk // (together * inner)))
         numbers = {"width": fitting, "together": together, "block": block}
         return PointwiseVariant.SIDE_BY_SIDE, {"axis": axis, **numbers}
-    if 2 * fitting >= most or inner < most:
+    axes = run_shape(body)
+    fitting = dividing_lanes(axes[-1], most)
+    if 2 * fitting >= most or body.written[0].count < most:
         return PointwiseVariant.FLAT, _chunks(request, fitting)
-    rows = body.written[0].count // inner
-    return PointwiseVariant.ROWS, {"width": most, "block": max(1, min(rows, chunk // inner))}
+    row, width = _row(axes, most, _lies_in_rows(body, axes))
+    rows = body.written[0].count // row
+    block = max(1, min(rows, chunk // row))
+    return PointwiseVariant.ROWS, {"width": width, "row": row, "block": block}
+
+
+LEAST_RUN = 4
+"""Neighbours that are worth reading as a vector; of fewer, a vector has several rows of them."""
+
+
+def _row(axes: Shape, most: int, lies_in_rows: bool) -> tuple[int, int]:
+    """The elements of a row, along as many of the innermost axes as it takes to fill a vector, and
+    the lanes of a vector; less where neighbours are read.
+    """
+    if lies_in_rows and axes[-1] >= LEAST_RUN:
+        return axes[-1], min(most, power_below(axes[-1]))
+    row = 1
+    for size in reversed(axes):
+        row *= size
+        if row >= most:
+            break
+    return row, min(most, power_below(row))
+
+
+def _lies_in_rows(body: Body, axes: Shape) -> bool:
+    """Whether all that is read along the innermost axis are neighbours, or one element."""
+    counters, loads = plain_loads(body, axes)
+    return all(
+        dict(index.terms).get(counters[-1], 0) in (0, 1) and is_plain(index, counters[-1])
+        for _, index in loads
+    )
 
 
 def _inner(shape: Shape) -> int:

@@ -8,12 +8,15 @@ work-item takes a few vectors of 16 bytes, a work-group apart, or a work-group t
 """
 
 from dataclasses import replace
+from math import prod
 
 from mgn.dialects import kernel
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.body import Body, Node
 from mgn.passes.kernels.index import Index, delinearised, lanes
-from mgn.passes.kernels.loads import keeps_order
+from mgn.passes.kernels.index_maps import reshaped_index
+from mgn.passes.kernels.loads import is_flat, keeps_order
+from mgn.passes.kernels.runs import run_shape
 from mgn.passes.lower_kernels.core.evaluate import Evaluator
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.pointwise.interleaved_rows import lower_interleaved
@@ -30,7 +33,7 @@ def lower_pointwise(job: Job) -> Launch:
         case PointwiseVariant.FLAT:
             return (_flat_gpu if job.is_gpu else _flat)(job, shape, in_place)
         case PointwiseVariant.ROWS:
-            return _rows(job, shape)
+            return _rows(job)
         case PointwiseVariant.SQUARES:
             launch, width = lower_squares(job, shape), job.entry("width")
             overlaps = shape[-1] % width or shape[job.entry("axis")] % width
@@ -75,10 +78,11 @@ def _flat(job: Job, shape: tuple[int, ...], in_place: tuple[tuple[int, int], ...
     items = max(ceil_div(vectors, chunk), 1)
     item = code.counter(kernel.GlobalIdOp, 0, items)
     wide, narrow = job.evaluator(width), job.evaluator(1)
+    axes = shape if is_flat(job.body, shape) else run_shape(job.body)
 
     def write(evaluator: Evaluator, position: Index) -> None:
-        index = delinearised(position, shape)
-        job.write_at(evaluator, lambda _: index)
+        index = delinearised(position, axes)
+        job.write_at(evaluator, lambda node: reshaped_index(index, axes, node.shape))
 
     if vectors:
         code.each_own(item, chunk, vectors, lambda n: write(wide, n * width + lanes(width)))
@@ -112,24 +116,25 @@ def _flat_gpu(job: Job, shape: tuple[int, ...], in_place: tuple[tuple[int, int],
     return Launch((groups * local,), (local,), in_place)
 
 
-def _rows(job: Job, shape: tuple[int, ...]) -> Launch:
-    """Along the innermost axis; the last vector of a row ends with the row, and so overlaps."""
-    code, inner = job.code, shape[-1]
-    width, block = job.entry("width"), job.entry("block")
-    rows = job.body.written[0].count // inner
+def _rows(job: Job) -> Launch:
+    """Along the innermost axes; the last vector of a row ends with the row, and so overlaps."""
+    code, axes = job.code, run_shape(job.body)
+    width, block, inner = job.entry("width"), job.entry("block"), job.entry("row")
+    first = next(n for n in range(len(axes)) if prod(axes[n:]) == inner)
+    rows = prod(axes[:first])
     vectors = ceil_div(inner, width)
     items = ceil_div(rows, block)
     item = code.counter(kernel.GlobalIdOp, 0, items)
     evaluator = job.evaluator(width)
 
     def one_row(row: Index) -> None:
-        outer = delinearised(row, shape[:-1])
+        outer = delinearised(row, axes[:first])
 
         def one_vector(vector: Index) -> None:
             start = (vector * width).clamp(0, inner - width)
-            first = code.known(start, inner - width + 1)
-            index = (*outer, first + lanes(width))
-            job.write_at(evaluator, lambda _: index)
+            place = code.known(start, inner - width + 1) + lanes(width)
+            index = (*outer, *delinearised(place, axes[first:]))
+            job.write_at(evaluator, lambda node: reshaped_index(index, axes, node.shape))
 
         code.each(0, vectors, one_vector)
 
