@@ -116,15 +116,18 @@ def check_inputs(
     """
     if not isinstance(arrays, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"inputs are arrays by name, not {type(arrays).__name__}")
-    names = [buffer.name for buffer in inputs]
+    names = {buffer.name for buffer in inputs}
     foreign = [name for name in arrays if name not in names]
-    faults = [f"there is no input {shown(name)}{nearest(name, names)}" for name in foreign[:_MOST]]
+    faults = [
+        f"there is no input {shown(name)}{nearest(name, [buffer.name for buffer in inputs])}"
+        for name in foreign[:_MOST]
+    ]
     if len(foreign) > _MOST:
         faults.append(f"and {len(foreign) - _MOST} more that there are not")
     checked: list[Any] = []
     for buffer in inputs:
-        wanted = spelling(buffer.element, buffer.shape)
         if buffer.name not in arrays:
+            wanted = spelling(buffer.element, buffer.shape)
             faults.append(f"input {shown(buffer.name)} is missing; it is {wanted}")
             continue
         try:
@@ -138,6 +141,8 @@ def check_inputs(
 
 def fitting(value: Any, element: str, shape: Sequence[int]) -> np.ndarray:
     """What a caller gave as an array of a type. InputError with what is wrong with it."""
+    if type(value) is np.ndarray and value.dtype == DTYPES[element] and value.shape == shape:
+        return value
     array = as_array(value)
     if not shape and isinstance(value, bool | int | float):
         array = _scalar(value, element, array)

@@ -19,7 +19,8 @@ from mgn.codegen.launch_plan import BufferKind, BufferPlan, LaunchPlan
 from mgn.runtime.devices import ComputeDevice, opencl
 from mgn.runtime.errors import DeviceError, GuardError
 from mgn.runtime.host_arrays import DTYPES, as_bytes
-from mgn.runtime.large_pages import PAGE, has_large_pages, large_pages
+from mgn.runtime.host_blocks import HostBlock
+from mgn.runtime.large_pages import PAGE, has_large_pages
 from mgn.runtime.switches import switched_on
 
 GUARD_VARIABLE = "MGN_GUARD"
@@ -34,6 +35,12 @@ overlap: NVIDIA's driver launches kernels on two slices that share bytes in twic
 the device wait between them.
 """
 
+LINE = 64
+"""Where kernels of vectors may begin to read, in bytes."""
+
+SMALL_BYTES = 1 << 17
+"""Up to how many bytes the host copies an array sooner than a command of the device begins to."""
+
 Place = tuple[int, int]
 """Where a view lies in the arena: its offset and size in bytes."""
 
@@ -41,6 +48,11 @@ Place = tuple[int, int]
 def buffer_bytes(buffer: BufferPlan) -> int:
     """The size of a buffer's content."""
     return prod(buffer.shape) * DTYPES[buffer.element].itemsize
+
+
+def is_small(buffer: BufferPlan) -> bool:
+    """Whether the host copies it sooner than the device."""
+    return buffer_bytes(buffer) <= SMALL_BYTES
 
 
 def largest_buffer(plan: LaunchPlan) -> int:
@@ -66,8 +78,13 @@ class DeviceMemory:
 
     What is derived has buffers of its own, as parameters have: it outlives a run. `holder` has the
     buffers of parameters and states, which may be those of other plans too. What preparing launches
-    alone name has no buffer between preparations, which `lend` makes.
+    alone name has no buffer between preparations, which `lend` makes. On a CPU, the arena lies in
+    memory of the host, and small inputs lie together in a block of it: `arena` and `inputs` are
+    None elsewhere.
     """
+
+    arena: HostBlock | None = None
+    inputs: HostBlock | None = None
 
     def __init__(
         self,
@@ -88,8 +105,9 @@ class DeviceMemory:
         self._alignment = max(device.handle.mem_base_addr_align // 8, 1)
         self._is_gpu, self._memory = device.kind == "gpu", device.handle.global_mem_size
         self._extra = 0
-        self._pages: list[np.ndarray] = []
-        self._takes_pages = device.kind == "cpu" and has_large_pages()
+        self._is_cpu = device.kind == "cpu"
+        self._blocks: list[HostBlock] = []
+        self.input_places: dict[int, int] = {}
         missing = f"{device.name} has no {planned_bytes(plan)} bytes for '{plan.name}'"
         if planned_bytes(plan) > self._memory:  # some drivers only say so later
             raise DeviceError(f"{missing}: {device.handle.global_mem_size} in all")
@@ -134,11 +152,30 @@ class DeviceMemory:
         return opencl().enqueue_copy(self._queue, target, source, is_blocking=False)
 
     def _allocate(self) -> list[Any]:
-        slices = self._slices()
+        slices, together = self._slices(), self._small_inputs()
         return [
-            slices[_place_of(buffer)] if buffer.kind is BufferKind.VIEW else self._own(number)
+            slices[_place_of(buffer)]
+            if buffer.kind is BufferKind.VIEW
+            else together.get(number) or self._own(number)
             for number, buffer in enumerate(self._plan.buffers)
         ]
+
+    def _small_inputs(self) -> dict[int, Any]:
+        """The buffers of small inputs, which are slices of one on a CPU."""
+        if not self._is_cpu:
+            return {}
+        step, end = max(self._alignment, LINE), 0
+        sizes: dict[int, int] = {}
+        for number, buffer in self._plan.of_kind(BufferKind.INPUT):
+            if is_small(buffer):
+                self.input_places[number] = end
+                sizes[number] = max(buffer_bytes(buffer), 1)
+                end += -(-sizes[number] // step) * step
+        if not sizes:
+            return {}
+        self.inputs = HostBlock(self._context, end)
+        whole = self.inputs.buffer
+        return {n: whole.get_sub_region(self.input_places[n], size) for n, size in sizes.items()}
 
     def _own(self, number: int) -> Any:
         """The buffer of what lies outside the arena; None where it is only lent."""
@@ -163,8 +200,10 @@ class DeviceMemory:
         if self._is_gpu and overlap(places) and has_room:
             self._extra = apart - self._plan.arena
             return {place: self._new_buffer(place[1]) for place in places}
-        arena = self._new_buffer(self._plan.arena)
-        return {place: arena.get_sub_region(*place) for place in places}
+        if self._is_cpu and places:
+            self.arena = HostBlock(self._context, self._plan.arena)
+        whole = self.arena.buffer if self.arena else self._new_buffer(self._plan.arena)
+        return {place: whole.get_sub_region(*place) for place in places}
 
     def _check_offset(self, buffer: BufferPlan) -> None:
         if buffer.offset % self._alignment:
@@ -174,13 +213,10 @@ class DeviceMemory:
             )
 
     def _new_buffer(self, size: int) -> Any:
-        cl = opencl()
-        flags = cl.mem_flags.READ_WRITE
-        if not self._takes_pages or size < PAGE:
-            return cl.Buffer(self._context, flags, max(size, 1))
-        self._pages.append(large_pages(size))
-        flags |= cl.mem_flags.USE_HOST_PTR
-        return cl.Buffer(self._context, flags, hostbuf=self._pages[-1])
+        if not self._is_cpu or size < PAGE or not has_large_pages():
+            return opencl().Buffer(self._context, opencl().mem_flags.READ_WRITE, max(size, 1))
+        self._blocks.append(HostBlock(self._context, size))
+        return self._blocks[-1].buffer
 
 
 def settle(queue: Any) -> None:

@@ -25,10 +25,10 @@ def element_of_torch(dtype: Any) -> ElementType:
 def array_of_tensor(tensor: Any) -> np.ndarray:
     """The elements of a tensor as an array in its memory."""
     torch = library()
-    plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    plain = tensor.contiguous()
     if plain.dtype is torch.bfloat16:
-        return plain.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return plain.numpy()
+        return plain.view(torch.int16).numpy(force=True).view(ml_dtypes.bfloat16)
+    return plain.numpy(force=True)
 
 
 def tensor_of_array(array: np.ndarray) -> Any:

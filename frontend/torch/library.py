@@ -3,6 +3,7 @@
 In: the name of one of its modules. Out: the module, or an MgnError that names the extra.
 """
 
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -11,6 +12,9 @@ from mgn.diagnostics import MgnError
 
 def library(name: str = "torch") -> Any:
     """A module of PyTorch. MgnError where PyTorch is not installed."""
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        return loaded
     try:
         return import_module(name)
     except ImportError as error:

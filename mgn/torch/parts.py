@@ -5,6 +5,7 @@ Tensors on the CPU are handed to mgn in their own memory, and results come in me
 """
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,9 @@ class Part:
 
     def __init__(self, name: str, step: Step, frozen: Sequence[Any], options: Options) -> None:
         self.needed, self.given = step.needed, step.given
-        self._frozen = [item.name for item in self.needed if item in set(frozen)]
+        self._results = [(item.name, _strides_of(item.meta["val"])) for item in self.given]
+        self._names = [item.name for item in self.needed]
+        self._frozen = {item.name for item in self.needed if item in set(frozen)}
         self._seen: dict[str, tuple[Any, int, int]] = {}
         sources = {
             item.name: Source(parameter=item.name)
@@ -42,13 +45,16 @@ class Part:
     def __call__(self, tensors: Sequence[Any]) -> list[Any]:
         """The results for tensors, in the order of `given`."""
         inputs: dict[str, np.ndarray] = {}
-        for node, tensor in zip(self.needed, tensors, strict=True):
-            if node.name in self._frozen:
-                self._freeze(node.name, tensor)
+        for name, tensor in zip(self._names, tensors, strict=True):
+            if name in self._frozen:
+                self._freeze(name, tensor)
             else:
-                inputs[node.name] = array_of_tensor(tensor)
+                inputs[name] = array_of_tensor(tensor)
         found = self.executable.run(inputs)
-        return [_laid_out(found[node.name], node.meta["val"]) for node in self.given]
+        return [
+            tensor_of_array(found[name]) if strides is None else _laid_out(found[name], strides)
+            for name, strides in self._results
+        ]
 
     def _freeze(self, name: str, tensor: Any) -> None:
         if tensor.is_inference():  # whose changes PyTorch does not count
@@ -61,12 +67,17 @@ class Part:
             self._seen[name] = (tensor.untyped_storage(), tensor.data_ptr(), tensor._version)
 
 
-def _laid_out(array: np.ndarray, like: Any) -> Any:
+def _strides_of(like: Any) -> tuple[int, ...] | None:
+    """How a tensor lies in memory that PyTorch expects; None where it lies as an array does."""
+    strides = tuple(int(step) for step in like.stride())
+    sizes = [int(size) for size in like.shape]
+    plain = tuple(prod(max(size, 1) for size in sizes[axis + 1 :]) for axis in range(len(sizes)))
+    return None if strides == plain or like.numel() < 2 else strides
+
+
+def _laid_out(array: np.ndarray, strides: Sequence[int]) -> Any:
     """An array as a tensor that lies in memory as PyTorch expects."""
     tensor = tensor_of_array(array)
-    strides = tuple(int(step) for step in like.stride())
-    if tensor.stride() == strides or tensor.numel() < 2:
-        return tensor
     once = tensor
     for axis, step in enumerate(strides):
         if step == 0:

@@ -39,7 +39,7 @@ class Running:
             node.meta.setdefault("val", value)
         found = cut(self.nodes, _elsewhere(self.placeholders))
         warn_of(found)
-        self.results = self.nodes[-1].args[0]
+        self.results = [(_is_node(item), item) for item in self.nodes[-1].args[0]]
         kept = [self.placeholders[number] for number in frozen]
         self.steps = [
             (step.calls, Part(f"{name}_{number}", step, kept, options) if step.given else None)
@@ -62,7 +62,7 @@ class Running:
                     values.update(zip(part.given, found, strict=True))
                 for node in self._drops[number]:
                     values.pop(node, None)
-        return _plain(self.results, values)
+        return [values[item] if is_node else item for is_node, item in self.results]
 
     @property
     def parts(self) -> list[Part]:
@@ -115,7 +115,11 @@ def _plain(value: Any, values: Mapping[Any, Any]) -> Any:
         return [_plain(item, values) for item in cast("Sequence[Any]", value)]
     if isinstance(value, dict):
         return {name: _plain(item, values) for name, item in cast("dict[str, Any]", value).items()}
-    return values[value] if hasattr(value, "all_input_nodes") else value
+    return values[value] if _is_node(value) else value
+
+
+def _is_node(value: Any) -> bool:
+    return hasattr(value, "all_input_nodes")
 
 
 def warn_of(found: Cut) -> None:

@@ -32,6 +32,7 @@ from mgn.runtime.launching.programs import build_kernels
 from mgn.runtime.launching.residency import resident_size
 from mgn.runtime.launching.results import new_results
 from mgn.runtime.launching.session import Session
+from mgn.runtime.launching.small_arrays import SmallArrays
 from mgn.runtime.memory import DeviceMemory, GuardedMemory, buffer_bytes, guard_is_wanted
 
 LENT_BYTES = 1 << 22
@@ -91,6 +92,7 @@ class Executable:
         self._phases = phases(plan, accesses, steps, [item.buffer for item in self._checks])
         direct = self.device.kind == "cpu" and not guarded
         self._places = HostPlaces(plan, accesses, steps) if direct else None
+        self._small = SmallArrays(plan, self._memory, self._queue)
         self._recorded: list[CommandBuffer | None] = [None] * len(self._phases)
         self._reached = 0
         self._runs = 0
@@ -331,11 +333,10 @@ class Executable:
         """Begins to copy the inputs but those that are `direct`, and makes what derives from
         parameters. The events.
         """
-        uploads = [
-            self.session.fill(self._memory.buffers[number], array)
-            for (number, _), array in zip(self._inputs, arrays, strict=True)
-            if number not in direct
-        ]
+        numbers = (number for number, _ in self._inputs)
+        given = zip(numbers, arrays, strict=True)
+        rest = self._small.fill([item for item in given if item[0] not in direct])
+        uploads = [self.session.fill(self._memory.buffers[number], array) for number, array in rest]
         self._memory.poison()
         self._prepare()
         return uploads
@@ -473,10 +474,16 @@ class Executable:
 
     def _collect(self, outputs: Mapping[str, np.ndarray], direct: Collection[int] = ()) -> None:
         """Copies results to the host, but those that are written there, and waits."""
-        downloads = [
-            self._memory.download(output.buffer, outputs[output.name])
-            for output in self._outputs
-            if output.name in outputs and output.buffer not in direct
-        ]
+        small: dict[str, np.ndarray] = {}
+        downloads: list[Any] = []
+        for output in self._outputs:
+            if output.name not in outputs or output.buffer in direct:
+                continue
+            array = outputs[output.name]
+            if self._small.has(output.name):
+                small[output.name] = array
+            else:
+                downloads.append(self._memory.download(output.buffer, array))
         self._queue.finish()
         del downloads
+        self._small.read(small)
