@@ -22,7 +22,7 @@ where only a gradient of the loss is asked for. A graph without checks stays as 
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, FileLineColLoc, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
@@ -33,6 +33,7 @@ from mgn.dialects.mgn.checks import Checked, checked_ids
 from mgn.dialects.mgn.composite import element_type_of
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import GraphOp, ReturnOp, graphs_of
+from mgn.dialects.places import text_place
 from mgn.dialects.types import counting_type
 from mgn.passes.rewriting import emitter_before
 
@@ -76,8 +77,8 @@ def _count(b: Emitter, checked: Checked) -> SSAValue:
 
 
 def _place(op: Operation) -> str:
-    place = op.location
-    if not isinstance(place, FileLineColLoc):
+    place = text_place(op.location)
+    if place is None:
         return ""
     return f"{place.filename.data}:{place.line.data}:{place.column.data}: "
 

@@ -7,8 +7,9 @@ In: operations in order, and a table from operation class to row. Out: whatever 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
-from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.ir import Block, Operation, SSAValue
+
+from mgn.dialects.places import text_place
 
 Result = TypeVar("Result")
 
@@ -42,9 +43,9 @@ class Translation(Generic[Result]):
 
     def error(self, operation: Operation, message: str) -> Exception:
         """An error that names the operation and its place."""
-        location = operation.location
+        location = text_place(operation.location)
         place = operation.name
-        if isinstance(location, FileLineColLoc):
+        if location is not None:
             file, line, column = location.filename.data, location.line.data, location.column.data
             place = f"{file}:{line}:{column}: {operation.name}"
         return self.ERROR(f"{place} {message}: {str(operation).splitlines()[0]}")

@@ -17,7 +17,7 @@ from warnings import warn
 
 import numpy as np
 from ml_dtypes import finfo
-from xdsl.dialects.builtin import FileLineColLoc, LocationAttr, TensorType
+from xdsl.dialects.builtin import LocationAttr, TensorType
 from xdsl.ir import Operation, SSAValue
 
 from mgn.diagnostics import MgnError
@@ -31,6 +31,7 @@ from mgn.dialects.mgn.operation import (
 )
 from mgn.dialects.mgn.states import ReadStateOp, WriteStateOp
 from mgn.dialects.mgn.structure import ConstantOp
+from mgn.dialects.places import text_place
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import ELEMENT_TYPES, ElementType, element_of, tensor
 
@@ -344,10 +345,10 @@ def overflow_text(value: float, element: ElementType) -> str:
 
 def _placed(location: LocationAttr | None) -> str:
     """`file:line:column: ` of a place in a text, or nothing."""
-    if not isinstance(location, FileLineColLoc):
+    place = text_place(location)
+    if place is None:
         return ""
-    line, column = location.line.data, location.column.data
-    return f"{location.filename.data}:{line}:{column}: "
+    return f"{place.filename.data}:{place.line.data}:{place.column.data}: "
 
 
 def _plain(value: Any) -> int | float:

@@ -7,12 +7,12 @@ derivative, at the place of the operation that has none.
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.ir import SSAValue
 
 from mgn.dialects.mgn.grad import GradOp, check_grad
 from mgn.dialects.mgn.gradients.forward import emit_jvp
 from mgn.dialects.mgn.gradients.reverse import NoGradient, check_gradients
+from mgn.dialects.places import text_place
 from mgn.dialects.shapes import ShapeError
 from mgn.frontend.lowering.calls import DERIVATIVES, Calls
 from mgn.frontend.lowering.values import POISON, describe, holds_poison
@@ -77,8 +77,8 @@ class Gradients(Calls):
 
     def _without(self, node: ast.Call, error: NoGradient) -> Any:
         """Reports an operation that has no gradient, where it stands in this file."""
-        place, source = error.operation.location, self.frame.unit.source
-        if isinstance(place, FileLineColLoc) and place.filename.data == source.name:
+        place, source = text_place(error.operation.location), self.frame.unit.source
+        if place is not None and place.filename.data == source.name:
             here = [source.note(node.place, "its gradient is asked for here")]
             return self.error((place.line.data, place.column.data), str(error), here)
         return self.error(node.place, f"{node.name}: {error}")

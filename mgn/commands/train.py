@@ -110,6 +110,7 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
     add("--norms", action="store_true", help="log the norm of each parameter")
     add("--curves", metavar="FILE.png", help="draw loss and metric (extra: curves)")
     add("--tensorboard", metavar="FOLDER", help="write event files (extra: tensorboard)")
+    add("--explain", metavar="FILE.html", help="a page on the kernels of a step")
     add("--no-progress", action="store_true", help="no bar, on a terminal neither")
 
 

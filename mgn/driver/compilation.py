@@ -26,6 +26,7 @@ from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.parameter_only import parameter_only
 from mgn.dialects.mgn.states import StateOp, states_of
 from mgn.dialects.mgn.structure import GraphOp, ParamOp, graphs_of, parameters_of
+from mgn.dialects.places import phases_of
 from mgn.driver.handed_over import handed_over
 from mgn.driver.kernel_work import Work, kernel_work
 from mgn.driver.pipelines import (
@@ -452,5 +453,6 @@ def _derived_parameters(plan: LaunchPlan) -> list[DerivedParameter]:
 
 
 def _kernel_line(op: FusedKernelOp) -> KernelLine:
-    operations = tuple(item.spec.name for item in op.block.ops if isinstance(item, TensorOp))
-    return KernelLine("", op.kind.data, operations, kernel_work(op))
+    computed = [item for item in op.block.ops if isinstance(item, TensorOp)]
+    operations = tuple(item.spec.name for item in computed)
+    return KernelLine("", op.kind.data, operations, kernel_work(op), phases_of(computed))

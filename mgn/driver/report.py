@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mgn.dialects.kernel.device import Device
+from mgn.dialects.places import PHASES
 from mgn.driver.handed_over import HandedOver
 from mgn.driver.kernel_work import Work
 from mgn.driver.precision import STORED
@@ -25,12 +26,15 @@ ROOFLINE = (
 
 @dataclass(frozen=True)
 class KernelLine:
-    """One launch: the kernel's name, its kind, the operations it computes and the least work."""
+    """One launch: the kernel's name, its kind, the operations it computes and the least work; and
+    the parts of a training step that these belong to, as far as that is known.
+    """
 
     name: str
     kind: str
     operations: tuple[str, ...]
     work: Work
+    phases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,28 @@ def together(name: str, lines: Sequence[KernelLine]) -> KernelLine:
         largest.element,
         units.pop() if len(units) == 1 else "",
     )
-    return KernelLine(name, "resident", tuple(op for line in lines for op in line.operations), work)
+    operations = tuple(op for line in lines for op in line.operations)
+    met = {phase for line in lines for phase in line.phases}
+    return KernelLine(name, "resident", operations, work, tuple(p for p in PHASES if p in met))
+
+
+def phase_text(phases: Sequence[str]) -> str:
+    """The parts of a training step that a kernel belongs to, in words."""
+    return " and ".join(phases)
+
+
+def phase_counts(lines: Sequence[KernelLine]) -> dict[str, int]:
+    """How many launches belong to each part of a training step, or to several; nothing where all
+    belong to one, as those of a program without gradients do.
+    """
+    counts = Counter(line.phases for line in lines if line.phases)
+    if len({phase for phases in counts for phase in phases}) < 2:
+        return {}
+    return {phase_text(phases): counts[phases] for phases in sorted(counts, key=_phase_order)}
+
+
+def _phase_order(phases: tuple[str, ...]) -> list[int]:
+    return [PHASES.index(phase) for phase in phases]
 
 
 @dataclass(frozen=True)
@@ -235,6 +260,9 @@ class OptimizeReport:
         lines.append(f"  {self.operations_text} became {self.kernels_text}")
         if self.handed_over and self.precision in STORED:
             lines.append(f"  kernels hand over {', '.join(map(str, self.handed_over))}")
+        if counts := phase_counts(self.kernels):
+            listing = ", ".join(f"{phase} {count}" for phase, count in counts.items())
+            lines.append(f"  launches by the part of the step: {listing}")
         if self.memory is not None:
             lines.append(f"  {memory_line(self.memory)}")
             lines += [f"  {line}" for line in budget_lines(self.memory.budget)]
@@ -330,16 +358,19 @@ def kernel_table(
     """
     rows = _rows(kernels, seconds)
     total = sum(seconds) or 1.0
-    lines = ["  launches       time  share      bytes    GB/s  GFLOP/s  roofline  kernel"]
+    wide = max(map(len, phase_counts(kernels)), default=0)
+    part = f"  {'part':{wide}}" if wide else ""
+    lines = [f"  launches       time  share      bytes    GB/s  GFLOP/s  roofline{part}  kernel"]
     for row in rows[:most]:
         taken = max(row.seconds, 1e-9)
         least = row.roofline_seconds(device)
         moved = row.launches * row.line.work.bytes
         computed = row.launches * row.line.work.operations
+        part = f"  {phase_text(row.line.phases):{wide}}" if wide else ""
         lines.append(
             f"  {row.launches:8d} {seconds_text(taken):>10} {100 * taken / total:5.1f}%"
             f" {bytes_text(moved):>10} {moved / taken / 1e9:7.1f} {computed / taken / 1e9:8.1f}"
-            f" {100 * least / taken:8.1f}%  {row.line.name}: {_shown(row.line.operations)}"
+            f" {100 * least / taken:8.1f}%{part}  {row.line.name}: {_shown(row.line.operations)}"
         )
     if any(row.roofline_seconds(device) > row.seconds for row in rows[:most]):
         lines.append(f"  {'':8} The roofline is {ROOFLINE}.")
@@ -362,9 +393,9 @@ class _Row:
 
 def _rows(kernels: Sequence[KernelLine], seconds: Sequence[float]) -> list[_Row]:
     """Launches of one kernel together, the longest time first."""
-    rows: dict[tuple[str, Work], _Row] = {}
+    rows: dict[tuple[str, Work, tuple[str, ...]], _Row] = {}
     for line, taken in zip(kernels, seconds, strict=True):
-        row = rows.setdefault((line.name, line.work), _Row(line))
+        row = rows.setdefault((line.name, line.work, line.phases), _Row(line))
         row.launches += 1
         row.seconds += taken
     return sorted(rows.values(), key=lambda row: -row.seconds)

@@ -67,6 +67,7 @@ def _kernels(lines: Sequence[Any], device: Any, seconds: Sequence[float]) -> lis
             "name": line.name,
             "kind": line.kind,
             "operations": list(line.operations),
+            "phases": list(line.phases),
             "work": plain(line.work),
             "roofline_seconds": plain(line.work.roofline_seconds(device)),
             "seconds": plain(seconds[number]) if timed else None,

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from mgn.driver.report import phase_text
 from mgn.explain.explanation import Explanation
 from mgn.explain.layers import Layout, Node, lay_out
 from mgn.explain.repeats import Repeat, find_repeats
@@ -62,7 +63,8 @@ def picture_before(explanation: Explanation) -> str:
             style = _style(explanation, mine)
             tag = " ".join(f"#{k}" for k in mine[:3]) or "folded away"
             place = "" if operation.place is None else f"line {operation.place.line}: "
-            hint = f"{place}{operation.name} {operation.attributes} : {operation.type}"
+            part = f"{operation.phase}, " if explanation.has_phases else ""
+            hint = f"{part}{place}{operation.name} {operation.attributes} : {operation.type}"
             title = f"{operation.name}  {tag}"
             boxes[node] = Box(title, operation.type, style, tuple(mine), hint)
         for handle in operation.operands:
@@ -96,12 +98,13 @@ def picture_after(explanation: Explanation) -> str:
         if kernel.number not in hidden:
             names = list(dict.fromkeys(kernel.operations))
             short = " ".join(names[:3]) + (" …" if len(names) > 3 else "")
+            part = f"{phase_text(kernel.phases)}: " if explanation.has_phases else ""
             boxes[node] = Box(
                 f"#{kernel.number} {kernel.kind}",
                 short,
                 f"k-{kernel.kind}",
                 (kernel.number,),
-                " ".join(kernel.operations),
+                f"{part}{' '.join(kernel.operations)}",
             )
         edges += [(node_of(item), node) for item in kernel.reads]
         for name in kernel.writes:

@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
 from mgn.diagnostics import MgnError
 from mgn.dialects.fusion import FusedKernelOp
 from mgn.dialects.kernel.device import Device
+from mgn.dialects.places import PHASES
 from mgn.dialects.plan.steps import KernelCallOp, LaunchOp
 from mgn.driver.compilation import compile_graph
 from mgn.driver.kernel_targets import stage_signatures
@@ -57,7 +58,8 @@ class ExplainedKernel:
     one of several, where there was a choice.
 
     A `prepared` one runs when parameters have changed, and not in every run. `reads` are
-    numbers of kernels, and names of inputs.
+    numbers of kernels, and names of inputs. `phases` are the parts of a training step that its
+    sources belong to.
     """
 
     number: int
@@ -74,6 +76,7 @@ class ExplainedKernel:
     sources: list[int] = field(default_factory=list[int])
     reads: list[int | str] = field(default_factory=list[int | str])
     writes: list[str] = field(default_factory=list[str])
+    phases: tuple[str, ...] = ()
 
 
 @dataclass
@@ -127,6 +130,11 @@ class Explanation:
     texts: Mapping[str, str]
     remark: str = ""
 
+    @property
+    def has_phases(self) -> bool:
+        """Whether there is more than one part of a training step."""
+        return len({operation.phase for operation in self.operations}) > 1
+
 
 def explain_graph(
     module: ModuleOp,
@@ -167,6 +175,8 @@ def explain_graph(
     attribution = Attribution(trace, chosen)
     for kernel, candidate in zip(kernels, chosen, strict=True):
         kernel.sources = attribution.sources[kernel.number]
+        met = {trace.operations[number].phase for number in kernel.sources}
+        kernel.phases = tuple(phase for phase in PHASES if phase in met)
         kernel.reads, kernel.writes = attribution.neighbours(candidate)
     functions = {
         name: Function(item.source, item.global_size, item.local_size)

@@ -9,8 +9,9 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
+from mgn.dialects.places import PHASES
 from mgn.driver.quantities import bytes_text, counted, seconds_text
-from mgn.driver.report import ROOFLINE, memory_line
+from mgn.driver.report import ROOFLINE, memory_line, phase_text
 from mgn.explain.drawing import picture_after, picture_before
 from mgn.explain.explanation import Explanation, Group
 from mgn.explain.sections import change_text, kernel_section
@@ -43,6 +44,7 @@ def page_of(explanation: Explanation) -> str:
         f"<h1>graph {escape(report.graph)}</h1>",
         f'<p class="muted">compiled by mgn for {escape(report.device.name)}</p>',
         *_tiles(explanation),
+        *_parts(explanation),
         *_kernel_table(explanation),
         *_pictures(explanation),
         "<h2>Kernel by kernel</h2>",
@@ -92,6 +94,35 @@ def _tiles(explanation: Explanation) -> Iterator[str]:
         yield f'<p class="muted">{escape(explanation.remark)}</p>'
 
 
+def _parts(explanation: Explanation) -> Iterator[str]:
+    """What the parts of a training step take; nothing where there is one."""
+    if not explanation.has_phases:
+        return
+    yield "<h2>Parts of the step</h2>"
+    yield (
+        '<p class="muted">The forward pass is the program as it is written, the backward pass its '
+        "gradients, the update what training adds. A kernel may belong to several.</p>"
+    )
+    heads = ("kernels", "predicted", "measured")
+    yield "<table><tr><th>part</th>" + "".join(f'<th class="n">{item}</th>' for item in heads)
+    for phases in sorted({kernel.phases for kernel in explanation.kernels}, key=_in_order):
+        found = [kernel for kernel in explanation.kernels if kernel.phases == phases]
+        times = [kernel.measured for kernel in found if not kernel.prepared]
+        measured = None if None in times else sum(item for item in times if item is not None)
+        cells = [
+            str(len(found)),
+            seconds_text(sum(kernel.predicted for kernel in found)),
+            seconds_text(measured) if measured else "–",
+        ]
+        row = "".join(f'<td class="n">{cell}</td>' for cell in cells)
+        yield f"</tr><tr><td>{escape(phase_text(phases)) or '–'}</td>{row}"
+    yield "</tr></table>"
+
+
+def _in_order(phases: Sequence[str]) -> list[int]:
+    return [PHASES.index(phase) for phase in phases]
+
+
 def _kernel_table(explanation: Explanation) -> Iterator[str]:
     groups = list(enumerate(explanation.groups))
     groups.sort(key=lambda item: -(item[1].measured or item[1].predicted))
@@ -105,7 +136,8 @@ def _kernel_table(explanation: Explanation) -> Iterator[str]:
         f"{escape(ROOFLINE)}.</p>"
     )
     heads = ("launches in a run", "predicted", "measured", "roofline share", "bytes")
-    yield '<div class="scroll"><table><tr><th>kernel</th><th></th>'
+    part = "<th>part</th>" * explanation.has_phases
+    yield f'<div class="scroll"><table><tr><th>kernel</th>{part}<th></th>'
     yield "".join(f'<th class="n">{head}</th>' for head in heads) + "<th>computes</th></tr>"
     for number, group in groups:
         yield _kernel_row(explanation, group, number, most)
@@ -126,8 +158,11 @@ def _kernel_row(explanation: Explanation, group: Group, number: int, most: float
         "–" if not measured else f"{100 * least / measured:.0f} %",
         bytes_text(sum(kernel.work.bytes for kernel in group.kernels)),
     ]
+    phases = [kernel.phases for kernel in group.kernels]
+    met = tuple(phase for phase in PHASES if any(phase in item for item in phases))
+    part = f"<td>{escape(phase_text(met))}</td>" * explanation.has_phases
     return (
-        f'<tr><td><a href="#kernel-{number}">{escape(first.function)}</a></td>'
+        f'<tr><td><a href="#kernel-{number}">{escape(first.function)}</a></td>{part}'
         f'<td class="bars">{bars}</td>'
         + "".join(f'<td class="n">{cell}</td>' for cell in cells)
         + f'<td class="ops">{escape(_shown(first.operations))}</td></tr>'

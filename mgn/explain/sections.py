@@ -4,18 +4,26 @@ In: an `Explanation` and a group of kernels. Out: HTML.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
+from mgn.dialects.places import BACKWARD, FORWARD, UPDATE
 from mgn.driver.quantities import bytes_text, counted, seconds_text
 from mgn.explain.explanation import ExplainedKernel, Explanation, Group, Rival
 from mgn.passes.saturate.explain.derivation import Step
-from mgn.passes.saturate.explain.trace import Place
+from mgn.passes.saturate.explain.trace import Place, SourceOperation
 from mgn.passes.saturate.prices.prices import PREPARED_RUNS
 
 MOST_LINES = 12
 MOST_PLACES = 24
+
+PHASE_TITLES = {
+    FORWARD: "From the program: forward",
+    BACKWARD: "From the gradients of these lines: backward",
+    UPDATE: "From what training adds: update",
+}
+"""What a list of operations is called, by the part of a training step."""
 
 
 def kernel_section(explanation: Explanation, group: Group, number: int) -> str:
@@ -50,7 +58,19 @@ def change_text(seconds: float, plus: str = "+") -> str:
 
 def _origin(explanation: Explanation, kernel: ExplainedKernel) -> Iterator[str]:
     operations = [explanation.operations[number] for number in kernel.sources]
-    yield "<h3>From the program</h3>"
+    if not explanation.has_phases:
+        yield "<h3>From the program</h3>"
+        yield from _listed(explanation, operations)
+        return
+    for phase, title in PHASE_TITLES.items():
+        found = [operation for operation in operations if operation.phase == phase]
+        if found:
+            yield f"<h3>{title}</h3>"
+            yield from _listed(explanation, found)
+
+
+def _listed(explanation: Explanation, operations: Sequence[SourceOperation]) -> Iterator[str]:
+    """Operations by name, and the lines that they are of."""
     places: dict[Place, list[str]] = {}
     for operation in operations:
         if operation.place is not None:

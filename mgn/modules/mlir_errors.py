@@ -6,11 +6,11 @@ diagnostics, with line and column; None for an error of another kind.
 
 from collections.abc import Mapping
 
-from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
 from mgn.diagnostics import Diagnostic
+from mgn.dialects.places import text_place
 from mgn.modules.mlir_text import InvalidModule
 from mgn.passes.differentiate import NotDifferentiable
 from mgn.passes.wrong_level import WrongLevel
@@ -64,8 +64,8 @@ def _from_parse_error(error: ParseError) -> Diagnostic:
 
 
 def _at_operation(op: Operation, message: str, sources: Mapping[str, str]) -> Diagnostic:
-    location = op.location
-    if not isinstance(location, FileLineColLoc):
+    location = text_place(op.location)
+    if location is None:
         return Diagnostic(message, file=next(iter(sources), "<input>"))
     file, line = location.filename.data, location.line.data
     lines = sources.get(file, "").split("\n")

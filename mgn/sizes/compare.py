@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.ir import Block, Operation, SSAValue
 
 from mgn.dialects.mgn.decompose import decomposition_of
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.states import ReadStateOp, WriteStateOp
 from mgn.dialects.mgn.structure import ConstantOp, GraphOp, ReadOp, ReturnOp
+from mgn.dialects.places import text_place
 from mgn.dialects.types import element_of
 from mgn.sizes.composites import CUSTOM, FREE, STAYS_FINITE
 from mgn.sizes.known import (
@@ -312,7 +312,7 @@ def _results(op: Operation, other: Operation) -> list[tuple[SSAValue, SSAValue]]
 
 def _at(op: Operation, problem: str) -> str:
     """A problem with the operation and its place in the text."""
-    name, place = op.name.removeprefix("mgn."), op.location
-    if isinstance(place, FileLineColLoc):
+    name, place = op.name.removeprefix("mgn."), text_place(op.location)
+    if place is not None:
         name += f" at {place.filename.data}:{place.line.data}:{place.column.data}"
     return f"{name}: {problem}"

@@ -256,6 +256,13 @@ class Trainer:
                 self.shared.share_averages(names, self._steps)
             return self.shared.evaluated(self._evaluation[averaged], batch)
 
+    def explain(self, path: str | Path) -> None:
+        """Writes a page of HTML that says how each kernel of a step came about, and which part of
+        the step it belongs to: `Executable.explain`. Where a step has several batches, or several
+        ranks, it is of what each batch or rank computes.
+        """
+        self.executable.explain(path)
+
     def load_params(
         self,
         path: str | Path,

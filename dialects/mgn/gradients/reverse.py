@@ -42,6 +42,7 @@ from mgn.dialects.mgn.gradients.rules import (
 from mgn.dialects.mgn.operation import OperationSpec, TensorOp
 from mgn.dialects.mgn.states import ReadStateOp, WriteStateOp
 from mgn.dialects.mgn.structure import ReadOp
+from mgn.dialects.places import BACKWARD, in_phase
 from mgn.dialects.shapes import ShapeError
 from mgn.dialects.types import element_of
 
@@ -74,7 +75,7 @@ def _replace(block: Block, op: GradOp) -> None:
         block.insert_op_before(new, op)
         added.append(new)
 
-    b = Emitter(insert, op.location)
+    b = Emitter(insert, in_phase(op.location, BACKWARD))
     tape = Tape(before)
     one = b.constant(1.0, element_type_of(op.of))
     found = tape.pull(b, [(op.of, one)], op.values)
@@ -176,7 +177,7 @@ class Tape:
                 continue
             if not isinstance(op, TensorOp) or op.spec.name in FLAT:
                 continue
-            location, b.location = b.location, op.location
+            location, b.location = b.location, in_phase(op.location, BACKWARD)
             site = _site(op, operands, outer, frozenset(reached))
             flat = _flat(gradients_at(b, site))
             b.location = location

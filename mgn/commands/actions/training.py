@@ -138,6 +138,9 @@ def _train(arguments: argparse.Namespace, crew: Crew) -> bool:
         _save_params(trainer, arguments.save_params, arguments.save_not_finite)
     if arguments.save_trained is not None and crew.is_first:
         _save_params(trainer, arguments.save_trained, arguments.save_not_finite, only_trained=True)
+    if arguments.explain is not None and crew.is_first:
+        trainer.executable.replay(profile=True)  # which takes one more step
+        trainer.explain(arguments.explain)
     if crew.is_first:
         sys.stdout.write(_summary(history, trainer.steps))
     return not any(crew.exchange("the end", end.is_asked))
@@ -254,7 +257,8 @@ def _check_targets(arguments: argparse.Namespace, program: Module) -> None:
     given = (arguments.file, arguments.data, arguments.eval, arguments.params, arguments.tokenizer)
     taken = [*program.files, *(Path(file) for file in given if file not in (None, "-"))]
     named = {"--save-params": arguments.save_params, "--save-trained": arguments.save_trained}
-    for path in (arguments.save, *named.values(), arguments.log, arguments.curves):
+    pages = arguments.log, arguments.curves, arguments.explain
+    for path in (arguments.save, *named.values(), *pages):
         if path is None:
             continue
         check_target(path)

@@ -19,6 +19,7 @@ from mgn.dialects.mgn.composite import element_type_of, shape_of
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.states import ReadStateOp, StateOp, WriteStateOp, states_of
 from mgn.dialects.mgn.structure import ParamOp, ReadOp, graphs_of, parameters_of
+from mgn.dialects.places import UPDATE, in_phase
 
 
 class AddedGraph(GraphBuilder):
@@ -53,10 +54,10 @@ class AddedGraph(GraphBuilder):
         return [name for name in names if name != RANDOM_STATE]
 
     def _finish(self) -> None:
-        known = set(self._own)
+        known, place = set(self._own), in_phase(self.place, UPDATE)
         for op in self._block.ops:
             if op not in known:
-                op.location = self.place
+                op.location = place
         super()._finish()
 
 

@@ -15,12 +15,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from mgn.diagnostics import Diagnostic, DiagnosticsError
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import ConstantOp, graphs_of
+from mgn.dialects.places import text_place
 from mgn.distributed.crew import crew_of
 from mgn.training.step.loss_scale import NORM, SKIPPED
 
@@ -115,8 +116,8 @@ class FiniteCheck:
     def _placed(self, message: str, operation: Operation | None) -> Diagnostic:
         """A message at an operation's place, where that is known."""
         texts = self.trainer.texts
-        location = None if operation is None else operation.location
-        if not isinstance(location, FileLineColLoc) or not location.line.data:
+        location = None if operation is None else text_place(operation.location)
+        if location is None or not location.line.data:
             return Diagnostic(message, file=next(iter(texts), "<graph>"))
         file, line = location.filename.data, location.line.data
         lines = texts.get(file, "").split("\n")

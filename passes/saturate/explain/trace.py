@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from xdsl.dialects.builtin import FileLineColLoc
 from xdsl.ir import Operation, SSAValue
 
 from mgn.dialects.mgn.attributes import same_value
 from mgn.dialects.mgn.operation import OperationSpec, TensorOp
 from mgn.dialects.mgn.structure import GraphOp
+from mgn.dialects.places import FORWARD, phase_of, text_place
 from mgn.dialects.types import ElementType, spelling
 from mgn.passes.saturate.candidates.candidates import CandidateSet
 from mgn.passes.saturate.egraph.engine import Application, SaturatedGraph
@@ -36,7 +36,8 @@ class Place:
 class SourceOperation:
     """An operation of the program as saturate got it; values are known by their handles.
 
-    `parts` are what a composite's decomposition computes on the way.
+    `parts` are what a composite's decomposition computes on the way; `phase` is the part of a
+    training step that it belongs to.
     """
 
     name: str
@@ -46,6 +47,7 @@ class SourceOperation:
     results: tuple[int, ...]
     place: Place | None
     parts: tuple[int, ...] = ()
+    phase: str = FORWARD
 
 
 @dataclass
@@ -115,6 +117,7 @@ def _source_operation(
         results=tuple(handles[result] for result in op.results),
         place=place_of(op),
         parts=parts,
+        phase=phase_of(op.location),
     )
 
 
@@ -136,7 +139,7 @@ def _shown(value: Any) -> str:
 
 def place_of(op: Operation) -> Place | None:
     """Where an operation stands in its program's text; None where that is not known."""
-    location = op.location
-    if not isinstance(location, FileLineColLoc):
+    location = text_place(op.location)
+    if location is None:
         return None
     return Place(location.filename.data, location.line.data, location.column.data)
