@@ -13,6 +13,9 @@ from mgn.dialects.types import BY_DTYPE_NAME, ElementType
 from mgn.frontend.torch.library import library
 from mgn.frontend.torch.table import Unsupported
 
+BF16 = np.dtype(ml_dtypes.bfloat16)
+"""What NumPy has no name of."""
+
 
 def element_of_torch(dtype: Any) -> ElementType:
     """The element type of a PyTorch dtype. Unsupported where mgn has none."""
@@ -27,13 +30,13 @@ def array_of_tensor(tensor: Any) -> np.ndarray:
     torch = library()
     plain = tensor.contiguous()
     if plain.dtype is torch.bfloat16:
-        return plain.view(torch.int16).numpy(force=True).view(ml_dtypes.bfloat16)
+        return plain.view(torch.int16).numpy(force=True).view(BF16)
     return plain.numpy(force=True)
 
 
 def tensor_of_array(array: np.ndarray) -> Any:
     """An array, which may be written, as a tensor in its memory."""
     torch = library()
-    if array.dtype == ml_dtypes.bfloat16:
+    if array.dtype == BF16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)

@@ -30,7 +30,7 @@ from mgn.runtime.launching.preparation import Preparation
 from mgn.runtime.launching.profile import LaunchTime, launch_times, write_trace
 from mgn.runtime.launching.programs import build_kernels
 from mgn.runtime.launching.residency import resident_size
-from mgn.runtime.launching.results import new_results
+from mgn.runtime.launching.results import NewResults
 from mgn.runtime.launching.session import Session
 from mgn.runtime.launching.small_arrays import SmallArrays
 from mgn.runtime.memory import DeviceMemory, GuardedMemory, buffer_bytes, guard_is_wanted
@@ -91,8 +91,10 @@ class Executable:
         self._outputs = [item for item in plan.outputs if not is_check(item.name)]
         self._phases = phases(plan, accesses, steps, [item.buffer for item in self._checks])
         direct = self.device.kind == "cpu" and not guarded
-        self._places = HostPlaces(plan, accesses, steps) if direct else None
+        places = HostPlaces(plan, accesses, steps) if direct else None
+        self._places = places if places is not None and places.are_there else None
         self._small = SmallArrays(plan, self._memory, self._queue)
+        self._new_results = NewResults(self._outputs, self.device.kind)
         self._recorded: list[CommandBuffer | None] = [None] * len(self._phases)
         self._reached = 0
         self._runs = 0
@@ -344,7 +346,7 @@ class Executable:
     def _run(
         self, arrays: Sequence[np.ndarray | DeviceArray], profile: bool
     ) -> dict[str, np.ndarray]:
-        outputs = new_results(self._outputs, self.device.kind)
+        outputs = self._new_results()
         if self._places is not None and not profile:
             given = {number: array for (number, _), array in zip(self._inputs, arrays, strict=True)}
             results = {item.buffer: outputs[item.name] for item in self._outputs}

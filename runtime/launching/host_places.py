@@ -61,6 +61,11 @@ class HostPlaces:
         self.inputs, self.outputs = (inputs & set(named)) - kept, whole - kept
         self._named = named
 
+    @property
+    def are_there(self) -> bool:
+        """Whether there is an input or a result that may need no copy."""
+        return bool(self.inputs or self.outputs)
+
     def without_copy(
         self, arrays: Mapping[int, Any], outputs: Mapping[int, np.ndarray]
     ) -> dict[int, np.ndarray]:

@@ -16,7 +16,7 @@ from mgn.runtime.host_arrays import check_inputs
 from mgn.runtime.launching.command_buffers import CommandBuffer, record
 from mgn.runtime.launching.executable import Executable
 from mgn.runtime.launching.launches import Copy, Launch
-from mgn.runtime.launching.results import new_results
+from mgn.runtime.launching.results import NewResults
 
 Piece = tuple[int, Sequence[Launch | Copy], CommandBuffer | None]
 """A place at which steps are cut, the steps before it, and those as they were recorded."""
@@ -69,7 +69,7 @@ class WatchedExecutable(Executable):
         arrays = [nothing if b.name in placed else next(checked) for _, b in self._inputs]
         direct = {number for number, buffer in self._inputs if buffer.name in placed}
         wanted = [output for output in self._outputs if output.name not in left]
-        outputs = new_results(wanted, self.device.kind)
+        outputs = NewResults(wanted, self.device.kind)()
         with self._running():
             uploads = self._begin(arrays, direct)
             with self._writing_states():
