@@ -4,9 +4,10 @@ In: a `LocalProblem`, a deadline. Out: a `Solution`: the chosen candidates, and 
 of any choice.
 
 What no best choice needs is left out, and the problem falls into parts; equal parts are solved
-once. In each part, classes tied to few others are eliminated. What is left is a linear program. A
-choice among the kernels that its fractions consist of is nearly as cheap as the bound, so few
-candidates are in a cheaper one: these are a smaller problem, in which more classes are eliminated.
+once. In each part, classes tied to few others are eliminated. What is left is a linear program. Of
+a large one, rows are rounded until few fractions are left. A choice among the kernels that
+fractions consist of is nearly as cheap as the bound, so few candidates are in a cheaper one: these
+are a smaller problem, in which more classes are eliminated.
 Where that does not help, the problem is branched on; and before all that on a class that very many
 are tied to, without which it falls apart.
 """
@@ -21,7 +22,7 @@ from mgn.passes.saturate.extraction.branching import hub_of, taken_or_not, writt
 from mgn.passes.saturate.extraction.components import LocalProblem, Part
 from mgn.passes.saturate.extraction.elimination import Elimination, good_choice
 from mgn.passes.saturate.extraction.pruning import parts_of
-from mgn.passes.saturate.extraction.relaxation import among, relaxed
+from mgn.passes.saturate.extraction.relaxation import Program, Relaxation, among
 
 WIDTH, WIDER = 6, 2
 """Classes that one is tied to which is eliminated: at first, and how many more each time again."""
@@ -36,9 +37,11 @@ FEWER = 0.99
 PIECE = 0.25
 """The share of the candidates that a part may be where a problem falls apart."""
 NEAREST = (1, 3, 4)
-"""How many times as many candidates as fractions consist of a choice is first made of."""
-LARGE, FAR = 6000, 0.002
-"""Candidates left, and the relative gap, from which on a bound with fractions has to do."""
+"""How many times as many candidates as fractions consist of a choice is made of."""
+LARGE = 1000
+"""Candidates from which on rows are rounded: of fewer ones more classes are eliminated first."""
+IDLE, RISING = 2, 0.1
+"""How often more rows may bring the bound less than that share of the gap nearer to a choice."""
 PROVED = 1e-6
 """Relative gap up to which there is no better choice."""
 
@@ -126,27 +129,31 @@ class ExactSolver:
         ways = None if hub is None else written_or_not(problem, hub)
         if ways is not None and _falls_apart(ways[0].problem):
             return self._best_of(problem, ways, effort)
-        relaxation = relaxed(problem, self.deadline)
+        program = Program(problem)
+        relaxation = program.relaxed(self.deadline)
         if relaxation is None:
             self.has_time()
             return Solution(_found_soon(problem), _least_price(problem))
+        known, cost = NONE, inf
+        idle = 0 if len(problem.prices) >= LARGE else IDLE
+        while not relaxation.is_whole:
+            known = _nearest(relaxation, known, NEAREST[:1] if idle < IDLE else NEAREST)
+            cost = inf if known.chosen is None else cost_of(problem, known.chosen)
+            if cost <= relaxation.bound * (1.0 + PROVED) or not self.has_time():
+                return Solution(known.chosen, relaxation.bound)
+            if idle == IDLE:
+                break
+            closer = program.tightened(relaxation, self.deadline)
+            if closer is None:
+                idle = IDLE
+            else:
+                risen, gap = closer.bound - relaxation.bound, cost - relaxation.bound
+                idle = 0 if risen > RISING * gap else idle + 1
+                relaxation = closer
         if relaxation.is_whole:
             return Solution(relaxation.taken(0.5), relaxation.bound)
-        known = NONE
-        for times in NEAREST:
-            part = among(problem, relaxation.nearest(times))
-            found = outside(part, Solution(_found_soon(part.problem), relaxation.bound))
-            known = _cheaper(problem, known, found)
-        if known.chosen is None:  # what is near the bound may be no choice
-            known = Solution(_found_soon(problem), relaxation.bound)
-        cost = inf if known.chosen is None else cost_of(problem, known.chosen)
-        if cost <= relaxation.bound * (1.0 + PROVED) or not self.has_time():
-            return known
         left = relaxation.below(cost)
         share = len(left.problem.prices) / len(problem.prices)
-        far = cost > relaxation.bound * (1.0 + FAR)
-        if far and len(left.problem.prices) > LARGE:
-            return known
         if effort < ROUNDS or (share <= FEWER and effort < MOST):
             cheaper = self.solve(left.problem, effort + 1)
         else:
@@ -160,6 +167,20 @@ class ExactSolver:
         """The best choice of two problems."""
         one, other = (outside(part, self.solve(part.problem, effort)) for part in ways)
         return Solution(_cheaper(problem, one, other).chosen, min(one.bound, other.bound))
+
+
+def _nearest(relaxation: Relaxation, known: Solution, many: Iterable[int]) -> Solution:
+    """A choice among so many times the kernels that fractions consist of, or a known one that is
+    cheaper.
+    """
+    problem = relaxation.problem
+    for times in many:
+        part = among(problem, relaxation.nearest(times))
+        found = outside(part, Solution(_found_soon(part.problem), relaxation.bound))
+        known = _cheaper(problem, known, found)
+    if known.chosen is None:  # what is near the bound may be no choice
+        known = Solution(_found_soon(problem), relaxation.bound)
+    return known
 
 
 def outside(part: Part, solution: Solution) -> Solution:

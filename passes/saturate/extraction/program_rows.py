@@ -24,12 +24,14 @@ what they write.
 
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
 from mgn.passes.saturate.extraction.components import LocalProblem
 from mgn.passes.saturate.extraction.necessity import bits_of, necessity_of
+
+RowArrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Columns, values, starts, least and greatest values of rows."""
 
 
 @dataclass
@@ -41,6 +43,7 @@ class Rows:
     values: list[float] = field(default_factory=list[float])
     lower: list[float] = field(default_factory=list[float])
     upper: list[float] = field(default_factory=list[float])
+    _arrays: "RowArrays | None" = None
 
     def add(self, entries: Mapping[int, float], lower: float, upper: float = float("inf")) -> None:
         """Adds a row: the values of its columns, and what their sum may be."""
@@ -59,15 +62,22 @@ class Rows:
         """The rows whose least value is missed by more than that."""
         if not self.lower:
             return []
-        columns, entries, starts, lower = self._arrays
-        sums = np.add.reduceat(entries * values[columns], starts)
+        columns, entries, starts, lower, _ = self.arrays()
+        sums = np.add.reduceat(entries * values[columns], starts[:-1])
         return [self.entries(int(row)) for row in np.flatnonzero(sums < lower - by)]
 
-    @cached_property
-    def _arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Columns, values, starts and least values, once all rows are there."""
-        columns, values = np.array(self.columns), np.array(self.values)
-        return columns, values, np.array(self.starts[:-1]), np.array(self.lower)
+    def arrays(self) -> "RowArrays":
+        """The rows as arrays."""
+        known = self._arrays
+        if known is None or len(known[3]) != len(self.lower):
+            known = self._arrays = (
+                np.array(self.columns),
+                np.array(self.values),
+                np.array(self.starts),
+                np.array(self.lower),
+                np.array(self.upper),
+            )
+        return known
 
     def entries(self, row: int) -> dict[int, float]:
         """What a row has in its columns."""

@@ -16,10 +16,13 @@ import numpy as np
 
 from mgn.passes.saturate.extraction.components import LocalProblem, Part
 from mgn.passes.saturate.extraction.program_rows import Columns, Rows, columns_of, rows_of
+from mgn.passes.saturate.extraction.rounding import rounded_rows
 from mgn.passes.saturate.extraction.solver import NEARLY, add_rows, run_until, solver_of
 
 DENSE = 4
 """Entries in rows of detours, for one in all others, above which these rows wait."""
+FEW = 0.001
+"""Violated rows of detours that wait until others are added, for one row that is there."""
 IDLE = 2
 """How often rows that fractions violate are added in vain."""
 
@@ -71,34 +74,62 @@ class Relaxation:
         return min(self.columns.taken, key=lambda pair: distance[self.columns.taken[pair]])
 
 
-def relaxed(problem: LocalProblem, deadline: float) -> Relaxation | None:
-    """The optimum with fractions; None where there is none until the processor's time is
-    `deadline`.
-    """
-    columns = columns_of(problem)
-    rows, detours = rows_of(problem, columns)
-    if len(detours.values) <= DENSE * len(rows.values):
-        rows.extend(detours)
-        detours = Rows()
-    scale = 1.0 / max(min(problem.prices), 1e-6 * max(problem.prices), 1e-12)
-    costs = np.zeros(columns.count)
-    costs[: len(problem.prices)] = np.array(problem.prices) * scale
-    solver = solver_of(costs, rows)
-    bound, idle = 0.0, 0
-    while run_until(solver, deadline):
-        solution = solver.getSolution()
-        values = np.asarray(solution.col_value)
-        before, bound = bound, solver.getInfo().objective_function_value / scale
-        idle = 0 if bound > before * (1.0 + NEARLY) else idle + 1
-        broken = Rows()
-        if idle < IDLE:
-            for entries in detours.violated(values, NEARLY):
-                broken.add(entries, 0.0)
+class Program:
+    """The linear program of a problem, with the rows that fractions violated so far."""
+
+    def __init__(self, problem: LocalProblem) -> None:
+        self.problem = problem
+        self.columns = columns_of(problem)
+        self.rows, self.detours = rows_of(problem, self.columns)
+        if len(self.detours.values) <= DENSE * len(self.rows.values):
+            self.rows.extend(self.detours)
+            self.detours = Rows()
+        self.scale = 1.0 / max(min(problem.prices), 1e-6 * max(problem.prices), 1e-12)
+        costs = np.zeros(self.columns.count)
+        costs[: len(problem.prices)] = np.array(problem.prices) * self.scale
+        self.solver = solver_of(costs, self.rows)
+
+    def relaxed(self, deadline: float) -> Relaxation | None:
+        """The optimum with fractions; None where there is none until the processor's time is
+        `deadline`.
+        """
+        bound, idle = 0.0, 0
+        while run_until(self.solver, deadline):
+            solution = self.solver.getSolution()
+            values = np.asarray(solution.col_value)
+            before = bound
+            bound = self.solver.getInfo().objective_function_value / self.scale
+            idle = 0 if bound > before * (1.0 + NEARLY) else idle + 1
+            broken = Rows()
+            if idle < IDLE:
+                for entries in self.detours.violated(values, NEARLY):
+                    broken.add(entries, 0.0)
+            if len(broken.lower) <= FEW * len(self.rows.lower):
+                reduced = np.asarray(solution.col_dual) / self.scale
+                return Relaxation(self.problem, self.columns, bound, values, reduced)
+            self._add(broken)
+        return None
+
+    def tightened(self, before: Relaxation, deadline: float) -> Relaxation | None:
+        """The optimum with rows besides that the one before violates; None where there are none, or
+        there is no time.
+        """
+        broken = rounded_rows(self.rows, before.values, self.solver)
+        for entries in self.detours.violated(before.values, NEARLY):
+            broken.add(entries, 0.0)
         if not broken.lower:
-            reduced = np.asarray(solution.col_dual) / scale
-            return Relaxation(problem, columns, bound, values, reduced)
-        add_rows(solver, broken)
-    return None
+            return None
+        self._add(broken)
+        return self.relaxed(deadline)
+
+    def _add(self, rows: Rows) -> None:
+        self.rows.extend(rows)
+        add_rows(self.solver, rows)
+
+
+def relaxed(problem: LocalProblem, deadline: float) -> Relaxation | None:
+    """The optimum with fractions of a problem."""
+    return Program(problem).relaxed(deadline)
 
 
 def among(

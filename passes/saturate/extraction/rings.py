@@ -124,11 +124,15 @@ def _repaired(
 def _add_writers(
     problem: LocalProblem, rings: Iterable[Sequence[Arc]], tree: Mapping[int, int], to: set[int]
 ) -> bool:
-    """Adds all that write a class of a ring, and what the tree has for what they need; whether
-    that is more.
+    """Adds all that write what kernels of a ring write or read, and what the tree has for what
+    they need; whether that is more.
     """
     before, writers = len(to), problem.writers()
-    pending = [number for ring in rings for key, _ in ring for number in writers[key]]
+    kernels = {number for ring in rings for _, number in ring}
+    near = {
+        item for number in kernels for item in (*problem.results[number], *problem.inputs[number])
+    }
+    pending = [number for key in near for number in writers[key]]
     while pending:
         number = pending.pop()
         if number not in to:

@@ -19,7 +19,7 @@ from tests.passes.saturate.saturate_programs import build_graph, f32, random_gra
 @cache
 def egraph_graphs() -> ModuleType:
     """The generators of the benchmark."""
-    path = ROOT / "benchmarks" / "egraph_graphs.py"
+    path = ROOT / "benchmarks" / "graphs" / "egraph_graphs.py"
     spec = importlib.util.spec_from_file_location("egraph_graphs", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

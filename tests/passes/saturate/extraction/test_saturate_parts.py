@@ -239,6 +239,64 @@ def test_halves_of_kernels_are_decided(eliminated: bool, monkeypatch: pytest.Mon
     assert solution.bound == pytest.approx(6.0)
 
 
+def test_rows_rounded_from_others_leave_every_choice_in_and_halves_out() -> None:
+    """Halves of all kernels of a ring of five cost 2.5, where three whole ones are needed."""
+    problem = pairs_in_a_ring(2)
+    program = relaxation.Program(problem)
+    before = program.relaxed(later())
+    assert before is not None and before.bound == pytest.approx(5.0)
+    after = program.tightened(before, later())
+    assert after is not None and after.is_whole and after.bound == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_bound_from_rounded_rows_is_no_more_than_the_best_choice(seed: int) -> None:
+    problem = random_problem(seed)
+    best = least_cost(problem)
+    program = relaxation.Program(problem)
+    found = program.relaxed(later())
+    while found is not None:
+        assert found.bound <= best * (1 + 1e-7)
+        assert least_cost(found.below(best * 1.01).problem) == pytest.approx(best)
+        found = None if found.is_whole else program.tightened(found, later())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_halves_of_many_kernels_are_decided_by_rounded_rows_alone(seed: int) -> None:
+    """Every class by one of some kernels that write two or three: what has no whole optimum."""
+    rng = random.Random(seed)
+    results = [tuple(sorted(rng.sample(range(9), rng.randint(2, 3)))) for _ in range(14)]
+    results += [(key,) for key in range(9)]
+    prices = tuple([rng.uniform(1.0, 1.3) for _ in results])
+    problem = LocalProblem(tuple(range(9)), tuple(results), ((),) * len(results), prices)
+    program = relaxation.Program(problem)
+    found = program.relaxed(later())
+    assert found is not None
+    first = found.bound
+    while not found.is_whole and (more := program.tightened(found, later())) is not None:
+        assert more.bound >= found.bound * (1 - 1e-7)
+        found = more
+    best = cost_of(problem, ExactSolver(later()).solve(problem).chosen or ())
+    assert first <= found.bound <= best * (1 + 1e-7)
+    assert best - found.bound <= 0.05 * best
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_cheapest_choice_is_found_with_rows_rounded_for_few_candidates_too(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exact, "LARGE", 0)
+    monkeypatch.setattr(exact, "WIDTH", -1)
+    monkeypatch.setattr(exact, "WIDER", 0)
+    monkeypatch.setattr(exact, "WORK", 0)
+    problem = random_problem(seed)
+    best = least_cost(problem, acyclic=True)
+    solution = cheapest_choice(problem, ExactSolver(later()))
+    assert solution.chosen is not None
+    assert cost_of(problem, solution.chosen) == pytest.approx(best)
+    assert solution.bound == pytest.approx(best, rel=1e-5)
+
+
 def test_without_time_there_is_a_choice_and_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact, "WORK", 0)
     solver = ExactSolver(0.0)
