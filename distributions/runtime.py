@@ -25,10 +25,11 @@ FILES = (
     *("mgn/driver/__init__.py", "mgn/driver/precision.py", "mgn/driver/quantities.py"),
     "mgn/driver/residency.py",
     *("mgn/modules/__init__.py", "mgn/modules/files.py", "mgn/modules/random_arrays.py"),
-    "mgn/commands/__init__.py",
+    *("mgn/commands/__init__.py", "mgn/commands/run.py"),
+    *(f"mgn/commands/actions/{name}.py" for name in ("__init__", "packaged", "results")),
     *(
-        f"mgn/commands/{name}.py"
-        for name in ("checkpoints", "errors", "packaged", "parsers", "results", "run")
+        f"mgn/commands/options/{name}.py"
+        for name in ("__init__", "checkpoints", "errors", "parsers")
     ),
     "runtime/**/*.py",
 )

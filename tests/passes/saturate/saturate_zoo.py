@@ -3,29 +3,14 @@
 In: nothing. Out: `ZOO` by name, and `SMALL`, those of it that take a few dozen kernels.
 """
 
-import importlib.util
 from collections.abc import Callable
-from functools import cache
-from types import ModuleType
 
 from xdsl.ir import SSAValue
 
+from benchmarks.graphs import egraph_graphs
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp
-from tests.conftest import ROOT
 from tests.passes.saturate.saturate_programs import build_graph, f32, random_graph
-
-
-@cache
-def egraph_graphs() -> ModuleType:
-    """The generators of the benchmark."""
-    path = ROOT / "benchmarks" / "graphs" / "egraph_graphs.py"
-    spec = importlib.util.spec_from_file_location("egraph_graphs", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
 
 TOKENS, WIDTH, HIDDEN, HEADS = 64, 128, 256, 4
 
@@ -97,4 +82,4 @@ SMALL: dict[str, Callable[[], GraphOp]] = {
     **{f"random {seed}": lambda seed=seed: random_graph(seed, 30) for seed in range(40, 46)},
 }
 
-ZOO = {**SMALL, "decoder training": lambda: egraph_graphs().training_graph(2)}
+ZOO = {**SMALL, "decoder training": lambda: egraph_graphs.training_graph(2)}

@@ -1,31 +1,22 @@
 """Whole training graphs: they reach the fixpoint, keep their values, and take little time."""
 
 import time
-from types import ModuleType
 
 import numpy as np
 import pytest
 
+from benchmarks.graphs import egraph_graphs
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import ReadOp
 from mgn.passes.saturate import SaturateOptions, saturate_graph
 from mgn.passes.saturate.memo import forget_choices
 from tests.passes.saturate.saturate_programs import CPU, kernels_of, random_inputs
-from tests.passes.saturate.saturate_zoo import egraph_graphs
-
-
-@pytest.fixture(scope="module")
-def graphs() -> ModuleType:
-    """The generators of the benchmark."""
-    return egraph_graphs()
 
 
 @pytest.mark.parametrize("kind", ["training_graph", "inference_graph"])
-def test_a_layer_of_a_decoder_computes_the_same_after_saturation(
-    graphs: ModuleType, kind: str
-) -> None:
-    before = getattr(graphs, kind)(1)
+def test_a_layer_of_a_decoder_computes_the_same_after_saturation(kind: str) -> None:
+    before = getattr(egraph_graphs, kind)(1)
     before.verify()
     after = before.clone()
     report = saturate_graph(after, CPU)
@@ -48,19 +39,17 @@ def test_a_layer_of_a_decoder_computes_the_same_after_saturation(
 @pytest.mark.parametrize("device", [CPU, DEVICES["nvidia-h200"]], ids=["cpu", "gpu"])
 @pytest.mark.parametrize(("layers", "gap"), [(1, 1e-4), (2, 1e-4), (4, 1e-4), (8, 1e-3)])
 def test_the_choice_for_a_training_graph_is_close_to_its_bound(
-    graphs: ModuleType, layers: int, gap: float, device: Device
+    layers: int, gap: float, device: Device
 ) -> None:
     report = saturate_graph(
-        graphs.training_graph(layers), device, SaturateOptions(extract_budget=30.0)
+        egraph_graphs.training_graph(layers), device, SaturateOptions(extract_budget=30.0)
     )
     assert report.gap <= gap
 
 
 @pytest.mark.long
-def test_a_training_step_of_ten_thousand_operations_is_saturated_and_extracted(
-    graphs: ModuleType,
-) -> None:
-    graph = graphs.training_graph(24)
+def test_a_training_step_of_ten_thousand_operations_is_saturated_and_extracted() -> None:
+    graph = egraph_graphs.training_graph(24)
     again = graph.clone()
     forget_choices()
     start = time.process_time()

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.printer import Printer
 
+from benchmarks.graphs import egraph_graphs
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.structure import GraphOp, ReadOp
 from mgn.dialects.types import tensor
@@ -24,7 +25,6 @@ from mgn.passes.saturate.rules.rule import Rule
 from mgn.passes.saturate.rules.table import rules_of
 from mgn.passes.saturate.saturate import literals_of
 from tests.passes.saturate.saturate_programs import CPU, build_graph, f32, random_step
-from tests.passes.saturate.saturate_zoo import egraph_graphs
 
 WIDTH = 8
 LAYERS = 14
@@ -153,7 +153,7 @@ def test_layers_are_saturated_once(layer: Layer) -> None:
 
 @pytest.mark.parametrize("kind", ["inference_graph", "training_graph"])
 def test_so_are_those_of_a_decoder(kind: str) -> None:
-    found = unfolded(getattr(egraph_graphs(), kind)(LAYERS))
+    found = unfolded(getattr(egraph_graphs, kind)(LAYERS))
     assert found is not None
     assert found.unfolded >= LAYERS - 9
 
@@ -261,11 +261,10 @@ def located(graph: GraphOp) -> str:
 
 def trained_by_plain_steps(layers: int) -> GraphOp:
     """One step of plain gradient descent of a transformer normed after each branch."""
-    graphs = egraph_graphs()
-    width = graphs.WIDTH
-    block, b = graphs._start()
+    width = egraph_graphs.WIDTH
+    block, b = egraph_graphs._start()
     x, _, _, mask = block.args
-    tape = graphs.Tape(b)
+    tape = egraph_graphs.Tape(b)
     weights: list[SSAValue] = []
 
     def weight(*shape: int) -> SSAValue:
@@ -316,7 +315,7 @@ def trained_by_plain_steps(layers: int) -> GraphOp:
         x = normed(tape.sum(x, linear(active(linear(x)))))
     tape.add_gradient(x, b.mul(x, 1e-3))
     tape.backward()
-    return graphs._finish(block, [b.sub(w, b.mul(tape.gradients[w], 1e-3)) for w in weights])
+    return egraph_graphs._finish(block, [b.sub(w, b.mul(tape.gradients[w], 1e-3)) for w in weights])
 
 
 def test_what_forward_and_backward_passes_have_alike_are_no_periods() -> None:

@@ -10,6 +10,7 @@ import pytest
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
+from benchmarks.graphs import egraph_graphs
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.kernel.device import DEVICES, Device
 from mgn.dialects.mgn.build import Emitter
@@ -39,7 +40,6 @@ from tests.passes.saturate.saturate_programs import (
     random_graph,
     saturated,
 )
-from tests.passes.saturate.saturate_zoo import egraph_graphs
 
 GPU = DEVICES["nvidia-h200"]
 
@@ -102,7 +102,7 @@ def test_flow_reaches_classes_whose_operands_come_later() -> None:
 
 def test_a_choice_that_ran_out_of_time_is_told_from_one_that_is_proved() -> None:
     def hurried(seconds: float) -> SaturateReport:
-        graph = egraph_graphs().training_graph(1)
+        graph = egraph_graphs.training_graph(1)
         return saturate_graph(graph, CPU, SaturateOptions(extract_budget=seconds))
 
     late, best = hurried(0.0), hurried(30.0)
@@ -307,7 +307,7 @@ def test_layers_are_chosen_apart_though_a_kernel_reaches_over_their_ends() -> No
     """It computes a residual sum again that is written in any case."""
     sizes: list[int] = []
     for layers in (2, 4):
-        _, found = choices(egraph_graphs().inference_graph(layers))
+        _, found = choices(egraph_graphs.inference_graph(layers))
         sizes.append(max(len(part.candidates) for part in components_of(found)))
     assert sizes[0] == sizes[1]
 

@@ -5,20 +5,17 @@ The figures of regions are ratios of times, the kernels that the e-graph chose t
 operation, as `python -m benchmarks.fusion --device gpu` measured them.
 """
 
-import importlib.util
-import sys
 from itertools import combinations
-from types import ModuleType
 
 import pytest
 
 import mgn
+from benchmarks.graphs.fusion_regions import CELLS
 from mgn.dialects.kernel.device import DEVICES
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.driver.report import OptimizeReport
 from mgn.passes.saturate import SaturateOptions, saturate_graph
 from mgn.passes.simplify import simplify_graph
-from tests.conftest import ROOT
 
 MEASURED = {
     ("chain", "4096 × 1024", "f32"): 0.22,
@@ -94,18 +91,6 @@ CLEAR = 1.5
 """Measured ratios that differ by less are not compared: the order of such regions is not clear."""
 
 
-@pytest.fixture(scope="module")
-def regions() -> ModuleType:
-    """The regions of the benchmark."""
-    path = ROOT / "benchmarks" / "fusion_regions.py"
-    spec = importlib.util.spec_from_file_location("fusion_regions", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def cost(program: str, fuse: bool) -> float:
     graph = next(graphs_of(mgn.parse(program).lower()))
     simplify_graph(graph)
@@ -113,9 +98,9 @@ def cost(program: str, fuse: bool) -> float:
 
 
 @pytest.fixture(scope="module")
-def predicted(regions: ModuleType) -> dict[tuple[str, str, str], float]:
+def predicted() -> dict[tuple[str, str, str], float]:
     """The ratios that the model says."""
-    programs = {(c.region, c.shape, c.element): c.program for c in regions.CELLS}
+    programs = {(c.region, c.shape, c.element): c.program for c in CELLS}
     return {key: cost(programs[key], True) / cost(programs[key], False) for key in MEASURED}
 
 
@@ -139,12 +124,10 @@ def test_the_model_orders_regions_as_they_were_measured(
     assert len(wrong) <= 0.02 * len(clear), wrong
 
 
-def test_a_norm_and_what_follows_it_are_one_kernel_where_that_was_measured_to_pay(
-    regions: ModuleType,
-) -> None:
+def test_a_norm_and_what_follows_it_are_one_kernel_where_that_was_measured_to_pay() -> None:
     whole = {
         cell.shape: cell.program
-        for cell in regions.CELLS
+        for cell in CELLS
         if cell.region == "group norm, silu" and cell.element == "f16"
     }
     assert max(NORM_AND_SILU.values()) < 1.0
@@ -193,6 +176,6 @@ def test_spelled_attention_is_one_kernel_where_that_was_measured_to_pay(
     assert (len(report_of(program, precision).kernels) == 1) is (one < several)
 
 
-def test_there_are_over_a_hundred_cells_to_measure(regions: ModuleType) -> None:
-    cells = {(c.region, c.shape, c.element) for c in regions.CELLS}
-    assert len(cells) == len(regions.CELLS) >= 100
+def test_there_are_over_a_hundred_cells_to_measure() -> None:
+    cells = {(c.region, c.shape, c.element) for c in CELLS}
+    assert len(cells) == len(CELLS) >= 100
