@@ -45,6 +45,7 @@ from mgn.passes.saturate.extraction.extract import Extraction, extract
 from mgn.passes.saturate.extraction.report import SaturateReport
 from mgn.passes.saturate.extraction.unread_results import drop_unread
 from mgn.passes.saturate.extraction.whole_search import Searched, search_whole
+from mgn.passes.saturate.layouts.choice import with_best_layout
 from mgn.passes.saturate.memo import Choice, choice_key, choice_of, recall, remember
 from mgn.passes.saturate.narrow_results import narrow_results
 from mgn.passes.saturate.prices.scheduled import is_possible
@@ -396,12 +397,33 @@ class Saturate(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         device = Device.of(op)
-        is_rounded = PRECISION in op.attributes
-        options = self.options.with_roundings if is_rounded else self.options
-        for graph in graphs_of(op):
-            self.reports.append(saturate_graph(graph, device, options, self.trace))
+        rounding = op.attributes.get(PRECISION)
+        options = self.options.with_roundings if rounding is not None else self.options
+        precision = rounding.data if isinstance(rounding, StringAttr) else ""
+        for graph in list(graphs_of(op)):
+            self.reports.append(_in_best_layout(graph, device, options, precision, self.trace))
             if STORED in op.attributes:
                 narrow_results(graph, cast(StringAttr, op.attributes[STORED]))
+
+
+def _in_best_layout(
+    graph: GraphOp,
+    device: Device,
+    options: SaturateOptions,
+    precision: str,
+    trace: SaturateTrace | None,
+) -> SaturateReport:
+    """Rewrites a graph into kernels, its images with their channels last where that is cheaper."""
+
+    def choose(graph: GraphOp) -> SaturateReport:
+        return saturate_graph(graph, device, options)
+
+    def settle(graph: GraphOp) -> SaturateReport:
+        return saturate_graph(graph, device, options, trace)
+
+    if not options.fuse or RuleClass.REASSOCIATES not in options.classes:
+        return settle(graph)
+    return with_best_layout(graph, device, precision, choose, settle)
 
 
 def _rule_classes(text: str) -> frozenset[RuleClass]:

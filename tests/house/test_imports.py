@@ -85,6 +85,7 @@ ORDERED: dict[str, tuple[str, ...]] = {
         "candidates",
         "extraction",
         "explain",
+        "layouts",
     ),
 }
 """The sub-packages of a pass, in an order in which each imports from itself and those before it."""

@@ -81,7 +81,8 @@ class SaturateReport:
     there was a choice of them; `rejected` counts the candidates that were not chosen, and `choices`
     has those that could have written what a chosen kernel writes, with their prices.
     `passed_over` counts by reason the distinct candidates that were met and not kept.
-    `assumes_moderate` says that rules acted which take parameters to be moderate.
+    `assumes_moderate` says that rules acted which take parameters to be moderate. `layouts` has the
+    cost of each layout of images, where there was a choice.
     """
 
     graph: str = ""
@@ -111,6 +112,7 @@ class SaturateReport:
     components: int = 0
     distinct_components: int = 0
     seconds: dict[str, float] = field(default_factory=dict[str, float])
+    layouts: dict[str, float] = field(default_factory=dict[str, float])
 
     @property
     def saturated(self) -> bool:
@@ -190,6 +192,9 @@ class SaturateReport:
             lines.insert(6, f"  arrangements         {'; '.join(taken)}")
         if self.passed_over:
             lines.insert(5, f"  left out             {self.left_out_text}")
+        if self.layouts:
+            costs = [f"{name} {cost * 1e6:.1f} µs" for name, cost in self.layouts.items()]
+            lines.append(f"  layout of images     {', '.join(costs)}")
         if self.assumes_moderate:
             lines.append("  taken for granted    no element of a parameter is above 2^20 in size")
         if self.remembered:

@@ -1,0 +1,75 @@
+"""Whether the images of a graph lie with their channels last: the cheaper of two choices of
+kernels.
+
+In: a graph with convolutions, a device, and what chooses kernels for a graph. Out: the graph as
+kernels, with its report, which says what the other layout would have cost.
+
+Both graphs are whole programs to the e-graph: in each, kernels may copy an image into the other
+layout at its price. Channels last pays where products run on a matrix unit.
+"""
+
+from collections.abc import Callable, Sequence
+
+from xdsl.ir import Operation, SSAValue
+
+from mgn.dialects.kernel.device import Device
+from mgn.dialects.mgn.build import Emitter
+from mgn.dialects.mgn.decompose import decomposition_of
+from mgn.dialects.mgn.operation import TensorOp
+from mgn.dialects.mgn.structure import GraphOp
+from mgn.dialects.types import element_of
+from mgn.passes.rewriting import inline, rewrite_block
+from mgn.passes.saturate.extraction.report import SaturateReport
+from mgn.passes.saturate.layouts.turned_images import Convolution, turn_channels_last
+
+LAYOUTS = "channels first", "channels last"
+
+CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d", "convolution"})
+
+EXPANDED = CONVOLUTIONS | {"batch_norm", "global_avg_pool", "global_max_pool", "mean"}
+"""Composites whose parts are told apart, so that channels last passes them."""
+
+Choose = Callable[[GraphOp], SaturateReport]
+
+
+def with_best_layout(
+    graph: GraphOp, device: Device, precision: str, choose: Choose, settle: Choose
+) -> SaturateReport:
+    """Rewrites a graph into kernels by `settle`, in the layout in which those that `choose` takes
+    cost less. `precision` is what the operands of products are rounded to.
+    """
+    if not _may_gain(graph, device, precision):
+        return settle(graph)
+    trials = [graph.clone(), graph.clone()]
+    turn_images(trials[1])
+    costs = [choose(trial).cost_after for trial in trials]
+    for trial in trials:
+        trial.erase()
+    if costs[1] < costs[0]:
+        turn_images(graph)
+    report = settle(graph)
+    report.layouts = dict(zip(LAYOUTS, costs, strict=True))
+    return report
+
+
+def turn_images(graph: GraphOp) -> int:
+    """Puts channels last in a graph, its convolutions expanded; how many there were."""
+    rewrite_block(graph.block, _expanded)
+    return turn_channels_last(graph)
+
+
+def _may_gain(graph: GraphOp, device: Device, precision: str) -> bool:
+    """Whether a matrix unit of the device may multiply what convolutions read."""
+    found = [op for op in graph.block.ops if isinstance(op, TensorOp) and _is_convolution(op)]
+    read = {element_of(op.results[0].type).name for op in found}
+    return bool(found) and bool({precision, *read} & device.matrix_rates.keys())
+
+
+def _is_convolution(op: TensorOp) -> bool:
+    return op.spec.name in CONVOLUTIONS or Convolution.of(op) is not None
+
+
+def _expanded(b: Emitter, op: Operation) -> Sequence[SSAValue] | None:
+    if isinstance(op, TensorOp) and op.spec.name in EXPANDED:
+        return inline(b, decomposition_of(op), op.operands)
+    return None

@@ -1,0 +1,174 @@
+"""Graphs with their images' channels last: the same values, and fewer copies on matrix units."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mgn
+from mgn.dialects.mgn.interpreter import Interpreter
+from mgn.dialects.mgn.structure import graphs_of, parameters_of
+from mgn.passes.convert_precision import ConvertPrecision
+from mgn.passes.saturate.layouts.choice import turn_images
+from tests.support.programs import context
+
+NETWORK = """
+fn normed(x, n: str) {
+  param g: f32[x.shape[1]] as "{n}.g" = ones()
+  param b: f32[x.shape[1]] as "{n}.b" = zeros()
+  param m: f32[x.shape[1]] as "{n}.m" = zeros()
+  param v: f32[x.shape[1]] as "{n}.v" = ones()
+  return batch_norm(x, g, b, m, v)
+}
+fn filtered(x, n: str, out: int, size: int, step: int = 1, apart: int = 1) {
+  param w: f32[out, x.shape[1], size, size] as "{n}.w" = he_normal()
+  return conv2d(x, w, stride = step, padding = size / 2 * apart, dilation = apart)
+}
+graph g[B = 1](x: f32[B, 3, 18, 14]) {
+  h = max_pool2d(relu(normed(filtered(x, "stem", 32, 7, 2), "0")), 3, stride = 2, padding = 1)
+  for i in 0..2 {
+    y = silu(normed(filtered(h, "{i}.a", 48, 1), "{i}.a"))
+    y = gelu(normed(filtered(y, "{i}.b", 48, 3), "{i}.b"))
+    y = normed(filtered(y, "{i}.c", 32, 1), "{i}.c")
+    h = relu(h + y)
+  }
+  d = normed(filtered(h, "down", 64, 1, 2), "down")
+  return y = flatten(global_avg_pool(d), start = 1), h = h
+}
+"""
+
+
+def one(text: str) -> str:
+    return f"graph g(x: f32[2, 16, 9, 7], v: f32[16], u: f32[2, 24]) {{\n{text}\n}}"
+
+
+CONVOLVED = """
+  param w: f32[24, 16, {size}] = he_normal()
+  c = conv2d(x, w{how})
+"""
+
+PROGRAMS = {
+    "a network": NETWORK,
+    "a network of several images": NETWORK.replace("B = 1", "B = 3"),
+    "strides, dilation and uneven padding": one(
+        CONVOLVED.format(
+            size="3, 2", how=", stride = [2, 1], padding = [[0, 2], [1, 0]], dilation = [1, 2]"
+        )
+        + "  return y = c"
+    ),
+    "a slice of places and of channels": one(
+        CONVOLVED.format(size="1, 1", how="") + "  return y = exp(c)[:, 3:20, ::2, 1:]"
+    ),
+    "padding around, an image beside, and numbers for each image": one(
+        CONVOLVED.format(size="3, 3", how=", padding = 1")
+        + "  h = concat([c * reshape(u, [2, 24, 1, 1]), x], axis = 1)\n"
+        + "  return y = pad(h, [[0, 0], [0, 1], [2, 0], [0, 0]], 1.5)"
+    ),
+    "reductions of all places, of channels, and of some places": one(
+        CONVOLVED.format(size="3, 3", how="")
+        + "  return a = max_reduce(c, axis = [2, 3]), b = sum(c, axis = 1), d = mean(c, axis = 3)"
+    ),
+    "numbers of each row of places": one(
+        CONVOLVED.format(size="3, 3", how=", padding = 1")
+        + "  return y = c * reshape(v, [16, 1])[:9] - 2.5"
+    ),
+    "groups and depthwise ones between": one(
+        CONVOLVED.format(size="3, 3", how=", padding = 1")
+        + "  param k: f32[24, 1, 3, 3] = he_normal()\n"
+        + "  param l: f32[12, 8, 1, 1] = he_normal()\n"
+        + "  return y = conv2d(relu(conv2d(c, k, groups = 24)), l, groups = 3)"
+    ),
+    "three axes of places": """graph g(x: f32[1, 16, 4, 5, 6]) {
+  param w: f32[16, 16, 2, 1, 3] = he_normal()
+  c = conv3d(x, w, padding = [[1, 0], [0, 0], [1, 1]], stride = [1, 2, 1])
+  return y = tanh(c) + x[:, :, :, :3, :]
+}""",
+    "a value of a condition, and a clamp": one(
+        CONVOLVED.format(size="3, 3", how=", padding = 1")
+        + "  return y = clamp(where(c > 0.0, c, leaky_relu(c, slope = 0.1)), -1.0, 2.0)"
+    ),
+}
+
+
+def turned_values(text: str, precision: str) -> tuple[Any, Any]:
+    """What a graph computes in f64, with its channels first and last."""
+    module = mgn.parse(text).lower("g", {})
+    ConvertPrecision(precision).apply(context(), module)
+    (graph,) = graphs_of(module)
+    rng = np.random.default_rng(3)
+    inputs = {
+        name: rng.standard_normal(value.type.get_shape())  # type: ignore
+        for name, value in graph.named_inputs
+    }
+    parameters = {
+        name: rng.uniform(0.5, 1.5, op.type.get_shape())
+        for name, op in parameters_of(module).items()
+    }
+    interpreter = Interpreter(parameters, wide=True)
+    before = interpreter.run(graph, inputs)
+    assert turn_images(graph) > 0
+    module.verify()
+    return before, interpreter.run(graph, inputs)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [*((name, "f32") for name in PROGRAMS), ("a network", "tf32"), ("a network", "bf16")],
+)
+def test_channels_last_compute_the_same(name: str, precision: str) -> None:
+    before, after = turned_values(PROGRAMS[name], precision)
+    for key, wanted in before.items():
+        np.testing.assert_allclose(after[key], wanted, rtol=1e-9, atol=1e-9 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_bits_of_half_precision_stay(name: str) -> None:
+    """Each rounding is where it was: values differ by the order of sums alone."""
+    text = PROGRAMS[name].replace("f32[", "bf16[")
+    before, after = turned_values(text, "f32")
+    for key, wanted in before.items():
+        np.testing.assert_allclose(after[key], wanted, rtol=1e-9, atol=1e-9 * np.abs(wanted).max())
+
+
+def optimized(text: str, device: str = "nvidia-h200", **options: Any) -> Any:
+    return mgn.optimize(mgn.parse(text), device=device, **options).report
+
+
+BLOCK = NETWORK.replace("18, 14]", "112, 112]")
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_a_network_on_a_matrix_unit_has_its_channels_last(precision: str) -> None:
+    report = optimized(BLOCK, precision=precision, dims={"B": 8})
+    first, last = report.saturation.layouts.values()
+    assert last == report.saturation.cost_after < first
+
+
+def test_images_are_copied_where_they_come_in_and_go_out_alone() -> None:
+    """The stem keeps its three channels first."""
+    report = optimized(BLOCK, precision="bf16", dims={"B": 8})
+    plain = [item.operations for item in report.kernels if item.kind == "pointwise"]
+    assert sum("transpose" in operations for operations in plain) <= 2
+
+
+def test_a_device_without_a_matrix_unit_has_no_choice() -> None:
+    text = PROGRAMS["strides, dilation and uneven padding"]
+    assert not optimized(text, "cpu", precision="bf16").saturation.layouts
+    assert not optimized("graph g(x: f32[64, 64]) { return y = x @ x }").saturation.layouts
+
+
+def test_channels_stay_first_where_that_costs_less() -> None:
+    text = (
+        "graph g(x: f32[1, 16, 8, 8]) {\n param w: f32[16, 16, 1, 1]\n return y = conv2d(x, w)\n}"
+    )
+    saturation = optimized(text, precision="bf16").saturation
+    first, last = saturation.layouts.values()
+    assert saturation.cost_after == first <= last
+
+
+def test_exact_rules_leave_images_as_they_are() -> None:
+    from mgn.passes.saturate import SaturateOptions
+    from mgn.passes.saturate.rules.rule import RuleClass
+
+    exact = SaturateOptions(classes=frozenset({RuleClass.EXACT}))
+    assert not optimized(BLOCK, precision="bf16", saturation=exact).saturation.layouts
