@@ -1,25 +1,36 @@
 """`python -m benchmarks.convolutions [--device D] [--only WORD]`: networks of images, one image at
-a time, beside ONNX Runtime.
+a time, beside ONNX Runtime; with `--single`, single convolutions beside PyTorch.
 
 In: the networks of `examples/models/`, with random parameters. Out: a line for each: milliseconds
-of both, the peak of memory beyond the weights, and the largest error against the peer, relative to
-the largest result.
+of both, and the largest error against the peer, relative to the largest result. `--batch` and
+`--precision` say how many images and what products multiply, `bf16 values` that the program is
+written in bf16: ONNX Runtime computes one image in f32 alone.
 """
 
 import argparse
 import importlib.util
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import mgn
 from benchmarks.contests import images
 from benchmarks.contests.models import EXAMPLES, TOLERANCE
+from benchmarks.contests.single_convolutions import PRECISIONS, rows
+from benchmarks.table import Table
 from mgn.bench.timing import interleaved_medians
+
+VALUES = "bf16 values"
+"""The precision of a program that is written in bf16."""
+
+RUNS = 20
+"""Runs of a GPU that follow one another."""
 
 
 @dataclass(frozen=True)
@@ -41,24 +52,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.convolutions", description=__doc__)
     parser.add_argument("--device", default="auto", help="as in mgn-run")
     parser.add_argument("--only", default="", help="networks whose name has this word")
+    parser.add_argument("--batch", type=int, default=1, help="images at a time")
+    parser.add_argument("--precision", default="", choices=("", *PRECISIONS, VALUES))
+    parser.add_argument("--single", action="store_true", help="single convolutions, no networks")
     options = parser.parse_args(arguments)
+    if options.single:
+        table = Table(36)
+        for row in rows(options.device, _precisions(options.precision), options.only):
+            table.print(row)
+        return 0
+    precision = options.precision or "f32"
     for network in NETWORKS:
         if options.only in network.name:
-            print(line(network, options.device), flush=True)
+            print(line(network, options.device, options.batch, precision), flush=True)
     return 0
 
 
-def line(network: Network, device: str) -> str:
+def _precisions(name: str) -> tuple[str, ...]:
+    return (name.removesuffix(" values"),) if name else PRECISIONS
+
+
+def line(network: Network, device: str, batch: int = 1, precision: str = "f32") -> str:
     """What is said of a network. SystemExit where mgn's result is not the peer's."""
+    source = (EXAMPLES / "models" / f"{network.name}.mgn").read_text()
     executable = mgn.compile(
-        mgn.parse_file(EXAMPLES / "models" / f"{network.name}.mgn"), device=device
+        mgn.parse(source.replace("f32[", "bf16[") if precision == VALUES else source),
+        dims={"B": batch},
+        device=device,
+        precision="f32" if precision == VALUES else precision,
     )
     weights = random_weights(executable)
-    image = np.random.default_rng(1).standard_normal((1, 3, images.SIDE, images.SIDE), np.float32)
-    found = executable(image=image)["logits"]
-    contestants: dict[str, Callable[[], Any]] = {"mgn": executable.replay}
+    shape = (batch, 3, images.SIDE, images.SIDE)
+    image = np.random.default_rng(1).standard_normal(shape, np.float32)
+    dtype = ml_dtypes.bfloat16 if precision == VALUES else np.float32
+    found = executable(image=image.astype(dtype))["logits"]
+    contestants: dict[str, Callable[[], Any]] = {"mgn": in_a_row(executable)}
     text = ""
-    if all(importlib.util.find_spec(name) for name in ("onnx", "onnxruntime")):
+    known = all(importlib.util.find_spec(name) for name in ("onnx", "onnxruntime"))
+    if known and batch == 1 and precision == "f32":
         call = peer(network.onnx(weights), image)
         wanted = call()[0]
         error = float(np.max(np.abs(found - wanted)) / np.max(np.abs(wanted)))
@@ -73,6 +104,19 @@ def line(network: Network, device: str) -> str:
     return f"{network.name}: {', '.join(parts)}{text}"
 
 
+def in_a_row(executable: mgn.Executable) -> Callable[[], Any]:
+    """A run; on a GPU the mean of several that follow one another, as a program's do."""
+    if executable.device.kind != "gpu":
+        return executable.replay
+
+    def call() -> float:
+        start = time.perf_counter()
+        executable.replay(times=RUNS)
+        return (time.perf_counter() - start) / RUNS
+
+    return call
+
+
 def random_weights(executable: mgn.Executable) -> dict[str, np.ndarray]:
     """Parameters that keep values of all layers of one size: variances near those that the
     initialisers lead to, and gains of residual branches that add up slowly.
@@ -84,10 +128,10 @@ def random_weights(executable: mgn.Executable) -> dict[str, np.ndarray]:
     for name in executable.params:
         value = executable.params[name]
         if name.endswith("running_var"):
-            value = generator.uniform(0.5, 2.0, value.shape).astype(np.float32)
+            value = generator.uniform(0.5, 2.0, value.shape).astype(value.dtype)
         elif value.ndim == 1:
             low = 0.3 if name.endswith("weight") else -0.1
-            value = generator.uniform(low, low + 0.4, value.shape).astype(np.float32)
+            value = generator.uniform(low, low + 0.4, value.shape).astype(value.dtype)
         executable.params[name] = weights[name] = value
     return weights
 
