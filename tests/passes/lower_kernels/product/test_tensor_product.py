@@ -154,6 +154,41 @@ def test_numbers_that_were_rounded_before_are_copied_as_they_lie(
     check_all(cl_queue, runs, same_values)
 
 
+def filtered(name: str, channels: int, stride: int, dilation: int) -> Any:
+    """The places of two images whose channels are last, times filters."""
+    element, size = in_memory(name), 7
+
+    def build(e: Any, x: SSAValue, w: SSAValue) -> SSAValue:
+        x, w = (
+            e.round_tf32(v) if name == "tf32" else e.cast(v, ELEMENT_TYPES["f32"]) for v in (x, w)
+        )
+        x = e.pad(x, [[0, 0], [1, 2], [0, 1], [0, 0]], 0.0)
+        found = e.windows(e.transpose(x, (0, 3, 1, 2)), (3, 2), stride, dilation)
+        shape = found.type.get_shape()
+        rows = e.reshape(
+            e.transpose(found, (0, 2, 3, 4, 5, 1)), (2 * shape[2] * shape[3], 6 * channels)
+        )
+        return e.relu(e.matmul(rows, w, transpose_b=True))
+
+    shapes = [(element, (2, size, size, channels)), (element, (36, 6 * channels))]
+    return fused_kernel("contraction", shapes, build)
+
+
+@pytest.mark.parametrize("name", ["bf16", "tf32"])
+def test_windows_of_images_with_channels_last_are_rows(
+    name: str,
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    """In padding, at strides, with chunks of channels that cross from one element to the next."""
+    whole, ragged = filtered(name, 16, 1, 1), filtered(name, 20, 2, 2)
+    runs = [
+        exact_run(whole, device, "whole chunks", matrix=name, **GROUPS | TILINGS[1]),
+        exact_run(ragged, device, "ragged", matrix=name, **{"groups": 0} | TILINGS[5]),
+    ]
+    check_all(cl_queue, runs, same_values)
+
+
 @pytest.mark.parametrize("turned", LAYOUTS)
 @pytest.mark.parametrize("name", TYPES)
 def test_every_layout_is_copied_or_computed(
