@@ -26,7 +26,9 @@ LAYOUTS = "channels first", "channels last"
 
 CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d", "convolution"})
 
-EXPANDED = CONVOLUTIONS | {"batch_norm", "global_avg_pool", "global_max_pool", "mean"}
+EXPANDED = CONVOLUTIONS | {
+    *("batch_norm", "instance_norm", "global_avg_pool", "global_max_pool", "mean"),
+}
 """Composites whose parts are told apart, so that channels last passes them."""
 
 Choose = Callable[[GraphOp], SaturateReport]
@@ -41,14 +43,14 @@ def with_best_layout(
     if not _may_gain(graph, device, precision):
         return settle(graph)
     trials = [graph.clone(), graph.clone()]
-    turn_images(trials[1])
-    costs = [choose(trial).cost_after for trial in trials]
+    found = turn_images(trials[1]) > 0
+    costs = [choose(trial).cost_after for trial in trials] if found else []
     for trial in trials:
         trial.erase()
-    if costs[1] < costs[0]:
+    if found and costs[1] < costs[0]:
         turn_images(graph)
     report = settle(graph)
-    report.layouts = dict(zip(LAYOUTS, costs, strict=True))
+    report.layouts = dict(zip(LAYOUTS, costs, strict=False))
     return report
 
 

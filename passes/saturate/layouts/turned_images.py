@@ -26,8 +26,9 @@ from typing import Any
 from xdsl.ir import Block, Operation, SSAValue
 
 from mgn.dialects.mgn.build import Emitter
-from mgn.dialects.mgn.composite import shape_of
+from mgn.dialects.mgn.composite import in_single_precision, shape_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.dialects.mgn.operations.rows.normalisation import normalised_groups
 from mgn.dialects.mgn.structure import GraphOp
 from mgn.dialects.shapes import Shape
 from mgn.dialects.types import element_of
@@ -204,10 +205,19 @@ def _reduced(turn: _Turn, b: Emitter, op: TensorOp) -> SSAValue | None:
     return made
 
 
+def _group_norm(turn: _Turn, b: Emitter, op: TensorOp) -> SSAValue:
+    _, weight, bias = op.spec.split_operands(op.operands)
+    image, how = turn.last[op.operands[0]], op.values
+    axis = len(shape_of(image)) - 1
+    normalise = in_single_precision(normalised_groups)
+    return normalise(b, image, weight, bias, **how, axis=axis)
+
+
 MOVED: Mapping[str, Callable[[_Turn, Emitter, TensorOp], SSAValue]] = {
     "pad": _pad,
     "slice": _slice,
     "concat": _concat,
+    "group_norm": _group_norm,
 }
 """Operations that channels last pass besides those of each element."""
 

@@ -78,6 +78,13 @@ PROGRAMS = {
         + "  param l: f32[12, 8, 1, 1] = he_normal()\n"
         + "  return y = conv2d(relu(conv2d(c, k, groups = 24)), l, groups = 3)"
     ),
+    "groups and each channel normalised": one(
+        CONVOLVED.format(size="3, 3", how=", padding = 1")
+        + "  param g: f32[24] = ones()\n"
+        + "  h = silu(group_norm(c, g, g, groups = 6))\n"
+        + "  return y = conv2d(h, w[:, :8, :1, :1], groups = 3)"
+        + ", z = instance_norm(h, g) + group_norm(c, groups = 2)"
+    ),
     "three axes of places": """graph g(x: f32[1, 16, 4, 5, 6]) {
   param w: f32[16, 16, 2, 1, 3] = he_normal()
   c = conv3d(x, w, padding = [[1, 0], [0, 0], [1, 1]], stride = [1, 2, 1])

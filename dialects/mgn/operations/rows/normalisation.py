@@ -129,6 +129,27 @@ def _infer_group_norm(
     return result
 
 
+def normalised_groups(
+    b: Emitter,
+    x: SSAValue,
+    w: SSAValue | None,
+    bias: SSAValue | None,
+    groups: int,
+    eps: float,
+    axis: int,
+) -> SSAValue:
+    """Each group of channels of each sample normalised; the channels lie along an axis of x."""
+    shape = shape_of(x)
+    channels = (groups, shape[axis] // groups)
+    grouped = b.reshape(x, (*shape[:axis], *channels, *shape[axis + 1 :]))
+    reduced = [n for n in range(1, len(shape) + 1) if n != axis]
+    normal = _centre_and_scale(b, grouped, tuple(reduced), eps)
+    ones = (1,) * (len(shape) - 1 - axis)
+    scale = None if w is None else b.reshape(w, (*channels, *ones))
+    shift = None if bias is None else b.reshape(bias, (*channels, *ones))
+    return b.reshape(_affine(b, normal, scale, shift), shape)
+
+
 @composite("group_norm", (X, WEIGHT, BIAS, AttributeSpec("groups", INT), EPS), _infer_group_norm)
 @in_single_precision
 def group_norm(
@@ -140,14 +161,7 @@ def group_norm(
     Shape: that of x, `[N, C, …]`; w and b are `[C]`. Error: groups that do not divide C.
     Wu, He 2018 (arXiv:1803.08494).
     """
-    shape = shape_of(x)
-    channels = (groups, shape[1] // groups)
-    grouped = b.reshape(x, (shape[0], *channels, *shape[2:]))
-    normal = _centre_and_scale(b, grouped, tuple(range(2, len(shape) + 1)), eps)
-    ones = (1,) * (len(shape) - 2)
-    scale = None if w is None else b.reshape(w, (*channels, *ones))
-    shift = None if bias is None else b.reshape(bias, (*channels, *ones))
-    return b.reshape(_affine(b, normal, scale, shift), shape)
+    return normalised_groups(b, x, w, bias, groups, eps, 1)
 
 
 def _infer_instance_norm(x: TensorType, *parameters: TensorType | None, eps: float) -> Any:
