@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from mgn.diagnostics import MgnError, clipped
@@ -397,21 +397,16 @@ class Saturate(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         device = Device.of(op)
-        rounding = op.attributes.get(PRECISION)
-        options = self.options.with_roundings if rounding is not None else self.options
-        precision = rounding.data if isinstance(rounding, StringAttr) else ""
+        is_rounded = PRECISION in op.attributes
+        options = self.options.with_roundings if is_rounded else self.options
         for graph in list(graphs_of(op)):
-            self.reports.append(_in_best_layout(graph, device, options, precision, self.trace))
+            self.reports.append(_in_best_layout(graph, device, options, self.trace))
             if STORED in op.attributes:
                 narrow_results(graph, cast(StringAttr, op.attributes[STORED]))
 
 
 def _in_best_layout(
-    graph: GraphOp,
-    device: Device,
-    options: SaturateOptions,
-    precision: str,
-    trace: SaturateTrace | None,
+    graph: GraphOp, device: Device, options: SaturateOptions, trace: SaturateTrace | None
 ) -> SaturateReport:
     """Rewrites a graph into kernels, its images with their channels last where that is cheaper."""
 
@@ -423,7 +418,7 @@ def _in_best_layout(
 
     if not options.fuse or RuleClass.REASSOCIATES not in options.classes:
         return settle(graph)
-    return with_best_layout(graph, device, precision, choose, settle)
+    return with_best_layout(graph, device, choose, settle)
 
 
 def _rule_classes(text: str) -> frozenset[RuleClass]:

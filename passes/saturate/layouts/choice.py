@@ -5,7 +5,9 @@ In: a graph with convolutions, a device, and what chooses kernels for a graph. O
 kernels, with its report, which says what the other layout would have cost.
 
 Both graphs are whole programs to the e-graph: in each, kernels may copy an image into the other
-layout at its price. Channels last pays where products run on a matrix unit.
+layout at its price. A matrix unit reads chunks of channels; without one, too, images of few places
+leave less of a tile empty where the places of all images are rows of one product. A CPU's templates
+read images along their places.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +19,6 @@ from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.decompose import decomposition_of
 from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.structure import GraphOp
-from mgn.dialects.types import element_of
 from mgn.passes.rewriting import inline, rewrite_block
 from mgn.passes.saturate.extraction.report import SaturateReport
 from mgn.passes.saturate.layouts.turned_images import Convolution, turn_channels_last
@@ -35,12 +36,12 @@ Choose = Callable[[GraphOp], SaturateReport]
 
 
 def with_best_layout(
-    graph: GraphOp, device: Device, precision: str, choose: Choose, settle: Choose
+    graph: GraphOp, device: Device, choose: Choose, settle: Choose
 ) -> SaturateReport:
     """Rewrites a graph into kernels by `settle`, in the layout in which those that `choose` takes
-    cost less. `precision` is what the operands of products are rounded to.
+    cost less.
     """
-    if not _may_gain(graph, device, precision):
+    if not _may_gain(graph, device):
         return settle(graph)
     trials = [graph.clone(), graph.clone()]
     found = turn_images(trials[1]) > 0
@@ -60,11 +61,10 @@ def turn_images(graph: GraphOp) -> int:
     return turn_channels_last(graph)
 
 
-def _may_gain(graph: GraphOp, device: Device, precision: str) -> bool:
-    """Whether a matrix unit of the device may multiply what convolutions read."""
-    found = [op for op in graph.block.ops if isinstance(op, TensorOp) and _is_convolution(op)]
-    read = {element_of(op.results[0].type).name for op in found}
-    return bool(found) and bool({precision, *read} & device.matrix_rates.keys())
+def _may_gain(graph: GraphOp, device: Device) -> bool:
+    """Whether a graph has convolutions for a GPU."""
+    operations = (op for op in graph.block.ops if isinstance(op, TensorOp))
+    return not device.is_cpu and any(map(_is_convolution, operations))
 
 
 def _is_convolution(op: TensorOp) -> bool:

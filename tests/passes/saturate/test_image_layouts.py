@@ -145,8 +145,20 @@ BLOCK = NETWORK.replace("18, 14]", "112, 112]")
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
-def test_a_network_on_a_matrix_unit_has_its_channels_last(precision: str) -> None:
+def test_a_network_on_a_gpu_has_its_channels_last(precision: str) -> None:
     report = optimized(BLOCK, precision=precision, dims={"B": 8})
+    first, last = report.saturation.layouts.values()
+    assert last == report.saturation.cost_after < first
+
+
+def test_images_of_few_places_have_their_channels_last_in_f32_too() -> None:
+    """Tiles of 14 x 14 places are no whole ones; those of all images together are."""
+    report = optimized(
+        """graph g(x: f32[32, 256, 14, 14]) {
+  param w: f32[256, 256, 3, 3]
+  return y = relu(conv2d(x, w, padding = 1))
+}"""
+    )
     first, last = report.saturation.layouts.values()
     assert last == report.saturation.cost_after < first
 
@@ -158,7 +170,7 @@ def test_images_are_copied_where_they_come_in_and_go_out_alone() -> None:
     assert sum("transpose" in operations for operations in plain) <= 2
 
 
-def test_a_device_without_a_matrix_unit_has_no_choice() -> None:
+def test_a_cpu_and_graphs_without_convolutions_have_no_choice() -> None:
     text = PROGRAMS["strides, dilation and uneven padding"]
     assert not optimized(text, "cpu", precision="bf16").saturation.layouts
     assert not optimized("graph g(x: f32[64, 64]) { return y = x @ x }").saturation.layouts
