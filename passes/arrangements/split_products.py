@@ -38,8 +38,11 @@ TILE, NARROW_TILE = 64, 32
 GROUPS = 2
 """How many groups a compute unit should have."""
 
-LEAST_PART, LEAST_PARTS = 1024, 4
-"""The least length of a part of the shared axis, and how many parts are worth a second launch."""
+LEAST = ((1024, 4), (256, 2))
+"""The least length of a part of the shared axis, and how many parts are worth a second launch: long
+parts where there are so many, and else short ones. Measured on an NVIDIA H200, ResNet-50 with one
+image in f32: 0.77 ms with short parts, 0.88 without.
+"""
 
 WHOLE = 16
 """The length of a part is a multiple of this, so that its lines are copied in whole chunks."""
@@ -67,11 +70,18 @@ def choose_parts(
     """
     across = NARROW_TILE if rows <= FEW_ROWS else TILE
     tiles = ceil_div(rows, TILE) * ceil_div(columns, across) * batches
-    wanted = min(GROUPS * device.compute_units // max(tiles, 1), depth // LEAST_PART)
-    if wanted < LEAST_PARTS:
-        return _even_parts(batches, rows, columns, depth, device, unit)
+    most = GROUPS * device.compute_units // max(tiles, 1)
+    for least, fewest in LEAST:
+        wanted = min(most, depth // least)
+        if wanted >= fewest:
+            return _dividing(depth, wanted, fewest)
+    return _even_parts(batches, rows, columns, depth, device, unit)
+
+
+def _dividing(depth: int, wanted: int, fewest: int) -> int:
+    """A number of parts near the wanted one that divides the shared axis; 1 where there is none."""
     for whole in (WHOLE, 1):
-        near = range(LEAST_PARTS, 2 * wanted)
+        near = range(fewest, 2 * wanted)
         fitting = [count for count in near if depth % (count * whole) == 0]
         if fitting:
             return min(fitting, key=lambda count: abs(count - wanted))
