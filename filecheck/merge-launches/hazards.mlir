@@ -1,9 +1,9 @@
 // RUN: mgn-opt -p 'merge-launches{always=true}' %s | filecheck %s
 
-kernel.func @copy(%x : memref<64xf32>, %y : memref<64xf32>) access [read, write] global [64, 1, 1] local [32, 1, 1] {
+kernel.func @copy(%x : memref<64xf32>, %y : memref<64xf32>) access [read, write] global [4096, 1, 1] local [32, 1, 1] {
   kernel.return
 }
-kernel.func @add(%x : memref<64xf32>, %y : memref<64xf32>, %z : memref<64xf32>) access [read, read, write] global [64, 1, 1] local [32, 1, 1] {
+kernel.func @add(%x : memref<64xf32>, %y : memref<64xf32>, %z : memref<64xf32>) access [read, read, write] global [4096, 1, 1] local [32, 1, 1] {
   kernel.return
 }
 
@@ -71,7 +71,7 @@ plan.program @checked arena 512 {
   plan.output "mgn.check 0 all is well" %b tensor<64xf32>
 }
 
-// A launch of one work-group that another one waits for is done by each group for itself.
+// Small launches between two barriers are done by each group for itself.
 
 kernel.func @norm(%x : memref<64xf32>, %y : memref<64xf32>) access [read, write] global [64, 1, 1] local [64, 1, 1] {
   kernel.return
@@ -82,7 +82,7 @@ kernel.func @norm(%x : memref<64xf32>, %y : memref<64xf32>) access [read, write]
 // CHECK-NEXT:    plan.barrier
 // CHECK-NEXT:    plan.launch @norm(%a, %b) {everywhere}
 // CHECK-NEXT:    plan.launch @twice(%b, %c)
-kernel.func @twice(%x : memref<64xf32>, %y : memref<64xf32>) access [read, write] global [64, 1, 1] local [32, 1, 1] {
+kernel.func @twice(%x : memref<64xf32>, %y : memref<64xf32>) access [read, write] global [4096, 1, 1] local [32, 1, 1] {
   kernel.return
 }
 plan.program @repeated arena 1024 {

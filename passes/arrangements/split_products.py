@@ -38,10 +38,12 @@ TILE, NARROW_TILE = 64, 32
 GROUPS = 2
 """How many groups a compute unit should have."""
 
-LEAST = ((1024, 4), (256, 2))
-"""The least length of a part of the shared axis, and how many parts are worth a second launch: long
-parts where there are so many, and else short ones. Measured on an NVIDIA H200, ResNet-50 with one
-image in f32: 0.77 ms with short parts, 0.88 without.
+LONG_PART, LONG_PARTS = 1024, 4
+"""The least length of a part of the shared axis, and how many parts are worth a second launch."""
+
+SHORT_PART, SHORT_PARTS = 256, 2
+"""The same where neither so many long parts nor even ones are to be had. Measured on an NVIDIA
+H200, ResNet-50 with one image in f32: 0.77 ms with short parts, 0.88 without.
 """
 
 WHOLE = 16
@@ -71,11 +73,12 @@ def choose_parts(
     across = NARROW_TILE if rows <= FEW_ROWS else TILE
     tiles = ceil_div(rows, TILE) * ceil_div(columns, across) * batches
     most = GROUPS * device.compute_units // max(tiles, 1)
-    for least, fewest in LEAST:
-        wanted = min(most, depth // least)
-        if wanted >= fewest:
-            return _dividing(depth, wanted, fewest)
-    return _even_parts(batches, rows, columns, depth, device, unit)
+    wanted = min(most, depth // LONG_PART)
+    if wanted >= LONG_PARTS:
+        return _dividing(depth, wanted, LONG_PARTS)
+    even = _even_parts(batches, rows, columns, depth, device, unit)
+    wanted = min(most, depth // SHORT_PART)
+    return even if even > 1 or wanted < SHORT_PARTS else _dividing(depth, wanted, SHORT_PARTS)
 
 
 def _dividing(depth: int, wanted: int, fewest: int) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from xdsl.ir import SSAValue
 
-from mgn.dialects.kernel.buffers import byte_size
+from mgn.dialects.kernel.buffers import byte_size, starting_pairs
 from mgn.dialects.kernel.function import FuncOp
 from mgn.dialects.plan.buffers import ViewOp
 from mgn.dialects.plan.states import NextOp, StateOp
@@ -96,15 +96,16 @@ class _Touched:
 
 def accesses(launch: LaunchOp, kernels: Mapping[str, FuncOp]) -> Accesses:
     """What a launch touches. What is read alone in the whole program does not count, nor what a
-    kernel is given and does not use, as the state of which it writes a part in place.
+    kernel writes a part of in place and does not look at.
     """
     reads: list[Range] = []
     writes: list[Range] = []
     kernel = kernels[launch.kernel_name]
+    kept = {read for read, _ in starting_pairs(kernel)}
     given = zip(launch.arguments, kernel.arguments, kernel.accesses, strict=True)
-    for value, argument, mode in given:
+    for position, (value, argument, mode) in enumerate(given):
         place = _range(value)
-        if place is None or argument.first_use is None:
+        if place is None or (position in kept and argument.first_use is None):
             continue
         if mode.reads:
             reads.append(place)

@@ -52,7 +52,7 @@ def every_node_cone(
     """All legal cones of an e-node, each operand computed inside or read."""
     root = builder.view.signatures[signature]
     choices = [
-        builder._choices(number, mapped, traits, root.heavy, builder._before(root, position))  # pyright: ignore
+        builder._choices(number, mapped, traits, root, builder._before(root, position))  # pyright: ignore
         for position, (number, mapped) in enumerate(operands)
     ]
     merged = (
