@@ -38,7 +38,7 @@ PIECE = 0.25
 """The share of the candidates that a part may be where a problem falls apart."""
 NEAREST = (1, 3, 4)
 """How many times as many candidates as fractions consist of a choice is made of."""
-LARGE = 1000
+LARGE = 100
 """Candidates from which on rows are rounded: of fewer ones more classes are eliminated first."""
 IDLE, RISING = 2, 0.1
 """How often more rows may bring the bound less than that share of the gap nearer to a choice."""
