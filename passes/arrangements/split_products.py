@@ -29,7 +29,6 @@ from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.types import element_of
 from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made, as_element
 from mgn.passes.kernels.accumulation import accumulator
-from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.schedules.product.few_rows import FEW_ROWS
 
 TILE, NARROW_TILE = 64, 32
@@ -38,82 +37,26 @@ TILE, NARROW_TILE = 64, 32
 GROUPS = 2
 """How many groups a compute unit should have."""
 
-LONG_PART, LONG_PARTS = 1024, 4
+LEAST_PART, LEAST_PARTS = 1024, 4
 """The least length of a part of the shared axis, and how many parts are worth a second launch."""
-
-SHORT_PART, SHORT_PARTS = 256, 2
-"""The same where neither so many long parts nor even ones are to be had. Measured on an NVIDIA
-H200, ResNet-50 with one image in f32: 0.77 ms with short parts, 0.88 without.
-"""
 
 WHOLE = 16
 """The length of a part is a multiple of this, so that its lines are copied in whole chunks."""
 
-EVEN_PART, EVEN_PARTS = 512, 8
-"""The least length of a part, and the most parts, where these even out what units have to do."""
 
-EVEN_LAUNCHES = 8.0
-"""The least work that is evened out, in launches: groups of smaller products divide the shared axis
-among their work-items.
-"""
-
-GAIN = 0.9
-"""What is left of a product's time where that is worth a second launch."""
-
-UNIT_TILE, UNIT_SHARE = 128, 0.5
-"""Rows and columns of a group's usual tile on a matrix unit, and the share of its rate."""
-
-
-def choose_parts(
-    batches: int, rows: int, columns: int, depth: int, device: Device, unit: str | None = None
-) -> int:
-    """Into how many parts the shared axis may be cut; 1 where there are enough tiles, as many on
-    each compute unit. `unit` is what a matrix unit multiplies, if one does.
-    """
+def choose_parts(batches: int, rows: int, columns: int, depth: int, device: Device) -> int:
+    """Into how many parts the shared axis may be cut; 1 where there are enough tiles."""
     across = NARROW_TILE if rows <= FEW_ROWS else TILE
-    tiles = ceil_div(rows, TILE) * ceil_div(columns, across) * batches
-    most = GROUPS * device.compute_units // max(tiles, 1)
-    wanted = min(most, depth // LONG_PART)
-    if wanted >= LONG_PARTS:
-        return _dividing(depth, wanted, LONG_PARTS)
-    even = _even_parts(batches, rows, columns, depth, device, unit)
-    wanted = min(most, depth // SHORT_PART)
-    return even if even > 1 or wanted < SHORT_PARTS else _dividing(depth, wanted, SHORT_PARTS)
-
-
-def _dividing(depth: int, wanted: int, fewest: int) -> int:
-    """A number of parts near the wanted one that divides the shared axis; 1 where there is none."""
+    tiles = -(-rows // TILE) * -(-columns // across) * batches
+    wanted = min(GROUPS * device.compute_units // max(tiles, 1), depth // LEAST_PART)
+    if wanted < LEAST_PARTS:
+        return 1
     for whole in (WHOLE, 1):
-        near = range(fewest, 2 * wanted)
+        near = range(LEAST_PARTS, 2 * wanted)
         fitting = [count for count in near if depth % (count * whole) == 0]
         if fitting:
             return min(fitting, key=lambda count: abs(count - wanted))
     return 1
-
-
-def _even_parts(
-    batches: int, rows: int, columns: int, depth: int, device: Device, unit: str | None
-) -> int:
-    """The same where there are tiles for all units or nearly, but some units have more of them than
-    others. The parts' results are written and read besides.
-    """
-    size = UNIT_TILE if unit else TILE
-    rate = device.matrix_rates[unit] * UNIT_SHARE if unit else device.rate("f32")
-    tiles, units = ceil_div(rows, size) * ceil_div(columns, size) * batches, device.compute_units
-    if 2.0 * batches * rows * columns * depth / rate < EVEN_LAUNCHES * device.launch_cost:
-        return 1
-    tile_seconds = 2.0 * size * size * depth / rate * units
-    result = batches * rows * columns * 8
-
-    def seconds(parts: int) -> float:
-        turns = ceil_div(tiles * parts, units) / parts
-        besides = parts * result / device.bandwidth + device.launch_cost if parts > 1 else 0.0
-        return turns * tile_seconds + besides
-
-    most = min(EVEN_PARTS, depth // EVEN_PART)
-    fitting = [count for count in range(2, most + 1) if depth % (count * WHOLE) == 0]
-    best = min(fitting, key=seconds, default=1)
-    return best if seconds(best) <= GAIN * seconds(1) else 1
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,11 @@ def scattered(op: TensorOp, operands: Sequence[Values], element: ElementType) ->
     x, *where, src = operands
     ids = [item for item in where if isinstance(item, Discrete)]
     axis, combine = op.values["axis"], op.values["combine"]
+    others = {name: value for name, value in op.values.items() if name != "combine"}
 
     def over(base: Array, terms: Array, how: str = "add") -> Array:
         places = [item.value for item in ids]
-        found: Any = op.spec.evaluate(base, *places, terms, axis=axis, combine=how)  # type: ignore
+        found: Any = op.spec.evaluate(base, *places, terms, combine=how, **others)  # type: ignore
         return np.asarray(found)
 
     def anywhere(base: Array, terms: Array) -> Array:

@@ -391,15 +391,15 @@ class CutBuilder:
 
 
 def _through_views(chosen: Sequence[Cone | None], traits: Sequence[Traits]) -> list[Cone | None]:
-    """How attention's queries may come: a view that several of their operations read is no value to
-    write for them, where there is a way through it.
+    """How attention's queries may come, first of all so that no view has to be written for them:
+    a view that several of their operations read.
     """
-    found = [
-        cone
-        for cone in chosen
-        if cone is None or not any(traits[name].views for name in cone.leaves)
-    ]
-    return found if any(found) else list(chosen)
+    through = [cone is None or not any(traits[x].views for x in cone.leaves) for cone in chosen]
+    first = [cone for cone, is_through in zip(chosen, through, strict=True) if is_through]
+    if not any(first):
+        return list(chosen)
+    rest = [cone for cone, is_through in zip(chosen, through, strict=True) if not is_through]
+    return [*first, *rest]
 
 
 def body_order(

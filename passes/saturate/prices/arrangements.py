@@ -115,11 +115,10 @@ def arrangements_of(
         lies = operands[0] in types or _views(operands[0], body, types, signatures)
         return found + (_packed_weights(sizes, request) if lies else [])
     found = list[Arrangement]()
-    unit = unit_of(facts)
-    extent = (prod(sizes.batch), sizes.rows, sizes.columns, sizes.depth)
-    parts = choose_parts(*extent, device, unit)
+    parts = choose_parts(prod(sizes.batch), sizes.rows, sizes.columns, sizes.depth, device)
     if parts > 1:
         found.append(SplitProduct(parts))
+    unit = unit_of(facts)
     if _reads_windows(body, form, signatures):
         if unit is None or device.matrix_unit == "wgmma":
             found.append(ChannelsLast(unit))

@@ -1,4 +1,6 @@
-"""Sorts by the e-graph: rows that a group of a GPU holds are sorted at once, others by digits."""
+"""Sorts by the e-graph: rows that a group of a GPU or a vector of a CPU holds are sorted at once,
+others in steps.
+"""
 
 import pytest
 
@@ -9,7 +11,8 @@ CASES = {
     "rows that are longer": ("nvidia-h200", "f32[2048, 16384]", 4),
     "fewer of them, in parts": ("nvidia-h200", "f32[512, 16384]", 12),
     "rows of wide keys": ("nvidia-h200", "i64[4096, 4096]", 8),
-    "rows on a CPU": ("cpu", "f32[4096, 4096]", 4),
+    "rows on a CPU": ("cpu", "f32[4096, 4096]", 1),
+    "rows on a CPU that are longer": ("cpu", "f32[512, 16384]", 4),
 }
 
 
