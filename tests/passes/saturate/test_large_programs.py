@@ -35,8 +35,8 @@ DOUBLING = "\n".join(
 def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits on unrolling that are met soon."""
     monkeypatch.setattr("mgn.frontend.lowering.context.MOST_OPERATIONS", 5000)
-    for module in ("context", "lower_expressions"):
-        monkeypatch.setattr(f"mgn.frontend.{module}.MOST_STEPS", 100_000)
+    for module in ("context", "expressions"):
+        monkeypatch.setattr(f"mgn.frontend.lowering.{module}.MOST_STEPS", 100_000)
 
 
 @pytest.mark.usefixtures("low_limits")
