@@ -19,6 +19,7 @@ product that makes them to the one that weighs values by their softmax, which at
 stores. `f32` and `tf32` change nothing.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -46,8 +47,11 @@ products inside, such as `lstm`, keep what they give.
 ROUNDED = ("bf16", "f16")
 """The precisions that have a type of their own."""
 
-_KEPT = (Kind.ELEMENTWISE, Kind.MOVEMENT)
-"""What scores go through on their way to a softmax."""
+PASSING = (Kind.ELEMENTWISE, Kind.MOVEMENT)
+"""What scores go through on their way to what compares them, as a softmax does."""
+
+SCORES_END = ("softmax",)
+"""Operations whose operands are scores, which stay in f32."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ def _convert(block: Block, roundings: Roundings) -> None:
             if element_of(operand.type).name == "f32" and not _is_left(operand):
                 op.operands[number] = roundings.of(operand)
         (result,) = op.results
-        if element_of(result.type).name == "f32" and not _becomes_softmax(result):
+        if element_of(result.type).name == "f32" and not reaches(result, SCORES_END):
             _replace(result, roundings)
     erase_dead(block)
 
@@ -104,25 +108,30 @@ def _is_product(op: TensorOp) -> bool:
 
 def _is_left(value: SSAValue) -> bool:
     """Whether an operand stays as it is: a parameter or a softmax, or what only moves one."""
-    owner = value.owner
-    while isinstance(owner, TensorOp) and owner.spec.kind is Kind.MOVEMENT:
-        owner = owner.operands[0].owner
+    owner = moved_from(value).owner
     if isinstance(owner, ReadOp | ReadStateOp):
         return True
     return isinstance(owner, TensorOp) and owner.spec.name == "softmax"
 
 
-def _becomes_softmax(result: SSAValue) -> bool:
-    """Whether a result is scores: a softmax is what comes of it, behind scales and masks."""
-    ahead: list[Operation] = [use.operation for use in result.uses]
+def moved_from(value: SSAValue) -> SSAValue:
+    """What a value is moved from."""
+    while isinstance(value.owner, TensorOp) and value.owner.spec.kind is Kind.MOVEMENT:
+        value = value.owner.operands[0]
+    return value
+
+
+def reaches(value: SSAValue, names: Collection[str]) -> bool:
+    """Whether one of some operations is what comes of a value, behind scales and masks."""
+    ahead: list[Operation] = [use.operation for use in value.uses]
     seen: set[Operation] = set()
     while ahead:
         op = ahead.pop()
         if op in seen or not isinstance(op, TensorOp):
             continue
         seen.add(op)
-        if op.spec.name == "softmax":
+        if op.spec.name in names:
             return True
-        if op.spec.kind in _KEPT:
-            ahead += [use.operation for value in op.results for use in value.uses]
+        if op.spec.kind in PASSING:
+            ahead += [use.operation for item in op.results for use in item.uses]
     return False

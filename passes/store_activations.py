@@ -28,12 +28,12 @@ from xdsl.ir import Block, Operation, SSAValue, Use
 from xdsl.passes import ModulePass
 
 from mgn.dialects.mgn.composite import shape_of
-from mgn.dialects.mgn.operation import Kind, TensorOp
+from mgn.dialects.mgn.operation import TensorOp
 from mgn.dialects.mgn.states import ReadStateOp, WriteStateOp
 from mgn.dialects.mgn.structure import STORED, ReturnOp, graphs_of
 from mgn.dialects.types import element_of
 from mgn.passes.convert_precision import PRECISIONS, Roundings, check_known
-from mgn.passes.mixed_precision import PRODUCTS, ROUNDED
+from mgn.passes.mixed_precision import PASSING, PRODUCTS, ROUNDED, moved_from, reaches
 from mgn.passes.rewriting import erase_dead
 
 DECIDING = frozenset(
@@ -43,9 +43,6 @@ DECIDING = frozenset(
     }
 )
 """Operations whose results a rounding of all that they compare would turn over."""
-
-_PASSING = (Kind.ELEMENTWISE, Kind.MOVEMENT)
-"""What scores and logits go through on their way to one of them."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ class _Activations:
             self.made.update(op.results)
             if op.spec.name in PRODUCTS:
                 self._product(op)
-            elif op.spec.kind in _PASSING and any(item in self.stored for item in op.operands):
+            elif op.spec.kind in PASSING and any(item in self.stored for item in op.operands):
                 self.stored.update(op.results)
                 if self._is_residual(op):
                     self._round(op.results[0])
@@ -101,7 +98,7 @@ class _Activations:
                 rounded = self._round_where_made(operand)
                 op.operands[number] = rounded
         result = self._with_bias(op.results[0])
-        if element_of(result.type).name == "f32" and not _decides(result):
+        if element_of(result.type).name == "f32" and not reaches(result, DECIDING):
             self._round(result)
         self.stored.add(result)
 
@@ -120,7 +117,7 @@ class _Activations:
         """Whether a product's operand stays as it is: another type, a parameter, shares."""
         if element_of(value.type).name != "f32" or value not in self.made:
             return True
-        source = _source(value)
+        source = moved_from(value)
         if isinstance(source.owner, ReadStateOp):
             return True
         return isinstance(source.owner, TensorOp) and source.owner.spec.name == "softmax"
@@ -129,7 +126,7 @@ class _Activations:
         """A value as a product reads it. What it is moved from is rounded for its other readers,
         unless the run was given it.
         """
-        source = _source(value)
+        source = moved_from(value)
         rounded = self.roundings.of(value)
         if not isinstance(source.owner, Block) and source in self.roundings.rounded:
             self._replace(source, self.roundings.rounded[source])
@@ -166,19 +163,12 @@ class _Activations:
         shape = shape_of(result)
         if not shape or any(shape_of(item) != shape for item in op.operands):
             return False
-        if not all(item in self.made for item in op.operands) or _decides(result):
+        if not all(item in self.made for item in op.operands) or reaches(result, DECIDING):
             return False
         return any(
             not (isinstance(reader, TensorOp) and reader.spec.name == "add")
             for reader in (use.operation for use in _readers(result))
         )
-
-
-def _source(value: SSAValue) -> SSAValue:
-    """What a value is moved from."""
-    while isinstance(value.owner, TensorOp) and value.owner.spec.kind is Kind.MOVEMENT:
-        value = value.owner.operands[0]
-    return value
 
 
 def _readers(value: SSAValue) -> list[Use]:
@@ -189,19 +179,3 @@ def _readers(value: SSAValue) -> list[Use]:
 def _is_end(op: Operation) -> bool:
     """Whether an operation hands a value out of the graph, as it is."""
     return isinstance(op, ReturnOp | WriteStateOp)
-
-
-def _decides(value: SSAValue) -> bool:
-    """Whether a value is compared with others, behind scales and masks."""
-    ahead: list[Operation] = [use.operation for use in value.uses]
-    seen: set[Operation] = set()
-    while ahead:
-        op = ahead.pop()
-        if op in seen or not isinstance(op, TensorOp):
-            continue
-        seen.add(op)
-        if op.spec.name in DECIDING:
-            return True
-        if op.spec.kind in _PASSING:
-            ahead += [use.operation for item in op.results for use in item.uses]
-    return False

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from mgn.dialects.fusion import FusedKernelOp
-from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.structure import GraphOp
-from mgn.dialects.types import element_of
+from mgn.dialects.types import element_of, tensor_bytes
 from mgn.driver.quantities import bytes_text, counted
 
 
@@ -36,14 +35,7 @@ def handed_over(graph: GraphOp, prepared: Set[SSAValue]) -> list[HandedOver]:
             continue
         for value in op.outputs:
             if any(isinstance(use.operation, FusedKernelOp) for use in value.uses):
-                element = element_of(value.type)
-                found.setdefault(element.name, []).append(_bytes(value, element.bytes))
+                name = element_of(value.type).name
+                found.setdefault(name, []).append(tensor_bytes(value.type))
     items = [HandedOver(name, sum(sizes), len(sizes)) for name, sizes in found.items()]
     return sorted(items, key=lambda item: (-item.bytes, item.element))
-
-
-def _bytes(value: SSAValue, each: int) -> int:
-    total = each
-    for size in shape_of(value):
-        total *= size
-    return total

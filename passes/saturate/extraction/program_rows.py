@@ -43,7 +43,7 @@ class Rows:
     values: list[float] = field(default_factory=list[float])
     lower: list[float] = field(default_factory=list[float])
     upper: list[float] = field(default_factory=list[float])
-    _arrays: "RowArrays | None" = None
+    _arrays: RowArrays | None = None
 
     def add(self, entries: Mapping[int, float], lower: float, upper: float = float("inf")) -> None:
         """Adds a row: the values of its columns, and what their sum may be."""
@@ -66,7 +66,7 @@ class Rows:
         sums = np.add.reduceat(entries * values[columns], starts[:-1])
         return [self.entries(int(row)) for row in np.flatnonzero(sums < lower - by)]
 
-    def arrays(self) -> "RowArrays":
+    def arrays(self) -> RowArrays:
         """The rows as arrays."""
         known = self._arrays
         if known is None or len(known[3]) != len(self.lower):

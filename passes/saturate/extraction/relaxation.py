@@ -127,11 +127,6 @@ class Program:
         add_rows(self.solver, rows)
 
 
-def relaxed(problem: LocalProblem, deadline: float) -> Relaxation | None:
-    """The optimum with fractions of a problem."""
-    return Program(problem).relaxed(deadline)
-
-
 def among(
     problem: LocalProblem,
     numbers: Sequence[int],

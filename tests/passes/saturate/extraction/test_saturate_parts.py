@@ -24,7 +24,7 @@ from mgn.passes.saturate.extraction.extract import extract
 from mgn.passes.saturate.extraction.necessity import bits_of, necessity_of
 from mgn.passes.saturate.extraction.pruning import parts_of
 from mgn.passes.saturate.extraction.purchases import Market, Purchases
-from mgn.passes.saturate.extraction.relaxation import relaxed
+from mgn.passes.saturate.extraction.relaxation import Program
 from mgn.passes.saturate.extraction.rings import cheapest_choice, order_of, rings_of
 from mgn.passes.saturate.extraction.solver import run_until
 from mgn.passes.saturate.prices.forms import Form
@@ -194,7 +194,7 @@ def test_fractions_cost_no_more_than_the_best_choice_and_leave_it_in(
     monkeypatch.setattr(relaxation, "DENSE", dense)
     problem = random_problem(seed)
     best = least_cost(problem)
-    found = relaxed(problem, later())
+    found = Program(problem).relaxed(later())
     assert found is not None and found.bound <= best * (1 + 1e-7)
     left = found.below(best * 1.01)
     assert least_cost(left.problem) == pytest.approx(best)
@@ -213,7 +213,7 @@ def test_no_half_of_what_is_read_on_one_way_or_another_is_taken(
 ) -> None:
     """Whether the rows of detours are there from the start or wait until fractions violate them."""
     monkeypatch.setattr(relaxation, "DENSE", dense)
-    found = relaxed(DETOUR, later())
+    found = Program(DETOUR).relaxed(later())
     assert found is not None and found.is_whole
     assert found.bound == pytest.approx(58.9)
 
@@ -232,7 +232,7 @@ def test_halves_of_kernels_are_decided(eliminated: bool, monkeypatch: pytest.Mon
     if not eliminated:
         monkeypatch.setattr(exact, "WORK", 0)
     problem = pairs_in_a_ring(2)
-    found = relaxed(problem, later())
+    found = Program(problem).relaxed(later())
     assert found is not None and found.bound == pytest.approx(5.0) and not found.is_whole
     solution = ExactSolver(later()).solve(problem)
     assert solution.chosen is not None and len(solution.chosen) == 6
