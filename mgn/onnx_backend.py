@@ -23,6 +23,8 @@ from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.philox import key_of
 from mgn.dialects.mgn.structure import graphs_of
 from mgn.frontend.onnx.core.errors import UnknownValues
+from mgn.frontend.onnx.core.narrow import HOLDERS, held
+from mgn.frontend.onnx.core.reading import dtype_of
 from mgn.frontend.onnx.program import OnnxProgram, load_onnx
 from mgn.modules.module import Module
 
@@ -39,6 +41,7 @@ class PreparedModel(BackendRep):
         self._model, self._selector, self._interpreted = model, selector, interpreted
         held = {item.name for item in model.graph.initializer}
         self._inputs = [item.name for item in model.graph.input if item.name not in held]
+        self._outputs = [_declared_type(item) for item in model.graph.output]
         self._constants: set[str] = set()
         self._made: dict[Any, Run] = {}
 
@@ -50,7 +53,8 @@ class PreparedModel(BackendRep):
         given = {name: _arrays(value) for name, value in named.items()}
         while True:
             try:
-                return tuple(self._runner(given)(_tensors(given)))
+                results = self._runner(given)(_tensors(given))
+                return tuple(map(_as_declared, results, self._outputs))
             except UnknownValues as error:
                 names = {
                     name.rsplit(".", 1)[0] if name not in given else name for name in error.inputs
@@ -104,8 +108,19 @@ class PreparedModel(BackendRep):
 
 def _arrays(value: Any) -> Any:
     if value is None or isinstance(value, list | tuple):
-        return None if value is None else [np.asarray(part) for part in value]
-    return np.asarray(value)
+        return None if value is None else [held(np.asarray(part)) for part in value]
+    return held(np.asarray(value))
+
+
+def _declared_type(item: ValueInfoProto) -> Any:
+    """The element type that a model gives an output; None of one that is no tensor."""
+    number = item.type.tensor_type.elem_type
+    return dtype_of(number) if number else None
+
+
+def _as_declared(value: Any, dtype: Any) -> Any:
+    """A result in the type of the model, where mgn holds that in another."""
+    return value.astype(dtype) if isinstance(dtype, np.dtype) and dtype in HOLDERS else value
 
 
 def _tensors(given: Mapping[str, Any]) -> dict[str, np.ndarray]:

@@ -13,8 +13,11 @@ load_operators()
 FILES = (
     "averagepool",
     "bitshift",
+    "cast",
+    "castlike",
     "clip",
     "convtranspose",
+    "dequantizelinear",
     "gathernd",
     "loop",
     "negativeloglikelihoodloss",

@@ -25,6 +25,7 @@ class Maker(Protocol):
 
     emitter: Emitter
     known: Known
+    narrow: dict[SSAValue, np.dtype[Any]]
 
     def tensor(self, name: str, array: np.ndarray, largest: int = 1) -> SSAValue:
         """An array of the model."""
@@ -143,6 +144,24 @@ class Call:
         """An attribute that is an element type."""
         number = self.attribute(name)
         return self.element(np.dtype(default) if number is None else dtype_of(number))
+
+    def wanted(self, name: str) -> np.dtype[Any]:
+        """An attribute that is an element type of ONNX, perhaps one that mgn holds in another."""
+        dtype = dtype_of(self.required(name))
+        if not isinstance(dtype, np.dtype):
+            self.fail(f"mgn has no element type {dtype}")
+        return dtype
+
+    def type_of(self, value: SSAValue) -> np.dtype[Any]:
+        """The element type that the model gives a value."""
+        found = self.importer.narrow.get(value, element(value).dtype)
+        assert found is not None
+        return found
+
+    def narrow(self, value: SSAValue, dtype: np.dtype[Any]) -> SSAValue:
+        """A value, which from now on is known to be of a type that mgn does not have."""
+        self.importer.narrow[value] = dtype
+        return value
 
     def element(self, dtype: Any) -> ElementType:
         """The element type of a dtype."""

@@ -23,6 +23,7 @@ from mgn.frontend.onnx.core.call import Call, element, shape
 from mgn.frontend.onnx.core.errors import NotKnown, UnknownValues
 from mgn.frontend.onnx.core.known import Known
 from mgn.frontend.onnx.core.model import Function, Graph, Input, Model, Node, bound
+from mgn.frontend.onnx.core.narrow import HOLDERS, held, holder
 from mgn.frontend.onnx.core.operator import find
 from mgn.frontend.onnx.core.reading import dtype_of, schema_function
 from mgn.frontend.onnx.core.scope import NOTHING, Scope
@@ -35,7 +36,8 @@ Value = SSAValue | list[SSAValue]
 
 class Importer:
     """One reading of a model. `values` are those of the parameters, by name; `outputs` the names of
-    results that each output became, several for a sequence.
+    results that each output became, several for a sequence; `narrow` the types of values that mgn
+    holds in wider ones.
     """
 
     def __init__(self, model: Model) -> None:
@@ -44,6 +46,7 @@ class Importer:
         self.emitter = Emitter(self._insert)
         self.emitter.draws = self._draws = Draws()
         self.values: dict[str, np.ndarray] = {}
+        self.narrow: dict[SSAValue, np.dtype[Any]] = {}
         self._parameters: dict[int, ParamOp] = {}
         self._inputs: list[str] = []
         self.outputs: dict[str, str | list[str]] = {}
@@ -110,7 +113,7 @@ class Importer:
                 f"mgn.from_onnx(…, shapes = {{{item.name!r}: […]}}) gives it one"
             )
         try:
-            element = element_of_dtype(cast("np.dtype[Any]", dtype))
+            element = element_of_dtype(cast("np.dtype[Any]", holder(dtype)))
         except (KeyError, TypeError):
             raise self._wrong(f"input '{item.name}' is {dtype}, which mgn does not have") from None
         shape = [
@@ -122,6 +125,8 @@ class Importer:
         except ShapeError as error:
             raise self._wrong(f"input '{item.name}': {error}") from None
         argument.name_hint = _hint(item.name)
+        if dtype in HOLDERS:
+            self.narrow[argument] = cast("np.dtype[Any]", dtype)
         self._inputs.append(item.name)
         return argument
 
@@ -142,7 +147,14 @@ class Importer:
             isinstance(wanted, np.dtype) and np.can_cast(array.dtype, wanted, "same_kind")
         ):
             raise self._wrong(f"input '{item.name}' is {wanted}, and its constant is {array.dtype}")
-        return self.emitter.constant_array(array.astype(cast("np.dtype[Any]", wanted)))
+        return self._constant_array(array.astype(cast("np.dtype[Any]", wanted)))
+
+    def _constant_array(self, array: np.ndarray) -> SSAValue:
+        """A constant; the type of an array that is narrow stays known."""
+        value = self.emitter.constant_array(held(array))
+        if array.dtype in HOLDERS:
+            self.narrow[value] = array.dtype
+        return value
 
     # ---- graphs and nodes
 
@@ -197,11 +209,20 @@ class Importer:
     def expand(self, call: Call) -> Sequence[Any]:
         """The outputs of a node by the function that ONNX gives for its operator."""
         node = call.node
-        types = [_type_of(value) for value in call.inputs]
+        types = [self._type_of(value) for value in call.inputs]
         function = schema_function(node, call.attributes, call.version, types)
         if function is None:
             call.fail("mgn does not know this operator")
         return self.run_function(function, call)
+
+    def _type_of(self, value: Any) -> tuple[Any, Any]:
+        """The element type and the shape of a value; a shape of None for a sequence."""
+        if isinstance(value, list):
+            found = cast("list[SSAValue]", value)
+            return (element(found[0]).dtype if found else np.dtype(np.float32)), None
+        if isinstance(value, SSAValue):
+            return self.narrow.get(value, element(value).dtype), shape(value)
+        return None, ()
 
     def run_function(self, function: Function, call: Call) -> Sequence[Any]:
         """The outputs of a function for a node. One that is not wanted is None."""
@@ -243,22 +264,24 @@ class Importer:
         constant. Rules of the e-graph ask for the values of constants, as of a scale.
         """
         try:
-            kind = element_of_dtype(array.dtype)
+            kind = element_of_dtype(holder(array.dtype))
         except KeyError:
             raise CallError(f"tensor '{name}' is {array.dtype}, which mgn does not have") from None
         if not kind.is_float or array.size <= largest:
-            return self.emitter.constant_array(array)
+            return self._constant_array(array)
         op = self._parameters.get(id(array))
         if op is None:
             external = unused(name, self.values)
             op = ParamOp(external, tensor(kind, array.shape))
             op.location = self.emitter.location or self._location(None)
             self._parameters[id(array)] = op
-            self.values[external] = array
+            self.values[external] = held(array)
         read = ReadOp(op.sym_name.data, cast(Any, op.type))
         read.location = self.emitter.location or self._location(None)
         read.result.name_hint = _hint(name)
         self.block.add_op(read)
+        if array.dtype in HOLDERS:
+            self.narrow[read.result] = array.dtype
         return read.result
 
     # ---- places
@@ -282,16 +305,6 @@ def node_diagnostic(model: Model, node: Node, message: str) -> Diagnostic:
     text = model.lines[node.line - 1]
     column = len(text) - len(text.lstrip()) + 1
     return Diagnostic(named, model.file, node.line, column, text)
-
-
-def _type_of(value: Any) -> tuple[Any, Any]:
-    """The element type and the shape of a value; a shape of None for a sequence."""
-    if isinstance(value, list):
-        found = cast("list[SSAValue]", value)
-        return (element(found[0]).dtype if found else np.dtype(np.float32)), None
-    if isinstance(value, SSAValue):
-        return element(value).dtype, shape(value)
-    return None, ()
 
 
 def dimension_name(item: Input, axis: int) -> str:

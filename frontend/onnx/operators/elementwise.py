@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from mgn.dialects.types import ElementType
 from mgn.frontend.onnx.core.call import Call, element, rank, shape
+from mgn.frontend.onnx.core.narrow import HOLDERS
 from mgn.frontend.onnx.core.operator import define
+from mgn.frontend.onnx.core.rounding import narrowed
 
 DIRECT = {
     "Abs": "abs",
@@ -161,21 +162,27 @@ def clip(c: Call) -> SSAValue:
     return x
 
 
-def converted(c: Call, x: SSAValue, kind: ElementType) -> SSAValue:
+def converted(c: Call, x: SSAValue, dtype: np.dtype[Any]) -> SSAValue:
     """A value in another element type."""
-    return x if element(x) == kind else c.b.cast(x, kind.name)
+    own = c.type_of(x)
+    if own == dtype:
+        return x
+    if dtype in HOLDERS:
+        saturate = bool(c.attribute("saturate", 1))
+        return narrowed(c, x, dtype, saturate, c.attribute("round_mode", "up"))
+    return c.b.cast(x, c.element(dtype).name)
 
 
 @define("Cast")
 def cast(c: Call) -> SSAValue:
     """`cast`"""
-    return converted(c, c[0], c.dtype("to"))
+    return converted(c, c[0], c.wanted("to"))
 
 
 @define("CastLike", since=15)
 def cast_like(c: Call) -> SSAValue:
     """`cast` to the type of the second input"""
-    return converted(c, c[0], element(c[1]))
+    return converted(c, c[0], c.type_of(c[1]))
 
 
 @define("Dropout")

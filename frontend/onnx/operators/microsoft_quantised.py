@@ -23,7 +23,7 @@ def _real(c: Call, number: int) -> SSAValue:
 def _quantised(c: Call, x: SSAValue, number: int, like: SSAValue) -> SSAValue:
     """Floats quantised by a scale and a zero point among the inputs."""
     zero = c.get(number + 1)
-    kind = element(like if zero is None else zero)
+    kind = c.type_of(like if zero is None else zero)
     return quantised(c, x, c[number], zero, kind)
 
 
@@ -65,7 +65,7 @@ def quantised_concat(c: Call) -> SSAValue:
     """`concat` of the dequantised values, quantised"""
     values = [_real(c, number) for number in range(2, len(c), 3)]
     found = c.b.concat(values, axis=c.axis(values[0], 0))
-    return quantised(c, found, c[0], c[1], element(c[1]))
+    return quantised(c, found, c[0], c[1], c.type_of(c[1]))
 
 
 @define("MatMulIntegerToFloat", domain=DOMAIN)

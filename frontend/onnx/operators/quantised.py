@@ -2,12 +2,15 @@
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from xdsl.ir import SSAValue
 
 from mgn.dialects.types import ElementType
 from mgn.frontend.onnx.core.call import Call, element, rank, shape
+from mgn.frontend.onnx.core.narrow import HOLDERS, is_integer
 from mgn.frontend.onnx.core.operator import define
+from mgn.frontend.onnx.core.rounding import narrowed
 from mgn.frontend.onnx.operators.convolution import convolved
 from mgn.frontend.onnx.operators.products import centred, product
 
@@ -33,13 +36,11 @@ def quantize_linear(c: Call) -> SSAValue:
     """`round` of the quotient, and the zero point, held within the type"""
     x = c[0]
     axis = c.attribute("axis", 1) % max(rank(x), 1)
-    kind = c.element(np.dtype(np.uint8))
+    kind = np.dtype(np.uint8)
     if c.get(2) is not None:
-        kind = element(c[2])
+        kind = c.type_of(c[2])
     elif c.attribute("output_dtype", 0):
-        kind = c.dtype("output_dtype")
-    if not kind.is_integer:
-        c.fail(f"the type {kind.name} is not supported")
+        kind = c.wanted("output_dtype")
     return quantised(c, x, c[1], c.get(2), kind, axis, c.attribute("block_size", 0))
 
 
@@ -48,20 +49,27 @@ def quantised(
     x: SSAValue,
     scale: SSAValue,
     zero: SSAValue | None,
-    kind: ElementType,
+    kind: np.dtype[Any],
     axis: int = 0,
     block: int = 0,
 ) -> SSAValue:
-    """round(x / scale) + zero, held within an integer type."""
+    """round(x / scale) + zero, held within an integer type; of a float type, the nearest to it."""
     b = c.b
     wide = b.cast(x, "f32") if element(x).name != "f32" else x
     scale = b.cast(scale, "f32") if element(scale).name != "f32" else scale
-    found = b.round(b.div(wide, _aligned(c, scale, x, axis, block)))
+    found = b.div(wide, _aligned(c, scale, x, axis, block))
+    is_float = not (is_integer(kind) if kind in HOLDERS else kind.kind in "iu")
+    found = found if is_float else b.round(found)
     if zero is not None:
         found = b.add(found, b.cast(_aligned(c, zero, x, axis, block), "f32"))
-    assert kind.dtype is not None
-    limits = np.iinfo(kind.dtype)
-    return b.cast(b.clamp(found, min=float(limits.min), max=float(limits.max)), kind.name)
+    if not is_float:
+        limits = ml_dtypes.iinfo(kind)
+        found = b.clamp(found, min=float(limits.min), max=float(limits.max))
+    if kind in HOLDERS:
+        return narrowed(c, found, kind, bool(c.attribute("saturate", 1)))
+    if is_float:
+        c.fail(f"the type {kind} is not supported")
+    return b.cast(found, c.element(kind).name)
 
 
 @define("DequantizeLinear", domain="com.microsoft")
@@ -87,13 +95,15 @@ def dequantised(
 ) -> SSAValue:
     """(x - zero)·scale in a float type."""
     b = c.b
-    whole = b.cast(x, "i32") if element(x).name != "i32" else x
+    exact = "f32" if element(x).is_float else "i32"
+    whole = b.cast(x, exact) if element(x).name != exact else x
     if zero is not None:
         aligned = _aligned(c, zero, x, axis, block)
-        whole = b.sub(whole, b.cast(aligned, "i32") if element(aligned).name != "i32" else aligned)
+        whole = b.sub(whole, b.cast(aligned, exact) if element(aligned).name != exact else aligned)
+    whole = whole if exact == "f32" else b.cast(whole, "f32")
     scale = _aligned(c, scale, x, axis, block)
     scale = b.cast(scale, "f32") if element(scale).name != "f32" else scale
-    found = b.mul(b.cast(whole, "f32"), scale)
+    found = b.mul(whole, scale)
     return found if kind.name == "f32" else b.cast(found, kind.name)
 
 
@@ -135,7 +145,7 @@ def _requantised(c: Call, total: SSAValue, one: SSAValue, other: SSAValue, numbe
     b = c.b
     scales = [b.cast(item, "f32") if element(item).name != "f32" else item for item in (one, other)]
     real = b.mul(total, b.mul(*scales))
-    return quantised(c, real, c[number], c[number + 1], element(c[number + 1]))
+    return quantised(c, real, c[number], c[number + 1], c.type_of(c[number + 1]))
 
 
 @define("QLinearConv", since=10)
