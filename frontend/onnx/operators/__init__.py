@@ -24,6 +24,7 @@ GROUPS = (
     "quantised",
     "signals",
     "microsoft",
+    "microsoft_attention",
     "microsoft_quantised",
 )
 """The files, in the order of the pages."""

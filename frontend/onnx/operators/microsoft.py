@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import numpy as np
 from xdsl.ir import SSAValue
 
-from mgn.frontend.onnx.core.call import Call, element, rank, shape
+from mgn.frontend.onnx.core.call import Call, shape
 from mgn.frontend.onnx.core.operator import define
 from mgn.frontend.onnx.operators.convolution import convolved
 
@@ -135,119 +134,3 @@ def embed_layer_normalisation(c: Call) -> Any:
     else:
         counts = b.sum(b.cast(c[7], "i32"), axis=1)
     return found, counts, total
-
-
-@define("RotaryEmbedding", domain=DOMAIN)
-def rotary_embedding(c: Call) -> SSAValue:
-    """pairs of each head turned by angles of a table, at positions"""
-    x, places, b = c[0], c[1], c.b
-    heads, turned = c.attribute("num_heads", 0), c.attribute("rotary_embedding_dim", 0)
-    half = shape(c[2])[1]
-    by_heads = rank(x) == 4
-    if by_heads:
-        whole = b.transpose(x, perm=[0, 2, 1, 3])
-    else:
-        size = shape(x)[2] // heads if heads else (turned or 2 * half)
-        whole = b.reshape(x, [*shape(x)[:2], -1, size])
-    n, steps, count, size = shape(whole)
-    turned = turned or size
-    if shape(places) == (1,):
-        places = b.add(b.iota([n, steps], axis=1, T=element(places).name), places)
-    cos, sin = (b.expand_dims(b.gather(c[number], places, axis=0), 2) for number in (2, 3))
-    head = b.slice(whole, starts=[0] * 4, stops=[n, steps, count, turned])
-    interleaved = bool(c.attribute("interleaved", 0))
-    parts = [n, steps, count, turned // 2, 2] if interleaved else [n, steps, count, 2, turned // 2]
-    axis = 4 if interleaved else 3
-    one, two = (
-        b.squeeze(part, axis=axis)
-        for part in b.split(b.reshape(head, parts), sizes=[1, 1], axis=axis)
-    )
-    first = b.sub(b.mul(one, cos), b.mul(two, sin))
-    second = b.add(b.mul(one, sin), b.mul(two, cos))
-    found = b.reshape(b.stack([first, second], axis=axis), [n, steps, count, turned])
-    if turned < size:
-        rest = b.slice(whole, starts=[0, 0, 0, turned], stops=[n, steps, count, size])
-        found = b.concat([found, rest], axis=3)
-    if by_heads:
-        return b.transpose(found, perm=[0, 2, 1, 3])
-    return b.reshape(found, list(shape(x)))
-
-
-@define("Attention", domain=DOMAIN)
-def attention(c: Call) -> SSAValue:
-    """a product for q, k and v, and `attention`"""
-    b, x, heads = c.b, c[0], c.required("num_heads")
-    _refuse(c, {4: "past"}, ("do_rotary",))
-    columns = shape(c[1])[1]
-    sizes = c.attribute("qkv_hidden_sizes") or [columns // 3] * 3
-    whole = b.matmul(x, c[1])
-    whole = whole if c.get(2) is None else b.add(whole, c[2])
-    q, k, v = b.split(whole, sizes=sizes, axis=2)
-    return _attention(c, (q, k, v), heads, c.get(3), c.get(5))
-
-
-@define("MultiHeadAttention", domain=DOMAIN)
-def multi_head_attention(c: Call) -> SSAValue:
-    """`attention`"""
-    b, heads = c.b, c.required("num_heads")
-    _refuse(c, {6: "past_key", 7: "past_value"}, ())
-    if c.get(1) is None:  # q, k and v in one, [batch, steps, heads, 3, size]
-        n, steps, _, _, size = shape(c[0])
-        packed = b.split(c[0], sizes=[1, 1, 1], axis=3)
-        values = [b.reshape(part, [n, steps, heads * size]) for part in packed]
-    else:
-        values = [c[0], c[1], c[2]]
-    values = [_joined(c, value) for value in values]
-    if c.get(3) is not None:
-        biases = b.split(c[3], sizes=[shape(value)[2] for value in values], axis=0)
-        values = [b.add(value, bias) for value, bias in zip(values, biases, strict=True)]
-    return _attention(c, (values[0], values[1], values[2]), heads, c.get(4), c.get(5))
-
-
-def _joined(c: Call, value: SSAValue) -> SSAValue:
-    """[batch, heads, steps, size] as [batch, steps, heads·size]."""
-    if rank(value) != 4:
-        return value
-    n, heads, steps, size = shape(value)
-    return c.b.reshape(c.b.transpose(value, perm=[0, 2, 1, 3]), [n, steps, heads * size])
-
-
-def _refuse(c: Call, inputs: dict[int, str], attributes: tuple[str, ...]) -> None:
-    for number, name in inputs.items():
-        if c.get(number) is not None:
-            c.fail(f"the input '{name}' is not supported")
-    for name in attributes:
-        if c.attribute(name, 0):
-            c.fail(f"'{name}' is not supported")
-
-
-def _attention(
-    c: Call,
-    values: tuple[SSAValue, SSAValue, SSAValue],
-    heads: int,
-    mask: SSAValue | None,
-    bias: SSAValue | None,
-) -> SSAValue:
-    """`attention` with a mask of keys, as lengths or truth values, and a bias."""
-    b, (q, k, v) = c.b, values
-    if mask is not None:
-        hidden = _hidden(c, mask, shape(k)[1], element(q).name)
-        bias = hidden if bias is None else b.add(bias, hidden)
-    options: dict[str, Any] = {"heads": heads, "causal": bool(c.attribute("unidirectional", 0))}
-    if c.attribute("scale", 0.0):
-        options["scale"] = c.attribute("scale")
-    more = [] if bias is None else [bias]
-    return b.attention(q, k, v, *more, **options)
-
-
-def _hidden(c: Call, mask: SSAValue, keys: int, kind: str) -> SSAValue:
-    """What is added to scores: the filter value where a mask says that a key is hidden."""
-    b = c.b
-    if rank(mask) == 1:
-        places = c.constant(np.arange(keys), element(mask).dtype)
-        kept = b.lt(places, b.expand_dims(mask, 1))
-    else:
-        kept = b.ne(mask, c.like(0, mask))
-    kept = b.expand_dims(kept, [1, 2] if rank(kept) == 2 else [1])
-    value = c.attribute("mask_filter_value", -10000.0)
-    return b.cast(b.where(kept, 0.0, value), kind)
