@@ -72,9 +72,6 @@ _NAMES = {
     "what is wanted is the rounding error of another algorithm, where the value is 0": """
         dft_inverse dft_inverse_opset19
     """,
-    "the recurrence has no peepholes": """
-        lstm_with_peepholes
-    """,
 }
 
 FAILURES = {
