@@ -21,7 +21,7 @@ from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.long_sums import MOST_UNIT, UNIT_BLOCK, long_loop
 from mgn.passes.lower_kernels.core.pure_code import lane_of
 from mgn.passes.lower_kernels.product.shuffled_results import NEIGHBOURS, Shuffle
-from mgn.passes.lower_kernels.staging.tensor_panels import EIGHT, Panel
+from mgn.passes.lower_kernels.staging.tensor_panels import EIGHT, PAIR, Panel
 from mgn.passes.schedules.product.matrix_tiles import STEP_CHUNKS, SUB_GROUP, TensorTiling
 
 INSTRUCTIONS = {"bf16": "m16n8k16_bf16", "f16": "m16n8k16_f16", "tf32": "m16n8k8_tf32"}
@@ -190,6 +190,20 @@ class SubGroupProduct:
                     lanes_of = (2 * half, 2 * half + 1)
                 pair = self.code.joined([lane_of(self.code, total, n) for n in lanes_of])
                 yield self.row + row, self.column + column, pair
+
+    def dealt_results(
+        self, totals: Sequence[SSAValue], tiles: int
+    ) -> Iterator[tuple[Index, Index, SSAValue]]:
+        """The same in longer pieces, where columns are dealt over so many tiles of a row."""
+        code, lane, across = self.code, self.place % SUB_GROUP, self.tiles[1]
+        for number in range(0, len(totals), tiles):
+            first, second = number // across, number % across
+            column = lane % NEIGHBOURS * (PAIR * tiles) + second * EIGHT
+            for half in range(2):
+                row = lane // NEIGHBOURS + (2 * first + half) * EIGHT
+                held = totals[number : number + tiles]
+                piece = [lane_of(code, total, PAIR * half + n) for total in held for n in range(2)]
+                yield self.row + row, self.column + column, code.joined(piece)
 
     def shuffled_results(
         self, totals: Sequence[SSAValue], tiles: int

@@ -6,6 +6,9 @@ the unit works, and stored after. Tiles that reach past the result copy its last
 instead, and do not write what lies past it; past the shared axis they hold zeros.
 """
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
@@ -16,13 +19,13 @@ from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.scalar import combine
 from mgn.passes.lower_kernels.core.template import Job, Launch
-from mgn.passes.lower_kernels.product.shuffled_results import PIECE_BYTES
+from mgn.passes.lower_kernels.product.shuffled_results import NEIGHBOURS, PIECE_BYTES
 from mgn.passes.lower_kernels.product.sub_group_product import SubGroupProduct
 from mgn.passes.lower_kernels.product.tensor_groups import GroupSums
 from mgn.passes.lower_kernels.product.tile_order import GroupTile
 from mgn.passes.lower_kernels.product.tile_results import TileResults
 from mgn.passes.lower_kernels.reduction.row_statistics import RowStatistics
-from mgn.passes.lower_kernels.staging.tensor_panels import Panel
+from mgn.passes.lower_kernels.staging.tensor_panels import EIGHT, PAIR, Panel
 from mgn.passes.lower_kernels.staging.tensor_staging import StagedPanel
 from mgn.passes.schedules.product.matrix_tiles import (
     SUB_GROUP,
@@ -78,9 +81,12 @@ class _Tensor:
         tile = (self.product, self.sizes, self.name, side, size, limit, self.batch, self.place)
         own = (self.job, first, base, self.memory)
         panel = Panel(*tile, *own)
-        if not self.sizes.groups or (panel.whole and self._comes_rounded()):
+        dealt = self._tiles_of_a_piece() if side == 1 and panel.runs_by_depth else 1
+        if not self.sizes.groups:
             return panel
-        return StagedPanel(*tile, *own)
+        if panel.whole and self._comes_rounded():
+            return replace(panel, dealt=dealt)
+        return StagedPanel(*tile, *own, dealt=dealt)
 
     def _comes_rounded(self) -> bool:
         return self.name != "tf32" or "rounded" in self.job.schedule
@@ -131,17 +137,36 @@ class _Tensor:
     def _results(self, totals: list[SSAValue]) -> None:
         apart = self.product.columns % 2 != 0
         results = TileResults(self.job, self.product, self.batch, True, True, apart)
-        tiles = self._shuffled_tiles()
-        exchanged = self.sub_group.shuffled_results(totals, tiles)
-        for row, column, piece in exchanged if tiles > 1 else self.sub_group.results(totals):
+        for row, column, piece in self._pieces(totals):
             results.write(self.first_row + row, self.first_column + column, piece)
 
-    def _shuffled_tiles(self) -> int:
-        """Over how many tiles results are shuffled: as many as make pieces of 16 bytes. All
-        work-items have to reach a shuffle.
+    def _pieces(self, totals: list[SSAValue]) -> Iterator[tuple[Index, Index, SSAValue]]:
+        """Sums side by side, with the row and the column of the first one in the tile."""
+        dealt = self.panels[1].dealt
+        if dealt > 1:
+            return self.sub_group.dealt_results(totals, dealt)
+        tiles = self._shuffled_tiles()
+        if tiles > 1:
+            return self.sub_group.shuffled_results(totals, tiles)
+        return self.sub_group.results(totals)
+
+    def _tiles_of_a_piece(self) -> int:
+        """Over how many tiles of a row a piece of 16 bytes of results goes; 1 where there are no
+        such pieces.
         """
-        width = PIECE_BYTES // max(2, *(node.element.bytes for node in self.job.body.written))
+        written = max(2, *(node.element.bytes for node in self.job.body.written))
+        width = PIECE_BYTES // written * self.product.halves
+        tiles = width // PAIR
+        while tiles > 1 and (
+            self.product.columns % (PAIR * tiles) or self.sizes.columns % (EIGHT * tiles)
+        ):
+            tiles //= 2
+        return max(tiles, 1)
+
+    def _shuffled_tiles(self) -> int:
+        """Over how many tiles results are shuffled. All work-items have to reach a shuffle, and
+        a row has as many tiles as neighbours at most.
+        """
         alone = self.sizes.slices == 1 and self.job.number("sub_group", 1) == SUB_GROUP
-        whole = self.product.columns % width == 0 and self.sub_group.tiles[1] % (width // 2) == 0
         plain = not any(panel.spread for panel in self.panels)
-        return max(width // 2, 1) if alone and whole and plain else 1
+        return min(self._tiles_of_a_piece(), NEIGHBOURS) if alone and plain else 1

@@ -34,9 +34,10 @@ class TileResults:
         """Evaluates and stores what follows from neighbouring sums, where the result has them."""
         width = lane_count(total)
         if self.product.halves > 1:
-            for lane in range(0, width, 2):
-                pair = [lane_of(self.job.code, total, lane + n) for n in range(2)]
-                self._write_halves(row, (column + lane) // 2, pair)
+            whole = self.product.columns % width == 0
+            for part in [total] if whole else self._pairs(total):
+                self._write_halves(row, column // 2, self._apart(part), lane_count(part) // 2)
+                column = column + lane_count(part)
             return
         if not self.apart:
             self._write(row, column, total, width)
@@ -44,15 +45,27 @@ class TileResults:
         for lane in range(width):
             self._write(row, column + lane, lane_of(self.job.code, total, lane), 1)
 
-    def _write_halves(self, row: Index, half: Index, pair: list[SSAValue]) -> None:
+    def _pairs(self, total: SSAValue) -> list[SSAValue]:
+        """Two neighbouring sums each."""
+        code = self.job.code
+        each = [lane_of(code, total, lane) for lane in range(lane_count(total))]
+        return [code.joined(each[n : n + 2]) for n in range(0, len(each), 2)]
+
+    def _apart(self, total: SSAValue) -> list[SSAValue]:
+        """The sums of either half, which meet as neighbours."""
+        code = self.job.code
+        each = [lane_of(code, total, lane) for lane in range(lane_count(total))]
+        return [code.joined(each[n::2]) for n in range(2)]
+
+    def _write_halves(self, row: Index, half: Index, sums: list[SSAValue], width: int) -> None:
         """Evaluates what follows on columns n and n + half together, and stores it."""
-        row, half, is_there = self._inside(row, half, self.product.columns // 2, 1)
-        self.job.code.when(
-            is_there,
-            lambda: write_halves(
-                self.job, self.product, self.job.evaluator(1), self.batch, row, half, pair
-            ),
-        )
+        row, half, is_there = self._inside(row, half, self.product.columns // 2, width)
+
+        def store() -> None:
+            evaluator, columns = self.job.evaluator(width), half + lanes(width)
+            write_halves(self.job, self.product, evaluator, self.batch, row, columns, sums)
+
+        self.job.code.when(is_there, store)
 
     def _write(self, row: Index, column: Index, total: SSAValue, width: int) -> None:
         row, column, is_there = self._inside(row, column, self.product.columns, width)

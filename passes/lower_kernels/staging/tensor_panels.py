@@ -32,6 +32,9 @@ from mgn.passes.schedules.product.operand_copies import OperandCopies
 EIGHT = 8
 """Rows of a matrix in a fragment, and columns of an instruction's result."""
 
+PAIR = 2
+"""Columns of an instruction's result that a work-item holds side by side."""
+
 LINE = 64
 """Elements of 16 bits on such a line."""
 
@@ -43,6 +46,8 @@ class Panel(OperandCopies):
     `by_depth` says that lines run along the shared axis. `base` is where it begins in a stage.
     `as_columns` says that lines which are steps lie as if they were columns, and are taken in the
     order in which a work-item holds the columns of a result: the left operand is such a result.
+    `dealt` is over how many of the instruction's tiles columns are dealt, two to each in turn, so
+    that a work-item's sums of these tiles are of neighbouring columns.
     """
 
     job: Job
@@ -50,6 +55,7 @@ class Panel(OperandCopies):
     base: int
     memory: SSAValue
     as_columns: bool = False
+    dealt: int = 1
 
     @property
     def code(self) -> Code:
@@ -105,8 +111,16 @@ class Panel(OperandCopies):
         """Line and start in the operand, and the step of the piece's first element."""
         step = block * self.sizes.depth
         if self.runs_by_depth:
-            return self.first + line, step + start, step + start
+            return self.first + self._own(line), step + start, step + start
         return step + line, self.first + start, step + line
+
+    def _own(self, line: Index) -> Index:
+        """Which of the tile's rows or columns is a line."""
+        if self.dealt == 1:
+            return line
+        inner = line % (EIGHT * self.dealt)
+        tile, holder = inner // EIGHT, inner % EIGHT // PAIR
+        return line - inner + holder * (PAIR * self.dealt) + tile * PAIR + inner % PAIR
 
     def read(self, block: Index) -> list[SSAValue]:
         """The values of a block that the work-item computes. There are none where asynchronous

@@ -13,7 +13,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from xdsl.dialects.scf import ForOp
-from xdsl.ir import SSAValue
+from xdsl.dialects.vector import StoreOp
+from xdsl.ir import BlockArgument, SSAValue
 
 from mgn.codegen.opencl.opencl import signature
 from mgn.dialects.kernel import (
@@ -25,6 +26,7 @@ from mgn.dialects.kernel import (
     MmaOp,
     SubGroupShuffleOp,
 )
+from mgn.dialects.kernel.lanes import lanes
 from mgn.dialects.types import ELEMENT_TYPES, element_of
 from mgn.passes.lower_kernels.product import sub_group_product, tensor_groups
 from tests.passes.lower_kernels.product.test_halved_products import check_gated, gated
@@ -329,6 +331,52 @@ def test_short_results_are_exchanged_for_longer_pieces(
     check_all(cl_queue, runs, same_rounded)
 
 
+def dealt_product(element: str, result: str, sizes: tuple[int, int, int]) -> Any:
+    """A product of columns that lie along the shared axis, with a bias, in a type of its own."""
+    rows, columns, depth = sizes
+    types = [(element, (rows, depth)), (element, (columns, depth)), ("f32", (columns,))]
+
+    def build(e: Any, x: SSAValue, w: SSAValue, bias: SSAValue) -> SSAValue:
+        wide = e.round_tf32 if element == "f32" else lambda v: e.cast(v, ELEMENT_TYPES["f32"])
+        y = e.add(e.matmul(wide(x), wide(w), transpose_b=True), bias)
+        return y if result == "f32" else e.cast(y, ELEMENT_TYPES[result])
+
+    return fused_kernel("contraction", types, build)
+
+
+DEALT = [
+    ("bf16", "bf16", (67, 136, 64), 8),
+    ("bf16", "f32", (67, 132, 64), 4),
+    ("f16", "f16", (70, 76, 72), 4),
+    ("f32", "f32", (66, 68, 36), 4),
+    ("f32", "bf16", (66, 264, 33), 8),
+    ("bf16", "f32", (5, 130, 64), 2),
+]
+"""Element types of operands and result, sizes, and how many results come side by side: the shared
+axis is copied as it lies, or passes through registers.
+"""
+
+
+@pytest.mark.parametrize("columns", [64, 128])
+@pytest.mark.parametrize(("element", "result", "sizes", "width"), DEALT)
+def test_columns_are_dealt_so_that_sums_of_neighbours_meet_without_exchanges(
+    element: str,
+    result: str,
+    sizes: tuple[int, int, int],
+    width: int,
+    columns: int,
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    entries = {"sub_group": 32, **GROUPS, **TILINGS[1], "item_columns": columns}
+    kernel = dealt_product(element, result, sizes)
+    function = lowered(kernel, device, **entries)
+    stores = [op for op in function.walk() if isinstance(op, StoreOp)]
+    assert width in [lanes(op.vector.type) for op in stores if isinstance(op.base, BlockArgument)]
+    assert not any(isinstance(op, SubGroupShuffleOp) for op in function.walk())
+    check_all(cl_queue, [exact_run(kernel, device, sizes, **entries)], same_rounded)
+
+
 @pytest.mark.parametrize("name", ["bf16", "f16"])
 def test_two_results_are_rounded_at_once_where_the_device_can(name: str) -> None:
     unit = DEVICES["nvidia-h200"]
@@ -390,7 +438,9 @@ def test_large_products_are_multiplied_by_groups_where_the_device_can() -> None:
     "tiling", [{"groups": 0}, {**GROUPS, **TILINGS[1]}], ids=["alone", "groups"]
 )
 @pytest.mark.parametrize("name", ["bf16", "tf32"])
-@pytest.mark.parametrize(("rows", "columns", "depth"), [((40,), 72, 64), ((2, 9), 38, 24)])
+@pytest.mark.parametrize(
+    ("rows", "columns", "depth"), [((40,), 72, 64), ((2, 9), 38, 24), ((67,), 136, 64)]
+)
 def test_halves_of_a_product_meet(
     name: str,
     rows: tuple[int, ...],
