@@ -1,7 +1,7 @@
 """The contraction template for GPUs: a work-group computes a tile of the result from local memory.
 
 For each block of the shared axis the group copies a tile of either operand into local memory. While
-one block is added up, the next block is read into registers. Each work-item adds up a small square.
+one block is added up, the next ones are read into registers. Each work-item adds up a small square.
 The last tile of an axis ends with the axis, and so overlaps the tile before. Where an axis is
 shorter than a tile, its last element is read again, and what lies past the axis is not written.
 """
@@ -92,40 +92,46 @@ class _Tiled:
         """The work-item's sums over its slices of the shared axis.
 
         The loop takes a block for each stage at a time, so that every place in local memory is a
-        fixed distance from the work-item's first; the last blocks follow it. What a step multiplies
-        is read during the step before, and the barrier comes before a block's last step, when
-        nothing more is read of it.
+        fixed distance from the work-item's first; the last blocks follow it. Of the `ahead` blocks
+        after the one that is multiplied, a work-item's numbers are on their way or wait in
+        registers. What a step multiplies is read during the step before, and the barrier comes
+        before a block's last step, when nothing more is read of it.
         """
         sizes, code = self.sizes, self.code
         blocks = ceil_div(self.product.depth, sizes.steps)
-        self._store(self._read(constant(0)), 0)
+        self._store(constant(0), self._read(constant(0)), 0)
+        waiting = [self._read(constant(number)) for number in range(1, min(sizes.ahead, blocks))]
         code.barrier()
         zero = code.constant(0, self.type, sizes.width)
         count = sizes.rows * sizes.columns // sizes.width
+        factors = (sizes.rows + sizes.columns) // sizes.width
 
         def block(number: Index, stage: int, held: list[SSAValue]) -> list[SSAValue]:
             after = (stage + 1) % STAGES
-            follows = number.low + 1 < blocks
-            values = self._read(number + 1) if follows else []
-            totals, factors = held[:count], held[count:]
+            totals, ready, later = held[:count], held[count:][:factors], held[count + factors :]
+            if number.low + sizes.ahead < blocks:
+                later = [*later, *self._read(number + sizes.ahead)]
             for step in range(1, sizes.depth):
-                ahead = self._factors(panels, stage, step)
-                totals = self._multiply_add(factors, totals)
-                factors = ahead
-            ahead = factors
-            if follows:
-                self._store(values, after)
+                following = self._factors(panels, stage, step)
+                totals = self._multiply_add(ready, totals)
+                ready = following
+            following: list[SSAValue] = []
+            if number.low + 1 < blocks:
+                copied = sum(copier.count for copier in self.copiers)
+                self._store(number + 1, later[:copied], after)
+                later = later[copied:]
                 code.barrier()
-                ahead = self._factors(panels, after, 0)
-            return [*self._multiply_add(factors, totals), *ahead]
+                following = self._factors(panels, after, 0)
+            return [*self._multiply_add(ready, totals), *following, *later]
 
         def blocks_of_all_stages(number: Index, held: list[SSAValue]) -> list[SSAValue]:
             for stage in range(STAGES):
                 held = block(number * STAGES + stage, stage, held)
             return held
 
-        held = [*[zero] * count, *self._factors(panels, 0, 0)]
-        rounds = (blocks - 1) // STAGES
+        first = self._factors(panels, 0, 0)
+        held = [*[zero] * count, *first, *(value for values in waiting for value in values)]
+        rounds = max(blocks - sizes.ahead, 0) // STAGES
         sums = [n < count and self.element.is_float for n in range(len(held))]
         steps = STAGES * sizes.depth
         held = long_loop(
@@ -143,15 +149,14 @@ class _Tiled:
         return held[:count]
 
     def _read(self, block: Index) -> list[SSAValue]:
-        """What the work-item copies of a block of both operands."""
+        """What the work-item copies of a block of both operands, as it waits in registers."""
         return [value for copier in self.copiers for value in copier.read(block)]
 
-    def _store(self, values: list[SSAValue], stage: int) -> None:
+    def _store(self, block: Index, values: list[SSAValue], stage: int) -> None:
         rest = values
         for copier in self.copiers:
-            count = copier.pieces.turns
-            own, rest = rest[:count], rest[count:]
-            copier.write(own, self.memory, constant(stage * self.sizes.stage))
+            own, rest = rest[: copier.count], rest[copier.count :]
+            copier.write(block, own, self.memory, constant(stage * self.sizes.stage))
 
     def _factors(self, panels: tuple[Panel, Panel], stage: int, step: int) -> list[SSAValue]:
         """What the work-item multiplies at a step of a block: of its rows, then of its columns."""

@@ -6,6 +6,7 @@ rows or columns of a step lie side by side. What comes before the product is eva
 read.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,8 +16,9 @@ from mgn.passes.kernels.index import Index
 from mgn.passes.kernels.product import Product
 from mgn.passes.lower_kernels.core.operand import Operand
 from mgn.passes.lower_kernels.core.pure_code import lane_of
+from mgn.passes.lower_kernels.staging.held_operand import HeldOperand
 from mgn.passes.lower_kernels.staging.pieces import Pieces
-from mgn.passes.lower_kernels.staging.tile_copies import Spot, TileCopy
+from mgn.passes.lower_kernels.staging.tile_copies import Spot
 from mgn.passes.schedules.product.local_tiles import Tiling
 
 WARP = 32
@@ -102,27 +104,44 @@ class Copier:
         step = (warp % (across // beside) * beside + number % beside) * width
         return step, warp // (across // beside) * NEIGHBOURS + number // beside % NEIGHBOURS
 
+    @cached_property
+    def held(self) -> HeldOperand:
+        """The operand as it waits in registers."""
+        return HeldOperand(self.operand, self.width, self.panel.by_depth, self.panel.limit)
+
+    @property
+    def count(self) -> int:
+        """Vectors of a block that wait in a work-item's registers."""
+        return self.pieces.turns * self.held.count
+
     def read(self, block: Index) -> list[SSAValue]:
-        """The values of a block of the shared axis that this work-item copies."""
-        panel, first = self.panel, block * self.sizes.steps
+        """What this work-item copies of a block of the shared axis, as it waits in registers."""
+        spots = [self._spot(self.pieces.number(turn)) for turn in range(self.pieces.turns)]
+        return [value for spot in spots for value in self.held.read(*self._element(block, *spot))]
 
-        def read(step: Index, own: Index) -> SSAValue:
-            place = (panel.first + own, first + step)
-            return self.operand.inside(*place, self.width, panel.by_depth, panel.limit)
+    def write(
+        self, block: Index, values: Sequence[SSAValue], memory: SSAValue, stage: Index
+    ) -> None:
+        """Stores what was read of a block into the stage that begins at an element of `memory`."""
+        count = self.held.count
+        for turn in range(self.pieces.turns):
+            own, spot = values[turn * count :][:count], self._spot(self.pieces.number(turn))
+            value = self.held.finish(*self._element(block, *spot), list(own))
+            self.pieces.inside(
+                turn, lambda spot=spot, value=value: self._store(spot, value, memory, stage)
+            )
 
-        return TileCopy(self.pieces, self._spot).read(read)
+    def _element(self, block: Index, step: Index, own: Index) -> tuple[Index, Index]:
+        """The row or column of the operand and the step that a spot of a block's tile is."""
+        return self.panel.first + own, block * self.sizes.steps + step
 
-    def write(self, values: list[SSAValue], memory: SSAValue, stage: Index) -> None:
-        """Stores what was read into a stage that begins at an element of local memory."""
+    def _store(self, spot: Spot, value: SSAValue, memory: SSAValue, stage: Index) -> None:
         panel, width, code = self.panel, self.width, self.operand.job.code
-
-        def store(step: Index, own: Index, value: SSAValue) -> None:
-            if not panel.by_depth or width == 1:
-                target = stage + panel.place(step, own)
-                code.store(value, memory, code.index(target), target.multiple)
-                return
-            for lane in range(width):
-                target = stage + panel.place(step + lane, own)
-                code.store(lane_of(code, value, lane), memory, code.index(target))
-
-        TileCopy(self.pieces, self._spot).write(values, store)
+        step, own = spot
+        if not panel.by_depth or width == 1:
+            target = stage + panel.place(step, own)
+            code.store(value, memory, code.index(target), target.multiple)
+            return
+        for lane in range(width):
+            target = stage + panel.place(step + lane, own)
+            code.store(lane_of(code, value, lane), memory, code.index(target))

@@ -6,7 +6,7 @@ units.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
 
 from mgn.dialects.types import ELEMENT_TYPES, ElementType
@@ -16,7 +16,7 @@ from mgn.passes.schedules.core.schedule import Entries, Request
 from mgn.passes.schedules.core.tilings import Fit, Numbers, Room, Shape, fitting_tilings, shapes_of
 from mgn.passes.schedules.product.seconds import GPU_EFFICIENCY, Extent, plain_rate
 
-NAMES = ("tile_down", "tile_across", "item_rows", "item_columns", "block_depth", "slices")
+NAMES = ("tile_down", "tile_across", "item_rows", "item_columns", "block_depth", "slices", "ahead")
 """What a schedule calls the numbers of a tiling."""
 
 VECTOR_BYTES = 16
@@ -33,8 +33,8 @@ class Tiling:
     """A group has `slices` times `down` x `across` work-items of `rows` x `columns` results.
 
     A block is `depth` steps of the shared axis for each slice; the slices' sums are added up at
-    the end. `width` results of a row or column are neighbours; the work-item's others lie a group's
-    width apart.
+    the end. `ahead` is how many blocks are read before they are multiplied. `width` results of a
+    row or column are neighbours; the work-item's others lie a group's width apart.
     """
 
     down: int
@@ -43,19 +43,19 @@ class Tiling:
     columns: int
     depth: int
     slices: int
+    ahead: int
     width: int
 
     @staticmethod
     def of(entries: Entries, element: ElementType) -> "Tiling":
         """The tiling that a schedule says for an element type."""
-        down, across, rows, columns, depth, slices = (int(entries[name]) for name in NAMES)
-        return Tiling(down, across, rows, columns, depth, slices, vector_width(element))
+        numbers = [int(entries[name]) for name in NAMES]
+        return Tiling(*numbers, vector_width(element))
 
     @property
     def entries(self) -> dict[str, int]:
         """The entries of a schedule that say it."""
-        numbers = (self.down, self.across, self.rows, self.columns, self.depth, self.slices)
-        return dict(zip(NAMES, numbers, strict=True))
+        return dict(zip(NAMES, astuple(self)[:-1], strict=True))
 
     @property
     def square(self) -> int:
@@ -103,23 +103,24 @@ class Tiling:
 
 SHAPES = shapes_of(
     NAMES,
-    (8, 16, 8, 8, 8, 1, 3, 0.55, 1.00),
-    (8, 16, 8, 8, 16, 1, 4, 0.55, 0.88),
-    (8, 8, 8, 8, 8, 2, 4, 0.58, 0.86),
-    (4, 8, 8, 8, 8, 4, 4, 0.55, 0.75, 0.85),
-    (4, 4, 8, 8, 8, 8, 4, 0.40, 0.52),
-    (8, 8, 4, 4, 8, 8, 2, 0.42, 0.42),
-    (4, 4, 8, 8, 4, 16, 2, 0.44, 0.43),
-    (2, 4, 8, 8, 4, 16, 6, 0.31, 0.39),
-    (4, 4, 4, 4, 4, 32, 2, 0.18, 0.25),
-    (8, 8, 4, 4, 8, 1, 8, 0.15, 0.35),
+    (8, 16, 8, 8, 8, 1, 1, 3, 0.55, 1.00),
+    (8, 16, 8, 8, 16, 1, 1, 4, 0.55, 0.88),
+    (8, 8, 8, 8, 8, 2, 1, 4, 0.58, 0.86),
+    (4, 8, 8, 8, 8, 4, 1, 4, 0.55, 0.75, 0.85),
+    (4, 4, 8, 8, 8, 8, 1, 4, 0.40, 0.52),
+    (8, 8, 4, 4, 8, 8, 1, 2, 0.42, 0.42),
+    (4, 4, 8, 8, 4, 16, 1, 2, 0.44, 0.43),
+    (2, 4, 8, 8, 4, 16, 1, 6, 0.31, 0.39),
+    (4, 4, 4, 4, 4, 32, 1, 2, 0.18, 0.25),
+    (8, 8, 4, 4, 8, 1, 1, 8, 0.15, 0.35),
 )
 """Tilings of 4-byte elements, measured on an NVIDIA H200. The last one fits where local memory is
 short.
 """
 
 SMALL_SHAPES = shapes_of(
-    NAMES, *((down, across, 4, 4, 8, 1, 1, 0.1, 0.1) for down, across in ((4, 8), (4, 4), (2, 4)))
+    NAMES,
+    *((down, across, 4, 4, 8, 1, 1, 1, 0.1, 0.1) for down, across in ((4, 8), (4, 4), (2, 4))),
 )
 """For devices whose groups or local memory have room for none of those: the first that fits."""
 

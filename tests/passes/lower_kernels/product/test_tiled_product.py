@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xdsl.dialects import scf, vector
+from xdsl.dialects import arith, scf, vector
 
 from mgn.codegen.opencl.opencl import emit
 from mgn.dialects.kernel import DEVICES, BarrierOp
@@ -16,6 +16,7 @@ from mgn.dialects.types import ELEMENT_TYPES
 from mgn.passes.schedules.product.local_tiles import STAGES
 from tests.support.lower_fixture import (
     GPU_ON_CPU,
+    Build,
     Run,
     check_all,
     fused_kernel,
@@ -36,6 +37,7 @@ TILINGS = [
 ]
 SIZES = [(128, 128, 64), (67, 83, 101), (34, 132, 20), (5, 6, 7), (130, 129, 2), (32, 32, 512)]
 SLICES = [1, 2, 4, 16]
+AHEAD = [1, 2, 3]
 LAYOUTS = list(itertools.product((False, True), repeat=2))
 
 
@@ -72,9 +74,78 @@ def test_every_tiling_computes_the_same(
     first = TILINGS.index(tiling) + SLICES.index(slices)
     runs: list[Run] = []
     for number, sizes in enumerate(SIZES[first % 2 :: 2]):
-        turned = LAYOUTS[(first + number) % 4]
-        runs.append(Run(*product_of(*sizes, *turned), GPU_ON_CPU, schedule, f"{sizes} {turned}"))
+        turned, ahead = LAYOUTS[(first + number) % 4], AHEAD[(first + number) % len(AHEAD)]
+        what = f"{sizes} {turned} {ahead}"
+        given = {**schedule, "ahead": ahead}
+        runs.append(Run(*product_of(*sizes, *turned), GPU_ON_CPU, given, what))
     check_all(cl_queue, runs, same_values)
+
+
+@pytest.mark.parametrize("ahead", AHEAD)
+@pytest.mark.parametrize("depth", [1, 8, 15, 16, 17, 31, 33, 49, 65])
+def test_any_number_of_blocks_is_read_ahead(
+    depth: int,
+    ahead: int,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    schedule = {**TILINGS[4], "block_depth": 4, "slices": 2, "ahead": ahead}
+    runs = [Run(*product_of(33, 35, depth, *turned), GPU_ON_CPU, schedule) for turned in LAYOUTS]
+    check_all(cl_queue, runs, same_values)
+
+
+@pytest.mark.parametrize("ahead", AHEAD)
+def test_operands_of_every_kind_are_read_ahead(ahead: int, cl_queue: Any) -> None:  # noqa: F811
+    """Of one input or of several, with scales beside them, moved, padded, or one input twice."""
+    rows, columns, depth = 36, 40, 52
+    large, narrow = ("f32", (rows, depth)), ("f32", (depth,))
+    right = ("f32", (depth, columns))
+    cases: list[tuple[list[tuple[str, tuple[int, ...]]], Build]] = [
+        (
+            [large, large, narrow, right],
+            lambda e, x, y, scale, b: e.matmul(e.mul(e.add(x, y), scale), b),
+        ),
+        ([large, right], lambda e, x, b: e.matmul(e.mul(x, e.neg(x)), b)),
+        (
+            [("f32", (rows, rows)), ("f32", (rows, columns))],
+            lambda e, x, b: e.matmul(e.add(x, e.transpose(x, [1, 0])), b),
+        ),
+        (
+            [("f32", (rows, depth - 2)), right],
+            lambda e, x, b: e.matmul(e.pad(x, [(0, 0), (1, 1)], 0.0), b),
+        ),
+        (
+            [("f32", (rows, depth + 4)), right],
+            lambda e, x, b: e.matmul(e.slice(x, [0, 4], [rows, depth + 4], [1, 1]), b),
+        ),
+        (
+            [("bf16", (rows, depth)), right],
+            lambda e, x, b: e.matmul(e.cast(x, ELEMENT_TYPES["f32"]), b),
+        ),
+    ]
+    schedule = {**TILINGS[4], "block_depth": 4, "slices": 2, "ahead": ahead}
+    runs: list[Run] = []
+    for number, (types, build) in enumerate(cases):
+        arrays = [integers(shape, element, n) for n, (element, shape) in enumerate(types)]
+        kernel = fused_kernel("contraction", types, build)
+        runs.append(Run(kernel, arrays, GPU_ON_CPU, schedule, f"case {number}"))
+    check_all(cl_queue, runs, same_values)
+
+
+def test_what_is_read_ahead_is_computed_a_block_later() -> None:
+    """The norm of a left operand does not wait for what was just read."""
+    device = DEVICES["nvidia-h200"]
+    types = [("f32", (256, 512)), ("f32", (512,)), ("f32", (512, 256))]
+    kernel = fused_kernel("contraction", types, lambda e, x, scale, b: e.matmul(e.mul(x, scale), b))
+    function = lowered(kernel, device, ahead=2)
+    (outer,) = [op for op in function.body.block.ops if isinstance(op, scf.ForOp)]
+    x, written = function.body.block.args[0], list(outer.body.walk())
+    scaled = [op for op in written if isinstance(op, arith.MulfOp)]
+    assert scaled
+    for op in scaled:
+        for load in (value.owner for value in op.operands):
+            if isinstance(load, vector.LoadOp) and load.base is x:
+                between = written[written.index(load) : written.index(op)]
+                assert any(isinstance(item, BarrierOp) for item in between)
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
