@@ -59,8 +59,6 @@ class _Tiled:
         self.first_row = _tile_start(tile.row, sizes.tile_rows, product.rows)
         self.first_column = _tile_start(tile.column, sizes.tile_columns, product.columns)
         self._own_place()
-        rows = (self.batch, self.first_row, sizes.tile_rows)
-        RowStatistics(self.job, product, *rows, sizes.items, self.place).write()
         panels = (
             left_panel(product, sizes, self.first_row),
             right_panel(product, sizes, self.first_column),
@@ -70,7 +68,11 @@ class _Tiled:
             Copier(operand, sizes, panel, self.place)
             for operand, panel in zip(operands, panels, strict=True)
         ]
-        totals = self._sums(panels)
+        known = all(copier.held.inputs for copier in self.copiers)
+        waiting = self._first_blocks() if known else None
+        rows = (self.batch, self.first_row, sizes.tile_rows)
+        RowStatistics(self.job, product, *rows, sizes.items, self.place).write()
+        totals = self._sums(panels, self._first_blocks() if waiting is None else waiting)
         if sizes.slices > 1:
             self._add_slices(totals)
         else:
@@ -88,7 +90,17 @@ class _Tiled:
         self.row = (warp // warps_across * (WARP // side) + lane // side) * sizes.width
         self.column = (warp % warps_across * side + lane % side) * sizes.width
 
-    def _sums(self, panels: tuple[Panel, Panel]) -> list[SSAValue]:
+    @property
+    def blocks(self) -> int:
+        """Blocks of the shared axis."""
+        return ceil_div(self.product.depth, self.sizes.steps)
+
+    def _first_blocks(self) -> list[list[SSAValue]]:
+        """What is read before the first block is multiplied; of rows that are reduced meanwhile."""
+        count = min(self.sizes.ahead, self.blocks)
+        return [self._read(constant(number)) for number in range(count)]
+
+    def _sums(self, panels: tuple[Panel, Panel], first: list[list[SSAValue]]) -> list[SSAValue]:
         """The work-item's sums over its slices of the shared axis.
 
         The loop takes a block for each stage at a time, so that every place in local memory is a
@@ -97,10 +109,8 @@ class _Tiled:
         registers. What a step multiplies is read during the step before, and the barrier comes
         before a block's last step, when nothing more is read of it.
         """
-        sizes, code = self.sizes, self.code
-        blocks = ceil_div(self.product.depth, sizes.steps)
-        self._store(constant(0), self._read(constant(0)), 0)
-        waiting = [self._read(constant(number)) for number in range(1, min(sizes.ahead, blocks))]
+        sizes, code, blocks = self.sizes, self.code, self.blocks
+        self._store(constant(0), first[0], 0)
         code.barrier()
         zero = code.constant(0, self.type, sizes.width)
         count = sizes.rows * sizes.columns // sizes.width
@@ -129,8 +139,8 @@ class _Tiled:
                 held = block(number * STAGES + stage, stage, held)
             return held
 
-        first = self._factors(panels, 0, 0)
-        held = [*[zero] * count, *first, *(value for values in waiting for value in values)]
+        waiting = [value for values in first[1:] for value in values]
+        held = [*[zero] * count, *self._factors(panels, 0, 0), *waiting]
         rounds = max(blocks - sizes.ahead, 0) // STAGES
         sums = [n < count and self.element.is_float for n in range(len(held))]
         steps = STAGES * sizes.depth
