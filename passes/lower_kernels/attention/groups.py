@@ -21,7 +21,7 @@ class GroupAttention(MatrixAttention):
 
     def queries(self) -> Vectors:
         """None in registers: the unit reads them from local memory."""
-        self.copy_queries()
+        self.begin_copies()
         return []
 
     def arrive(self) -> None:

@@ -53,7 +53,8 @@ class Seen:
 @dataclass
 class FragmentMask:
     """The mask of `rows`, the two that a work-item in `lane` of its sub-group has of a result, for
-    tiles of `tile_keys` keys; fragments of 32-bit numbers are `paired`.
+    `tile_keys` keys of the `visited` ones of a group's tile; fragments of 32-bit numbers are
+    `paired`.
     """
 
     code: Code
@@ -61,6 +62,7 @@ class FragmentMask:
     rows: Sequence[Index]
     lane: Index
     tile_keys: int
+    visited: int
     paired: bool
 
     def key(self, n: int, lane: int) -> Index:
@@ -75,7 +77,7 @@ class FragmentMask:
         limits = [seen.limit(row) for row in self.rows]
         starts = [seen.first(row) for row in self.rows]
         tests: list[tuple[SSAValue, str, SSAValue]] = []
-        if seen.causal or seen.keys % self.tile_keys:
+        if seen.causal or seen.keys % self.visited:
             past = code.compare_integers(
                 "sgt", self._number(first + self.tile_keys), self._bound(limits[0])
             )

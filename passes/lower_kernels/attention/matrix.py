@@ -1,11 +1,12 @@
 """Attention on a matrix unit: a work-group takes a tile of rows of a key head, a sub-group 16 rows.
 
-Queries, keys and values are numbers that the unit multiplies, so that their products are exact in
-f32. A sub-group keeps its queries, its scores and its rows' sums in registers; copies of the next
-tile of keys and values are under way while one is multiplied. Weights are f32: the unit takes each
-as the sum of two numbers, so that a weight is off by 2^-16 at most, relative to it; in f16, whose
-exponents are few, by 2^-37 relative to the row's largest weight besides. Rows that hidden values
-spoil are summed up anew on the plain units (fragment_repair.py).
+Where there are few rows, several sub-groups have the same ones, and a share of each tile's keys
+(shares.py). Queries, keys and values are numbers that the unit multiplies, so that their products
+are exact in f32. A sub-group keeps its queries, its scores and its rows' sums in registers; copies
+of the next tile of keys and values are under way while one is multiplied. Weights are f32: the unit
+takes each as the sum of two numbers, so that a weight is off by 2^-16 at most, relative to it; in
+f16, whose exponents are few, by 2^-37 relative to the row's largest weight besides. Rows that
+hidden values spoil are summed up anew on the plain units (fragment_repair.py).
 """
 
 import math as numbers
@@ -25,6 +26,7 @@ from mgn.passes.lower_kernels.attention.mask import FragmentMask, Seen, of_both_
 from mgn.passes.lower_kernels.attention.node import Attention
 from mgn.passes.lower_kernels.attention.products import QUAD, Scores, Sums
 from mgn.passes.lower_kernels.attention.repair import Repair, is_spoilt, nothing_of
+from mgn.passes.lower_kernels.attention.shares import OWN_ROWS, Shares
 from mgn.passes.lower_kernels.attention.weights import HELD, Weights
 from mgn.passes.lower_kernels.core.product import multiply_add
 from mgn.passes.lower_kernels.core.pure_code import lane_count, lane_of, memory_type
@@ -35,9 +37,6 @@ from mgn.passes.lower_kernels.staging.tensor_panels import Panel, pair_of
 from mgn.passes.schedules.attention.matrix import STAGES, UNIT_COLUMNS, UNIT_ROWS, MatrixTiling
 from mgn.passes.schedules.product.matrix_tiles import SUB_GROUP
 from mgn.passes.schedules.product.operand_copies import held_element
-
-OWN_ROWS = 2
-"""Rows of a result that a work-item holds; the second is 8 further."""
 
 UNROLL = 4
 """Steps of a product that is summed up anew that the device's compiler is asked to do at a time."""
@@ -55,7 +54,7 @@ class MatrixAttention(GroupWalk):
         self.weights = Weights(job.code, attention.element, name)
         self.exponent = self.weights.raised or attention.lowered
         self.memory = self.code.local(memory_type(held_element(name)), self.sizes.memory)
-        self.tiles = self.sizes.keys // UNIT_COLUMNS
+        self.tiles = self.sizes.own_keys // UNIT_COLUMNS
         wide = ceil_div(attention.width, UNIT_ROWS) * UNIT_ROWS
         self.columns = min(wide, self.sizes.width_line) // UNIT_COLUMNS
 
@@ -64,16 +63,23 @@ class MatrixAttention(GroupWalk):
         attention, sizes, code = self.attention, self.sizes, self.code
         items = self.begin()
         self.lane = self.place % SUB_GROUP
-        own = self.place // SUB_GROUP * UNIT_ROWS + self.lane // QUAD
+        sub_group = self.place // SUB_GROUP
+        self.share, self.own_row = sub_group % sizes.shares, sub_group // sizes.shares * UNIT_ROWS
+        own = self.own_row + self.lane // QUAD
         self.own_rows = [self.first_row + own + which * 8 for which in range(OWN_ROWS)]
         self.rows = [code.bounded(row, attention.rows) for row in self.own_rows]
         self.mask = FragmentMask(
-            code, Seen.of(attention), self.rows, self.lane, sizes.keys, self.paired
+            code,
+            Seen.of(attention),
+            self.rows,
+            self.lane,
+            sizes.own_keys,
+            sizes.keys,
+            self.paired,
         )
         self.scores = Scores.of(attention, self.head, self.paired)
         self.sums = Sums.of(attention, self.head)
         self.first_tile, self.count = self._visited()
-        self._copy(constant(0), None)
         queries = self.queries()
         nothing, zero = code.constant(-numbers.inf, f32), code.constant(0, f32)
         none = code.constant(0, f32, HELD)
@@ -93,10 +99,12 @@ class MatrixAttention(GroupWalk):
             self._reduce_across_items(arith.AddfOp, total)
             for total in held[OWN_ROWS : 2 * OWN_ROWS]
         ]
+        self.shares = Shares(code, attention, sizes, self.share, self.place)
+        found = self.shares.meet(largest, totals, sums)
         if attention.in_parts:
-            self._finish_part(largest, totals, sums)
+            self._finish_part(*found)
         else:
-            self._finish(largest, totals, sums)
+            self._finish(*found)
         return Launch((items,), (sizes.items,))
 
     def _visited(self) -> tuple[Index, Index]:
@@ -126,6 +134,11 @@ class MatrixAttention(GroupWalk):
         """The first key of a tile."""
         return (self.first_tile + turn) * self.sizes.keys
 
+    @property
+    def _own_keys(self) -> Index:
+        """The first key that the sub-group multiplies, counted from the first of a tile."""
+        return self.share * self.sizes.own_keys
+
     def stage(self, turn: Index) -> Index:
         """Where a tile of keys and values begins."""
         return turn % STAGES * self.sizes.stage
@@ -137,32 +150,34 @@ class MatrixAttention(GroupWalk):
         keys, values = self.panels(turn)
         return [keys.read(constant(0)), values.read(self.first_tile + turn)]
 
-    def _copy(self, turn: Index, read: list[Vectors] | None) -> None:
+    def _copy(self, turn: Index, computed: list[Vectors]) -> None:
         """Starts asynchronous copies of a tile into its stage, or stores its computed values."""
         keys, values = self.panels(turn)
-        computed = self._read(turn) if read is None else read
         keys.copy(constant(0), self.stage(turn), computed[0])
         values.copy(self.first_tile + turn, self.stage(turn), computed[1])
 
-    def copy_queries(self) -> Panel:
-        """Starts the copies of the group's queries to where they lie."""
+    def begin_copies(self) -> Panel:
+        """Starts the copies of the group's queries to where they lie, and of the first tile. What
+        is computed of them is read before any of it is stored.
+        """
         attention, sizes = self.attention, self.sizes
         tiling = sizes.panel(sizes.depth_line)
         tile = (self.name, 0, sizes.rows, attention.rows, self.batch, self.place)
         panel = Panel(self.scores, tiling, *tile, self.job, self.first_row, 0, self.memory)
-        panel.copy(constant(0), constant(sizes.queries), panel.read(constant(0)))
+        queries, computed = panel.read(constant(0)), self._read(constant(0))
+        self._copy(constant(0), computed)
+        panel.copy(constant(0), constant(sizes.queries), queries)
         self.code.effect(kernel.CommitCopiesOp, [])
         return panel
 
     def queries(self) -> Vectors:
         """The sub-group's fragments of queries. The second tile later takes their memory."""
         attention, sizes, code = self.attention, self.sizes, self.code
-        panel = self.copy_queries()
+        panel = self.begin_copies()
         code.block.add_op(kernel.WaitCopiesOp(0))
         code.barrier()
-        row = self.place // SUB_GROUP * UNIT_ROWS
         return [
-            panel.operands(constant(sizes.queries), row, UNIT_ROWS, constant(step))[0]
+            panel.operands(constant(sizes.queries), self.own_row, UNIT_ROWS, constant(step))[0]
             for step in range(ceil_div(attention.depth, sizes.step))
         ]
 
@@ -252,7 +267,8 @@ class MatrixAttention(GroupWalk):
         keys, _ = self.panels(turn)
         totals = [code.constant(0, f32, HELD)] * self.tiles
         for step, query in enumerate(queries):
-            fragments = keys.operands(self.stage(turn), constant(0), sizes.keys, constant(step))
+            own = (self._own_keys, sizes.own_keys, constant(step))
+            fragments = keys.operands(self.stage(turn), *own)
             totals = [
                 self._multiply(query, fragment, total)
                 for fragment, total in zip(fragments, totals, strict=True)
@@ -262,7 +278,7 @@ class MatrixAttention(GroupWalk):
     def _scores(self, turn: Index, totals: Vectors) -> Vectors:
         """The work-item's scores of a tile, -inf where a row does not see the key."""
         attention, code = self.attention, self.code
-        first = self._first(turn)
+        first = self._first(turn) + self._own_keys
         scores = [
             attention.score(code, total, self._bias(first, n)) for n, total in enumerate(totals)
         ]
@@ -290,9 +306,10 @@ class MatrixAttention(GroupWalk):
     def add_values(self, turn: Index, weights: Vectors, sums: Vectors) -> Vectors:
         """Adds weights times values over the tile's keys."""
         _, values = self.panels(turn)
+        first = self.share * (self.sizes.own_keys // self.sizes.step)
         for step, terms in enumerate(self.weights.terms(weights)):
             count = self.columns * UNIT_COLUMNS
-            fragments = values.operands(self.stage(turn), constant(0), count, constant(step))
+            fragments = values.operands(self.stage(turn), constant(0), count, first + step)
             for term in terms:
                 sums = [
                     self._multiply(term, fragment, total)
@@ -369,7 +386,8 @@ class MatrixAttention(GroupWalk):
         """Writes the work-item's rows, those past the last row left out."""
         for which in range(OWN_ROWS):
             inside = self.code.is_below(self.own_rows[which], self.attention.rows, 1)
-            self.code.when(inside, lambda which=which: write(which))
+            own = self.code.all_of([inside, self.shares.writes(which)])
+            self.code.when(own, lambda which=which: write(which))
 
     def _write_row(self, which: int, sums: Vectors) -> None:
         """Writes a row of sums, two columns at a time."""

@@ -87,7 +87,7 @@ class MatrixWalking:
         self.rows = [code.bounded(row, attention.own) for row in self.own_rows]
         self.operands = HeadOperands(self.job, attention, self.batch, self.head)
         seen = _seen(attention)
-        self.mask = FragmentMask(code, seen, self.rows, self.lane, sizes.keys, False)
+        self.mask = FragmentMask(code, seen, self.rows, self.lane, sizes.keys, sizes.keys, False)
         self.first_tile, self.count = self._visited()
         self._copy(constant(0))
         self.held = self._own_fragments()

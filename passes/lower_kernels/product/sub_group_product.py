@@ -9,7 +9,7 @@ multiplied. The last blocks have nothing left to copy: they are a second loop, s
 need not test for it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import f32
@@ -70,15 +70,24 @@ class SubGroupProduct:
         first, second = reversed(sizes) if self.transposed else sizes
         return first // ROWS, second // COLUMNS
 
-    def sums(self, blocks: int) -> list[SSAValue]:
-        """Multiplies all blocks."""
-        count = self.tiles[0] * self.tiles[1]
-        ahead = self.sizes.stages - 1
-        for number in range(ahead):
+    @property
+    def _ahead(self) -> int:
+        """How many blocks copies are ahead of the product."""
+        return self.sizes.stages - 1
+
+    def begin(self, blocks: int) -> None:
+        """Starts the copies of the first blocks."""
+        for number in range(self._ahead):
             if number < blocks:
                 self._start(constant(number))
-                self._finish(constant(number), self._read(constant(number)))
             self.code.effect(kernel.CommitCopiesOp, [])
+
+    def sums(self, blocks: int) -> list[SSAValue]:
+        """Multiplies all blocks, the first of which are on their way."""
+        count = self.tiles[0] * self.tiles[1]
+        ahead = self._ahead
+        for number in range(min(ahead, blocks)):
+            self._finish(constant(number), self._read(constant(number)))
         self._arrive()
         zero = self.code.constant(0, f32, 4)
         held = [zero] * count + self._fragments(constant(0), 0)
@@ -123,11 +132,8 @@ class SubGroupProduct:
         self.code.block.add_op(kernel.WaitCopiesOp(self.sizes.stages - 2))
         self.code.barrier()
 
-    def _stage(self, block: Index) -> Index:
-        return block % self.sizes.stages * self.sizes.stage
-
     def _read(self, block: Index) -> list[list[SSAValue]]:
-        return [panel.read(block) for panel in self.panels]
+        return [[] if panel.kept else panel.read(block) for panel in self.panels]
 
     def _start(self, block: Index, part: int = 0, parts: int = 1) -> None:
         """Starts a part of the copies of operands that lie in memory as the unit takes them."""
@@ -135,17 +141,17 @@ class SubGroupProduct:
             if panel.asynchronous:
                 count = panel.pieces.turns
                 turns = range(count * part // parts, count * (part + 1) // parts)
-                panel.copy(block, self._stage(block), [], turns)
+                panel.copy(block, panel.stage(block), [], turns)
 
     def _finish(self, block: Index, values: Sequence[list[SSAValue]]) -> None:
         """Stores the operands that were computed."""
         for panel, own in zip(self.panels, values, strict=True):
-            if not panel.asynchronous:
-                panel.copy(block, self._stage(block), own)
+            if not panel.asynchronous and not panel.kept:
+                panel.copy(block, panel.stage(block), own)
 
     def _fragments(self, block: Index, step: int) -> list[SSAValue]:
         """The fragments of one step, of the instruction's first operand and then of its second."""
-        stage, place = self._stage(block), self.slice * self.steps + step
+        place = self.slice * self.steps + step
         left, right = self.panels
         own = [(left, self.row, self.sizes.rows), (right, self.column, self.sizes.columns)]
         return [
@@ -153,7 +159,7 @@ class SubGroupProduct:
             for sixteen, (panel, start, count) in zip(
                 (True, False), reversed(own) if self.transposed else own, strict=True
             )
-            for fragment in panel.fragments(stage, start, count, place, sixteen)
+            for fragment in panel.fragments(panel.stage(block), start, count, place, sixteen)
         ]
 
     def _multiply(self, totals: Sequence[SSAValue], ready: Sequence[SSAValue]) -> list[SSAValue]:
@@ -170,14 +176,15 @@ class SubGroupProduct:
                 result[place] = op.result
         return result
 
-    def results(self, totals: Sequence[SSAValue]) -> Iterator[tuple[Index, Index, SSAValue]]:
-        """Rows and columns in the group's tile of the work-item's sums, two columns at a time.
+    def results(self, totals: Mapping[int, SSAValue]) -> Iterator[tuple[Index, Index, SSAValue]]:
+        """Rows and columns in the group's tile of some of the work-item's sums, by their numbers,
+        two columns at a time.
 
         Each quarter of a sub-group holds two neighbouring columns of two rows of eight.
         """
         left, right = self.panels
         lane, across = self.place % SUB_GROUP, self.tiles[1]
-        for number, total in enumerate(totals):
+        for number, total in totals.items():
             first, second = number // across, number % across
             for half in range(2):
                 if self.transposed:

@@ -6,8 +6,9 @@ the unit works, and stored after. Tiles that reach past the result copy its last
 instead, and do not write what lies past it; past the shared axis they hold zeros.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import reduce
 
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
@@ -25,6 +26,7 @@ from mgn.passes.lower_kernels.product.tensor_groups import GroupSums
 from mgn.passes.lower_kernels.product.tile_order import GroupTile
 from mgn.passes.lower_kernels.product.tile_results import TileResults
 from mgn.passes.lower_kernels.reduction.row_statistics import RowStatistics
+from mgn.passes.lower_kernels.staging.kept_rows import KeptRows
 from mgn.passes.lower_kernels.staging.tensor_panels import EIGHT, PAIR, Panel
 from mgn.passes.lower_kernels.staging.tensor_staging import StagedPanel
 from mgn.passes.schedules.product.matrix_tiles import (
@@ -44,7 +46,8 @@ class _Tensor:
         self.job, self.product, self.code, self.name = job, product, job.code, name
         element = held_element(name)
         self.sizes = TensorTiling.of(job.schedule, element.bytes)
-        count = self.sizes.stages * self.sizes.stage
+        self.kept = self.sizes.kept_elements(product.depth)
+        count = self.kept + self.sizes.stages * self.sizes.stage
         self.memory = self.code.local(memory_type(element), count)
 
     def write(self) -> Launch:
@@ -57,21 +60,19 @@ class _Tensor:
         self.slice = warp // (sizes.down * sizes.across)
         self.row = warp // sizes.across % sizes.down * sizes.rows
         self.column = warp % sizes.across * sizes.columns
-        rows = (self.batch, self.first_row, sizes.tile_rows)
-        RowStatistics(self.job, product, *rows, sizes.items, self.place).write()
         self.panels = self._panels()
         own = (self.place, self.row, self.column, self.slice)
         self.sub_group = SubGroupProduct(code, sizes, self.name, self.panels, *own)
         totals = self._sums()
         if sizes.slices == 1:
-            self._results(totals)
+            self._results(self._pieces(totals))
         else:
             self._add_slices(totals)
         return tile.launch
 
     def _panels(self) -> tuple[Panel, Panel]:
         product, sizes = self.product, self.sizes
-        base = sizes.tile_rows * sizes.depth
+        base = self.kept or sizes.tile_rows * sizes.depth
         return (
             self._panel(0, sizes.tile_rows, product.rows, self.first_row, 0),
             self._panel(1, sizes.tile_columns, product.columns, self.first_column, base),
@@ -80,7 +81,7 @@ class _Tensor:
     def _panel(self, side: int, size: int, limit: int, first: Index, base: int) -> Panel:
         tile = (self.product, self.sizes, self.name, side, size, limit, self.batch, self.place)
         own = (self.job, first, base, self.memory)
-        panel = Panel(*tile, *own)
+        panel = Panel(*tile, *own, kept=self.sizes.kept and side == 0)
         dealt = self._tiles_of_a_piece() if side == 1 and panel.runs_by_depth else 1
         if not self.sizes.groups:
             return panel
@@ -95,49 +96,73 @@ class _Tensor:
         """The work-item's part of the sums of its sub-group's tile."""
         sizes, code = self.sizes, self.code
         blocks = ceil_div(self.product.depth, sizes.depth)
+        if not sizes.groups:
+            self.sub_group.begin(blocks)
+        self._find_rows(blocks)
         if sizes.groups:
             loop = GroupSums(code, sizes, self.panels, self.memory, self.place, blocks)
             return loop.totals()
         return self.sub_group.sums(blocks)
 
+    def _find_rows(self, blocks: int) -> None:
+        """Finds the reductions of the tile's rows, and the rows themselves where they are kept."""
+        sizes = self.sizes
+        rows = (self.batch, self.first_row, sizes.tile_rows)
+        statistics = RowStatistics(self.job, self.product, *rows, sizes.items, self.place)
+        kept = KeptRows(self.panels[0], blocks) if sizes.kept else None
+        statistics.write(kept)
+        if kept and not statistics.needed:
+            kept.fill()
+
     def _add_slices(self, totals: list[SSAValue]) -> None:
-        """The first slice adds the sums of the others, through local memory."""
+        """The slices meet in local memory. Each adds up and writes a share of the sums."""
         sizes, code = self.sizes, self.code
         square = sizes.items // sizes.slices
         handed = code.local(f32, sizes.sums)
         inner = self.place % square
         count = len(totals)
+        shares = [
+            range(count * owner // sizes.slices, count * (owner + 1) // sizes.slices)
+            for owner in range(sizes.slices)
+        ]
 
-        def spot(other: Index | int, number: int) -> Index:
-            return (inner + number * square) * 4 + other * (count * square * 4)
+        def spot(other: Index | int, number: int) -> SSAValue:
+            return code.index((inner + number * square) * 4 + other * (count * square * 4))
 
-        def hand_over() -> None:
-            for number, total in enumerate(totals):
-                place = spot(self.slice - 1, number)
-                code.store(total, handed, code.index(place), 4)
+        def hand_over(share: range) -> None:
+            for number in share:
+                code.store(totals[number], handed, spot(self.slice, number), 4)
 
-        code.when(code.compare_integers("sgt", *self._slice_and_zero()), hand_over)
+        def finish(owner: int) -> None:
+            found: dict[int, SSAValue] = {}
+            for number in shares[owner]:
+                parts = [
+                    totals[number]
+                    if other == owner
+                    else code.load(handed, spot(constant(other), number), 4, 4)
+                    for other in range(sizes.slices)
+                ]
+                found[number] = reduce(self._added, parts)
+            self._results(self.sub_group.results(found))
+
+        for owner, share in enumerate(shares):
+            code.when(self._is_slice("ne", owner), lambda share=share: hand_over(share))
         code.barrier()
+        for owner in range(sizes.slices):
+            code.when(self._is_slice("eq", owner), lambda owner=owner: finish(owner))
 
-        def finish() -> None:
-            result: list[SSAValue] = []
-            for number, total in enumerate(totals):
-                for other in range(sizes.slices - 1):
-                    place = spot(constant(other), number)
-                    part = code.load(handed, code.index(place), 4, 4)
-                    total = combine(code, "sum", ELEMENT_TYPES["f32"], total, part)
-                result.append(total)
-            self._results(result)
+    def _added(self, left: SSAValue, right: SSAValue) -> SSAValue:
+        return combine(self.code, "sum", ELEMENT_TYPES["f32"], left, right)
 
-        code.when(code.is_below(self.slice, 1, 1), finish)
+    def _is_slice(self, predicate: str, number: int) -> SSAValue:
+        own = (self.code.index(self.slice), self.code.index(number))
+        return self.code.compare_integers(predicate, *own)
 
-    def _slice_and_zero(self) -> tuple[SSAValue, SSAValue]:
-        return self.code.index(self.slice), self.code.index(0)
-
-    def _results(self, totals: list[SSAValue]) -> None:
+    def _results(self, pieces: Iterable[tuple[Index, Index, SSAValue]]) -> None:
+        """Writes pieces of the sub-group's tile."""
         apart = self.product.columns % 2 != 0
         results = TileResults(self.job, self.product, self.batch, True, True, apart)
-        for row, column, piece in self._pieces(totals):
+        for row, column, piece in pieces:
             results.write(self.first_row + row, self.first_column + column, piece)
 
     def _pieces(self, totals: list[SSAValue]) -> Iterator[tuple[Index, Index, SSAValue]]:
@@ -148,7 +173,7 @@ class _Tensor:
         tiles = self._shuffled_tiles()
         if tiles > 1:
             return self.sub_group.shuffled_results(totals, tiles)
-        return self.sub_group.results(totals)
+        return self.sub_group.results(dict(enumerate(totals)))
 
     def _tiles_of_a_piece(self) -> int:
         """Over how many tiles of a row a piece of 16 bytes of results goes; 1 where there are no

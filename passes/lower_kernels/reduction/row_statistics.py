@@ -28,9 +28,10 @@ from mgn.passes.lower_kernels.core.sub_groups import SUB_GROUP
 from mgn.passes.lower_kernels.core.template import Job
 from mgn.passes.lower_kernels.reduction.row_groups import reduce_across_items, shuffles
 from mgn.passes.lower_kernels.reduction.stage import Stage
+from mgn.passes.lower_kernels.staging.kept_rows import KeptRows
 from mgn.passes.schedules.reduction.row_groups import Grouping
 
-LOADS_AT_ONCE = 16
+LOADS_AT_ONCE = 20
 """About how many vectors of each input a work-item reads before it needs the first."""
 
 
@@ -60,9 +61,16 @@ class RowStatistics:
     def _space(self) -> RowSpace:
         return row_space(self.job.body)
 
-    def write(self) -> None:
-        """Finds the reductions, if any, and gives them to what is evaluated from now on."""
-        if not self.job.body.of_kind(Kind.REDUCTION):
+    @property
+    def needed(self) -> bool:
+        """Whether there is anything to reduce."""
+        return bool(self.job.body.of_kind(Kind.REDUCTION))
+
+    def write(self, kept: KeptRows | None = None) -> None:
+        """Finds the reductions, if any, and gives them to what is evaluated from now on. Rows that
+        are kept are computed from what was read for the reductions.
+        """
+        if not self.needed:
             return
         job, code, sizes = self.job, self.job.code, self._grouping
         buffers = {
@@ -88,6 +96,8 @@ class RowStatistics:
                         code.store(value, buffer, code.index(row))
 
                 code.when(writes, lambda inside=inside, store=store: code.when(inside, store))
+                if kept is not None:
+                    self._keep(kept, row, evaluator)
 
         code.each(0, turns // together, walk)
         code.barrier()
@@ -95,6 +105,32 @@ class RowStatistics:
             job.given[node] = lambda index, node=node, buffer=buffer: code.load(
                 buffer, code.index(self._row_of(node, index) - self.first)
             )
+
+    def _bounded(self, step: Index) -> Index:
+        """A vector of a row, or the last one; always the same index, so that it is read once."""
+        code, key = self.job.code, ("vector of a row", step)
+        known = code.recall(key)
+        if known is None:
+            known = code.bounded(step, self._space.length // self._grouping.width)
+            code.remember(key, known)
+        return known
+
+    def _keep(self, kept: KeptRows, row: Index, evaluator: Evaluator) -> None:
+        """Keeps what this work-item has read of a row, and zeros behind."""
+        code, sizes = self.job.code, self._grouping
+        _, share = sizes.places(self.place)
+        trips = ceil_div(kept.length // sizes.width, sizes.shares)
+
+        def trip(number: Index | int) -> None:
+            step = share + number * sizes.shares
+            inside = (self._own(row), self._bounded(step) * sizes.width)
+            kept.put(evaluator, row, step * sizes.width, inside)
+
+        if trips <= LOADS_AT_ONCE:
+            for number in range(trips):
+                trip(number)
+        else:
+            code.each(0, trips, trip)
 
     def _keeps_axis(self, node: Node) -> bool:
         """Whether a value of rows has an axis of one in the place of what was reduced."""
@@ -138,7 +174,7 @@ class RowStatistics:
         def trip(number: Index | int, held: Sequence[SSAValue]) -> list[SSAValue]:
             step = share + number * sizes.shares
             inside = code.is_below(step, vectors, 1)
-            step = code.bounded(step, vectors)
+            step = self._bounded(step)
             index = (*self.batch, own, step * sizes.width + lanes(sizes.width))
             return stage.add(held, evaluator, lambda _: index, inside)
 

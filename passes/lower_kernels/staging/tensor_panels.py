@@ -43,7 +43,8 @@ LINE = 64
 class Panel(OperandCopies):
     """The tile of one operand in local memory: `size` rows or columns of `limit`, from `first` on.
 
-    `by_depth` says that lines run along the shared axis. `base` is where it begins in a stage.
+    `by_depth` says that lines run along the shared axis. `base` is where it begins in a stage, or
+    in local memory where it is `kept`: then all its blocks lie there.
     `as_columns` says that lines which are steps lie as if they were columns, and are taken in the
     order in which a work-item holds the columns of a result: the left operand is such a result.
     `dealt` is over how many of the instruction's tiles columns are dealt, two to each in turn, so
@@ -56,10 +57,17 @@ class Panel(OperandCopies):
     memory: SSAValue
     as_columns: bool = False
     dealt: int = 1
+    kept: bool = False
 
     @property
     def code(self) -> Code:
         return self.job.code
+
+    def stage(self, block: Index) -> Index:
+        """Where a block of the shared axis lies in local memory."""
+        if self.kept:
+            return block * (self.sizes.depth * self.size)
+        return block % self.sizes.stages * self.sizes.stage
 
     @property
     def line_chunks(self) -> int:

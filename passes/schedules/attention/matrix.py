@@ -24,6 +24,9 @@ from mgn.passes.schedules.product.matrix_tiles import (
 NAMES = ("tile_down", "tile_keys", "groups")
 """What a schedule calls the numbers of a tiling."""
 
+SHARES = "shares"
+"""What a schedule calls the sub-groups that have the same rows."""
+
 UNIT_ROWS, UNIT_COLUMNS = 16, 8
 """Rows and columns of an instruction's result."""
 
@@ -36,7 +39,8 @@ KEYS_BYTES = 128
 
 @dataclass(frozen=True)
 class MatrixTiling:
-    """A group has `warps` sub-groups of 16 rows each, and walks over tiles of `keys` keys.
+    """A group has `warps` times 16 rows, and walks over tiles of `keys` keys. `shares` sub-groups
+    have the same rows, and a share of each tile's keys.
 
     With `groups`, four sub-groups together multiply from local memory.
     """
@@ -47,29 +51,37 @@ class MatrixTiling:
     width: int
     element_bytes: int
     groups: bool = False
+    shares: int = 1
 
     @staticmethod
     def of(entries: Entries, attention: AttentionSizes, name: str) -> "MatrixTiling":
         """The tiling that a schedule says for operands of a type of the unit."""
         warps, keys, groups = (int(entries[entry]) for entry in NAMES)
         sizes = (attention.depth, attention.width, held_element(name).bytes)
-        return MatrixTiling(warps, keys, *sizes, bool(groups))
+        return MatrixTiling(warps, keys, *sizes, bool(groups), int(entries.get(SHARES, 1)))
 
     @property
     def entries(self) -> dict[str, int]:
         """The entries of a schedule that say it."""
-        return dict(zip(NAMES, (self.warps, self.keys, int(self.groups)), strict=True))
+        numbers = dict(zip(NAMES, (self.warps, self.keys, int(self.groups)), strict=True))
+        return {**numbers, SHARES: self.shares}
 
     @property
     def is_possible(self) -> bool:
         """Whether groups, if there are any, find whole lines of what they multiply."""
         lines = min(self.depth_line, self.width_line, self.keys) * self.element_bytes
         whole = lines >= LINE_CHUNKS * CHUNK_BYTES and self.warps % 4 == 0
-        return not self.groups or (whole and self.element_bytes == 2)
+        whole &= self.element_bytes == 2 and self.shares == 1
+        return (not self.groups or whole) and self.own_keys % UNIT_ROWS == 0
 
     @property
     def items(self) -> int:
-        return SUB_GROUP * self.warps
+        return SUB_GROUP * self.warps * self.shares
+
+    @property
+    def own_keys(self) -> int:
+        """Keys of a tile that a sub-group multiplies."""
+        return self.keys // self.shares
 
     @property
     def rows(self) -> int:
@@ -126,14 +138,20 @@ class MatrixTiling:
         return max(STAGES * self.stage, self.queries + self.queries_size)
 
     @property
+    def met(self) -> int:
+        """Numbers that sub-groups of the same rows hand to each other at the end."""
+        return self.shares * self.rows * self.width_line if self.shares > 1 else 0
+
+    @property
     def memory_bytes(self) -> int:
-        return self.memory * self.element_bytes
+        scales = 2 * self.rows * self.shares if self.shares > 1 else 0
+        return self.memory * self.element_bytes + 4 * (self.met + scales)
 
     def panel(self, length: int) -> TensorTiling:
         """The sizes of a panel whose shared axis is so long in local memory."""
         chunks = length * self.element_bytes // CHUNK_BYTES
         return TensorTiling(
-            self.warps, 1, UNIT_ROWS, self.keys, 1, chunks, STAGES, self.element_bytes
+            self.warps, 1, UNIT_ROWS, self.keys, self.shares, chunks, STAGES, self.element_bytes
         )
 
 
@@ -151,6 +169,16 @@ WIDE_SHAPES = shapes_of(
     _NUMBERS, (4, 0, 4, 0.55, 1.00), (2, 0, 8, 0.34, 0.95), (1, 0, 16, 0.18, 0.80)
 )
 """Measured on an NVIDIA H200 with heads of 64 and 128: of two bytes an element, and of four."""
+
+SHARED_SHAPES = shapes_of(
+    ("tile_down", "groups", SHARES, "tile_keys"),
+    (1, 0, 4, 128, 2, 0.30, 0.60),
+    (1, 0, 4, 256, 1, 0.32, 0.32),
+    (1, 0, 8, 128, 2, 0.34, 0.60),
+    (1, 0, 8, 256, 1, 0.36, 0.36),
+    (2, 0, 4, 128, 2, 0.40, 0.70),
+)
+"""Tilings for few rows, whose sub-groups share them: all of them copy keys and values."""
 
 
 def least_room(depth: int, width: int, name: str) -> int:
@@ -170,13 +198,16 @@ def matrix_attention_tilings(
     enlarged = request.word("matrix_unit") == "wgmma"
     memory = ENLARGED_MEMORY if enlarged else request.number("local_memory", 1 << 15)
     rate = 1.0 / score_seconds(attention, request.device, name)
-    room = Room.of(request, NAMES, rate, memory)
+    room = Room.of(request, (*NAMES, SHARES), rate, memory)
     score = room.units / room.rate
     keys = request.number("tile_keys", KEYS_BYTES // held_element(name).bytes)
+    shares = dict(room.fixed).get(SHARES)
 
     def fit(numbers: Numbers) -> Fit[MatrixTiling] | None:
-        tiling = MatrixTiling.of({**numbers, "tile_keys": keys}, attention, name)
+        tiling = MatrixTiling.of({"tile_keys": keys, **numbers}, attention, name)
         if not tiling.is_possible or (tiling.groups and not enlarged):
+            return None
+        if tiling.items > room.items or (shares is not None and shares != tiling.shares):
             return None
         held = room.memory // tiling.memory_bytes
         if not held or (attention.in_parts and attention.part_keys % tiling.keys):
@@ -185,5 +216,5 @@ def matrix_attention_tilings(
         return Fit(tiling, scores.groups, scores.mean * score, held, scores.most * score)
 
     shapes = SHAPES if held_element(name).bytes == 2 else WIDE_SHAPES
-    found = fitting_tilings(room, shapes, fit)
+    found = fitting_tilings(room, (*shapes, *SHARED_SHAPES), fit)
     return sorted(((time, tiling) for time, tiling, _ in found), key=lambda item: item[0])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from mgn.dialects.types import ELEMENT_TYPES, ElementType
+from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.product import Product
 from mgn.passes.schedules.core.figures import ENLARGED_MEMORY
 from mgn.passes.schedules.core.schedule import Entries, Request
@@ -21,6 +22,9 @@ NAMES = (
     "groups",
 )
 """What a schedule calls the numbers of a tiling."""
+
+KEPT = "kept_rows"
+"""What a schedule calls that a tile's rows of the left operand lie whole in local memory."""
 
 SUB_GROUP = 32
 CHUNK_BYTES = 16
@@ -40,7 +44,9 @@ STEP_CHUNKS = 2
 class TensorTiling:
     """A block is `chunks` chunks of the shared axis; `stages` of them are in local memory.
 
-    With `groups`, four sub-groups together multiply from local memory (`kernel.group_mma`).
+    With `groups`, four sub-groups together multiply from local memory (`kernel.group_mma`). With
+    `kept`, the rows of the left operand are not among the stages: they are computed once, before
+    the first block, and lie in local memory over the whole shared axis.
     """
 
     down: int
@@ -52,6 +58,7 @@ class TensorTiling:
     stages: int
     element_bytes: int
     groups: bool = False
+    kept: bool = False
 
     @staticmethod
     def of(entries: Entries, element_bytes: int) -> "TensorTiling":
@@ -59,14 +66,15 @@ class TensorTiling:
         down, across, rows, columns, *rest = (int(entries[name]) for name in NAMES)
         slices, chunks, stages, groups = rest
         depth = (slices, chunks, stages)
-        return TensorTiling(down, across, rows, columns, *depth, element_bytes, bool(groups))
+        ways = (bool(groups), bool(int(entries.get(KEPT, 0))))
+        return TensorTiling(down, across, rows, columns, *depth, element_bytes, *ways)
 
     @property
     def entries(self) -> dict[str, int]:
         """The entries of a schedule that say it."""
         sizes = (self.down, self.across, self.rows, self.columns)
         numbers = (*sizes, self.slices, self.chunks, self.stages, int(self.groups))
-        return dict(zip(NAMES, numbers, strict=True))
+        return {**dict(zip(NAMES, numbers, strict=True)), KEPT: int(self.kept)}
 
     @property
     def is_possible(self) -> bool:
@@ -98,18 +106,22 @@ class TensorTiling:
 
     @property
     def stage(self) -> int:
-        """Elements of a block of both operands."""
-        return self.depth * (self.tile_rows + self.tile_columns)
+        """Elements of a block of the operands that pass through stages."""
+        return self.depth * (self.tile_columns + (0 if self.kept else self.tile_rows))
+
+    def kept_elements(self, depth: int) -> int:
+        """Elements of the rows that lie whole in local memory, for a shared axis of a length."""
+        return ceil_div(depth, self.depth) * self.depth * self.tile_rows if self.kept else 0
 
     @property
     def sums(self) -> int:
-        """Numbers that the slices but the first hand over at the end."""
-        return (self.slices - 1) * self.tile_rows * self.tile_columns
+        """Numbers that the slices hand to each other at the end."""
+        return self.slices * self.tile_rows * self.tile_columns if self.slices > 1 else 0
 
-    @property
-    def memory(self) -> int:
-        """Bytes of local memory."""
-        return self.stages * self.stage * self.element_bytes + 4 * self.sums
+    def memory(self, depth: int) -> int:
+        """Bytes of local memory, for a shared axis of a length."""
+        elements = self.stages * self.stage + self.kept_elements(depth)
+        return elements * self.element_bytes + 4 * self.sums
 
 
 SHAPES = shapes_of(
@@ -150,9 +162,22 @@ but not for operands besides.
 """
 
 
+KEPT_SHAPES = shapes_of(
+    (*NAMES, KEPT),
+    (1, 2, 32, 48, 4, 8, 9, 0, 1, 1, 0.60, 0.60),
+    (1, 2, 32, 48, 4, 16, 3, 0, 1, 1, 0.60, 0.60),
+    (1, 2, 32, 32, 4, 8, 6, 0, 1, 1, 0.50, 0.50),
+    (1, 2, 32, 32, 4, 8, 4, 0, 1, 2, 0.50, 0.50),
+    (1, 1, 32, 32, 4, 16, 5, 0, 1, 2, 0.48, 0.52),
+    (1, 1, 32, 32, 4, 16, 3, 0, 1, 2, 0.46, 0.50),
+    (1, 1, 16, 32, 4, 16, 5, 0, 1, 3, 0.30, 0.34),
+)
+"""The same where the left operand is computed on the way, once for all columns of a tile."""
+
+
 IN_PIECES, BY_GROUPS, COPIED = "in pieces", "by groups", "copied"
 
-TABLES = {IN_PIECES: SHAPES, BY_GROUPS: GROUP_SHAPES, COPIED: COPIED_SHAPES}
+TABLES = {IN_PIECES: SHAPES, BY_GROUPS: GROUP_SHAPES, COPIED: COPIED_SHAPES, KEPT: KEPT_SHAPES}
 """The tables by how operands come to the unit, and what multiplies them."""
 
 
@@ -177,7 +202,7 @@ def matrix_tilings(
     rate = request.device.matrix_rates[unit] * UNIT_SHARE[request.word("matrix_unit")]
     enlarged = request.word("matrix_unit") == "wgmma"
     memory = ENLARGED_MEMORY if enlarged else request.number("local_memory", 1 << 15)
-    room = Room.of(request, NAMES, rate, memory)
+    room = Room.of(request, (*NAMES, KEPT), rate, memory)
     return _tilings(Extent.of(request.body, product), held_element(unit).bytes, tables, room)
 
 
@@ -185,9 +210,13 @@ def matrix_tilings(
 def _tilings(
     extent: Extent, element_bytes: int, tables: tuple[str, ...], room: Room
 ) -> Sequence[tuple[float, TensorTiling]]:
+    kept = dict(room.fixed).get(KEPT)
+
     def fit(numbers: Numbers) -> Fit[TensorTiling] | None:
         tiling = TensorTiling.of(numbers, element_bytes)
-        memory = tiling.memory + tiling.tile_rows * extent.row_bytes
+        if kept is not None and kept != tiling.kept:
+            return None
+        memory = tiling.memory(extent.depth) + tiling.tile_rows * extent.row_bytes
         if tiling.items > room.items or memory > room.memory or not tiling.is_possible:
             return None
         tile = (tiling.tile_rows, tiling.tile_columns)

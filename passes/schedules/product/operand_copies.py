@@ -178,6 +178,12 @@ def is_computed(product: Product, name: str) -> bool:
     return not all(lies_in_memory(operand, name) for operand in product.node.operands)
 
 
+def may_keep_rows(request: Request, product: Product, name: str) -> bool:
+    """Whether a tile's rows are worth to be kept: computed on the way, the shared axis along."""
+    left, _ = _any_copies(product, name)
+    return by_groups(request) and left.runs_by_depth and not left.asynchronous
+
+
 def staged_factor(request: Request, product: Product, name: str) -> float:
     """How much longer a product on a unit takes than one whose operands lie as it takes them."""
     if not by_groups(request) or is_computed(product, name):

@@ -34,6 +34,7 @@ from mgn.passes.schedules.product.matrix_tiles import (
     BY_GROUPS,
     COPIED,
     IN_PIECES,
+    KEPT,
     TensorTiling,
     matrix_tilings,
 )
@@ -42,6 +43,7 @@ from mgn.passes.schedules.product.operand_copies import (
     copied_whole,
     in_pieces,
     is_computed,
+    may_keep_rows,
     staged_factor,
     suits_unit,
 )
@@ -199,6 +201,7 @@ def _matrix_schedules(request: Request, product: Product, unit: str) -> Schedule
         (IN_PIECES, in_pieces(product, unit)),
         (BY_GROUPS, by_groups(request)),
         (COPIED, by_groups(request) and copied_whole(request, product, unit)),
+        (KEPT, in_pieces(product, unit) and may_keep_rows(request, product, unit)),
     )
     tables = tuple([name for name, possible in ways if possible])
     device = request.device

@@ -22,7 +22,7 @@ from mgn.dialects.kernel import (
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.passes.lower_kernels.attention import blocks as attention_blocks
 from mgn.passes.saturate.prices.matrix_price import ATTENDED_ROWS
-from mgn.passes.schedules.attention.matrix import SHAPES
+from mgn.passes.schedules.attention.matrix import SHAPES, SHARED_SHAPES
 from tests.passes.lower_kernels.attention.attention_reference import (
     Bounded,
     attention_arrays,
@@ -152,6 +152,25 @@ def test_every_tiling_computes_the_same(
     cases = ("shared keys", "a causal window", "another size of values")
     case = cases[(SHAPES.index(shape) + NAMES.index(name)) % len(cases)]
     check(cl_queue, device, *CASES[case], name, **tiling)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shape", SHARED_SHAPES, ids=_name_of)
+def test_sub_groups_that_share_rows_compute_the_same(
+    shape: Any,
+    name: str,
+    cl_queue: Any,  # noqa: F811
+    device: Device,  # noqa: F811
+) -> None:
+    keys = 128 if name == "tf32" else 256
+    tiling = {**shape.numbers, "tile_keys": min(shape.numbers["tile_keys"], keys)}
+    fitting = [case for case in FILLING.values() if max(case[0][0][-1], case[0][2][-1]) <= 128]
+    first = SHARED_SHAPES.index(shape) + NAMES.index(name)
+    for number, case in list(enumerate(fitting))[first % 4 :: 4]:
+        kernel = kernel_of(*case, name, number % 2 == 1)
+        entries = {"matrix": name, "matrix_unit": device.matrix_unit, **tiling}
+        assert scheduled(kernel, device, **entries)["shares"] == shape.numbers["shares"]
+        check(cl_queue, device, *case, name, number % 2 == 1, **tiling)
 
 
 GROUPED: list[tuple[list[Shape], dict[str, Any]]] = [
