@@ -156,11 +156,21 @@ COPIED_SHAPES = shapes_of(
     (12, 1, 16, 192, 1, 8, 4, 1, 1, 1.66, 1.66),
     (12, 1, 16, 256, 1, 8, 3, 1, 1, 1.70, 1.70),
     (8, 1, 16, 192, 1, 8, 4, 1, 1, 1.60, 1.60),
+    (8, 1, 16, 128, 1, 8, 6, 1, 1, 1.35, 1.35),
 )
 """The same where all of both operands is copied past the registers: these have room for the sums,
 but not for operands besides.
 """
 
+LINED_SHAPES = shapes_of(
+    NAMES,
+    (8, 1, 16, 240, 1, 8, 4, 1, 1, 1.78, 1.78),
+    (8, 1, 16, 224, 1, 8, 4, 1, 1, 1.75, 1.75),
+    (8, 1, 16, 144, 1, 8, 5, 1, 1, 1.46, 1.46),
+)
+"""The same where columns, too, are lines along the shared axis: lines across it hold 64 columns
+each.
+"""
 
 KEPT_SHAPES = shapes_of(
     (*NAMES, KEPT),
@@ -175,9 +185,15 @@ KEPT_SHAPES = shapes_of(
 """The same where the left operand is computed on the way, once for all columns of a tile."""
 
 
-IN_PIECES, BY_GROUPS, COPIED = "in pieces", "by groups", "copied"
+IN_PIECES, BY_GROUPS, COPIED, LINED = "in pieces", "by groups", "copied", "lined"
 
-TABLES = {IN_PIECES: SHAPES, BY_GROUPS: GROUP_SHAPES, COPIED: COPIED_SHAPES, KEPT: KEPT_SHAPES}
+TABLES = {
+    IN_PIECES: SHAPES,
+    BY_GROUPS: GROUP_SHAPES,
+    COPIED: COPIED_SHAPES,
+    LINED: LINED_SHAPES,
+    KEPT: KEPT_SHAPES,
+}
 """The tables by how operands come to the unit, and what multiplies them."""
 
 

@@ -155,6 +155,11 @@ def copied_whole(request: Request, product: Product, name: str) -> bool:
     return whole and (name != "tf32" or "rounded" in request.entries)
 
 
+def copied_in_lines(request: Request, product: Product, name: str) -> bool:
+    """The same of products whose columns, too, lie along the shared axis."""
+    return copied_whole(request, product, name) and _any_copies(product, name)[1].runs_by_depth
+
+
 STAGED = {16: 1.4, 8: 1.5, 4: 3.0, 2: 5.0}
 """Bytes of an operand that are copied at once → the time of a product whose operands pass through
 registers, in the time of one whose operands do not.

@@ -35,11 +35,13 @@ from mgn.passes.schedules.product.matrix_tiles import (
     COPIED,
     IN_PIECES,
     KEPT,
+    LINED,
     TensorTiling,
     matrix_tilings,
 )
 from mgn.passes.schedules.product.operand_copies import (
     by_groups,
+    copied_in_lines,
     copied_whole,
     in_pieces,
     is_computed,
@@ -202,6 +204,7 @@ def _matrix_schedules(request: Request, product: Product, unit: str) -> Schedule
         (BY_GROUPS, by_groups(request)),
         (COPIED, by_groups(request) and copied_whole(request, product, unit)),
         (KEPT, in_pieces(product, unit) and may_keep_rows(request, product, unit)),
+        (LINED, by_groups(request) and copied_in_lines(request, product, unit)),
     )
     tables = tuple([name for name, possible in ways if possible])
     device = request.device

@@ -357,7 +357,7 @@ axis is copied as it lies, or passes through registers.
 """
 
 
-@pytest.mark.parametrize("columns", [64, 128])
+@pytest.mark.parametrize("columns", [64, 128, 144])
 @pytest.mark.parametrize(("element", "result", "sizes", "width"), DEALT)
 def test_columns_are_dealt_so_that_sums_of_neighbours_meet_without_exchanges(
     element: str,
@@ -372,6 +372,7 @@ def test_columns_are_dealt_so_that_sums_of_neighbours_meet_without_exchanges(
     kernel = dealt_product(element, result, sizes)
     function = lowered(kernel, device, **entries)
     stores = [op for op in function.walk() if isinstance(op, StoreOp)]
+    width = width if columns % (4 * width) == 0 else width // 2
     assert width in [lanes(op.vector.type) for op in stores if isinstance(op.base, BlockArgument)]
     assert not any(isinstance(op, SubGroupShuffleOp) for op in function.walk())
     check_all(cl_queue, [exact_run(kernel, device, sizes, **entries)], same_rounded)
@@ -418,6 +419,18 @@ def test_copied_operands_of_few_tiles_get_wider_ones() -> None:
 
     assert items("bf16", 3072) == 12 * 32
     assert items("bf16", 4096) == items("tf32", 3072) == 8 * 32
+
+
+def test_tiles_fill_all_units_where_columns_lie_along_the_shared_axis() -> None:
+    """Lines across it hold 64 columns each."""
+
+    def columns(sizes: tuple[int, int, int], turned: bool) -> int:
+        kernel = product_of("bf16", sizes, (False, turned), computed=False)
+        return int(scheduled(kernel, DEVICES["nvidia-h200"])["item_columns"])
+
+    for sizes, best in (((4096, 576, 1536), 144), ((512, 28672, 4096), 224)):
+        assert columns(sizes, True) == best
+        assert columns(sizes, False) % 64 == 0
 
 
 def test_large_products_are_multiplied_by_groups_where_the_device_can() -> None:
