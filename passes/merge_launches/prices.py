@@ -115,7 +115,7 @@ def kernel_cost(func: FuncOp, device: Device) -> KernelCost:
 
 def _waiting(block: Block) -> float:
     """How long a work-item waits for what it or its group has read: in each step of a loop once.
-    Where a value is computed one way or another, the way without loops is the usual one.
+    Where something is done one way or another, the way without loops is the usual one.
     """
     seconds = 0.0
     for op in block.ops:
@@ -123,7 +123,8 @@ def _waiting(block: Block) -> float:
             seconds += _steps(op) * (_waiting(op.body.block) + _wait_of(op.body.block))
         elif op.regions:
             inner = [_waiting(found) for region in op.regions for found in region.blocks]
-            seconds += (min if op.results else max)(inner, default=0.0)
+            either = isinstance(op, scf.IfOp) and len(inner) > 1
+            seconds += (min if either else max)(inner, default=0.0)
     return seconds
 
 

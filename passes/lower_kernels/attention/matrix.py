@@ -84,16 +84,7 @@ class MatrixAttention(GroupWalk):
         nothing, zero = code.constant(-numbers.inf, f32), code.constant(0, f32)
         none = code.constant(0, f32, HELD)
         held = [*[nothing] * OWN_ROWS, *[zero] * OWN_ROWS, *[none] * self.columns]
-        held = loop_over_keys(
-            code,
-            attention,
-            0,
-            self.count,
-            lambda turn, held: self._tile(turn, queries, held),
-            held,
-            OWN_ROWS,
-            lambda factors: [*factors, *[of_both_rows(code, factors)] * self.columns],
-        )
+        held = self._walk(queries, held)
         largest, sums = held[:OWN_ROWS], held[2 * OWN_ROWS :]
         totals = [
             self._reduce_across_items(arith.AddfOp, total)
@@ -106,6 +97,25 @@ class MatrixAttention(GroupWalk):
         else:
             self._finish(*found)
         return Launch((items,), (sizes.items,))
+
+    def _walk(self, queries: Vectors, held: Vectors) -> Vectors:
+        """What all tiles of keys contribute. A single one needs no loop: its mask says what of it
+        is seen.
+        """
+        code, attention = self.code, self.attention
+        if attention.keys <= self.sizes.keys:
+            self.arrive()
+            return self._added(constant(0), queries, held)
+        return loop_over_keys(
+            code,
+            attention,
+            0,
+            self.count,
+            lambda turn, held: self._tile(turn, queries, held),
+            held,
+            OWN_ROWS,
+            lambda factors: [*factors, *[of_both_rows(code, factors)] * self.columns],
+        )
 
     def _visited(self) -> tuple[Index, Index]:
         """The first tile of keys that some row of the group sees, and how many there are."""
@@ -191,10 +201,15 @@ class MatrixAttention(GroupWalk):
     def _tile(self, turn: Index, queries: Vectors, held: Vectors) -> Vectors:
         """Adds what a tile of keys contributes to the rows' largest scores, totals and sums."""
         finish = self.follow(turn)
+        held = self._added(turn, queries, held)
+        finish()
+        return held
+
+    def _added(self, turn: Index, queries: Vectors, held: Vectors) -> Vectors:
+        """The same of a tile that has arrived."""
         products = self.products(turn, queries)
         rows, factor, weights = self.weigh(turn, products, held[: 2 * OWN_ROWS])
         sums = self.add_values(turn, weights, self.scaled(held[2 * OWN_ROWS :], factor))
-        finish()
         return [*rows, *sums]
 
     def follow(self, turn: Index) -> Callable[[], None]:

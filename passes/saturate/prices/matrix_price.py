@@ -27,6 +27,11 @@ FEWEST_ROWS = 3
 ATTENDED_ROWS = 8
 """From how many rows on an attention is worth the unit's while, which multiplies 16."""
 
+COMPUTED_KEYS = 256
+"""Up to how many keys an attention on the unit may compute for each tile of rows: its sub-groups
+share a tile of all of them.
+"""
+
 GRADIENT_OPERANDS = {2: 2, 6: 4}
 """The operands of an operation of attention's gradient without a bias → how many are multiplied."""
 
@@ -117,8 +122,9 @@ def _attended(
     width = signature.operand_shapes[2][-1] // values["kv_heads"]
     if least_room(depth, width, name) > large_local_memory(device):
         return None
+    few = signature.operand_shapes[1][-2] <= COMPUTED_KEYS
     ready = all(_lies_ready(operand, name, nodes, leaf_types) for operand in operands[1:])
-    return name if ready else None
+    return name if few or ready else None
 
 
 def _attended_back(
