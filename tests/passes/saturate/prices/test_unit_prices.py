@@ -21,6 +21,7 @@ from mgn.passes.saturate.candidates.offers import find_candidates
 from mgn.passes.saturate.candidates.reach import Reach
 from mgn.passes.saturate.check import ExtractionError, check_selection
 from mgn.passes.saturate.extraction.extract import extract
+from mgn.passes.saturate.prices.matrix_price import COMPUTED_KEYS
 from mgn.passes.saturate.saturate import saturated_view
 from mgn.passes.schedules.choose import schedule_for
 from tests.passes.saturate.saturate_programs import build_graph, f32, kernels_of
@@ -42,7 +43,9 @@ OPERANDS: dict[str, tuple[str, Change, str | None, str | None]] = {
     "computed from tf32": ("f32", lambda b, x: b.exp(b.round_tf32(x)), None, None),
     "widened bf16": ("bf16", lambda b, x: b.cast(x, "f32"), "bf16", "bf16"),
     "sliced bf16": (
-        "bf16", lambda b, x: b.cast(b.slice(x, [0, 0], [64, 64], [1, 1]), "f32"), "bf16", "bf16",
+        "bf16",
+        lambda b, x: b.cast(b.slice(x, [0, 0], [*x.type.get_shape()], [1, 1]), "f32"),
+        "bf16", "bf16",
     ),
     "tf32 of widened bf16": ("bf16", lambda b, x: b.round_tf32(b.cast(x, "f32")), "tf32", None),
     "bf16 made on the way": ("f32", lambda b, x: b.cast(b.cast(x, "bf16"), "f32"), "bf16", None),
@@ -55,8 +58,11 @@ OPERANDS: dict[str, tuple[str, Change, str | None, str | None]] = {
     "computed f16": ("f16", lambda b, x: b.exp(x), "f16", None),
 }  # fmt: skip
 """The type of a square in memory, what is done before it is multiplied, and what a unit then
-multiplies in a product and in an attention: what every group would compute of keys, it does not.
+multiplies in a product and in an attention of many keys: what every group would compute of them, it
+does not. Few keys are computed as operands of a product are.
 """
+
+MANY = COMPUTED_KEYS + 8
 
 
 def product(name: str) -> FusedKernelOp:
@@ -68,11 +74,11 @@ def product(name: str) -> FusedKernelOp:
     )
 
 
-def attention(name: str) -> FusedKernelOp:
+def attention(name: str, keys: int = MANY) -> FusedKernelOp:
     element, change, *_ = OPERANDS[name]
     return fused_kernel(
         "attention",
-        [(element, (64, 64))] * 3,
+        [(element, (keys, 64))] * 3,
         lambda b, *inputs: b.attention(*(change(b, x) for x in inputs), heads=2),
     )
 
@@ -96,7 +102,8 @@ def scheduled_unit(kernel: FusedKernelOp) -> str | None:
 @pytest.mark.parametrize("name", list(OPERANDS))
 def test_a_kernel_says_what_its_operands_are_rounded_to(name: str) -> None:
     *_, multiplied, attended = OPERANDS[name]
-    for kernel, unit in ((product(name), multiplied), (attention(name), attended)):
+    few = (attention(name, COMPUTED_KEYS), multiplied)
+    for kernel, unit in ((product(name), multiplied), few, (attention(name), attended)):
         assert facts_of(kernel) == ({} if unit is None else {"matrix": unit})
 
 
