@@ -199,6 +199,17 @@ class Code(PureCode):
         """An index that is below a limit, though its parts need not tell."""
         return of(Counter(self.index(index), 0, limit - 1))
 
+    def exclusive_or(self, index: Index, other: Index, limit: int) -> Index:
+        """Two indices, bit by bit one or the other, which is known to be below a limit."""
+        if other.is_constant and other.constant == 0:
+            return index
+        value = self.pure(arith.XOrIOp, [self.index(index), self.index(other)], INDEX)
+        known = self.recall(("exclusive or", value))
+        if known is None:
+            known = of(Counter(value, 0, limit - 1))
+            self.remember(("exclusive or", value), known)
+        return known
+
     def bounded(self, index: Index, limit: int) -> Index:
         """An index brought below a limit, and known to be."""
         if index.high < limit and index.low >= 0:

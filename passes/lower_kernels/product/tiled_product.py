@@ -60,8 +60,8 @@ class _Tiled:
         self.first_column = _tile_start(tile.column, sizes.tile_columns, product.columns)
         self._own_place()
         panels = (
-            left_panel(product, sizes, self.first_row),
-            right_panel(product, sizes, self.first_column),
+            left_panel(self.code, product, sizes, self.first_row),
+            right_panel(self.code, product, sizes, self.first_column),
         )
         operands = Operand.both(self.job, product, self.batch)
         self.copiers = [

@@ -9,11 +9,13 @@ read.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd
 
 from xdsl.ir import SSAValue
 
 from mgn.passes.kernels.index import Index
 from mgn.passes.kernels.product import Product
+from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.operand import Operand
 from mgn.passes.lower_kernels.core.pure_code import lane_of
 from mgn.passes.lower_kernels.staging.held_operand import HeldOperand
@@ -21,13 +23,13 @@ from mgn.passes.lower_kernels.staging.pieces import Pieces
 from mgn.passes.lower_kernels.staging.tile_copies import Spot
 from mgn.passes.schedules.product.local_tiles import Tiling
 
-WARP = 32
-"""Work-items that run together."""
+WARP, VECTOR = 32, 4
+"""Work-items that run together, and elements of a vector of local memory that lie in its banks."""
 
-NEIGHBOURS = 16
-"""Rows from which the work-items of a warp read vectors, where a tile is transposed. They are few
-enough to read whole sectors of memory, and enough for the stores of one lane to use every bank of
-local memory once.
+NEIGHBOURS, BANKS = 8, 32
+"""Rows from which the work-items of a warp read vectors, where a tile is transposed and not
+swizzled: few, since each is a line of memory, and enough that the stores of one lane use a bank of
+local memory twice at most. And how many banks of four bytes there are.
 """
 
 
@@ -37,34 +39,61 @@ class Panel:
 
     `by_depth` says that memory runs along the shared axis; then vectors of it are transposed.
     `base` and `stride` place it within a stage of local memory.
+
+    `beside` is how many vectors of a row the work-items of a warp read, where the transposed tile
+    is swizzled: whole lines of memory. The stores of one lane of these vectors then go to as many
+    steps of some rows. So that they use every bank once, rows lie in another order at each step.
     """
 
+    code: Code
     size: int
     limit: int
     first: Index
     by_depth: bool
     base: int
     stride: int
+    beside: int
 
     def place(self, step: Index, own: Index) -> Index:
         """Where local memory holds a row or column at a step, within a stage."""
-        return step * self.stride + own + self.base
+        if not self.beside:
+            return step * self.stride + own + self.base
+        vectors, turns = self.size // VECTOR, BANKS // VECTOR // self.beside
+        key = step // VECTOR % self.beside * turns
+        swizzled = self.code.exclusive_or(own // VECTOR, key, vectors)
+        return step * self.stride + swizzled * VECTOR + own % VECTOR + self.base
 
 
-def left_panel(product: Product, sizes: Tiling, first: Index) -> Panel:
+def left_panel(code: Code, product: Product, sizes: Tiling, first: Index) -> Panel:
     """The rows of a tile."""
     shape = product.node.operands[0].shape
     by_depth = not (product.node.values["transpose_a"] and len(shape) > 1)
-    stride = sizes.tile_rows + sizes.padding
-    return Panel(sizes.tile_rows, product.rows, first, by_depth, 0, stride)
+    own = (sizes.tile_rows, product.rows)
+    return _panel(code, product, sizes, own, first, by_depth, 0)
 
 
-def right_panel(product: Product, sizes: Tiling, first: Index) -> Panel:
+def right_panel(code: Code, product: Product, sizes: Tiling, first: Index) -> Panel:
     """The columns of a tile."""
     by_depth = bool(product.node.values["transpose_b"]) or len(product.node.operands[1].shape) == 1
     base = sizes.steps * (sizes.tile_rows + sizes.padding)
-    stride = sizes.tile_columns + sizes.padding
-    return Panel(sizes.tile_columns, product.columns, first, by_depth, base, stride)
+    own = (sizes.tile_columns, product.columns)
+    return _panel(code, product, sizes, own, first, by_depth, base)
+
+
+def _panel(
+    code: Code,
+    product: Product,
+    sizes: Tiling,
+    own: tuple[int, int],
+    first: Index,
+    by_depth: bool,
+    base: int,
+) -> Panel:
+    size, limit = own
+    whole = sizes.width == VECTOR and product.depth % VECTOR == 0 and size % BANKS == 0
+    beside = gcd(sizes.steps // VECTOR, BANKS // VECTOR) if whole and by_depth else 0
+    stride = size if beside else size + sizes.padding
+    return Panel(code, size, limit, first, by_depth, base, stride, beside)
 
 
 @dataclass
@@ -97,12 +126,13 @@ class Copier:
         if not panel.by_depth:
             across = panel.size // width
             return number // across, number % across * width
-        across, beside = self.sizes.steps // width, WARP // NEIGHBOURS
-        if width == 1 or across % beside or panel.size % NEIGHBOURS:
+        across, beside = self.sizes.steps // width, panel.beside or WARP // NEIGHBOURS
+        rows = WARP // beside
+        if width == 1 or across % beside or panel.size % rows:
             return number % across * width, number // across
         warp = number // WARP
         step = (warp % (across // beside) * beside + number % beside) * width
-        return step, warp // (across // beside) * NEIGHBOURS + number // beside % NEIGHBOURS
+        return step, warp // (across // beside) * rows + number // beside % rows
 
     @cached_property
     def held(self) -> HeldOperand:

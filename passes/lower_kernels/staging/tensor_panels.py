@@ -14,12 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from xdsl.dialects import arith, vector
+from xdsl.dialects import vector
 from xdsl.dialects.builtin import DenseArrayBase, VectorType, i64
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
-from mgn.passes.kernels.index import Counter, Index, of
+from mgn.passes.kernels.index import Index
 from mgn.passes.kernels.index_maps import Place
 from mgn.passes.lower_kernels.core.emission import Code
 from mgn.passes.lower_kernels.core.pure_code import INDEX, lane_of
@@ -93,13 +93,7 @@ class Panel(OperandCopies):
             key = line % LINE_CHUNKS
         else:
             key = line // (LINE_CHUNKS // count) % count
-        code = self.code
-        value = code.pure(arith.XOrIOp, [code.index(chunk), code.index(key)], INDEX)
-        known = code.recall(("swizzled", value))
-        if known is None:
-            known = of(Counter(value, 0, count - 1))
-            code.remember(("swizzled", value), known)
-        return known
+        return self.code.exclusive_or(chunk, key, count)
 
     # Copies
 
