@@ -34,13 +34,21 @@ from mgn.passes.saturate.candidates.rounding_order import keeps_bits
 from mgn.passes.saturate.egraph.view import Signature, ValueClass, View
 from mgn.passes.saturate.prices.forms import BodyNode, Way
 from mgn.passes.saturate.prices.matrix_price import shows_rounding
-from mgn.passes.saturate.prices.prices import operation_weight, price_per_run, widens_half
+from mgn.passes.saturate.prices.prices import (
+    SCHEDULED,
+    operation_weight,
+    price_per_run,
+    widens_half,
+)
 
 VIEWS = frozenset({"reshape", "broadcast_to", "slice"})
 """Movement that any kernel reads through at no cost."""
 
 GOING_ONCE = (KernelKind.SCAN, KernelKind.SCATTER, KernelKind.ORDER)
 """Kinds of kernels with a heavy operation that read its operands about once."""
+
+UNPRICED = -1.0
+"""The price of a cone that is only known to be legal."""
 
 DEAR = 4.0
 """Weight of an operation from which on its result is better read than computed again."""
@@ -201,7 +209,7 @@ class CutBuilder:
         tried = [range(len(choice)) for choice in choices]
         for places in islice(product(*tried), merges):
             combination = [choice[place] for choice, place in zip(choices, places, strict=True)]
-            merged[places] = self._merge(signature, operands, combination, traits)
+            merged[places] = self._merge(signature, operands, combination, traits, priced=not plain)
         found = {places: cone for places, cone in merged.items() if cone is not None}
         legal = dict(sorted(found.items(), key=lambda item: bool(item[1].form.reduced)))
         if all(cone.form.reduced for cone in legal.values()):
@@ -214,7 +222,8 @@ class CutBuilder:
         replaced = set(needless_reads(merged, names, choices, traits))
         self.left_out[DEARER] += len(replaced)
         note_besides(legal, names, choices, traits)
-        return [cone for places, cone in legal.items() if places not in replaced]
+        kept = [cone for places, cone in legal.items() if places not in replaced]
+        return [self._priced(cone, traits) for cone in kept]
 
     def _before(self, root: Signature, position: int) -> Collection[KernelKind]:
         """The kinds of kernel that may go on in one of an operation, for one of its operands: what
@@ -318,7 +327,11 @@ class CutBuilder:
         combination: Sequence[Cone | None],
         traits: Sequence[Traits],
         bounded: bool = True,
+        priced: bool = True,
     ) -> Cone | None:
+        """The cone of an e-node whose operands come so, if it is legal; its price may wait where it
+        does not decide that.
+        """
         names = tuple([mapped[0] for _, mapped in operands])
         nodes: dict[int, BodyNode] = {}
         leaves: dict[int, None] = {}
@@ -349,10 +362,18 @@ class CutBuilder:
         form = self.priced.form(body)
         if form is None or (form.reduced and self.device.is_cpu):
             return None
-        price = self.priced.price(body, form, (0,), {name: traits[name].type for name in real})
-        if price == math.inf:
-            return None
-        return Cone(body, real, form, price_per_run(price, traits[0].prepared))
+        cone = Cone(body, real, form, UNPRICED)
+        if priced or form.kind in SCHEDULED:
+            self._priced(cone, traits)
+        return None if cone.price == math.inf else cone
+
+    def _priced(self, cone: Cone, traits: Sequence[Traits]) -> Cone:
+        """A cone with its price, which may have waited."""
+        if cone.price == UNPRICED:
+            types = {name: traits[name].type for name in cone.leaves}
+            price = self.priced.price(cone.body, cone.form, (0,), types)
+            cone.price = price_per_run(price, traits[0].prepared)
+        return cone
 
     def _keep(self, cones: Sequence[Cone], traits: Sequence[Traits]) -> list[Cone]:
         """The best few of each kind, no two with the same leaves and body classes, and the best

@@ -49,7 +49,7 @@ from mgn.passes.kernels.window_planes import planes_of_columns
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
 from mgn.passes.saturate.prices.matrix_price import unit_of
-from mgn.passes.saturate.prices.scheduled import request_of
+from mgn.passes.saturate.prices.scheduled import once_cut_alike, request_of
 from mgn.passes.schedules.core.figures import BLOCK_DEPTH
 from mgn.passes.schedules.core.schedule import Request
 from mgn.passes.schedules.product.few_rows import FEW_ROWS
@@ -108,12 +108,20 @@ def arrangements_of(
         return []
     if device.is_cpu and form.halved:
         return []
+    if device.is_cpu:
+        right = operands[1] in types
+        left = operands[0] in types or _views(operands[0], body, types, signatures)
+
+        def packed(request: Request) -> list[Arrangement]:
+            sizes = Product.of_body(request.body)
+            found = _packed(sizes, request) if right else []
+            return found + (_packed_weights(sizes, request) if left else [])
+
+        if not left and not right:
+            return []
+        return once_cut_alike("packed", packed, body, form, types, signatures, device, facts)
     request = request_of(body, form, types, signatures, device, facts)
     sizes = Product.of_body(request.body)
-    if device.is_cpu:
-        found = _packed(sizes, device, request) if operands[1] in types else []
-        lies = operands[0] in types or _views(operands[0], body, types, signatures)
-        return found + (_packed_weights(sizes, request) if lies else [])
     found = list[Arrangement]()
     parts = choose_parts(prod(sizes.batch), sizes.rows, sizes.columns, sizes.depth, device)
     if parts > 1:
@@ -202,7 +210,7 @@ def _stages(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> int:
     return max(level.values())
 
 
-def _packed(product: Product, device: Device, request: Request) -> list[Arrangement]:
+def _packed(product: Product, request: Request) -> list[Arrangement]:
     """The right operand in panels: a matrix in memory, of a type whose sums are its own."""
     right = product.node.operands[1]
     if product.rows <= FEW_ROWS or len(right.shape) != 2:

@@ -4,8 +4,9 @@ In: a legal body of e-nodes, what a kernel of it says, a device. Out: the first 
 that `schedules` enumerates for it; None where no template can write it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from typing import Any, TypeVar
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block
@@ -24,6 +25,8 @@ from mgn.passes.schedules.core.figures import Traits, figures_for
 from mgn.passes.schedules.core.packed_blocking import SIMPLE_EPILOGUE
 from mgn.passes.schedules.core.schedule import Request, Schedule
 
+T = TypeVar("T")
+
 
 def schedule_of(
     body: Sequence[BodyNode],
@@ -33,8 +36,29 @@ def schedule_of(
     device: Device,
     facts: Facts,
 ) -> Schedule | None:
-    """The schedule of a kernel with a heavy operation: found once for all bodies that its template
-    cuts alike, beside that operation's signature.
+    """The schedule of a kernel with a heavy operation."""
+
+    def first(request: Request) -> Schedule | None:
+        try:
+            return enumerated_schedules(form.kind, request)[0]
+        except VerifyException:
+            return None
+
+    return once_cut_alike("schedule", first, body, form, leaf_types, signatures, device, facts)
+
+
+def once_cut_alike(
+    what: str,
+    find: Callable[[Request], T],
+    body: Sequence[BodyNode],
+    form: Form,
+    leaf_types: Mapping[int, TensorType],
+    signatures: Sequence[Signature],
+    device: Device,
+    facts: Facts,
+) -> T:
+    """What is found of a kernel with a heavy operation, such as its schedule: once for all bodies
+    that its template cuts alike, beside that operation's signature.
     """
     part, widest = _heavy_part(body, form, signatures, device), _widest(body, signatures)
     names: dict[int, int] = {}
@@ -47,13 +71,9 @@ def schedule_of(
     )
     read = tuple([name in leaf_types for name in names])
     known = _known(next(signatures[item[1]] for item in part if item[0] == form.heavy), device)
-    key = nodes, read, widest, facts
+    key = what, nodes, read, widest, facts
     if key not in known:
-        request = request_of(part, form, leaf_types, signatures, device, facts, widest)
-        try:
-            known[key] = enumerated_schedules(form.kind, request)[0]
-        except VerifyException:
-            known[key] = None
+        known[key] = find(request_of(part, form, leaf_types, signatures, device, facts, widest))
     return known[key]
 
 
@@ -65,9 +85,9 @@ def is_possible(signature: Signature, device: Device) -> bool:
     return form is not None and schedule_of(body, form, types, [signature], device, ()) is not None
 
 
-def _known(heavy: Signature, device: Device) -> dict[object, Schedule | None]:
-    """The schedules found for an operation, by all else that they depend on; the device is held, so
-    that its id is no other's.
+def _known(heavy: Signature, device: Device) -> dict[object, Any]:
+    """What was found for an operation, by all else that it depends on; the device is held, so that
+    its id is no other's.
     """
     held = heavy.schedules.get(id(device))
     if held is None:
