@@ -73,6 +73,7 @@ class ExactSolver:
     def __init__(self, deadline: float, memoise: bool = True) -> None:
         self.deadline = deadline
         self.known: dict[LocalProblem, Solution] = table(memoise)
+        self.cores: dict[LocalProblem, Solution] = table(memoise)
         self.solved: set[LocalProblem] = set()
         self.timed_out = False
 
@@ -116,7 +117,10 @@ class ExactSolver:
         if elimination.left:
             core, candidates = elimination.core()
             for part in parts_of(core):
-                solution = _decided(part.problem) or self._solve_core(part.problem, effort)
+                solution = self.cores.get(part.problem)
+                if solution is None:
+                    solution = _decided(part.problem) or self._solve_core(part.problem, effort)
+                    self.cores[part.problem] = solution
                 if solution.chosen is None:
                     return NONE
                 trails += [candidates[part.candidates[number]] for number in solution.chosen]

@@ -239,6 +239,26 @@ def test_halves_of_kernels_are_decided(eliminated: bool, monkeypatch: pytest.Mon
     assert solution.bound == pytest.approx(6.0)
 
 
+def test_what_is_left_in_two_equal_places_is_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rings of one part: they lie apart only once classes are eliminated."""
+    monkeypatch.setattr(exact, "WORK", 0)
+    programs: list[LocalProblem] = []
+
+    def noted(problem: LocalProblem) -> Program:
+        programs.append(problem)
+        return Program(problem)
+
+    monkeypatch.setattr(exact, "Program", noted)
+    counts: list[int] = []
+    for memoise in (True, False):
+        programs.clear()
+        solution = ExactSolver(later(), memoise)._solve_part(pairs_in_a_ring(2), 0)  # pyright: ignore
+        assert solution.chosen is not None and len(solution.chosen) == 6
+        assert solution.bound == pytest.approx(6.0)
+        counts.append(len(programs))
+    assert 2 * counts[0] == counts[1]
+
+
 def test_rows_rounded_from_others_leave_every_choice_in_and_halves_out() -> None:
     """Halves of all kernels of a ring of five cost 2.5, where three whole ones are needed."""
     problem = pairs_in_a_ring(2)
