@@ -418,7 +418,7 @@ def _in_best_layout(
 
     if not options.fuse or RuleClass.REASSOCIATES not in options.classes:
         return settle(graph)
-    return with_best_layout(graph, device, choose, settle)
+    return with_best_layout(graph, choose, settle)
 
 
 def _rule_classes(text: str) -> frozenset[RuleClass]:

@@ -1,20 +1,19 @@
 """Whether the images of a graph lie with their channels last: the cheaper of two choices of
 kernels.
 
-In: a graph with convolutions, a device, and what chooses kernels for a graph. Out: the graph as
+In: a graph with convolutions, and what chooses kernels for a graph. Out: the graph as
 kernels, with its report, which says what the other layout would have cost.
 
 Both graphs are whole programs to the e-graph: in each, kernels may copy an image into the other
 layout at its price. A matrix unit reads chunks of channels; without one, too, images of few places
-leave less of a tile empty where the places of all images are rows of one product. A CPU's templates
-read images along their places.
+leave less of a tile empty where the places of all images are rows of one product. A CPU then reads
+weights as panels, which are made once, and its vectors lie along the channels of results.
 """
 
 from collections.abc import Callable, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
-from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.build import Emitter
 from mgn.dialects.mgn.decompose import decomposition_of
 from mgn.dialects.mgn.operation import TensorOp
@@ -35,13 +34,11 @@ EXPANDED = CONVOLUTIONS | {
 Choose = Callable[[GraphOp], SaturateReport]
 
 
-def with_best_layout(
-    graph: GraphOp, device: Device, choose: Choose, settle: Choose
-) -> SaturateReport:
+def with_best_layout(graph: GraphOp, choose: Choose, settle: Choose) -> SaturateReport:
     """Rewrites a graph into kernels by `settle`, in the layout in which those that `choose` takes
     cost less.
     """
-    if not _may_gain(graph, device):
+    if not _has_convolutions(graph):
         return settle(graph)
     trials = [graph.clone(), graph.clone()]
     found = turn_images(trials[1]) > 0
@@ -61,10 +58,9 @@ def turn_images(graph: GraphOp) -> int:
     return turn_channels_last(graph)
 
 
-def _may_gain(graph: GraphOp, device: Device) -> bool:
-    """Whether a graph has convolutions for a GPU."""
+def _has_convolutions(graph: GraphOp) -> bool:
     operations = (op for op in graph.block.ops if isinstance(op, TensorOp))
-    return not device.is_cpu and any(map(_is_convolution, operations))
+    return any(map(_is_convolution, operations))
 
 
 def _is_convolution(op: TensorOp) -> bool:

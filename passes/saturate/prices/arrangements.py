@@ -109,8 +109,9 @@ def arrangements_of(
     if device.is_cpu and form.halved:
         return []
     if device.is_cpu:
-        right = operands[1] in types
-        left = operands[0] in types or _views(operands[0], body, types, signatures)
+        left, right = (
+            operand in types or _views(operand, body, types, signatures) for operand in operands
+        )
 
         def packed(request: Request) -> list[Arrangement]:
             sizes = Product.of_body(request.body)

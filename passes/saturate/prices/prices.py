@@ -41,9 +41,11 @@ from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form, Place
 from mgn.passes.saturate.prices.matrix_price import ROUNDINGS, matrix_use, unit_facts
 from mgn.passes.saturate.prices.scheduled import schedule_of
 from mgn.passes.saturate.prices.windows import (
+    APART,
     AS_THEY_STAND,
     BELOW,
     IN_PLANES,
+    read_apart,
     window_weight,
     windows_in_planes,
 )
@@ -327,6 +329,8 @@ def measure_kernel(
         copied = next(names, None)
     else:
         copied = windows_in_planes(body, form, results, leaf_types, signatures, device)
+    if copied is not None and device.is_cpu:
+        seconds += read_apart(body, copied, signatures) * APART * 2.0 / device.rate("f32")
     few = schedule is not None and schedule.variant == ProductVariant.FEW_ROWS
     arranging = next((ARRANGING[name] for name, _ in facts if name in ARRANGING), None)
     along = device.is_cpu and reduces and len(form.shape) - 1 in form.axes

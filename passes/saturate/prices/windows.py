@@ -33,7 +33,9 @@ found by itself.
 """
 
 APART = 40.0
-"""Of an element of a vector that a slice takes from elements that are not neighbours."""
+"""Of an element of a vector that a slice, or a copy of a plane, takes from elements that are not
+neighbours.
+"""
 
 ON_GPU = 4.0
 """The same for a work-item of a GPU, whose whole numbers are for the most part computed once."""
@@ -69,6 +71,26 @@ def windows_in_planes(
     found = body_of(body, results, read, signatures)
     walk = planes_of_reduction if device.is_cpu else sliding_windows
     return names[0] if walk(found, row_space(found)) is not None else None
+
+
+def read_apart(body: Sequence[BodyNode], windows: int, signatures: Sequence[Signature]) -> int:
+    """The elements below windows that are copied with their planes and lie apart in memory: those
+    of a transpose that has other neighbours.
+    """
+    nodes = {name: (signatures[number], operands) for name, number, operands in body}
+    found, pending, seen = 0, list(nodes[windows][1]), set[int]()
+    while pending:
+        name = pending.pop()
+        if name in seen or name not in nodes:
+            continue
+        seen.add(name)
+        signature, operands = nodes[name]
+        pending.extend(operands)
+        if signature.name == "transpose":
+            last = signature.values["perm"][-1]
+            apart = last != len(signature.shape) - 1 and signature.shape[-1] > 1
+            found += signature.size if apart else 0
+    return found
 
 
 def window_weight(signature: Signature, device: Device) -> float:

@@ -416,6 +416,14 @@ PREDICATES: dict[str, Predicate] = {
         "x has one number for each filter of the weights w of a convolution",
         lambda x, w: x.shape == (w.shape[0], *(1,) * (len(w.shape) - 2)),
     ),
+    "per_column": Predicate(
+        "x has one number for each row of the matrix w",
+        lambda x, w: len(w.shape) == 2 and x.shape == w.shape[:1],
+    ),
+    "rows_last": Predicate(
+        "the last axis of the shape s has as many elements as the matrix w has rows",
+        lambda s, w: tuple(s[-1:]) == w.shape[:1],
+    ),
     "usual_channels": Predicate(
         "what a convolution reads, its weights and the scales and shifts of its results are taken "
         "to be less than 2²⁰ in size: these values",

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import mgn
+from mgn.dialects.kernel import DEVICES
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.dialects.mgn.structure import graphs_of, parameters_of
 from mgn.passes.convert_precision import ConvertPrecision
@@ -137,7 +138,7 @@ def test_the_bits_of_half_precision_stay(name: str) -> None:
         np.testing.assert_allclose(after[key], wanted, rtol=1e-9, atol=1e-9 * np.abs(wanted).max())
 
 
-def optimized(text: str, device: str = "nvidia-h200", **options: Any) -> Any:
+def optimized(text: str, device: Any = "nvidia-h200", **options: Any) -> Any:
     return mgn.optimize(mgn.parse(text), device=device, **options).report
 
 
@@ -170,10 +171,73 @@ def test_images_are_copied_where_they_come_in_and_go_out_alone() -> None:
     assert sum("transpose" in operations for operations in plain) <= 2
 
 
-def test_a_cpu_and_graphs_without_convolutions_have_no_choice() -> None:
-    text = PROGRAMS["strides, dilation and uneven padding"]
-    assert not optimized(text, "cpu", precision="bf16").saturation.layouts
-    assert not optimized("graph g(x: f32[64, 64]) { return y = x @ x }").saturation.layouts
+def test_graphs_without_convolutions_have_no_choice() -> None:
+    text = "graph g(x: f32[64, 64]) { return y = x @ x }"
+    assert not optimized(text).saturation.layouts
+    assert not optimized(text, "cpu").saturation.layouts
+
+
+SHORT_VECTORS = DEVICES["cpu"].with_figures(
+    vector_bits=256, rates={"f32": 2e11, "f64": 1e11}, l2_cache=512 * 1024
+)
+"""A CPU whose vectors have eight numbers."""
+
+DEEP = """graph g(x: f32[1, 256, 14, 14]) {
+  param v: f32[64, 256, 1, 1]
+  param w: f32[256, 64, 3, 3]
+  param s: f32[64]
+  h = relu(batch_norm(conv2d(x, v), s, s, s, s))
+  return y = relu(conv2d(h, w, padding = 1))
+}"""
+
+
+def test_a_cpu_has_its_channels_last_where_weights_are_panels() -> None:
+    report = optimized(DEEP, SHORT_VECTORS)
+    first, last = report.saturation.layouts.values()
+    assert last == report.saturation.cost_after < first
+    assert report.saturation.fired["normalised-product-of-places"] > 0
+    assert report.saturation.arrangements["right operand in panels of 256 × 16"] == 1
+
+
+def test_a_cpu_keeps_channels_first_where_planes_are_copied() -> None:
+    """A copy of a plane would read each element far from the one before."""
+    text = """graph g(x: f32[1, 32, 56, 56]) {
+  param u: f32[32, 1, 3, 3]
+  param v: f32[32, 32, 1, 1]
+  return y = conv2d(conv2d(conv2d(x, v), u, padding = 1, groups = 32), v)
+}"""
+    saturation = optimized(text, SHORT_VECTORS).saturation
+    first, last = saturation.layouts.values()
+    assert saturation.cost_after == first < last
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_cpu_computes_the_same_with_channels_last(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the other layout costs."""
+    from mgn.passes.saturate import saturate
+
+    def last(graph: Any, choose: Any, settle: Any) -> Any:
+        assert turn_images(graph) > 0
+        return settle(graph)
+
+    monkeypatch.setattr(saturate, "with_best_layout", last)
+    rng = np.random.default_rng(5)
+    module = mgn.parse(PROGRAMS[name])
+    executable = mgn.compile(module, device="cpu")
+    for key in executable.params.without_value:
+        executable.params.initialise(key)
+    inputs = {
+        key: rng.standard_normal(type.shape).astype(np.float32)
+        for key, type in executable.inputs.items()
+    }
+    parameters = {key: executable.params[key] for key in executable.params}
+    found = executable(**inputs)
+    (graph,) = graphs_of(module.lower("g", {}))
+    wanted = Interpreter(parameters, wide=True).run(graph, inputs)
+    for key, value in wanted.items():
+        np.testing.assert_allclose(found[key], value, rtol=2e-5, atol=2e-5 * np.abs(value).max())
 
 
 def test_channels_stay_first_where_that_costs_less() -> None:

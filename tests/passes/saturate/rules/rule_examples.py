@@ -266,10 +266,28 @@ def _filters(row: str, rng: random.Random, variables: list[str]) -> Instance:
     return Instance([tensor("f32", shapes[name]) for name in variables], attributes)
 
 
+def _filtered_places(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """A product with a column for each filter, and numbers of each of them; elsewhere, of all, of
+    each row of places or of each place.
+    """
+    images, places, channels = rng.choice([1, 2]), rng.choice([2, 3]), rng.choice([1, 4])
+    filters = rng.choice([2, 3])
+    shape: Shape = (filters,) if rng.random() < 0.9 else rng.choice([(), (1,), (1, filters)])
+    shapes: dict[str, Shape] = {
+        "x": rng.choice([(images * places * 2, channels), (images, places * 2, channels)]),
+        "w": (filters, channels),
+        **dict.fromkeys("msh", shape),
+    }
+    last = (places, filters) if rng.random() < 0.9 else (filters, places)
+    attributes: dict[str, object] = {"S": (images, 2, *last)}
+    return Instance([tensor("f32", shapes[name]) for name in variables], attributes)
+
+
 EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "unrounded": attention.unrounded,
     "sum-of-broadcast-factors": _broadcast_factors,
     "normalised-convolution": _filters,
+    "normalised-product": _filtered_places,
     "erf-of-quotient": _double,
     "cubic-scaled-in-parts": _double,
     "slice-of-pairs": attention.pairs,
