@@ -422,8 +422,6 @@ def test_copied_operands_of_few_tiles_get_wider_ones() -> None:
 
 
 def test_tiles_fill_all_units_where_columns_lie_along_the_shared_axis() -> None:
-    """Lines across it hold 64 columns each."""
-
     def columns(sizes: tuple[int, int, int], turned: bool) -> int:
         kernel = product_of("bf16", sizes, (False, turned), computed=False)
         return int(scheduled(kernel, DEVICES["nvidia-h200"])["item_columns"])
