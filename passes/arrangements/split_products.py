@@ -29,6 +29,7 @@ from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.types import element_of
 from mgn.passes.arrangements.kernel_pieces import KernelPieces, Made, as_element
 from mgn.passes.kernels.accumulation import accumulator
+from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.schedules.product.few_rows import FEW_ROWS
 
 TILE, NARROW_TILE = 64, 32
@@ -37,8 +38,11 @@ TILE, NARROW_TILE = 64, 32
 GROUPS = 2
 """How many groups a compute unit should have."""
 
-LEAST_PART, LEAST_PARTS = 1024, 4
-"""The least length of a part of the shared axis, and how many parts are worth a second launch."""
+LEAST = ((1024, 4), (256, 2))
+"""The least length of a part of the shared axis, and how many parts are worth a second launch: long
+parts where there are so many, and else short ones. Measured on an NVIDIA H200: ResNet-50 with one
+image in f32 takes 0.75 ms with short parts, 0.82 without.
+"""
 
 WHOLE = 16
 """The length of a part is a multiple of this, so that its lines are copied in whole chunks."""
@@ -47,12 +51,19 @@ WHOLE = 16
 def choose_parts(batches: int, rows: int, columns: int, depth: int, device: Device) -> int:
     """Into how many parts the shared axis may be cut; 1 where there are enough tiles."""
     across = NARROW_TILE if rows <= FEW_ROWS else TILE
-    tiles = -(-rows // TILE) * -(-columns // across) * batches
-    wanted = min(GROUPS * device.compute_units // max(tiles, 1), depth // LEAST_PART)
-    if wanted < LEAST_PARTS:
-        return 1
+    tiles = ceil_div(rows, TILE) * ceil_div(columns, across) * batches
+    most = GROUPS * device.compute_units // max(tiles, 1)
+    for least, fewest in LEAST:
+        wanted = min(most, depth // least)
+        if wanted >= fewest:
+            return _dividing(depth, wanted, fewest)
+    return 1
+
+
+def _dividing(depth: int, wanted: int, fewest: int) -> int:
+    """A number of parts near the wanted one that divides the shared axis; 1 where there is none."""
     for whole in (WHOLE, 1):
-        near = range(LEAST_PARTS, 2 * wanted)
+        near = range(fewest, 2 * wanted)
         fitting = [count for count in near if depth % (count * whole) == 0]
         if fitting:
             return min(fitting, key=lambda count: abs(count - wanted))

@@ -45,10 +45,17 @@ def test_products_of_few_tiles_and_a_long_shared_axis_are_cut() -> None:
     assert parts_of(pieces(product((4, 32, 16384), (16384, 64)))) == 16
 
 
+def test_a_shorter_axis_is_cut_in_shorter_parts() -> None:
+    """As those of convolutions of 14 x 14 places."""
+    assert parts_of(pieces(product((196, 2304), (2304, 256)))) == 9
+    assert parts_of(pieces(product((64, 2048), (2048, 64)))) == 8
+    assert parts_of(pieces(product((128, 1536), (1536, 576)))) == 6
+
+
 def test_others_are_left_alone() -> None:
     for kernel in (
         product((4096, 4096), (4096, 4096)),
-        product((64, 2048), (2048, 64)),
+        product((64, 500), (500, 64)),
         product((64, 20011), (20011, 64)),
         product((1000, 20000), (20000, 1000)),
         product((20000,), (20000, 64)),
