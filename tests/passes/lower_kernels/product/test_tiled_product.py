@@ -4,6 +4,7 @@ The values are small integers, so that every sum is exact and results are compar
 """
 
 import itertools
+import re
 from typing import Any
 
 import numpy as np
@@ -184,6 +185,43 @@ def test_the_epilogue_sees_each_result_at_its_place(cl_queue: Any) -> None:  # n
     )
     arrays = [integers(shape, "f32", n) for n, (_, shape) in enumerate(types)]
     check_all(cl_queue, [Run(kernel, arrays, GPU_ON_CPU)], same_values)
+
+
+def accesses(text: str, lane: int) -> tuple[list[int], list[int]]:
+    """The places in global memory that a work-item of the first group loads from before the first
+    barrier, and those in local memory that it stores to.
+    """
+    names: dict[str, int] = {}
+    loads: list[int] = []
+    stores: list[int] = []
+    head = text[text.index("int v = get_group_id(0);") :].split("barrier(")[0]
+    for line in map(str.strip, head.splitlines()):
+        said = line.replace("get_group_id(0)", "0").replace("get_local_id(0)", str(lane))
+        said = said.replace("/", "//").rstrip(";")
+        if found := re.fullmatch(r"int (\w+) = (.*)", said):
+            names[found[1]] = eval(found[2], {}, names)
+        elif found := re.fullmatch(r"float4 \w+ = .*\(in\d \+ (.*)\)", said):
+            loads.append(eval(found[1], {}, names))
+        elif found := re.fullmatch(r"buffer\[(.*?)\] = .*", said):
+            stores.append(eval(found[1], {}, names))
+    return loads, stores
+
+
+@pytest.mark.parametrize("tiling", TILINGS[:3], ids=str)
+def test_a_warp_transposes_whole_lines_and_uses_every_bank(tiling: dict[str, int]) -> None:
+    device = DEVICES["nvidia-h200"]
+    kernel, _ = product_of(256, 256, 512, False, True)
+    numbers = {**tiling, "slices": 32 // tiling["block_depth"]}
+    if numbers["slices"] * tiling["tile_down"] * tiling["tile_across"] > 1024:
+        numbers["slices"] = 1
+    text = emit(lowered(kernel, device, **numbers, local_memory=1 << 18), device)
+    lanes = [accesses(text, lane) for lane in range(32)]
+    steps = numbers["slices"] * tiling["block_depth"]
+    for places in zip(*(loads for loads, _ in lanes), strict=True):
+        assert len({place // 32 for place in places}) == 32 // min(steps // 4, 8)
+    assert all(loads and stores for loads, stores in lanes)
+    for places in zip(*(stores for _, stores in lanes), strict=True):
+        assert {place % 32 for place in places} == set(range(32))
 
 
 def test_a_large_product_moves_aligned_vectors_and_meets_once_a_block() -> None:
