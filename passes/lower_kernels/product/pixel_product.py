@@ -12,17 +12,15 @@ from math import prod
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from mgn.dialects import kernel
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.body import Node
-from mgn.passes.kernels.index import Index, constant, delinearised, lanes, linear
+from mgn.passes.kernels.index import Index, constant, lanes
 from mgn.passes.kernels.product import Product
-from mgn.passes.kernels.window_planes import Band, WindowPlanes, planes_of_columns
-from mgn.passes.lower_kernels.core.product import add_products, tile_start, write_tile
-from mgn.passes.lower_kernels.core.pure_code import memory_type
+from mgn.passes.kernels.window_planes import WindowPlanes, planes_of_columns
+from mgn.passes.lower_kernels.core.product import add_products, write_tile
 from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.product.plane_walk import PlaneWalk
 from mgn.passes.lower_kernels.staging.panels import transposed
-from mgn.passes.lower_kernels.staging.plane_copies import PlaneCopy
 from mgn.passes.schedules.product.pixel_products import PixelBlocking
 
 WRITTEN_OUT = 9
@@ -44,48 +42,19 @@ def input_of(node: Node) -> Node:
     return node
 
 
-class _Convolution:
+class _Convolution(PlaneWalk[PixelBlocking]):
     def __init__(self, job: Job, product: Product, planes: WindowPlanes) -> None:
-        self.job, self.product, self.planes, self.code = job, product, planes, job.code
-        self.sizes = sizes = PixelBlocking.of(job.schedule)
-        self.band = Band(planes, sizes.band)
-        self.each = product.depth // prod(planes.kernel)
-        self.blocks = self.each // sizes.channels
-        self.tiles = ceil_div(product.rows, sizes.across)
-        self.held = sizes.band * planes.places[1]
-        self.type = memory_type(product.element)
+        sizes = PixelBlocking.of(job.schedule)
+        super().__init__(job, product, planes, sizes, ceil_div(product.rows, sizes.across))
         code = job.code
+        self.held = sizes.band * planes.places[1]
         self.copies = code.local(self.type, sizes.channels * self.band.size + sizes.width)
         self.weights = job.inputs[input_of(product.node.operands[0]).number]
         self.sums = code.local(self.type, sizes.down * self.held * sizes.across)
 
-    def write(self) -> Launch:
-        code, sizes, product = self.code, self.sizes, self.product
-        parts, bands = ceil_div(self.tiles, sizes.down), ceil_div(self.planes.places[0], sizes.band)
-        items = parts * bands * prod(product.batch)
-        item = code.counter(kernel.GlobalIdOp, 0, items)
-        part, other = item % parts, item // parts
-        self.batch = delinearised(other // bands, product.batch)
-        self.first_row = tile_start(code, other % bands, sizes.band, self.planes.places[0])
-        self.first_tile = tile_start(code, part, sizes.down, self.tiles)
-        PlaneCopy(self.job, self.band, self.copies).clear(sizes.channels)
-        code.each(0, self.blocks, self._one_block)
-        code.each(0, sizes.down, self._finish)
-        return Launch((items,))
-
     def _one_block(self, block: Index) -> None:
-        """Copies a block of channels, and adds its products to all tiles."""
         code, sizes = self.code, self.sizes
-        first = block * sizes.channels
-        shape = self.product.node.operands[1].shape[:-2]
-        group = linear(self.batch, shape) if shape else constant(0)
-
-        def channel(number: Index) -> None:
-            own = code.known(group * self.each + first + number, prod(self.planes.outer))
-            copy = PlaneCopy(self.job, self.band, self.copies, number * self.band.size)
-            copy.copy(delinearised(own, self.planes.outer), self.first_row)
-
-        code.each(0, sizes.channels, channel)
+        self.copy_planes(block, sizes.channels)
         across = self.planes.places[1] // sizes.places
 
         def tile(number: Index) -> None:
@@ -97,33 +66,15 @@ class _Convolution:
 
         code.each(0, sizes.down, tile)
 
-    def _channel_of(self, tile: Index) -> Index:
-        """The first output channel of a tile."""
-        number = self.code.known(self.first_tile + tile, self.tiles)
-        return number * self.sizes.across
-
     def _tile(self, tile: Index, y: Index, group: Index, block: Index) -> None:
         """A register tile: places times vectors of output channels."""
-        code, sizes, columns = self.code, self.sizes, self.planes.places[1]
+        sizes, columns = self.sizes, self.planes.places[1]
         x = group * sizes.places
         first = tile * (self.held * sizes.across) + (y * columns + x) * sizes.across
         at = [first + n * sizes.width for n in range(sizes.places * sizes.vectors)]
-        zero = [code.constant(0, self.type, sizes.width)] * len(at)
-
-        def kept() -> list[SSAValue]:
-            return [code.load(self.sums, code.index(index), sizes.width) for index in at]
-
-        held = zero
-        if self.blocks > 1:
-            is_first = code.compare_integers("eq", code.index(block), code.index(0))
-            held = code.branch(is_first, lambda: zero, kept)
         place = y * self.band.stride + x
-        depth, elements = self.product.depth, prod(self.planes.kernel)
-        number = code.known(self.first_tile + tile, self.tiles)
-        panel = (number * depth + block * (sizes.channels * elements)) * sizes.across
-        totals = self._channels(place, panel, held)
-        for index, total in zip(at, totals, strict=True):
-            code.store(total, self.sums, code.index(index))
+        steps = self.number_of(tile) * self.product.depth + block * sizes.depth(self.planes)
+        self.add_to(at, block, lambda held: self._channels(place, steps * sizes.across, held))
 
     def _channels(self, place: Index, panel: Index, held: list[SSAValue]) -> list[SSAValue]:
         """Adds the products of all channels of a block."""
@@ -176,7 +127,7 @@ class _Convolution:
     def _finish(self, tile: Index) -> None:
         """Turns squares of what a tile came to and writes them, with what follows."""
         code, sizes = self.code, self.sizes
-        row = self._channel_of(tile)
+        row = self.number_of(tile) * sizes.across
         width = sizes.width
         while width > self.held:
             width //= 2

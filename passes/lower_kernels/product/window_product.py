@@ -14,19 +14,17 @@ from math import prod
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from mgn.dialects import kernel
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.body import INPUT
-from mgn.passes.kernels.index import Index, constant, delinearised, lanes, linear
+from mgn.passes.kernels.index import Index, constant, lanes
 from mgn.passes.kernels.index_maps import MOVES, place_of
 from mgn.passes.kernels.product import Product
-from mgn.passes.kernels.window_planes import Band, WindowPlanes, planes_of_product
+from mgn.passes.kernels.window_planes import WindowPlanes, planes_of_product
 from mgn.passes.lower_kernels.core.operand import Operand
 from mgn.passes.lower_kernels.core.product import add_products, tile_start, write_tile
-from mgn.passes.lower_kernels.core.pure_code import memory_type
 from mgn.passes.lower_kernels.core.template import Job, Launch
+from mgn.passes.lower_kernels.product.plane_walk import PlaneWalk
 from mgn.passes.lower_kernels.staging.panels import LeftTile, pack_left_rows
-from mgn.passes.lower_kernels.staging.plane_copies import PlaneCopy
 from mgn.passes.schedules.core.packed_blocking import LEFT_PADDING
 from mgn.passes.schedules.product.window_products import WindowBlocking
 
@@ -45,17 +43,12 @@ def lower_window_product(job: Job, product: Product) -> Launch:
     return _Convolution(job, product, planes).write()
 
 
-class _Convolution:
+class _Convolution(PlaneWalk[WindowBlocking]):
     def __init__(self, job: Job, product: Product, planes: WindowPlanes) -> None:
-        self.job, self.product, self.planes, self.code = job, product, planes, job.code
-        self.sizes = sizes = WindowBlocking.of(job.schedule)
-        self.band = Band(planes, sizes.band)
+        sizes = WindowBlocking.of(job.schedule)
+        super().__init__(job, product, planes, sizes, ceil_div(product.rows, sizes.rows))
         self.panels = sizes.panels(planes)
-        self.each = product.depth // prod(planes.kernel)
-        self.blocks = ceil_div(self.each, sizes.channels)
-        self.tiles = ceil_div(product.rows, sizes.rows)
         self.columns = sizes.vectors * sizes.width
-        self.type = memory_type(product.element)
         code, depth = job.code, sizes.depth(planes)
         self.copies = code.local(self.type, sizes.channels * self.band.size + self.columns)
         left = code.local(self.type, sizes.rows * (depth + LEFT_PADDING))
@@ -70,43 +63,20 @@ class _Convolution:
             (node,) = node.operands
         return node.name == INPUT
 
-    def write(self) -> Launch:
-        code, sizes, product = self.code, self.sizes, self.product
-        parts, bands = ceil_div(self.tiles, sizes.down), ceil_div(self.planes.places[0], sizes.band)
-        items = parts * bands * prod(product.batch)
-        item = code.counter(kernel.GlobalIdOp, 0, items)
-        part, other = item % parts, item // parts
-        self.batch = delinearised(other // bands, product.batch)
-        self.first_row = tile_start(code, other % bands, sizes.band, self.planes.places[0])
-        self.first_tile = tile_start(code, part, sizes.down, self.tiles)
-        self.operand, _ = Operand.both(self.job, product, self.batch)
-        PlaneCopy(self.job, self.band, self.copies).clear(sizes.channels)
-        code.each(0, self.blocks, self._one_block)
-        code.each(0, sizes.down, self._finish)
-        return Launch((items,))
-
     def _one_block(self, block: Index) -> None:
-        """Copies a block of channels, and adds its products to all tiles."""
         code, sizes = self.code, self.sizes
         first = block * sizes.channels
         count: Index | int = sizes.channels
         if self.each % sizes.channels:
             count = (first * -1 + self.each).clamp(0, sizes.channels)
-        shape = self.product.node.operands[1].shape[:-2]
-        group = linear(self.batch, shape) if shape else constant(0)
-
-        def channel(number: Index) -> None:
-            own = code.known(group * self.each + first + number, prod(self.planes.outer))
-            copy = PlaneCopy(self.job, self.band, self.copies, number * self.band.size)
-            copy.copy(delinearised(own, self.planes.outer), self.first_row)
-
-        code.each(0, count, channel)
+        self.copy_planes(block, count)
         code.forget_loads()
         elements = prod(self.planes.kernel)
+        weights, _ = Operand.both(self.job, self.product, self.batch)
 
         def tile(number: Index) -> None:
             pack_left_rows(
-                self.operand, first * elements, count * elements, self._row(number), self.left
+                weights, first * elements, count * elements, self._row(number), self.left
             )
             code.forget_loads()
             code.each(0, self.panels, lambda panel: self._tile(number, panel, block, count))
@@ -115,28 +85,17 @@ class _Convolution:
 
     def _row(self, tile: Index) -> Index:
         """The first row of a tile."""
-        number = self.code.known(self.first_tile + tile, self.tiles)
-        return tile_start(self.code, number, self.sizes.rows, self.product.rows)
+        return tile_start(self.code, self.number_of(tile), self.sizes.rows, self.product.rows)
 
     def _tile(self, tile: Index, panel: Index, block: Index, count: Index | int) -> None:
         """A register tile: rows times places of the copies."""
-        code, sizes = self.code, self.sizes
         place = panel * self.columns
-        zero = [code.constant(0, self.type, sizes.width)] * (sizes.rows * sizes.vectors)
-        at = self._places(tile, panel)
 
-        def kept() -> list[SSAValue]:
-            return [code.load(self.sums, code.index(index), sizes.width) for index in at]
+        def products(held: list[SSAValue]) -> list[SSAValue]:
+            self._fetch(tile, block, panel)
+            return self.code.loop(0, count, lambda c, sums: self._channel(c, place, sums), held)
 
-        held = zero
-        if self.blocks > 1:
-            is_first = code.compare_integers("eq", code.index(block), code.index(0))
-            held = code.branch(is_first, lambda: zero, kept)
-
-        self._fetch(tile, block, panel)
-        totals = code.loop(0, count, lambda c, sums: self._channel(c, place, sums), held)
-        for index, total in zip(at, totals, strict=True):
-            code.store(total, self.sums, code.index(index))
+        self.add_to(self._places(tile, panel), block, products)
 
     def _fetch(self, tile: Index, block: Index, panel: Index) -> None:
         """Asks for a panel's share of the lines of the weights that are packed next, before the
