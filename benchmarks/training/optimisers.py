@@ -5,15 +5,13 @@ steps, by the largest parameter. What PyTorch lacks, or computes in half precisi
 paper's formula in f64 alone.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 import mgn
-from mgn import nn, ops
-from mgn.builder import Value
+from tests.training.given_gradients import EachItsOwn, given_gradients
 from tests.training.references import REFERENCES
 
 SHAPES: dict[str, tuple[int, ...]] = {"matrix": (48, 33), "kernel": (8, 5, 3, 3), "bias": (31,)}
@@ -34,18 +32,6 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 PEERS = {name: name for name in ("SGD", "Adam", "AdamW", "Adafactor")} | {"RMSProp": "RMSprop"}
 
 
-@dataclass(frozen=True)
-class _EachItsOwn(mgn.Optimizer):
-    """The optimiser of a case for the parameters that are named after it: one program for all."""
-
-    def for_parameter(self, name: str, shape: tuple[int, ...]) -> mgn.Optimizer:
-        kind, settings = CASES[name.split(".")[0]]
-        return getattr(mgn, kind)(lr=LR, **settings).for_parameter(name, shape)
-
-    def update(self, at: mgn.Update) -> Value:
-        raise AssertionError("every parameter has another one")
-
-
 def _gradients(step: int) -> dict[str, np.ndarray]:
     dice = np.random.default_rng(step)
     return {key: dice.standard_normal(shape, np.float32) for key, shape in SHAPES.items()}
@@ -53,15 +39,8 @@ def _gradients(step: int) -> dict[str, np.ndarray]:
 
 def _ours(steps: int, device: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The parameters of all cases before and after the steps."""
-    with mgn.graph("given") as g:
-        total: Any = 0.0
-        for key, shape in SHAPES.items():
-            type = f"f32[{', '.join(map(str, shape))}]"
-            gradient = g.input(key, type)
-            for case in CASES:
-                total = total + ops.sum(g.param(f"{case}.{key}", type, nn.normal()) * gradient)
-        g.output(loss=total)
-    trainer = mgn.Trainer(g, optimizer=_EachItsOwn(), device=device)
+    optimizer = EachItsOwn.of(CASES, LR)
+    trainer = mgn.Trainer(given_gradients(CASES, SHAPES), optimizer=optimizer, device=device)
     before = dict(trainer.params)
     for step in range(steps):
         trainer.step(_gradients(step))

@@ -18,6 +18,12 @@ _OPENS = frozenset({"LPAR", "LSQB"})
 _CLOSES = frozenset({"RPAR", "RSQB"})
 _ENDS = frozenset({"_NL", "LBRACE", "RBRACE"})
 
+_FORMALS: dict[str, tuple[Kind, dict[str, Kind]]] = {
+    "FN": (Kind.FN, {"LPAR": Kind.FORMAL}),
+    "GRAPH": (Kind.GRAPH, {"LSQB": Kind.DIMENSION, "LPAR": Kind.INPUT}),
+}
+"""What a keyword declares, and what stands in each of its brackets."""
+
 
 def read_names(text: str) -> Reading:
     """What a text names."""
@@ -163,8 +169,8 @@ class _Reader:
         handler = {
             "IMPORT": self._import,
             "CONST": self._const,
-            "FN": self._function,
-            "GRAPH": self._graph,
+            "FN": self._declaration,
+            "GRAPH": self._declaration,
             "PARAM": self._declared,
             "STATE": self._declared,
             "FOR": self._for,
@@ -191,28 +197,18 @@ class _Reader:
             else:
                 self._expression(part)
 
-    def _function(self, tokens: Sequence[Token], opens: bool) -> None:
-        symbol, scope = self._header(tokens, Kind.FN, opens)
+    def _declaration(self, tokens: Sequence[Token], opens: bool) -> None:
+        """A function or a graph, with what it takes."""
+        kind, brackets = _FORMALS[tokens[0].type]
+        symbol, scope = self._header(tokens, kind, opens)
         if symbol is None or scope is None:
             self._expression(tokens)
             return
-        inside, rest = _bracketed(tokens[2:], "LPAR")
-        for part in _divided(inside):
-            self._formal(part, Kind.FORMAL, symbol, scope)
-        self._expression(rest)
-        self._leave_header(scope, opens)
-
-    def _graph(self, tokens: Sequence[Token], opens: bool) -> None:
-        symbol, scope = self._header(tokens, Kind.GRAPH, opens)
-        if symbol is None or scope is None:
-            self._expression(tokens)
-            return
-        inside, rest = _bracketed(tokens[2:], "LSQB")
-        for part in _divided(inside):
-            self._formal(part, Kind.DIMENSION, symbol, scope)
-        inside, rest = _bracketed(rest, "LPAR")
-        for part in _divided(inside):
-            self._formal(part, Kind.INPUT, symbol, scope)
+        rest = tokens[2:]
+        for bracket, formal in brackets.items():
+            inside, rest = _bracketed(rest, bracket)
+            for part in _divided(inside):
+                self._formal(part, formal, symbol, scope)
         self._expression(rest)
         self._leave_header(scope, opens)
 

@@ -1,18 +1,12 @@
-"""Optimisers against the formulas of their papers in f64, and against PyTorch's.
+"""Optimisers against the formulas of their papers in f64, and against PyTorch's."""
 
-The gradients are given: the loss is the sum of the parameters times what comes in, so that updates
-alone are compared.
-"""
-
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
 import mgn
-from mgn import nn, ops
-from mgn.builder import GraphBuilder, Value
+from tests.training.given_gradients import EachItsOwn, given_gradients
 from tests.training.references import REFERENCES
 
 STEPS = 100
@@ -34,35 +28,6 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@dataclass(frozen=True)
-class EachItsOwn(mgn.Optimizer):
-    """The optimiser of a case for the parameters that are named after it, so that all cases are one
-    program.
-    """
-
-    def for_parameter(self, name: str, shape: tuple[int, ...]) -> mgn.Optimizer:
-        return CASES_BUILT[name.split(".")[0]].for_parameter(name, shape)
-
-    def update(self, at: mgn.Update) -> Value:
-        raise AssertionError("every parameter has another one")
-
-
-CASES_BUILT = {case: getattr(mgn, name)(lr=LR, **more) for case, (name, more) in CASES.items()}
-
-
-def given_gradients(names: list[str]) -> GraphBuilder:
-    """A graph in which each gradient is an input: the same one for all cases."""
-    with mgn.graph("given") as g:
-        total: Any = 0.0
-        for name, shape in SHAPES.items():
-            type = f"f32[{', '.join(map(str, shape))}]"
-            gradient = g.input(name, type)
-            for case in names:
-                total = total + ops.sum(g.param(f"{case}.{name}", type, nn.normal()) * gradient)
-        g.output(loss=total)
-    return g
-
-
 def gradients(step: int) -> dict[str, np.ndarray]:
     """Gradients of very different sizes."""
     random = np.random.default_rng(step)
@@ -75,7 +40,7 @@ def gradients(step: int) -> dict[str, np.ndarray]:
 @pytest.fixture(scope="module")
 def trained() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The parameters of all cases before and after all steps."""
-    trainer = mgn.Trainer(given_gradients(list(CASES)), optimizer=EachItsOwn())
+    trainer = mgn.Trainer(given_gradients(CASES, SHAPES), optimizer=EachItsOwn.of(CASES, LR))
     before = dict(trainer.params)
     for step in range(STEPS):
         trainer.step(gradients(step))
