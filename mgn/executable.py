@@ -23,13 +23,7 @@ from mgn.parameters import Parameters
 from mgn.recipe import Recipe
 from mgn.runtime.checkpoints.renaming import Rename
 from mgn.runtime.devices import ComputeDevice
-from mgn.runtime.host_arrays import ArrayType
-from mgn.runtime.launching.description import (
-    check_all_named,
-    described,
-    input_types,
-    output_types,
-)
+from mgn.runtime.launching.description import Described, check_all_named
 from mgn.runtime.launching.device_arrays import DeviceArray
 from mgn.runtime.launching.profile import LaunchTime
 from mgn.runtime.launching.session import Session, States
@@ -38,7 +32,7 @@ from mgn.runtime.launching.watched import WatchedExecutable as DeviceExecutable
 MOST_SEEDS = 1 << 64
 
 
-class Executable:
+class Executable(Described):
     """A graph on a device: `out = exe(x=array)`.
 
     `params` holds the parameters and `state` the states: those of all graphs that were compiled
@@ -96,19 +90,6 @@ class Executable:
         for name in compiled.parameters.keys() & valued:
             if self._cautious is not None and self._assumes_moderate:
                 self._admit(self.params[name])
-
-    @property
-    def inputs(self) -> dict[str, ArrayType]:
-        """What a run takes: name to type (`element`, `shape`, `dtype`), in the graph's order."""
-        return input_types(self.plan)
-
-    @property
-    def outputs(self) -> dict[str, ArrayType]:
-        """What a run gives: name to type, in the graph's order."""
-        return output_types(self.plan)
-
-    def __repr__(self) -> str:
-        return f"Executable({described(self.plan, self.device.name)})"
 
     @property
     def _assumes_moderate(self) -> bool:

@@ -4,11 +4,39 @@ In: a plan, and a device's name. Out: types by name; `mlp(x: f32[2, 3]) -> (y: f
 """
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from mgn.codegen.launch_plan import BufferKind, LaunchPlan
 from mgn.diagnostics import MOST_SAID, WrongType, one_line
 from mgn.dialects.checks import is_check
+from mgn.runtime.devices import ComputeDevice
 from mgn.runtime.host_arrays import ArrayType
+
+
+class PlanOnDevice(Protocol):
+    """A plan, and the device that it runs on."""
+
+    @property
+    def plan(self) -> LaunchPlan: ...
+    @property
+    def device(self) -> ComputeDevice: ...
+
+
+class Described:
+    """An executable that says what its plan takes and gives."""
+
+    @property
+    def inputs(self: PlanOnDevice) -> dict[str, ArrayType]:
+        """What a run takes: name to type (`element`, `shape`, `dtype`), in the graph's order."""
+        return input_types(self.plan)
+
+    @property
+    def outputs(self: PlanOnDevice) -> dict[str, ArrayType]:
+        """What a run gives: name to type, in the graph's order."""
+        return output_types(self.plan)
+
+    def __repr__(self: PlanOnDevice) -> str:
+        return f"{type(self).__name__}({described(self.plan, self.device.name)})"
 
 
 def input_types(plan: LaunchPlan) -> dict[str, ArrayType]:

@@ -18,13 +18,8 @@ from mgn.runtime.checkpoints.load import LoadReport, load_params
 from mgn.runtime.checkpoints.renaming import Rename
 from mgn.runtime.devices import ComputeDevice, choose
 from mgn.runtime.errors import DeviceError, PackageError
-from mgn.runtime.host_arrays import ArrayType, shown
-from mgn.runtime.launching.description import (
-    check_all_named,
-    described,
-    input_types,
-    output_types,
-)
+from mgn.runtime.host_arrays import shown
+from mgn.runtime.launching.description import Described, check_all_named
 from mgn.runtime.launching.executable import Executable
 from mgn.runtime.launching.session import States
 from mgn.runtime.memory import planned_bytes
@@ -53,7 +48,7 @@ def load_package(path: str | Path, device: str = "auto") -> "PackagedExecutable"
     return PackagedExecutable(read_package(data, str(path)), device)
 
 
-class PackagedExecutable(Executable):
+class PackagedExecutable(Described, Executable):
     """A packaged graph on a device: `out = exe(x=array)`.
 
     `params` holds its parameters; those that the package lacks have to be loaded or set. `state`
@@ -82,19 +77,6 @@ class PackagedExecutable(Executable):
         """Runs the graph on arrays by input name and gives its results by name."""
         check_all_named(unnamed, self.plan)
         return self.run(inputs)
-
-    @property
-    def inputs(self) -> dict[str, ArrayType]:
-        """What a run takes: name to type (`element`, `shape`, `dtype`), in the graph's order."""
-        return input_types(self.plan)
-
-    @property
-    def outputs(self) -> dict[str, ArrayType]:
-        """What a run gives: name to type, in the graph's order."""
-        return output_types(self.plan)
-
-    def __repr__(self) -> str:
-        return f"PackagedExecutable({described(self.plan, self.device.name)})"
 
     def reset(self) -> None:
         """Gives every state its first value."""

@@ -50,7 +50,7 @@ class Tiling:
     def of(entries: Entries, element: ElementType) -> "Tiling":
         """The tiling that a schedule says for an element type."""
         numbers = [int(entries[name]) for name in NAMES]
-        return Tiling(*numbers, vector_width(element))
+        return Tiling(*numbers, width=vector_width(element))
 
     @property
     def entries(self) -> dict[str, int]:

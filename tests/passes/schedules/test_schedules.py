@@ -36,9 +36,9 @@ def _on_unit(*sizes: int) -> FusedKernelOp:
     return fused
 
 
-def _attention(element: str) -> FusedKernelOp:
-    types = [(element, (256, 64))] * 3
-    values = {"heads": 1, "kv_heads": 1, "scale": 0.125}
+def _attention(element: str, rows: int = 256, heads: int = 1) -> FusedKernelOp:
+    types = [(element, (rows, 64 * heads))] * 3
+    values = {"heads": heads, "kv_heads": heads, "scale": 0.125}
     fused = fused_kernel("attention", types, lambda e, *x: e.call("attention", *x, **values))
     return pieces(fused)[0] if element == "bf16" else fused
 
@@ -92,10 +92,16 @@ CASES: dict[str, Case] = {
     ),
     "attention": (lambda: _attention("f32"), H200, "tiles", {"tile_down": 4}),
     "attention on a matrix unit": (
-        lambda: _attention("bf16"),
+        lambda: _attention("bf16", rows=2048, heads=32),
         H200,
         "matrix tiles",
         {"tile_down": 4, "tile_keys": 64},
+    ),
+    "few rows of attention on a matrix unit": (
+        lambda: _attention("bf16"),
+        H200,
+        "matrix tiles",
+        {"tile_down": 1, "tile_keys": 256},
     ),
     "attention on a CPU": (lambda: _attention("f32"), CPU, "blocks", {"tile_rows": 8}),
     "rows of a GPU": (lambda: _rows(1), H200, "groups", {"by_row": 1}),
