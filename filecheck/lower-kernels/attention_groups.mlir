@@ -17,10 +17,10 @@
 // CHECK:     kernel.group_mma_held {{.*}} times [[M]][{{.*}}] part 8192
 // CHECK:     kernel.wait_products 0 of
 // CHECK-NOT: kernel.mma
-mgn.graph @g("a" = %a : tensor<512x64xbf16>, "b" = %b : tensor<512x64xbf16>, "c" = %c : tensor<512x64xbf16>) -> ("y" : tensor<512x64xbf16>) {
-  %0 = fusion.kernel attention (%q = %a : tensor<512x64xbf16>, %k = %b : tensor<512x64xbf16>, %v = %c : tensor<512x64xbf16>) -> (tensor<512x64xbf16>) arranged {matrix = "bf16"} {
-    %m = mgn.attention(%q, %k, %v) heads = 1, kv_heads = 1, causal = true, scale = 0.125 : (tensor<512x64xbf16>, tensor<512x64xbf16>, tensor<512x64xbf16>) -> tensor<512x64xbf16>
-    fusion.return %m : tensor<512x64xbf16>
+mgn.graph @g("a" = %a : tensor<32768x64xbf16>, "b" = %b : tensor<32768x64xbf16>, "c" = %c : tensor<32768x64xbf16>) -> ("y" : tensor<32768x64xbf16>) {
+  %0 = fusion.kernel attention (%q = %a : tensor<32768x64xbf16>, %k = %b : tensor<32768x64xbf16>, %v = %c : tensor<32768x64xbf16>) -> (tensor<32768x64xbf16>) arranged {matrix = "bf16"} {
+    %m = mgn.attention(%q, %k, %v) heads = 1, kv_heads = 1, causal = true, scale = 0.125 : (tensor<32768x64xbf16>, tensor<32768x64xbf16>, tensor<32768x64xbf16>) -> tensor<32768x64xbf16>
+    fusion.return %m : tensor<32768x64xbf16>
   }
-  mgn.return %0 : tensor<512x64xbf16>
+  mgn.return %0 : tensor<32768x64xbf16>
 }

@@ -10,7 +10,7 @@
 // PACK:         shape = [2048, 64]
 
 // The product packs tiles of the left one, keeps sums between blocks, and asks for a line of the
-// next tile in each turn of eight steps.
+// next tile in each turn of four steps.
 // CHECK:       kernel.func @contraction_matmul_0(%{{.+}}: memref<4194304xf32>, %[[right:.+]]: memref<131072xf32>, %out: memref<131072xf32>)
 // CHECK:       %[[tile:.+]] = kernel.local_alloc : memref<{{.+}}xf32, #kernel.space<local>>
 // CHECK:       %[[sums:.+]] = kernel.local_alloc : memref<{{.+}}xf32, #kernel.space<local>>
@@ -22,7 +22,7 @@
 // CHECK:       kernel.prefetch %[[right]][%{{.+}}] level 1 : memref<131072xf32>
 // CHECK:       vector.load %[[right]]
 // CHECK:       vector.fma
-// CHECK:       } {unroll = 8 : i64}
+// CHECK:       } {unroll = 4 : i64}
 // CHECK:       vector.store %{{.+}}, %out
 // CHECK:       vector.store %{{.+}}, %[[sums]]
 mgn.graph @g("a" = %a : tensor<2048x2048xf32>, "b" = %b : tensor<2048x64xf32>) -> ("y" : tensor<2048x64xf32>) {

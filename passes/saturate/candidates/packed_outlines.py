@@ -4,11 +4,11 @@ In: a body with a product, over names that it decides alone. Out: its `Outline`.
 
 The kernel that packs, and the operations that read what it wrote, depend on the product's signature
 and on the panels, not on what is computed before and after the product in the same kernel. So they
-are written once for each product, and put in the product's place in each body.
+are written once for each product, and put in the product's place in each body. Where the product
+reads its right operand in another shape than that of memory, the kernel that packs does so instead.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from xdsl.dialects.builtin import TensorType
 
@@ -45,12 +45,14 @@ def packed_outline(
     outside = len(names)
     names += range(len(own.outside), len(own.outside) + len(alone.made))
     pack, multiply = alone.pieces
-    body = (*own.body[:place], *renamed(multiply.body, names), *own.body[place + 1 :])
+    replaced = (*own.body[:place], *renamed(multiply.body, names), *own.body[place + 1 :])
+    body = _needed(replaced, own.results)
     form = classify(body, signatures)
     if form is None or form.kind is not multiply.form.kind:
         return None
+    leaf_types = dict(zip(own.reads, types, strict=True))
     read = {item for node in body for item in node[2]}
-    read_types = {name: type for name, type in zip(own.reads, types, strict=True) if name in read}
+    read_types = {name: type for name, type in leaf_types.items() if name in read}
     (packed,) = pack.results
     read_types[names[packed]] = alone.made[packed - outside].type
     facts = (
@@ -62,12 +64,24 @@ def packed_outline(
         NewValue(value.type, value.signature, tuple([names[item] for item in value.operands]))
         for value in alone.made
     ]
-    first = replace(
-        pack,
-        body=renamed(pack.body, names),
-        form=pack.form.at(names),
-        results=(names[packed],),
-        reads=tuple([names[item] for item in pack.reads]),
-    )
+    viewed = tuple([node for node in own.body[:place] if node[0] == product[2][1]])
+    copy = (*viewed, *renamed(pack.body, names))
+    copy_reads = viewed[0][2] if viewed else tuple([names[item] for item in pack.reads])
+    copy_types = {name: leaf_types[name] for name in copy_reads}
+    copy_form = classify(copy, signatures)
+    assert copy_form is not None
+    result = (names[packed],)
+    copy_price = price_kernel(copy, copy_form, result, copy_types, signatures, device, pack.facts)
+    first = Piece(copy, copy_form, result, copy_reads, copy_price, pack.facts)
     last = Piece(body, form, own.results, tuple(read_types), price, facts)
     return Outline(tuple(made), renamed(alone.members, names), [first, last])
+
+
+def _needed(body: Body, results: Sequence[int]) -> Body:
+    """The nodes of a body that its results are computed from."""
+    wanted, kept = set(results), list[BodyNode]()
+    for node in reversed(body):
+        if node[0] in wanted:
+            kept.append(node)
+            wanted.update(node[2])
+    return tuple(reversed(kept))

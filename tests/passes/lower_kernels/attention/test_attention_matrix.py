@@ -21,7 +21,7 @@ from mgn.dialects.kernel import (
 )
 from mgn.dialects.mgn.interpreter import Interpreter
 from mgn.passes.lower_kernels.attention import blocks as attention_blocks
-from mgn.passes.saturate.prices.matrix_price import ATTENDED_ROWS
+from mgn.passes.saturate.prices.matrix_price import ATTENDED_ROWS, COMPUTED_KEYS
 from mgn.passes.schedules.attention.matrix import SHAPES, SHARED_SHAPES
 from tests.passes.lower_kernels.attention.attention_reference import (
     Bounded,
@@ -270,7 +270,7 @@ def test_operands_as_the_unit_takes_them_are_copied_while_it_multiplies() -> Non
     unit = DEVICES["nvidia-h200"]
     alone = unit.with_figures(matrix_unit="mma")
     for target, product, barriers in ((unit, GroupMmaHeldOp, 1), (alone, MmaOp, 2)):
-        function = lowered(kernel_of([(256, 128)] * 3, {"heads": 2}, "bf16"), target)
+        function = lowered(kernel_of([(4, 2048, 128)] * 3, {"heads": 2}, "bf16"), target)
         operations = [type(op) for op in function.walk()]
         assert CopyChunkOp in operations and product in operations
         assert operations.count(BarrierOp) == barriers
@@ -281,7 +281,8 @@ def test_no_fragment_of_values_lies_past_a_line_of_local_memory(width: int) -> N
     """In tf32 a line may be half of what two eights of columns take."""
     kernel = kernel_of([(40, 8), (70, 8), (70, width)], {"heads": 1, "causal": True}, "tf32")
     unit = DEVICES["nvidia-h200"]
-    function = lowered(kernel, unit, matrix="tf32", matrix_unit=unit.matrix_unit)
+    numbers = {"tile_keys": 32, "shares": 1}
+    function = lowered(kernel, unit, matrix="tf32", matrix_unit=unit.matrix_unit, **numbers)
     scores, terms = 4, 2
     products = sum(isinstance(op, MmaOp) for op in function.walk())
     eights = {3: 1, 8: 1, 16: 2, 24: 4}[width]
@@ -314,11 +315,12 @@ def test_only_rounded_operands_go_to_the_unit_and_only_where_there_is_one() -> N
     assert "matrix" not in scheduled(plain, unit)
 
 
-def test_few_rows_and_computed_keys_do_without_the_unit() -> None:
+def test_few_rows_and_many_computed_keys_do_without_the_unit() -> None:
     unit = DEVICES["nvidia-h200"]
     few = kernel_of([(4, 64), (64, 64), (64, 64)], {"heads": 1}, "bf16")
     assert "matrix" not in scheduled(few, unit)
-    computed = kernel_of([(64, 64)] * 3, {"heads": 1}, "tf32", computed=True)
-    assert "matrix" not in scheduled(computed, unit)
+    for keys, has_unit in ((COMPUTED_KEYS, True), (COMPUTED_KEYS + 8, False)):
+        computed = kernel_of([(keys, 64)] * 3, {"heads": 1}, "tf32", computed=True)
+        assert ("matrix" in scheduled(computed, unit)) == has_unit
     shared = kernel_of([(4, 128), (64, 64), (64, 64)], {"heads": 2, "kv_heads": 1}, "bf16")
     assert scheduled(shared, unit)["matrix"] == "bf16"

@@ -370,6 +370,9 @@ VARIANTS = (
     ("shared-merged-keys", "right", "reshape(k, ", "reshape(v, "),
     ("shared-merged-keys", "right", "scale=S", "scale=1.0"),
     ("attention-of-merged-batches", "right", "attention(q, k, v", "attention(q, k, k"),
+    ("normalised-product", "right", "mul(m, s)", "m"),
+    ("normalised-product-of-places", "right", "sub(h, mul(m, s))", "h"),
+    ("normalised-convolution", "right", "mul(m, s)", "m"),
 )
 
 
