@@ -39,8 +39,8 @@ class PreparedModel(BackendRep):
 
     def __init__(self, model: ModelProto, selector: str, interpreted: bool = False) -> None:
         self._model, self._selector, self._interpreted = model, selector, interpreted
-        held = {item.name for item in model.graph.initializer}
-        self._inputs = [item.name for item in model.graph.input if item.name not in held]
+        initialised = {item.name for item in model.graph.initializer}
+        self._inputs = [item.name for item in model.graph.input if item.name not in initialised]
         self._outputs = [_declared_type(item) for item in model.graph.output]
         self._constants: set[str] = set()
         self._made: dict[Any, Run] = {}

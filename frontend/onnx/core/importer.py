@@ -49,6 +49,7 @@ class Importer:
         self.values: dict[str, np.ndarray] = {}
         self.narrow: dict[SSAValue, np.dtype[Any]] = {}
         self._parameters: dict[int, ParamOp] = {}
+        self._declared: dict[str, ParamOp] = {}
         self._inputs: list[str] = []
         self.outputs: dict[str, str | list[str]] = {}
         self.known = Known(self._parameter_array, self._inputs)
@@ -88,10 +89,9 @@ class Importer:
         self.known.replace(self.block)
         op = GraphOp(name, self._inputs, list(results), Region(self.block))
         read = {item.parameter_name for item in op.walk() if isinstance(item, ReadOp)}
-        parameters = {item.sym_name.data: item for item in self._parameters.values()}
         self.values = {key: value for key, value in self.values.items() if key in read}
         states = [StateOp(RANDOM_STATE, RANDOM_TYPE)] if self._draws.sites else []
-        declared = [item for key, item in parameters.items() if key in read]
+        declared = [item for key, item in self._declared.items() if key in read]
         return ModuleOp([*declared, *states, op])
 
     def _input(self, item: Input, sizes: Mapping[str, int]) -> Value:
@@ -291,7 +291,7 @@ class Importer:
             external = unused(name, self.values)
             op = ParamOp(external, type)
             op.location = self.emitter.location or self._location(None)
-            self._parameters[id(array)] = op
+            self._parameters[id(array)] = self._declared[external] = op
             self.values[external] = kept
         read = ReadOp(op.sym_name.data, value_type(cast(Any, op.type)))
         read.location = self.emitter.location or self._location(None)
@@ -302,8 +302,7 @@ class Importer:
     def _parameter_array(self, name: str) -> np.ndarray:
         """The values of a parameter."""
         array = self.values[name]
-        declared = next(op for op in self._parameters.values() if op.sym_name.data == name)
-        kind = element_of(cast(Any, declared.type))
+        kind = element_of(cast(Any, self._declared[name].type))
         return unpack_blocks(array, kind.name) if kind.family is Family.BLOCK else array
 
     # ---- places
