@@ -21,6 +21,14 @@ def counted(keys: np.ndarray, shift: int, part: int) -> np.ndarray:
     return np.stack([(cut[:, None] == np.arange(256)[:, None]).sum(-1) for cut in cuts], -1)
 
 
+def largest(x: np.ndarray, ids: np.ndarray, src: np.ndarray, combine: str) -> np.ndarray:
+    """The largest of each row of x and the rows whose ids name it."""
+    found = np.array(x)
+    for place, row in zip(ids[:, 0].clip(0, len(x) - 1), src, strict=True):
+        found[place] = np.maximum(found[place], row)
+    return found
+
+
 WRITTEN = (
     case(
         "run_bounds",
@@ -47,6 +55,12 @@ WRITTEN = (
         "scatter_along",
         lambda s: (s.f(4, 3), s.i(5, 1, low=-1, high=6), s.f(5, 3)),
         lambda x, ids, src: scattered(x, ids[:, 0], src, 0, True),
+    ),
+    case(
+        "scatter_along",
+        lambda s: (s.f(4, 3), s.i(5, 1, low=-1, high=6), s.f(5, 3)),
+        largest,
+        combine="max",
     ),
     case(
         "scatter_add",

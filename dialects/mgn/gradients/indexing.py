@@ -43,12 +43,20 @@ def take_along_axis(b: Emitter, at: Site) -> Gradients:
 
 @gradient("scatter_along")
 def scatter_along(b: Emitter, at: Site) -> Gradients:
-    """All of it to what was added to; to what was added, what is now at its id."""
-    assert at.values["combine"] == ADD
-    _, ids, src = at.operands
+    """All of it to what was added to; to what was added, what is now at its id. Where the largest
+    stays, evenly to the elements that are it.
+    """
+    x, ids, src = at.operands
     axis = at.values["axis"]
     own = b.broadcast_to(ids, shape_of(src))
-    return [at.g, None, b.take_along_axis(at.g, own, axis=axis)]
+    if at.values["combine"] == ADD:
+        return [at.g, None, b.take_along_axis(at.g, own, axis=axis)]
+    before = b.eq(x, at.y)
+    scattered = b.eq(src, b.take_along_axis(at.y, own, axis=axis))
+    one, number = b.cast(before, element_type_of(x)), b.cast(scattered, element_type_of(x))
+    share = b.div(at.g, b.scatter_add(one, own, number, axis=axis))
+    taken = b.take_along_axis(share, own, axis=axis)
+    return [b.where(before, share, 0.0), None, b.where(scattered, taken, 0.0)]
 
 
 @gradient("scatter_add")

@@ -1,11 +1,15 @@
 """Operators that read or write at indices that are values."""
 
+from collections.abc import Iterator
 from math import prod
+from typing import Any, cast
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
+from mgn.dialects.mgn.operations.places.scatter import LARGEST
 from mgn.dialects.shapes import normalise_axis
+from mgn.dialects.types import Family
 from mgn.frontend.onnx.core.call import Call, element, rank, shape
 from mgn.frontend.onnx.core.operator import define
 
@@ -82,7 +86,7 @@ def _row_numbers(c: Call, ids: SSAValue, sizes: tuple[int, ...]) -> SSAValue:
 
 @define("ScatterND", since=11)
 def scatter_nd(c: Call) -> SSAValue:
-    """`scatter` or `scatter_add` of rows whose numbers are computed from the indices"""
+    """as ScatterElements, of rows whose numbers are computed from the indices"""
     x, ids, src, b = c[0], c[1], c[2], c.b
     depth = shape(ids)[-1]
     sizes = shape(x)
@@ -94,58 +98,100 @@ def scatter_nd(c: Call) -> SSAValue:
         rows,
         b.reshape(number, [count]),
         b.reshape(src, [count, *sizes[depth:]]),
-        c.attribute("reduction", "none"),
+        0,
     )
     return b.reshape(changed, list(sizes))
 
 
-def _scattered(c: Call, x: SSAValue, ids: SSAValue, src: SSAValue, how: str) -> SSAValue:
-    """Rows written, or put together with what is there, at places along the first axis."""
-    b = c.b
+def _scattered(c: Call, x: SSAValue, ids: SSAValue, src: SSAValue, axis: int) -> SSAValue:
+    """Elements written, or put together with what is there, at places along an axis. Shapes are
+    those of `scatter`.
+    """
+    b, how = c.b, c.attribute("reduction", "none")
     if how == "none":
-        return b.scatter(x, ids, src, axis=0)
+        return b.scatter(x, ids, src, axis=axis)
     if how == "add":
-        return b.scatter_add(x, ids, src, axis=0)
-    return _combined(c, x, ids, src, how)
+        return b.scatter_add(x, ids, src, axis=axis)
+    if 0 in (*shape(src), *shape(x)):
+        return x
+    if shape(ids) != shape(src):
+        line = [size if place == axis else 1 for place, size in enumerate(shape(src))]
+        ids = b.reshape(ids, line)
+    stops = [own if place == axis else size for place, (own, size) in _sizes(x, src)]
+    whole = stops == list(shape(x))
+    part = x if whole else b.slice(x, starts=[0] * rank(x), stops=stops)
+    part = {"mul": _multiplied, "max": _largest, "min": _least}[how](c, part, ids, src, axis)
+    return part if whole else b.dynamic_update_slice(x, part, [0] * rank(x))
 
 
-def _combined(c: Call, x: SSAValue, ids: SSAValue, src: SSAValue, how: str) -> SSAValue:
-    """Rows put together one after the other: the language scatters no such products."""
-    b = c.b
-    count = shape(ids)[0]
-    if count > MOST_ROWS:
-        c.fail(f"reduction '{how}' of more than {MOST_ROWS} rows is not supported")
-    name = {"mul": "mul", "max": "max", "min": "min"}[how]
-    places = b.iota([shape(x)[0]], axis=0, T=element(ids).name)
-    for row in range(count):
-        own = b.slice(ids, starts=[row], stops=[row + 1])
-        starts = [row, *[0] * (rank(src) - 1)]
-        value = b.slice(src, starts=starts, stops=[row + 1, *shape(src)[1:]])
-        hit = b.reshape(b.eq(places, own), [shape(x)[0], *[1] * (rank(x) - 1)])
-        x = b.where(hit, b.call(name, x, value), x)
-    return x
+def _sizes(x: SSAValue, src: SSAValue) -> Iterator[tuple[int, tuple[int, int]]]:
+    return enumerate(zip(shape(x), shape(src), strict=True))
 
 
-MOST_ROWS = 256
-"""Of a scatter with a product, a largest or a smallest element."""
+def _largest(c: Call, x: SSAValue, ids: SSAValue, src: SSAValue, axis: int) -> SSAValue:
+    return c.b.scatter_along(x, ids, src, axis=axis, combine=LARGEST)
+
+
+def _least(c: Call, x: SSAValue, ids: SSAValue, src: SSAValue, axis: int) -> SSAValue:
+    """The largest of what is turned round; -1 - x is in the range of an integer where -x is not."""
+    kind = element(x)
+    top = np.iinfo(cast(Any, kind.dtype)).max if kind.family is Family.UNSIGNED else -1
+
+    def turned(value: SSAValue) -> SSAValue:
+        return c.b.neg(value) if kind.is_float else c.b.sub(c.like(top, value), value)
+
+    return turned(_largest(c, turned(x), ids, turned(src), axis))
+
+
+def _multiplied(c: Call, x: SSAValue, ids: SSAValue, src: SSAValue, axis: int) -> SSAValue:
+    """The ids are sorted, so that those of one place are a run. In each step an element is
+    multiplied by that twice as far before it, if it is of the same run; the last of a run is then
+    the product of all of it.
+    """
+    b, count = c.b, shape(src)[axis]
+    order = b.argsort(ids, axis=axis)
+    ids = b.take_along_axis(ids, order, axis=axis)
+    src = b.take_along_axis(src, b.broadcast_to(order, shape(src)), axis=axis)
+    steps = [1 << step for step in range((count - 1).bit_length())]
+    for far in steps:
+        alike = b.eq(_part(c, ids, axis, far, count), _part(c, ids, axis, 0, count - far))
+        later, before = _part(c, src, axis, far, count), _part(c, src, axis, 0, count - far)
+        later = b.where(alike, b.mul(later, before), later)
+        src = b.concat([_part(c, src, axis, 0, far), later], axis=axis)
+    ones = b.full(shape(x), 1, T=element(x).name)
+    return b.mul(x, b.scatter(ones, b.broadcast_to(ids, shape(src)), src, axis=axis))
+
+
+def _part(c: Call, x: SSAValue, axis: int, start: int, stop: int) -> SSAValue:
+    """The elements from one place up to another along an axis."""
+    starts, stops = [0] * rank(x), list(shape(x))
+    starts[axis], stops[axis] = start, stop
+    return c.b.slice(x, starts=starts, stops=stops)
 
 
 @define("ScatterElements", "Scatter")
 def scatter_elements(c: Call) -> SSAValue:
-    """`scatter` or `scatter_add` of single elements, along the axis laid out as one"""
-    x, src, b = c[0], c[2], c.b
+    """`scatter`, `scatter_add` or `scatter_along`; products by sorted places, in steps"""
+    x, src = c[0], c[2]
     axis = c.axis(x, 0)
-    sizes, places = shape(x), shape(c[1])
-    ids = wrapped(c, c[1], sizes[axis])
-    ids = b.cast(ids, "i64") if element(ids).name != "i64" else ids
-    strides = [prod(sizes[place + 1 :]) for place in range(len(sizes))]
-    number = b.mul(ids, strides[axis])
-    others = np.indices(places)
-    rest = sum(others[place] * strides[place] for place in range(len(sizes)) if place != axis)
-    number = b.add(number, c.constant(np.broadcast_to(rest, places), np.int64))
-    one, two, three = (b.reshape(value, [-1]) for value in (x, number, src))
-    changed = _scattered(c, one, two, three, c.attribute("reduction", "none"))
-    return b.reshape(changed, list(sizes))
+    ids = wrapped(c, _alike(c, c[1], x, axis), shape(x)[axis])
+    return _scattered(c, x, ids, src, axis)
+
+
+def _alike(c: Call, ids: SSAValue, x: SSAValue, axis: int) -> SSAValue:
+    """The ids along an axis, where they are those of a line that was broadcast to all of x: that
+    is how exporters write what adds rows.
+    """
+    made = ids.owner
+    others = [place for place in range(rank(x)) if place != axis]
+    if not isinstance(made, Operation) or made.name != "mgn.broadcast_to":
+        return ids
+    line = made.operands[0]
+    sizes = [1] * (rank(x) - rank(line)) + list(shape(line))
+    whole = all(shape(ids)[place] == shape(x)[place] for place in others)
+    if not whole or any(sizes[place] != 1 for place in others) or sizes[axis] != shape(ids)[axis]:
+        return ids
+    return c.b.reshape(line, [sizes[axis]])
 
 
 @define("TensorScatter", since=24)

@@ -35,7 +35,7 @@ Array = np.ndarray
 
 ADD, LARGEST = "add", "max"
 COMBINES = (ADD, LARGEST)
-"""How `scatter_along` combines what meets at one element: the sum, or the largest integer."""
+"""How `scatter_along` combines what meets at one element: the sum, or the largest; NaN is that."""
 
 IDS = OperandSpec("ids", INTEGERS, group="ids")
 
