@@ -27,7 +27,7 @@ def test_what_meets_at_one_place_is_put_together(how: str, dtype: type) -> None:
     for shape, given, axis in SHAPES:
         x, src = (RNG.integers(1, 3, size).astype(dtype) for size in (shape, given))
         if dtype is np.float32:
-            src *= RNG.choice(np.float32([0.5, 1, -1]), given)
+            src *= RNG.choice(np.array([0.5, 1, -1], np.float32), given)
         if how == "mul" and dtype is np.uint8:
             src = np.ones_like(src)
         ids = RNG.integers(-shape[axis], shape[axis], given)

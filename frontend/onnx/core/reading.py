@@ -41,7 +41,8 @@ def read_model(source: Any, name: str | None = None) -> Model:
     path = Path(source)
     file = name or str(path)
     if not path.is_file():
-        raise MgnError(f"cannot open '{path}': no such file")
+        problem = "it is a folder" if path.is_dir() else "no such file"
+        raise MgnError(f"cannot open '{path}': {problem}")
     try:
         proto = onnx.load(str(path), load_external_data=False)
     except Exception as error:
@@ -60,7 +61,9 @@ def _model(onnx: Any, proto: Any, file: str) -> Model:
     functions = {
         (_domain(item.domain), item.name): reader.function(item) for item in proto.functions
     }
-    model = Model(file, reader.graph(proto.graph), _opsets(proto.opset_import), functions)
+    opsets = _opsets(proto.opset_import)
+    reader.check_names(*opsets)
+    model = Model(file, reader.graph(proto.graph), opsets, functions)
     model.list_nodes()
     return model
 
@@ -143,6 +146,12 @@ class _Reader:
     def __init__(self, onnx: Any, file: str) -> None:
         self.onnx, self.file = onnx, file
 
+    def check_names(self, *names: Any) -> None:
+        """Names are text. Protocol buffers give bytes where they are not UTF-8."""
+        for name in names:
+            if not isinstance(name, str):
+                raise _wrong(f"not an ONNX model: the name {name!r} is no UTF-8", self.file)
+
     def graph(self, proto: Any) -> Graph:
         initialisers = {item.name: self.array(item) for item in proto.initializer}
         for item in proto.sparse_initializer:
@@ -150,9 +159,11 @@ class _Reader:
         inputs = [self.input(item) for item in proto.input if item.name not in initialisers]
         nodes = [self.node(item) for item in proto.node]
         outputs = tuple(item.name for item in proto.output)
+        self.check_names(proto.name, *outputs, *initialisers)
         return Graph(proto.name, tuple(inputs), outputs, nodes, initialisers)
 
     def input(self, proto: Any) -> Input:
+        self.check_names(proto.name)
         whole = proto.type
         optional = whole.WhichOneof("value") == "optional_type"
         whole = whole.optional_type.elem_type if optional else whole
@@ -165,16 +176,19 @@ class _Reader:
         if sequence or not type.HasField("shape"):
             return Input(proto.name, type.elem_type, None, sequence, optional)
         sizes = tuple(map(_size, type.shape.dim))
+        self.check_names(*(item.dim_param for item in type.shape.dim))
         return Input(proto.name, type.elem_type, sizes, is_optional=optional)
 
     def node(self, proto: Any) -> Node:
         attributes = {item.name: self.attribute(item) for item in proto.attribute}
         inputs, outputs = tuple(proto.input), tuple(proto.output)
         domain = _domain(proto.domain)
+        self.check_names(proto.op_type, domain, proto.name, *inputs, *outputs, *attributes)
         return Node(proto.op_type, domain, proto.name, inputs, outputs, attributes, proto)
 
     def attribute(self, proto: Any) -> Any:
         if proto.ref_attr_name:
+            self.check_names(proto.ref_attr_name)
             return Reference(proto.ref_attr_name)
         kinds = self.onnx.AttributeProto
         if proto.type == kinds.TENSOR:
@@ -196,10 +210,13 @@ class _Reader:
         nodes = [self.node(item) for item in proto.node]
         opsets = _opsets(proto.opset_import)
         inputs, outputs = tuple(proto.input), tuple(proto.output)
+        self.check_names(proto.name, proto.domain, *inputs, *outputs, *defaults, *opsets)
         return Function(proto.name, inputs, outputs, nodes, defaults, opsets)
 
     def array(self, proto: Any) -> np.ndarray:
         try:
+            if any(size < 0 for size in proto.dims):
+                raise ValueError(f"its sizes are {list(proto.dims)}")
             array = np.asarray(self.onnx.numpy_helper.to_array(proto))
         except Exception as error:
             message = f"tensor '{proto.name}' is damaged: {_first_line(error)}"
@@ -209,9 +226,13 @@ class _Reader:
     def sparse(self, proto: Any) -> np.ndarray:
         """A sparse tensor, made dense."""
         values, indices = self.array(proto.values), self.array(proto.indices)
-        dense = np.zeros(tuple(proto.dims), values.dtype)
-        places = indices if indices.ndim == 1 else indices @ _strides(dense.shape)
-        dense.reshape(-1)[places] = values
+        try:
+            dense = np.zeros(tuple(proto.dims), values.dtype)
+            places = indices if indices.ndim == 1 else indices @ _strides(dense.shape)
+            dense.reshape(-1)[places] = values
+        except (ValueError, IndexError, MemoryError) as error:
+            message = f"tensor '{proto.values.name}' is damaged: {_first_line(error)}"
+            raise _wrong(message, self.file) from None
         return dense
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from mgn.dialects.shapes import normalise_axis
 from mgn.frontend.onnx.core.call import Call, element, rank, shape
 from mgn.frontend.onnx.core.narrow import HOLDERS
 from mgn.frontend.onnx.core.operator import define
@@ -44,16 +45,33 @@ DIRECT = {
 }
 """Operators that are one operation of the language, on the same operands."""
 
+BROADCAST_AS_NUMPY = 7
+"""The version from which on operands are broadcast as by NumPy."""
+
 
 def _direct(name: str) -> Callable[[Call], Any]:
     def function(c: Call) -> Any:
         operands = [c[number] for number in range(len(c))]
         if len(operands) == 2:
-            operands = without_axes(c, operands)
+            operands = without_axes(c, aligned(c, operands))
         return c.b.call(name, *operands)
 
     function.__doc__ = f"`{name}`"
     return function
+
+
+def aligned(c: Call, operands: list[SSAValue]) -> list[SSAValue]:
+    """Two operands; before version 7, `axis` says where the axes of the second begin among those of
+    the first.
+    """
+    one, two = operands
+    axis = c.attribute("axis")
+    if axis is None or c.version >= BROADCAST_AS_NUMPY:
+        return operands
+    behind = rank(one) - normalise_axis(axis, rank(one)) - rank(two)
+    if behind < 0:
+        c.fail(f"axes {list(shape(two))} do not fit {list(shape(one))} from axis {axis} on")
+    return [one, c.b.reshape(two, [*shape(two), *[1] * behind])]
 
 
 def without_axes(c: Call, operands: list[SSAValue]) -> list[SSAValue]:
@@ -120,7 +138,7 @@ def mean(c: Call) -> SSAValue:
 @define("Pow")
 def power(c: Call) -> SSAValue:
     """`pow`, in the type of the base"""
-    x, y = without_axes(c, [c[0], c[1]])
+    x, y = without_axes(c, aligned(c, [c[0], c[1]]))
     kind = element(x)
     if kind == element(y):
         return c.b.pow(x, y)

@@ -1,6 +1,6 @@
 """Operators on shapes, and values that are known: constants, ranges, identities."""
 
-from math import ceil, prod
+from math import ceil, isfinite, prod
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,9 @@ from mgn.frontend.onnx.core.operator import define
 
 LARGEST_CONSTANT = 64
 """Elements of the largest `Constant` of floats that is no parameter."""
+
+LARGEST_RANGE = 1 << 16
+"""Elements of the largest `Range` that is written out."""
 
 
 @define("Constant")
@@ -52,8 +55,14 @@ def constant_of_shape(c: Call) -> SSAValue:
 def number_range(c: Call) -> SSAValue:
     """`iota`, or a constant"""
     start, limit, delta = (c.number(number) for number in range(3))
+    kind, b = element(c[0]), c.b
+    if not delta or not isfinite(start) or not isfinite(limit):
+        c.fail(f"from {start} to {limit} in steps of {delta} has no end")
     count = max(ceil((limit - start) / delta), 0)
-    return c.constant(start + np.arange(count) * delta, element(c[0]).dtype)
+    if count <= LARGEST_RANGE:
+        return c.constant(start + np.arange(count) * delta, kind.dtype)
+    numbers = b.iota([count], axis=0, T=kind.name)
+    return b.add(b.mul(numbers, c.like(delta, numbers)), c.like(start, numbers))
 
 
 @define("EyeLike", since=9)
