@@ -187,10 +187,17 @@ def planes_of_view(view: Node) -> WindowPlanes | None:
     if view.name != "transpose" or view.operands[0].name != "windows":
         return None
     windows = view.operands[0]
-    axes, values = len(windows.values["sizes"]), windows.values
+    axes = len(windows.values["sizes"])
     outer = len(windows.shape) - 2 * axes
     order = (*range(outer), *range(outer + axes, outer + 2 * axes), *range(outer, outer + axes))
-    if axes > 2 or tuple(view.values["perm"]) != order or windows.element.name not in COPIED:
+    return planes_of_windows(view, windows) if tuple(view.values["perm"]) == order else None
+
+
+def planes_of_windows(view: Node, windows: Node) -> WindowPlanes | None:
+    """The planes that windows slide over, whose axes a view has in another order."""
+    axes, values = len(windows.values["sizes"]), windows.values
+    outer = len(windows.shape) - 2 * axes
+    if axes > 2 or windows.element.name not in COPIED:
         return None
     if max(values["strides"]) > MOST_STRIDE or not windows.count:
         return None

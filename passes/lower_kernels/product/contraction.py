@@ -28,6 +28,7 @@ from mgn.passes.lower_kernels.product.dots import lower_dots, tile_at, tile_coun
 from mgn.passes.lower_kernels.product.few_rows import lower_few_rows
 from mgn.passes.lower_kernels.product.packed_product import lower_packed
 from mgn.passes.lower_kernels.product.pixel_product import lower_pixel_product
+from mgn.passes.lower_kernels.product.summed_windows import lower_summed_windows
 from mgn.passes.lower_kernels.product.tensor_product import lower_tensor
 from mgn.passes.lower_kernels.product.tiled_product import lower_tiled
 from mgn.passes.lower_kernels.product.window_product import lower_window_product
@@ -62,6 +63,8 @@ def lower_contraction(job: Job) -> Launch:
             return lower_window_product(job, product)
         case ProductVariant.PLACES:
             return lower_pixel_product(job, product)
+        case ProductVariant.SUMMED:
+            return lower_summed_windows(job, product)
 
 
 def _direct(job: Job, product: Product) -> Launch:

@@ -94,7 +94,7 @@ a matrix unit multiplies, whose operands come while it does. Measured on an NVID
 products with a shared axis of 64 to 4096 and as few columns.
 """
 
-COPYING = (ProductVariant.WINDOWS, ProductVariant.PLACES)
+COPYING = (ProductVariant.WINDOWS, ProductVariant.PLACES, ProductVariant.SUMMED)
 """Variants of products that read windows from copies of planes."""
 
 SCHEDULED = (

@@ -18,6 +18,7 @@ from mgn.passes.kernels.body import INPUT
 from mgn.passes.kernels.operand_places import DEPTH, right_axis
 from mgn.passes.kernels.product import Product, lies_in_memory
 from mgn.passes.kernels.product_as_sum import product_as_sum
+from mgn.passes.kernels.summed_windows import summed_windows
 from mgn.passes.kernels.window_planes import planes_of_columns, planes_of_product
 from mgn.passes.schedules.core.figures import LEFT
 from mgn.passes.schedules.core.packed_blocking import PANELS, packed_blocking
@@ -61,6 +62,7 @@ from mgn.passes.schedules.product.seconds import (
     tile_passes,
     useful_seconds,
 )
+from mgn.passes.schedules.product.summed_windows import summed_blocking
 from mgn.passes.schedules.product.window_products import window_blocking
 from mgn.passes.schedules.reduction.reduction import reduction_schedules
 
@@ -89,6 +91,7 @@ class ProductVariant(StrEnum):
     DIRECT = "in place"
     WINDOWS = "windows"
     PLACES = "places"
+    SUMMED = "summed windows"
 
 
 def scheduled_product(request: Request) -> Product:
@@ -149,8 +152,8 @@ def _cpu_schedules(request: Request, product: Product) -> Schedules:
 
 
 def _windows(request: Request, product: Product) -> list[Schedule]:
-    """The schedule of a product with windows that slide over planes, or of one whose weights lie in
-    panels, if one fits.
+    """The schedule of a product with windows that slide over planes, of one that adds them up, or
+    of one whose weights lie in panels, if one fits.
     """
     if not _has_operands(product):
         return []
@@ -164,6 +167,12 @@ def _windows(request: Request, product: Product) -> list[Schedule]:
         numbers, passes = places.entries, (1.0, 1.0)
         seconds = steps / rate
         return [Schedule(ProductVariant.PLACES, numbers, facts, seconds, passes, EVALUATION)]
+    windows = summed_windows(product)
+    summed = windows and summed_blocking(request, product, windows)
+    if summed:
+        sizes, steps = summed
+        variant, passes = ProductVariant.SUMMED, (1.0, 1.0)
+        return [Schedule(variant, sizes.entries, facts, steps / rate, passes)]
     planes = planes_of_product(product)
     cut = planes and window_blocking(request, product, planes)
     if not planes or not cut:
