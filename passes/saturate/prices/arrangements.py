@@ -6,7 +6,8 @@ one is slower for it: where units would be idle.
     reduction     few long rows: parts of them first (split_reductions.py)
     contraction   few tiles and a long shared axis: parts of it first (split_products.py); operands
                   copied as a matrix unit takes them (copied_operands.py); on a CPU the right
-                  operand packed into panels (prepack_products.py)
+                  operand packed into panels (prepack_products.py), and windows of few channels that
+                  are added up, in parts of their images
     attention     on a GPU, few rows over many keys: parts of the keys first (split_attention.py)
 
 They are what a device's templates can make use of; which one is taken is a matter of price.
@@ -42,9 +43,11 @@ from mgn.passes.arrangements.split_reductions import (
 )
 from mgn.passes.arrangements.split_scans import SplitScan, choose_part
 from mgn.passes.kernels.accumulation import accumulator
+from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.attention import AttentionSizes
 from mgn.passes.kernels.product import Product
 from mgn.passes.kernels.rows import RowSpace, columns_side_by_side
+from mgn.passes.kernels.summed_windows import summed_windows
 from mgn.passes.kernels.window_planes import planes_of_columns
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
@@ -57,6 +60,9 @@ from mgn.passes.schedules.product.operand_copies import staged_operands
 from mgn.passes.schedules.product.pixel_products import VECTORS, pixel_blocking
 
 Types = Mapping[int, TensorType]
+
+SHARES = 4
+"""Work-items that each unit of a CPU should have of a product that adds windows up."""
 
 
 def arrangements_of(
@@ -108,6 +114,8 @@ def arrangements_of(
         return []
     if device.is_cpu and form.halved:
         return []
+    if device.is_cpu and product.values["transpose_b"] and _has_windows(body, signatures):
+        return once_cut_alike("parts", _parts, body, form, types, signatures, device, facts)
     if device.is_cpu:
         left, right = (
             operand in types or _views(operand, body, types, signatures) for operand in operands
@@ -137,6 +145,25 @@ def arrangements_of(
         if copied:
             found.append(CopiedOperands(copied, unit))
     return found
+
+
+def _has_windows(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> bool:
+    return any(signatures[number].name == "windows" for _, number, _ in body)
+
+
+def _parts(request: Request) -> list[Arrangement]:
+    """A product that adds windows up over all places, in parts of its images: where it has fewer
+    channels than would give each unit work.
+    """
+    product = Product.of_body(request.body)
+    windows = summed_windows(product)
+    if windows is None or product.batch:
+        return []
+    own = ceil_div(product.rows, request.number("lanes", 16)) * windows.channels
+    wanted = ceil_div(SHARES * request.device.compute_units, own)
+    parts = next(n for n in range(1, windows.images + 1)
+                 if windows.images % n == 0 and n >= min(wanted, windows.images))  # fmt: skip
+    return [SplitProduct(parts)] if parts > 1 else []
 
 
 def _reads_windows(body: Sequence[BodyNode], form: Form, signatures: Sequence[Signature]) -> bool:

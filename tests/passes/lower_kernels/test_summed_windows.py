@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mgn
 from mgn.passes.lower_kernels.product import contraction
 from mgn.passes.schedules.product.summed_windows import SummedBlocking
 from tests.fuzz.device import Runner
@@ -147,3 +148,20 @@ def test_windows_of_gradients_are_not_written(name: str, mgn_opt: Callable[..., 
     outcome = mgn_opt(*arguments, stdin=given_back(call).replace("relu", ""))
     assert outcome.status == 0, outcome.stderr
     assert 'variant = "summed windows"' in outcome.stdout
+
+
+@pytest.mark.parametrize("target", ["opencl", "spirv"])
+def test_few_channels_are_added_up_in_parts_of_their_images(target: str) -> None:
+    call = Call("conv2d", (64, 1, 22, 23), (6, 1, 3, 3), pads=ONE)
+    calls = {"few": call}
+    inputs = inputs_of(calls)
+    del inputs["w0"]
+    text = given_back(calls).replace("w0: f32[6, 1, 3, 3], ", "")
+    text = text.replace("{\n", "{\n  w0 = full([6, 1, 3, 3], 0.5)\n", 1)
+    executable = mgn.compile(mgn.parse(text), device="cpu", target=target)
+    assert "the shared axis in" in str(executable.report)
+    found = executable(**inputs)["y0"]
+    x, g = (inputs[name].astype(np.float64) for name in ("x0", "g0"))
+    want = -gradient_of_weights(np.maximum(x, 0.0), np.maximum(g, 0.0), call)
+    terms = g.size // g.shape[1]
+    assert np.max(np.abs(found - want)) <= 2.0 * terms * EPSILON * np.sqrt(terms)
