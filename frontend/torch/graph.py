@@ -24,7 +24,7 @@ from mgn.dialects.mgn.build import CallError, Emitter
 from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.structure import GraphOp, ParamOp, ReadOp, ReturnOp
 from mgn.dialects.shapes import ShapeError
-from mgn.dialects.types import tensor
+from mgn.dialects.types import element_of, tensor
 from mgn.frontend.torch.arrays import element_of_torch
 from mgn.frontend.torch.operators import OPERATORS
 from mgn.frontend.torch.table import Build, Call, Unsupported, as_element
@@ -39,12 +39,13 @@ LEFT_OUT = {"dtype", "layout", "device", "pin_memory", "memory_format", "non_blo
 @dataclass(frozen=True)
 class Source:
     """Where a value comes from that is not computed: an input or a parameter of a name, or an array
-    that is known.
+    that is known. An input may come with its axes in another `order`, that of memory.
     """
 
     input: str | None = None
     parameter: str | None = None
     array: np.ndarray | None = None
+    order: Sequence[int] | None = None
 
 
 def type_of(value: Any) -> TensorType:
@@ -131,11 +132,13 @@ def import_graph(
     nodes: Iterable[Any],
     sources: Mapping[str, Source],
     results: Sequence[tuple[str, Any]],
+    orders: Mapping[str, Sequence[int]] | None = None,
 ) -> ModuleOp:
-    """The module of an FX graph: its parameters, and the graph. DiagnosticsError that names every
-    operator that is not supported, where it stands.
+    """The module of an FX graph: its parameters, and the graph. Results that have `orders` are
+    given with their axes so. DiagnosticsError that names every operator that is not supported,
+    where it stands.
     """
-    return _Importer(sources).module(name, nodes, results)
+    return _Importer(sources).module(name, nodes, results, orders or {})
 
 
 class _Importer:
@@ -149,7 +152,11 @@ class _Importer:
         self.errors: list[Diagnostic] = []
 
     def module(
-        self, name: str, nodes: Iterable[Any], results: Sequence[tuple[str, Any]]
+        self,
+        name: str,
+        nodes: Iterable[Any],
+        results: Sequence[tuple[str, Any]],
+        orders: Mapping[str, Sequence[int]],
     ) -> ModuleOp:
         for node in nodes:
             if node.name in self.sources:
@@ -158,7 +165,13 @@ class _Importer:
                 self.values[node] = self.computed(node)
         if self.errors:
             raise DiagnosticsError(self.errors)
-        returned = [self.values[node] for _, node in results]
+        emitter = Emitter(self.block.add_op)
+        returned = [
+            emitter.transpose(self.values[node], orders[label])
+            if label in orders
+            else self.values[node]
+            for label, node in results
+        ]
         self.block.add_op(ReturnOp(returned))
         graph = GraphOp(name, self.inputs, [label for label, _ in results], Region(self.block))
         return ModuleOp([*self.parameters.values(), graph])
@@ -172,7 +185,7 @@ class _Importer:
             return stand_in(node)
         if source.input is not None:
             self.inputs.append(source.input)
-            value: SSAValue = self.block.insert_arg(type, len(self.block.args))
+            value = self.given(type, source.order)
         elif source.parameter is not None:
             value = self.read(source.parameter, type)
         else:
@@ -181,6 +194,16 @@ class _Importer:
         if NAMED.match(node.name):
             value.name_hint = node.name
         return value
+
+    def given(self, type: TensorType, order: Sequence[int] | None) -> SSAValue:
+        """An input's value, whose axes come in an order."""
+        if order is None:
+            return self.block.insert_arg(type, len(self.block.args))
+        shape = type.get_shape()
+        lying = tensor(element_of(type), [shape[axis] for axis in order])
+        value = self.block.insert_arg(lying, len(self.block.args))
+        turned = [order.index(axis) for axis in range(len(order))]
+        return Emitter(self.block.add_op).transpose(value, turned)
 
     def read(self, name: str, type: TensorType) -> SSAValue:
         """A parameter, which is read once."""

@@ -2,11 +2,13 @@
 
 In: the nodes of a part, and what it needs. Out: `Part`, which takes tensors and gives new ones.
 Tensors on the CPU are handed to mgn in their own memory, and results come in memory of their own.
+Where the axes of a tensor lie in another order, as those of a transpose do that a backward pass
+needs, the kernels read and write that order: nothing is copied.
 """
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,18 +28,21 @@ class Part:
 
     def __init__(self, name: str, step: Step, frozen: Sequence[Any], options: Options) -> None:
         self.needed, self.given = step.needed, step.given
-        self._results = [(item.name, _strides_of(item.meta["val"])) for item in self.given]
+        self._results = [(item.name, _Lie.of(item.meta["val"])) for item in self.given]
+        orders = {name: lie.order for name, lie in self._results if lie and lie.order}
         self._names = [item.name for item in self.needed]
         self._frozen = {item.name for item in self.needed if item in set(frozen)}
         self._seen: dict[str, tuple[Any, int, int]] = {}
         sources = {
             item.name: Source(parameter=item.name)
             if item.name in self._frozen
-            else Source(input=item.name)
+            else Source(input=item.name, order=_order_of(item.meta["val"]))
             for item in self.needed
         }
+        self._orders = {name: source.order for name, source in sources.items()}
         nodes = [*self.needed, *step.part]
-        module = import_graph(name, nodes, sources, [(item.name, item) for item in self.given])
+        results = [(item.name, item) for item in self.given]
+        module = import_graph(name, nodes, sources, results, orders)
         self.executable = compile_module(
             Module(module), device=options.device, precision=options.precision
         )
@@ -49,11 +54,13 @@ class Part:
             if name in self._frozen:
                 self._freeze(name, tensor)
             else:
-                inputs[name] = array_of_tensor(tensor)
+                order = self._orders[name]
+                lying = tensor if order is None else tensor.permute(order)
+                inputs[name] = array_of_tensor(lying)
         found = self.executable.run(inputs)
         return [
-            tensor_of_array(found[name]) if strides is None else _laid_out(found[name], strides)
-            for name, strides in self._results
+            tensor_of_array(found[name]) if lie is None else lie.tensor(found[name])
+            for name, lie in self._results
         ]
 
     def _freeze(self, name: str, tensor: Any) -> None:
@@ -67,20 +74,56 @@ class Part:
             self._seen[name] = (tensor.untyped_storage(), tensor.data_ptr(), tensor._version)
 
 
-def _strides_of(like: Any) -> tuple[int, ...] | None:
-    """How a tensor lies in memory that PyTorch expects; None where it lies as an array does."""
-    strides = tuple(int(step) for step in like.stride())
-    sizes = [int(size) for size in like.shape]
-    plain = tuple(prod(max(size, 1) for size in sizes[axis + 1 :]) for axis in range(len(sizes)))
-    return None if strides == plain or like.numel() < 2 else strides
+class _Lie(NamedTuple):
+    """How a tensor lies in memory that PyTorch expects; and in which order its axes do, where they
+    do so without a gap.
+    """
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    order: tuple[int, ...] | None
+
+    @staticmethod
+    def of(like: Any) -> "_Lie | None":
+        """That of a tensor; None where it lies as an array does."""
+        sizes, strides = _numbers(like)
+        if strides == _plain(sizes) or like.numel() < 2:
+            return None
+        return _Lie(sizes, strides, _order_of(like))
+
+    def tensor(self, array: np.ndarray) -> Any:
+        """An array as a tensor that lies so, and is no view of another: in its own memory where it
+        has the order, else copied.
+        """
+        tensor = tensor_of_array(array)
+        if self.order is not None:
+            whole = library().empty(0, dtype=tensor.dtype)
+            return whole.set_(tensor.untyped_storage(), 0, self.sizes, self.strides)
+        once = tensor
+        for axis, step in enumerate(self.strides):
+            if step == 0:
+                once = once.narrow(axis, 0, 1)
+        laid = library().empty_strided(tuple(once.shape), self.strides, dtype=tensor.dtype)
+        return laid.copy_(once).expand(tensor.shape)
 
 
-def _laid_out(array: np.ndarray, strides: Sequence[int]) -> Any:
-    """An array as a tensor that lies in memory as PyTorch expects."""
-    tensor = tensor_of_array(array)
-    once = tensor
-    for axis, step in enumerate(strides):
-        if step == 0:
-            once = once.narrow(axis, 0, 1)
-    laid = library().empty_strided(tuple(once.shape), strides, dtype=tensor.dtype)
-    return laid.copy_(once).expand(tensor.shape)
+def _numbers(like: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The sizes and strides of a tensor."""
+    return tuple(map(int, like.shape)), tuple(map(int, like.stride()))
+
+
+def _plain(sizes: Sequence[int]) -> tuple[int, ...]:
+    """The strides of an array of these sizes."""
+    return tuple(prod(max(size, 1) for size in sizes[axis + 1 :]) for axis in range(len(sizes)))
+
+
+def _order_of(like: Any) -> tuple[int, ...] | None:
+    """The axes of a tensor as they lie in memory, the outermost first; None where that is their
+    own order, or where elements lie apart or in one place.
+    """
+    sizes, strides = _numbers(like)
+    order = tuple(sorted(range(len(sizes)), key=lambda axis: (-strides[axis], axis)))
+    lying = [sizes[axis] for axis in order]
+    found = zip(lying, (strides[axis] for axis in order), _plain(lying), strict=True)
+    dense = all(size == 1 or step == plain for size, step, plain in found)
+    return order if dense and order != tuple(range(len(sizes))) and like.numel() > 1 else None

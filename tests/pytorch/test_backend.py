@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch._dynamo")
 
 import mgn.torch  # noqa: E402
-from mgn.torch import backend, running  # noqa: E402
+from mgn.torch import backend, parts, running  # noqa: E402
 
 nn, F = torch.nn, torch.nn.functional
 
@@ -234,6 +234,45 @@ def test_results_lie_in_memory_as_pytorch_has_them() -> None:
     for found, expected in zip(torch.compile(moved, backend="mgn")(x), moved(x), strict=True):
         torch.testing.assert_close(found, expected)
         assert found.stride() == expected.stride()
+
+
+def test_tensors_with_their_axes_in_another_order_are_not_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a backward pass needs turned, an input with channels last, and a result that is turned:
+    the kernels read and write their order. Such a result may be changed in place.
+    """
+    lying: list[bool] = []
+
+    def array(tensor):
+        lying.append(tensor.is_contiguous())
+        return array_of_tensor(tensor)
+
+    array_of_tensor = parts.array_of_tensor
+    monkeypatch.setattr(parts, "array_of_tensor", array)
+    model = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3))
+    x = torch.randn(2, 4, 6, 5).permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
+
+    def turned(network, x):
+        return network((2 * x).permute(0, 2, 3, 1)).permute(3, 0, 2, 1)
+
+    fast, plain = x.clone().requires_grad_(), x.clone().requires_grad_()
+    found = torch.compile(turned, backend="mgn")(model, fast)
+    expected = turned(other := copy.deepcopy(model), plain)
+    assert found.stride() == expected.stride()
+    (weights := torch.randn_like(expected)).mul_(0.5)
+    (found * weights).sum().backward()
+    (expected * weights).sum().backward()
+    torch.testing.assert_close(found, expected.detach())
+    torch.testing.assert_close(fast.grad, plain.grad)
+    for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad)
+    assert lying and all(lying)
+    orders = [lie.order for running in backend.built for part in running.parts
+              for _, lie in part._results if lie]  # fmt: skip
+    assert orders and all(orders)
+    found.add_(1.0)
+    torch.testing.assert_close(found.detach(), expected.detach() + 1.0)
 
 
 def test_views_and_changes_in_place_are_those_of_pytorch() -> None:
