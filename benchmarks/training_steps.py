@@ -1,15 +1,17 @@
-"""`python -m benchmarks.training_steps [CASE …] [--inductor] [--kernels N] [--optimizer adamw]`:
-the time of a training step beside PyTorch's.
+"""`python -m benchmarks.training_steps [CASE …] [--inductor] [--kernels N] [--optimizer adamw]
+[--one-core]`: the time of a training step beside PyTorch's.
 
 A step is forward, backward and update, on a batch that lies in the host's memory, and ends with its
 loss on the host. Contestants take turns, so that a machine that is busy or slow is so for all; the
 figures are medians, and shares of PyTorch's time over mgn's. `--inductor` adds torch.compile, which
-needs a compiler of C++. `--kernels 12` prints where the time of mgn's step goes: kernels by name,
-the longest first.
+needs a compiler of C++. `--one-core` keeps all to one core, and times what a step takes of the
+processor, which others on the machine change less. `--kernels 12` prints where the time of mgn's
+step goes: kernels by name, the longest first.
 """
 
 import argparse
 import importlib.util
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -46,7 +48,9 @@ def contestants(case: Case, kind: Kind, pair: Pair, with_inductor: bool) -> dict
     return found
 
 
-def in_turn(steps: dict[str, Step], rounds: int) -> dict[str, list[float]]:
+def in_turn(
+    steps: dict[str, Step], rounds: int, clock: Callable[[], float]
+) -> dict[str, list[float]]:
     """Seconds of a step of each, one after the other in every round; in a round each has two, of
     which the second counts, since the threads of the one before spin for a while.
     """
@@ -54,11 +58,20 @@ def in_turn(steps: dict[str, Step], rounds: int) -> dict[str, list[float]]:
     for number in range(rounds + WARM):
         for name, step in steps.items():
             step()
-            start = time.perf_counter()
+            start = clock()
             step()
             if number >= WARM:
-                times[name].append(time.perf_counter() - start)
+                times[name].append(clock() - start)
     return times
+
+
+def on_one_core() -> Callable[[], float]:
+    """The clock of the processor, of a process that has one core from here on; before the first use
+    of a device, which asks how many there are.
+    """
+    os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])
+    torch.set_num_threads(1)
+    return time.process_time
 
 
 def kernel_table(pair: Pair, count: int) -> str:
@@ -83,9 +96,16 @@ def kernel_table(pair: Pair, count: int) -> str:
     return "\n".join([*lines, f"  {1e3 * whole:8.3f} ms in {len(best)} launches"])
 
 
-def row(case: Case, kind: Kind, pair: Pair, with_inductor: bool, rounds: int) -> str:
+def row(
+    case: Case,
+    kind: Kind,
+    pair: Pair,
+    with_inductor: bool,
+    rounds: int,
+    clock: Callable[[], float],
+) -> str:
     """The row of a table."""
-    times = in_turn(contestants(case, kind, pair, with_inductor), rounds)
+    times = in_turn(contestants(case, kind, pair, with_inductor), rounds, clock)
     medians = {name: statistics.median(values) for name, values in times.items()}
     figures = [f"{1e3 * medians[name]:.2f} ({1e3 * min(times[name]):.2f})" for name in times]
     shares = [f"{medians[name] / medians['mgn']:.2f}" for name in times if name != "mgn"]
@@ -101,7 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--optimizer", choices=KINDS, default="adamw")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--device", default="auto", help="as in mgn-run")
+    parser.add_argument("--one-core", action="store_true", help="processor time, on one core")
     options = parser.parse_args(arguments)
+    clock = on_one_core() if options.one_core else time.perf_counter
     names = ["mgn", "eager", *(["inductor"] if options.inductor else [])]
     head = ["network", *(f"{name}, ms (least)" for name in names)]
     head += [f"{name} / mgn" for name in names[1:]]
@@ -116,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"{case.name}: needs {', '.join(missing)}", flush=True)
             continue
         pair = paired(case, kind, options.device)
-        print(row(case, kind, pair, options.inductor, options.rounds), flush=True)
+        print(row(case, kind, pair, options.inductor, options.rounds, clock), flush=True)
         if options.kernels:
             print(kernel_table(pair, options.kernels), flush=True)
 
