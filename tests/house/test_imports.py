@@ -84,6 +84,7 @@ ORDERED: dict[str, tuple[str, ...]] = {
         "prices",
         "candidates",
         "extraction",
+        "sharing",
         "explain",
         "layouts",
     ),

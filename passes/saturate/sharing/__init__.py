@@ -1,0 +1,1 @@
+"""Choices of kernels shared by graphs that differ in sizes alone."""
