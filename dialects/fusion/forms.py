@@ -235,6 +235,10 @@ def _verify_contraction(kernel: KernelBody, operations: Operations) -> None:
         _verify_statistics(kernel, operations, product, statistics)
     if kernel.arranged.get("right") == StringAttr("panels") and not _reads_panels(product):
         _fail(kernel, "its right operand must be the reshaped transpose of panels in memory")
+    if kernel.arranged.get("right") == StringAttr("transformed") and not _reads_transformed(
+        product
+    ):
+        _fail(kernel, "its right operand must be filters of transformed ones in memory")
 
 
 def _verify_statistics(
@@ -295,6 +299,27 @@ def _reads_panels(product: TensorOp) -> bool:
             return False
         value = op.operands[0]
     return isinstance(value, BlockArgument) and not product.values["transpose_b"]
+
+
+def _reads_transformed(product: TensorOp) -> bool:
+    """Whether the right operand is found in one value in memory: 16 numbers for each 9 of filters,
+    and panels, channels and columns.
+    """
+    found, pending, seen = set[SSAValue](), [product.operands[1]], set[SSAValue]()
+    while pending:
+        value = pending.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if isinstance(value.owner, Operation):
+            pending.extend(value.owner.operands)
+        else:
+            found.add(value)
+    shapes = [shape_of(value) for value in found]
+    filters, depth = shape_of(product.operands[1])
+    return [(len(item), item[0], 9 * prod(item[1:])) for item in shapes] == [
+        (4, 16, filters * depth)
+    ]
 
 
 def rounded_by(name: str, element: str, source: str) -> str | None:

@@ -52,7 +52,7 @@ from mgn.passes.saturate.prices.scheduled import is_possible
 from mgn.passes.saturate.rebuild import rebuild_graph
 from mgn.passes.saturate.rules.patterns import Number, Pattern, calls_of
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
-from mgn.passes.saturate.rules.table import CLASS_SETS, DEFAULT_CLASSES, ROUNDING_CLASSES, rules_of
+from mgn.passes.saturate.rules.table import CLASS_SETS, DEFAULT_CLASSES, rules_of
 from mgn.passes.saturate.sharing.known_sizes import NamedCandidates, known_sizes
 from mgn.passes.saturate.sharing.reuse import WORTHWHILE, shared_choice
 from mgn.passes.saturate.sharing.structure import sizes_of, structure_key
@@ -102,11 +102,11 @@ class SaturateOptions:
     @property
     def with_roundings(self) -> "SaturateOptions":
         """The same for operands that a precision rounds: rules may say which factor of a product is
-        rounded, where the default classes may act.
+        rounded, where sums may be taken in another order.
         """
         if not self.classes >= DEFAULT_CLASSES:
             return self
-        return replace(self, classes=self.classes | ROUNDING_CLASSES)
+        return replace(self, classes=self.classes | {RuleClass.ROUNDS})
 
 
 def saturate_graph(
@@ -222,6 +222,7 @@ def _chosen(task: _Task, way: _Way, extract_budget: float) -> Choice:
         whole = whole_composites(options, device)
         view = make_view(way.saturated, way.encoded.outputs, whole, options.prepare)
         view.note_states(task.graph.overwritten)
+        view.spreads = RuleClass.SPREADS in options.classes
     computed = sum(value.leaf is None for value in view.classes.values())
     limits = limits_of(options).for_size(computed)
     with _timed(seconds, "candidates"):

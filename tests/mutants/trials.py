@@ -27,6 +27,7 @@ WANTED, MOST = 40, 1200
 STRICTER = {
     RuleClass.APPROXIMATES: (RuleClass.REASSOCIATES,),
     RuleClass.FAST: (RuleClass.REASSOCIATES,),
+    RuleClass.SPREADS: (RuleClass.REASSOCIATES,),
     RuleClass.ROUNDS: (RuleClass.REASSOCIATES,),
     RuleClass.REASSOCIATES: (RuleClass.EXACT,),
     RuleClass.EXACT: (),

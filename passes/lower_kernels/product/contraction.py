@@ -32,6 +32,7 @@ from mgn.passes.lower_kernels.product.summed_windows import lower_summed_windows
 from mgn.passes.lower_kernels.product.tensor_product import lower_tensor
 from mgn.passes.lower_kernels.product.tiled_product import lower_tiled
 from mgn.passes.lower_kernels.product.window_product import lower_window_product
+from mgn.passes.lower_kernels.product.winograd_product import lower_winograd
 from mgn.passes.lower_kernels.reduction.grouped_reduction import lower_grouped
 from mgn.passes.schedules.product.product import ProductVariant
 
@@ -65,6 +66,8 @@ def lower_contraction(job: Job) -> Launch:
             return lower_pixel_product(job, product)
         case ProductVariant.SUMMED:
             return lower_summed_windows(job, product)
+        case ProductVariant.WINOGRAD:
+            return lower_winograd(job, product)
 
 
 def _direct(job: Job, product: Product) -> Launch:

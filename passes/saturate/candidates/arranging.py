@@ -18,6 +18,7 @@ from mgn.dialects.kernel.device import Device
 from mgn.passes.arrangements.kernel_pieces import Arrangement
 from mgn.passes.arrangements.prepack_products import PackedOperand
 from mgn.passes.arrangements.prepack_weights import PackedWeights
+from mgn.passes.arrangements.transformed_filters import TransformedFilters
 from mgn.passes.saturate.candidates.candidates import ALONE, Arranged, Template
 from mgn.passes.saturate.candidates.cones import Traits
 from mgn.passes.saturate.candidates.outlines import Outlines
@@ -131,7 +132,10 @@ class Arranger:
         self, arrangement: Arrangement, template: Template, values: NewValues
     ) -> list[Template]:
         """The kernels of an arrangement; none where one of them cannot be."""
-        if self._packs_each_run(arrangement, template, values):
+        spreads = isinstance(arrangement, TransformedFilters)
+        if (spreads and not self.view.spreads) or self._packs_each_run(
+            arrangement, template, values
+        ):
             return []
         own = OwnNames(template)
         outline = self.outlines.of(arrangement, own, values.type_of)
@@ -150,7 +154,9 @@ class Arranger:
         """Whether what is worth packing once would be packed in every run."""
         if isinstance(arrangement, PackedWeights):
             side = 0
-        elif isinstance(arrangement, PackedOperand) and arrangement.once:
+        elif isinstance(arrangement, TransformedFilters) or (
+            isinstance(arrangement, PackedOperand) and arrangement.once
+        ):
             side = 1
         else:
             return False

@@ -154,6 +154,7 @@ class View:
     Where it `prepares`, values that parameters and constants alone decide are computed once; of
     their forms only those remain that need nothing else. The last `left` outputs are what states
     are left with; `found` has, by their classes, those of what was found there, where it is read.
+    `spreads` allows kernels whose rounding errors neighbouring results share.
     """
 
     classes: dict[int, ValueClass]
@@ -163,6 +164,7 @@ class View:
     prepares: bool = False
     left: int = 0
     found: dict[int, int | None] = field(default_factory=dict[int, int | None])
+    spreads: bool = False
 
     def note_states(self, places: Sequence[int | None]) -> None:
         """Says of the last outputs that they are left in states, which the graph found in these of

@@ -6,8 +6,9 @@ one is slower for it: where units would be idle.
     reduction     few long rows: parts of them first (split_reductions.py)
     contraction   few tiles and a long shared axis: parts of it first (split_products.py); operands
                   copied as a matrix unit takes them (copied_operands.py); on a CPU the right
-                  operand packed into panels (prepack_products.py), and windows of few channels that
-                  are added up, in parts of their images
+                  operand packed into panels (prepack_products.py), filters transformed
+                  (transformed_filters.py), and windows of few channels that are added up, in parts
+                  of their images
     attention     on a GPU, few rows over many keys: parts of the keys first (split_attention.py)
 
 They are what a device's templates can make use of; which one is taken is a matter of price.
@@ -42,6 +43,7 @@ from mgn.passes.arrangements.split_reductions import (
     choose_cut,
 )
 from mgn.passes.arrangements.split_scans import SplitScan, choose_part
+from mgn.passes.arrangements.transformed_filters import TransformedFilters
 from mgn.passes.kernels.accumulation import accumulator
 from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.attention import AttentionSizes
@@ -49,6 +51,7 @@ from mgn.passes.kernels.product import Product
 from mgn.passes.kernels.rows import RowSpace, columns_side_by_side
 from mgn.passes.kernels.summed_windows import summed_windows
 from mgn.passes.kernels.window_planes import planes_of_columns
+from mgn.passes.kernels.winograd import TiledImage
 from mgn.passes.saturate.egraph.view import Signature
 from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
 from mgn.passes.saturate.prices.matrix_price import unit_of
@@ -58,6 +61,8 @@ from mgn.passes.schedules.core.schedule import Request
 from mgn.passes.schedules.product.few_rows import FEW_ROWS
 from mgn.passes.schedules.product.operand_copies import staged_operands
 from mgn.passes.schedules.product.pixel_products import VECTORS, pixel_blocking
+from mgn.passes.schedules.product.seconds import is_turned
+from mgn.passes.schedules.product.winograd_products import tile_blocking
 
 Types = Mapping[int, TensorType]
 
@@ -123,7 +128,7 @@ def arrangements_of(
 
         def packed(request: Request) -> list[Arrangement]:
             sizes = Product.of_body(request.body)
-            found = _packed(sizes, request) if right else []
+            found = _packed(sizes, request) + _transformed(sizes, request) if right else []
             return found + (_packed_weights(sizes, request) if left else [])
 
         if not left and not right:
@@ -249,6 +254,17 @@ def _packed(product: Product, request: Request) -> list[Arrangement]:
     rows = product.rows * prod(product.batch)
     panels = choose_panels(rows, product.columns, product.depth, BLOCK_DEPTH, across)
     return [] if panels is None else [panels]
+
+
+def _transformed(product: Product, request: Request) -> list[Arrangement]:
+    """The right operand transformed: filters, whose windows slide over images that lie with their
+    channels last.
+    """
+    image = TiledImage.of(product)
+    if image is None or is_turned(image.source) or len(product.node.operands[1].shape) != 2:
+        return []
+    found = tile_blocking(request, product, image)
+    return [] if found is None else [TransformedFilters(found[0].columns)]
 
 
 def _views(

@@ -46,6 +46,7 @@ from mgn.passes.saturate.prices.windows import (
     BELOW,
     IN_PLANES,
     read_apart,
+    recovered_values,
     window_weight,
     windows_in_planes,
 )
@@ -95,7 +96,8 @@ products with a shared axis of 64 to 4096 and as few columns.
 """
 
 COPYING = (ProductVariant.WINDOWS, ProductVariant.PLACES, ProductVariant.SUMMED)
-"""Variants of products that read windows from copies of planes."""
+TILED_WINDOWS = (*COPYING, ProductVariant.WINOGRAD)
+"""Variants of products that read windows from copies of planes; and those that find none."""
 
 SCHEDULED = (
     KernelKind.CONTRACTION,
@@ -324,14 +326,15 @@ def measure_kernel(
     if form.reduced:
         rows = float(across * math.prod(form.reduced[:-1]))
     use = matrix_use(facts, body, signatures, leaf_types)
-    if schedule is not None and schedule.variant in COPYING:
+    if schedule is not None and schedule.variant in TILED_WINDOWS:
         names = (item[0] for item in body if signatures[item[1]].name == "windows")
         copied = next(names, None)
     else:
         copied = windows_in_planes(body, form, results, leaf_types, signatures, device)
-    if copied is not None and device.is_cpu:
+    if copied is not None and device.is_cpu and (schedule is None or schedule.variant in COPYING):
         seconds += read_apart(body, copied, signatures) * APART * 2.0 / device.rate("f32")
     few = schedule is not None and schedule.variant == ProductVariant.FEW_ROWS
+    recovered = recovered_values(body, form, facts)
     arranging = next((ARRANGING[name] for name, _ in facts if name in ARRANGING), None)
     along = device.is_cpu and reduces and len(form.shape) - 1 in form.axes
     lanes = float(min(device.lanes(4), MOST_LANES)) if along else 1.0
@@ -348,7 +351,7 @@ def measure_kernel(
                 beside += NORMED * again * _first_seconds(signature, device)
         elif form.reduced and signature.kind is Kind.REDUCTION:
             beside += max(again * _first_seconds(signature, device), _alone(signature, device))
-        elif use is None or signature.name not in ROUNDINGS:
+        elif name not in recovered and (use is None or signature.name not in ROUNDINGS):
             steps = figures.steps
             own_seconds = evaluations * figures.element * evaluation
             if name == copied:
@@ -371,7 +374,8 @@ def measure_kernel(
                 below.update(operands)
             if name in below and signature.kind is Kind.ELEMENTWISE:
                 seconds += (BELOW - 1.0) * own_seconds
-        factor = 1.0 if arranging else figures.strided[heavy is not None]
+        lies_ready = arranging or name in recovered
+        factor = 1.0 if lies_ready else figures.strided[heavy is not None]
         if strided:
             factor = max(factor, strided.get(name, 1.0))
         if figures.scatters:
@@ -381,8 +385,9 @@ def measure_kernel(
             gone_over = schedule.passes or (1.0,) * len(operands)
             sizes = zip(signature.operand_sizes, gone_over, strict=True)
             demands = [float(size * count) for size, count in sizes]
-        if name == copied:
-            demands = [float(size) for size in signature.operand_sizes]
+        if name == copied or name in recovered:
+            often = passes[0] if recovered and name == copied else 1.0
+            demands = [size * often for size in signature.operand_sizes]
             factor = factor if device.is_cpu else 1.0
         if demands is None:
             alike = (evaluations,) * len(operands) if figures.alike else None

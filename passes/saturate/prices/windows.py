@@ -19,8 +19,10 @@ from mgn.passes.kernels.rows import row_space
 from mgn.passes.kernels.sliding_windows import sliding_windows
 from mgn.passes.kernels.window_planes import planes_of_reduction
 from mgn.passes.saturate.egraph.view import Signature
-from mgn.passes.saturate.prices.forms import BodyNode, Form
+from mgn.passes.saturate.prices.forms import BodyNode, Facts, Form
 from mgn.passes.saturate.prices.scheduled import body_of
+from mgn.passes.schedules.core.figures import RIGHT
+from mgn.passes.schedules.core.packed_blocking import TRANSFORMED
 
 IN_LINE, BEYOND, STRIDED = 24.0, 160.0, 96.0
 """Of an element of a vector in one row, of one that goes on in the next, and of one in a row whose
@@ -90,6 +92,23 @@ def read_apart(body: Sequence[BodyNode], windows: int, signatures: Sequence[Sign
             last = signature.values["perm"][-1]
             apart = last != len(signature.shape) - 1 and signature.shape[-1] > 1
             found += signature.size if apart else 0
+    return found
+
+
+def recovered_values(body: Sequence[BodyNode], form: Form, facts: Facts) -> set[int]:
+    """The values that a body finds again in transformed filters, which its template reads as they
+    lie.
+    """
+    if (RIGHT, TRANSFORMED) not in facts:
+        return set()
+    nodes = {name: operands for name, _, operands in body}
+    assert form.heavy is not None
+    found, pending = set[int](), [nodes[form.heavy][1]]
+    while pending:
+        name = pending.pop()
+        if name in nodes and name not in found:
+            found.add(name)
+            pending.extend(nodes[name])
     return found
 
 

@@ -38,12 +38,14 @@ class RuleClass(StrEnum):
     same value over the reals; where the left side stays finite the right side does, and its error
     is at most 8 times the bound of the left side's error. A *fast* rule has the same value over the
     reals and no such promise: the right side may overflow or cancel where the left side does not.
-    An *approximates* rule changes the value. A *rounds* rule changes what a product's operands lose
-    to `--precision`.
+    A *spreads* rewrite has the same value over the reals; neighbouring results share their errors,
+    so that each is off by what the largest of all their terms lead to. An *approximates* rule
+    changes the value. A *rounds* rule changes what a product's operands lose to `--precision`.
     """
 
     EXACT = "exact"
     REASSOCIATES = "reassociates"
+    SPREADS = "spreads"
     FAST = "fast"
     APPROXIMATES = "approximates"
     ROUNDS = "rounds"

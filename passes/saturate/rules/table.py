@@ -32,7 +32,7 @@ DEFAULT_CLASSES = frozenset({RuleClass.EXACT, RuleClass.REASSOCIATES})
 ROUNDING_CLASSES = DEFAULT_CLASSES | {RuleClass.ROUNDS}
 """The classes that act by default, and where a precision rounds the operands of products."""
 
-CLASS_SETS = {"fast": DEFAULT_CLASSES | {RuleClass.FAST}}
+CLASS_SETS = {"fast": DEFAULT_CLASSES | {RuleClass.SPREADS, RuleClass.FAST}}
 """Names that stand for several classes where a run chooses them; each other name is one class."""
 
 BUILT_IN = (

@@ -24,6 +24,9 @@ SIMPLE_EPILOGUE = 3
 PANELS = "panels"
 """The schedule's word for a right operand that lies in memory as panels."""
 
+TRANSFORMED = "transformed"
+"""The same for filters that lie in memory transformed, in panels."""
+
 LEFT_PADDING = 16
 """Elements between rows of a packed left tile: rows a power of two apart share a cache's sets."""
 

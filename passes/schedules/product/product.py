@@ -20,8 +20,9 @@ from mgn.passes.kernels.product import Product, lies_in_memory
 from mgn.passes.kernels.product_as_sum import product_as_sum
 from mgn.passes.kernels.summed_windows import summed_windows
 from mgn.passes.kernels.window_planes import planes_of_columns, planes_of_product
-from mgn.passes.schedules.core.figures import LEFT
-from mgn.passes.schedules.core.packed_blocking import PANELS, packed_blocking
+from mgn.passes.kernels.winograd import SIDE, TiledImage
+from mgn.passes.schedules.core.figures import LEFT, RIGHT
+from mgn.passes.schedules.core.packed_blocking import PANELS, TRANSFORMED, packed_blocking
 from mgn.passes.schedules.core.schedule import Request, Schedule, Schedules
 from mgn.passes.schedules.product.few_rows import (
     FEW_FOR_UNIT,
@@ -64,6 +65,7 @@ from mgn.passes.schedules.product.seconds import (
 )
 from mgn.passes.schedules.product.summed_windows import summed_blocking
 from mgn.passes.schedules.product.window_products import window_blocking
+from mgn.passes.schedules.product.winograd_products import tile_blocking
 from mgn.passes.schedules.reduction.reduction import reduction_schedules
 
 STRIP = 8
@@ -92,6 +94,7 @@ class ProductVariant(StrEnum):
     WINDOWS = "windows"
     PLACES = "places"
     SUMMED = "summed windows"
+    WINOGRAD = "transformed tiles"
 
 
 def scheduled_product(request: Request) -> Product:
@@ -143,6 +146,8 @@ def _cpu_schedules(request: Request, product: Product) -> Schedules:
     if along_k and product.left_runs_along_depth and product.columns == 1 and lies_in_memory(right):
         return [_dots(request, product, min(8, product.rows), 1)]
     _refuse_statistics(request)
+    if request.word(RIGHT) == TRANSFORMED:
+        return [_transformed(request, product)]
     found = _windows(request, product)
     if product.rows > FEW_ROWS and _has_operands(product):
         sizes, facts = packed_blocking(request, product), request.facts(*FACTS, "right")
@@ -180,6 +185,19 @@ def _windows(request: Request, product: Product) -> list[Schedule]:
     blocking, steps = cut
     numbers, evaluation = blocking.entries, blocking.evaluation(planes)
     return [Schedule(ProductVariant.WINDOWS, numbers, facts, steps / rate, (1.0, 1.0), evaluation)]
+
+
+def _transformed(request: Request, product: Product) -> Schedule:
+    """The schedule of a convolution whose filters lie transformed."""
+    image = TiledImage.of(product)
+    found = image and tile_blocking(request, product, image)
+    if not image or not found:
+        raise VerifyException("fusion.kernel contraction: no tile reads transformed filters")
+    blocking, steps = found
+    facts = request.facts(*FACTS, "lanes", RIGHT)
+    seconds = steps / plain_rate(product, request.device)
+    passes = (float(blocking.items(image, product.columns)[1] * SIDE), 1.0)
+    return Schedule(ProductVariant.WINOGRAD, blocking.entries, facts, seconds, passes)
 
 
 def _is_row_by_row(product: Product) -> bool:

@@ -1,0 +1,130 @@
+"""Convolutions by fewer multiplications: F(2 × 2, 3 × 3), as A. Lavin and S. Gray write it ("Fast
+Algorithms for Convolutional Neural Networks", 2015, after S. Winograd).
+
+In: a product of 3 × 3 windows, channels last, with filters. Out: a `TiledImage`: the image, and the
+tiles of 2 × 2 places that its results are cut into; and the transforms, which make 16 numbers of a
+tile's 4 × 4 elements, of a filter's 9, and 4 results of 16 products.
+
+One axis, of elements d, filters g and products m:
+
+    elements  d0 - d2, d1 + d2, d2 - d1, d1 - d3
+    filters   g0, g0 + g1 + g2, g0 - g1 + g2, g2
+    results   m0 + (m1 + m2) / 2, (m1 - m2) / 2 - m3
+
+Halves are exact, so that a filter is found again in its transform: g1 is half of what the middle
+two differ by.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from mgn.passes.kernels.arithmetic import ceil_div
+from mgn.passes.kernels.body import Node
+from mgn.passes.kernels.product import Product
+
+TILE, WINDOW, SIDE = 2, 3, 4
+"""Places of a tile along an axis, elements of a window, and elements that a tile reads."""
+
+PLACES = SIDE * SIDE
+"""Products of a tile and a channel."""
+
+WINDOWS_LAST, CHANNELS_FIRST = (0, 2, 3, 4, 5, 1), (0, 3, 1, 2)
+"""How windows of images whose channels are last become columns of a product: channels after the
+elements of windows; and how such images become those that windows slide over.
+"""
+
+ELEMENTS = ("f32", "f64")
+"""Types whose sums are of their own type."""
+
+Value = TypeVar("Value")
+Join = Callable[[Value, Value], Value]
+
+
+def transformed_elements(d: Sequence[Value], add: Join[Value], sub: Join[Value]) -> list[Value]:
+    """What four elements of an axis become."""
+    return [sub(d[0], d[2]), add(d[1], d[2]), sub(d[2], d[1]), sub(d[1], d[3])]
+
+
+def transformed_filters(g: Sequence[Value], add: Join[Value], sub: Join[Value]) -> list[Value]:
+    """What three elements of filters become."""
+    ends = add(g[0], g[2])
+    return [g[0], add(ends, g[1]), sub(ends, g[1]), g[2]]
+
+
+def recovered_filters(
+    u: Sequence[Value], sub: Join[Value], half: Callable[[Value], Value]
+) -> list[Value]:
+    """The filters that four numbers were made of."""
+    return [u[0], half(sub(u[1], u[2])), u[3]]
+
+
+def results_of(
+    m: Sequence[Value], add: Join[Value], sub: Join[Value], half: Callable[[Value], Value]
+) -> list[Value]:
+    """The two results of an axis' four products."""
+    return [add(m[0], half(add(m[1], m[2]))), sub(half(sub(m[1], m[2])), m[3])]
+
+
+@dataclass(frozen=True)
+class TiledImage:
+    """`image` is what windows slide over, `[N, rows, columns, channels]` with its padding, and
+    `source` what is padded; `low` says by how much before its first row and column. The results are
+    `places` rows and columns of each image.
+    """
+
+    image: Node
+    source: Node
+    low: tuple[int, int]
+    places: tuple[int, int]
+
+    @property
+    def images(self) -> int:
+        return self.image.shape[0]
+
+    @property
+    def channels(self) -> int:
+        return self.image.shape[3]
+
+    @property
+    def tiles(self) -> tuple[int, int, int]:
+        """Images, and rows and columns of tiles of each; the last ones may go beyond the places."""
+        rows, columns = self.places
+        return self.images, ceil_div(rows, TILE), ceil_div(columns, TILE)
+
+    @staticmethod
+    def of(product: Product) -> "TiledImage | None":
+        """The image of a product whose left operand is 3 × 3 windows of one; None for others."""
+        left, right = product.node.operands
+        if product.batch or product.node.values["transpose_a"] or product.halves != 1:
+            return None
+        if {item.element.name for item in (left, right, product.node)} - set(ELEMENTS):
+            return None
+        windows = _below(_below(left, "reshape"), "transpose", WINDOWS_LAST)
+        if windows is None or windows.name != "windows" or len(windows.values["sizes"]) != 2:
+            return None
+        steps = (*windows.values["strides"], *windows.values["dilation"])
+        image = _below(windows.operands[0], "transpose", CHANNELS_FIRST)
+        plain = tuple(windows.values["sizes"]) == (WINDOW, WINDOW) and set(steps) == {1}
+        if image is None or not plain or not windows.count:
+            return None
+        images, channels, rows, columns = windows.shape[:4]
+        fits = (images * rows * columns, WINDOW * WINDOW * channels) == left.shape
+        return _tiled(image, (rows, columns)) if fits else None
+
+
+def _below(node: Node | None, name: str, perm: tuple[int, ...] | None = None) -> Node | None:
+    """The operand of an operation of a name; None for another one."""
+    if node is None or node.name != name:
+        return None
+    fits = perm is None or tuple(node.values["perm"]) == perm
+    return node.operands[0] if fits else None
+
+
+def _tiled(image: Node, places: tuple[int, int]) -> TiledImage:
+    if image.name == "pad" and image.operands[0].count:
+        images, *around, channels = image.values["padding"]
+        if not any((*images, *channels)) and min(low for low, _ in around) >= 0:
+            low = (around[0][0], around[1][0])
+            return TiledImage(image, image.operands[0], low, places)
+    return TiledImage(image, image, (0, 0), places)
