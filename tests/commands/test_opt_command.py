@@ -64,7 +64,8 @@ def test_the_input_may_be_mgn_text_on_stdin(mgn_opt: Run) -> None:
         ),
         (
             ["-p", "saturate{rules=foo}", "-"],
-            "no class of rules 'foo'; there are exact, reassociates, fast, approximates, rounds",
+            "no class of rules 'foo'; there are exact, reassociates, spreads, fast, approximates, "
+            "rounds",
         ),
         (["-p", "saturate{time=nan}", "-"], "pass 'saturate': time takes a number, not nan"),
         (["-p", "saturate{fuse=1}", "-"], "pass 'saturate': fuse takes true or false, not 1"),
