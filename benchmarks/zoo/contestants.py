@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.zoo.entry import Entry
+from benchmarks.zoo.entry import Call, Entry
 from benchmarks.zoo.trial import Trial, tensors_of
 
 Timed = Callable[[], object]
@@ -62,7 +62,7 @@ def _compiled(entry: Entry, graph: str, trial: Trial) -> Timed | None:
 
     if graph != entry.call.graph:
         return None
-    module, inputs = torch.compile(_Positional(entry, trial).module), _inputs(entry, trial)
+    module, inputs = torch.compile(_positional(entry, trial)), _inputs(entry, trial)
 
     def call() -> None:
         with torch.inference_mode():
@@ -80,7 +80,7 @@ def _onnxruntime(entry: Entry, graph: str, trial: Trial) -> Timed | None:
     inputs = _inputs(entry, trial)
     with torch.inference_mode():
         program = torch.onnx.export(
-            _Positional(entry, trial).module, tuple(inputs.values()), dynamo=True, verbose=False
+            _positional(entry, trial), tuple(inputs.values()), dynamo=True, verbose=False
         )
     assert program is not None
     options = onnxruntime.SessionOptions()
@@ -94,24 +94,26 @@ def _onnxruntime(entry: Entry, graph: str, trial: Trial) -> Timed | None:
     return lambda: session.run(None, given)
 
 
-class _Positional:
+class Positional:
     """A peer as a module whose arguments are the inputs in their order."""
 
-    def __init__(self, entry: Entry, trial: Trial) -> None:
+    def __init__(self, call: Call, peer: Any, names: Sequence[str]) -> None:
         import torch
 
-        names = list(_inputs(entry, trial))
-
-        class Positional(torch.nn.Module):
+        class Module(torch.nn.Module):
             def __init__(self) -> None:
                 super().__init__()
-                self.peer = trial.peer
+                self.peer = peer
 
             def forward(self, *values: Any) -> Any:
-                found = entry.call.peer(self.peer, dict(zip(names, values, strict=True)))
+                found = call.peer(self.peer, dict(zip(names, values, strict=True)))
                 return tuple(found.values())
 
-        self.module = Positional().eval()
+        self.module = Module().eval()
+
+
+def _positional(entry: Entry, trial: Trial) -> Any:
+    return Positional(entry.call, trial.peer, list(_inputs(entry, trial))).module
 
 
 def _inputs(entry: Entry, trial: Trial) -> dict[str, Any]:

@@ -1,0 +1,124 @@
+"""`python -m benchmarks.zoo.exports [names] [--full] [--device D]`: do exported models get the
+kernels of those written by hand?
+
+In: names of models (default: all), at the sizes of the tests or, with `--full`, of their files.
+Out: a row for each: the kernels of the model in `examples/models/`, of its peer as
+`torch.onnx.export` writes it, and of its peer as `torch.export` gives it, each with the modelled
+microseconds of a run. Nothing runs on a device, and no weights are compared. 1 where an export gets
+more than a tenth more kernels.
+"""
+
+import argparse
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import mgn
+from benchmarks.table import Table
+from benchmarks.zoo.contestants import Positional
+from benchmarks.zoo.entry import Entry
+from benchmarks.zoo.table import ENTRIES
+from benchmarks.zoo.trial import tensors_of
+from mgn.passes.saturate import SaturateReport
+
+MORE = 1.1
+"""How many times the kernels of the model by hand an export may have."""
+
+
+class Cut(NamedTuple):
+    """The kernels of each run, and their modelled seconds."""
+
+    kernels: int
+    seconds: float
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the rows."""
+    known = [entry.name for entry in ENTRIES]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.zoo.exports", description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(known)}")
+    parser.add_argument("--full", action="store_true", help="at the sizes of the files")
+    parser.add_argument("--device", default="cpu", help="as in mgn.optimize")
+    options = parser.parse_args(arguments)
+    unknown = sorted({*options.names} - {*known})
+    if unknown:
+        parser.error(f"there is no model {', '.join(unknown)}; there are {', '.join(known)}")
+    warnings.simplefilter("ignore")  # of exporters, about their own insides
+    table, worst = Table(18), 0.0
+    for entry in ENTRIES:
+        if options.names and entry.name not in options.names:
+            continue
+        if lacking := [name for name in ("torch", *entry.packages) if find_spec(name) is None]:
+            print(f"{entry.name}: not looked at, without {' and '.join(lacking)}", file=sys.stderr)
+            continue
+        cuts, remarks = cuts_of(entry, not options.full, options.device)
+        row: dict[str, Any] = {"model": entry.name}
+        for name, cut in cuts.items():
+            row |= {name: cut.kernels, f"{name} µs": cut.seconds * 1e6}
+            worst = max(worst, cut.kernels / cuts["by hand"].kernels)
+        table.print(row)
+        for remark in remarks:
+            print(f"  {remark}", file=sys.stderr)
+            worst = float("inf")
+    return 0 if worst <= MORE else 1
+
+
+def cuts_of(entry: Entry, small: bool, device: str = "cpu") -> tuple[dict[str, Cut], list[str]]:
+    """The kernels of each form of a model, and remarks on exports that failed."""
+    import torch
+
+    sizes = entry.sizes(small)
+    by_hand = mgn.parse_file(entry.path)
+    found = {"by hand": _cut(by_hand, device, graph=entry.call.graph, dims=sizes)}
+    remarks: list[str] = []
+    torch.manual_seed(0)
+    inputs = tensors_of(entry.call.inputs(sizes, np.random.default_rng(0)), wide=False)
+    module = Positional(entry.call, entry.module(sizes).eval(), list(inputs)).module
+    for name, load in EXPORTS.items():
+        try:
+            found[name] = _cut(load(module, tuple(inputs.values())), device)
+        except Exception as error:  # of an exporter, or what mgn does not have: the row says so
+            said = (str(error).strip().splitlines() or [""])[0]
+            remarks.append(f"{name}: {type(error).__name__}: {said[:160]}")
+    return found, remarks
+
+
+def _cut(program: Any, device: str, **options: Any) -> Cut:
+    report = mgn.optimize(program, device=device, **options).report
+    assert isinstance(report.saturation, SaturateReport)
+    return Cut(len(report.kernels), report.saturation.cost_after)
+
+
+def _through_onnx(module: Any, inputs: tuple[Any, ...]) -> Any:
+    import torch
+
+    with torch.inference_mode():
+        program = torch.onnx.export(module, inputs, dynamo=True, verbose=False)
+    assert program is not None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "peer.onnx"
+        program.save(path, external_data=True)
+        return mgn.from_onnx(path)
+
+
+def _through_torch(module: Any, inputs: tuple[Any, ...]) -> Any:
+    from mgn.torch import from_torch
+
+    return from_torch(module, inputs)
+
+
+EXPORTS: dict[str, Callable[[Any, tuple[Any, ...]], Any]] = {
+    "ONNX": _through_onnx,
+    "torch.export": _through_torch,
+}
+"""The ways in, by their names in the table."""
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
