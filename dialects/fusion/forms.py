@@ -18,16 +18,18 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
     update              one update of a part of a tensor, which is read for nothing else: it is the
                         result but for that part; pointwise before what is written
     recurrence          one recurrence, pointwise before it
-    attention_gradient  one operation of attention's gradient, pointwise before it
+    attention_gradient  one operation of attention's gradient, pointwise before it; after that of
+                        queries, or of keys and values, elementwise and reshape; or the keys and the
+                        values apart, and what follows of each
     attention           one attention, or parts of one, as it stands; pointwise before it,
-                        elementwise and reshape after
+                        elementwise and reshape after; beside it the log-sum-exp of its scores
 
 What a kernel says of a matrix unit is so: its product's operands, or attention's queries, keys and
 values, are rounded to what the unit multiplies. What it says of largest elements is so, too.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -35,6 +37,14 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from mgn.dialects.fusion.attention_bodies import (
+    ATTENTION_GRADIENT,
+    HALVES,
+    TOTALS,
+    has_totals,
+    takes_part,
+    widens,
+)
 from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.shapes import reduce_shape
@@ -46,9 +56,6 @@ POINTWISE = frozenset({Kind.ELEMENTWISE, Kind.MOVEMENT, Kind.INDEXING, Kind.CONS
 UPDATE = "dynamic_update_slice"
 
 RECURRENCE = "recurrence"
-
-ATTENTION_GRADIENT = ("attention_lse", "attention_query_gradient", "attention_key_gradient")
-"""What the gradient of attention is made of."""
 
 MULTIPLIED: dict[str, int] = dict(zip(ATTENTION_GRADIENT, (2, 4, 4), strict=True))
 """How many of its operands are multiplied."""
@@ -75,9 +82,6 @@ many are asked for where halves of the product meet, or where the kernel reduces
 
 MOVED = frozenset({"reshape", "transpose", "slice", "broadcast_to", "windows"})
 """Operations that leave each number as it is."""
-
-HALVES = ("bf16", "f16")
-"""Element types of half precision."""
 
 Shape = tuple[int, ...]
 Operations = Sequence[TensorOp]
@@ -367,11 +371,32 @@ def _verify_unit(kernel: KernelBody, operations: Operations, unit: str) -> None:
 
 
 def _verify_attention(kernel: KernelBody, operations: Operations) -> None:
-    _only(kernel, operations)
-    found = [op for op in operations if op.spec.name in HELD_WHOLE["attention"]]
+    totals = [op for op in operations if op.spec.name == TOTALS]
+    rest = [op for op in operations if op not in totals]
+    _only(kernel, rest)
+    found = [op for op in rest if op.spec.name in HELD_WHOLE["attention"]]
     if len(found) != 1:
         _fail(kernel, f"needs exactly one attention operation, not {len(found)}")
-    _verify_epilogue(kernel, operations, found[0])
+    for op in totals:
+        scored = [[_before_widening(value) for value in item.operands] for item in (op, found[0])]
+        names = (op.spec.name, found[0].spec.name)
+        if not has_totals(names[1], op.values, found[0].values, *scored):
+            _fail(kernel, f"{op.name} must be of the scores of its {found[0].name}")
+        if op.results[0] not in kernel.written or _after(operations, [op]):
+            _fail(kernel, f"{op.name} is written as it is")
+    results = [value for value in kernel.written if value.owner not in totals]
+    if not results:
+        _fail(kernel, "it must write what its attention gives")
+    _verify_epilogue(replace(kernel, written=results), rest, found[0])
+
+
+def _before_widening(value: SSAValue) -> SSAValue:
+    """What a cast of half precision to f32 is given, where a value is one."""
+    op = value.owner
+    if not isinstance(op, TensorOp) or op.spec.name != "cast":
+        return value
+    (source,) = op.operands
+    return source if widens(element_of(source.type).name, element_of(value.type).name) else value
 
 
 def _verify_update(kernel: KernelBody, operations: Operations) -> None:
@@ -385,6 +410,38 @@ def _verify_update(kernel: KernelBody, operations: Operations) -> None:
         _fail(kernel, "what it updates must be in memory, and read for nothing else")
     if list(kernel.written) != [update.results[0]]:
         _fail(kernel, "it writes what it updates, and nothing else")
+
+
+def _verify_attention_gradient(kernel: KernelBody, operations: Operations) -> None:
+    """One operation; what follows it as it lies, or of the keys and of the values that it gives."""
+    _only(kernel, operations)
+    found = [op for op in operations if op.spec.name in HELD_WHOLE[kernel.kind]]
+    if len(found) != 1:
+        _fail(kernel, f"needs exactly one {kernel.kind}, not {len(found)}")
+    (heavy,) = found
+    if heavy.spec.name == TOTALS:
+        _verify_alone(kernel, operations)
+        return
+    after = _after(operations, [heavy])
+    parts = [op for op in after if op.spec.name == "slice" and op.operands[0] is heavy.results[0]]
+    if not parts or heavy.spec.name != ATTENTION_GRADIENT[2]:
+        _verify_epilogue(kernel, operations, heavy)
+        return
+    shape, width = shape_of(heavy.results[0]), shape_of(heavy.operands[1])[-1]
+    for op in parts:
+        if takes_part(shape, width, op.values) is None:
+            _fail(kernel, f"{op.name} takes neither the keys nor the values")
+    reached = [_after(operations, [op]) for op in parts]
+    owners = {value.owner for value in kernel.written}
+    if len({op for ops in reached for op in ops}) < sum(map(len, reached)) or not owners <= {
+        *parts,
+        *(op for ops in reached for op in ops),
+    }:
+        _fail(kernel, "every result must be of the keys or of the values")
+    for op, following in zip(parts, reached, strict=True):
+        own = {op, *following}
+        results = [value for value in kernel.written if value.owner in own]
+        _verify_epilogue(replace(kernel, written=results), [op, *following], op)
 
 
 def _verify_alone(kernel: KernelBody, operations: Operations) -> None:
@@ -462,7 +519,7 @@ FORMS: dict[str, Callable[[KernelBody, Operations], None]] = {
     "contraction": _verify_contraction,
     "attention": _verify_attention,
     "update": _verify_update,
-    "attention_gradient": _verify_alone,
+    "attention_gradient": _verify_attention_gradient,
     "recurrence": _verify_alone,
 }
 """The form of each kind that has a template."""

@@ -21,6 +21,7 @@ from mgn.diagnostics import MgnError, clipped
 from mgn.dialects.garbage import collector_paused
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.structure import PRECISION, STORED, GraphOp, graphs_of
+from mgn.passes.saturate.candidates.attention_joins import attention_joins
 from mgn.passes.saturate.candidates.baseline import price_of_separate_kernels
 from mgn.passes.saturate.candidates.candidates import CandidateSet
 from mgn.passes.saturate.candidates.commits import charge_commits
@@ -231,6 +232,7 @@ def _chosen(task: _Task, way: _Way, extract_budget: float) -> Choice:
         if options.fuse:
             reach = Reach(view) if found.handed else reach
             joined = [*sibling_candidates(view, found, device, reach, limits)]
+            joined += attention_joins(view, found, device, reach)
             for template, classes in [*joined, *prepared_copies(view, found, device)]:
                 if not limits.keep_bits or keeps_bits(template.body, view.signatures):
                     found.add(template, classes)

@@ -9,11 +9,20 @@ from xdsl.utils.exceptions import VerifyException
 from tests.support.lower_fixture import fused_kernel
 
 X = ("f32", (4, 6))
+GRADIENT = [("f32", shape) for shape in [(3, 4), (5, 4), (5, 4), (3, 4), (3, 2), (3, 2)]]
 Build = Callable[..., Any]
 
 
 def in_order(b: Any, keys: Any, *values: Any) -> list[Any]:
     return [b.abs(b.sort_runs(keys, value)) for value in values]
+
+
+def _parts(b: Any, both: Any) -> tuple[Any, Any]:
+    return b.slice(both, [0, 0], [5, 4], [1, 1]), b.slice(both, [0, 4], [5, 8], [1, 1])
+
+
+def _product_of_parts(b: Any, both: Any) -> Any:
+    return b.mul(*_parts(b, both))
 
 
 ACCEPTED: dict[str, tuple[str, list[Any], Build]] = {
@@ -44,6 +53,26 @@ ACCEPTED: dict[str, tuple[str, list[Any], Build]] = {
         "update",
         [X, ("f32", (1, 6)), ("i32", ())],
         lambda b, x, row, i: b.dynamic_update_slice(x, b.exp(row), [i, 0]),
+    ),
+    "both parts of a gradient, and what follows one": (
+        "attention_gradient",
+        GRADIENT,
+        lambda b, *given: [
+            f(part)
+            for f, part in zip(
+                (b.neg, lambda x: x),
+                _parts(b, b.attention_key_gradient(*given, heads=2)),
+                strict=True,
+            )
+        ],
+    ),
+    "an attention and the log-sum-exp of its scores": (
+        "attention",
+        [("bf16", (3, 4)), ("bf16", (5, 4))],
+        lambda b, q, k: [
+            b.neg(b.attention(q, k, k, heads=2)),
+            b.attention_lse(b.cast(q, "f32"), b.cast(k, "f32"), heads=2),
+        ],
     ),
     "a recurrence after something pointwise": (
         "recurrence",
@@ -111,6 +140,32 @@ REFUSED: dict[str, tuple[str, list[Any], Build, str]] = {
         [("f32", (3, 4)), ("f32", (5, 4))],
         lambda b, q, k: b.neg(b.attention_lse(q, k, heads=2)),
         "it writes what attention_lse gives, and nothing else",
+    ),
+    "a log-sum-exp of other scores": (
+        "attention",
+        [("f32", (3, 4)), ("f32", (5, 4))],
+        lambda b, q, k: [b.attention(q, k, k, heads=2), b.attention_lse(q, k, heads=1)],
+        "must be of the scores of its mgn.attention",
+    ),
+    "something after a log-sum-exp beside an attention": (
+        "attention",
+        [("f32", (3, 4)), ("f32", (5, 4))],
+        lambda b, q, k: [b.attention(q, k, k, heads=2), b.neg(b.attention_lse(q, k, heads=2))],
+        "is written as it is",
+    ),
+    "neither the keys nor the values of a gradient": (
+        "attention_gradient",
+        GRADIENT,
+        lambda b, *given: b.slice(
+            b.attention_key_gradient(*given, heads=2), [0, 0], [5, 3], [1, 1]
+        ),
+        "takes neither the keys nor the values",
+    ),
+    "keys and values of a gradient together again": (
+        "attention_gradient",
+        GRADIENT,
+        lambda b, *given: _product_of_parts(b, b.attention_key_gradient(*given, heads=2)),
+        "must be of the keys or of the values",
     ),
     "no reduction": ("reduction", [X], lambda b, x: b.exp(x), "needs a reduction"),
     "reductions over two axes": (

@@ -24,14 +24,7 @@ def attention(b: Emitter, at: Site) -> Gradients:
     """Of queries, keys, values and bias. Hidden keys get 0; what they hold counts for nothing."""
     if at.operands[3] is not None and at.wants(3):
         return _with_bias(b, at)
-    hides = at.operands[3] is not None or at.values["window"] > 0 or at.values["causal"]
-    if not hides:
-        return _without_scores(b, at)
-    q, k, v, bias = at.operands
-    given = [q, _finite(b, k), _finite(b, v), bias]
-    asked = zip(at.operands, given, strict=True)
-    reached = frozenset(own for value, own in asked if value in at.reached)
-    return _without_scores(b, Site(at.op, given, at.results, at.given, reached))
+    return _without_scores(b, at)
 
 
 @in_full

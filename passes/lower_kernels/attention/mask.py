@@ -1,8 +1,8 @@
 """Which keys count for the rows of a work-item's fragments of scores.
 
 In: scores of a tile of keys as a matrix unit gives them, for two rows of a work-item. Out: the
-same scores, with -inf where a row does not see the key. Most tiles are seen by all rows: for those,
-nothing is compared.
+same scores, with -inf where a row does not see the key, or what lies as they do with 0. Most tiles
+are seen by all rows: for those, nothing is compared.
 """
 
 import math as numbers
@@ -71,8 +71,10 @@ class FragmentMask:
         apart = UNIT_COLUMNS // 2 if self.paired else 1
         return own * (1 if self.paired else 2) + (n * UNIT_COLUMNS + lane % 2 * apart)
 
-    def apply(self, first: Index, scores: Vectors) -> Vectors:
-        """The scores of a tile that begins at a key."""
+    def apply(self, first: Index, scores: Vectors, hidden: float = -numbers.inf) -> Vectors:
+        """The scores of a tile that begins at a key, or what lies as they do, with another number
+        where a row does not see the key.
+        """
         seen, code = self.seen, self.code
         limits = [seen.limit(row) for row in self.rows]
         starts = [seen.first(row) for row in self.rows]
@@ -87,7 +89,7 @@ class FragmentMask:
             tests.append((before, "sge", self._bounds(first, starts)))
         for test, predicate, bound in tests:
             scores = code.branch(
-                test, self._select(predicate, bound, scores), lambda held=scores: held
+                test, self._select(predicate, bound, scores, hidden), lambda held=scores: held
             )
         return scores
 
@@ -103,10 +105,10 @@ class FragmentMask:
         return of_both_rows(self.code, [self._number(own + bound) for bound in bounds])
 
     def _select(
-        self, predicate: str, bound: SSAValue, scores: Vectors
+        self, predicate: str, bound: SSAValue, scores: Vectors, hidden: float
     ) -> Callable[[], Sequence[SSAValue]]:
         code = self.code
-        nothing = code.constant(-numbers.inf, f32, HELD)
+        nothing = code.constant(hidden, f32, HELD)
 
         def select() -> Sequence[SSAValue]:
             result: Vectors = []

@@ -11,6 +11,7 @@ hidden values spoil are summed up anew on the plain units (fragment_repair.py).
 
 import math as numbers
 from collections.abc import Callable
+from functools import partial
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import f32
@@ -23,7 +24,7 @@ from mgn.passes.lower_kernels.attention.blocks import loop_over_keys
 from mgn.passes.lower_kernels.attention.fragment_repair import FragmentRepair
 from mgn.passes.lower_kernels.attention.group_walk import GroupWalk
 from mgn.passes.lower_kernels.attention.mask import FragmentMask, Seen, of_both_rows
-from mgn.passes.lower_kernels.attention.node import Attention
+from mgn.passes.lower_kernels.attention.node import Attention, has_totals
 from mgn.passes.lower_kernels.attention.products import QUAD, Scores, Sums
 from mgn.passes.lower_kernels.attention.repair import Repair, is_spoilt, nothing_of
 from mgn.passes.lower_kernels.attention.shares import OWN_ROWS, Shares
@@ -336,8 +337,20 @@ class MatrixAttention(GroupWalk):
 
     def _finish(self, largest: Vectors, totals: Vectors, sums: Vectors) -> None:
         """Divides by the totals, and writes what follows."""
-        factors = [self.attention.reciprocal(self.code, total) for total in totals]
-        self._for_each_row(self._written(largest, totals, sums, factors))
+        attention, code = self.attention, self.code
+        factors = [attention.reciprocal(code, total) for total in totals]
+        write_sums = self._written(largest, totals, sums, factors)
+        if not has_totals(self.job):
+            self._for_each_row(write_sums)
+            return
+
+        def write(which: int) -> None:
+            write_sums(which)
+            own = (self.rows[which], largest[which], totals[which], self.exponent)
+            put = partial(attention.write_totals, self.job, self.batch, self.head, *own)
+            code.when(code.is_below(self.lane % QUAD, 1, 1), put)
+
+        self._for_each_row(write)
 
     def _finish_part(self, largest: Vectors, totals: Vectors, sums: Vectors) -> None:
         """Writes the sums as they are. The first of a row's four work-items writes their scale."""

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import i32
 from xdsl.dialects.utils import FastMathFlag
 from xdsl.ir import SSAValue
 
+from mgn.dialects.fusion.attention_bodies import TOTALS
 from mgn.dialects.mgn.operations.products.attention import HIDING, lowering
 from mgn.passes.kernels.attention import AttentionSizes
 from mgn.passes.kernels.body import Indices
@@ -63,13 +64,19 @@ class Attention(AttentionSizes):
         return widened(evaluator.code, value, bias.element)
 
     def masked(
-        self, code: Code, score: SSAValue, key: Index, limit: Index | int, start: Index | int
+        self,
+        code: Code,
+        score: SSAValue,
+        key: Index,
+        limit: Index | int,
+        start: Index | int,
+        hidden: float = -numbers.inf,
     ) -> SSAValue:
-        """A score, -inf where the key is not from `start` on and below `limit`. Lanes are keys of a
-        row, or rows with bounds of their own.
+        """A score, or what lies as it does; another number where the key is not from `start` on and
+        below `limit`. Lanes are keys of a row, or rows with bounds of their own.
         """
         count = lane_count(score)
-        nothing = code.constant(-numbers.inf, memory_type(self.element), count)
+        nothing = code.constant(hidden, memory_type(self.element), count)
 
         def compare(predicate: str, bound: Index | int) -> SSAValue:
             bound = constant(bound) if isinstance(bound, int) else bound
@@ -200,7 +207,42 @@ class Attention(AttentionSizes):
         index = (part, *batch, self.query(row), own, column)
         if not self.in_parts:
             index = (*batch, self.query(row), own * self.width + column)
-        job.write_at(evaluator, lambda node: reshaped_index(index, self.node.shape, node.shape))
+        job.write_at(
+            evaluator,
+            lambda node: reshaped_index(index, self.node.shape, node.shape),
+            lambda node: node.name != TOTALS,
+        )
+
+    def write_totals(
+        self,
+        job: Job,
+        batch: Indices,
+        head: Index,
+        row: Index,
+        largest: SSAValue,
+        total: SSAValue,
+        raised: float,
+    ) -> None:
+        """Stores the log-sum-exp of a row, where the kernel writes that, from its largest score and
+        the total of its weights, raised by so many powers of two.
+        """
+        (totals,) = [node for node in job.body.nodes if node.name == TOTALS]
+        code, type = job.code, memory_type(self.element)
+        value = code.binary(
+            arith.AddfOp, unary(code, math.LogOp, total), self.natural(code, largest)
+        )
+        lowered = code.constant(-raised * numbers.log(2), type)
+        value = narrowed(code, code.binary(arith.AddfOp, value, lowered), totals.element)
+        evaluator = job.evaluator()
+        evaluator.given[totals] = lambda _: value
+        own = head * self.group + row % self.group
+        index = (*broadcast_index(batch, totals.shape[:-2]), self.query(row), own)
+        job.write_at(evaluator, lambda _: index, lambda node: node is totals)
+
+
+def has_totals(job: Job) -> bool:
+    """Whether a kernel writes the log-sum-exp of its rows."""
+    return any(node.name == TOTALS for node in job.body.written)
 
 
 def _is_moderate(factor: float) -> bool:

@@ -17,7 +17,7 @@ from mgn.passes.kernels.arithmetic import ceil_div, dividing_lanes
 from mgn.passes.kernels.index import Index, constant, delinearised, lanes
 from mgn.passes.kernels.long_chains import MOST_KEYS
 from mgn.passes.lower_kernels.attention.blocks import BLOCK, FarSums
-from mgn.passes.lower_kernels.attention.node import Attention
+from mgn.passes.lower_kernels.attention.node import Attention, has_totals
 from mgn.passes.lower_kernels.attention.packing import Packing
 from mgn.passes.lower_kernels.attention.products import Operands
 from mgn.passes.lower_kernels.attention.repair import Repair, is_spoilt, nothing_of
@@ -355,6 +355,10 @@ class _Rows:
                 )
 
             self.packing.along_columns(put)
+            if has_totals(self.job):
+                largest = code.load(self.largest, code.index(number))
+                own = (self.batch, self.head, row, largest, total, attention.lowered)
+                attention.write_totals(self.job, *own)
 
         code.each(0, sizes.rows, one_row)
 

@@ -10,6 +10,7 @@ The tile's queries stay in local memory. For each tile of keys
 
 import math as numbers
 from collections.abc import Callable
+from functools import partial
 
 from xdsl.dialects import arith
 from xdsl.ir import Operation, SSAValue
@@ -18,7 +19,7 @@ from mgn.passes.kernels.arithmetic import dividing_lanes
 from mgn.passes.kernels.index import Index, constant, lanes
 from mgn.passes.lower_kernels.attention.blocks import loop_over_keys
 from mgn.passes.lower_kernels.attention.group_walk import GroupWalk
-from mgn.passes.lower_kernels.attention.node import Attention
+from mgn.passes.lower_kernels.attention.node import Attention, has_totals
 from mgn.passes.lower_kernels.attention.places import Places
 from mgn.passes.lower_kernels.attention.products import Operands
 from mgn.passes.lower_kernels.attention.repair import Repair, is_spoilt, nothing_of
@@ -89,7 +90,7 @@ class _Tiles(GroupWalk):
         if attention.in_parts:
             self._finish_part(largest, totals, sums)
         else:
-            self._finish(totals, sums)
+            self._finish(largest, totals, sums)
         return Launch((items,), (sizes.items,))
 
     def _clamped(self, row: Index) -> Index:
@@ -319,17 +320,26 @@ class _Tiles(GroupWalk):
             [zero] * sizes.columns,
         )
 
-    def _finish(self, totals: Vectors, sums: Vectors) -> None:
-        """Divides by the totals, and writes what follows, a vector of columns at a time."""
+    def _finish(self, largest: Vectors, totals: Vectors, sums: Vectors) -> None:
+        """Divides by the totals, and writes what follows, a vector of columns at a time. The first
+        work-item of a row writes its log-sum-exp.
+        """
         attention, code = self.attention, self.code
         factors = [attention.reciprocal(code, total) for total in totals]
         count = len(self.row_parts)
         scaled = [
             code.binary(arith.MulfOp, value, factors[n % count]) for n, value in enumerate(sums)
         ]
-        self._for_each_row(
-            lambda row, part, lane: self._write_row(row, self._lanes(scaled[part::count], lane))
-        )
+
+        def write(row: Index, part: int, lane: int) -> None:
+            self._write_row(row, self._lanes(scaled[part::count], lane))
+            if has_totals(self.job):
+                most, total = self._lanes([largest[part], totals[part]], lane)
+                own = (self.batch, self.head, row, most, total, attention.lowered)
+                put = partial(attention.write_totals, self.job, *own)
+                code.when(code.is_below(self.own.across, 1, 1), put)
+
+        self._for_each_row(write)
 
     def _finish_part(self, largest: Vectors, totals: Vectors, sums: Vectors) -> None:
         """Writes the sums as they are. The first work-item of a row writes their scale."""

@@ -9,6 +9,8 @@ the block sees are not visited. What comes before attention is evaluated as oper
 local memory, what follows on finished rows.
 """
 
+import math as numbers
+from functools import partial
 from math import prod
 
 from mgn.dialects import kernel
@@ -16,7 +18,7 @@ from mgn.passes.kernels.arithmetic import ceil_div
 from mgn.passes.kernels.index import delinearised
 from mgn.passes.lower_kernels.attention.groups import GroupAttention
 from mgn.passes.lower_kernels.attention.matrix import MatrixAttention
-from mgn.passes.lower_kernels.attention.node import Attention
+from mgn.passes.lower_kernels.attention.node import Attention, has_totals
 from mgn.passes.lower_kernels.attention.rows import lower_rows
 from mgn.passes.lower_kernels.attention.tiles import lower_attention_tiles
 from mgn.passes.lower_kernels.core.pure_code import memory_type
@@ -56,6 +58,10 @@ def _without_keys(job: Job, attention: Attention) -> Launch:
         place = code.known(item, count)
         *batch, head, row, column = delinearised(place, shape)
         attention.write(job, tuple(batch), head, row, column, zero)
+        if has_totals(job):
+            nothing = code.constant(-numbers.inf, memory_type(attention.element))
+            put = partial(attention.write_totals, job, tuple(batch), head, row, nothing, zero, 0.0)
+            code.when(code.is_below(column, 1, 1), put)
 
     code.when(code.is_below(item, count, 1), one)
     return Launch((items,), (local,))

@@ -6,7 +6,7 @@ and places in local memory. Rows lie side by side, so that a vector holds a numb
 lie one after the other, swizzled, so that work-items that read different ones meet no bank twice.
 """
 
-from xdsl.dialects import arith
+from xdsl.dialects import arith, math
 from xdsl.ir import SSAValue
 
 from mgn.passes.kernels.arithmetic import ceil_div
@@ -22,6 +22,7 @@ from mgn.passes.lower_kernels.attention_gradient.node import (
     V,
 )
 from mgn.passes.lower_kernels.core.pure_code import INDEX, lane_count, lane_of, memory_type
+from mgn.passes.lower_kernels.core.scalar import unary
 from mgn.passes.lower_kernels.core.template import Job
 from mgn.passes.lower_kernels.staging.pieces import Pieces
 from mgn.passes.lower_kernels.staging.tile_copies import Lines
@@ -152,6 +153,24 @@ class LocalTiles:
             total = code.select(code.is_below(row, attention.walked, 1), total, none)
             for value, memory in zip((total, sent), self.one_of, strict=True):
                 code.store(value, memory, code.index(line))
+
+        code.each(0, pieces.turns, lambda turn: pieces.inside(turn, lambda: one(turn)))
+
+    def make_finite(self, which: int) -> None:
+        """Puts zeros in the place of what is not finite in the lines of a tile."""
+        code, sizes, memory = self.code, self.sizes, self.lines[which]
+        width = self._copied_at_once
+        count = self._room(self.lengths[which], sizes.tile_keys)
+        width = width if count % width == 0 else 1
+        pieces = Pieces(code, count // width, sizes.items, self.item)
+        type = memory_type(self.attention.element)
+        infinity, zero = (code.constant(number, type, width) for number in (float("inf"), 0))
+
+        def one(turn: Index) -> None:
+            place = pieces.number(turn) * width
+            value = self._load(memory, place, width)
+            finite = code.compare_floats("olt", unary(code, math.AbsFOp, value), infinity)
+            code.store(code.select(finite, value, zero), memory, code.index(place))
 
         code.each(0, pieces.turns, lambda turn: pieces.inside(turn, lambda: one(turn)))
 

@@ -5,9 +5,10 @@ and the gradients of scores stay in the registers: the unit takes each as the su
 (attention/weights.py).
 """
 
+import math as numbers
 from collections.abc import Callable
 
-from xdsl.dialects import arith
+from xdsl.dialects import math
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
@@ -28,9 +29,13 @@ from mgn.passes.lower_kernels.attention_gradient.node import (
     OWN,
 )
 from mgn.passes.lower_kernels.core.long_sums import long_loop
-from mgn.passes.lower_kernels.core.pure_code import lane_of
+from mgn.passes.lower_kernels.core.pure_code import lane_of, memory_type
+from mgn.passes.lower_kernels.core.scalar import unary, widened
+from mgn.passes.lower_kernels.staging.pieces import Pieces
 from mgn.passes.lower_kernels.staging.tensor_panels import Panel, pair_of
 from mgn.passes.schedules.attention.matrix import STAGES, UNIT_COLUMNS, UNIT_ROWS
+from mgn.passes.schedules.product.matrix_tiles import CHUNK_BYTES
+from mgn.passes.schedules.product.operand_copies import held_element
 
 Vectors = list[SSAValue]
 
@@ -97,16 +102,40 @@ class MatrixSums(MatrixWalking):
             if total is None or own is None:
                 total, own = self._of_columns(turn, n)
             weight = attention.weight(code, score, total)
-            change = code.binary(arith.SubfOp, seen[n], own)
-            change = code.binary(arith.MulfOp, weight, change)
-            slope = attention.slope(code, free[n], None)
-            if slope is not None:
-                change = code.binary(arith.MulfOp, change, slope)
             weights.append(weight)
-            changes.append(change)
+            changes.append(attention.change(code, weight, seen[n], own, free[n]))
+        changes = self.mask.apply(first, changes, 0.0)
+        if attention.hides and not attention.of_keys:
+            self._make_finite(turn, first)
         count = self._fragments_of(attention.depth)
         result = self._add(0, turn, changes, sums[:count])
         return [*result, *(self._add(1, turn, weights, sums[count:]) if sums[count:] else [])]
+
+    def _make_finite(self, turn: Index, first: Index) -> None:
+        """Puts zeros in the place of what is not finite in a tile of keys that some row of the
+        group does not see all of, once all have their scores of it.
+        """
+        code, sizes = self.code, self.sizes.tile
+        width = CHUNK_BYTES // sizes.element_bytes
+        pieces = Pieces(code, sizes.keys_size // width, sizes.items, self.place)
+        element = held_element(self.name)
+
+        def one(piece: Index) -> None:
+            place = code.index(self.stage(turn) + piece * width)
+            value = code.load(self.memory, place, width)
+            wide = widened(code, value, element)
+            infinity = code.constant(numbers.inf, f32, width)
+            finite = code.compare_floats("olt", unary(code, math.AbsFOp, wide), infinity)
+            zero = code.constant(0, memory_type(element), width)
+            code.store(code.select(finite, value, zero), self.memory, place)
+
+        def clean() -> None:
+            code.barrier()
+            code.each(0, pieces.turns, lambda n: pieces.inside(n, lambda: one(pieces.number(n))))
+            code.barrier()
+
+        hidden = self.attention.hidden_in(code, first, sizes.keys, self.first_row, sizes.rows)
+        code.each(0, hidden, lambda _: clean())
 
     def _of_columns(self, turn: Index, n: int) -> tuple[SSAValue, SSAValue]:
         """What the queries of the work-item's columns of a result have one of."""

@@ -8,7 +8,6 @@ group by itself, in local memory, a panel of columns at a time. Sums are added u
 
 from functools import partial
 
-from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from mgn.passes.kernels.arithmetic import dividing_lanes
@@ -67,12 +66,27 @@ class Sums(Walking):
         self.copy_tile(first)
         code.each(0, sizes.panels, lambda panel: self._panel(first, panel * sizes.panel_keys))
         self.tiles.wait()
+        if self.attention.hides and not self.attention.of_keys:
+            self._make_finite(first)
         result: Vectors = []
         for which, size in enumerate(self.attention.sums):
             count = len(self.parts) * sizes.columns(size)
             start = len(result)
             result += self._add(which, sums[start : start + count])
         return result
+
+    def _make_finite(self, first: Index) -> None:
+        """Puts zeros in the place of what is not finite in a tile of keys that some row of the
+        group does not see all of.
+        """
+        sizes = self.sizes
+        tile = (first, sizes.tile_keys, self.first_row, sizes.tile_rows)
+
+        def clean() -> None:
+            self.tiles.make_finite(FIRST)
+            self.tiles.wait()
+
+        self.code.each(0, self.attention.hidden_in(self.code, *tile), lambda _: clean())
 
     def _panel(self, first: Index, panel: Index) -> None:
         """Weights of a panel of a tile, and the gradients of its scores, to local memory."""
@@ -86,11 +100,9 @@ class Sums(Walking):
                 score, free, bias = self.score(scored[n], part, first + line)
                 total, own = self._of_query(part, line)
                 weight = attention.weight(code, score, total)
-                change = code.binary(arith.SubfOp, seen[n], own)
-                change = code.binary(arith.MulfOp, weight, change)
-                slope = attention.slope(code, free, bias)
-                if slope is not None:
-                    change = code.binary(arith.MulfOp, change, slope)
+                change = attention.change(code, weight, seen[n], own, free)
+                change = attention.unless_biased_away(code, change, bias)
+                change = self.masked(change, part, first + line, 0.0)
                 self.tiles.store_weight(0, line, part, change)
                 if attention.of_keys:
                     self.tiles.store_weight(1, line, part, weight)

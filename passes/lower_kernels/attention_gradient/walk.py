@@ -5,6 +5,8 @@ In: an operation, sizes, a job. Out: the group's rows and tiles, the products of
 and scores. What is made of scores is written in totals.py and sums.py.
 """
 
+import math as numbers
+
 from xdsl.ir import SSAValue
 
 from mgn.dialects import kernel
@@ -91,12 +93,17 @@ class Walking:
         free = attention.score(code, product, None)
         bias = self.operands.bias(row, key, count)
         score = free if bias is None else attention.biased(code, free, bias)
+        return self.masked(score, part, other, -numbers.inf), free, bias
+
+    def masked(self, score: SSAValue, part: int, other: Index, hidden: float) -> SSAValue:
+        """A vector of scores, or of what lies as they do, with another number where a query does
+        not see the key.
+        """
+        attention, rows = self.attention, self.rows[part]
+        inside = self.code.bounded(other, attention.walked)
+        row, key = (inside, rows) if attention.of_keys else (rows, other)
         limit, start = attention.limit(row), attention.first(row)
-        return (
-            attention.masked(code, score, key if attention.of_keys else other, limit, start),
-            free,
-            bias,
-        )
+        return attention.masked(self.code, score, key, limit, start, hidden)
 
     def products(self, which: int, panel: Index) -> Vectors:
         """The products of the work-item's rows and a panel's lines: for each vector of rows, one

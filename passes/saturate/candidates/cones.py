@@ -21,7 +21,8 @@ class Traits:
 
     `repeats` is how many times more often than once an element a kernel evaluates it at most that
     computes it for its one reader (broadcasts.py); `lasts` says that this may cost more than to
-    have it in memory. `views` says that it is a slice or a reshape of another class.
+    have it in memory. `views` says that it is a slice or a reshape of another class, `beside` that
+    a kernel which is there in any case may write it besides.
     """
 
     type: TensorType
@@ -33,6 +34,7 @@ class Traits:
     repeats: float = 0.0
     lasts: bool = False
     views: bool = False
+    beside: bool = False
 
     @property
     def stored(self) -> bool:
@@ -120,7 +122,8 @@ class Ranking:
     def _new_cost(self, traits: Traits) -> float:
         if traits.in_memory:
             return 0.0
-        cost = self.device.launch_cost + tensor_bytes(traits.type) / self.device.bandwidth
+        launch = 0.0 if traits.beside else self.device.launch_cost
+        cost = launch + tensor_bytes(traits.type) / self.device.bandwidth
         return price_per_run(cost, traits.prepared)
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, product
 
 from mgn.dialects.fusion import KernelKind
+from mgn.dialects.fusion.attention_bodies import TOTALS
 from mgn.dialects.fusion.forms import MOVED
 from mgn.dialects.kernel.device import Device
 from mgn.dialects.mgn.operation import Kind
@@ -162,14 +163,14 @@ class CutBuilder:
         users = min(self.readers[value.key], 3)
         outside = users, value.is_output, value.prepared, self.repeats.get(value.key, 0.0)
         rest = value.in_memory, value.inline, *outside
-        views = value.leaf is None and any(
-            self.view.signatures[member.signature].name in VIEWS for member in value.members
-        )
-        key = (id(value.type), *rest, views)
+        names = {self.view.signatures[member.signature].name for member in value.members}
+        views = value.leaf is None and not names.isdisjoint(VIEWS)
+        beside = TOTALS in names
+        key = (id(value.type), *rest, views, beside)
         known = self.known_traits.get(key)
         if known is None:
             known = self.known_traits[key] = self._note_traits(
-                value, Traits(value.type, *rest, views=views)
+                value, Traits(value.type, *rest, views=views, beside=beside)
             )
         self.traits[value.key], self.traits_of[value.key] = known
         return known[1]

@@ -14,7 +14,7 @@ is joined with further ones of the same space. Three kinds of join are left out:
 Beyond that there are limits (`CutLimits`) for want of time.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -67,7 +67,7 @@ class _Joiner:
         self, view: View, found: CandidateSet, device: Device, reach: Reach, limits: CutLimits
     ) -> None:
         self.view, self.found, self.reach, self.limits = view, found, reach, limits
-        self.merger = _Merger(view, device, found.memoise)
+        self.merger = Merger(view, device, found.memoise)
         self.known: set[frozenset[int]] = set()
         self.beyond: dict[Group, list[Candidate]] = {}
 
@@ -133,7 +133,7 @@ class _Joiner:
             return None
         self.known.add(parts)
         template, classes = self.merger.merged(join.candidate, second)
-        if template is None or _waits(template, classes, self.reach):
+        if template is None or waits(template, classes, self.reach):
             return None
         saves = template.price < join.candidate.price + second.price
         self.found.left_out[NO_GAIN] += not saves
@@ -179,7 +179,7 @@ def _cheap_alone(found: CandidateSet, forms: int) -> Iterator[Candidate]:
         yield from place
 
 
-def _waits(template: Template, classes: tuple[int, ...], reach: Reach) -> bool:
+def waits(template: Template, classes: tuple[int, ...], reach: Reach) -> bool:
     """Whether an input depends on a result."""
     return any(
         reach.depends(classes[item], classes[result])
@@ -188,11 +188,15 @@ def _waits(template: Template, classes: tuple[int, ...], reach: Reach) -> bool:
     )
 
 
-class _Merger:
-    """Joins two kernels: each pair of templates once, for each way in which they share values."""
+class Merger:
+    """Joins two kernels to one of some kinds: each pair of templates once, for each way in which
+    they share values.
+    """
 
-    def __init__(self, view: View, device: Device, memoise: bool) -> None:
-        self.view = view
+    def __init__(
+        self, view: View, device: Device, memoise: bool, kinds: Collection[KernelKind] = MERGED
+    ) -> None:
+        self.view, self.kinds = view, kinds
         self.priced = PricedBodies(view.signatures, device)
         self.used: dict[Template, tuple[int, ...]] = {}
         self.made: dict[_Pair, tuple[Template | None]] = table(memoise)
@@ -239,7 +243,7 @@ class _Merger:
         body = renamed(ordered, names)
         form = self.priced.form(body)
         roots = [signatures[nodes[result][1]] for result in results]
-        if form is None or form.kind not in MERGED:
+        if form is None or form.kind not in self.kinds:
             return None
         written = tuple(names[result] for result in results)
         if not all(

@@ -9,13 +9,14 @@ for each value how it lies in that space; or None where no template can compute 
     contraction  one matmul, and what keeps its elements in order, or what both halves of its
                  columns give; on a GPU also reductions of its rows, for its left operand and for
                  what follows
-    attention    one attention, and what keeps its elements in order
+    attention    one attention, and what keeps its elements in order; the log-sum-exp beside it
     scan         one scan, and what keeps its shape
     scatter      one scatter, and what keeps its shape
     order        values in the order of the same keys, and what keeps their shape
     update       one update of what lies in memory, and what it writes there
     recurrence   one recurrence
-    attention_gradient   one operation of attention's gradient
+    attention_gradient   one operation of attention's gradient; what keeps the elements in order of
+                         the gradient of queries, or of the parts of that of keys and values
 """
 
 import math
@@ -26,13 +27,19 @@ from functools import cached_property
 
 from mgn.dialects.fusion import KernelKind
 from mgn.dialects.fusion.forms import (
+    ATTENTION_GRADIENT,
+    TOTALS,
+    has_totals,
     keeps_rows,
     may_be_halved,
     may_have_statistics,
     reduces_rows,
     takes_half,
+    takes_part,
+    widens,
 )
 from mgn.dialects.mgn.operation import Kind
+from mgn.dialects.types import element_of
 from mgn.passes.saturate.egraph.view import Signature
 
 Shape = tuple[int, ...]
@@ -73,6 +80,9 @@ class Place(Enum):
     DROPPED = auto()  # row space, reduced axes are gone
     AFTER = auto()  # depends on the heavy operation, elements in its order
     HALVED = auto()  # depends on halves of a product's columns
+    TOTALS = auto()  # the log-sum-exp of the scores of the heavy attention
+    OF_KEYS = auto()  # depends on the keys' columns of a gradient of keys and values
+    OF_VALUES = auto()  # depends on the values' columns
 
 
 @dataclass
@@ -139,7 +149,14 @@ class Form:
             return signature.shape == root.shape
         if self.kind is KernelKind.REDUCTION:
             return place is not Place.BEFORE or signature.shape == self.shape
-        return place is Place.AFTER and not self.halved
+        if place in (Place.TOTALS, *PARTS):
+            return True
+        whole = place is Place.AFTER and not self.halved
+        return whole and not any(item in PARTS for item in self.places.values())
+
+
+PARTS = (Place.OF_KEYS, Place.OF_VALUES)
+"""Where what follows keys lies, and what follows values."""
 
 
 def classify(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> Form | None:
@@ -160,9 +177,11 @@ def classify(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> Form 
         elif signature.heavy is not None:
             if form.kind is KernelKind.ORDER:
                 place = _ordered_alike(form, signature, operands, body, signatures)
+            elif form.kind is KernelKind.ATTENTION:
+                place = _totals_beside(form, signature, operands, body, signatures)
             else:
                 place = _heavy(form, name, signature, found)
-            product = signature
+            product = signature if name == form.heavy else product
             if signature.heavy is KernelKind.UPDATE and not _updates_memory(body, operands[0]):
                 return None
         elif signature.kind is Kind.ELEMENTWISE:
@@ -210,6 +229,31 @@ def _ordered_alike(
     return Place.AFTER if alike else None
 
 
+def _totals_beside(
+    form: Form,
+    signature: Signature,
+    operands: Sequence[int],
+    body: Sequence[BodyNode],
+    signatures: Sequence[Signature],
+) -> Place | None:
+    """Where a log-sum-exp lies beside an attention; None where that has other scores."""
+    nodes = {name: (signatures[number], given) for name, number, given in body}
+    assert form.heavy is not None
+    attention, attended = nodes[form.heavy]
+    if signature.name != TOTALS or Place.TOTALS in form.places.values():
+        return None
+
+    def before_widening(name: int) -> int:
+        if name not in nodes or nodes[name][0].name != "cast":
+            return name
+        cast, (source,) = nodes[name]
+        return source if widens(element_of(cast.operand_types[0]).name, cast.element) else name
+
+    given = [[before_widening(item) for item in items] for items in (operands, attended)]
+    fits = has_totals(attention.name, signature.values, attention.values, *given)
+    return Place.TOTALS if fits and signature.size and attention.size else None
+
+
 def _updates_memory(body: Sequence[BodyNode], whole: int) -> bool:
     """Whether what is updated lies in memory, and is read for nothing else."""
     reads = [item for name, _, operands in body for item in (name, *operands)]
@@ -253,7 +297,7 @@ def _product_of_rows(
 KEEPING_SHAPE = (KernelKind.SCAN, KernelKind.SCATTER, KernelKind.ORDER)
 """Kinds of kernels whose results all have the shape of the heavy operation's."""
 
-ALONE = (KernelKind.UPDATE, KernelKind.RECURRENCE, KernelKind.ATTENTION_GRADIENT)
+ALONE = (KernelKind.UPDATE, KernelKind.RECURRENCE)
 """Kinds of kernels in which nothing follows the heavy operation."""
 
 OF_ROWS = frozenset({Place.KEPT, Place.DROPPED, Place.FULL})
@@ -265,7 +309,7 @@ def _elementwise(
 ) -> Place | None:
     if form.kind is KernelKind.REDUCTION:
         return _elementwise_in_rows(form, signature, operands)
-    if form.kind in ALONE:
+    if form.kind in ALONE or Place.TOTALS in operands or (product and product.name == TOTALS):
         return None
     if form.kind in KEEPING_SHAPE and signature.shape != form.shape:
         return None
@@ -329,8 +373,10 @@ def _movement(
     if len(operands) != 1:
         return None
     (place,) = operands
-    if form.kind in ALONE:
+    if form.kind in ALONE or place is Place.TOTALS or (heavy and heavy.name == TOTALS):
         return None
+    if form.kind is KernelKind.ATTENTION_GRADIENT and signature.name == "slice":
+        return _part_taken(signature, place, heavy)
     if form.reduced and heavy is not None and place in OF_ROWS:
         plain = signature.name == "broadcast_to"
         fits = plain or signature.name == "reshape"
@@ -351,6 +397,15 @@ def _movement(
     if signature.name == "broadcast_to" and shape == form.shape:
         return Place.FULL if place is Place.KEPT or form.leading else None
     return None
+
+
+def _part_taken(signature: Signature, place: Place, heavy: Signature | None) -> Place | None:
+    """Where the keys or the values lie that a slice takes of both; None for other slices."""
+    if heavy is None or heavy.name != ATTENTION_GRADIENT[2] or place is not Place.AFTER:
+        return None
+    shape = signature.operand_shapes[0]
+    part = takes_part(shape, heavy.operand_shapes[1][-1], signature.values)
+    return PARTS[part] if part is not None and shape == heavy.shape else None
 
 
 def _is_half(signature: Signature, heavy: Signature) -> bool:

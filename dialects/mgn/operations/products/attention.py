@@ -178,8 +178,10 @@ class Heads:
         return b.reshape(bias, (*shape[:-3], *axes, *shape[-2:]))
 
 
-def _mask(b: Emitter, scores: SSAValue, causal: bool, window: int) -> SSAValue:
-    """Scores with -inf at the keys a query does not see."""
+def masked(b: Emitter, scores: SSAValue, causal: bool, window: int, hidden: float) -> SSAValue:
+    """Scores, or what lies as they do, with another number at the keys a query does not see."""
+    if not causal and not window:
+        return scores
     *_, rows, keys = shape_of(scores)
     key = b.iota((1, keys), axis=1, T="i32")
     query = b.add(b.iota((rows, 1), axis=0, T="i32"), keys - rows)
@@ -187,7 +189,7 @@ def _mask(b: Emitter, scores: SSAValue, causal: bool, window: int) -> SSAValue:
     if window > 0:
         near = b.gt(key, b.sub(query, window))
         visible = near if visible is None else b.logical_and(visible, near)
-    return b.where(visible, scores, -math.inf)
+    return b.where(visible, scores, hidden)
 
 
 def _scaled(b: Emitter, product: SSAValue, scale: float) -> SSAValue:
@@ -232,7 +234,7 @@ def masked_scores(
     if bias is not None:
         own = layout.bias(b, bias)
         scores = b.where(b.le(own, HIDING), own, b.add(scores, own))
-    return _mask(b, scores, causal, window) if causal or window > 0 else scores
+    return masked(b, scores, causal, window, -math.inf)
 
 
 def _powers(b: Emitter, scores: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:

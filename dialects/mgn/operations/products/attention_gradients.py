@@ -13,7 +13,7 @@ result and D the sum of g times that result over each head:
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
@@ -27,6 +27,7 @@ from mgn.dialects.mgn.operations.products.attention import (
     MOST_POSITIONS,
     Heads,
     canonical_attention,
+    masked,
     masked_scores,
     scaled_product,
 )
@@ -174,12 +175,18 @@ def _weights(
     sent = layout.split(b, g, layout.axes)
     seen = b.matmul(sent, layout.shared(b, v), transpose_b=True)
     changes = b.mul(weights, b.sub(seen, layout.split(b, own, layout.axes)))
-    if bias is not None:
-        changes = b.where(b.le(layout.bias(b, bias), HIDING), 0.0, changes)
     if how["softcap"] > 0:
         share = b.div(scores.free, how["softcap"])
         changes = b.mul(changes, b.sub(1.0, b.mul(share, share)))
-    return weights, changes
+    if bias is not None:
+        changes = b.where(b.le(layout.bias(b, bias), HIDING), 0.0, changes)
+    return weights, masked(b, changes, how["causal"], how["window"], 0.0)
+
+
+def _hides(queries: SSAValue, bias: SSAValue | None, how: Mapping[str, Any]) -> bool:
+    """Whether a query may not see all keys."""
+    causal = how["causal"] and shape_of(queries)[-2] > 1
+    return bias is not None or causal or how["window"] > 0
 
 
 @composite("attention_query_gradient", GIVEN, _infer_queries, canonical=canonical_attention)
@@ -201,11 +208,14 @@ def attention_query_gradient(
     get of the gradient g of its result.
 
     lse is `attention_lse`, own the sum of g times the result over each head, both `[…, S, heads]`.
-    Shape: that of q, with all leading axes. Half precision is computed in f32 and rounded once.
+    What hidden keys and their values hold counts for nothing, even nan. Shape: that of q, with all
+    leading axes. Half precision is computed in f32 and rounded once.
     Errors: as of attention, and g, lse or own of another shape.
     """
     layout = Heads(heads, kv_heads)
     _, changes = _weights(b, layout, (q, k, v, g, lse, own), bias, how)
+    if _hides(q, bias, how):
+        k = cast(SSAValue, b.where(b.lt(b.abs(k), math.inf), k, 0.0))
     found = b.matmul(changes, layout.shared(b, k))
     return layout.merge(b, scaled_product(b, found, how["scale"], 0.0))
 
