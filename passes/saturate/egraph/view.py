@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 
 from mgn.dialects.fusion import KernelKind
+from mgn.dialects.fusion.attention_bodies import TOTALS
 from mgn.dialects.fusion.forms import HELD_WHOLE, WHOLE_COMPOSITES
 from mgn.dialects.mgn.operation import OPERATIONS, Kind, OperationSpec
 from mgn.dialects.shapes import element_count
@@ -28,8 +29,10 @@ HEAVY_KINDS = {
     Kind.SCATTER: KernelKind.SCATTER,
     Kind.ORDER: KernelKind.ORDER,
 }
-STEPS = dict.fromkeys(WHOLE_COMPOSITES, 64)
-"""What a composite counts where a way round is cut: more than its parts, which so stay a choice."""
+STEPS = {**dict.fromkeys(WHOLE_COMPOSITES, 64), TOTALS: 1}
+"""What a composite counts where a way round is cut: more than its parts, which so stay a choice;
+less where an attention's kernel gives it besides.
+"""
 
 FAR = 1 << 60
 """The depth of what no e-node is known to compute yet."""

@@ -438,6 +438,9 @@ PREDICATES: dict[str, Predicate] = {
         "so many axes of q, k and v before the last two are of heads", layouts.splits
     ),
     "share_keys": Predicate("there are more heads than heads of keys", layouts.share_keys),
+    "keys_shared_by": Predicate(
+        "so many heads share each head of keys, or more than a few", layouts.keys_shared_by
+    ),
     "repeats": Predicate(
         "a reshape, broadcast and reshape repeats each element along an axis", layouts.repeats
     ),

@@ -90,12 +90,52 @@ def share_keys(heads: int, kv_heads: int) -> bool:
     return heads > kv_heads
 
 
+FEW_HEADS = range(2, 5)
+"""So many heads that share keys are added up as what follows is computed."""
+
+
+def keys_shared_by(heads: int, kv_heads: int, count: int) -> bool:
+    """Whether as many heads share each head of keys; 0 is for more than a few."""
+    group = heads // kv_heads
+    return group == count if count else group > FEW_HEADS[-1]
+
+
 def in_groups(x: Any, heads: int, kv_heads: int) -> Shape:
     """The shape `[…, S, kv_heads, group, d]` of a merged value: its heads in groups that share
     keys. The keys' own heads are groups of one.
     """
     *leading, width = shape_of(x)
     return (*leading, kv_heads, heads // kv_heads, width // heads)
+
+
+def groups_outward(x: Any, heads: int, kv_heads: int) -> Shape:
+    """The permutation from `in_groups` to `[group, …, S, kv_heads, d]`."""
+    rank = len(in_groups(x, heads, kv_heads))
+    return (rank - 2, *range(rank - 2), rank - 1)
+
+
+def each_of_group(x: Any, heads: int, kv_heads: int) -> Shape:
+    """The shape `[group, …, S, kv_heads * d]` of a merged value of as many heads as keys have, for
+    each that shares them.
+    """
+    *leading, width = shape_of(x)
+    group = heads // kv_heads
+    return (group, *leading, width // group)
+
+
+def line_start(shape: Shape, number: int) -> Shape:
+    """Where a slice of a stack of values of one shape begins that takes one of them."""
+    return (number, *(0 for _ in shape))
+
+
+def line_stop(shape: Shape, number: int) -> Shape:
+    """Where such a slice ends."""
+    return (number + 1, *shape)
+
+
+def line_steps(shape: Shape) -> Shape:
+    """The steps of such a slice."""
+    return (1, *(1 for _ in shape))
 
 
 def bias_in_groups(m: Any, heads: int, kv_heads: int) -> Shape:

@@ -315,6 +315,7 @@ EXAMPLES: dict[str, Callable[[str, random.Random, list[str]], Instance]] = {
     "rope": attention.rotated,
     "causal-attention": attention.causal,
     "heads-as-batches": attention.in_batches,
+    "gradient-of-shared-keys": attention.shared_gradients,
     "attention-of-queries": attention.scaled_operands,
     "attention-of-scaled": attention.scaled_operands,
     "attention-of-divided": attention.scaled_operands,

@@ -101,6 +101,26 @@ def in_batches(row: str, rng: random.Random, variables: list[str]) -> Instance:
     return Instance([tensor("f32", shapes[name]) for name in variables], attributes)
 
 
+def shared_gradients(row: str, rng: random.Random, variables: list[str]) -> Instance:
+    """Heads that share keys, as many as the row says or one more; keys of some batches for all."""
+    rows, keys, size, width, shared = (rng.choice([1, 2, 3]) for _ in range(5))
+    *_, count = row.split("-")
+    group = int(count) if count.isdigit() else 5
+    heads = shared * (group if rng.random() < 0.8 else group + 1)
+    batch = rng.choice([(), (2,)])
+    of_keys = rng.choice([(), batch])
+    shapes: dict[str, Shape] = {
+        "q": (*batch, rows, heads * size),
+        "k": (*of_keys, keys, shared * size),
+        "v": (*of_keys, keys, shared * width),
+        "g": (*batch, rows, heads * width),
+        "l": (*batch, rows, heads),
+        "o": (*batch, rows, heads),
+    }
+    attributes = {**_attention(rng), "X": heads, "Y": shared}
+    return Instance([tensor("f32", shapes[name]) for name in variables], attributes)
+
+
 def in_heads(row: str, rng: random.Random, variables: list[str]) -> Instance:
     """Axes of heads before the positions; keys of one head, or of a group, for several."""
     rows, keys, size, width = (rng.choice([2, 3]) for _ in range(4))
