@@ -61,9 +61,8 @@ def arrays_for(how: dict[str, Any], unit: str) -> list[np.ndarray]:
     shapes += [(2, ROWS, HEADS * WIDTH), (2, ROWS, HEADS), (2, ROWS, HEADS)]
     found = [random.uniform(-1, 1, shape).astype(np.float32) for shape in shapes]
     found[4] += np.float32(np.log(COUNT))
-    if unit == "bf16":
-        found[:4] = [array.astype(ml_dtypes.bfloat16) for array in found[:4]]
-    return found
+    held = ml_dtypes.bfloat16 if unit == "bf16" else np.float32
+    return [*(array.astype(held) for array in found[:4]), *found[4:]]
 
 
 def spoilt(arrays: list[np.ndarray], how: dict[str, Any]) -> list[np.ndarray]:
