@@ -9,7 +9,6 @@ to be; what -1e9 hides is for fast rows. Scales of queries and keys stay where t
 computed with them.
 """
 
-from mgn.passes.saturate.rules.layouts import FEW_HEADS
 from mgn.passes.saturate.rules.rule import Rule, RuleClass
 
 EXACT, REASSOCIATES = RuleClass.EXACT, RuleClass.REASSOCIATES
@@ -264,39 +263,6 @@ def _in_batches(bias: bool) -> Rule:
     )
 
 
-def _keys_of_each(count: int) -> Rule:
-    """The gradient of keys that several heads share, as a sum over these: of so many, or of more
-    than a few where that is 0.
-
-    More groups walk fewer queries each: where keys are few, others would be idle.
-    """
-    parts = {
-        x: f"reshape(transpose(reshape({x}, shape=in_groups({x}, X, Y)), "
-        f"perm=groups_outward({x}, X, Y)), shape=each_of_group({x}, X, Y))"
-        for x in "qglo"
-    }
-    operands = ", ".join(parts.get(x, x) for x in "qkvglo")
-    each = f"attention_key_gradient({operands}, heads=Y, kv_heads=Y, {ATTRIBUTES})"
-    found = f"sum({each}, axis=[0])"
-    if count:
-        taken = [
-            f"reshape(slice({each}, starts=line_start(SHAPE, {n}), stops=line_stop(SHAPE, {n}), "
-            "steps=line_steps(SHAPE)), shape=SHAPE)"
-            for n in range(count)
-        ]
-        found = taken[0]
-        for other in taken[1:]:
-            found = f"add({found}, {other})"
-    return Rule(
-        "gradient-of-shared-keys" + (f"-of-{count}" if count else ""),
-        f"attention_key_gradient(q, k, v, g, l, o, heads=X, kv_heads=Y, {ATTRIBUTES})",
-        found,
-        REASSOCIATES,
-        "the gradient of what is broadcast is a sum",
-        f"keys_shared_by(X, Y, {count})",
-    )
-
-
 def _shared_split(bias: bool) -> Rule:
     """Attention in one head over keys that are repeated along the axis of heads."""
     parts = ["reshape(transpose(q, perm=heads_inward(q, 1)), shape=merged(q, 1))"]
@@ -516,7 +482,6 @@ ATTENTION: tuple[Rule, ...] = (
     *(_scale_of_queries(word, bias) for word in GENTLE for bias in (False, True)),
     *(_scaled_operand(word, x, bias) for word in SCALINGS for x in "qk" for bias in (False, True)),
     *(_in_batches(bias) for bias in (False, True)),
-    *(_keys_of_each(count) for count in (0, *FEW_HEADS)),
     *(_shared_split(bias) for bias in (False, True)),
     *(_shared_merged(bias) for bias in (False, True)),
     Rule(

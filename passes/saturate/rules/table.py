@@ -18,6 +18,7 @@ from mgn.dialects.mgn.operation import OPERATIONS
 from mgn.passes.saturate.rules.activations import ACTIVATIONS
 from mgn.passes.saturate.rules.algebra import ALGEBRA
 from mgn.passes.saturate.rules.attention import ATTENTION
+from mgn.passes.saturate.rules.attention_gradients import ATTENTION_GRADIENTS
 from mgn.passes.saturate.rules.convolutions import CONVOLUTIONS
 from mgn.passes.saturate.rules.movement import MOVEMENT
 from mgn.passes.saturate.rules.one_hot import ONE_HOT
@@ -38,6 +39,7 @@ CLASS_SETS = {"fast": DEFAULT_CLASSES | {RuleClass.SPREADS, RuleClass.FAST}}
 BUILT_IN = (
     *(*ALGEBRA, *MOVEMENT, *PRODUCTS, *CONVOLUTIONS, *ACTIVATIONS, *RECOGNITION, *ROTARY),
     *ATTENTION,
+    *ATTENTION_GRADIENTS,
     *ONE_HOT,
     *ORDERS,
 )
