@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skips what is for a GPU where there is none. No test chooses kernels by what another chose."""
+    """Skips what is for a GPU where there is none; forgets what other tests chose."""
     sharing = sys.modules.get("mgn.passes.saturate.sharing.known_sizes")
     if sharing is not None:
         sharing.forget_sizes()
