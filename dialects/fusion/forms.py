@@ -43,8 +43,8 @@ from mgn.dialects.fusion.attention_bodies import (
     TOTALS,
     has_totals,
     takes_part,
-    widens,
 )
+from mgn.dialects.fusion.operand_sources import before_widening, reads_transformed
 from mgn.dialects.mgn.composite import shape_of
 from mgn.dialects.mgn.operation import Kind, TensorOp
 from mgn.dialects.shapes import reduce_shape
@@ -239,9 +239,7 @@ def _verify_contraction(kernel: KernelBody, operations: Operations) -> None:
         _verify_statistics(kernel, operations, product, statistics)
     if kernel.arranged.get("right") == StringAttr("panels") and not _reads_panels(product):
         _fail(kernel, "its right operand must be the reshaped transpose of panels in memory")
-    if kernel.arranged.get("right") == StringAttr("transformed") and not _reads_transformed(
-        product
-    ):
+    if kernel.arranged.get("right") == StringAttr("transformed") and not reads_transformed(product):
         _fail(kernel, "its right operand must be filters of transformed ones in memory")
 
 
@@ -305,27 +303,6 @@ def _reads_panels(product: TensorOp) -> bool:
     return isinstance(value, BlockArgument) and not product.values["transpose_b"]
 
 
-def _reads_transformed(product: TensorOp) -> bool:
-    """Whether the right operand is found in one value in memory: 16 numbers for each 9 of filters,
-    and panels, channels and columns.
-    """
-    found, pending, seen = set[SSAValue](), [product.operands[1]], set[SSAValue]()
-    while pending:
-        value = pending.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        if isinstance(value.owner, Operation):
-            pending.extend(value.owner.operands)
-        else:
-            found.add(value)
-    shapes = [shape_of(value) for value in found]
-    filters, depth = shape_of(product.operands[1])
-    return [(len(item), item[0], 9 * prod(item[1:])) for item in shapes] == [
-        (4, 16, filters * depth)
-    ]
-
-
 def rounded_by(name: str, element: str, source: str) -> str | None:
     """What an operation rounds to that gives an element type and is given another: bf16, f16 or
     tf32; None where it does not by itself.
@@ -378,7 +355,7 @@ def _verify_attention(kernel: KernelBody, operations: Operations) -> None:
     if len(found) != 1:
         _fail(kernel, f"needs exactly one attention operation, not {len(found)}")
     for op in totals:
-        scored = [[_before_widening(value) for value in item.operands] for item in (op, found[0])]
+        scored = [[before_widening(value) for value in item.operands] for item in (op, found[0])]
         names = (op.spec.name, found[0].spec.name)
         if not has_totals(names[1], op.values, found[0].values, *scored):
             _fail(kernel, f"{op.name} must be of the scores of its {found[0].name}")
@@ -388,15 +365,6 @@ def _verify_attention(kernel: KernelBody, operations: Operations) -> None:
     if not results:
         _fail(kernel, "it must write what its attention gives")
     _verify_epilogue(replace(kernel, written=results), rest, found[0])
-
-
-def _before_widening(value: SSAValue) -> SSAValue:
-    """What a cast of half precision to f32 is given, where a value is one."""
-    op = value.owner
-    if not isinstance(op, TensorOp) or op.spec.name != "cast":
-        return value
-    (source,) = op.operands
-    return source if widens(element_of(source.type).name, element_of(value.type).name) else value
 
 
 def _verify_update(kernel: KernelBody, operations: Operations) -> None:

@@ -91,16 +91,19 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
     (
         "class",
         "as exact",
-        lambda rule: rule.name.startswith(
-            (
-                "rope-of-",
-                "heads",
-                "grouped-heads",
-                "shared-",
-                "capped-attention",
-                "erf-of-",
-                "matmul-of-merged-",
-                "matmul-of-turned-",
+        lambda rule: (
+            rule.name == "rope"
+            or rule.name.startswith(
+                (
+                    "rope-of-",
+                    "heads",
+                    "grouped-heads",
+                    "shared-",
+                    "capped-attention",
+                    "erf-of-",
+                    "matmul-of-merged-",
+                    "matmul-of-turned-",
+                )
             )
         ),
         "in the interpreter, which the trials ask; a device's kernels differ in the last place",
@@ -126,7 +129,7 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
     ),
     (
         "operation",
-        "^left, (sqrt for rsqrt|mul for div|sub for add)",
+        "^left, (sqrt for rsqrt|mul for div|sub for add|prod for sum)",
         lambda rule: rule.name in ("matmul-of-normed", "tf32-matmul-of-normed"),
         "diag(r) moves out of a product whatever r is, where the squares of a are finite",
     ),
@@ -188,7 +191,7 @@ REASONS: tuple[tuple[str, str, Holds, str], ...] = (
     (
         "flag",
         "^left, True for False",
-        lambda rule: rule.name == "causal-attention" and "causal=True" in rule.left,
+        lambda rule: rule.name.startswith("causal-attention") and "causal=True" in rule.left,
         "what a causal mask hides is hidden once more",
     ),
     (

@@ -119,21 +119,22 @@ def arrangements_of(
         return []
     if device.is_cpu and form.halved:
         return []
-    if device.is_cpu and product.values["transpose_b"] and _has_windows(body, signatures):
-        return once_cut_alike("parts", _parts, body, form, types, signatures, device, facts)
     if device.is_cpu:
         left, right = (
             operand in types or _views(operand, body, types, signatures) for operand in operands
         )
+        sums = product.values["transpose_b"] and _has_windows(body, signatures)
 
-        def packed(request: Request) -> list[Arrangement]:
+        def arranged(request: Request) -> list[Arrangement]:
             sizes = Product.of_body(request.body)
-            found = _packed(sizes, request) + _transformed(sizes, request) if right else []
+            found = _parts(sizes, request) if sums else []
+            if right:
+                found += [*_packed(sizes, request), *_transformed(sizes, request)]
             return found + (_packed_weights(sizes, request) if left else [])
 
-        if not left and not right:
+        if not left and not right and not sums:
             return []
-        return once_cut_alike("packed", packed, body, form, types, signatures, device, facts)
+        return once_cut_alike("arranged", arranged, body, form, types, signatures, device, facts)
     request = request_of(body, form, types, signatures, device, facts)
     sizes = Product.of_body(request.body)
     found = list[Arrangement]()
@@ -156,11 +157,10 @@ def _has_windows(body: Sequence[BodyNode], signatures: Sequence[Signature]) -> b
     return any(signatures[number].name == "windows" for _, number, _ in body)
 
 
-def _parts(request: Request) -> list[Arrangement]:
+def _parts(product: Product, request: Request) -> list[Arrangement]:
     """A product that adds windows up over all places, in parts of its images: where it has fewer
     channels than would give each unit work.
     """
-    product = Product.of_body(request.body)
     windows = summed_windows(product)
     if windows is None or product.batch:
         return []

@@ -26,6 +26,7 @@ from enum import Enum, auto
 from functools import cached_property
 
 from mgn.dialects.fusion import KernelKind
+from mgn.dialects.fusion.attention_bodies import widens
 from mgn.dialects.fusion.forms import (
     ATTENTION_GRADIENT,
     TOTALS,
@@ -36,7 +37,6 @@ from mgn.dialects.fusion.forms import (
     reduces_rows,
     takes_half,
     takes_part,
-    widens,
 )
 from mgn.dialects.mgn.operation import Kind
 from mgn.dialects.types import element_of
