@@ -84,6 +84,13 @@ def _seen(b: Emitter, q: SSAValue, k: SSAValue, v: SSAValue, mask: SSAValue) -> 
     return merge(b, b.matmul(b.softmax(scores), split(b, v)))
 
 
+def _seen_or_nothing(b: Emitter, q: SSAValue, k: SSAValue, v: SSAValue, seen: SSAValue) -> SSAValue:
+    """ONNX from PyTorch since 2.5: shares that are nan, since no key is seen, are 0."""
+    scores = b.mul(b.matmul(split(b, q), split(b, k), transpose_b=True), D**-0.5)
+    shares = b.softmax(b.where(seen, scores, float("-inf")))
+    return merge(b, b.matmul(b.where(b.isnan(shares), 0.0, shares), split(b, v)))
+
+
 def _shared_keys(b: Emitter, q: SSAValue, k: SSAValue, v: SSAValue) -> SSAValue:
     """Keys of two heads repeated for four, after the heads were moved."""
     keys, values = (b.repeat(split(b, x, 2), 2, axis=1) for x in (k, v))
@@ -162,6 +169,9 @@ SPELLINGS: dict[str, Spelling] = {
     "masked fill": Spelling(_masked_fill, (ROWS, ROWS, ROWS), {"heads": H, "causal": True}),
     "constant mask": Spelling(_constant_mask, (ROWS, ROWS, ROWS), {"heads": H, "causal": True}),
     "seen": Spelling(_seen, (ROWS, ROWS, ROWS, tensor("bool", (B, 1, S, S))), {"heads": H}),
+    "seen or nothing": Spelling(
+        _seen_or_nothing, (ROWS, ROWS, ROWS, tensor("bool", (B, 1, S, S))), {"heads": H}
+    ),
     "shared keys": Spelling(_shared_keys, (ROWS, HALF, HALF), {"heads": H, "kv_heads": 2}),
     "shared keys early": Spelling(
         _shared_keys_early, (ROWS, HALF, HALF), {"heads": H, "kv_heads": 2}

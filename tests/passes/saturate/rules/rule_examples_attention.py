@@ -40,7 +40,8 @@ def scores(row: str, rng: random.Random, variables: list[str]) -> Instance:
     known: dict[str, np.ndarray] = {}
     if "seen" in row or "hidden" in row:
         mask = np.array([[rng.random() < 0.6 for _ in range(keys)] for _ in range(rows)])
-        if "far" not in row or rng.random() < 0.5:
+        may_hide_all = "far" in row or "nothing" in row
+        if not may_hide_all or rng.random() < 0.5:
             mask[:, 0] = True
         else:
             mask[0] = False

@@ -267,6 +267,16 @@ VARIANTS = (
     ("add-of-leading-axes", "when", "leads_with_ones(x, S)", ""),
     ("sub-of-leading-axes", "right", "sub(x, y)", "sub(y, x)"),
     ("transpose-of-merged-axes", "right", "transpose(x, ", "transpose(neg(x), "),
+    *(
+        (f"{score}attention{mask}-or-nothing", "right", old, new)
+        for score in ("", "scaled-", "divided-")
+        for mask, old, new in (
+            ("", "heads=1, ", "heads=1, causal=True, "),
+            ("-with-bias", "reshape(m, ", "reshape(neg(m), "),
+            ("-where-seen", "where(m, 0.0, -inf)", "where(m, -inf, 0.0)"),
+            ("-unless-hidden", "where(m, -inf, 0.0)", "where(m, 0.0, -inf)"),
+        )
+    ),
     ("matmul-of-merged-rows", "right", "reshape(b, shape=beside_rows(b))", "b"),
     ("matmul-of-turned-rows", "when", "turns_rows(P, b)", ""),
     # attention
