@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import mgn
 from tests.onnx_models.models import interpreted, model, node
 
 pytest.importorskip("onnxruntime")
@@ -199,6 +200,44 @@ def test_an_operator_computes_what_onnx_runtime_computes(case: str) -> None:
         exact = 1 if found.dtype == np.uint8 else 0  # one of two neighbours, of a value between
         wide = found.astype(np.float64), other.astype(np.float64)
         np.testing.assert_allclose(*wide, rtol=1e-4, atol=exact or 1e-5)
+
+
+@pytest.mark.parametrize("zeros", [False, True], ids=["", "zeros"])
+@pytest.mark.parametrize(
+    ("bits", "block", "columns", "scale"),
+    [(4, 32, 64, 0.25), (4, 64, 128, 0.25), (4, 32, 64, 0.3), (8, 16, 48, 0.1), (4, 16, 40, 0.1)],
+)
+def test_weights_in_blocks_are_those_of_onnx_runtime(
+    bits: int, block: int, columns: int, scale: float, zeros: bool
+) -> None:
+    import onnxruntime
+
+    rows, count = 5, -(-columns // block)
+    x = f(3, columns)
+    weights = {
+        "q": u8(rows, count, block * bits // 8),
+        "s": (scale * (1 + np.arange(rows * count) % 3)).astype(np.float32),
+    }
+    if zeros:
+        weights["z"] = u8(rows * -(-count * bits // 8))
+    one = node(
+        "MatMulNBits",
+        ["x", *weights],
+        ["y"],
+        domain="com.microsoft",
+        K=columns,
+        N=rows,
+        bits=bits,
+        block_size=block,
+    )
+    made = model([one], {"x": x}, weights=weights, domains={"com.microsoft": 1})
+    wanted = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})[0]
+    np.testing.assert_allclose(interpreted(made, {"x": x})[0], wanted, rtol=1e-4, atol=1e-4)
+    is_packed = "q4_1" in str(mgn.from_onnx(made))
+    assert is_packed == (scale == 0.25)
+    if is_packed:
+        found = mgn.compile(mgn.from_onnx(made), device="cpu")(x=x)["y"]
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known", "not known"])

@@ -31,6 +31,10 @@ class Maker(Protocol):
         """An array of the model."""
         ...
 
+    def blocks(self, name: str, packed: np.ndarray, format: str) -> SSAValue:
+        """A parameter of a block format, by its packed bytes."""
+        ...
+
     def run_graph(self, graph: Graph, scope: Scope) -> list[Any]:
         """The outputs of a graph inside."""
         ...

@@ -10,15 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, TensorType
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from mgn.diagnostics import Diagnostic, DiagnosticsError
+from mgn.dialects.block_formats import BLOCK, BLOCK_FORMATS, unpack_blocks
 from mgn.dialects.mgn.build import RANDOM_STATE, RANDOM_TYPE, CallError, Draws, Emitter
 from mgn.dialects.mgn.states import StateOp
 from mgn.dialects.mgn.structure import GraphOp, ParamOp, ReadOp, ReturnOp
 from mgn.dialects.shapes import ShapeError
-from mgn.dialects.types import element_of_dtype, tensor
+from mgn.dialects.types import Family, element_of, element_of_dtype, tensor, value_type
 from mgn.frontend.onnx.core.call import Call, element, shape
 from mgn.frontend.onnx.core.errors import NotKnown, UnknownValues
 from mgn.frontend.onnx.core.known import Known
@@ -50,7 +51,7 @@ class Importer:
         self._parameters: dict[int, ParamOp] = {}
         self._inputs: list[str] = []
         self.outputs: dict[str, str | list[str]] = {}
-        self.known = Known(self.values.__getitem__, self._inputs)
+        self.known = Known(self._parameter_array, self._inputs)
 
     def _insert(self, op: Operation) -> None:
         self.block.add_op(op)
@@ -269,20 +270,41 @@ class Importer:
             raise CallError(f"tensor '{name}' is {array.dtype}, which mgn does not have") from None
         if not kind.is_float or array.size <= largest:
             return self._constant_array(array)
+        value = self._parameter(name, array, held(array), tensor(kind, array.shape))
+        if array.dtype in HOLDERS:
+            self.narrow[value] = array.dtype
+        return value
+
+    def blocks(self, name: str, packed: np.ndarray, format: str) -> SSAValue:
+        """A parameter of a block format, by its packed bytes."""
+        row = BLOCK_FORMATS[format]
+        *lead, count = packed.shape
+        shape = [*lead, count // row.block_bytes * BLOCK]
+        return self._parameter(name, packed, packed, tensor(format, shape))
+
+    def _parameter(
+        self, name: str, array: np.ndarray, kept: np.ndarray, type: TensorType
+    ) -> SSAValue:
+        """The value of a parameter: one for each array of the model, which is kept in this form."""
         op = self._parameters.get(id(array))
         if op is None:
             external = unused(name, self.values)
-            op = ParamOp(external, tensor(kind, array.shape))
+            op = ParamOp(external, type)
             op.location = self.emitter.location or self._location(None)
             self._parameters[id(array)] = op
-            self.values[external] = held(array)
-        read = ReadOp(op.sym_name.data, cast(Any, op.type))
+            self.values[external] = kept
+        read = ReadOp(op.sym_name.data, value_type(cast(Any, op.type)))
         read.location = self.emitter.location or self._location(None)
         read.result.name_hint = _hint(name)
         self.block.add_op(read)
-        if array.dtype in HOLDERS:
-            self.narrow[read.result] = array.dtype
         return read.result
+
+    def _parameter_array(self, name: str) -> np.ndarray:
+        """The values of a parameter."""
+        array = self.values[name]
+        declared = next(op for op in self._parameters.values() if op.sym_name.data == name)
+        kind = element_of(cast(Any, declared.type))
+        return unpack_blocks(array, kind.name) if kind.family is Family.BLOCK else array
 
     # ---- places
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 
+import numpy as np
 from xdsl.ir import SSAValue
 
+from mgn.dialects.block_formats import BLOCK, CODES, MINIMUMS, SCALES, join_parts
 from mgn.frontend.onnx.core.call import Call, element, rank, shape
 from mgn.frontend.onnx.core.operator import define
 from mgn.frontend.onnx.operators.microsoft import DOMAIN
@@ -106,3 +108,71 @@ def quantised_gemm(c: Call) -> SSAValue:
     scale = b.mul(scale, c.like(c.attribute("alpha", 1.0), scale))
     real = b.mul(b.cast(total, "f32"), scale)
     return real if c.get(7) is None else _quantised(c, real, 7, c[0])
+
+
+@define("MatMulNBits", domain=DOMAIN)
+def matmul_of_blocks(c: Call) -> SSAValue:
+    """`matmul` with weights of 2, 4 or 8 bits: in `q4_1` where that has their values, else f32"""
+    b, x = c.b, c[0]
+    kind, name = element(x).name, c.node.inputs[1]
+    codes, scales, zeros = _weights_in_blocks(c)
+    packed = None if c.get(4) is not None else _as_q4_1(c, codes, scales, zeros)
+    if packed is None:
+        of_column = np.arange(codes.shape[1]) // c.required("block_size")
+        of_column = of_column if c.get(4) is None else c.known(4).reshape(-1)
+        floats = (codes - zeros[:, of_column]) * scales[:, of_column]
+        weights = c.importer.tensor(name, floats[:, : c.required("K")].astype(np.float32))
+    else:
+        weights = c.importer.blocks(name, packed, "q4_1")
+    wide = x if kind == "f32" else b.cast(x, "f32")
+    found = b.matmul(wide, weights, transpose_b=True)
+    found = found if kind == "f32" else b.cast(found, kind)
+    return found if c.get(5) is None else b.add(found, c[5])
+
+
+def _weights_in_blocks(c: Call) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Codes of all columns `[N, columns]`, and scales and zero points of blocks `[N, blocks]`."""
+    rows, bits, block = c.required("N"), c.attribute("bits", 4), c.required("block_size")
+    if bits not in (2, 4, 8):
+        c.fail(f"weights of {bits} bits are not supported")
+    scales = c.known(2).reshape(rows, -1).astype(np.float32)
+    count = scales.shape[1]
+    codes = _codes(c.known(1).reshape(rows, -1), bits)[:, : count * block].astype(np.float32)
+    if codes.shape != (rows, count * block):
+        c.fail(f"{count} blocks of {block} are scaled, and B has {codes.shape[1]} columns")
+    if c.get(3) is None:
+        return codes, scales, np.full_like(scales, 1 << (bits - 1))
+    zeros = c.known(3).reshape(rows, -1)
+    zeros = _codes(zeros, bits)[:, :count] if zeros.dtype == np.uint8 else zeros
+    return codes, scales, zeros.astype(np.float32)
+
+
+def _codes(packed: np.ndarray, bits: int) -> np.ndarray:
+    """The codes in bytes, the lowest bits first."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    parts = (packed[..., None] >> shifts) & np.uint8((1 << bits) - 1)
+    return parts.reshape(*packed.shape[:-1], -1)
+
+
+def _as_q4_1(
+    c: Call, codes: np.ndarray, scales: np.ndarray, zeros: np.ndarray
+) -> np.ndarray | None:
+    """The weights in blocks of 32 with a scale and a minimum in f16; None where these are not the
+    model's own.
+    """
+    block, bits = c.required("block_size"), c.attribute("bits", 4)
+    if bits != 4 or block % BLOCK or c.required("K") != codes.shape[1]:
+        return None
+    lowest = -zeros * scales
+    with np.errstate(over="ignore"):
+        narrow = [part.astype(np.float16) for part in (scales, lowest)]
+    same = (np.array_equal(one, two) for one, two in zip(narrow, (scales, lowest), strict=True))
+    if not all(same):
+        return None
+    low, high = np.split(codes.astype(np.uint8).reshape(len(codes), -1, BLOCK), 2, axis=-1)
+    parts = {
+        SCALES: np.repeat(narrow[0], block // BLOCK, axis=1),
+        MINIMUMS: np.repeat(narrow[1], block // BLOCK, axis=1),
+        CODES: (low | (high << 4)).reshape(len(codes), -1),
+    }
+    return join_parts(parts, "q4_1")
