@@ -156,6 +156,36 @@ CASES: dict[str, tuple[str, list[np.ndarray | None], dict[str, Any], int]] = {
         {"axis": 1},
         1,
     ),
+    "quantised means of windows": (
+        "QLinearAveragePool",
+        [u8(1, 2, 5, 6), S1, Z1, S3, Z1],
+        {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1], "count_include_pad": 1},
+        1,
+    ),
+    "quantised softmax": (
+        "QLinearSoftmax",
+        [u8(2, 3, 4), S1, Z1, np.array(0.01, np.float32), np.array(0, np.uint8)],
+        {"axis": -1, "opset": 13},
+        1,
+    ),
+    "quantised softmax of all axes": (
+        "QLinearSoftmax",
+        [u8(2, 3, 4), S1, Z1, np.array(0.01, np.float32), np.array(0, np.uint8)],
+        {"axis": 1, "opset": 11},
+        1,
+    ),
+    "quantised choice": (
+        "QLinearWhere",
+        [u8(3, 4) > 100, u8(3, 4), S1, Z1, u8(4), S2, Z2, S3, Z1],
+        {},
+        1,
+    ),
+    "quantised attention": (
+        "QAttention",
+        [u8(2, 5, 8), u8(8, 24), f(24), S1, S2, MASK, Z1, Z2],
+        {"num_heads": 2},
+        1,
+    ),
     "integers to floats": (
         "MatMulIntegerToFloat",
         [u8(3, 4), u8(4, 5), S1, S2, Z1, Z2, f(5)],

@@ -66,18 +66,29 @@ def _turned(
 @define("Attention", domain=DOMAIN)
 def attention(c: Call) -> Any:
     """a product for q, k and v, and `attention` of what `concat` adds to a cache"""
-    b, x, heads = c.b, c[0], c.required("num_heads")
-    _refuse(c, {6: "past_sequence_length"}, ("do_rotary", "past_present_share_buffer"))
-    columns = shape(c[1])[1]
-    sizes = c.attribute("qkv_hidden_sizes") or [columns // 3] * 3
-    whole = b.matmul(x, c[1])
-    whole = whole if c.get(2) is None else b.add(whole, c[2])
+    _refuse(c, {6: "past_sequence_length"}, ("past_present_share_buffer",))
+    whole = c.b.matmul(c[0], c[1])
+    whole = whole if c.get(2) is None else c.b.add(whole, c[2])
+    return attention_of(c, whole, c.get(3), c.get(4), c.get(5))
+
+
+def attention_of(
+    c: Call,
+    whole: SSAValue,
+    mask: SSAValue | None,
+    cache: SSAValue | None,
+    bias: SSAValue | None = None,
+) -> Any:
+    """The results for q, k and v in one value, with a mask, a cache of both and a bias."""
+    b, heads = c.b, c.required("num_heads")
+    _refuse(c, {}, ("do_rotary",))
+    sizes = c.attribute("qkv_hidden_sizes") or [shape(whole)[2] // 3] * 3
     q, k, v = b.split(whole, sizes=sizes, axis=2)
     past: tuple[SSAValue | None, ...] = (None, None)
-    if c.get(4) is not None:
-        past = tuple(b.squeeze(part, axis=0) for part in b.split(c[4], sizes=[1, 1], axis=0))
+    if cache is not None:
+        past = tuple(b.squeeze(part, axis=0) for part in b.split(cache, sizes=[1, 1], axis=0))
     k, v = (_grown(c, *pair, heads) for pair in zip(past, (k, v), strict=True))
-    found = _attention(c, (q, k, v), heads, c.get(3), c.get(5))
+    found = _attention(c, (q, k, v), heads, mask, bias)
     if not c.wants(1):
         return found
     return found, b.stack([_by_heads(c, item, heads) for item in (k, v)], axis=0)

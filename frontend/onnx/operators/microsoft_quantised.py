@@ -1,6 +1,7 @@
 """Quantised operators of the domain com.microsoft, by those on floats."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -9,6 +10,8 @@ from mgn.dialects.block_formats import BLOCK, CODES, MINIMUMS, SCALES, join_part
 from mgn.frontend.onnx.core.call import Call, element, rank, shape
 from mgn.frontend.onnx.core.operator import define
 from mgn.frontend.onnx.operators.microsoft import DOMAIN
+from mgn.frontend.onnx.operators.microsoft_attention import attention_of
+from mgn.frontend.onnx.operators.pooling import averaged
 from mgn.frontend.onnx.operators.products import centred, product
 from mgn.frontend.onnx.operators.quantised import (
     dequantised,
@@ -60,6 +63,46 @@ def quantised_global_average_pool(c: Call) -> SSAValue:
     first = 1 if last else 2
     axes = list(range(first, rank(c[0]) - int(last)))
     return _quantised(c, c.b.mean(_real(c, 0), axis=axes, keepdims=True), 3, c[0])
+
+
+@define("QLinearAveragePool", domain=DOMAIN)
+def quantised_average_pool(c: Call) -> SSAValue:
+    """`avg_pool1d`, `avg_pool2d` or `avg_pool3d` of the dequantised value, quantised"""
+    _refuse_channels_last(c)
+    return _quantised(c, averaged(c, _real(c, 0)), 3, c[0])
+
+
+@define("QLinearSoftmax", domain=DOMAIN)
+def quantised_softmax(c: Call) -> SSAValue:
+    """`softmax` of the dequantised value, quantised; up to opset 12 over all axes from `axis` on"""
+    b, x = c.b, _real(c, 0)
+    axis = c.axis(x, -1)
+    sizes = shape(x)
+    if c.attribute("opset", 13) < 13:
+        lines = b.reshape(x, [*sizes[:axis], -1])
+        found = b.reshape(b.softmax(lines, axis=-1), list(sizes))
+    else:
+        found = b.softmax(x, axis=axis)
+    return _quantised(c, found, 3, c[0])
+
+
+@define("QLinearWhere", domain=DOMAIN)
+def quantised_where(c: Call) -> SSAValue:
+    """`where` of the dequantised values, quantised"""
+    return _quantised(c, c.b.where(c[0], _real(c, 1), _real(c, 4)), 7, c[1])
+
+
+def _refuse_channels_last(c: Call) -> None:
+    if c.attribute("channels_last", 0):
+        c.fail("'channels_last' is not supported")
+
+
+@define("QAttention", domain=DOMAIN)
+def quantised_attention(c: Call) -> Any:
+    """`matmul` in i32 for q, k and v, times both scales, and `attention` after a cache"""
+    x, y = centred(c, c[0], c.get(6), axis=-2), centred(c, c[1], c.get(7), axis=-1)
+    whole = _scaled(c, product(c, x, y), c[3], c[4], c.get(2))
+    return attention_of(c, whole, c.get(5), c.get(8))
 
 
 @define("QLinearConcat", domain=DOMAIN)

@@ -74,9 +74,14 @@ def _places(c: Call, found: SSAValue, arguments: dict[str, Any]) -> SSAValue:
 @define("AveragePool")
 def average_pool(c: Call) -> SSAValue:
     """`avg_pool1d`, `avg_pool2d` or `avg_pool3d`"""
+    return averaged(c, c[0])
+
+
+def averaged(c: Call, x: SSAValue) -> SSAValue:
+    """The means of windows."""
     count, arguments = _arguments(c)
     counted = bool(c.attribute("count_include_pad", 0))
-    return c.b.call(f"avg_pool{count}d", c[0], count_include_pad=counted, **arguments)
+    return c.b.call(f"avg_pool{count}d", x, count_include_pad=counted, **arguments)
 
 
 @define("LpPool")
