@@ -44,7 +44,6 @@ _NAMES = {
         nonmaxsuppression_two_batches nonmaxsuppression_two_classes
     """,
     "the operator is not made yet": """
-        ai_onnx_ml_tree_ensemble_set_membership ai_onnx_ml_tree_ensemble_single_tree
         basic_deform_conv_with_padding basic_deform_conv_without_padding
         deform_conv_with_mask_bias deform_conv_with_multiple_offset_groups
         roialign_aligned_false roialign_aligned_true roialign_mode_max

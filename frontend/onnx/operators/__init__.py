@@ -26,6 +26,8 @@ GROUPS = (
     "microsoft",
     "microsoft_attention",
     "microsoft_quantised",
+    "ml.linear",
+    "ml.trees",
 )
 """The files, in the order of the pages."""
 
