@@ -11,7 +11,6 @@ import argparse
 import importlib.util
 import os
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,14 +22,12 @@ import mgn
 from benchmarks.contests import images
 from benchmarks.contests.models import EXAMPLES, TOLERANCE
 from benchmarks.contests.single_convolutions import PRECISIONS, rows
+from benchmarks.in_a_row import in_a_row
 from benchmarks.table import Table
 from mgn.bench.timing import interleaved_medians
 
 VALUES = "bf16 values"
 """The precision of a program that is written in bf16."""
-
-RUNS = 20
-"""Runs of a GPU that follow one another."""
 
 
 @dataclass(frozen=True)
@@ -102,19 +99,6 @@ def line(network: Network, device: str, batch: int = 1, precision: str = "f32") 
     if len(times) > 1:
         parts.append(f"ratio {times['onnxruntime'] / times['mgn']:.3g}")
     return f"{network.name}: {', '.join(parts)}{text}"
-
-
-def in_a_row(executable: mgn.Executable) -> Callable[[], Any]:
-    """A run; on a GPU the mean of several that follow one another, as a program's do."""
-    if executable.device.kind != "gpu":
-        return executable.replay
-
-    def call() -> float:
-        start = time.perf_counter()
-        executable.replay(times=RUNS)
-        return (time.perf_counter() - start) / RUNS
-
-    return call
 
 
 def random_weights(executable: mgn.Executable) -> dict[str, np.ndarray]:

@@ -1,12 +1,14 @@
-"""`python -m benchmarks.zoo [names] [--small] [--device D] [--against A,B] [--json FILE]`: the
-models of `examples/models/` beside torchvision's, transformers' and diffusers'.
+"""`python -m benchmarks.zoo [names] [--small] [--dim NAME=N] [--device D] [--precision P]
+[--against A,B] [--json FILE]`: the models of `examples/models/` beside torchvision's,
+transformers' and diffusers'.
 
-In: names of models (default: all), at the sizes of their files. Out: a row for each graph that is
-timed: the largest error against the peer, launches, mebibytes on the device with the weights among
-them, seconds of compilation (the driver may have the kernels already), and milliseconds beside
-PyTorch (`torch`), `torch.compile` (`inductor`) and ONNX Runtime (`onnxruntime`). What a contestant
-cannot run is said below its row. The extra `test-models` brings the peers. 1 where an error is too
-large.
+In: names of models (default: all), at the sizes of their files but for those that `--dim` changes.
+Out: a row for each graph that is timed: the largest error against the peer, launches, mebibytes on
+the device with the weights among them, seconds of compilation (the driver may have the kernels
+already), and milliseconds beside PyTorch (`torch`), `torch.compile` (`inductor`) and ONNX Runtime
+(`onnxruntime`, on a CPU). On a GPU PyTorch computes there, `torch.compile` with CUDA graphs, and in
+the precision's type; runs of mgn follow one another, as a program's do. What a contestant cannot
+run is said below its row. The extra `test-models` brings the peers. 1 where an error is too large.
 """
 
 import argparse
@@ -17,11 +19,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.in_a_row import in_a_row
 from benchmarks.table import Table, keep
 from benchmarks.zoo.contestants import CONTESTANTS, contestants_of
 from benchmarks.zoo.entry import Entry
 from benchmarks.zoo.table import ENTRIES
-from benchmarks.zoo.trial import TOLERANCE, Trial, tried
+from benchmarks.zoo.trial import TOLERANCES, Trial, tried
 from mgn.bench.timing import interleaved_medians
 from mgn.executable import Executable
 
@@ -34,13 +37,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.zoo", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"of {', '.join(known)}")
     parser.add_argument("--small", action="store_true", help="at the sizes of the tests")
+    parser.add_argument("--dim", action="append", default=[], metavar="NAME=N", help="a size")
     parser.add_argument("--device", default="auto", help="as in mgn-run")
+    parser.add_argument("--precision", default="f32", choices=TOLERANCES, help="as in mgn-run")
     parser.add_argument("--against", default=",".join(CONTESTANTS), help="none, or some of these")
     parser.add_argument("--json", type=Path, help="write the rows to this file as well")
     options = parser.parse_args(arguments)
     unknown = sorted({*options.names} - {*known})
     if unknown:
         parser.error(f"there is no model {', '.join(unknown)}; there are {', '.join(known)}")
+    changed = {name: int(size) for name, _, size in (dim.partition("=") for dim in options.dim)}
     against = [name for name in options.against.split(",") if name in CONTESTANTS]
     warnings.simplefilter("ignore")  # of exporters, about their own insides
     os.environ["MGN_PROGRAM_CACHE"] = "off"
@@ -48,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for entry in ENTRIES:
         if options.names and entry.name not in options.names:
             continue
-        trial = tried(entry, options.small, options.device)
+        trial = tried(entry, options.small, options.device, options.precision, changed)
         worst = max(worst, trial.error)
         for row, remarks in rows_of(entry, trial, against):
             table.print(row)
@@ -56,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"  {remark}", file=sys.stderr)
             rows.append(row)
             keep(rows, options.json)
-    return 0 if worst <= TOLERANCE else 1
+    return 0 if worst <= TOLERANCES[options.precision] else 1
 
 
 def rows_of(entry: Entry, trial: Trial, against: Sequence[str]) -> list[tuple[Any, list[str]]]:
@@ -70,7 +76,7 @@ def rows_of(entry: Entry, trial: Trial, against: Sequence[str]) -> list[tuple[An
         row["error"] = max(errors)
         row |= figures_of(executable)
         calls, remarks = contestants_of(entry, graph, trial, against)
-        seconds = interleaved_medians({"mgn": executable.replay, **calls})
+        seconds = interleaved_medians({"mgn": in_a_row(executable), **calls})
         row |= {f"{name} ms": value * 1e3 for name, value in seconds.items()}
         found.append((row, remarks))
     return found

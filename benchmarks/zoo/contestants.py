@@ -1,21 +1,38 @@
-"""Who computes a model of the zoo beside mgn: PyTorch, torch.compile and ONNX Runtime, on the CPU.
+"""Who computes a model of the zoo beside mgn: PyTorch, torch.compile and ONNX Runtime.
 
-In: an entry and its trial. Out: functions to time, and what could not be made.
+In: an entry and its trial. Out: functions to time, and what could not be made. On a GPU PyTorch
+computes there, in the type that the precision names; ONNX Runtime, and PyTorch's own decoding with
+a cache, are timed on a CPU alone.
 """
 
+import copy
 import importlib.util
 import os
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.in_a_row import RUNS
 from benchmarks.zoo.entry import Call, Entry
 from benchmarks.zoo.trial import Trial, tensors_of
 
 Timed = Callable[[], object]
+
+TYPES = {
+    "f32": "float32",
+    "tf32": "float32",
+    "bf16": "bfloat16",
+    "bf16-stored": "bfloat16",
+    "f16": "float16",
+}
+"""PyTorch's type of a precision on a GPU."""
+
+CALLS_BEFORE_A_GRAPH = 4
+"""Calls in which `torch.compile` compiles, warms up and records a CUDA graph."""
 
 
 def contestants_of(
@@ -44,15 +61,15 @@ def _eager(entry: Entry, graph: str, trial: Trial) -> Timed | None:
     import torch
 
     if graph == entry.call.graph:
-        inputs = _inputs(entry, trial)
+        peer, inputs = _placed(entry, trial)
 
         def call() -> None:
             with torch.inference_mode():
-                entry.call.peer(trial.peer, inputs)
+                entry.call.peer(peer, inputs)
 
-        return call
+        return _timed(call, trial)
     assert entry.decoder is not None
-    if entry.decoder.step is None:
+    if entry.decoder.step is None or trial.on_gpu:
         return None
     return entry.decoder.step(trial.peer, _tensors(entry.decoder.first.inputs, trial))
 
@@ -62,25 +79,67 @@ def _compiled(entry: Entry, graph: str, trial: Trial) -> Timed | None:
 
     if graph != entry.call.graph:
         return None
-    module, inputs = torch.compile(_positional(entry, trial)), _inputs(entry, trial)
+    peer, inputs = _placed(entry, trial)
+    mode = "reduce-overhead" if trial.on_gpu else "default"
+    module: Any = torch.compile(Positional(entry.call, peer, list(inputs)).module, mode=mode)
 
     def call() -> None:
         with torch.inference_mode():
             module(*inputs.values())
 
-    return call
+    for _ in range(CALLS_BEFORE_A_GRAPH if trial.on_gpu else 1):
+        call()
+    return _timed(call, trial)
+
+
+def _placed(entry: Entry, trial: Trial) -> tuple[Any, dict[str, Any]]:
+    """The peer and its inputs where the trial's device is, in its precision's type."""
+    import torch
+
+    inputs = _inputs(entry, trial)
+    if not trial.on_gpu:
+        return trial.peer, inputs
+    dtype = TYPES[trial.precision]
+    torch.backends.cuda.matmul.allow_tf32 = trial.precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = trial.precision == "tf32"
+    torch.backends.cudnn.benchmark = True
+    peer = copy.deepcopy(trial.peer).to("cuda", getattr(torch, dtype))
+    for name, value in inputs.items():
+        floats = value.is_floating_point()
+        inputs[name] = value.to("cuda", getattr(torch, dtype) if floats else value.dtype)
+    return peer, inputs
+
+
+def _timed(call: Callable[[], None], trial: Trial) -> Timed:
+    """A call; on a GPU the mean of several that follow one another, in seconds."""
+    if not trial.on_gpu:
+        return call
+    import torch
+
+    def seconds() -> float:
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(RUNS):
+            call()
+        torch.cuda.synchronize()
+        return (time.perf_counter() - start) / RUNS
+
+    return seconds
 
 
 def _onnxruntime(entry: Entry, graph: str, trial: Trial) -> Timed | None:
     import onnxruntime
     import torch
 
-    if graph != entry.call.graph:
+    if graph != entry.call.graph or trial.on_gpu:
         return None
     inputs = _inputs(entry, trial)
     with torch.inference_mode():
         program = torch.onnx.export(
-            _positional(entry, trial), tuple(inputs.values()), dynamo=True, verbose=False
+            Positional(entry.call, trial.peer, list(inputs)).module,
+            tuple(inputs.values()),
+            dynamo=True,
+            verbose=False,
         )
     assert program is not None
     options = onnxruntime.SessionOptions()
@@ -110,10 +169,6 @@ class Positional:
                 return tuple(found.values())
 
         self.module = Module().eval()
-
-
-def _positional(entry: Entry, trial: Trial) -> Any:
-    return Positional(entry.call, trial.peer, list(_inputs(entry, trial))).module
 
 
 def _inputs(entry: Entry, trial: Trial) -> dict[str, Any]:

@@ -18,7 +18,10 @@ import mgn
 from benchmarks.zoo.entry import Entry
 
 TOLERANCE = 2e-5
-"""Largest accepted error of a result relative to its largest magnitude."""
+"""Largest accepted error of a result relative to its largest magnitude, in f32."""
+
+TOLERANCES = {"f32": TOLERANCE, "tf32": 5e-3, "bf16": 5e-2, "bf16-stored": 5e-2, "f16": 5e-3}
+"""The same by what products multiply: units of rounding that tens of layers add up."""
 
 MOST_WIDE = 200_000_000
 """Parameters of a peer that still computes in f64; a larger one would take gigabytes more."""
@@ -38,6 +41,16 @@ class Trial:
     errors: Mapping[str, float]
 
     @property
+    def on_gpu(self) -> bool:
+        """Whether the program is on a GPU."""
+        return next(iter(self.program.values())).device.kind == "gpu"
+
+    @property
+    def precision(self) -> str:
+        """What products multiply."""
+        return next(iter(self.program.values())).recipe.precision
+
+    @property
     def error(self) -> float:
         """The largest error."""
         return max(self.errors.values())
@@ -49,14 +62,24 @@ class Trial:
         return [name for name in names if not name.endswith(self.entry.unread)]
 
 
-def tried(entry: Entry, small: bool, device: str = "auto") -> Trial:
-    """The trial of an entry; the peer's weights are those of a fixed seed."""
+def tried(
+    entry: Entry,
+    small: bool,
+    device: str = "auto",
+    precision: str = "f32",
+    changed: Mapping[str, int] | None = None,
+) -> Trial:
+    """The trial of an entry, with some of its sizes `changed`; the peer's weights are those of a
+    fixed seed.
+    """
     import torch
 
     torch.manual_seed(0)
-    sizes = entry.sizes(small)
+    sizes = {**entry.sizes(small), **(changed or {})}
     peer = roughened(entry.module(sizes)).eval()
-    program = mgn.compile(mgn.parse_file(entry.path), entry.graphs, dims=sizes, device=device)
+    program = mgn.compile(
+        mgn.parse_file(entry.path), entry.graphs, dims=sizes, device=device, precision=precision
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "peer.safetensors"
         save_state(peer, path)
