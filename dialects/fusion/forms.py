@@ -13,8 +13,8 @@ In: a kernel. Out: nothing, or a `VerifyException` that names the operation that
                         elementwise after
     contraction         one matmul; pointwise before it, elementwise and reshape after; what it says
                         of panels is so; or, after a matmul of many rows, both halves of its
-                        columns, and what follows of them; reductions of rows that are rows of a
-                        matmul of many, for its left operand and after it
+                        columns, and what follows of them; reductions of rows that are the matmul's,
+                        for its left operand and after it
     update              one update of a part of a tensor, which is read for nothing else: it is the
                         result but for that part; pointwise before what is written
     recurrence          one recurrence, pointwise before it
@@ -77,7 +77,7 @@ NOT_EXPANDED = frozenset(name for names in HELD_WHOLE.values() for name in names
 
 TILED_ROWS = 5
 """The fewest rows of a product that a GPU's kernel computes in tiles, whatever else it holds: so
-many are asked for where halves of the product meet, or where the kernel reduces rows for it.
+many are asked for where halves of the product meet.
 """
 
 MOVED = frozenset({"reshape", "transpose", "slice", "broadcast_to", "windows"})
@@ -272,7 +272,7 @@ def may_have_statistics(shape: Shape, left: Shape, right: Shape, values: Mapping
     """Whether a kernel of a product of that shape may reduce rows for it."""
     if min(len(shape), len(left), len(right)) < 2 or values["transpose_a"]:
         return False
-    return shape[-2] >= TILED_ROWS and shape[-1] > 1 and prod(shape) * prod(left) > 0
+    return shape[-1] > 1 and prod(shape) * prod(left) > 0
 
 
 def reduces_rows(full: Shape, values: Mapping[str, Any], shape: Shape) -> bool:

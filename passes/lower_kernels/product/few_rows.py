@@ -4,7 +4,8 @@ A work-group takes some columns. The shared axis is cut into pieces, which its `
 turn, for all rows. Where memory runs along the shared axis, a work-item adds up vectors of it for a
 few columns, and adds up their lanes at the end. Where memory runs along the columns, a work-item
 has a vector of columns, and takes the steps one by one. The sums of the shares are added up in
-local memory.
+local memory. Each group reduces rows by itself, where the product asks for that: they are short
+beside the right operand.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ from mgn.passes.lower_kernels.core.pure_code import lane_count, lane_of, memory_
 from mgn.passes.lower_kernels.core.scalar import across_lanes, combine
 from mgn.passes.lower_kernels.core.template import Job, Launch
 from mgn.passes.lower_kernels.product.packed_rows import PackedRows
+from mgn.passes.lower_kernels.reduction.row_statistics import RowStatistics
 from mgn.passes.schedules.product.few_rows import MOST_SUMS, FewRowsTiling
 
 STEPS = 4
@@ -59,6 +61,8 @@ class _FewRows:
         self.batch = delinearised(group // across, product.batch)
         self.left, self.right = Operand.both(self.job, product, self.batch)
         self.first = group % across * sizes.columns
+        rows = (self.batch, constant(0), product.rows)
+        RowStatistics(self.job, product, *rows, sizes.items, self.place).write()
         totals = self._along() if sizes.along else self._across()
         self._add_shares(totals)
         return Launch((groups * sizes.items,), (sizes.items,))

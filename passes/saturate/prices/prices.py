@@ -125,6 +125,11 @@ once more for another tile, in the time of moving them: measured on an NVIDIA H2
 rows of 576 with 960 and 3072 columns.
 """
 
+ROWS_LATENCY = 1.5e-6
+"""Seconds in which a group that has few rows reduces them, however short they are: it waits for
+what it reads, for its work-items, and once more for those that read the totals.
+"""
+
 GROUP_ROWS, GROUP_SHARE = 32, 2.4
 """Rows of a group of a small product, and how fast it reads them from the cache: in shares of the
 bandwidth that a compute unit has. Measured there, on 128 rows of 576.
@@ -350,7 +355,8 @@ def measure_kernel(
             if form.reduced and use is not None and use.computed:
                 beside += NORMED * again * _first_seconds(signature, device)
         elif form.reduced and signature.kind is Kind.REDUCTION:
-            beside += max(again * _first_seconds(signature, device), _alone(signature, device))
+            alone = ROWS_LATENCY if few else _alone(signature, device)
+            beside += max(again * _first_seconds(signature, device), alone)
         elif name not in recovered and (use is None or signature.name not in ROUNDINGS):
             steps = figures.steps
             own_seconds = evaluations * figures.element * evaluation

@@ -139,13 +139,13 @@ def _gpu_schedules(request: Request, product: Product) -> Schedules:
 
 
 def _cpu_schedules(request: Request, product: Product) -> Schedules:
+    _refuse_statistics(request)
     right = product.node.operands[1]
     along_k = product.depth >= request.number("lanes", 16)
     if along_k and product.right_runs_along_depth and product.rows <= FEW_ROWS:
         return [_dots(request, product, product.rows, min(8 // product.rows, product.columns))]
     if along_k and product.left_runs_along_depth and product.columns == 1 and lies_in_memory(right):
         return [_dots(request, product, min(8, product.rows), 1)]
-    _refuse_statistics(request)
     if request.word(RIGHT) == TRANSFORMED:
         return [_transformed(request, product)]
     found = _windows(request, product)

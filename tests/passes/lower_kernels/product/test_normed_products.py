@@ -13,9 +13,18 @@ from mgn.dialects.mgn.structure import graphs_of
 from mgn.passes.saturate import SaturateOptions, saturate_graph
 from mgn.passes.saturate.rules.rule import RuleClass
 from mgn.passes.saturate.rules.table import DEFAULT_CLASSES, ROUNDING_CLASSES
+from mgn.passes.schedules.product.product import ProductVariant
 from tests.passes.lower_kernels.test_differential import draw
 from tests.passes.saturate.saturate_programs import body_names, kernels_of
-from tests.support.lower_fixture import CPU, GPU_ON_CPU, expected, fused_kernel, lowered, run
+from tests.support.lower_fixture import (
+    CPU,
+    GPU_ON_CPU,
+    expected,
+    fused_kernel,
+    lowered,
+    run,
+    scheduled,
+)
 from tests.support.opencl_fixture import cl_queue  # noqa: F401
 
 H200 = DEVICES["nvidia-h200"]
@@ -62,7 +71,13 @@ def gated(b: Any, x: Any, s: Any, w: Any, z: Any) -> Any:
     return b.mul(b.silu(b.mul(gate, r)), b.mul(up, r))
 
 
+def scaled_beside(b: Any, x: Any, s: Any, w: Any, z: Any) -> Any:
+    product = b.matmul(b.mul(x, s), w, transpose_b=True)
+    return b.add(b.mul(product, root_mean_square(b, x)), z)
+
+
 FORMS = (rms_before, layer_before, scaled_after, largest_apart, gated)
+OF_FEW_ROWS = (rms_before, layer_before, scaled_beside, largest_apart)
 
 
 def product_of(form: Any, rows: tuple[int, ...], columns: int, depth: int) -> FusedKernelOp:
@@ -91,9 +106,39 @@ def test_rows_are_reduced_in_the_kernel_of_their_product(
     assert np.abs(got - want).max() <= 2e-5 * np.abs(want).max()
 
 
-def test_a_cpu_has_no_template_for_it() -> None:
+@pytest.mark.parametrize("turned", [False, True], ids=["rows of weights", "columns of weights"])
+@pytest.mark.parametrize("form", OF_FEW_ROWS)
+@pytest.mark.parametrize(
+    ("rows", "columns", "depth"), [((1,), 70, 96), ((3,), 2, 41), ((2, 4), 33, 576), ((1, 2), 9, 7)]
+)
+def test_few_rows_are_reduced_by_each_group_of_their_product(
+    form: Any,
+    rows: tuple[int, ...],
+    columns: int,
+    depth: int,
+    turned: bool,
+    cl_queue: Any,  # noqa: F811
+) -> None:
+    weights = (depth, columns) if turned else (columns, depth)
+    types = [("f32", shape) for shape in ((*rows, depth), (depth,), weights, (*rows, columns))]
+
+    def body(b: Any, x: Any, s: Any, w: Any, z: Any) -> Any:
+        return form(b, x, s, b.transpose(w, [1, 0]) if turned else w, z)
+
+    kernel = fused_kernel("contraction", types, body)
+    assert scheduled(kernel, GPU_ON_CPU)["variant"] == ProductVariant.FEW_ROWS
+    arrays = [
+        draw("bf16", shape, number).astype(np.float32) for number, (_, shape) in enumerate(types)
+    ]
+    (want,) = expected(kernel, arrays)
+    (got,) = run(cl_queue, kernel, arrays, GPU_ON_CPU)
+    assert np.abs(got - want).max() <= 2e-5 * np.abs(want).max()
+
+
+@pytest.mark.parametrize("rows", [1, 64])
+def test_a_cpu_has_no_template_for_it(rows: int) -> None:
     with pytest.raises(VerifyException, match="on a GPU only"):
-        lowered(product_of(rms_before, (64,), 128, 64), CPU)
+        lowered(product_of(rms_before, (rows,), 128, 64), CPU)
 
 
 def program(norm: str, rows: int, width: int, columns: int, operand: str = "{}") -> str:
@@ -116,9 +161,10 @@ def kinds_of(
     return [op.kernel_kind for op in of_runs]
 
 
+@pytest.mark.parametrize("rows", [1, 4, 128])
 @pytest.mark.parametrize("norm", ["rms_norm(x, s)", "layer_norm(x, s, b)"])
-def test_a_norm_before_a_small_product_is_part_of_its_kernel(norm: str) -> None:
-    assert kinds_of(program(norm, 128, 576, 960), H200) == [KernelKind.CONTRACTION]
+def test_a_norm_before_a_small_product_is_part_of_its_kernel(norm: str, rows: int) -> None:
+    assert kinds_of(program(norm, rows, 576, 960), H200) == [KernelKind.CONTRACTION]
 
 
 @pytest.mark.parametrize(
@@ -127,10 +173,16 @@ def test_a_norm_before_a_small_product_is_part_of_its_kernel(norm: str) -> None:
         ((4096, 4096, 4096), H200),
         ((16, 3600, 4096), H200),
         ((1024, 576, 960), H200.with_figures(launch_cost=1e-7)),
-        ((4, 576, 960), H200),
+        ((4, 576, 960), H200.with_figures(launch_cost=1e-7)),
         ((128, 576, 960), CPU.with_figures(launch_cost=1.0)),
     ],
-    ids=["many columns to read rows for", "long rows", "cheap launches", "few rows", "a CPU"],
+    ids=[
+        "many columns to read rows for",
+        "long rows",
+        "cheap launches",
+        "few rows and cheap launches",
+        "a CPU",
+    ],
 )
 def test_a_norm_is_a_kernel_of_its_own_where_that_is_cheaper_or_must_be(
     sizes: tuple[int, int, int], device: Device
@@ -183,7 +235,7 @@ def scaled(b: Any, x: Any, y: Any, factors: Any) -> Any:
             ((16, 8), (12, 8)),
             lambda b, x, y: scaled(b, x, y, sums(b, y, False)),
         ),
-        ("has no rows to reduce", ((4, 8), (12, 8)), lambda b, x, y: scaled(b, x, y, sums(b, x))),
+        ("has no rows to reduce", ((16, 8), (1, 8)), lambda b, x, y: scaled(b, x, y, sums(b, x))),
         (
             "has no rows to reduce",
             ((8, 16), (12, 8)),
@@ -207,7 +259,7 @@ def scaled(b: Any, x: Any, y: Any, factors: Any) -> Any:
             ),
         ),
     ],
-    ids=["rows of the right", "few", "turned", "in the right", "as columns", "two lengths"],
+    ids=["rows of the right", "a column", "turned", "in the right", "as columns", "two lengths"],
 )
 def test_other_reductions_beside_products_are_refused(why: str, shapes: Any, build: Any) -> None:
     with pytest.raises(VerifyException, match=why):
