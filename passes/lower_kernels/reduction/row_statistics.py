@@ -4,8 +4,9 @@ In: a product with reductions of its rows in its body (a norm before it, a scale
 and the first row of a tile. Out: code that stores a number for each row of the tile in local
 memory, and gives it to all evaluators of the job.
 
-The work-items of a sub-group walk several rows together, so that many loads are in flight. A
-reduction that needs another one is a second walk over the values that were read.
+The work-items of a sub-group walk several rows together, so that many loads are in flight; of a few
+long rows each is walked by more of them. A reduction that needs another one is a second walk over
+the values that were read.
 """
 
 from collections.abc import Sequence
@@ -34,6 +35,9 @@ from mgn.passes.schedules.reduction.row_groups import Grouping
 LOADS_AT_ONCE = 20
 """About how many vectors of each input a work-item reads before it needs the first."""
 
+LOADS_OF_FEW_ROWS = 8
+"""The same where a group has a work-item to spare for each: so many more share a row."""
+
 
 @dataclass
 class RowStatistics:
@@ -55,6 +59,9 @@ class RowStatistics:
         while self.items % shares:
             shares //= 2
         width = dividing_lanes(self._space.length, self.job.number("lanes", 4))
+        vectors = self._space.length // width
+        while 2 * shares * self.size <= self.items and shares * LOADS_OF_FEW_ROWS < vectors:
+            shares *= 2
         return Grouping(self.items // shares, shares, True, width)
 
     @cached_property

@@ -109,7 +109,8 @@ def test_rows_are_reduced_in_the_kernel_of_their_product(
 @pytest.mark.parametrize("turned", [False, True], ids=["rows of weights", "columns of weights"])
 @pytest.mark.parametrize("form", OF_FEW_ROWS)
 @pytest.mark.parametrize(
-    ("rows", "columns", "depth"), [((1,), 70, 96), ((3,), 2, 41), ((2, 4), 33, 576), ((1, 2), 9, 7)]
+    ("rows", "columns", "depth"),
+    [((1,), 70, 96), ((3,), 2, 41), ((2, 4), 33, 576), ((1, 2), 9, 7), ((2,), 3, 2052)],
 )
 def test_few_rows_are_reduced_by_each_group_of_their_product(
     form: Any,
