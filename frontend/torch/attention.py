@@ -96,6 +96,22 @@ def attention(
     return attended(b, q, k, v, attn_mask, is_causal, scale)
 
 
+def for_each_head(b: Emitter, item: SSAValue, q: SSAValue) -> SSAValue:
+    """Keys or values once for each head of the queries, of which a group shares one."""
+    heads, kv_heads = shape_of(q)[-3], shape_of(item)[-3]
+    return item if heads == kv_heads else b.repeat(item, heads // kv_heads, axis=-3)
+
+
+def over_groups(b: Emitter, gradient: SSAValue, item: SSAValue) -> SSAValue:
+    """What the heads send back to keys or values, summed over those that share them."""
+    *outer, kv_heads, length, width = shape_of(item)
+    heads = shape_of(gradient)[-3]
+    if heads == kv_heads:
+        return gradient
+    grouped = b.reshape(gradient, (*outer, kv_heads, heads // kv_heads, length, width))
+    return b.sum(grouped, axis=-3)
+
+
 def scores_of(
     b: Emitter,
     q: SSAValue,
@@ -104,10 +120,10 @@ def scores_of(
     is_causal: bool,
     scale: float | None,
 ) -> tuple[SSAValue, float]:
-    """The scores with what masks do to them, in f32 or wider, and the scale."""
+    """The scores of each query's head with what masks do to them, in f32 or wider, and the scale."""
     element = F32 if element_type_of(q).bits == 16 else element_type_of(q)
     factor = shape_of(q)[-1] ** -0.5 if scale is None else scale
-    wide_q, wide_k = (as_element(b, item, element) for item in (q, k))
+    wide_q, wide_k = (as_element(b, item, element) for item in (q, for_each_head(b, k, q)))
     scores = b.mul(b.matmul(wide_q, wide_k, transpose_b=True), float(factor))
     bias = bias_of(b, q, k, mask, is_causal)
     if bias is not None:
@@ -163,7 +179,8 @@ def flash_attention_backward(
     scores, factor = scores_of(b, q, k, attn_mask, is_causal, scale)
     element = element_type_of(scores)
     wide = {id(item): as_element(b, item, element) for item in (grad, q, k, v, out)}
-    sent, queries, keys, values, result = (wide[id(item)] for item in (grad, q, k, v, out))
+    sent, queries, result = (wide[id(item)] for item in (grad, q, out))
+    keys, values = (for_each_head(b, wide[id(item)], q) for item in (k, v))
     shape = (*shape_of(scores)[:-1], 1)
     sums = b.reshape(as_element(b, totals, element), shape)
     hidden = b.eq(sums, float("-inf"))
@@ -175,6 +192,6 @@ def flash_attention_backward(
     of_queries = b.matmul(of_scores, keys)
     of_keys = b.matmul(of_scores, queries, transpose_a=True)
     return [
-        as_element(b, found, element_type_of(item))
+        as_element(b, over_groups(b, found, item), element_type_of(item))
         for found, item in ((of_queries, q), (of_keys, k), (of_values, v))
     ]

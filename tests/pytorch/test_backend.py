@@ -113,6 +113,23 @@ def test_gradients_flow_through_attention() -> None:
     check_training(Attention(), torch.randn(2, 7, 24))
 
 
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_attention_whose_heads_share_keys_is_left_to_mgn_whole(is_causal: bool) -> None:
+    class Grouped(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.kv = torch.nn.Linear(24, 24), torch.nn.Linear(24, 16)
+
+        def forward(self, x):
+            samples, steps, _ = x.shape
+            q = self.q(x).view(samples, steps, 6, 4).transpose(1, 2)
+            k, v = self.kv(x).view(samples, steps, 2, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+            return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal, enable_gqa=True)
+
+    check_training(Grouped(), torch.randn(2, 7, 24))
+    assert [len(item.parts) for item in backend.built] == [1, 1]
+
+
 def test_dropout_draws_the_numbers_of_pytorch() -> None:
     model, x = Classifier(), torch.randn(4, 3, 6, 6)
     eager = copy.deepcopy(model)

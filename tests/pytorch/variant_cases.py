@@ -4,6 +4,15 @@ import torch
 
 from tests.pytorch.operator_cases import B, Case, N, P, T
 
+
+def shared_heads(is_causal):
+    """The gradients of attention in which three heads of queries share one of keys."""
+    q, k, v = T(2, 6, 5, 4), T(2, 2, 5, 4), T(2, 2, 5, 4)
+    attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    out, totals = attention(q, k, v, 0.0, is_causal)
+    return T(2, 6, 5, 4), q, k, v, out, totals, 0.0, is_causal
+
+
 _heads = (T(2, 6, 5, 4), T(2, 3, 7, 4), T(2, 3, 7, 8))
 _inf, _nan = float("inf"), float("nan")
 SPECIAL = torch.tensor([0.0, -0.0, 1.5, -2.5, _inf, -_inf, _nan, 0.5], dtype=torch.float64)
@@ -106,6 +115,10 @@ VARIANTS: list[tuple[str, Case]] = [
         (T(1, 2, 5, 4), T(1, 2, 5, 4), T(1, 2, 5, 4)), {"is_causal": True})),
     ("_scaled_dot_product_flash_attention_for_cpu.default", lambda: (
         T(2, 3, 5, 4), T(2, 3, 5, 4), T(2, 3, 5, 4), 0.0, True)),
+    ("_scaled_dot_product_flash_attention_for_cpu.default", lambda: (
+        T(2, 6, 5, 4), T(2, 2, 5, 4), T(2, 2, 5, 4), 0.0, True)),
+    ("_scaled_dot_product_flash_attention_for_cpu_backward.default", lambda: shared_heads(False)),
+    ("_scaled_dot_product_flash_attention_for_cpu_backward.default", lambda: shared_heads(True)),
     ("convolution_backward.default", lambda: (
         T(2, 2, 16), T(2, 3, 5), T(3, 2, 4), [2], [3], [0], [1], True, [0], 1,
         [True, True, True])),
