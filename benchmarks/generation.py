@@ -21,7 +21,7 @@ import numpy as np
 import mgn
 from mgn.runtime.weights import save_params
 from mgn.text.model import LanguageModel
-from mgn.text.tokenizer import configured_sizes
+from mgn.text.configuration import configured_sizes
 
 PROGRAM = Path(__file__).resolve().parent.parent / "examples" / "llama.mgn"
 PROMPT = list(range(100, 108))

@@ -5,7 +5,7 @@ All errors of the program come in one DiagnosticsError.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +49,20 @@ class Program:
     """A program without errors, as far as it can be checked before its dimensions are bound."""
 
     unit: Unit
-    sizes: tuple[str, ...] = ()
-    """The consts that are integers: dimensions of all graphs, which have values already."""
+    consts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The values of the file's consts."""
+    given: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Other values that consts have which are floats."""
     _checked: ModuleOp | None = field(default=None, repr=False)
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The consts that are integers: dimensions of all graphs, which have values already."""
+        return tuple(name for name, value in self.consts.items() if type(value) is int)
+
+    def with_floats(self, values: Mapping[str, float]) -> "Program":
+        """The program with other values of consts that are floats."""
+        return replace(self, given={**self.given, **values}, _checked=None)
 
     @property
     def graphs(self) -> tuple[GraphSignature, ...]:
@@ -89,7 +100,7 @@ class Program:
         if not dims and everything and self._checked is not None:
             module, self._checked = self._checked, None
             return module
-        constants = self._check_dimensions(chosen, dims or {})
+        constants = {**self.given, **self._check_dimensions(chosen, dims or {})}
         lowering = Lowering(self.unit, constants)
         with collector_paused():
             _lower(lowering, chosen, dims or {})
@@ -161,8 +172,9 @@ def _check(source: Source) -> Program:
     if diagnostics:
         raise DiagnosticsError(in_order(diagnostics))
     values = {name: lowering.constants.get(item) for name, item in unit.names.items()}
-    sizes = tuple(name for name, value in values.items() if value and type(value[0]) is int)
-    return Program(unit, sizes, lowering.module() if len(known) == len(graphs) else None)
+    consts = {name: value[0] for name, value in values.items() if value}
+    module = lowering.module() if len(known) == len(graphs) else None
+    return Program(unit, consts, _checked=module)
 
 
 def errors_of(

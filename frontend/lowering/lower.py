@@ -43,7 +43,7 @@ _TOP_LEVEL_KEYWORDS: dict[type[ast.Statement], str] = {
 class Lowering(States):
     """Lowers graphs of one unit into one module; `constants` gives consts other values."""
 
-    def __init__(self, unit: Unit, constants: Mapping[str, int] | None = None) -> None:
+    def __init__(self, unit: Unit, constants: Mapping[str, float] | None = None) -> None:
         super().__init__()
         self.unit = unit
         self.constants |= {unit.names[name]: (size,) for name, size in (constants or {}).items()}

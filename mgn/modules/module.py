@@ -4,7 +4,7 @@ In: any of these. Out: `Module`, which lists its graphs and gives the IR of one,
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +122,21 @@ class Module:
         if isinstance(self.source, ModuleOp):
             return {}
         return next((item.sizes for item in self.source.graphs if item.name == graph), {})
+
+    @property
+    def consts(self) -> Mapping[str, Any]:
+        """The values of a text's consts, by name."""
+        from mgn.frontend.program import Program
+
+        return self.source.consts if isinstance(self.source, Program) else {}
+
+    def with_floats(self, values: Mapping[str, float]) -> "Module":
+        """The program with other values of consts that are floats."""
+        from mgn.frontend.program import Program
+
+        if not values or not isinstance(self.source, Program):
+            return self
+        return replace(self, source=self.source.with_floats(values))
 
     def dimensions_of(self, graph: str) -> set[str]:
         """The names of a graph's dimension parameters."""

@@ -11,7 +11,8 @@ from typing import Any
 from mgn.program import Program
 from mgn.text.generation import generate
 from mgn.text.streaming import TextStream
-from mgn.text.tokenizer import Tokenizer, encoded, ending_ids, load_tokenizer
+from mgn.text.configuration import ending_ids
+from mgn.text.tokenizer import Tokenizer, encoded, load_tokenizer
 
 
 def generate_text(

@@ -19,7 +19,7 @@ from mgn.program import Program
 from mgn.sizes.ranges import Sizes
 from mgn.text.model import LanguageModel
 from mgn.text.room import Room, room_of
-from mgn.text.tokenizer import configured_sizes
+from mgn.text.configuration import configured_sizes
 from tests.conftest import ROOT, run_in_process
 from tests.text.folders import (
     CONFIG,

@@ -18,18 +18,13 @@ from mgn.commands.options.errors import UsageError, say
 from mgn.diagnostics import DiagnosticsError
 from mgn.modules.module import Module
 from mgn.sizes.ranges import Sizes, fixed
+from mgn.text.configuration import configured, ending_ids
 from mgn.text.generation import generate
 from mgn.text.model import DECODE, LENGTH, PREFILL, room_for
 from mgn.text.room import Room, room_of
 from mgn.text.sampling import Sampling
 from mgn.text.streaming import TextStream
-from mgn.text.tokenizer import (
-    TOKENIZER,
-    configured_sizes,
-    encoded,
-    ending_ids,
-    load_tokenizer,
-)
+from mgn.text.tokenizer import TOKENIZER, encoded, load_tokenizer
 from mgn.text.writing import pieces
 
 NOTHING: Mapping[str, int] = {}
@@ -58,8 +53,8 @@ def write_text(arguments: argparse.Namespace) -> None:
     module = parse_file(arguments.file)
     given = parse_sizes(arguments.dim)
     known = module.dimensions_of(PREFILL) | module.dimensions_of(DECODE)
-    configured = configured_sizes(place)
-    given = {name: size for name, size in configured.items() if name in known} | given
+    module, sizes = configured(module, place, known)
+    given = sizes | given
     of_decode, _ = module.dims_of([DECODE, PREFILL], fixed(given))
     room = room_of(module.lower(DECODE, of_decode))
     room_for(room, len(prompt), arguments.tokens)
