@@ -20,8 +20,8 @@ import numpy as np
 
 import mgn
 from mgn.runtime.weights import save_params
-from mgn.text.model import LanguageModel
 from mgn.text.configuration import configured_sizes
+from mgn.text.model import LanguageModel
 
 PROGRAM = Path(__file__).resolve().parent.parent / "examples" / "llama.mgn"
 PROMPT = list(range(100, 108))

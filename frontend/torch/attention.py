@@ -120,7 +120,7 @@ def scores_of(
     is_causal: bool,
     scale: float | None,
 ) -> tuple[SSAValue, float]:
-    """The scores of each query's head with what masks do to them, in f32 or wider, and the scale."""
+    """The scores with what masks do to them, in f32 or wider, and the scale."""
     element = F32 if element_type_of(q).bits == 16 else element_type_of(q)
     factor = shape_of(q)[-1] ** -0.5 if scale is None else scale
     wide_q, wide_k = (as_element(b, item, element) for item in (q, for_each_head(b, k, q)))

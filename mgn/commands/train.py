@@ -99,7 +99,7 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
 def _add_files(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("files").add_argument
     add("--save", metavar="FILE.safetensors", help="checkpoints: always the last whole one")
-    add("--keep", type=int, default=1, metavar="N", help="keep the last N under names of their own")
+    add("--keep", type=int, metavar="N", help="keep the last N under names of their own")
     add("--keep-best", action="store_true", help="keep the one with the best evaluation as well")
     add("--resume", action="store_true", help="go on with the checkpoint, if there is one")
     add("--save-not-finite", action="store_true", help="save NaN and infinities too")
@@ -134,6 +134,16 @@ def _add_processes(parser: argparse.ArgumentParser) -> None:
     )
 
 
+_NEEDED = {
+    "patience": ("eval",),
+    "keep": ("save",),
+    "keep_best": ("save",),
+    "save_not_finite": ("save", "save_params", "save_trained"),
+    "norms": ("log", "tensorboard"),
+}
+"""Options that do nothing without one of some others."""
+
+
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.file is None:
         raise UsageError("which program? 'mgn-train --help' shows examples")
@@ -151,6 +161,10 @@ def _run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"--{name} takes a whole number of at least 1")
     if arguments.drawn and not arguments.params:
         raise UsageError("--drawn goes with --params: without it all parameters are drawn")
+    for name, needed in _NEEDED.items():
+        option, wanted = name.replace("_", "-"), [item.replace("_", "-") for item in needed]
+        if getattr(arguments, name) and not any(getattr(arguments, item) for item in needed):
+            raise UsageError(f"--{option} goes with --{' or --'.join(wanted)}")
     if arguments.warmup < 0:
         raise UsageError("--warmup takes a number of steps")
     from mgn.commands.actions.training import train

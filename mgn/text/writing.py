@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from mgn.program import Program
+from mgn.text.configuration import ending_ids
 from mgn.text.generation import generate
 from mgn.text.streaming import TextStream
-from mgn.text.configuration import ending_ids
 from mgn.text.tokenizer import Tokenizer, encoded, load_tokenizer
 
 

@@ -84,7 +84,8 @@ def test_the_input_may_be_mgn_text_on_stdin(mgn_opt: Run) -> None:
         (["--graph", "h", "-"], "there is no graph 'h'; the graphs are g"),
         (["--device", "abacus", "-"], "unknown device 'abacus'; there are cpu"),
         (["--fast"], "unrecognized arguments: --fast"),
-        (["file.xyz"], "'file.xyz' is neither .mgn nor .mlir"),
+        (["file.xyz"], "'file.xyz' is neither .mgn nor .mlir nor .spv; -f mgn"),
+        (["."], "'.' is a folder, and the program is a file"),
     ],
 )
 def test_a_wrong_command_line_says_what_is_wrong(
@@ -133,6 +134,14 @@ def test_an_error_shows_the_line_and_a_caret(mgn_opt: Run) -> None:
     assert first == "<stdin>:2:16: error: Operation mgn.rleu is not registered"
     assert line == "    %y = mgn.rleu(%x) : tensor<4xf32>"
     assert caret.index("^") == line.index("(")
+
+
+def test_a_program_of_the_language_that_is_read_as_mlir_is_told_so(mgn_opt: Run) -> None:
+    text = "// one\n/* two */ graph g(x: f32[4]) { return y = relu(x) }"
+    outcome = mgn_opt("-", stdin=text)
+    assert outcome.status == 1 and "-f mgn reads programs of the language" in outcome.stderr
+    assert "-f mgn" not in mgn_opt("-", stdin=GOOD.replace("mgn.relu", "mgn.rleu")).stderr
+    assert mgn_opt("-f", "mgn", "-", stdin=text).status == 0
 
 
 def test_a_failing_run_writes_nothing(mgn_opt: Run, tmp_path: Path) -> None:

@@ -139,6 +139,12 @@ def test_a_run_is_saved_logged_and_resumed(mgn_train: Run, program: Path) -> Non
         (["--data", "d.npz", "--accumulate", "0"], "--accumulate takes a whole number of at"),
         (["--data", "d.npz", "--accumulate", "7"], "50 examples, and a step has 56: 7 batches"),
         (["--data", "d.npz", "--loss-scale", "half"], "--loss-scale takes auto, dynamic, none or"),
+        (["--data", "d.npz", "--patience", "2"], "--patience goes with --eval"),
+        (["--data", "d.npz", "--keep", "2"], "--keep goes with --save"),
+        (["--data", "d.npz", "--keep-best"], "--keep-best goes with --save"),
+        (["--data", "d.npz", "--norms"], "--norms goes with --log or --tensorboard"),
+        (["--data", "d.npz", "--save-not-finite"], "--save-not-finite goes with --save or --save-"),
+        (["--data", "d.npz", "--tokenizer", "t.json"], "--tokenizer makes tokens of a .txt file"),
         (["--data", "d.npz", "--loss-scale", "-1"], "a number from 2**-24 to 2**100, not '-1'"),
     ],
 )
@@ -256,6 +262,12 @@ def test_every_optimiser_can_be_asked_for_by_its_name() -> None:
 def test_a_wrong_optimiser_says_what_is_wrong(text: str, rate: float | None, message: str) -> None:
     with pytest.raises(MgnError, match=message):
         read_optimiser(text, rate, "constant", 0, 10)
+
+
+def test_flags_of_an_optimiser_are_written_as_in_python_or_in_the_language() -> None:
+    for flag in ("True", "true"):
+        call = f"sgd(momentum=0.9, nesterov={flag})"
+        assert vars(read_optimiser(call, None, "constant", 0, 10))["nesterov"] is True
 
 
 def test_options_of_an_optimiser_arrive() -> None:

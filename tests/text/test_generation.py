@@ -17,9 +17,9 @@ from mgn.commands.generate import main
 from mgn.modules.module import Module
 from mgn.program import Program
 from mgn.sizes.ranges import Sizes
+from mgn.text.configuration import configured_sizes
 from mgn.text.model import LanguageModel
 from mgn.text.room import Room, room_of
-from mgn.text.configuration import configured_sizes
 from tests.conftest import ROOT, run_in_process
 from tests.text.folders import (
     CONFIG,

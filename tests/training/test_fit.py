@@ -160,6 +160,11 @@ def test_the_best_evaluation_is_kept(tmp_path: Path) -> None:
     assert read_checkpoint(tmp_path / "a.best.safetensors").header.run != best.header.run
 
 
+def test_patience_without_evaluations_is_an_error() -> None:
+    with pytest.raises(MgnError, match="patience counts evaluations, and there is no eval data"):
+        run(StandIn(), patience=3)
+
+
 def test_patience_counts_across_a_break(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     options: dict[str, Any] = {"eval": examples(), "patience": 3, "every": 2, "save": path}

@@ -4,6 +4,7 @@ In: the arguments. Out: the text or the bytes to write, or None after the errors
 """
 
 import argparse
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from mgn.commands.actions.expectations import compare, expectations_in
 from mgn.commands.actions.watchers import EachVerifier, IRPrinter, Stopwatch
 from mgn.commands.options.arguments import parse_dimensions
 from mgn.commands.options.errors import UsageError, diagnose, say
-from mgn.commands.options.sources import SEPARATOR, Source, read_source
+from mgn.commands.options.sources import LANGUAGES, SEPARATOR, Source, read_source
 from mgn.commands.printing.targets import Target, find_target
 from mgn.diagnostics import Diagnostic, render
 from mgn.driver.pipelines import Watcher, parse_passes, run_passes
@@ -26,11 +27,16 @@ from mgn.modules.module import load_program
 
 _Result = TypeVar("_Result")
 
+_BEGINS_AS_MGN = re.compile(
+    r"(?:\s|//[^\n]*|/\*.*?\*/)*(?:const|fn|graph|import|param|state)\s", re.DOTALL
+)
+"""A text that begins with a word of the language's top level."""
+
 
 def process(arguments: argparse.Namespace) -> str | bytes | None:
     """The result of a run; None where something is wrong, which stderr then says."""
     run = _Run(arguments)
-    source = read_source(arguments.file, arguments.frontend)
+    source = read_source(arguments.file, arguments.frontend, tuple(LANGUAGES))
     results: list[str | bytes] = []
     failures: list[Diagnostic] = []
     for piece in source.pieces(arguments.split_input_file):
@@ -45,6 +51,8 @@ def process(arguments: argparse.Namespace) -> str | bytes | None:
         say(run.stopwatch.report())
     if failures:
         say(render(failures))
+        if source.language == "mlir" and _BEGINS_AS_MGN.match(source.text):
+            say(f"note: {source.name} is read as MLIR; -f mgn reads programs of the language")
         return None
     if arguments.verify_diagnostics:
         return ""

@@ -72,6 +72,9 @@ def _train(arguments: argparse.Namespace, crew: Crew) -> bool:
     if crew.is_first:
         _check_targets(arguments, program)
         check_run(arguments.save, arguments.resume, arguments.overwrite)
+    texts = [item for item in (arguments.data, arguments.eval) if item and is_text(item)]
+    if arguments.tokenizer is not None and not texts:
+        raise UsageError(f"--tokenizer makes tokens of a .txt file, and '{arguments.data}' is none")
     arrays = _examples(arguments.data, arguments.tokenizer, inputs)
     data = ArrayBatches(arrays, inputs, arguments.seed, arguments.data)
     data.need_a_batch(accumulate=arguments.accumulate)
@@ -119,7 +122,7 @@ def _train(arguments: argparse.Namespace, crew: Crew) -> bool:
             metric=arguments.metric,
             every=arguments.every,
             save=arguments.save,
-            keep=arguments.keep,
+            keep=arguments.keep or 1,
             keep_best=arguments.keep_best,
             resume=arguments.resume,
             overwrite=arguments.overwrite,

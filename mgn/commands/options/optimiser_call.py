@@ -56,6 +56,10 @@ def _scheduled(rate: Any, schedule: str, warmup: int, steps: int) -> float | Sch
     return schedules.warmup(warmup, then) if warmup else then
 
 
+_WORDS = {"true": True, "false": False, "none": None}
+"""What the language writes for Python's literals."""
+
+
 def _call(text: str) -> tuple[str, dict[str, Any]]:
     """The name and the options of a call. UsageError where a text is none."""
     wanted = UsageError(
@@ -71,8 +75,12 @@ def _call(text: str) -> tuple[str, dict[str, Any]]:
         raise wanted
     options: dict[str, Any] = {}
     for item in node.keywords:
+        value = item.value
+        if isinstance(value, ast.Name) and value.id in _WORDS:
+            options[item.arg or ""] = _WORDS[value.id]
+            continue
         try:
-            options[item.arg or ""] = ast.literal_eval(item.value)
+            options[item.arg or ""] = ast.literal_eval(value)
         except ValueError:
             raise wanted from None
     return node.func.id, options

@@ -5,6 +5,7 @@ file has lines before it, so that places in a piece are places in the file.
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,8 +44,12 @@ class Source:
         return [*pieces, "\n".join(held)]
 
 
-def read_source(path: str, language: str | None) -> Source:
-    """The program at a path, or on stdin for `-`. DiagnosticsError where it is no UTF-8 text."""
+def read_source(
+    path: str, language: str | None, readable: Sequence[str] = (".mgn", ".mlir")
+) -> Source:
+    """The program at a path, or on stdin for `-`; `readable` are the extensions that the command
+    takes. DiagnosticsError where it is no UTF-8 text.
+    """
     if path == "-":
         if language is None:
             raise UsageError("the language of stdin is not known; -f mgn or -f mlir says it")
@@ -53,7 +58,9 @@ def read_source(path: str, language: str | None) -> Source:
     if language is None and suffix in REFUSED:
         raise UsageError(REFUSED[suffix])
     if language is None and suffix not in LANGUAGES:
-        known = " nor ".join(LANGUAGES)
+        if Path(path).is_dir():
+            raise UsageError(f"'{path}' is a folder, and the program is a file")
+        known = " nor ".join(readable)
         raise UsageError(f"'{path}' is neither {known}; -f mgn or -f mlir says what it is")
     return _source(path, language or LANGUAGES[suffix], read_bytes(path))
 

@@ -84,7 +84,8 @@ def program_of(arguments: argparse.Namespace) -> Module:
     if path is not None and path.suffix.lower() == ".onnx" and arguments.frontend is None:
         program = from_onnx(path)
     else:
-        source = read_source(arguments.file, arguments.frontend)
+        readable = (".mgn", ".mlir", ".onnx", ".mgnpkg")
+        source = read_source(arguments.file, arguments.frontend, readable)
         program = load_program(source.language, source.text, source.name, path)
     if arguments.output is not None:
         given = (path, arguments.inputs, arguments.params)

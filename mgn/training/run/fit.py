@@ -79,6 +79,8 @@ def fit(
     _check_counts(epochs=epochs, steps=steps, every=every, patience=patience)
     measured = None if metric is None else parse_metric(metric)
     wanted = Wanted(measured, every, patience, check_finite, norms, keep_best, save_not_finite)
+    if patience is not None and eval is None:
+        raise MgnError("patience counts evaluations, and there is no eval data")
     if keep_best and save is None:
         raise MgnError("keep_best is about checkpoints, and none are saved")
     crew = crew_of(trainer)
