@@ -311,6 +311,11 @@ def test_a_value_that_has_to_be_known_is_named_and_can_be_given() -> None:
     ("nodes", "message"),
     [
         ([node("Add", ["x", "z"], ["y"])], "input 'z' is made by no node before it"),
+        (
+            [node("Relu", ["x"], ["y"]), node("Neg", ["x"], ["y"])],
+            "output 'y' has a value already: each name is made once",
+        ),
+        ([node("Relu", ["x"], ["x"]), node("Neg", ["x"], ["y"])], "output 'x' has a value"),
         ([node("Add", ["x", "x"], ["t"])], "the output of graph 'main', 'y' is made by no node"),
         ([node("Concat", ["x", "x"], ["y"], axis=5)], "axis 5 is out of range"),
         ([node("Transpose", ["x"], ["y"], perm=[0])], "Transpose: "),

@@ -187,9 +187,13 @@ class Importer:
             for name, value in zip(node.outputs, outputs, strict=False):
                 if not name:
                     continue
+                wrong = None
                 if value is None:
-                    message = CallError(f"output '{name}' is not supported")
-                    raise DiagnosticsError([self._diagnostic(node, message)])
+                    wrong = f"output '{name}' is not supported"
+                elif name in scope.values:
+                    wrong = f"output '{name}' has a value already: each name is made once"
+                if wrong is not None:
+                    raise DiagnosticsError([self._diagnostic(node, CallError(wrong))])
                 scope.values[name] = value
                 if isinstance(value, SSAValue) and value.name_hint is None:
                     value.name_hint = _hint(name)

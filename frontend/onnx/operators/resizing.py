@@ -28,7 +28,7 @@ def upsample(c: Call) -> SSAValue:
         "coordinate_transformation_mode": "asymmetric",
         "nearest_mode": "floor",
     }
-    sizes = [math.floor(size * scale) for size, scale in zip(shape(x), scales, strict=True)]
+    sizes = [_scaled(size, scale) for size, scale in zip(shape(x), scales, strict=True)]
     return _resized(c, x, sizes, [float(scale) for scale in scales], list(range(rank(x))), [])
 
 
@@ -38,7 +38,7 @@ def resize_asymmetric(c: Call) -> SSAValue:
     x, scales = c[0], [float(item) for item in c.known(1).reshape(-1)]
     mode = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     c.attributes = {**mode, **c.attributes}
-    sizes = [math.floor(size * scale) for size, scale in zip(shape(x), scales, strict=True)]
+    sizes = [_scaled(size, scale) for size, scale in zip(shape(x), scales, strict=True)]
     return _resized(c, x, sizes, scales, list(range(rank(x))), [])
 
 
@@ -52,7 +52,7 @@ def resize(c: Call) -> SSAValue:
     roi = [float(item) for item in c.known(1).reshape(-1)] if crops else []
     if c.get(2) is not None and shape(c[2]) != (0,):
         scales = [float(item) for item in c.known(2).reshape(-1)]
-        sizes = [math.floor(own[axis] * by) for axis, by in zip(axes, scales, strict=True)]
+        sizes = [_scaled(own[axis], by) for axis, by in zip(axes, scales, strict=True)]
     else:
         sizes = c.ints(3) or []
         scales = [size / own[axis] for axis, size in zip(axes, sizes, strict=True)]
@@ -62,6 +62,11 @@ def resize(c: Call) -> SSAValue:
             scales = [by] * len(axes)
             sizes = [math.floor(own[axis] * by + 0.5) for axis in axes]
     return _resized(c, x, sizes, scales, axes, roi)
+
+
+def _scaled(size: int, scale: float) -> int:
+    """A size by a factor that the model has in f32: 10 by 0.9 is 9, as f32 rounds it."""
+    return math.floor(np.float32(size) * np.float32(scale))
 
 
 def _resized(
@@ -122,8 +127,11 @@ def _bilinear(
 def _coordinates(
     c: Call, own: int, size: int, scale: float, ends: tuple[float, float]
 ) -> np.ndarray:
-    """Where in an axis of its own size each new element is read."""
-    i = np.arange(size, dtype=np.float64)
+    """Where in an axis of its own size each new element is read. The nearest element is found in
+    f32, as exporters and ONNX Runtime do: where that is between two decides rounding.
+    """
+    wide = np.float32 if c.attribute("mode", "nearest") == "nearest" else np.float64
+    i, scale = np.arange(size, dtype=wide), wide(scale)
     mode = c.attribute("coordinate_transformation_mode", "half_pixel")
     if mode == "align_corners":
         return i * (own - 1) / (scale * own - 1) if size > 1 else i * 0
